@@ -10,10 +10,10 @@ An entry serves a range of lanes: what counts is the mean over some of them. Pla
 neighbours', the oldest step first.
 """
 
-import argparse
 from collections.abc import Sequence
 from functools import cache
 
+from common import argument_parser
 from tensordash import Connectivity, TileConfig
 from tensordash.configuration.connectivity import Option, auto_options
 from tensordash_sim.performance.explore import Structure, Workload, climb, random_workload, start_options
@@ -104,7 +104,7 @@ def plain_options(options: Sequence[Option], lanes: int, depth: int, staging: st
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argument_parser(__doc__)
     parser.add_argument("what", choices=["search", "compare"])
     parser.add_argument("--tries", type=int, default=600)
     parser.add_argument("--seeds", type=int, default=3)

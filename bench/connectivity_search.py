@@ -12,13 +12,13 @@ near to far steps are tried (60 at four steps); the best ten are printed.
     python bench/connectivity_search.py --ring --depth 4
 """
 
-import argparse
 from collections.abc import Iterator
 from itertools import combinations
 from random import Random
 
 import numpy as np
 
+from common import argument_parser
 from tensordash import Connectivity
 
 LANES = 4
@@ -84,7 +84,7 @@ def rings(depth: int) -> Iterator[Options]:
 
 def main() -> None:
     """Search and print each improvement."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argument_parser(__doc__)
     parser.add_argument("--depth", type=int, default=5)
     parser.add_argument("--options", type=int, default=8)
     parser.add_argument("--tries", type=int, default=200)

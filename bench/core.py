@@ -9,13 +9,9 @@ cycles of latency. Results must be those of PyTorch in float64, rounded as docs/
 the same memory; a layer for which that is not so ends the run.
 """
 
-import argparse
-import json
-import re
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -23,9 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
 
+from common import DOCS, argument_parser, core_preset, print_json, render, replace_between
 from tensordash import TileConfig
 from tensordash.configuration.core_config import CoreConfig
-from tensordash.configuration.preset import load_any_preset
 from tensordash_runtime.counting import counted_sides
 from tensordash_sim.compiler.blocking import Blocking
 from tensordash_sim.compiler.contraction import Contraction
@@ -42,8 +38,7 @@ from tensordash_sim.verify.programs.random_programs import PROGRAM, random_progr
 from tensordash_sim.verify.verilated_core import CoreRun, VerilatedCore
 from tensordash_storage.files import atomic_write
 
-ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "docs" / "core.md"
+PAGE = DOCS / "core.md"
 MEMORY = 1 << 22
 EVERY = 32
 """Cycles between two looks at whether the tile multiplies: to what the first and the last multiply are known."""
@@ -221,65 +216,16 @@ def random_programs(config: CoreConfig, count: int) -> int:
     return count
 
 
-def table(document: Mapping[str, Any]) -> list[str]:
-    """Markdown of the figures."""
-    lines = ["| layer | operation | cycles | dense core | tile busy | the tile's speedup | the core's | of it |"]
-    lines.append("|---|---|---|---|---|---|---|---|")
-    for each in document["layers"]:
-        low = [
-            f"**{each[name]:.3f}**" if each[name] < GOALS[name] else f"{each[name]:.3f}"
-            for name in ("busy", "speedup_ratio")
-        ]
-        lines.append(
-            f"| {each['name']} | {each['operation']} | {each['cycles']:,} | {each['dense_cycles']:,} | {low[0]} | "
-            f"{each['tile_speedup']:.2f} | {each['speedup']:.2f} | {low[1]} |"
-        )
-    lines += [
-        "",
-        "| zeros | traffic, compressed over plain | cycles a group: inflate | deflate | load, plain | store, plain |",
-    ]
-    lines.append("|---|---|---|---|---|---|")
-    for each in document["compression"]:
-        packed, plain = each["compressed_cycles_per_group"], each["plain_cycles_per_group"]
-        lines.append(
-            f"| {each['zeros']:.0%} | {each['traffic_ratio']:.3f} | {packed['load']:.2f} | {packed['store']:.2f} | "
-            f"{plain['load']:.2f} | {plain['store']:.2f} |"
-        )
-    if "logic" in document:
-        logic = document["logic"]
-        lines += ["", "| unit | GE | of the tile | in the dense core, GE |", "|---|---|---|---|"]
-        units, dense = logic["tensordash"]["units_ge"], logic["baseline"]["units_ge"]
-        for unit, gates in sorted(units.items(), key=lambda pair: -pair[1]):
-            lines.append(f"| {unit} | {gates:,} | {gates / units['tile']:.3f} | {dense.get(unit, 0):,} |")
-        around = sum(units.values()) - units["tile"]
-        lines.append(f"| all around the tile | {around:,} | {logic['logic_ratio']:.3f} | |")
-        lines += ["", f"Longest path around the tile: {logic['around_ns']:.2f} ns."]
-        lines += ["", "| cycles of a row that is added to | the output unit, GE | all around the tile, of the tile |"]
-        lines[-1] += f" busy in {' '.join(SHORTEST)} with biases | its speedup | of the tile's |"
-        lines.append("|---|---|---|---|---|---|")
-        for each in document["output_units"]:
-            made, gates = each["logic"], each["logic"]["tensordash"]["units_ge"]["output_unit"]
-            lines.append(
-                f"| {each['result_cycles']} | {gates:,} | {made['logic_ratio']:.3f} | "
-                f"{each['busy']:.3f} | {each['speedup']:.2f} | {each['speedup_ratio']:.3f} |"
-            )
-    return lines
-
-
 def main() -> int:
     """Run the command."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argument_parser(__doc__)
     parser.add_argument("--json", action="store_true", help="one JSON document on stdout, nothing else there")
     parser.add_argument("--programs", type=int, default=1000, metavar="N", help="random programs (default: 1000)")
     parser.add_argument("--no-logic", action="store_true", help="no synthesis")
     parser.add_argument("--page", action="store_true", help="write the tables into docs/core.md")
     arguments = parser.parse_args()
     console = Console(stderr=True, highlight=False)
-    cores: dict[str, CoreConfig] = {}
-    for name in ("core", "core-dense"):
-        config = load_any_preset(name)
-        assert isinstance(config, CoreConfig)
-        cores[name] = config
+    cores: dict[str, CoreConfig] = {name: core_preset(name) for name in ("core", "core-dense")}
     assert cores["core-dense"] == replace(cores["core"], tile=cores["core"].tile.baseline)
     document: dict[str, Any] = {"layers": []}
     layers = list(work(cores["core"].tile))
@@ -295,18 +241,14 @@ def main() -> int:
             each["logic"] for each in document["output_units"] if each["result_cycles"] == cores["core"].result_cycles
         )
     document |= _goals(document)
-    lines = table(document)
+    tables = render("core_figures", document=document, goals=GOALS, shortest=SHORTEST)
     if arguments.page:
         text = PAGE.read_text(encoding="utf-8")
-        block = "\n".join(["<!-- figures -->", *lines, "<!-- end of figures -->"])
-        atomic_write(
-            PAGE, re.sub(r"<!-- figures -->.*?<!-- end of figures -->", lambda _: block, text, flags=re.DOTALL)
-        )
+        atomic_write(PAGE, replace_between(text, "<!-- figures -->", "<!-- end of figures -->", tables))
     if arguments.json:
-        json.dump(document, sys.stdout, indent=1)
-        print()
+        print_json(document)
     else:
-        print("\n".join(lines))
+        print(tables)
     return 0
 
 

@@ -8,16 +8,14 @@ the same groups in one run. The compressed load has half zeros. It has 512 segme
 the same groups in one segment.
 """
 
-import argparse
-import json
 import sys
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from common import argument_parser, core_preset, print_json, render
 from tensordash.configuration.core_config import CoreConfig
-from tensordash.configuration.preset import load_any_preset
 from tensordash_sim.compiler.program import Program
 from tensordash_sim.golden.core.tensors import deflate, value_type
 from tensordash_sim.verify.verilated_core import VerilatedCore
@@ -117,28 +115,15 @@ def goals(found: Sequence[dict[str, Any]]) -> dict[str, bool]:
 
 def main() -> int:
     """Print the figures; exit with 1 if a goal is missed."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argument_parser(__doc__)
     parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
     arguments = parser.parse_args()
-    config = load_any_preset("core")
-    assert isinstance(config, CoreConfig)
-    found = measure(config)
+    found = measure(core_preset())
     met = goals(found)
     if arguments.json:
-        json.dump({"latencies": found, "goals": met}, sys.stdout, indent=1)
-        print()
+        print_json({"latencies": found, "goals": met})
     else:
-        runs, segments = ("one run", f"{GROUPS} runs", "ratio"), ("one segment", f"{GROUPS} segments", "ratio")
-        names = ("cycles a descriptor", *runs, *segments)
-        print(f"| latency | {' | '.join(names)} |\n{'|---' * (len(names) + 1)}|")
-        for each in found:
-            print(
-                f"| {each['latency']} | {each['descriptor_cycles']:.2f} | "
-                f"{each['one_run']:,} | {each['many_runs']:,} | {each['run_ratio']:.2f} | "
-                f"{each['one_segment']:,} | {each['many_segments']:,} | {each['segment_ratio']:.2f} |"
-            )
-        for name, is_met in met.items():
-            print(f"goal, at most: {name}: {'met' if is_met else 'missed'}")
+        print(render("core_fetch", groups=GROUPS, figures=found, goals=met))
     return 0 if all(met.values()) else 1
 
 

@@ -8,9 +8,7 @@ Results are in docs/cost.json, part by part: a run that was interrupted goes on,
 measured again. `--jobs` processes run at a time; each part's CPU time is printed and kept.
 """
 
-import argparse
 import hashlib
-import json
 import resource
 import subprocess
 import sys
@@ -20,10 +18,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from cost_pages import PAGES, written  # type: ignore[import-not-found]  # beside this script
-from format_tiles import CLOCK_NS, FORMAT_TILES, measured  # type: ignore[import-not-found]
-from scaling_picture import draw, tables  # type: ignore[import-not-found]
-
+from common import argument_parser, load_figures, store_figures
+from cost_pages import PAGES, written
+from format_tiles import CLOCK_NS, FORMAT_TILES, measured
+from scaling_picture import draw, tables
 from tensordash import TileConfig, load_preset
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.preset import load_any_preset
@@ -237,8 +235,7 @@ def parts() -> dict[str, Part]:
 
 def cached_results() -> dict[str, Any]:
     """What docs/cost.json holds."""
-    found: dict[str, Any] = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
-    return found
+    return load_figures(RESULTS)
 
 
 def _cpu() -> float:
@@ -258,7 +255,7 @@ def measure(names: Iterable[str], jobs: int) -> None:
         print(f"{name}: measuring", flush=True)
         figures = every[name].measure(jobs)
         entry = {"source": source, "cpu_seconds": round(_cpu() - began), "figures": _without_notes(figures)}
-        atomic_write(RESULTS, json.dumps(dict(sorted({**cached_results(), name: entry}.items())), indent=1) + "\n")
+        store_figures(RESULTS, dict(sorted({**cached_results(), name: entry}.items())))
         print(f"{name}: {entry['cpu_seconds']} s of CPU", flush=True)
 
 
@@ -287,7 +284,7 @@ def check() -> bool:
 
 def main() -> None:
     """Run the command."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argument_parser(__doc__)
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(parts())}")
     parser.add_argument("--check", action="store_true", help="measure and write nothing")
     parser.add_argument("--jobs", type=int, default=None, help="processes at a time (default: one per core)")

@@ -5,19 +5,15 @@ A row-step is one step of one row of the dense schedule. All three count the sam
     python bench/cycle_speed.py [--steps 1000000] [--zeros 0.5] [--seed 0]
 """
 
-import argparse
-import time
-from collections.abc import Callable
-
 import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from common import argument_parser, best_time
 from tensordash import Connectivity, TileConfig, load_preset
 from tensordash_sim.cycles import Scheduler, random_words
 from tensordash_sim.golden import schedule_stream
 
-REPEATS = 3
 STREAM = 1000
 """Steps of a stream."""
 
@@ -28,16 +24,6 @@ SHAPES: dict[str, TileConfig] = {name: load_preset(name) for name in ("paper-dep
     "32 lanes, 3-deep": TileConfig(lanes=32, depth=3, connectivity=load_preset("paper-16lane").options),
     "paper, both sides": TileConfig(sparsity="both"),
 }
-
-
-def best_time(work: Callable[[], object]) -> float:
-    """Seconds of the fastest of some runs."""
-    times = []
-    for _ in range(REPEATS):
-        began = time.perf_counter()
-        work()
-        times.append(time.perf_counter() - began)
-    return min(times)
 
 
 def drawn(config: TileConfig, steps: int, zeros: float, seed: int) -> list[NDArray[np.uint32]]:
@@ -94,7 +80,7 @@ def rate(config: TileConfig, steps: int, zeros: float, seed: int) -> tuple[float
 
 def main() -> None:
     """Print the three tables."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argument_parser(__doc__)
     parser.add_argument("--steps", type=int, default=1_000_000)
     parser.add_argument("--zeros", type=float, default=0.5)
     parser.add_argument("--seed", type=int, default=0)

@@ -6,10 +6,8 @@ Verilog of the whole core runs one of the convolutions of a recorded training st
     python bench/emulator.py [--size 512] [--zeros 0.5] [--seed 0] [--json]
 """
 
-import argparse
 import json
 import time
-from collections.abc import Callable
 from dataclasses import replace
 
 import numba
@@ -17,17 +15,15 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
+from common import argument_parser, best_time, core_preset
 from tensordash.configuration.config import TileConfig
-from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.formats import FORMATS, Format
-from tensordash.configuration.preset import load_any_preset
 from tensordash_runtime import Device
 from tensordash_sim.compiler.layer import OPERANDS, Layer
 from tensordash_sim.emulator import contract, decode, encode, matrix_product
 from tensordash_sim.golden import matmul
 from tensordash_sim.trace import Trace, example_trace
 
-REPEATS = 3
 GOLDEN_STEPS = 64
 FUSED = "hopper"
 NUMBERS = (
@@ -41,17 +37,6 @@ NUMBERS = (
 STEP = "CNN.conv2", "AxW"
 """Of the recorded step."""
 LAYER = Layer(samples=8, channels=64, filters=64, size=(28, 28), kernel=(3, 3), padding=1)
-
-
-def best_time(work: Callable[[], object]) -> float:
-    """Seconds of the fastest of some runs, after one that compiles."""
-    work()
-    times = []
-    for _ in range(REPEATS):
-        began = time.perf_counter()
-        work()
-        times.append(time.perf_counter() - began)
-    return min(times)
 
 
 def drawn(shape: tuple[int, ...], fmt: Format, zeros: float, rng: np.random.Generator) -> NDArray:
@@ -114,7 +99,7 @@ def verilator_rate() -> float:
 
 def main() -> None:
     """Print the table, or the figures of fp16 as JSON."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argument_parser(__doc__)
     parser.add_argument("--size", type=int, default=512, help="rows, columns and length of the products")
     parser.add_argument("--zeros", type=float, default=0.5)
     parser.add_argument("--seed", type=int, default=0)
@@ -123,8 +108,7 @@ def main() -> None:
     if arguments.size < GOLDEN_STEPS * 4:
         parser.error(f"--size must be at least {GOLDEN_STEPS * 4}, not {arguments.size}")
     numba.set_num_threads(1)
-    core = load_any_preset("core")
-    assert isinstance(core, CoreConfig)
+    core = core_preset()
     tiles = {(name, kind): replace(core.tile, format=name, accumulator=kind) for name, kind in NUMBERS}
     given = arguments.zeros, arguments.seed
     with threadpool_limits(1):

@@ -7,13 +7,12 @@
 Results are in docs/fpga.json, one by one: a run that was interrupted goes on. One placement runs at a time.
 """
 
-import argparse
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from common import argument_parser, load_figures, render, replace_between, store_figures
 from tensordash import TileConfig, load_preset
 from tensordash.configuration.core_config import CoreConfig
 from tensordash_storage.files import atomic_write
@@ -22,7 +21,7 @@ from tensordash_synth import place_fpga
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "docs" / "fpga.json"
 PAGE = ROOT / "docs" / "cost.md"
-BEGIN = "<!-- fpga -->\n"
+BEGIN = "<!-- fpga -->"
 END = "<!-- /fpga -->"
 TARGET = "ecp5"
 
@@ -59,8 +58,7 @@ ONLY_PLACED = ("core, fp8_e4m3, 3 stages",)
 
 def cached_results() -> dict[str, Any]:
     """What docs/fpga.json holds."""
-    found: dict[str, Any] = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
-    return found
+    return load_figures(RESULTS)
 
 
 def measure(names: Iterable[str]) -> None:
@@ -72,47 +70,17 @@ def measure(names: Iterable[str]) -> None:
             continue
         report = place_fpga(config, TARGET, route=name not in ONLY_PLACED, jobs=1, progress=print)
         have = {**cached_results(), name: report.to_json()}
-        ordered = {each: have[each] for each in DESIGNS if each in have}
-        atomic_write(RESULTS, json.dumps(ordered, indent=1) + "\n")
-
-
-def table(results: Mapping[str, Any]) -> str:
-    """The tables, in Markdown."""
-    lines = [
-        "| design | part | LUTs | flip-flops | multipliers | clock, MHz | after | LUTs, ratio | clock, ratio |",
-        "|---|---|---|---|---|---|---|---|---|",
-    ]
-    paths = ["| design | longest path | cells | in them, ns | between, ns |", "|---|---|---|---|---|"]
-    for name, found in results.items():
-        for design, label in (("tensordash", name), ("baseline", f"{name}, dense")):
-            figures = found["fpga"][design]
-            ratios = [f"{found['ratio'][f'fpga_{each}']:.2f}" for each in ("lut", "clock")]
-            lines.append(
-                f"| {label} | {found['device']} | {figures['lut']:,} ({figures['utilisation']['lut']:.0%}) | "
-                f"{figures['ff']:,} | {figures['dsp']} | {figures['clock_mhz']:.1f} | {figures['clock_after']} | "
-                + (" | ".join(ratios) if design == "tensordash" else " | ")
-                + " |"
-            )
-            if (path := figures["path"]) is not None:
-                through = ", ".join(dict.fromkeys(path["through"]))
-                paths.append(
-                    f"| {label} | `{path['start']}` to `{path['end']}`, through {through} | {path['cells']} | "
-                    f"{path['logic_ns']:.1f} | {path['routing_ns']:.1f} |"
-                )
-    tools = ", ".join(dict.fromkeys(found["tools"] for found in results.values()))
-    return "\n".join([*lines, "", *paths, "", f"{TARGET}, {tools}."])
+        store_figures(RESULTS, {each: have[each] for each in DESIGNS if each in have})
 
 
 def written(text: str, results: Mapping[str, Any]) -> str:
     """The page with its tables as they should be."""
-    before, _, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    return before + BEGIN + table(results) + "\n" + end + after
+    return replace_between(text, BEGIN, END, render("fpga", results=results, target=TARGET))
 
 
 def main() -> None:
     """Run the command."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argument_parser(__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {'; '.join(DESIGNS)}")
     parser.add_argument("--write", action="store_true", help="place nothing, write the page")
     options = parser.parse_args()

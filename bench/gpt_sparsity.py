@@ -3,10 +3,9 @@
 python bench/gpt_sparsity.py [--steps 240] [--sparsity 0.875]
 """
 
-import argparse
-
 import numpy as np
 
+from common import argument_parser
 from tensordash_sim.networks import load
 
 PARTS = 10
@@ -24,7 +23,7 @@ def main(steps: int, sparsity: float) -> None:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argument_parser(__doc__)
     parser.add_argument("--steps", type=int, default=240, help="a multiple of ten")
     parser.add_argument("--sparsity", type=float, default=0.875, help="share of zeros")
     options = parser.parse_args()

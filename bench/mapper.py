@@ -14,19 +14,16 @@ of the row side's streams. *Estimate* is the same with all streams counted. The 
 or not.
 """
 
-import argparse
-import json
 import sys
 import time
 from collections.abc import Sequence
 from statistics import median
 from typing import Any
 
-from mapper_layers import random_operation  # type: ignore[import-not-found]  # beside this script
 from rich.console import Console
 
-from tensordash.configuration.core_config import CoreConfig
-from tensordash.configuration.preset import load_any_preset
+from common import argument_parser, core_preset, print_json
+from mapper_layers import random_operation
 from tensordash_runtime import Device
 from tensordash_runtime.jobs import Executed
 from tensordash_sim.compiler.images import layer_values, non_zero_groups
@@ -55,10 +52,8 @@ class Comparison:
     """
 
     def __init__(self, preset: str) -> None:
-        config = load_any_preset(preset)
-        assert isinstance(config, CoreConfig)
-        self.preset, self.config = preset, config
-        self._devices = Device(config, "emulator"), Device(config, "verilator")
+        self.preset, self.config = preset, core_preset(preset)
+        self._devices = Device(self.config, "emulator"), Device(self.config, "verilator")
 
     def layer(self, seed: int, scale: float = 1.0) -> dict[str, Any]:
         """Run the layer of a seed on both, and return the figures."""
@@ -139,7 +134,7 @@ def _print_layers(layers: Sequence[dict[str, Any]]) -> None:
 
 def main() -> int:
     """Run the command."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argument_parser(__doc__)
     parser.add_argument("--layers", type=int, default=200, metavar="N", help="random layers (default: 200)")
     parser.add_argument("--seed", type=int, default=100_000, help="of the first layer (default: 100000)")
     parser.add_argument("--preset", choices=PRESETS, help="this one alone")
@@ -163,8 +158,7 @@ def main() -> int:
     summaries["all"] = summary(layers)
     seconds = {name: median(each[f"{name}_seconds"] for each in layers) for name in ("tiling", "expected")}
     if arguments.json:
-        json.dump({"layers": layers, "summaries": summaries, "median_seconds": seconds}, sys.stdout, indent=1)
-        print()
+        print_json({"layers": layers, "summaries": summaries, "median_seconds": seconds})
         return 0
     for name, document in summaries.items():
         _print_summary(name, document)

@@ -3,7 +3,6 @@
 python bench/networks.py [NAME...] [--after 0]
 """
 
-import argparse
 import json
 import subprocess
 import sys
@@ -12,6 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from common import argument_parser
 from tensordash_sim.networks import NAMES
 
 
@@ -40,7 +40,7 @@ def main(after: int, names: tuple[str, ...]) -> None:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argument_parser(__doc__)
     parser.add_argument("names", metavar="NAME", nargs="*", default=NAMES, help="networks (default: all)")
     parser.add_argument("--after", type=int, default=0, help="steps of training before")
     options = parser.parse_args()

@@ -9,8 +9,6 @@ turn times PyTorch, a counted step and a step with `count=False`. A figure is th
 before them compiles the emulator.
 """
 
-import argparse
-import json
 import sys
 import time
 from collections.abc import Callable
@@ -24,6 +22,7 @@ from threadpoolctl import threadpool_limits
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
+from common import argument_parser, print_json, render, replace_between
 from tensordash_runtime import Device, offload
 from tensordash_sim.networks.gpt import GPT, Shape
 
@@ -35,16 +34,6 @@ WARM_STEPS = 10
 """Steps of PyTorch in each turn. The first ones run slowly, with caches full of the emulator's data."""
 BEGIN = "<!-- offload steps -->"
 END = "<!-- end of offload steps -->"
-COLUMNS = (
-    "network",
-    "M MACs a step",
-    "PyTorch, ms",
-    "`count=False`, ms",
-    "M MAC/s",
-    "over PyTorch",
-    "counted, ms",
-    "over PyTorch",
-)
 WORDS = 256
 GPT_SHAPE = Shape(vocabulary=WORDS, layers=2, hidden=64, heads=4, length=32, batch=2)
 
@@ -192,33 +181,17 @@ def measure(network: str, repeats: int, seed: int) -> Figures:
 
 def table(found: list[Figures]) -> str:
     """Return the table as Markdown."""
-    lines = [f"| {' | '.join(COLUMNS)} |", f"|{'---|' * len(COLUMNS)}"]
-    for each in found:
-        slower = [f"{seconds / each.pytorch:,.0f}x" for seconds in (each.uncounted, each.counted)]
-        cells = (
-            NETWORKS[each.network][0],
-            f"{each.macs / 1e6:.1f}",
-            f"{each.pytorch * 1e3:.1f}",
-            f"{each.uncounted * 1e3:.0f}",
-            f"{each.rate:.0f}",
-            slower[0],
-            f"{each.counted * 1e3:.0f}",
-            slower[1],
-        )
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
+    return render("offload_steps", networks=NETWORKS, figures=found)
 
 
 def write_page(page: Path, text: str) -> None:
     """Replace what is between the page's markers."""
-    before, _, rest = page.read_text(encoding="utf-8").partition(BEGIN)
-    after = rest.partition(END)[2]
-    page.write_text(f"{before}{BEGIN}\n{text}\n{END}{after}", encoding="utf-8")
+    page.write_text(replace_between(page.read_text(encoding="utf-8"), BEGIN, END, text), encoding="utf-8")
 
 
 def main() -> int:
     """Print or write the table; exit with 1 if the goal is missed."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argument_parser(__doc__)
     parser.add_argument("networks", metavar="NETWORK", nargs="*", help=f"of {', '.join(NETWORKS)} (default: all)")
     parser.add_argument("--repeats", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0)
@@ -247,7 +220,7 @@ def main() -> int:
             each._asdict() | {"mega_macs_per_second": each.rate, "slowdown": each.uncounted / each.pytorch}
             for each in found
         ]
-        print(json.dumps({"networks": networks, "goal": GOAL, "met": met}, indent=1))
+        print_json({"networks": networks, "goal": GOAL, "met": met})
     else:
         print(f"{table(found)}\n\ngoal, at least {GOAL:.0f} M MAC/s with count=False: {'met' if met else 'missed'}")
     return 0 if met else 1

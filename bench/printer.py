@@ -7,11 +7,11 @@ power-up. `--random` adds N tiles and N / 8 cores, drawn as `tensordash soak` dr
 configuration has is not proven twice. Exits with 1 if a module has no proof.
 """
 
-import argparse
 import sys
 import time
 from collections.abc import Iterator
 
+from common import argument_parser
 from tensordash import TileConfig
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.preset import load_any_preset
@@ -36,7 +36,7 @@ def configurations(presets: list[str], count: int, seed: int) -> Iterator[tuple[
 
 def main() -> int:
     """Prove, and print each module's result and a summary."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argument_parser(__doc__)
     parser.add_argument("presets", nargs="*", metavar="PRESET", help="default: paper, recommended, core")
     parser.add_argument("--random", type=int, default=0, metavar="N")
     parser.add_argument("--seed", type=int, default=0, metavar="S")

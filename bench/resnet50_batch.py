@@ -7,13 +7,13 @@ activations and of the gradients, no weights.
         [--preset paper]
 """
 
-import argparse
 import resource
 import time
 from collections import Counter
 
 import numpy as np
 
+from common import argument_parser
 from tensordash import load_preset
 from tensordash_sim.lowering import Operation
 from tensordash_sim.performance.chip import (
@@ -32,7 +32,7 @@ from tensordash_sim.performance.planner.published import resnet50_layers
 
 def main() -> None:
     """Print time, speedup and memory."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argument_parser(__doc__)
     parser.add_argument("--images", type=int, default=64)
     parser.add_argument("--zeros", type=float, default=0.5)
     parser.add_argument("--row-order", choices=ROW_ORDERS, default="natural")

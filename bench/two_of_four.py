@@ -8,11 +8,11 @@ The trace has the layers' AxW alone, and no zeros in A. `--area` maps the tile w
 and `paper-depth2`: its A muxes are what a 2:4 tensor core needs at least, one of four values for each multiplier.
 """
 
-import argparse
 from dataclasses import replace
 
 import numpy as np
 
+from common import argument_parser
 from tensordash import load_preset
 from tensordash_sim.evaluation.measure_formats import pruned_weights
 from tensordash_sim.evaluation.two_of_four import NEXT_STEP
@@ -24,7 +24,7 @@ from tensordash_synth import measure_areas
 
 def main() -> None:
     """Write the trace, or print areas."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argument_parser(__doc__)
     parser.add_argument("trace", nargs="?", help="with values")
     parser.add_argument("-o", "--output")
     parser.add_argument("--area", action="store_true")

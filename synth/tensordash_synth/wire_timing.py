@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from math import inf
 from pathlib import Path
 
-from .cache import cached_numbers
+from .cache import cached_document
 from .gates import CLOCK, GateNetlist
 from .liberty import Liberty
 from .opensta import find_opensta, run_opensta
@@ -119,7 +119,7 @@ def measure_timing(gates: GateNetlist, library: Liberty, clock_ns: float, folder
         run_opensta(script, folder, "timing")
         return _timing(folder, clock_ns)
 
-    period, *cells = cached_numbers(["timing", script, verilog, wires, library.digest], make)
+    period, *cells = cached_document(["timing", script, verilog, wires, library.digest], make)
     return Timing(period_ns=period, cells=tuple(map(int, cells)))
 
 

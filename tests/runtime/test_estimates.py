@@ -24,7 +24,7 @@ def mapper() -> Iterator[ModuleType]:
     """The bench, which draws the layers and runs them."""
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(ROOT / "bench"))
-        import mapper  # type: ignore[import-not-found]
+        import mapper
 
         yield mapper
 

@@ -15,7 +15,7 @@ PAGE = ROOT / "docs" / "runtime.md"
 def bench() -> Iterator[ModuleType]:
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(ROOT / "bench"))
-        import offload_steps  # type: ignore[import-not-found]
+        import offload_steps
 
         yield offload_steps
 

@@ -6,6 +6,7 @@ from ..performance.chip import ChipConfig
 from ..report.figure import Point
 from .experiment import Answers, Experiment
 from .settings import Settings
+from .texts import notes
 
 __all__ = ["TABLE3"]
 
@@ -32,22 +33,7 @@ def _points(settings: Settings, answers: Answers) -> tuple[list[Point], list[str
         Point(metric="configuration", series="value", x=f"{what}, {unit}" if unit else what, paper=paper, ours=ours)
         for what, unit, paper, ours in rows
     ]
-    notes = [
-        "Technology: 65 nm in the paper; here gate equivalents of a 45 nm library, converted for areas (table4).",
-        f"Not in the paper, and assumed here: {chip.dram_channel_bits} bits a channel ({chip.dram_bytes_per_cycle:.1f} "
-        f"bytes a cycle), {memory.access_bytes} bytes a bank and cycle, {memory.transposers} transposers, one read "
-        f"reaches {memory.broadcast} tiles. The capacity of DRAM, 16 GB, limits nothing here.",
-    ]
-    return points, notes
+    return points, notes("table3", chip=chip)
 
 
-TABLE3 = Experiment(
-    name="table3",
-    title="Configuration",
-    source="paper, Table III",
-    kind="table",
-    x_label="what",
-    y_label="",
-    plan=lambda settings: {},
-    points=_points,
-)
+TABLE3 = Experiment.of("table3", lambda settings: {}, _points)

@@ -8,6 +8,7 @@ from tensordash.configuration.connectivity import PAPER_OPTIONS
 from ..report.figure import Point
 from .experiment import Answers, Experiment, Plan, by_operation, mean
 from .settings import Settings
+from .texts import notes
 
 __all__ = ["CONNECTIVITY"]
 
@@ -57,7 +58,7 @@ def _points(settings: Settings, answers: Answers) -> tuple[list[Point], list[str
         name: mean([mean(answers[name, zeros]["speedups"]) or 0.0 for zeros in DENSITIES]) or 0.0 for name in patterns
     }
     recorded = {name: by_operation(answers[name, "network"])["all"]["compute_speedup"] for name in patterns}
-    points, notes = [], []
+    points, ranges = [], {}
     for series, speedups in (("random zeros", random), (network, recorded)):
         relative = {name: speedup / speedups["paper"] for name, speedup in speedups.items()}
         for name, value in relative.items():
@@ -66,31 +67,14 @@ def _points(settings: Settings, answers: Answers) -> tuple[list[Point], list[str
             points.append(Point(metric="relative speedup", series=series, x=name, ours=value, more=more))
         drawn = [value for name, value in relative.items() if name.startswith("drawn")]
         inside = sum(abs(value - 1) <= CLAIM for value in drawn)
-        notes.append(
-            f"{series}: of {len(drawn)} drawn patterns {inside} are within 5% of the paper's; from {min(drawn):.3f} to "
-            f"{max(drawn):.3f}. Lookahead alone: {relative['lookahead only']:.3f}."
-        )
+        ranges[series] = {"drawn": drawn, "inside": inside, "lookahead": relative["lookahead only"]}
     for series, kind in (("lowest", min), ("highest", max)):
         drawn = [value for name, value in random.items() if name.startswith("drawn")]
         claim = 1 - CLAIM if series == "lowest" else 1 + CLAIM
         ours = kind(drawn) / random["paper"]
         points.append(Point(metric="range of drawn patterns", series=series, x="random zeros", paper=claim, ours=ours))
-    notes.append(
-        f"Drawn: {OPTIONS - 1} of the 12 options of steps 1 to 3, at least {MIN_LOOKASIDE} of them lookaside and one "
-        "of each step, in time-major order, lookahead first. Random zeros: mean over "
-        f"{', '.join(f'{zeros:.0%}' for zeros in DENSITIES)}."
-    )
-    return points, notes
+    values = {"options": OPTIONS, "min_lookaside": MIN_LOOKASIDE, "densities": DENSITIES}
+    return points, notes("connectivity", ranges=ranges, **values)
 
 
-CONNECTIVITY = Experiment(
-    name="connectivity",
-    title="Speedup of other connectivity patterns, relative to the paper's",
-    source="paper, section IV-D",
-    kind="bar",
-    x_label="pattern",
-    y_label="relative speedup",
-    plan=_plan,
-    points=_points,
-    uses_networks=True,
-)
+CONNECTIVITY = Experiment.of("connectivity", _plan, _points)

@@ -7,6 +7,7 @@ from ..report.figure import Point
 from .experiment import Answers, Experiment
 from .power import power_note
 from .settings import Settings
+from .texts import notes
 
 __all__ = ["TABLE4", "TILES", "chip_area_ratio"]
 
@@ -94,23 +95,7 @@ def _points(settings: Settings, answers: Answers) -> tuple[list[Point], list[str
     for key, claim in RATIOS.items():
         ours = None if costs is None else costs["ratio"][key]
         points.append(Point(metric="TensorDash over the baseline", series="ratio", x=key, paper=claim, ours=ours))
-    notes = [
-        "Area: gate equivalents at 45 nm, at 1.44 um2 each, of 256 tiles. No wires, neither here nor in the power.",
-        "Power: 45 nm netlists of 256 tiles at 500 MHz on operands without zeros: absolute values are of another "
-        "technology and of an exact accumulator than the paper's; ratios and shares are to be compared.",
-        *power_note(costs),
-    ]
-    return points, notes
+    return points, notes("table4", power=power_note(costs))
 
 
-TABLE4 = Experiment(
-    name="table4",
-    title="Area and power by component",
-    source="paper, Table IV",
-    kind="table",
-    x_label="component",
-    y_label="design",
-    plan=lambda settings: {},
-    points=_points,
-    presets=("paper",),
-)
+TABLE4 = Experiment.of("table4", lambda settings: {}, _points)

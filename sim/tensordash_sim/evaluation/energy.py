@@ -11,6 +11,7 @@ from .job import Job
 from .measure import layer_with_random_zeros
 from .power import CHIP_AT_65_NM, CONSTANT, PARTS, energies, energy_ratios, power_note
 from .settings import Settings
+from .texts import notes, render
 
 __all__ = ["BF16", "FIG10", "FIG11"]
 
@@ -68,32 +69,20 @@ def _efficiency(settings: Settings, answers: Answers, preset: str = "paper") -> 
 
 
 def _efficiency_points(settings: Settings, answers: Answers) -> tuple[list[Point], list[str]]:
-    notes = [
-        *power_note(settings.synthesis.get("paper")),
-        "`core`: logic, with the power that it takes at each operation's zeros; `constant power`: as the paper has it, "
-        "the speedup over the ratio of power without zeros; `chip`: with banks, scratchpads and DRAM; `at the paper's "
-        "power`: the same with a baseline of the paper's power at 65 nm. In these, as in the paper, logic draws "
-        "nothing while memory is waited for; `with idle tiles`: tiles draw their power while they have work, and else "
-        "what our netlists draw while they wait.",
-        _reuse(settings, answers),
-    ]
-    return _efficiency(settings, answers), notes
+    power = power_note(settings.synthesis.get("paper"))
+    return _efficiency(settings, answers), notes("fig10", power=power, reuse=_reuse(settings, answers))
 
 
 def _reuse(settings: Settings, answers: Answers) -> str:
     """Why chips gain less than their logic: the share of memories, which TensorDash does not change."""
-    texts = []
+    found = {}
     for part in ("dram", "sram"):
         shares = {}
-        for name, found in _results(settings, answers).items():
-            sums = energies(found, settings.synthesis.get("paper"))["baseline"]
+        for name, results in _results(settings, answers).items():
+            sums = energies(results, settings.synthesis.get("paper"))["baseline"]
             shares[name] = sums[part] / (sums["anchored"] + sums["sram"] + sums["dram"])
-        texts.append(f"{part.upper()} {mean_of(settings, shares) or 0.0:.0%} and {shares[PUBLISHED]:.0%}")
-    return (
-        "Of the baseline's energy at the paper's power, in these networks on average and in the layer of published "
-        f"shape: {', '.join(texts)}. The paper's 1.8 and 1.5 together mean that memories take {IMPLIED:.0%} of its "
-        "baseline's energy. TensorDash does not change what memories take; small layers reuse little of it."
-    )
+        found[part] = (mean_of(settings, shares) or 0.0, shares[PUBLISHED])
+    return render("reuse", shares=found, implied=IMPLIED)
 
 
 def _breakdown(settings: Settings, answers: Answers) -> tuple[list[Point], list[str]]:
@@ -108,11 +97,7 @@ def _breakdown(settings: Settings, answers: Answers) -> tuple[list[Point], list[
                 whole = sum(sums["baseline"][each] for each in ("anchored", "sram", "dram"))
                 ours = sums[side][of] / whole
                 points.append(Point(metric="energy", series=f"{side}, {part}", x=name, ours=ours))
-    notes = [
-        *power_note(synthesis),
-        "Logic is scaled to the paper's power of the baseline, at 65 nm like the memories.",
-    ]
-    return points, notes
+    return points, notes("fig11", power=power_note(synthesis))
 
 
 def _bf16_points(settings: Settings, answers: Answers) -> tuple[list[Point], list[str]]:
@@ -137,46 +122,9 @@ def _bf16_points(settings: Settings, answers: Answers) -> tuple[list[Point], lis
                     Point(metric="TensorDash over the baseline", series=series, x="fp16", paper=of_fp16, ours=ours)
                 )
     speedups = {name: by_operation(answers[name,])["all"]["compute_speedup"] for name in settings.networks}
-    notes = [
-        f"Cycles are those of fp16, mean {mean_of(settings, speedups):.3f}x: a value that is zero is zero in both.",
-        *power_note(bf16),
-    ]
-    return points, notes
+    return points, notes("bf16", speedup=mean_of(settings, speedups), power=power_note(bf16))
 
 
-FIG10 = Experiment(
-    name="fig10",
-    title="Energy efficiency over the baseline",
-    source="paper, Fig. 10",
-    kind="bar",
-    x_label="network",
-    y_label="energy efficiency",
-    plan=_plan,
-    points=_efficiency_points,
-    uses_networks=True,
-    presets=("paper",),
-)
-FIG11 = Experiment(
-    name="fig11",
-    title="Energy by component, relative to the baseline",
-    source="paper, Fig. 11",
-    kind="bar",
-    x_label="network",
-    y_label="energy",
-    plan=_plan,
-    points=_breakdown,
-    uses_networks=True,
-    presets=("paper",),
-)
-BF16 = Experiment(
-    name="bf16",
-    title="The bfloat16 tile",
-    source="paper, section IV-D",
-    kind="bar",
-    x_label="network",
-    y_label="energy efficiency",
-    plan=lambda settings: _plan(settings, "paper-bf16"),
-    points=_bf16_points,
-    uses_networks=True,
-    presets=("paper-bf16", "paper"),
-)
+FIG10 = Experiment.of("fig10", _plan, _efficiency_points)
+FIG11 = Experiment.of("fig11", _plan, _breakdown)
+BF16 = Experiment.of("bf16", lambda settings: _plan(settings, "paper-bf16"), _bf16_points)

@@ -8,12 +8,14 @@ from ..performance.chip import totals
 from ..report.figure import Figure, Point
 from .job import Job
 from .settings import PAPER_MODELS, Settings, configurations_digest
+from .texts import FIGURES, notes
 
-__all__ = ["Answers", "Experiment", "Label", "Plan", "by_operation", "mean", "mean_of", "missing_networks"]
+__all__ = ["Answers", "Experiment", "Label", "Plan", "Points", "by_operation", "mean", "mean_of"]
 
 Label = tuple[Any, ...]
 Plan = dict[Label, Job]
 Answers = Mapping[Label, Mapping[str, Any]]
+Points = Callable[[Settings, Answers], tuple[list[Point], list[str]]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,10 +45,17 @@ class Experiment:
     x_label: str
     y_label: str
     plan: Callable[[Settings], Plan]
-    points: Callable[[Settings, Answers], tuple[list[Point], list[str]]]
+    points: Points
     uses_networks: bool = False
     uses_values: bool = False
     presets: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, name: str, plan: Callable[[Settings], Plan], points: Points) -> "Experiment":
+        """Make the experiment that `figures.toml` describes under this name."""
+        described = FIGURES["experiment"][name]
+        presets = tuple(described.get("presets", ()))
+        return cls(name=name, plan=plan, points=points, **(described | {"presets": presets}))
 
     def figure(self, settings: Settings, plan: Plan, answers: Answers) -> Figure:
         """Put the figure together.
@@ -60,7 +69,7 @@ class Experiment:
         answers : dict
             Their answers by label.
         """
-        points, notes = self.points(settings, answers)
+        points, text = self.points(settings, answers)
         jobs = list(plan.values())
         conditions = settings.conditions | {"configuration": configurations_digest(jobs), "jobs": len(jobs)}
         if self.presets:
@@ -69,7 +78,8 @@ class Experiment:
             }
         if self.uses_networks:
             conditions["data"] = settings.data(settings.networks)
-            notes = [*notes, *missing_networks(settings)]
+            is_of_the_paper = set(settings.averaged) <= set(PAPER_MODELS)
+            text = [*text, *notes("missing", settings=settings, is_of_the_paper=is_of_the_paper)]
         if self.uses_values:
             conditions["data with values"] = settings.data(settings.with_values)
         return Figure(
@@ -80,25 +90,9 @@ class Experiment:
             x_label=self.x_label,
             y_label=self.y_label,
             points=points,
-            notes=notes,
+            notes=text,
             conditions=conditions,
         )
-
-
-def missing_networks(settings: Settings) -> list[str]:
-    """Notes on networks that are not recorded or not used, and on what means are over."""
-    notes = []
-    if not settings.recorded:
-        where = settings.traces or "no folder"
-        notes.append(
-            f"No network recorded at scale {settings.scale} in {where}: the trace of digits stands in. "
-            "`make traces` records them."
-        )
-    elif not set(settings.averaged) <= set(PAPER_MODELS):
-        notes.append(f"Means are over {', '.join(settings.averaged)}: none of the paper's networks is recorded.")
-    if settings.left_out:
-        notes.append(f"Left out: {', '.join(settings.left_out)}.")
-    return notes
 
 
 def by_operation(answer: Mapping[str, Any]) -> dict[str, dict[str, Any]]:

@@ -15,6 +15,7 @@ from .experiment import Answers, Experiment, Plan
 from .job import Job
 from .measure import masked_outputs, product_with_static_mask
 from .settings import Settings
+from .texts import notes
 
 __all__ = ["GPT", "ElementWise", "element_wise"]
 
@@ -153,7 +154,7 @@ def _traffic(shape: Shape, answers: Answers, zeros: float) -> float:
 
 def _points(settings: Settings, answers: Answers) -> tuple[list[Point], list[str]]:
     shape = _block(settings.scale)
-    points, notes = [], []
+    points, values = [], dict[str, Any]()
     for zeros in LEVELS:
         cycles = {str(each): _cycles(shape, answers, zeros, str(each)) for each in Operation}
         dense = sum(each.dense for each in cycles.values())
@@ -170,14 +171,7 @@ def _points(settings: Settings, answers: Answers) -> tuple[list[Point], list[str
         for series, taken in totals.items():
             points.append(Point(metric="speedup of a step", series=series, x=zeros, ours=dense / taken))
         if zeros == 0.875:
-            notes.append(
-                f"At 87.5% zeros: {', '.join(f'{name} {dense / taken:.2f}x' for name, taken in totals.items())}."
-            )
-    notes.append(
-        "A static mask puts no zeros into the operands of AxG: skipping operands gains nothing there. A tile's 4 x 4 "
-        "outputs are rarely all masked unless weights are masked in blocks; the causal mask's are. For single weights "
-        "`every masked output` is a bound: the outputs of a tile share their operands."
-    )
+            values["speedups"] = {name: dense / taken for name, taken in totals.items()}
     fusing = element_wise(shape)
     alone = sum(each.values * each.alone for each in fusing) * HALF
     fused = sum(each.values * each.fused for each in fusing) * HALF
@@ -194,27 +188,9 @@ def _points(settings: Settings, answers: Answers) -> tuple[list[Point], list[str
                 )
             )
         if zeros == 0.875:
-            saved = (alone - fused) / (products + alone)
             compute = sum(_cycles(shape, answers, zeros, str(each)).sparse for each in Operation) / chip.tiles
-            before, after = ((products + moved) / chip.dram_bytes_per_cycle / 1e6 for moved in (alone, fused))
-            notes.append(
-                f"Fusing saves {(alone - fused) / 1e9:.2f} GB of {(products + alone) / 1e9:.2f} GB a block at 87.5% "
-                f"zeros, {saved:.0%}: DRAM needs {after:.1f} instead of {before:.1f} million cycles, the tiles "
-                f"{compute / 1e6:.1f}."
-            )
-    notes.append(
-        "Traffic of products: operands compressed, as simulated; element-wise work: by tensors in fp16, a model."
-    )
-    return points, notes
+            values |= {"products": products, "alone": alone, "fused": fused, "compute": compute}
+    return points, notes("gpt", bytes_per_cycle=chip.dram_bytes_per_cycle, **values)
 
 
-GPT = Experiment(
-    name="gpt",
-    title="13B GPT with static weight sparsity",
-    source="not in the paper; Srinivasan et al. 2023",
-    kind="line",
-    x_label="share of zeros in the weights of linear layers",
-    y_label="speedup",
-    plan=_plan,
-    points=_points,
-)
+GPT = Experiment.of("gpt", _plan, _points)

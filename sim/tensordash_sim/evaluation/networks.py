@@ -6,6 +6,7 @@ from ..report.figure import Point
 from .experiment import Answers, Experiment, Plan, by_operation, mean_of
 from .power import CHIP_AT_65_NM, energy_ratios, power_note
 from .settings import PAPER_MODELS, Settings
+from .texts import notes
 
 __all__ = ["FIG1", "FIG8", "FIG9", "GCN"]
 
@@ -23,14 +24,6 @@ POTENTIAL = {
 SPEEDUP = {"mean": 1.95}
 SETTLED = {"resnet50-sparse": 1.5}
 """Where Fig. 9 ends, by the text."""
-PRUNED = (
-    "resnet50-sparse: nine tenths of W are zero, and W is scheduled where it is sparser than A. That alone allows "
-    "3 / (0.1 + 0.1 + 1) = 2.5x over the three operations; the paper has 1.75x."
-)
-AT_THE_START = (
-    "The paper's networks are trained to the end, on their own data; those of docs/models.md are at the start of "
-    "training here."
-)
 PAPER_POTENTIAL = POTENTIAL["mean"]
 PAPER_SHARE = 0.75
 """Share of the potential that the paper's 1.95x is (Fig. 8)."""
@@ -58,12 +51,7 @@ def _bars(settings: Settings, answers: Answers, key: str, paper: dict[str, float
 
 
 def _potential(settings: Settings, answers: Answers) -> tuple[list[Point], list[str]]:
-    notes = [
-        "All multiplications over those whose scheduled operand, the sparser one, is not zero; padding left out.",
-        *([AT_THE_START] if settings.built_in else []),
-        *([PRUNED] if "resnet50-sparse" in settings.networks else []),
-    ]
-    return _bars(settings, answers, "ideal_speedup", POTENTIAL), notes
+    return _bars(settings, answers, "ideal_speedup", POTENTIAL), notes("fig1", settings=settings)
 
 
 def _speedup(settings: Settings, answers: Answers) -> tuple[list[Point], list[str]]:
@@ -78,11 +66,19 @@ def _speedup(settings: Settings, answers: Answers) -> tuple[list[Point], list[st
         mean_of(settings, {name: total[key] for name, total in totals.items()}) or 0.0
         for key in ("ideal_speedup", "compute_speedup")
     )
-    notes = [
-        _beside_the_paper(settings, speedup, potential),
-        f"The slowest operation of all: {slowest[0]:.4f}x, {slowest[1]} {slowest[2]} (paper: never a slowdown).",
-        "Tiles alone, as in the paper; `with_memory` in the points of `all` is that of the whole chip.",
-    ]
+    share, claimed = speedup / potential, SPEEDUP["mean"]
+    text = notes(
+        "fig8",
+        speedup=speedup,
+        potential=potential,
+        share=share,
+        paper_speedup=claimed,
+        paper_potential=PAPER_POTENTIAL,
+        paper_share=PAPER_SHARE,
+        has_fewer_zeros=speedup < claimed and potential < PAPER_POTENTIAL and share >= PAPER_SHARE - 0.005,
+        is_of_the_paper=set(settings.averaged) == set(PAPER_MODELS),
+        slowest=slowest,
+    )
     points = []
     for point in _bars(settings, answers, "compute_speedup", SPEEDUP):
         more = {}
@@ -90,21 +86,7 @@ def _speedup(settings: Settings, answers: Answers) -> tuple[list[Point], list[st
             totals = by_operation(answers[point.x,])["all"]
             more = {"with_memory": totals["speedup"], "potential": totals["ideal_speedup"]}
         points.append(Point(**(vars(point) | {"more": more})))
-    return points, notes
-
-
-def _beside_the_paper(settings: Settings, speedup: float, potential: float) -> str:
-    """What the means say, and where a difference from the paper's comes from, if the numbers tell."""
-    share = speedup / potential
-    text = (
-        f"Mean {speedup:.3f}x of a potential of {potential:.3f}x, {share:.0%} of it; the paper: {SPEEDUP['mean']}x of "
-        f"nearly {PAPER_POTENTIAL}x, {PAPER_SHARE:.0%}."
-    )
-    if speedup < SPEEDUP["mean"] and potential < PAPER_POTENTIAL and share >= PAPER_SHARE - 0.005:
-        text += " It is the zeros that are fewer here (fig1)."
-        if set(settings.averaged) == set(PAPER_MODELS):
-            text = text.removesuffix(").") + "; docs/models.md tells which and why)."
-    return text
+    return points, text
 
 
 def _over_time_plan(settings: Settings) -> Plan:
@@ -117,17 +99,13 @@ def _over_time_plan(settings: Settings) -> Plan:
 
 
 def _over_time(settings: Settings, answers: Answers) -> tuple[list[Point], list[str]]:
-    points, ranges = [], []
+    points, found = [], {}
     for name, network in settings.networks.items():
-        speedups = [by_operation(answers[name, step])["all"]["compute_speedup"] for step in network.steps]
+        speedups = found[name] = [by_operation(answers[name, step])["all"]["compute_speedup"] for step in network.steps]
         for step, speedup in zip(network.steps, speedups, strict=True):
             paper = SETTLED.get(name) if step == network.steps[-1] else None
             points.append(Point(metric="speedup", series=name, x=step, paper=paper, ours=speedup))
-        ranges.append(f"{name} {speedups[0]:.2f} to {speedups[-1]:.2f} ({min(speedups):.2f} to {max(speedups):.2f})")
-    notes = [f"First to last recorded step (least to most): {'; '.join(ranges)}."]
-    if settings.built_in:
-        notes.append("The paper's axis is whole trainings; these are first steps of the networks of docs/models.md.")
-    return points, notes
+    return points, notes("fig9", speedups=found, settings=settings)
 
 
 def _gcn_plan(settings: Settings) -> Plan:
@@ -151,55 +129,11 @@ def _gcn(settings: Settings, answers: Answers) -> tuple[list[Point], list[str]]:
     operations = answers[NO_ZEROS,]["operations"]
     with_zeros = sum(result["zeros"] > 0.01 for result in operations)
     most = max(operations, key=lambda result: result["zeros"])
-    notes = [
-        f"{with_zeros} of {len(operations)} operations have more than 1% zeros; {most['layer']} {most['operation']} "
-        f"has most, {most['zeros']:.1%} (paper: about 5% in a few layers)."
-    ]
-    return points, [*notes, *power_note(settings.synthesis.get("paper"))]
+    power = power_note(settings.synthesis.get("paper"))
+    return points, notes("gcn", with_zeros=with_zeros, count=len(operations), most=most, power=power)
 
 
-FIG1 = Experiment(
-    name="fig1",
-    title="Potential speedup by network and operation",
-    source="paper, Fig. 1",
-    kind="bar",
-    x_label="network",
-    y_label="all multiplications / remaining ones",
-    plan=_plan,
-    points=_potential,
-    uses_networks=True,
-)
-FIG8 = Experiment(
-    name="fig8",
-    title="Speedup by network and operation",
-    source="paper, Fig. 8",
-    kind="bar",
-    x_label="network",
-    y_label="speedup",
-    plan=_plan,
-    points=_speedup,
-    uses_networks=True,
-)
-FIG9 = Experiment(
-    name="fig9",
-    title="Speedup over training",
-    source="paper, Fig. 9",
-    kind="line",
-    x_label="training step",
-    y_label="speedup",
-    plan=_over_time_plan,
-    points=_over_time,
-    uses_networks=True,
-)
-GCN = Experiment(
-    name="gcn",
-    title="A network with virtually no zeros",
-    source="paper, section IV-D",
-    kind="bar",
-    x_label="network",
-    y_label="speedup",
-    plan=_gcn_plan,
-    points=_gcn,
-    uses_networks=True,
-    presets=("paper",),
-)
+FIG1 = Experiment.of("fig1", _plan, _potential)
+FIG8 = Experiment.of("fig8", _plan, _speedup)
+FIG9 = Experiment.of("fig9", _over_time_plan, _over_time)
+GCN = Experiment.of("gcn", _gcn_plan, _gcn)

@@ -9,6 +9,7 @@ from ..performance.chip import BANDWIDTHS, ChipConfig
 from ..performance.planner import MEASURES, Budget, Plan, plan_step, replay, step_graph
 from ..report.figure import Figure, Point
 from ..trace import Step
+from .texts import verdict_figure
 
 __all__ = ["planned"]
 
@@ -76,18 +77,4 @@ def planned(
         }
         points.append(Point(metric="speedup", series=f"{gbps:g} GB/s", x=added, ours=speedup, more=more))
     progress(len(rows), len(rows))
-    graph = graphs["sparse", False]
-    return Figure(
-        name="plan",
-        title="The step as a whole: each measure of a plan, on top of those before it",
-        source=where,
-        kind="bar",
-        x_label="measure",
-        y_label="speedup over the baseline with the same measures",
-        points=points,
-        notes=[
-            "; ".join(f"{speedup:.2f}x at {gbps:g} GB/s" for gbps, speedup in best.items())
-            + f" with all measures. {len(graph.nodes)} nodes: products, element-wise work and the optimizer, cut into "
-            f"up to {graph.axes['samples']} parts of a batch. docs/planner.md says what measures and plans are.",
-        ],
-    )
+    return verdict_figure("plan", where, points, best=best, graph=graphs["sparse", False])

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..performance.chip import ChipConfig
+from .texts import render
 
 __all__ = ["CHIP_AT_65_NM", "CONSTANT", "IDLE", "PARTS", "SERIES", "energies", "energy_ratios", "power_note"]
 
@@ -58,21 +59,15 @@ def _curve(synthesis: Synthesis) -> _Curve:
     return _Curve(zeros, sparse, dense, idle)
 
 
-def power_note(synthesis: Synthesis) -> list[str]:
+def power_note(synthesis: Synthesis) -> str:
     """Where power comes from."""
     if synthesis is None or not synthesis["power"]:
-        reason = "no synthesis results" if synthesis is None else synthesis["power_reason"]
-        return [f"Power of logic is that of the paper's Table IV, provisionally: {reason}."]
+        return render("power", reason="no synthesis results" if synthesis is None else synthesis["power_reason"])
     curve = _curve(synthesis)
-    ratios = ", ".join(
-        f"{s / d:.3f} at {z:.0%}" for z, s, d in zip(curve.zeros, curve.sparse, curve.dense, strict=True)
-    )
+    ratios = {z: s / d for z, s, d in zip(curve.zeros, curve.sparse, curve.dense, strict=True)}
     idle, dense_idle = (watts / busy for watts, busy in zip(curve.idle, (curve.sparse[0], curve.dense[0]), strict=True))
-    draws = "draws" if synthesis.get("idle") else "is taken to draw"
-    return [
-        f"Power of logic: our netlists (45 nm); TensorDash over the baseline is {ratios} zeros. A tile that waits "
-        f"{draws} {idle:.1%} of what it draws without zeros (the baseline's {dense_idle:.1%})."
-    ]
+    has_idle = bool(synthesis.get("idle"))
+    return render("power", reason="", ratios=ratios, has_idle=has_idle, idle=idle, dense_idle=dense_idle)
 
 
 def _skipped(result: Mapping[str, Any]) -> float:

@@ -13,6 +13,7 @@ from .experiment import Answers, Experiment, Plan
 from .job import Job
 from .measure_formats import quantised_step
 from .settings import Network, Settings
+from .texts import notes
 
 __all__ = ["QUANTISED"]
 
@@ -61,7 +62,7 @@ def _share(operations: list[dict[str, Any]], name: str) -> float | None:
 
 def _points(settings: Settings, answers: Answers) -> tuple[list[Point], list[str]]:
     found: dict[str, list[Point]] = {}
-    noted: dict[str, list[str]] = {fmt: [] for fmt in NOTED_FORMATS}
+    noted: dict[str, list[tuple]] = {fmt: [] for fmt in NOTED_FORMATS}
     for (column, fmt), answer in answers.items():
         operations = answer["operations"]
         shares = {name: _share(operations, name) for name in "AWG"}
@@ -82,34 +83,10 @@ def _points(settings: Settings, answers: Answers) -> tuple[list[Point], list[str
                 )
                 found.setdefault(metric, []).append(point)
         if fmt in noted:
-            zeros = ", ".join(f"{name} {share:.1%}" for name, share in shares.items() if share is not None)
-            one, both = added["rows"], added["both"]
-            noted[fmt].append(
-                f"{column} {zeros}: one side {one['ideal_speedup']:.2f} at best, {one['compute_speedup']:.2f} found, "
-                f"both {both['ideal_speedup']:.2f} and {both['compute_speedup']:.2f}"
-            )
-    notes = [f"{fmt}: {'; '.join(lines)}." for fmt, lines in noted.items()]
-    notes += [
-        "Blocks run along the reduction of each operation, so that an operand has other blocks in each of its two; its "
-        "share is over both. All layers of the step that were recorded, on a single tile `paper` whose rows' results "
-        "leave together; the bound is all multiplications over those that are left, padding left out.",
-        "int8, fp8_e4m3 and fp8_e5m2 have one power of two for the tensor; mx formats a power of two for 32 values by "
-        "the OCP's rule (even: of the rounded largest magnitude); nvfp4 E4M3 for 16 values and FP32 for the tensor.",
-        "Hadamard: a random transform of 16 values (as recorded, nvfp4) or of a block, of both operands of all three "
-        "operations, before they are quantised.",
-        settings.values_note,
-    ]
-    return [point for points in found.values() for point in points], notes
+            noted[fmt].append((column, shares, added["rows"], added["both"]))
+    return [point for points in found.values() for point in points], notes(
+        "quantised", noted=noted, values_note=settings.values_note
+    )
 
 
-QUANTISED = Experiment(
-    name="quantised",
-    title="Zeros that narrow formats make",
-    source="not in the paper; OCP MX 1.0, NVIDIA 2025 (arXiv:2509.25149)",
-    kind="bar",
-    x_label="network",
-    y_label="",
-    plan=_plan,
-    points=_points,
-    uses_values=True,
-)
+QUANTISED = Experiment.of("quantised", _plan, _points)

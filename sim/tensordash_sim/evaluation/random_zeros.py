@@ -12,6 +12,7 @@ from .job import Job
 from .measure import layer_with_random_zeros
 from .power import energy_ratios
 from .settings import Settings
+from .texts import notes
 
 __all__ = ["FIG15"]
 
@@ -75,7 +76,7 @@ def _plan(settings: Settings) -> Plan:
 
 
 def _points(settings: Settings, answers: Answers) -> tuple[list[Point], list[str]]:
-    points, notes = [], []
+    points, losses = [], dict[float, dict[int, float]]()
     for zeros in LEVELS:
         speedups = answers["endless", zeros]["speedups"]
         points.append(_point("endless streams", zeros, speedups, PAPER.get(zeros)))
@@ -101,25 +102,13 @@ def _points(settings: Settings, answers: Answers) -> tuple[list[Point], list[str
             points.append(Point(metric=metric, series="expand1x1", x=zeros, paper=paper.get(zeros), ours=ours))
     for zeros in EXPLAINED:
         endless = mean(answers["endless", zeros]["speedups"]) or 0.0
-        losses = []
+        losses[zeros] = {}
         for length in LENGTHS:
             speedups = answers["length", length, zeros]["speedups"]
             points.append(_point(f"{zeros:.0%} zeros", length, speedups, metric="speedup by steps of a stream"))
-            losses.append(f"{length}: {1 - (mean(speedups) or 0.0) / endless:.1%}")
-        notes.append(f"Lost at the ends of streams at {zeros:.0%} zeros, by their steps: {', '.join(losses)}.")
+            losses[zeros][length] = 1 - (mean(speedups) or 0.0) / endless
     spread = max(point.more["spread"] for point in points if point.series == "endless streams")
-    notes.append(
-        "A window near the end of a stream has fewer steps than the staging buffer, so that fewer positions are at "
-        "hand and no more steps can be skipped than are left; a short stream has relatively more of such cycles."
-    )
-    notes.append(
-        f"{len(settings.samples)} samples a point; endless ones deviate by at most {spread:.2%} (paper: below 5%)."
-    )
-    notes.append(
-        "Energy: the paper's Table IV for logic, which has no idle power, the memories of the simulator; see fig10 for "
-        "synthesis results."
-    )
-    return points, notes
+    return points, notes("fig15", losses=losses, samples=settings.samples, spread=spread)
 
 
 def _of(sample: Any, operation: str) -> list[Any]:
@@ -132,13 +121,4 @@ def _point(series: str, x: float, speedups: list[float], paper: float | None = N
     return Point(metric=metric, series=series, x=x, paper=paper, ours=ours, more={"spread": spread})
 
 
-FIG15 = Experiment(
-    name="fig15",
-    title="Speedup for random zeros",
-    source="paper, Fig. 15",
-    kind="line",
-    x_label="share of zeros",
-    y_label="speedup",
-    plan=_plan,
-    points=_points,
-)
+FIG15 = Experiment.of("fig15", _plan, _points)

@@ -5,6 +5,7 @@ from tensordash import load_preset
 from ..report.figure import Point
 from .experiment import Answers, Experiment, Plan, by_operation, mean, mean_of
 from .settings import Settings
+from .texts import notes
 
 __all__ = ["ROWORDER"]
 
@@ -30,7 +31,7 @@ def _plan(settings: Settings) -> Plan:
 
 
 def _points(settings: Settings, answers: Answers) -> tuple[list[Point], list[str]]:
-    points, notes = [], []
+    points = []
     speedups: dict[tuple[str, str], float] = {}
     for order in (*ORDERS, "one row"):
         networks = {name: by_operation(answers[name, order])["all"]["compute_speedup"] for name in settings.networks}
@@ -39,21 +40,7 @@ def _points(settings: Settings, answers: Answers) -> tuple[list[Point], list[str
             speedups[place, order] = speedup
             points.append(Point(metric="speedup", series=order, x=place, ours=speedup))
     gains = {name: speedups[name, "density"] / speedups[name, "natural"] - 1 for name in (*settings.networks, "mean")}
-    notes.append(f"Sorting by density gains {', '.join(f'{name} {gain:+.1%}' for name, gain in gains.items())}.")
-    notes.append(
-        "A tile of one row has no row to wait for: what sorting can win back at most. Networks on a single tile."
-    )
-    return points, notes
+    return points, notes("roworder", gains=gains)
 
 
-ROWORDER = Experiment(
-    name="roworder",
-    title="Rows in natural order and grouped by density",
-    source="not in the paper",
-    kind="bar",
-    x_label="network",
-    y_label="speedup",
-    plan=_plan,
-    points=_points,
-    uses_networks=True,
-)
+ROWORDER = Experiment.of("roworder", _plan, _points)

@@ -1,6 +1,6 @@
 """Fig. 12, 13 and 14: depth of the staging buffers, rows and columns of a tile, wider PEs."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -10,6 +10,7 @@ from ..report.figure import Point
 from .cost import TILES, chip_area_ratio
 from .experiment import Answers, Experiment, Plan, by_operation, mean, mean_of
 from .settings import Settings
+from .texts import notes
 
 __all__ = ["FIG12", "FIG13", "FIG14"]
 
@@ -76,7 +77,7 @@ def _sweep_points(
     speedups = _speedups(settings, answers, variants)
     series = list(dict.fromkeys(name for _, name, _ in speedups))
     sweeps = list(dict.fromkeys(sweep for sweep, _ in variants))
-    points, notes = [], []
+    points = []
     for relative in (False, True):
         for sweep in sweeps:
             metric = f"{f'speedup, relative to {reference},' if relative else 'speedup'} by {sweep}"
@@ -89,42 +90,35 @@ def _sweep_points(
                     paper_ratio = round(paper / paper_base, 3) if name == "mean" and paper and paper_base else None
                     ratio = speedups[sweep, name, value] / base[name]
                     points.append(Point(metric=metric, series=name, x=value, paper=paper_ratio, ours=ratio))
-    for sweep in sweeps:
-        values = [value for of, value in variants if of == sweep]
-        for name in ("mean", RANDOM):
-            steps = ", ".join(f"{value}: {speedups[sweep, name, value]:.3f}" for value in values)
-            notes.append(f"{sweep}, {name}: {steps}.")
-    notes.append("Networks on a single tile, all their passes one after the other: no tile waits for another one.")
-    notes.append(DRAIN)
-    return points, notes
+    named = {
+        f"{sweep}, {name}": {value: speedups[sweep, name, value] for of, value in variants if of == sweep}
+        for sweep in sweeps
+        for name in ("mean", RANDOM)
+    }
+    return points, notes("sweep", speedups=named, drain=DRAIN)
 
 
 def _depth_points(settings: Settings, answers: Answers) -> tuple[list[Point], list[str]]:
-    points, notes = _sweep_points(settings, answers, _depths(), 4)
+    points, text = _sweep_points(settings, answers, _depths(), 4)
     speedups = _speedups(settings, answers, _depths())
     steep = [name for name in settings.averaged if speedups["depth", name, 4] >= FAST]
+    values: dict[str, Any] = {}
     if steep:
         slopes, means = (
             [mean([speedups["depth", name, x] / speedups["depth", name, 4] for name in names]) or 0.0 for x in (2, 5)]
             for names in (steep, settings.averaged)
         )
         matters = slopes[0] < means[0] and slopes[1] > means[1]
-        notes.append(
-            f"{'The more zeros, the more depth matters: r' if matters else 'R'}elative to 4 steps, networks with at "
-            f"least {FAST}x ({', '.join(steep)}) have {slopes[0]:.3f} with 2 and {slopes[1]:.3f} with 5 steps (paper, "
-            "whose mean is 1.95x: 0.769 and 1.051)."
-        )
-    notes.append("2 and 3 steps have four options a lane, 4 and 5 eight; the paper prints only the eight of 4 steps.")
-    return points, notes
+        values = {"slopes": slopes, "matters": matters}
+    return points, [*text, *notes("fig12", steep=steep, fast=FAST, **values)]
 
 
 def _shape_points(settings: Settings, answers: Answers) -> tuple[list[Point], list[str]]:
-    points, notes = _sweep_points(settings, answers, _shapes(), 4)
+    points, text = _sweep_points(settings, answers, _shapes(), 4)
     speedups = _speedups(settings, answers, _shapes())
     losses = {name: 1 - speedups["columns", name, 16] / speedups["columns", name, 4] for name in settings.networks}
     worst = max(losses, key=lambda name: losses[name])
-    notes.append(f"From 4 to 16 columns {worst} loses most, {losses[worst]:.1%} (paper: at most 3%, by fragmentation).")
-    return points, notes
+    return points, [*text, *notes("fig13", worst=worst, loss=losses[worst])]
 
 
 def _lane_points(settings: Settings, answers: Answers) -> tuple[list[Point], list[str]]:
@@ -145,14 +139,7 @@ def _lane_points(settings: Settings, answers: Answers) -> tuple[list[Point], lis
         preset: mean([_padding(answers["preset", preset, name]) for name in settings.averaged]) or 0.0
         for preset in ("paper-16lane", "paper")
     }
-    few = spare["paper-16lane"] > spare["paper"]
-    notes = [
-        "Zeros of spatial padding and of lanes past the end of a reduction are skipped, too: with 16 lanes "
-        f"{spare['paper-16lane']:.1%} of the positions, with 4 {spare['paper']:.1%} (means)"
-        f"{', since few channels leave more of 16 lanes without data' * few}.",
-        f"16 over 4 lanes: {ratios[0]:.3f} for the mean (paper: 0.949), {ratios[1]:.3f} for {RANDOM}.",
-        f"Networks on a single tile. {DRAIN}",
-    ]
+    text = notes("fig14", wide=spare["paper-16lane"], narrow=spare["paper"], ratios=ratios, random=RANDOM, drain=DRAIN)
     if (costs := settings.synthesis.get("paper-16lane")) is not None:
         areas = {
             "compute logic": costs["ratio"]["area"],
@@ -160,7 +147,7 @@ def _lane_points(settings: Settings, answers: Answers) -> tuple[list[Point], lis
         }  # as many multipliers
         for (series, ours), paper in zip(areas.items(), (1.10, 1.035), strict=True):
             points.append(Point(metric="area ratio", series=series, x="paper-16lane", paper=paper, ours=ours))
-    return points, notes
+    return points, text
 
 
 def _padding(answer: Mapping[str, Any]) -> float:
@@ -170,28 +157,6 @@ def _padding(answer: Mapping[str, Any]) -> float:
     return float(sum(result["padding_share"] * result["dense_compute"] for result in operations) / dense)
 
 
-def _experiment(
-    name: str,
-    title: str,
-    kind: str,
-    x_label: str,
-    variants: Callable[[], Variants],
-    points: Callable[[Settings, Answers], tuple[list[Point], list[str]]],
-) -> Experiment:
-    return Experiment(
-        name=name,
-        title=title,
-        source=f"paper, Fig. {name.removeprefix('fig')}",
-        kind=kind,
-        x_label=x_label,
-        y_label="speedup",
-        plan=lambda settings: _plan(settings, variants()),
-        points=points,
-        uses_networks=True,
-        presets=("paper-16lane",) if name == "fig14" else (),
-    )
-
-
-FIG12 = _experiment("fig12", "Speedup by depth of the staging buffers", "line", "steps", _depths, _depth_points)
-FIG13 = _experiment("fig13", "Speedup by rows and by columns of a tile", "line", "count", _shapes, _shape_points)
-FIG14 = _experiment("fig14", "Speedup with 16 lanes and 3 steps", "bar", "network", _lanes, _lane_points)
+FIG12 = Experiment.of("fig12", lambda settings: _plan(settings, _depths()), _depth_points)
+FIG13 = Experiment.of("fig13", lambda settings: _plan(settings, _shapes()), _shape_points)
+FIG14 = Experiment.of("fig14", lambda settings: _plan(settings, _lanes()), _lane_points)

@@ -10,6 +10,7 @@ from .experiment import Answers, Experiment, Plan, mean_of
 from .job import Job
 from .measure_published import published_step
 from .settings import Settings
+from .texts import notes
 
 __all__ = ["ROOFLINE", "SYSTEM"]
 
@@ -130,62 +131,46 @@ def _points(settings: Settings, answers: Answers) -> tuple[list[Point], list[str
                 points.append(Point(metric=metric, series=measure, x=name, ours=ours, more=more))
     points.sort(key=lambda point: [ALONE, SHARED, *gbps_of].index(point.metric.partition(", ")[2]))
     steps = sorted(_step_points(answers), key=lambda point: point.metric, reverse=True)
-    return [*points, *steps], [*_notes(settings, answers), *_step_notes(answers)]
+    return [*points, *steps], notes("system", **_networks(settings, answers), **_traffic(answers))
 
 
-def _notes(settings: Settings, answers: Answers) -> list[str]:
+def _networks(settings: Settings, answers: Answers) -> dict[str, Any]:
+    """Return what the notes have by network."""
     plain = {name: answers[name, "none"]["operations"] for name in settings.networks}
     sums = {name: totals(operations) for name, operations in plain.items()}
-    lost = ", ".join(
-        f"{name} {1 - each['shared_speedup'] / each['compute_speedup']:.1%}" for name, each in sums.items()
-    )
-    padding = ", ".join(
-        f"{name} {each['unpadded_speedup']:.2f}"
-        for name, each in sums.items()
-        if each["dense_unpadded"] != each["dense_compute"]
-    )
-    enough = ", ".join(f"{name} {sufficient_bandwidth(each, CLOCK_MHZ):g}" for name, each in plain.items())
-    joined = ", ".join(
-        f"{name} {cycles['shared'] / sums[name]['shared'] - 1:+.1%} ({cycles['dense_shared'] / each - 1:+.1%})"
-        for name in settings.networks
-        for cycles in [totals(answers[name, "joined samples"]["operations"])]
-        for each in [sums[name]["dense_shared"]]
-        if cycles["shared"] != sums[name]["shared"]
-    )
-    return [
-        "`recommended`, on the chip of Table III; each speedup is over the baseline with the same measures.",
-        f"Waiting for tiles that share reads loses {lost}.",
-        f"Cycles with joined samples, and the baseline's: {joined or 'the same'}.",
-        f"Over a baseline that skips steps of padding, tiles alone: {padding or 'the same'}.",
-        f"GB/s from which DRAM adds no more than 1%: {enough}.",
-    ]
+    joined = {name: totals(answers[name, "joined samples"]["operations"]) for name in settings.networks}
+    return {
+        "lost": {name: 1 - each["shared_speedup"] / each["compute_speedup"] for name, each in sums.items()},
+        "padding": {
+            name: each["unpadded_speedup"]
+            for name, each in sums.items()
+            if each["dense_unpadded"] != each["dense_compute"]
+        },
+        "enough": {name: sufficient_bandwidth(each, CLOCK_MHZ) for name, each in plain.items()},
+        "joined": {
+            name: [each[key] / sums[name][key] - 1 for key in ("shared", "dense_shared")]
+            for name, each in joined.items()
+            if each["shared"] != sums[name]["shared"]
+        },
+    }
 
 
-def _step_notes(answers: Answers) -> list[str]:
+def _traffic(answers: Answers) -> dict[str, Any]:
+    """Return what the notes have by published step."""
     rows = {workload: _best(answers, workload) for workload in _workloads(answers)}
     lowest = next(iter(rows.values()))[0]["gbps"]
-    last = {
-        (workload, row["gbps"]): row for workload, each in rows.items() for row in each
-    }  # of rows with the same bandwidth the last one, which has all measures
-    traffic = ", ".join(
-        f"{workload} {next(iter(each))['sparse']['dram_bytes'] / 1e9:.2f} to "
-        f"{last[workload, lowest]['sparse']['dram_bytes'] / 1e9:.2f}"
-        for workload, each in rows.items()
-    )
-    tiles = ", ".join(
-        f"{workload} {next(iter(each))['dense']['on_chip'] / next(iter(each))['sparse']['on_chip']:.2f}"
-        for workload, each in rows.items()
-    )
-    masked = last["gpt-masked", lowest]
-    return [
-        "`speedup` and `million cycles`: steps in published shapes, element-wise work and the optimizer included; "
-        "measures are added one after the other, and the baseline has them as well, with a plan of its own. "
-        "A convolution is simulated with fewer images, and takes as many times as long.",
-        f"GB between DRAM and the chip at {lowest:g} GB/s, without and with all measures: {traffic}.",
-        f"The chip alone, without a measure: {tiles}.",
-        f"`gpt-masked` does not compute what the mask throws away, and its baseline does; at {lowest:g} GB/s DRAM "
-        f"needs {masked['sparse']['dram_cycles'] / masked['sparse']['cycles']:.0%} of its cycles.",
-    ]
+    # Of rows with the same bandwidth the last one, which has all measures.
+    last = {workload: [row for row in each if row["gbps"] == lowest][-1]["sparse"] for workload, each in rows.items()}
+    first = {workload: each[0] for workload, each in rows.items()}
+    masked = last["gpt-masked"]
+    return {
+        "lowest": lowest,
+        "traffic": {
+            workload: (first[workload]["sparse"]["dram_bytes"], last[workload]["dram_bytes"]) for workload in rows
+        },
+        "on_chip": {workload: row["dense"]["on_chip"] / row["sparse"]["on_chip"] for workload, row in first.items()},
+        "dram_share": masked["dram_cycles"] / masked["cycles"],
+    }
 
 
 def _roofline(settings: Settings, answers: Answers) -> tuple[list[Point], list[str]]:
@@ -213,30 +198,8 @@ def _roofline(settings: Settings, answers: Answers) -> tuple[list[Point], list[s
             Point(metric="roofline", series=f"dense roof, {gbps:g} GB/s", x=x, ours=min(peak, x * rate))
             for x in sorted({0.0, min(peak / rate, most), most})
         ]
-    return points, [
-        "From no measure to all, of TensorDash; each step's products, zeros among them, a cycle and a byte of DRAM.",
-        "The dense roof is what the baseline's tiles can multiply: skipping zeros goes above it.",
-    ]
+    return points, notes("roofline")
 
 
-ROOFLINE = Experiment(
-    name="roofline",
-    title="What limits a step",
-    source="not in the paper; docs/system.md",
-    kind="line",
-    x_label="multiplications per byte between DRAM and the chip",
-    y_label="multiplications a cycle",
-    plan=_steps,
-    points=_roofline,
-)
-SYSTEM = Experiment(
-    name="system",
-    title="What a system leaves of the speedup",
-    source="not in the paper; docs/simulator.md",
-    kind="bar",
-    x_label="network",
-    y_label="speedup",
-    plan=_plan,
-    points=_points,
-    uses_networks=True,
-)
+ROOFLINE = Experiment.of("roofline", _steps, _roofline)
+SYSTEM = Experiment.of("system", _plan, _points)

@@ -12,6 +12,7 @@ from .experiment import Answers, Experiment, Plan
 from .job import Job
 from .measure_formats import PATTERNS, pruned_product, pruned_step
 from .settings import Network, Settings
+from .texts import notes
 
 __all__ = ["NEXT_STEP", "TWO_OF_FOUR"]
 
@@ -68,29 +69,8 @@ def _points(settings: Settings, answers: Answers) -> tuple[list[Point], list[str
                     points.append(Point(metric=metric, series=tile, x=weights, ours=found["compute_speedup"]))
                 core = 2.0 if (pattern, operation) == ("2:4", "AxW") else 1.0
                 points.append(Point(metric=metric, series=CORE, x=weights, ours=core))
-    notes = [
-        "W scheduled, the other operand without zeros; a single tile whose rows' results leave together. Two of four "
-        "consecutive values are kept along the reduction of AxW, those of larger magnitude; half of all: the larger "
-        "half of the tensor.",
-        f"{CORE}: its rate, where it can take the pattern. The same weights are not 2:4 along the reduction of WxG, "
-        "unless a mask is searched that is so both ways; AxG has no W.",
-        f"`{EXTRA}`: options {', '.join(map(str, NEXT_STEP))}. Two steps have as many values left as there are lanes, "
-        "and a lane that has none of its own can take any of the next step: 2 exactly, whatever the weights, where "
-        "the reduction fills its steps.",
-        "Of digits, tiles skip padding as well: its first layer has one channel for all lanes.",
-        settings.values_note,
-    ]
-    return points, notes
+    values = {"core": CORE, "extra": EXTRA, "next_step": NEXT_STEP, "values_note": settings.values_note}
+    return points, notes("two-of-four", **values)
 
 
-TWO_OF_FOUR = Experiment(
-    name="two-of-four",
-    title="Weights with two of four zero",
-    source="not in the paper; Mishra et al. 2021 (arXiv:2104.08378)",
-    kind="bar",
-    x_label="weights",
-    y_label="speedup",
-    plan=_plan,
-    points=_points,
-    uses_values=True,
-)
+TWO_OF_FOUR = Experiment.of("two-of-four", _plan, _points)

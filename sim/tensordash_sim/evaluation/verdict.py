@@ -20,6 +20,7 @@ from ..trace import Step, Trace
 from .planned import planned
 from .power import IDLE, energies, energy_ratios, power_note
 from .summary import CAUSES, summary
+from .texts import verdict_figure
 
 __all__ = ["MEASURES", "verdict"]
 
@@ -134,22 +135,8 @@ def _speedup(results: list[dict[str, Any]], where: str) -> Figure:
         for metric, name in (("speedup of tiles", "shared_speedup"), ("most that zeros allow", "ideal_speedup")):
             more = {"macs": added["macs"]}
             points.append(Point(metric=metric, series=operation, x=layer, ours=added[name], more=more))
-    every = totals(results)
     points.sort(key=lambda point: point.metric, reverse=True)
-    return Figure(
-        name="speedup",
-        title="Speedup by layer",
-        source=where,
-        kind="bar",
-        x_label="layer",
-        y_label="speedup over the dense baseline",
-        points=points,
-        notes=[
-            f"{every['shared_speedup']:.2f}x over all operations, on tiles that wait for shared reads; "
-            f"{every['compute_speedup']:.2f}x if none waited, {every['unpadded_speedup']:.2f}x over a baseline that "
-            f"skips padding; zeros alone would allow {every['ideal_speedup'] or 1:.2f}x.",
-        ],
-    )
+    return verdict_figure("speedup", where, points, every=totals(results))
 
 
 def _zeros(results: list[dict[str, Any]], where: str) -> Figure:
@@ -159,16 +146,7 @@ def _zeros(results: list[dict[str, Any]], where: str) -> Figure:
         zeros = sum(result["zeros"] * result["macs"] for result in group) / macs if macs else 0.0
         more = {"scheduled": "/".join(sorted({result["scheduled"] for result in group}))}
         points.append(Point(metric="zeros", series=operation, x=layer, ours=zeros, more=more))
-    return Figure(
-        name="zeros",
-        title="Zeros in the scheduled operand",
-        source=where,
-        kind="bar",
-        x_label="layer",
-        y_label="share",
-        points=points,
-        notes=["Where a layer is used several times, by multiplications. A product's sparser operand is scheduled."],
-    )
+    return verdict_figure("zeros", where, points)
 
 
 def _measures(results: dict[str, list[dict[str, Any]]], chip: ChipConfig, where: str) -> Figure:
@@ -179,20 +157,9 @@ def _measures(results: dict[str, list[dict[str, Any]]], chip: ChipConfig, where:
         points += [Point(metric="speedup", series=name, x=place, ours=speedup) for place, speedup in places.items()]
     plain = results["as recorded"]
     slower = sum(result["cycles"] > result["on_chip"] for result in plain)
-    return Figure(
-        name="measures",
-        title="With memory, and with work in a better order",
-        source=where,
-        kind="bar",
-        x_label="what limits: tiles, or DRAM of so many GB/s",
-        y_label="speedup over the baseline with the same measures",
-        points=points,
-        notes=[
-            f"From {sufficient_bandwidth(plain, chip.clock_mhz):g} GB/s on, DRAM adds no more than 1%. At "
-            f"{chip.dram_bytes_per_cycle * chip.clock_mhz / 1e3:g} GB/s it limits {slower} of {len(plain)} operations. "
-            "Every operation loads and stores everything; a plan of the step as a whole can save some of that.",
-        ],
-    )
+    own = chip.dram_bytes_per_cycle * chip.clock_mhz / 1e3
+    enough = sufficient_bandwidth(plain, chip.clock_mhz)
+    return verdict_figure("measures", where, points, enough=enough, own=own, slower=slower, count=len(plain))
 
 
 def _limits(results: list[dict[str, Any]], where: str) -> Figure:
@@ -207,20 +174,7 @@ def _limits(results: list[dict[str, Any]], where: str) -> Figure:
         points += [
             Point(metric=f"slots, {operation}", series=cause, x=layer, ours=share) for cause, share in shares.items()
         ]
-    return Figure(
-        name="limits",
-        title="What multipliers do",
-        source=where,
-        kind="bar",
-        x_label="layer",
-        y_label="share of slots",
-        points=points,
-        notes=[
-            "`effectual`: the slot does work. Otherwise it is idle: "
-            + "; ".join(f"`{cause}`: {why}" for cause, why in CAUSES.items())
-            + ".",
-        ],
-    )
+    return verdict_figure("limits", where, points, causes=CAUSES)
 
 
 def _roofline(results: list[dict[str, Any]], config: TileConfig, chip: ChipConfig, where: str) -> Figure:
@@ -240,16 +194,7 @@ def _roofline(results: list[dict[str, Any]], config: TileConfig, chip: ChipConfi
         Point(metric="roofline", series="the baseline's roof", x=x, ours=min(peak, x * rate))
         for x in sorted({0.0, min(peak / rate, most), most})
     ]
-    return Figure(
-        name="roofline",
-        title="Multiplications a cycle, zeros among them",
-        source=where,
-        kind="line",
-        x_label="multiplications per byte between DRAM and the chip",
-        y_label="a cycle",
-        points=points,
-        notes=["One point an operation of a layer. Above the roof: zeros that were skipped, or compressed."],
-    )
+    return verdict_figure("roofline", where, points)
 
 
 def _energy(results: list[dict[str, Any]], synthesis: Mapping[str, Any] | None, chip: ChipConfig, where: str) -> Figure:
@@ -264,29 +209,16 @@ def _energy(results: list[dict[str, Any]], synthesis: Mapping[str, Any] | None, 
         sum(found["baseline"][part] for part in of) / sum(found["tensordash"][part] for part in of)
         for of in (("busy",), ("busy", "idle"))
     )
-    elsewhere = []
+    elsewhere = {}
     for gbps in BANDWIDTHS:
         cycles = (cycles_at(result, gbps, chip.clock_mhz) for result in results)
         slower = [
             result | {"dense_cycles": dense, "cycles": own}
             for result, (dense, own) in zip(results, cycles, strict=True)
         ]
-        elsewhere.append(f"{energy_ratios(slower, synthesis, chip)[IDLE]:.2f} at {gbps:g}")
-    return Figure(
-        name="energy",
-        title="Energy of the step",
-        source=where,
-        kind="bar",
-        x_label="where",
-        y_label="microjoule",
-        points=points,
-        notes=[
-            "How many times TensorDash's energy the dense baseline takes (below 1: TensorDash takes more): "
-            f"{at_work:.2f} for tiles at work, {logic:.2f} with tiles that wait, {ratios[IDLE]:.2f} with memories and "
-            f"DRAM. With other DRAM: {', '.join(elsewhere)} GB/s.",
-            *power_note(synthesis),
-        ],
-    )
+        elsewhere[gbps] = energy_ratios(slower, synthesis, chip)[IDLE]
+    values = {"at_work": at_work, "logic": logic, "chip": ratios[IDLE], "elsewhere": elsewhere}
+    return verdict_figure("energy", where, points, power=power_note(synthesis), **values)
 
 
 def _cost(synthesis: Mapping[str, Any]) -> Figure:
@@ -295,13 +227,4 @@ def _cost(synthesis: Mapping[str, Any]) -> Figure:
         for name, value in synthesis["ratio"].items()
         if isinstance(value, int | float)
     ]
-    return Figure(
-        name="cost",
-        title="What the tile costs",
-        source="synthesis",
-        kind="table",
-        x_label="of",
-        y_label="ratio",
-        points=points,
-        notes=[f"Of the configuration {synthesis['config'][:12]}, as `tensordash synth` maps it."],
-    )
+    return verdict_figure("cost", "synthesis", points, config=synthesis["config"])

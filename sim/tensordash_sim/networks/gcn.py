@@ -2,7 +2,6 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,7 +11,7 @@ from torch.nn import functional as F  # noqa: N812
 from torch.nn.utils.parametrizations import weight_norm
 
 from .readers import text
-from .training import Training, seeded
+from .training import Training, seeded, text_batches
 
 __all__ = ["SCALES", "GatedConvolutions", "Shape", "build", "load"]
 
@@ -120,30 +119,18 @@ def _words(vocabulary: int) -> tuple[np.ndarray, str]:
     return np.array([number.get(word, 0) for word in words]), source
 
 
-def _batches(seed: int, shape: Shape) -> tuple[Iterator[Tensor], int, str]:
-    stream, source = _words(shape.vocabulary)
-
-    def batches() -> Iterator[Tensor]:
-        random = np.random.default_rng(seed)
-        while True:
-            starts = random.integers(len(stream) - shape.length, size=shape.batch)
-            yield torch.from_numpy(stream[starts[:, None] + np.arange(shape.length + 1)])
-
-    return batches(), len(stream) // (shape.length * shape.batch), source
-
-
 def load(scale: str, seed: int) -> Training:
     """The network in training."""
     shape = SCALES[scale]
     with seeded(seed):
         model = build(scale)
-    batches, steps, source = _batches(seed, shape)
+    words, source = _words(shape.vocabulary)
     return Training(
         model=model,
         optimizer=torch.optim.SGD(model.parameters(), lr=shape.rate, momentum=0.9, nesterov=True),
-        batches=batches,
+        batches=text_batches(words, length=shape.length, batch=shape.batch, seed=seed),
         loss=lambda model, words: model(words),
-        steps_per_epoch=steps,
+        steps_per_epoch=len(words) // (shape.length * shape.batch),
         conditions={"data": source, "batch": str(shape.batch), "length": f"{shape.length} words"},
         seed=seed,
         clip=0.1,

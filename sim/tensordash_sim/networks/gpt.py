@@ -13,7 +13,7 @@ from tensordash.configuration.parameters import require_choice, require_int
 from ..lowering import Geometry, MatrixProduct
 from .pruning import StaticSparsity, prunable
 from .readers import text
-from .training import Training, seeded
+from .training import Training, seeded, text_batches
 
 __all__ = ["ACTIVATIONS", "GPT", "SCALES", "Shape", "build", "gpt_geometries", "load"]
 
@@ -157,19 +157,6 @@ def gpt_geometries(batch: int = 1, scale: str = "full") -> Iterator[tuple[str, G
     yield "words", linear(hidden, shape.vocabulary)
 
 
-def _batches(seed: int, shape: Shape) -> tuple[Iterator[Tensor], int, str]:
-    prose, source = text()
-    stream = np.frombuffer(prose.encode(), np.uint8).astype(np.int64)
-
-    def batches() -> Iterator[Tensor]:
-        random = np.random.default_rng(seed)
-        while True:
-            starts = random.integers(len(stream) - shape.length, size=shape.batch)
-            yield torch.from_numpy(stream[starts[:, None] + np.arange(shape.length + 1)])
-
-    return batches(), len(stream) // (shape.length * shape.batch), source
-
-
 def _loss(model: nn.Module, words: Tensor) -> Tensor:
     loss: Tensor = F.cross_entropy(model(words[:, :-1]).flatten(0, 1), words[:, 1:].flatten())
     return loss
@@ -192,14 +179,15 @@ def load(scale: str, seed: int, *, sparsity: float = 0.875, activation: str = "g
     shape = SCALES[scale]
     with seeded(seed):
         model = build(scale, activation)
-    batches, steps, source = _batches(seed, shape)
+    prose, source = text()
+    characters = np.frombuffer(prose.encode(), np.uint8).astype(np.int64)
     hooks = StaticSparsity(prunable(model), sparsity, torch.Generator().manual_seed(seed))
     return Training(
         model=model,
         optimizer=torch.optim.AdamW(model.parameters(), lr=1e-3, betas=(0.9, 0.95), weight_decay=0.1),
-        batches=batches,
+        batches=text_batches(characters, length=shape.length, batch=shape.batch, seed=seed),
         loss=_loss,
-        steps_per_epoch=steps,
+        steps_per_epoch=len(characters) // (shape.length * shape.batch),
         conditions={
             "data": source,
             "batch": str(shape.batch),

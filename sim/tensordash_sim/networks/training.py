@@ -5,10 +5,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
-__all__ = ["Hooks", "Training", "seeded"]
+__all__ = ["Hooks", "Training", "seeded", "text_batches"]
 
 
 class Hooks(Protocol):
@@ -100,3 +102,11 @@ def seeded(seed: int) -> Iterator[None]:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         yield
+
+
+def text_batches(words: NDArray[np.int64], *, length: int, batch: int, seed: int) -> Iterator[Tensor]:
+    """Yield random passages of a text without end, (batch, length + 1); the last word of each is a target alone."""
+    random = np.random.default_rng(seed)
+    while True:
+        starts = random.integers(len(words) - length, size=batch)
+        yield torch.from_numpy(words[starts[:, None] + np.arange(length + 1)])

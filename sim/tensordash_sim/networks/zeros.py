@@ -1,7 +1,9 @@
 """Zeros of a recorded network next to those that the paper reports."""
 
+import tomllib
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from pathlib import Path
 
 from tensordash.configuration.parameters import require_choice
 
@@ -51,135 +53,9 @@ class Zeros:
     share: float | None
 
 
-_DENSE = Claim(tensor="W", paper="negligible")
-_RELU = "the paper gives no share; ReLU zeroes about half at a random start, and more once the network has learnt"
-_NORMALIZED = "normalization between a layer and its ReLU leaves no zeros"
-_NONE = "no share given"
-
 CLAIMS: dict[str, tuple[Claim, ...]] = {
-    "squeezenet": (
-        Claim(tensor="A", paper="considerable", word=_RELU),
-        _DENSE,
-        Claim(tensor="G", paper="considerable", word="the paper gives no share"),
-    ),
-    "vgg16": (
-        Claim(tensor="A", paper="considerable", word=_RELU),
-        _DENSE,
-        Claim(tensor="G", paper="considerable", word="few at the random start, as the paper reports"),
-    ),
-    "resnet50": (
-        Claim(tensor="A", paper="considerable", word=_RELU),
-        _DENSE,
-        Claim(tensor="G", paper="almost none", word=_NORMALIZED),
-    ),
-    "resnet50-sparse": (
-        Claim(tensor="A", paper="considerable", word=_RELU),
-        Claim(tensor="W", paper="90%", word="biases and normalization, which are not pruned, are no operands"),
-        Claim(tensor="G", paper="almost none", word=_NORMALIZED),
-    ),
-    "img2txt": (
-        Claim(tensor="A", paper=_NONE, word="ReLU in the encoder, none in the LSTM"),
-        _DENSE,
-        Claim(tensor="G", paper=_NONE, word=_NORMALIZED),
-    ),
-    "snli": (
-        Claim(
-            tensor="A",
-            layers="projection",
-            what="projections",
-            paper="63% and 60%",
-            word="padding; a smaller batch pads less",
-        ),
-        Claim(
-            tensor="A",
-            layers="fc1",
-            what="first classifier layer",
-            paper="0%",
-            word="dropout, which zeroes a fifth",
-        ),
-        Claim(
-            tensor="A",
-            layers="fc2 fc3 classifier",
-            what="other classifier layers",
-            paper="above 94%",
-            word="ReLU and dropout here; made pairs are few words and an easier task",
-        ),
-        _DENSE,
-        Claim(
-            tensor="G",
-            layers="projection fc*",
-            what="layers with ReLU",
-            paper="above 95%",
-            word="as for the classifier's activations",
-        ),
-        Claim(
-            tensor="G",
-            layers="encoder*",
-            what="LSTM",
-            paper="above 95%",
-            word="gates have no ReLU, and padding is run through the LSTM, too",
-        ),
-    ),
-    "bert": (
-        Claim(tensor="A", paper="little", word="padding, and masked attention"),
-        _DENSE,
-        Claim(
-            tensor="G",
-            paper="about 60% in most layers",
-            word="padded words, so it depends on the lengths of sentences; the last layer's only word is the first",
-        ),
-    ),
-    "detectron2": (
-        Claim(
-            tensor="A",
-            layers="pyramid.output.* proposals.convolution",
-            what="first convolutions of FPN and RPN",
-            paper="negligible",
-        ),
-        Claim(tensor="A", paper=_NONE, word="ReLU in the trunk"),
-        _DENSE,
-        Claim(
-            tensor="G",
-            layers="pyramid.output.* proposals.convolution",
-            what="first convolutions of FPN and RPN",
-            paper="73% to 94%",
-            word="RPN has it; FPN's has what boxes and RPN hand back, more from 1,000 proposals than from few",
-        ),
-        Claim(tensor="G", paper=_NONE),
-    ),
-    "ncf": (
-        Claim(tensor="A", layers="layers.0", what="first layer", paper="0%"),
-        Claim(tensor="A", layers="layers.[!0] predict", what="other layers", paper=_NONE, word="ReLU"),
-        _DENSE,
-        Claim(
-            tensor="G",
-            paper="83%",
-            word="ReLU zeroes half at a random start; MovieLens-20M is 200 times as large",
-        ),
-    ),
-    "gcn": (
-        Claim(
-            tensor="A",
-            paper="none, about 5% in a few layers",
-            word="padding in front of a sample; longer ones have less",
-        ),
-        Claim(tensor="W", paper="none"),
-        Claim(tensor="G", paper="none"),
-    ),
-    "gpt": (
-        Claim(
-            tensor="A",
-            paper="not in the paper",
-            word="the causal mask's, in attention; GELU makes none",
-        ),
-        Claim(
-            tensor="W",
-            layers="*.qkv *.out *.up *.down",
-            what="pruned layers",
-            paper="87.5% (Srinivasan et al. 2023)",
-        ),
-        Claim(tensor="G", paper="not in the paper", word="the causal mask's"),
-    ),
+    name: tuple(Claim(**fields) for fields in claims)
+    for name, claims in tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8")).items()
 }
 """Sections II, IV and V-C, V-G of the paper."""
 

@@ -1,0 +1,108 @@
+"""Shared by the benches: arguments, timing, cached figures, and pages from the templates in `templates/`."""
+
+import argparse
+import json
+import re
+import textwrap
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from tensordash.configuration.core_config import CoreConfig
+from tensordash.configuration.preset import load_any_preset
+from tensordash_storage.files import atomic_write
+
+__all__ = [
+    "DOCS",
+    "TEMPLATES",
+    "argument_parser",
+    "best_time",
+    "core_preset",
+    "load_figures",
+    "print_json",
+    "render",
+    "replace_between",
+    "store_figures",
+]
+
+DOCS = Path(__file__).resolve().parents[1] / "docs"
+TEMPLATES = Path(__file__).parent / "templates"
+LINE_LENGTH = 150
+"""Characters of a line of a page."""
+
+
+def argument_parser(description: str | None) -> argparse.ArgumentParser:
+    """Return a parser whose help is a module's docstring, line by line."""
+    return argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+
+
+def best_time(work: Callable[[], object], repeats: int = 3) -> float:
+    """Return the seconds of the fastest of some runs, after one that compiles."""
+    work()
+    times = []
+    for _ in range(repeats):
+        began = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - began)
+    return min(times)
+
+
+def core_preset(name: str = "core") -> CoreConfig:
+    """Return the configuration of a preset that is a core."""
+    config = load_any_preset(name)
+    assert isinstance(config, CoreConfig)
+    return config
+
+
+def load_figures(path: Path) -> dict[str, Any]:
+    """Return the figures in a JSON file by their names; none if there is no file."""
+    figures: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    return figures
+
+
+def store_figures(path: Path, figures: Mapping[str, Any]) -> None:
+    """Replace the JSON file of figures."""
+    atomic_write(path, json.dumps(figures, indent=1) + "\n")
+
+
+def print_json(document: Any) -> None:
+    """Print one JSON document."""
+    print(json.dumps(document, indent=1))
+
+
+def render(template: str, **values: Any) -> str:
+    """Return the text that a template makes of values, without newlines around it."""
+    return _environment.get_template(f"{template}.md.j2").render(values).strip("\n")
+
+
+def replace_between(text: str, begin: str, end: str, content: str) -> str:
+    """Return a page with the lines of `content` between its marks.
+
+    >>> replace_between("<!-- a -->\\nold\\n<!-- b -->\\n", "<!-- a -->", "<!-- b -->", "new")
+    '<!-- a -->\\nnew\\n<!-- b -->\\n'
+    """
+    before, _, rest = text.partition(begin)
+    return f"{before}{begin}\n{content}\n{end}{rest.partition(end)[2]}"
+
+
+def _fill(text: str) -> str:
+    """Break a paragraph, or each item of a list, into lines of the page's width."""
+    return "\n".join(
+        textwrap.fill(
+            " ".join(each.split()),
+            LINE_LENGTH,
+            subsequent_indent="  " if each.startswith("- ") else "",
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        for each in re.split(r"\n(?=- )", text.strip())
+    )
+
+
+_environment = Environment(
+    loader=FileSystemLoader(TEMPLATES), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+)
+_environment.filters.update(fill=_fill, fmt=format)
