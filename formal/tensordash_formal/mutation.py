@@ -6,7 +6,7 @@ import json
 import resource
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -17,8 +17,8 @@ from tensordash.configuration.core_config import CoreConfig
 from tensordash_sim.verify.job import JOB_VARIABLE, Job
 from tensordash_sim.verify.run import read_results
 from tensordash_sim.verify.simulators import Simulation, SimulatorError
-from tensordash_storage.files import atomic_write, code_digest, scratch
-from tensordash_storage.jobs import LOCAL, Runner
+from tensordash_storage.files import code_digest, scratch
+from tensordash_storage.jobs import LOCAL, AnswerStore, Runner
 from tensordash_storage.jobs import Job as RunnerJob
 from tensordash_synth.equivalence import same_logic
 from tensordash_synth.sequential import same_runs
@@ -135,13 +135,13 @@ class _Task:
 
 def _check_baseline(task: _Task, folder: Path, effort: float) -> None:
     """Check that the bench passes on the model while no mutant is selected."""
-    answer = folder / f"baseline-{effort:g}.json"
-    if answer.exists():
+    store, key = AnswerStore(folder), f"baseline-{effort:g}"
+    if store.get(key) is not None:
         return
     _, simulation = _build_model(task)
     if failure := _run_benches(task, simulation, effort):
         raise SimulatorError(f"bench {task.component} of {task.campaign.name} fails without a mutant: {failure}")
-    atomic_write(answer, "{}\n")
+    store.put(key, {})
 
 
 def _evaluate_batch(task: _Task, folder: Path, numbers: Sequence[int]) -> list[MutantResult | None]:
@@ -149,7 +149,8 @@ def _evaluate_batch(task: _Task, folder: Path, numbers: Sequence[int]) -> list[M
 
     Two screening runs of the bench's tests cover the whole batch. Mutants that pass are evaluated one by one.
     """
-    pending = [number for number in numbers if not (folder / f"{number}.json").exists()]
+    store = AnswerStore(folder)
+    pending = [number for number in numbers if store.get(str(number)) is None]
     known: dict[int, tuple[str, str]] = {}
     if len(pending) > 1:
         mutants, _ = _build_model(task)
@@ -194,13 +195,12 @@ def _screen(task: _Task, numbers: Sequence[int], *, others: bool = False) -> dic
 
 def _evaluate(task: _Task, folder: Path, number: int, known: tuple[str, str] | None = None) -> MutantResult | None:
     """Evaluate one mutant unless its outcome is `known`; return None if there is no mutant of this number."""
-    answer = folder / f"{number}.json"
-    if answer.exists():
-        cached = json.loads(answer.read_text(encoding="utf-8"))
+    store, key = AnswerStore(folder), str(number)
+    if (cached := store.get(key)) is not None:
         return MutantResult(**{**cached, "campaign": task.campaign.name}) if cached else None
     mutants, simulation = _build_model(task)
     if number > len(mutants.mutants):
-        atomic_write(answer, "null\n")
+        store.put(key, {})
         return None
     mutant = mutants.mutants[number - 1]
     outcome, detail = known or _classify(task, mutants, simulation, mutant, folder)
@@ -217,7 +217,7 @@ def _evaluate(task: _Task, folder: Path, number: int, known: tuple[str, str] | N
     )
     if outcome == "survives" and not task.proofs:
         return result  # not cached: a proof may still kill it
-    atomic_write(answer, json.dumps(asdict(result), indent=2) + "\n")
+    store.put(key, result)
     return result
 
 
