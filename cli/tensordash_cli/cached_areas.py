@@ -2,36 +2,41 @@
 
 import hashlib
 import json
+from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 
 import tensordash
 from tensordash import TileConfig
-from tensordash_storage.files import atomic_write, code_digest
+from tensordash_storage.files import code_digest
+from tensordash_storage.jobs import LOCAL, AnswerStore, Job, Runner
 
-__all__ = ["cached_area"]
+__all__ = ["cached_areas"]
 
 
-def cached_area(config: TileConfig, folder: Path) -> dict[str, float]:
-    """Return a tile's area over its baseline's (`area_ratio`) and the added gates a PE (`added_ge_per_pe`).
+def cached_areas(configs: Sequence[TileConfig], folder: Path, runner: Runner = LOCAL) -> list[dict[str, float]]:
+    """Return tiles' areas over their baselines' (`area_ratio`) and the added gates a PE (`added_ge_per_pe`).
 
     Parameters
     ----------
-    config : TileConfig
-        A tile that skips zeros.
+    configs : sequence of TileConfig
+        Tiles that skip zeros.
     folder : Path
         The cache; figures of other code, Yosys or library have other keys.
+    runner : Runner
+        Where tiles are mapped.
+
+    Raises
+    ------
+    JobError
+        As in `Runner.run`.
     """
     from tensordash_synth import default_liberty
 
-    path = folder / f"{_key(config, default_liberty())}.json"
-    try:
-        cached = json.loads(path.read_text(encoding="utf-8"))
-        return {name: float(cached[name]) for name in ("area_ratio", "added_ge_per_pe")}
-    except (FileNotFoundError, ValueError, KeyError, TypeError):
-        found = _measured(config)
-        atomic_write(path, json.dumps(found) + "\n")
-        return found
+    jobs = [Job(_key(config, default_liberty()), _measured, (config,)) for config in configs]
+    store = AnswerStore(folder, lambda found: {name: float(found[name]) for name in ("area_ratio", "added_ge_per_pe")})
+    areas = dict(runner.run(jobs, store, title="areas"))
+    return [areas[job.key] for job in jobs]
 
 
 def _measured(config: TileConfig) -> dict[str, float]:

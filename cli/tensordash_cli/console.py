@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from rich.console import Console
@@ -18,9 +18,7 @@ from tensordash import TileConfig, load_preset
 from tensordash.configuration.any_config import load_any_config
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.preset import load_any_preset, preset_names
-
-if TYPE_CHECKING:
-    from rich.progress import Progress
+from tensordash_storage.jobs import Runner, show_progress
 
 __all__ = [
     "CheckError",
@@ -37,6 +35,7 @@ __all__ = [
     "print_json",
     "progress",
     "progress_bar",
+    "runner_options",
     "split_inputs",
     "waves_file",
     "writable",
@@ -50,12 +49,7 @@ progress = Console(stderr=True, highlight=False, soft_wrap=True)
 """Messages and progress; stdout is for results."""
 
 
-def progress_bar() -> "Progress":
-    """A bar with the time that is left, gone when it is done; nothing where messages go to a file."""
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = [TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()]
-    return Progress(*columns, console=progress, transient=True, disable=not progress.is_terminal)
+progress_bar = functools.partial(show_progress, progress)
 
 
 class CheckError(Exception):
@@ -151,6 +145,21 @@ def json_option(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add --json to a command, which gets `as_json: bool`."""
     return click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout, nothing else there.")(
         command
+    )
+
+
+def runner_options(command: Callable[..., Any], *, aliases: tuple[str, ...] = ()) -> Callable[..., Any]:
+    """Add --jobs and --cluster to a command, which gets `runner: Runner`."""
+
+    @functools.wraps(command)
+    def wrapper(jobs: int, cluster: str | None, **others: Any) -> Any:
+        return command(runner=Runner(jobs, cluster, progress), **others)
+
+    names = ("-j", "--jobs", *aliases, "jobs")
+    number = WholeRange(min=1)
+    jobs = click.option(*names, metavar="N", type=number, default=2, show_default=True, help="Processes at a time.")
+    return jobs(
+        click.option("--cluster", metavar="ADDRESS", help="Use this Dask scheduler's workers instead.")(wrapper)
     )
 
 

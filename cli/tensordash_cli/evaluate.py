@@ -1,6 +1,6 @@
 """`tensordash evaluate`: the paper's figures and tables, ours beside them."""
 
-import os
+import functools
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tensordash_storage.files import atomic_write
+from tensordash_storage.jobs import Runner
 
 from . import synthesis_results
-from .console import WholeRange, json_option, print_json, progress_bar, writable, writable_folder
+from .console import WholeRange, json_option, print_json, runner_options, writable, writable_folder
 
 if TYPE_CHECKING:
-    from tensordash_sim.evaluation import Figure, Settings
+    from tensordash_sim.evaluation import Figure
 
 __all__ = ["command"]
 
@@ -42,8 +43,7 @@ __all__ = ["command"]
 )
 @click.option("--no-synth", is_flag=True, help="No synthesis: areas are left out, power is the paper's.")
 @click.option("--page", metavar="FILE.md", type=Path, help="Write the tables there, too; others stay.")
-@click.option("--workers", type=WholeRange(min=1), help="Processes (default: one per core).")
-@click.option("--cluster", metavar="ADDRESS", help="Work on the Dask cluster whose scheduler is there, instead.")
+@functools.partial(runner_options, aliases=("--workers",))
 @json_option
 @click.pass_context
 def command(
@@ -57,8 +57,7 @@ def command(
     synthesis: Path | None,
     no_synth: bool,
     page: Path | None,
-    workers: int | None,
-    cluster: str | None,
+    runner: Runner,
     as_json: bool,
 ) -> None:
     """Reproduce figures and tables of the paper; without NAME, list them.
@@ -67,7 +66,7 @@ def command(
     network. DIR/answers keeps what is done, by configuration, trace and
     code: an interrupted run goes on there.
     """
-    from tensordash_sim.evaluation import EXPERIMENTS, NAMES, Settings
+    from tensordash_sim.evaluation import EXPERIMENTS, NAMES, Settings, evaluate, write_figure
     from tensordash_sim.evaluation import page as render
     from tensordash_sim.networks import SCALES
     from tensordash_sim.report import example_runs, write_report
@@ -99,7 +98,10 @@ def command(
         results = synthesis_results.read(presets, synthesis)
     else:
         results = {} if no_synth else synthesis_results.made(presets, output / "synth")
-    figures = _evaluate(chosen, replace(settings, synthesis=results), output, workers or os.cpu_count() or 1, cluster)
+    figures = []
+    for figure in evaluate(chosen, replace(settings, synthesis=results), output, runner):
+        write_figure(figure, output)
+        figures.append(figure)
     if page is not None:
         old = page.read_text(encoding="utf-8") if page.is_file() else ""
         atomic_write(page, render(figures, NAMES, old))
@@ -122,24 +124,6 @@ def _list(experiments: Any, as_json: bool) -> None:
     width = max(map(len, experiments))
     for name, each in experiments.items():
         click.echo(f"{name:{width}}  {each.title} ({each.source})")
-
-
-def _evaluate(
-    names: list[str], settings: "Settings", output: Path, workers: int, cluster: str | None
-) -> list["Figure"]:
-    from tensordash_sim.evaluation import evaluate, write_figure
-
-    figures = []
-    with progress_bar() as bar:
-        task = bar.add_task("evaluating", total=None)
-
-        def show(done: int, total: int) -> None:
-            bar.update(task, completed=done, total=total)
-
-        for figure in evaluate(names, settings, output, workers=workers, cluster=cluster, progress=show):
-            write_figure(figure, output)
-            figures.append(figure)
-    return figures
 
 
 def _print(figure: "Figure", output: Path) -> None:

@@ -13,9 +13,10 @@ import click
 from tensordash import TileConfig, load_preset
 from tensordash.configuration.config import STAGINGS
 from tensordash_storage.files import atomic_write
+from tensordash_storage.jobs import Runner
 
-from .cached_areas import cached_area
-from .console import WholeRange, config_options, json_option, print_json, progress, progress_bar, writable_folder
+from .cached_areas import cached_areas
+from .console import WholeRange, config_options, json_option, print_json, progress, runner_options, writable_folder
 
 if TYPE_CHECKING:
     from tensordash_sim.performance.explore import Campaign, Point
@@ -69,8 +70,11 @@ class Numbers(click.ParamType):
 @click.option("--seed", type=WholeRange(min=0), default=0, show_default=True)
 @click.option("--area/--no-area", default=True, help="Synthesize the tiles (a minute each; default).")
 @click.option("-o", "--output", metavar="DIR", type=Path, default=Path("build/explore"), show_default=True)
+@runner_options
 @json_option
-def command(config: TileConfig, paths: tuple[Path, ...], area: bool, as_json: bool, **arguments: Any) -> None:
+def command(
+    config: TileConfig, paths: tuple[Path, ...], area: bool, runner: Runner, as_json: bool, **arguments: Any
+) -> None:
     """Search tiles that are fast on traces, and small.
 
     CONFIG gives what is not searched. For every combination of depth, lanes, rows, columns, sources, staging and row
@@ -94,15 +98,15 @@ def command(config: TileConfig, paths: tuple[Path, ...], area: bool, as_json: bo
     campaign = Campaign(
         base=config,
         known={name: _like(config, name) for name in KNOWN},
-        traces=[Trace.open(path) for path in paths or (example_trace(),)],
+        traces=[Trace.open(path.resolve()) for path in paths or (example_trace(),)],
         row_steps=arguments["row_steps"],
         tries=arguments["tries"],
         seed=arguments["seed"],
-        folder=output,
+        folder=output.resolve(),
     )
-    points = _search(campaign, orders, stagings, arguments)
+    points = _search(campaign, orders, stagings, arguments, runner)
     points += campaign.presets(points)
-    rows = _judge(campaign, points, area)
+    rows = _judge(campaign, points, area, runner)
     if area:
         _write_front(rows, points, output / "front")
     document = {
@@ -138,7 +142,7 @@ def _like(base: TileConfig, name: str) -> TileConfig:
 
 
 def _search(
-    campaign: "Campaign", orders: Sequence[str], stagings: Sequence[str], arguments: dict[str, Any]
+    campaign: "Campaign", orders: Sequence[str], stagings: Sequence[str], arguments: dict[str, Any], runner: Runner
 ) -> "list[Point]":
     from tensordash_sim.performance.explore import Structure, start_options
 
@@ -157,46 +161,30 @@ def _search(
             structure.config(campaign.base, start_options(structure))
         except (TypeError, ValueError) as error:  # what CONFIG says does not go with the shape
             raise click.UsageError(f"{structure.label}: {error}") from None
-    points = []
-    with progress_bar() as bar:
-        task = bar.add_task("searching", total=len(possible) * len(orders) * campaign.tries)
-        done = 0
-        for order in orders:
-            for structure in possible:
-                label = f"{structure.label}, {order}"
-
-                def on_try(best: float, label: str = label) -> None:
-                    bar.update(task, advance=1, description=f"{label}: {best:.3f}x")
-
-                points.append(campaign.find(structure, order, on_try))
-                done += campaign.tries
-                bar.update(task, completed=done)
-    return points
+    return campaign.find([(structure, order) for order in orders for structure in possible], runner)
 
 
-def _judge(campaign: "Campaign", points: "Sequence[Point]", area: bool) -> list[dict[str, Any]]:
+def _judge(campaign: "Campaign", points: "Sequence[Point]", area: bool, runner: Runner) -> list[dict[str, Any]]:
     """Exact speedups of every point, its area, and whether it is on the front."""
     from tensordash_sim.performance.explore import pareto_front, ties
 
-    rows = []
-    with progress_bar() as bar:
-        task = bar.add_task("judging", total=len(points))
-        for point in points:
-            bar.update(task, description=f"judging {point.label}")
-            speedups = campaign.speedups(point)
-            known = [speedup for speedup in speedups if speedup is not None]
-            row: dict[str, Any] = {
+    speedups_of = campaign.speedups(points, runner)
+    configs = [point.config for point in points]
+    areas = cached_areas(configs, campaign.folder / "areas", runner) if area else [{} for _ in points]
+    rows: list[dict[str, Any]] = []
+    for point, speedups, figures in zip(points, speedups_of, areas, strict=True):
+        known = [speedup for speedup in speedups if speedup is not None]
+        rows.append(
+            {
                 "label": point.label,
                 "row_order": point.row_order,
                 "tile": point.config.to_mapping()["tile"],
                 "options": [list(option) for option in point.config.options],
                 "speedups": speedups,
                 "speedup": sum(known) / len(known) if known else None,
+                **figures,
             }
-            if area:
-                row |= cached_area(point.config, campaign.folder / "areas")
-            rows.append(row)
-            bar.update(task, advance=1)
+        )
     if area:
         judged = [row for row in rows if row["speedup"] is not None]
         places = [_place(row) for row in judged]

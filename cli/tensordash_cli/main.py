@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 import tensordash
+from tensordash_storage.jobs import JobError
 from tensordash_storage.user_cache import usable_cache_home
 
 __all__ = ["cli", "run"]
@@ -82,7 +83,7 @@ def run(arguments: list[str] | None = None) -> Any:
             message += f" See {error.ctx.command_path} --help."
     except click.Abort:
         status, message = 130, "interrupted"
-    except (tensordash.TensorDashError, OSError) as error:
+    except (tensordash.TensorDashError, JobError, OSError) as error:
         status, message = 2, str(error)
     click.echo(f"tensordash: {' '.join(message.split())}", err=True)
     sys.exit(status)

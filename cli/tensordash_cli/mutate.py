@@ -10,6 +10,7 @@ import click
 from tensordash import TileConfig
 from tensordash.configuration.core_config import CoreConfig
 from tensordash_storage.files import atomic_write
+from tensordash_storage.jobs import Runner
 
 from .console import (
     CheckError,
@@ -18,7 +19,7 @@ from .console import (
     any_config_options,
     json_option,
     print_json,
-    progress_bar,
+    runner_options,
     writable_folder,
 )
 
@@ -44,7 +45,7 @@ __all__ = ["command"]
 @click.option("--effort", type=FiniteRange(0.05, 1000), default=0.3, show_default=True, help="Of the benches.")
 @click.option("--proofs/--no-proofs", default=True, help="Ask proofs about what benches let pass (default).")
 @click.option("-o", "--output", metavar="DIR", type=Path, default=Path("build"), show_default=True, help="See below.")
-@click.option("--jobs", type=WholeRange(min=1), help="Mutants at a time (default: one per core).")
+@runner_options
 @json_option
 @click.pass_context
 def command(
@@ -63,7 +64,7 @@ def command(
     effort: float,
     proofs: bool,
     output: Path,
-    jobs: int | None,
+    runner: Runner,
     as_json: bool,
 ) -> None:
     """Make mutants of a tile or a core, each with one thing wrong, and see whether benches and proofs find them.
@@ -87,7 +88,7 @@ def command(
         )
         if page is not None and not list_only:
             raise click.UsageError("--page needs --list")
-        _by_hand(components, names, sample, list_only, page, seed, output, jobs, as_json)
+        _by_hand(components, names, sample, list_only, page, seed, output, runner, as_json)
         return
     for option, value in (("--name", names), ("--sample", sample), ("--list", list_only), ("--page", page)):
         if value:
@@ -109,17 +110,7 @@ def command(
         except ValueError as error:
             raise click.UsageError(f"--component {error}") from None
     output.mkdir(parents=True, exist_ok=True)
-    with progress_bar() as bar:
-        task = bar.add_task("mutants", total=sum(part for campaign in campaigns for _, part in campaign.parts))
-        report = mutate(
-            campaigns,
-            output / "mutate",
-            seed=seed,
-            effort=effort,
-            jobs=jobs,
-            proofs=proofs,
-            progress=lambda done, total: bar.update(task, completed=done, total=total),
-        )
+    report = mutate(campaigns, output / "mutate", seed=seed, effort=effort, proofs=proofs, runner=runner)
     _show(report, output / "mutate.json", as_json)
     if report.survivors:
         raise CheckError(f"{len(report.survivors)} of {len(report.results)} mutants survive (seed {seed})")
@@ -152,7 +143,7 @@ def _by_hand(
     page: Path | None,
     seed: int,
     output: Path,
-    jobs: int | None,
+    runner: Runner,
     as_json: bool,
 ) -> None:
     """Run the campaign of faults made by hand, or list them."""
@@ -175,15 +166,7 @@ def _by_hand(
             click.echo(faults_table(faults))
         return
     output.mkdir(parents=True, exist_ok=True)
-    with progress_bar() as bar:
-        task = bar.add_task("checks", total=None)
-        report = run_faults(
-            faults,
-            output / "mutate-by-hand",
-            root=root,
-            jobs=jobs,
-            progress=lambda done, total: bar.update(task, completed=done, total=total),
-        )
+    report = run_faults(faults, output / "mutate-by-hand", root=root, runner=runner)
     _show(report, output / "mutate-by-hand.json", as_json)
     if report.failures:
         raise CheckError(f"{len(report.failures)} of {len(report.results)} faults made by hand are not found")

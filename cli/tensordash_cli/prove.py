@@ -8,8 +8,9 @@ import click
 from tensordash import TileConfig, preset_names
 from tensordash.configuration.core_config import CoreConfig
 from tensordash_storage.files import atomic_write
+from tensordash_storage.jobs import Runner
 
-from .console import CheckError, WholeRange, any_config_options, json_option, print_json, progress, writable_folder
+from .console import CheckError, any_config_options, json_option, print_json, runner_options, writable_folder
 
 __all__ = ["command"]
 
@@ -18,7 +19,7 @@ __all__ = ["command"]
 @any_config_options
 @click.option("--all", "everything", is_flag=True, help="Every preset and odd tiles instead, and what must not hold.")
 @click.option("-o", "--output", metavar="DIR", type=Path, default=Path("build"), show_default=True, help="See below.")
-@click.option("--jobs", type=WholeRange(min=1), help="Solvers at a time (default: one per core).")
+@runner_options
 @json_option
 @click.pass_context
 def command(
@@ -26,7 +27,7 @@ def command(
     config: TileConfig | CoreConfig,
     everything: bool,
     output: Path,
-    jobs: int | None,
+    runner: Runner,
     as_json: bool,
 ) -> None:
     """Prove what docs/verification.md lists for a tile or a core, on its emitted Verilog.
@@ -43,16 +44,8 @@ def command(
         [str(context.params["config_file"] or context.params["preset"] or "paper"), *context.params["settings"]]
     )
     suite = full_suite() if everything else suite_of(config, name)
-    total = len(suite.proofs) + len(suite.broken_variants)
-    done = 0
-
-    def show(line: str) -> None:
-        nonlocal done
-        done += 1
-        progress.print(f"[{done}/{total}] {line}", markup=False)
-
     output.mkdir(parents=True, exist_ok=True)
-    report = suite.run(output / "prove", jobs=jobs, progress=show)
+    report = suite.run(output / "prove", runner)
     document = report.to_json()
     atomic_write(output / "prove.json", json.dumps(document, indent=2) + "\n")
     if as_json:

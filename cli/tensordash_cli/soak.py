@@ -1,15 +1,14 @@
 """`tensordash soak`: a long random campaign on the emitted Verilog, golden beside it."""
 
 import json
-import os
 import re
-import time
 from pathlib import Path
 from typing import Any
 
 import click
 
 from tensordash_storage.files import atomic_copy, atomic_write
+from tensordash_storage.jobs import Runner
 
 from .console import (
     CheckError,
@@ -17,7 +16,7 @@ from .console import (
     json_option,
     print_json,
     progress,
-    progress_bar,
+    runner_options,
     waves_file,
     writable_folder,
 )
@@ -59,7 +58,7 @@ class _JobName(click.ParamType):
 )
 @click.option("--faults", metavar="N", type=WholeRange(1, 10**12), help="Of all cores, at least (default: 1,000).")
 @click.option("-o", "--output", metavar="DIR", type=Path, default=Path("build/soak"), show_default=True)
-@click.option("-j", "--jobs", metavar="N", type=WholeRange(1, 256), help="Tiles at a time (default: one per core).")
+@runner_options
 @click.option("--simulator", default="auto", show_default=True, help="auto, verilator or icarus.")
 @click.option("--cover", is_flag=True, help="Fail, too, if a point of the coverage that can be reached was not.")
 @click.option("--replay", metavar="SEED:INDEX", type=_JobName(), help="Instead: run one job of a campaign again.")
@@ -74,7 +73,7 @@ def command(
     descriptors: int | None,
     faults: int | None,
     output: Path,
-    jobs: int | None,
+    runner: Runner,
     simulator: str,
     cover: bool,
     replay: tuple[int, int] | None,
@@ -99,7 +98,7 @@ def command(
     if cores is not None and (given := [name for name in ("simulator", "waves") if _given(context, name)]):
         raise click.UsageError(f"--cores excludes --{given[0]}, which is of tiles")
     if replay is not None:
-        excluded = ("seed", "output", "jobs", "cover", *(() if cores else ("positions",)))
+        excluded = ("seed", "output", "jobs", "cluster", "cover", *(() if cores else ("positions",)))
         given = [name for name in excluded if _given(context, name)]
         if given:
             raise click.UsageError(f"--replay excludes --{given[0]}: SEED:INDEX says which job")
@@ -111,11 +110,10 @@ def command(
     if waves is not None:
         raise click.UsageError("--waves needs --replay")
     writable_folder(output, "--output")
-    workers = jobs or os.cpu_count() or 1
     if cores is not None:
-        soak_cores(seed, cores, (positions, descriptors, faults), output, workers, cover, as_json)
+        soak_cores(seed, cores, (positions, descriptors, faults), output, runner, cover, as_json)
         return
-    _campaign(seed, positions, output, workers, simulator, cover, as_json)
+    _campaign(seed, positions, output, runner, simulator, cover, as_json)
 
 
 def _given(context: click.Context, name: str) -> bool:
@@ -123,36 +121,18 @@ def _given(context: click.Context, name: str) -> bool:
 
 
 def _campaign(
-    seed: int, positions: int, output: Path, workers: int, simulator: str, cover: bool, as_json: bool
+    seed: int, positions: int, output: Path, runner: Runner, simulator: str, cover: bool, as_json: bool
 ) -> None:
     from tensordash_sim.verify.soak import Campaign
 
     campaign = Campaign(output, seed, positions, simulator)
     output.mkdir(parents=True, exist_ok=True)
-    with progress_bar() as bar:
-        task = bar.add_task("positions", total=sum(job.positions for job in campaign.jobs))
-        before = sum(job.positions for job in campaign.jobs if job.index in campaign.done)
-        bar.advance(task, before)
-        if campaign.done:
-            progress.print(
-                f"seed {seed}: {len(campaign.jobs) - len(campaign.left)} of {len(campaign.jobs)} jobs are done"
-            )
-        began, fed = time.monotonic(), 0
 
-        def show(job, record) -> None:
-            nonlocal fed
-            fed += job.positions
-            bar.update(task, advance=job.positions, total=sum(each.positions for each in campaign.jobs))
-            total, waiting = len(campaign.jobs), campaign.left
-            left = sum(each.positions for each in waiting) * (time.monotonic() - began) / fed
-            said = f"FAILED: {record.failure}" if record.failure else f"{record.positions:,} positions"
-            progress.print(
-                f"[{total - len(waiting)}/{total}] job {job.name}, {tile_name(job.config)}: {said}, "
-                f"{record.build_seconds:.0f} + {record.seconds:.0f} s; {left / 60:.0f} min left",
-                markup=False,
-            )
+    def describe(job, record) -> str:
+        result = f"FAILED: {record.failure}" if record.failure else f"{record.positions:,} positions"
+        return f"job {job.name}, {tile_name(job.config)}: {result}, {record.build_seconds:.0f} + {record.seconds:.0f} s"
 
-        summary = campaign.run(workers=workers, progress=show, cover=cover)
+    summary = campaign.run(runner, describe=describe, cover=cover)
     document = summary.to_json()
     atomic_write(output / f"soak-{seed}.json", json.dumps(document, indent=2) + "\n")
     if as_json:

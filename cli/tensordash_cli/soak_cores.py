@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tensordash_storage.files import atomic_write
+from tensordash_storage.jobs import Runner
 
-from .console import CheckError, print_json, progress, progress_bar
+from .console import CheckError, print_json, progress
 
 if TYPE_CHECKING:
     from tensordash_sim.verify.soak.cores import CoreGoals
@@ -23,27 +24,23 @@ Given = tuple[int, int | None, int | None]
 """Goals as they are given: positions, descriptors and faults."""
 
 
-def soak_cores(seed: int, cores: int, given: Given, output: Path, workers: int, cover: bool, as_json: bool) -> None:
+def soak_cores(seed: int, cores: int, given: Given, output: Path, runner: Runner, cover: bool, as_json: bool) -> None:
     """Run a campaign, or what is left of it."""
     from tensordash_sim.verify.soak.cores import CoreCampaign
 
     campaign = CoreCampaign(output, seed, cores, _goals(given))
     output.mkdir(parents=True, exist_ok=True)
-    with progress_bar() as bar:
-        task = bar.add_task("cores", total=cores, completed=len(campaign.done))
 
-        def show(job, record) -> None:
-            bar.advance(task)
-            found = sum(record.faults.values())
-            said = f"{record.positions:,} positions, {record.descriptors:,} descriptors, {found:,} faults"
-            progress.print(
-                f"[{cores - len(campaign.left)}/{cores}] job {job.seed}:{job.index}, core around "
-                f"{tile_name(job.config.tile)}: {f'FAILED: {record.failure}' if record.failure else said}; "
-                f"{record.build_seconds:.0f} + {record.seconds:.0f} s",
-                markup=False,
-            )
+    def describe(job, record) -> str:
+        faults = sum(record.faults.values())
+        result = f"{record.positions:,} positions, {record.descriptors:,} descriptors, {faults:,} faults"
+        return (
+            f"job {job.seed}:{job.index}, core around {tile_name(job.config.tile)}: "
+            f"{f'FAILED: {record.failure}' if record.failure else result}; "
+            f"{record.build_seconds:.0f} + {record.seconds:.0f} s"
+        )
 
-        summary = campaign.run(workers=workers, progress=show)
+    summary = campaign.run(runner, describe=describe)
     document = summary.to_json()
     atomic_write(output / f"soak-cores-{seed}.json", json.dumps(document, indent=2) + "\n")
     if as_json:

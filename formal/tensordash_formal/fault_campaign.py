@@ -1,19 +1,16 @@
 """Apply handwritten faults, one at a time, and run the checks that must find them."""
 
 import hashlib
-import json
-import os
 import shutil
 from collections import Counter
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from threading import Event
 from typing import Any
 
 from tensordash import TensorDashError
-from tensordash_storage.files import atomic_write, scratch
+from tensordash_storage.files import scratch
+from tensordash_storage.jobs import LOCAL, AnswerStore, Job, Runner
 
 from .fault_check import PACKAGE_FOLDERS, Outcome, run_check
 from .fault_list import Fault
@@ -109,8 +106,7 @@ def run_faults(
     folder: Path,
     *,
     root: Path | None = None,
-    jobs: int | None = None,
-    progress: Callable[[int, int], None] = lambda done, total: None,
+    runner: Runner = LOCAL,
 ) -> FaultReport:
     """Apply each fault to a private copy of the sources and run its checks there; run each check without a fault, too.
 
@@ -122,36 +118,36 @@ def run_faults(
         Folder for answers. An answer for the same sources and the same entry is read from there.
     root : Path, optional
         Root of the repository; the root of this checkout if left out.
-    jobs : int, optional
-        Checks at a time; one per core if left out.
-    progress : callable
-        Called with the number of checks that are done, and of all.
+    runner : Runner
+        Where checks run.
 
     Raises
     ------
     CheckoutError
         If `root` is left out and there is no checkout.
+    JobError
+        As in `Runner.run`.
     """
     clean = list(dict.fromkeys(check for fault in faults for check in fault.found_by))
     tasks: list[tuple[Fault | None, str]] = [(None, check) for check in clean]
     tasks += [(fault, check) for fault in faults for check in fault.found_by]
-    outcomes: dict[tuple[Fault | None, str], Outcome] = {}
-    with scratch(PREFIX) as place:
-        # Sources that are edited while the campaign runs would get answers under the wrong digest.
+    folder = folder.resolve()
+    folder.mkdir(parents=True, exist_ok=True)
+    # Sources that are edited while the campaign runs would get answers under the wrong digest.
+    with scratch(".sources-", folder) as place:
         sources = place / "sources"
         copy_sources(root or checkout_root(), sources)
-        campaign = _Campaign(sources, folder.resolve(), sources_digest(sources), Event())
-        with ThreadPoolExecutor(jobs or os.cpu_count() or 1) as pool:
-            pending = {pool.submit(campaign.outcome, *task): task for task in tasks}
-            try:
-                for future in as_completed(pending):
-                    outcomes[pending[future]] = future.result()
-                    progress(len(outcomes), len(tasks))
-            except BaseException:
-                campaign.stop.set()
-                pool.shutdown(cancel_futures=True)
-                raise
-    return FaultReport(tuple(_result(fault, outcomes) for fault in faults))
+        digest = sources_digest(sources)
+        keys = {task: _key(digest, *task) for task in tasks}
+        jobs = [Job(keys[task], _run, (sources, folder / COMPILER_CACHE, *task)) for task in tasks]
+        store = AnswerStore(
+            folder,
+            lambda document: Outcome(**document),
+            # An error may be the machine's: a full disk, a killed process.
+            lambda outcome: outcome.status in ("passed", "failed"),
+        )
+        outcomes = dict(runner.run(jobs, store, title="checks"))
+    return FaultReport(tuple(_result(fault, {task: outcomes[key] for task, key in keys.items()}) for fault in faults))
 
 
 def _result(fault: Fault, outcomes: dict[tuple[Fault | None, str], Outcome]) -> FaultResult:
@@ -169,42 +165,25 @@ def _result(fault: Fault, outcomes: dict[tuple[Fault | None, str], Outcome]) -> 
     return FaultResult(name=fault.name, component=fault.component, result=result, reason=reason)
 
 
-@dataclass(frozen=True)
-class _Campaign:
-    """What checks run on and where their answers are."""
+def _key(digest: str, fault: Fault | None, check: str) -> str:
+    entry = (fault.file, fault.old, fault.new) if fault else ()
+    key = hashlib.sha256(repr((digest, check, entry)).encode()).hexdigest()[:16]
+    return f"{fault.name if fault else 'clean'}-{key}"
 
-    sources: Path
-    folder: Path
-    digest: str
-    stop: Event
 
-    def outcome(self, fault: Fault | None, check: str) -> Outcome:
-        """Run a check with a fault or, if it is None, without one; or read the answer."""
-        entry = (fault.file, fault.old, fault.new) if fault else ()
-        key = hashlib.sha256(repr((self.digest, check, entry)).encode()).hexdigest()[:16]
-        answer = self.folder / f"{fault.name if fault else 'clean'}-{key}.json"
-        if answer.exists():
-            return Outcome(**json.loads(answer.read_text(encoding="utf-8")))
-        if self.stop.is_set():
-            return Outcome("error", "interrupted")
-        with scratch(PREFIX) as place:
-            copy = place / "copy"
-            copy_sources(self.sources, copy)
-            if fault is not None and not fault.apply(copy):
-                return Outcome("stale")
-            (place / "logs").mkdir()
-            outcome = run_check(check, copy, place / "logs", self._cache(place / "cache"), self.stop)
-        if outcome.status != "error":  # an error may be the machine's: a full disk, a killed process
-            atomic_write(answer, json.dumps(asdict(outcome), indent=2) + "\n")
-        return outcome
-
-    def _cache(self, folder: Path) -> Path:
-        """Make a cache folder for one check: faulty Verilog, netlists and kernels never serve another check."""
-        shared = self.folder / COMPILER_CACHE
-        shared.mkdir(parents=True, exist_ok=True)
-        folder.mkdir()
-        (folder / COMPILER_CACHE).symlink_to(shared)
-        return folder
+def _run(sources: Path, compiler_cache: Path, fault: Fault | None, check: str) -> Outcome:
+    """Run a check with a fault or, if it is None, without one, in a copy of the sources."""
+    with scratch(PREFIX) as place:
+        copy, logs, cache = place / "copy", place / "logs", place / "cache"
+        copy_sources(sources, copy)
+        if fault is not None and not fault.apply(copy):
+            return Outcome("stale")
+        logs.mkdir()
+        # Faulty Verilog, netlists and kernels never serve another check.
+        cache.mkdir()
+        compiler_cache.mkdir(parents=True, exist_ok=True)
+        (cache / COMPILER_CACHE).symlink_to(compiler_cache)
+        return run_check(check, copy, logs, cache)
 
 
 def copy_sources(root: Path, copy: Path) -> None:

@@ -10,7 +10,6 @@ import xml.etree.ElementTree as ElementTree
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Event
 
 __all__ = ["PACKAGE_FOLDERS", "Outcome", "run_check"]
 
@@ -19,7 +18,6 @@ PACKAGE_FOLDERS = ("hdl", "sim", "runtime", "synth", "formal", "cli")
 
 CHECK_SECONDS = 1800
 """Seconds after which a check is stopped."""
-POLL_SECONDS = 0.2
 
 HARNESS_ERRORS = (
     "AttributeError",
@@ -50,7 +48,7 @@ class Outcome:
     reason: str = ""
 
 
-def run_check(check: str, root: Path, scratch: Path, cache: Path, stop: Event) -> Outcome:
+def run_check(check: str, root: Path, scratch: Path, cache: Path) -> Outcome:
     """Run a check on the sources below a root.
 
     Parameters
@@ -63,8 +61,6 @@ def run_check(check: str, root: Path, scratch: Path, cache: Path, stop: Event) -
         Empty folder for logs.
     cache : Path
         Folder for what is compiled: the check's XDG_CACHE_HOME, and numba's. Checks of other sources must not share it.
-    stop : Event
-        Ends the check early, as an error.
     """
     words = shlex.split(check)
     results = scratch / "results.xml"
@@ -74,10 +70,10 @@ def run_check(check: str, root: Path, scratch: Path, cache: Path, stop: Event) -
         options = ("-q", "-x", "-p", "no:cacheprovider", f"--junitxml={results}")
         command = [sys.executable, "-m", "pytest", *options, *words]
     log = scratch / "log"
-    status = _run(command, root, log, _environment(root, cache), stop)
+    status = _run(command, root, log, _environment(root, cache))
     text = log.read_text(encoding="utf-8", errors="replace")
     if status is None:
-        return Outcome("error", f"stopped after {CHECK_SECONDS} s" if not stop.is_set() else "interrupted")
+        return Outcome("error", f"stopped after {CHECK_SECONDS} s")
     return _outcome_of_command(status, text) if words[0] == "tensordash" else _outcome_of_pytest(status, text, results)
 
 
@@ -93,19 +89,15 @@ def _environment(root: Path, cache: Path) -> dict[str, str]:
     }
 
 
-def _run(command: list[str], root: Path, log: Path, environment: Mapping[str, str], stop: Event) -> int | None:
+def _run(command: list[str], root: Path, log: Path, environment: Mapping[str, str]) -> int | None:
     """Run a command in a process group, and return its exit status, or None if it was stopped."""
     with log.open("wb") as file:
         process = subprocess.Popen(
             command, cwd=root, env=environment, stdout=file, stderr=subprocess.STDOUT, start_new_session=True
         )
         try:
-            for _ in range(round(CHECK_SECONDS / POLL_SECONDS)):
-                try:
-                    return process.wait(POLL_SECONDS)
-                except subprocess.TimeoutExpired:
-                    if stop.is_set():
-                        return None
+            return process.wait(CHECK_SECONDS)
+        except subprocess.TimeoutExpired:
             return None
         finally:
             if process.poll() is None:

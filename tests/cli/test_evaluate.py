@@ -33,7 +33,7 @@ def test_list(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_figures_files_and_page(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    options = ("--scale", "tiny", "--no-synth", "--workers", "1", "-o", "out", "--page", "page.md")
+    options = ("--scale", "tiny", "--no-synth", "--jobs", "1", "-o", "out", "--page", "page.md")
     assert call("fig8", "table4", *options, "--json") == 0
     documents = json.loads(capsys.readouterr().out)
     assert [document["name"] for document in documents] == ["fig8", "table4"]
@@ -113,7 +113,7 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-OWN = ("--scale", "tiny", "--no-synth", "--workers", "1", "-o", "out", "--json")
+OWN = ("--scale", "tiny", "--no-synth", "--jobs", "1", "-o", "out", "--json")
 
 
 def test_own_networks_are_used(own: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,13 +2,12 @@
 
 import json
 from dataclasses import replace
-from threading import Event
 
 import pytest
 from click.testing import CliRunner
 
 from tensordash_cli import mutate
-from tensordash_formal import fault_campaign
+from tensordash_formal import fault_campaign, fault_check
 from tensordash_formal.fault_campaign import CheckoutError, checkout_root, run_faults, sources_digest
 from tensordash_formal.fault_check import _outcome_of_command, run_check
 from tensordash_formal.fault_list import (
@@ -20,7 +19,9 @@ from tensordash_formal.fault_list import (
     select_faults,
     with_table,
 )
+from tensordash_storage.jobs import Runner
 
+HERE = Runner(workers=1)
 FAULTS = load_faults()
 DOUBLE = Fault(
     name="double",
@@ -64,12 +65,8 @@ def test_results(root, tmp_path):
         "error": replace(DOUBLE, name="no-import", old="def half", new="import nothing_of_this_name\n\n\ndef half"),
         "error ": replace(DOUBLE, name="always", found_by=("tests/test_tiny.py::test_wrong",)),
     }
-    done = []
-    report = run_faults(
-        list(faults.values()), tmp_path / "answers", root=root, jobs=2, progress=lambda *each: done.append(each)
-    )
+    report = run_faults(list(faults.values()), tmp_path / "answers", root=root)
     assert [each.result for each in report.results] == [result.strip() for result in faults]
-    assert done[-1] == (8, 8)
     assert len(report.failures) == 4
     assert "survived: missed: tests/test_tiny.py::test_zero passes with the fault" in report.table()
     assert "always: tests/test_tiny.py::test_wrong does not pass without a fault" in report.table()
@@ -80,23 +77,22 @@ def test_results(root, tmp_path):
 
 
 def test_answers_are_reused_for_the_same_sources_only(root, tmp_path, monkeypatch):
-    run_faults([DOUBLE], tmp_path / "answers", root=root)
+    run_faults([DOUBLE], tmp_path / "answers", root=root, runner=HERE)
     digest = sources_digest(root)
     monkeypatch.setattr(fault_campaign, "run_check", lambda *_: pytest.fail("an answered check ran"))
-    assert not run_faults([DOUBLE], tmp_path / "answers", root=root).failures
+    assert not run_faults([DOUBLE], tmp_path / "answers", root=root, runner=HERE).failures
     (root / "hdl/tiny.py").write_text("def double(x):\n    return 2 * x\n")
     assert sources_digest(root) != digest
     with pytest.raises(pytest.fail.Exception):
-        run_faults([DOUBLE], tmp_path / "answers", root=root)
+        run_faults([DOUBLE], tmp_path / "answers", root=root, runner=HERE)
 
 
-def test_a_check_that_is_stopped_is_an_error(root, tmp_path):
+def test_a_check_that_takes_too_long_is_an_error(root, tmp_path, monkeypatch):
     (root / "tests/test_tiny.py").write_text("import time\n\n\ndef test_long():\n    time.sleep(60)\n")
     (tmp_path / "cache").mkdir()
-    stop = Event()
-    stop.set()
-    outcome = run_check("tests/test_tiny.py", root, tmp_path, tmp_path / "cache", stop)
-    assert (outcome.status, outcome.reason) == ("error", "interrupted")
+    monkeypatch.setattr(fault_check, "CHECK_SECONDS", 1)
+    outcome = run_check("tests/test_tiny.py", root, tmp_path, tmp_path / "cache")
+    assert (outcome.status, outcome.reason) == ("error", "stopped after 1 s")
 
 
 @pytest.mark.parametrize(

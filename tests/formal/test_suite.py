@@ -1,6 +1,8 @@
 """The proof framework proves true properties of a toy component and refutes false ones."""
 
 import json
+import os
+import signal
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -16,8 +18,10 @@ from tensordash_formal.harness import Harness, Stub
 from tensordash_formal.proof import BrokenVariant, Proof
 from tensordash_formal.solver import ProofError, Query, Solver, read_log
 from tensordash_formal.suite import Suite
+from tensordash_storage.jobs import Runner
 
 CONFIG = TileConfig(rows=1, columns=1)
+HERE = Runner(workers=1)
 
 
 class Wheel(Block):
@@ -183,7 +187,7 @@ def test_an_unreached_cover_is_a_failure(tmp_path):
 
     (result,) = prove(build, tmp_path)
     assert (result.result, result.cover) == ("proven", None)
-    report = Suite(((replace(PROOF, build=build), "toy", CONFIG),)).run(tmp_path)
+    report = Suite(((replace(PROOF, build=build), "toy", CONFIG),)).run(tmp_path, HERE)
     assert report.failures() == [
         "toy: wheel.three_is_even has an unreached cover",
         "wheel.three_is_even has no broken variant",
@@ -207,14 +211,14 @@ def test_a_bound_is_reported(tmp_path):
 
 
 def test_an_empty_suite_fails(tmp_path):
-    assert Suite(()).run(tmp_path).failures() == ["nothing was proven"]
+    assert Suite(()).run(tmp_path, HERE).failures() == ["nothing was proven"]
     with pytest.raises(ProofError, match="wheel claims nothing of"):
         prove(lambda config, fault=None: Harness(Wheel(), fault=fault), tmp_path)
 
 
 def test_a_variant_that_is_not_broken_fails(tmp_path):
     sound = replace(PROOF.broken_variants[0], title="all is well", fault=lambda m, sound, outer: [])
-    report = Suite(((PROOF, "toy", CONFIG),), ((PROOF, sound),)).run(tmp_path)
+    report = Suite(((PROOF, "toy", CONFIG),), ((PROOF, sound),)).run(tmp_path, HERE)
     assert report.failures() == ["wheel.below_three holds though all is well"]
     assert not report.to_json()["passed"]
 
@@ -226,12 +230,12 @@ def test_a_broken_variant_of_a_claim_that_is_gone_fails(tmp_path):
 
 
 def test_a_claim_without_a_broken_variant_fails(tmp_path):
-    report = Suite(((replace(PROOF, broken_variants=()), "toy", CONFIG),)).run(tmp_path)
+    report = Suite(((replace(PROOF, broken_variants=()), "toy", CONFIG),)).run(tmp_path, HERE)
     assert report.failures() == ["wheel.below_three has no broken variant"]
 
 
 def test_the_report_is_complete(tmp_path):
-    report = Suite(((PROOF, "toy", CONFIG),), ((PROOF, PROOF.broken_variants[0]),)).run(tmp_path)
+    report = Suite(((PROOF, "toy", CONFIG),), ((PROOF, PROOF.broken_variants[0]),)).run(tmp_path, HERE)
     document = json.loads(json.dumps(report.to_json()))
     assert document["passed"]
     (entry,) = document["properties"]
@@ -274,7 +278,7 @@ def test_another_query_is_run(tmp_path):
     assert len(list(tmp_path.iterdir())) == count + 1
 
 
-def test_a_stopped_solver_ends_queries_and_caches_no_answer(tmp_path):
+def test_an_interrupt_ends_queries_and_caches_no_answer(tmp_path):
     # z3 needs hours for this multiplier.
     class Hard(Block):
         def __init__(self) -> None:
@@ -291,13 +295,19 @@ def test_a_stopped_solver_ends_queries_and_caches_no_answer(tmp_path):
         harness.claim("no_such_product", dut.c != 0xB504F333F9DE6484597D, when=(dut.a > 1) & (dut.b > 1))
         return harness
 
-    solver = Solver(tmp_path)
-    threading.Timer(3, solver.stop).start()
+    threading.Timer(3, os.kill, (os.getpid(), signal.SIGINT)).start()
     start = time.monotonic()
-    with pytest.raises(ProofError, match="stopped"):
-        replace(PROOF, build=build).prove(CONFIG, solver)
+    with pytest.raises(KeyboardInterrupt):
+        prove(build, tmp_path)
     assert time.monotonic() - start < 30
-    assert not list(tmp_path.glob("*/answer*"))
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_query_without_an_answer_in_time(tmp_path, monkeypatch):
+    monkeypatch.setattr("tensordash_formal.solver.TIME_LIMIT_S", 0.1)
+    with pytest.raises(ProofError, match="no answer within 0 seconds"):
+        prove(wheel, tmp_path)
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_missing_tool_is_named(tmp_path, monkeypatch):

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from tensordash.configuration.parameters import require_choice
+from tensordash_storage import jobs
 
 from ..report.figure import Figure
 from .configuration import TABLE3
@@ -13,13 +13,11 @@ from .cost import TABLE4
 from .energy import BF16, FIG10, FIG11
 from .experiment import Experiment
 from .gpt import GPT
-from .job import Store
 from .networks import FIG1, FIG8, FIG9, GCN
 from .quantised import QUANTISED
 from .random_zeros import FIG15
 from .recommended import RECOMMENDED
 from .roworder import ROWORDER
-from .run import run_jobs
 from .settings import Settings
 from .sweeps import FIG12, FIG13, FIG14
 from .system import ROOFLINE, SYSTEM
@@ -57,7 +55,9 @@ EXPERIMENTS: dict[str, Experiment] = {
 NAMES = tuple(EXPERIMENTS)
 
 
-def evaluate(names: Sequence[str], settings: Settings, folder: Path, **running: Any) -> Iterator[Figure]:
+def evaluate(
+    names: Sequence[str], settings: Settings, folder: Path, runner: jobs.Runner = jobs.LOCAL
+) -> Iterator[Figure]:
     """Run experiments together: work that several of them need is done once.
 
     Parameters
@@ -68,8 +68,8 @@ def evaluate(names: Sequence[str], settings: Settings, folder: Path, **running: 
         Scale, seed, networks, synthesis results.
     folder : Path
         Its `answers` keeps what is done.
-    **running
-        As in `run_jobs`: workers, cluster, progress.
+    runner : Runner
+        Where jobs run.
 
     Yields
     ------
@@ -80,11 +80,15 @@ def evaluate(names: Sequence[str], settings: Settings, folder: Path, **running: 
     ------
     ValueError
         If there is no such experiment.
+    JobError
+        As in `Runner.run`.
     TensorDashError
-        As in `run_jobs`; or a trace cannot be read.
+        A trace cannot be read.
     """
     chosen = [EXPERIMENTS[require_choice("name", name, NAMES)] for name in dict.fromkeys(names)]
     plans = [experiment.plan(settings) for experiment in chosen]
-    answers = run_jobs([job for plan in plans for job in plan.values()], Store(folder / "answers"), **running)
+    work = [jobs.Job(job.key, job.run) for plan in plans for job in plan.values()]
+    store = jobs.AnswerStore(folder / "answers", read=dict)
+    answers = dict(runner.run(work, store, title="evaluating"))
     for experiment, plan in zip(chosen, plans, strict=True):
         yield experiment.figure(settings, plan, {label: answers[job.key] for label, job in plan.items()})

@@ -12,7 +12,7 @@ from tensordash_storage import files
 
 from ..performance.chip import code_digest
 
-__all__ = ["Job", "JobKind", "Store"]
+__all__ = ["Job", "JobKind"]
 
 JobKind = Callable[..., dict[str, Any]]
 """Takes a job's parameters, and its places, by name; gives a document."""
@@ -60,31 +60,3 @@ class Job:
     def run(self) -> dict[str, Any]:
         """Do it."""
         return self.kind(**self.parameters, **self.places)
-
-
-class Store:
-    """Answers that are there already, a file for each.
-
-    Parameters
-    ----------
-    folder : Path
-        Made when the first answer is kept.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    def get(self, job: Job) -> dict[str, Any] | None:
-        """The answer to a job, if it is there and whole."""
-        try:
-            document = json.loads(self._path(job).read_text(encoding="utf-8"))
-        except (FileNotFoundError, ValueError):
-            return None
-        return document if isinstance(document, dict) else None
-
-    def put(self, job: Job, answer: Mapping[str, Any]) -> None:
-        """Keep an answer."""
-        files.atomic_write(self._path(job), json.dumps(answer))
-
-    def _path(self, job: Job) -> Path:
-        return self.folder / f"{job.key}.json"

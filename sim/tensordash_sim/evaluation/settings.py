@@ -245,7 +245,7 @@ def configurations_digest(jobs: list[Job]) -> str:
 
 def commit() -> str | None:
     """Of the checkout that this code is in; None if it is not in one, marked with + if files were changed since."""
-    here = ["git", "-C", str(Path(__file__).parent)]
+    here = ["git", "--no-optional-locks", "-C", str(Path(__file__).parent)]
     try:
         found = subprocess.run([*here, "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
         changed = subprocess.run([*here, "status", "--porcelain", "-uno"], capture_output=True, text=True, check=True)

@@ -8,7 +8,7 @@ import pytest
 from tensordash.schedule.step_select import StepSelect
 from tensordash.tile.counters import Counters
 from tensordash_cli.main import run
-from tensordash_sim.verify.soak import Campaign, run_job
+from tensordash_sim.verify.soak import run_job
 from tensordash_sim.verify.soak.draw import draw_job
 
 from .conftest import FOR_SMALL
@@ -24,7 +24,7 @@ def call(arguments: str, capfd) -> tuple[int, str, str]:
 
 
 def test_a_campaign_of_sound_verilog(tmp_path, capfd):
-    """As a user runs it: the job in a process of its own."""
+    """As a user runs it."""
     command = f"soak --seed {SEED} --positions 3000 -j 1 -o {tmp_path} --simulator {FOR_SMALL}"
     status, out, err = call(f"{command} --json", capfd)
     document = json.loads(out)
@@ -44,12 +44,11 @@ def test_a_campaign_of_sound_verilog(tmp_path, capfd):
     assert "0 jobs differ from golden" in out
 
 
-def test_a_fault_is_found_and_found_again(tmp_path, capfd, monkeypatch, sabotage):
+def test_a_fault_is_found_and_found_again(tmp_path, capfd, sabotage):
     """The command that a campaign prints says the same, in the same cycle."""
     sabotage(
         Counters, lambda self: self.counts.input_limited.eq(self.counts.input_limited + self.starved), domain="sync"
     )
-    monkeypatch.setattr(Campaign, "_execute", lambda self, job, place: run_job(job, place, simulator=self.simulator))
     status, out, err = call(f"soak --seed {SEED} --positions 1 -j 1 -o {tmp_path} --simulator {FOR_SMALL}", capfd)
     assert status == 1
     told = json.loads((tmp_path / f"soak-{SEED}.json").read_text())

@@ -2,13 +2,13 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from tensordash import TileConfig
-from tensordash.configuration.connectivity import auto_options
-from tensordash_storage.files import atomic_write
+from tensordash.configuration.connectivity import Option, auto_options
+from tensordash_storage.jobs import LOCAL, AnswerStore, Job, Runner
 
 from ...trace import Trace
 from ..chip import ChipConfig, Machine, Results, totals
@@ -56,7 +56,7 @@ class Campaign:
     seed : int
         Of draws and climbs.
     folder : Path
-        Keeps results; those of other traces, settings or tiles stay apart.
+        Keeps results; those of other traces, settings or tiles stay apart. Absolute, like the paths of traces.
     """
 
     base: TileConfig
@@ -67,29 +67,36 @@ class Campaign:
     seed: int
     folder: Path
 
-    def find(self, structure: Structure, row_order: str, on_try: Callable[[float], None]) -> Point:
-        """The best tile of a structure: what an earlier run found, or a search's."""
+    def find(self, structures: Iterable[tuple[Structure, str]], runner: Runner = LOCAL) -> list[Point]:
+        """Find the best tile of each structure and row order; answers of earlier runs are read from `folder`.
+
+        Raises
+        ------
+        JobError
+            As in `Runner.run`.
+        """
+        searched = list(structures)
+        jobs = [self._job(*each) for each in searched]
+        store = AnswerStore(self.folder / "search", Found.from_json)
+        found = dict(runner.run(jobs, store, title="searching"))
+        return [
+            Point(structure.label, structure.config(self.base, found[job.key].options), row_order)
+            for (structure, row_order), job in zip(searched, jobs, strict=True)
+        ]
+
+    def _job(self, structure: Structure, row_order: str) -> Job:
         auto = structure.config(
             self.base, auto_options(structure.lanes, structure.depth, ring=structure.staging == "ring")
         )
         starts = [config.options for config in (*self.known.values(), auto) if structure.fits(config)]
         key = [asdict(structure), row_order, starts, self.base.to_mapping(), self.row_steps, self.tries, self.seed]
         text = json.dumps([*key, [trace.digest for trace in self.traces]], sort_keys=True)
-        path = self.folder / "search" / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
-        if path.exists():
-            found = Found.from_json(json.loads(path.read_text(encoding="utf-8")))
-        else:
-            found = search(
-                structure,
-                self.base,
-                self._workloads(structure, row_order),
-                starts=starts,
-                tries=self.tries,
-                seed=self.seed,
-                on_try=on_try,
-            )
-            atomic_write(path, json.dumps(asdict(found), indent=2) + "\n")
-        return Point(structure.label, structure.config(self.base, found.options), row_order)
+        digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+        return Job(digest, self._search, (structure, row_order, starts))
+
+    def _search(self, structure: Structure, row_order: str, starts: Sequence[tuple[Option, ...]]) -> Found:
+        workloads = self._workloads(structure, row_order)
+        return search(structure, self.base, workloads, starts=starts, tries=self.tries, seed=self.seed)
 
     def _workloads(self, structure: Structure, row_order: str) -> list[Workload]:
         tile = structure.config(self.base, ((0, 0),))
@@ -110,8 +117,21 @@ class Campaign:
             if config.lanes == lanes
         ]
 
-    def speedups(self, point: Point) -> list[float | None]:
-        """Exact speedup of a tile's compute cycles on every trace, on the default chip."""
+    def speedups(self, points: Sequence[Point], runner: Runner = LOCAL) -> list[list[float | None]]:
+        """Simulate each point's tile on the default chip: exact speedups of its compute cycles on every trace.
+
+        Raises
+        ------
+        JobError
+            As in `Runner.run`.
+        """
+        # Two processes must not write the results of one tile.
+        keys = [f"{point.config.digest} {point.row_order}" for point in points]
+        jobs = [Job(key, self._speedups, (point,)) for key, point in zip(keys, points, strict=True)]
+        speedups = dict(runner.run(jobs, title="judging"))
+        return [speedups[key] for key in keys]
+
+    def _speedups(self, point: Point) -> list[float | None]:
         machine = Machine(point.config, ChipConfig(), row_order=point.row_order)
         return [
             totals(result for _, result in Results(self.folder / "simulate", trace, machine).run(trace.records))[

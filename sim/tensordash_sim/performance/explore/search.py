@@ -133,7 +133,6 @@ def search(
     starts: Sequence[tuple[Option, ...]] = (),
     tries: int,
     seed: int,
-    on_try: Callable[[float], None] = lambda best: None,
 ) -> Found:
     """Climb from the best start: swap two options in the order or replace one, and keep what is faster.
 
@@ -153,8 +152,6 @@ def search(
         Candidates.
     seed : int
         Of the climb.
-    on_try : callable
-        Is called with the best speedup so far after every candidate.
 
     Returns
     -------
@@ -165,7 +162,7 @@ def search(
         config = structure.config(base, options)
         return sum(workload.speedup(config) for workload in workloads) / len(workloads)
 
-    return climb(structure, score, starts=starts, tries=tries, seed=seed, on_try=on_try)
+    return climb(structure, score, starts=starts, tries=tries, seed=seed)
 
 
 def climb(
@@ -175,7 +172,6 @@ def climb(
     starts: Sequence[tuple[Option, ...]] = (),
     tries: int,
     seed: int,
-    on_try: Callable[[float], None] = lambda best: None,
 ) -> Found:
     """As `search`, with any score of options: the more, the better."""
     random = Random(seed)
@@ -189,7 +185,6 @@ def climb(
             found = score(candidate)
             if found > speedup:
                 best, speedup = candidate, found
-        on_try(speedup)
     return Found(options=best, speedup=speedup, start=start)
 
 

@@ -1,21 +1,23 @@
 """A campaign: the jobs of a seed, several at a time, kept as they come, and what they covered together."""
 
+import shutil
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import tensordash
+from tensordash import TensorDashError
 from tensordash_storage import files
+from tensordash_storage.jobs import LOCAL, AnswerStore, Job, Runner
 
 from ... import golden, verify
-from ..simulators import choose_simulator
+from ..simulators import SimulatorError, choose_simulator
 from .coverage import Counts, lane_options, merged, universe
 from .draw import AGAIN, SoakJob, draw_job, jobs_for
-from .job import Record
-from .jobs import Jobs
+from .job import Record, run_job
 
 __all__ = ["Campaign", "Summary"]
 
@@ -122,16 +124,16 @@ def replay_command(seed: int, record: Record) -> str:
     return f"tensordash soak --replay {seed}:{record.index} --simulator {record.simulator}"
 
 
-class Campaign(Jobs):
+class Campaign:
     """Jobs of a seed until so many multiply positions are consumed, and if asked until each lane has taken its options.
 
-    Their file is named after the seed, the simulator and the code, so that what another version of the hardware did is
-    never taken for this one's.
+    The folder of its records is named after the seed, the simulator and the code, so that what another version of the
+    hardware did is never taken for this one's.
 
     Parameters
     ----------
     folder : Path
-        For that file and, while they run and if they fail, the jobs.
+        For records and, while they run and if they fail, the jobs.
     seed : int
         Decides every job.
     positions : int
@@ -141,27 +143,65 @@ class Campaign(Jobs):
     """
 
     def __init__(self, folder: Path, seed: int, positions: int, simulator: str = "auto") -> None:
-        self.seed, self.simulator = seed, choose_simulator(simulator)
-        path = folder / f"soak-{seed}-{self.simulator}-{code_digest()}.jsonl"
-        super().__init__(path, tuple(jobs_for(seed, positions)), Record, __package__, (self.simulator,))
+        self.folder, self.seed, self.simulator = folder.resolve(), seed, choose_simulator(simulator)
+        self.jobs = tuple(jobs_for(seed, positions))
+        self.store = AnswerStore(
+            self.folder / f"soak-{seed}-{self.simulator}-{code_digest()}", lambda document: Record(**document)
+        )
 
     def run(
         self,
+        runner: Runner = LOCAL,
         *,
-        workers: int = 1,
-        progress: Callable[[SoakJob, Record], None] = lambda job, record: None,
+        describe: Callable[[SoakJob, Record], str] = lambda job, record: job.name,
         cover: bool = False,
     ) -> Summary:
-        """Run the jobs that are left, as `Jobs.finish` does.
+        """Run the jobs without a record.
 
-        With `cover`, tiles with options that a lane has taken on no tile are fed again, with other streams, up to
-        `TURNS` times: of many options and lanes the last ones are rare.
+        Parameters
+        ----------
+        runner : Runner
+            Where jobs run.
+        describe : callable
+            Returns a line about a job and its new record.
+        cover : bool
+            Feed tiles with options that a lane has taken on no tile again, with other streams, up to `TURNS` times: of
+            many options and lanes the last ones are rare.
+
+        Raises
+        ------
+        SimulatorError
+            If a job could not run.
+        JobError
+            As in `Runner.run`.
         """
-        summary = Summary(seed=self.seed, records=self.finish(workers, progress))
+        records = self._run(self.jobs, runner, describe)
         for turn in range(1, TURNS + 1):
-            again = [draw_job(self.seed, AGAIN * turn + index) for index in summary.short] if cover else []
-            if not again:
+            short = Summary(seed=self.seed, records=records).short if cover else []
+            if not short:
                 break
-            self.jobs += tuple(again)
-            summary = Summary(seed=self.seed, records=self.finish(workers, progress))
-        return summary
+            again = [draw_job(self.seed, AGAIN * turn + index) for index in short]
+            records += self._run(again, runner, describe)
+        return Summary(seed=self.seed, records=records)
+
+    def _run(
+        self, jobs: Iterable[SoakJob], runner: Runner, describe: Callable[[SoakJob, Record], str]
+    ) -> tuple[Record, ...]:
+        work = [Job(str(job.index), _run_job, (job, self.folder, self.simulator), job.positions) for job in jobs]
+        answers = runner.run(
+            work, self.store, title="positions", describe=lambda job, record: describe(job.arguments[0], record)
+        )
+        records = dict(answers)
+        return tuple(records[job.key] for job in work)
+
+
+def _run_job(job: SoakJob, folder: Path, simulator: str) -> Record:
+    """Run a job in a folder that stays if it fails."""
+    place = folder / f"job-{job.seed}-{job.index}"
+    try:
+        record = run_job(job, place, simulator=simulator)
+    except (TensorDashError, OSError) as error:
+        raise SimulatorError(f"soak job {job.name} could not run: {error}") from error
+    if not record.failure:
+        shutil.rmtree(place)
+    return record

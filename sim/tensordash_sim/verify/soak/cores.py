@@ -5,8 +5,6 @@ the golden core's, with its `done`, error and index; after a fault or a soft res
 on a new core. No program may hang.
 """
 
-import json
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -17,9 +15,9 @@ from random import Random
 from typing import Any
 
 import tensordash
-from tensordash import TensorDashError
 from tensordash.configuration.descriptors import BYTES
 from tensordash_storage.files import code_digest
+from tensordash_storage.jobs import LOCAL, AnswerStore, Job, Runner
 
 from ... import compiler, golden
 from .. import programs
@@ -30,7 +28,6 @@ from .core_coverage import BITS_IN_ALL, CoreCoverage, state_points, universe
 from .core_draw import SIZE, CoreGoals, CoreJob, draw_core_job
 from .core_faults import FAULTS, SILENT_CYCLES, bits_in_turn
 from .coverage import Counts
-from .jobs import Jobs
 
 __all__ = ["CoreCampaign", "CoreGoals", "CoreJob", "CoreRecord", "CoreSummary", "draw_core_job", "run_core_job"]
 
@@ -246,13 +243,13 @@ def _digest() -> str:
     return code_digest(*folders, here, here.with_name("verilated_core.py"), here.with_name("core_harness.cpp"))[:16]
 
 
-class CoreCampaign(Jobs):
-    """Random cores of a seed, each with its share of the goals, in a file that a later run goes on with.
+class CoreCampaign:
+    """Random cores of a seed, each with its share of the goals.
 
     Parameters
     ----------
     folder : Path
-        For that file.
+        For records.
     seed : int
         Decides everything.
     cores : int
@@ -263,27 +260,32 @@ class CoreCampaign(Jobs):
 
     def __init__(self, folder: Path, seed: int, cores: int, goals: CoreGoals) -> None:
         self.seed, share = seed, goals.share(cores)
-        jobs = [draw_core_job(seed, index, share) for index in range(cores)]
+        self.jobs = [draw_core_job(seed, index, share) for index in range(cores)]
         said = "-".join(map(str, (seed, *vars(share).values())))
-        super().__init__(folder / f"soak-cores-{said}-{_digest()}.jsonl", jobs, CoreRecord, __name__, kind="core")
+        self.store = AnswerStore(folder / f"soak-cores-{said}-{_digest()}", lambda document: CoreRecord(**document))
 
     def run(
-        self, *, workers: int = 1, progress: Callable[[CoreJob, CoreRecord], None] = lambda job, record: None
+        self, runner: Runner = LOCAL, *, describe: Callable[[CoreJob, CoreRecord], str] = lambda job, record: job.name
     ) -> CoreSummary:
-        """Run the jobs that are left, as `Jobs.finish` does."""
-        return CoreSummary(seed=self.seed, records=self.finish(workers, progress))
+        """Run the jobs without a record.
 
+        Parameters
+        ----------
+        runner : Runner
+            Where jobs run.
+        describe : callable
+            Returns a line about a job and its new record.
 
-def main(name: str, folder: str) -> None:
-    """A job in a process of its own; the last line on stderr says why it could not run."""
-    seed, index, positions, descriptors, faults = map(int, name.split(":"))
-    goals = CoreGoals(positions=positions, descriptors=descriptors, faults=faults)
-    try:
-        record = run_core_job(draw_core_job(seed, index, goals))
-    except (TensorDashError, OSError) as error:
-        sys.exit(" ".join(str(error).split()))
-    (Path(folder) / "record.json").write_text(json.dumps(record.to_json()), encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])
+        Raises
+        ------
+        VerilatedError
+            If a core cannot be built.
+        JobError
+            As in `Runner.run`.
+        """
+        work = [Job(str(job.index), run_core_job, (job,)) for job in self.jobs]
+        answers = runner.run(
+            work, self.store, title="cores", describe=lambda job, record: describe(job.arguments[0], record)
+        )
+        records = dict(answers)
+        return CoreSummary(seed=self.seed, records=tuple(records[job.key] for job in work))

@@ -88,7 +88,7 @@ def run_job(job: SoakJob, folder: Path, *, simulator: str = "auto", waves: bool 
     built = time.monotonic()
     options = {"stimulus": f"soak {job.name}", "steps": job.steps, "result": str(run / "result.json")}
     Job(config=job.config, seed=job.seed, options=options).write(run / "job.json")
-    bench = f"{__package__.rpartition('.')[0]}.verify.benches.soak"
+    bench = f"{__package__.rpartition('.')[0]}.benches.soak"
     tests, failures = read_results(simulation.run(bench, {JOB_VARIABLE: str(run / "job.json")}, job.seed))
     if tests != 1:
         raise SimulatorError(f"soak job {job.name}: {chosen} ran {tests} tests, not 1")

@@ -106,7 +106,7 @@ def test_impossible_structures_are_seen():
     assert not Structure(lanes=2, depth=2, rows=1, columns=1, sources=4).is_possible
 
 
-def test_what_was_found_is_kept(trace, tmp_path: Path):
+def test_what_was_found_is_kept(trace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     def campaign(tries: int) -> Campaign:
         return Campaign(
             base=TileConfig(),
@@ -118,17 +118,22 @@ def test_what_was_found_is_kept(trace, tmp_path: Path):
             folder=tmp_path,
         )
 
-    tried: list[float] = []
+    tried: list[int] = []
+
+    def count_tries(*given, tries: int, **others):
+        tried.append(tries)
+        return search(*given, tries=tries, **others)
+
+    monkeypatch.setattr("tensordash_sim.performance.explore.campaign.search", count_tries)
     structure = Structure(lanes=4, depth=4, rows=4, columns=4, sources=8)
-    first = campaign(5).find(structure, "natural", tried.append)
-    assert len(tried) == 5
-    assert campaign(5).find(structure, "natural", tried.append) == first
-    assert len(tried) == 5
-    campaign(6).find(structure, "natural", tried.append)
-    assert len(tried) == 11
+    (first,) = campaign(5).find([(structure, "natural")])
+    assert campaign(5).find([(structure, "natural")] * 2) == [first, first]
+    assert tried == [5]
+    campaign(6).find([(structure, "natural")])
+    assert tried == [5, 6]
     (paper,) = campaign(5).presets([first])
     assert paper.config.options == PAPER.options
-    (speedup,) = campaign(5).speedups(paper)
+    ((speedup,),) = campaign(5).speedups([paper])
     assert speedup is not None
     assert 1 < speedup < 4
 

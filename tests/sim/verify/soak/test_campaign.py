@@ -1,16 +1,20 @@
 """Campaigns: what is done is kept, what is left is run, and what differs is told."""
 
+import io
 import json
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from tensordash_sim.verify import SimulatorError
 from tensordash_sim.verify.soak import Campaign, Record, Summary, campaign
 from tensordash_sim.verify.soak.coverage import universe
 from tensordash_sim.verify.soak.draw import AGAIN, draw_job
+from tensordash_storage.jobs import Runner
 
 POSITIONS = 10_000_000
+HERE = Runner(workers=1)
 
 
 def record(job, failure: str | None = None) -> Record:
@@ -39,13 +43,14 @@ def ran(monkeypatch):
 
     jobs = Ran()
 
-    def execute(self, job, place: Path) -> Record:
+    def run(job, folder: Path, *, simulator: str) -> Record:
+        folder.mkdir()
         if job.index == jobs.stop:
             raise KeyboardInterrupt
         jobs.append(job.index)
         return record(job, "cycle 3: taken is 1, golden says 0" if job.index == jobs.fail else None)
 
-    monkeypatch.setattr(Campaign, "_execute", execute)
+    monkeypatch.setattr(campaign, "run_job", run)
     return jobs
 
 
@@ -54,48 +59,50 @@ def test_an_interrupted_campaign_goes_on(tmp_path, ran):
     assert len(first.jobs) >= 4
     ran.stop = 2
     with pytest.raises(KeyboardInterrupt):
-        first.run()
+        first.run(HERE)
     assert ran == [0, 1]
-    with first.path.open("a") as file:
-        file.write('{"index": 2, "digest"')  # killed while it wrote
     ran.stop = None
+    (tmp_path / "job-5-2").rmdir()  # The job that was interrupted left it.
     second = Campaign(tmp_path, 5, POSITIONS)
-    assert sorted(second.done) == [0, 1]
-    told: list[int] = []
-    summary = second.run(progress=lambda job, found: told.append(found.index))
+    console = Console(file=io.StringIO())
+    summary = second.run(Runner(workers=1, console=console), describe=lambda job, found: f"{job.name} {found.index}")
     assert ran == [job.index for job in second.jobs]
-    assert told == ran[2:]
+    first_line, *lines = console.file.getvalue().splitlines()
+    total = len(second.jobs)
+    assert first_line == f"2 of {total} jobs are done"
+    assert lines == [f"[{index + 1}/{total}] 5:{index} {index}" for index in ran[2:]]
     assert summary.positions == sum(job.positions for job in second.jobs) >= POSITIONS
-    assert [json.loads(line)["index"] for line in second.path.read_text().splitlines()] == ran
-    assert Campaign(tmp_path, 5, POSITIONS).run().to_json() == summary.to_json()
+    assert {json.loads(path.read_text())["index"] for path in second.store.folder.iterdir()} == set(ran)
+    assert Campaign(tmp_path, 5, POSITIONS).run(HERE).to_json() == summary.to_json()
     assert len(ran) == len(second.jobs)
 
 
 def test_more_positions_keep_what_is_done(tmp_path, ran):
-    Campaign(tmp_path, 5, 1).run()
+    Campaign(tmp_path, 5, 1).run(HERE)
     assert ran == [0]
-    Campaign(tmp_path, 5, POSITIONS).run(workers=3)
+    Campaign(tmp_path, 5, POSITIONS).run(HERE)
     assert sorted(ran) == list(range(len(ran)))
 
 
 def test_other_code_or_seed_starts_anew(tmp_path, ran, monkeypatch):
-    Campaign(tmp_path, 5, 1).run()
-    assert not Campaign(tmp_path, 6, 1).done
+    Campaign(tmp_path, 5, 1).run(HERE)
+    Campaign(tmp_path, 6, 1).run(HERE)
     monkeypatch.setattr(campaign, "code_digest", lambda: "0123456789abcdef")
-    assert not Campaign(tmp_path, 5, 1).done
+    Campaign(tmp_path, 5, 1).run(HERE)
+    assert ran == [0, 0, 0]
 
 
 def test_a_difference_is_told_and_the_rest_is_run(tmp_path, ran):
     ran.fail = 1
-    summary = Campaign(tmp_path, 5, POSITIONS).run()
+    summary = Campaign(tmp_path, 5, POSITIONS).run(HERE)
     assert summary.failures == {"tensordash soak --replay 5:1 --simulator icarus": "cycle 3: taken is 1, golden says 0"}
     assert not summary.to_json()["passed"]
     assert len(ran) == len(summary.records) > 2
-    assert Campaign(tmp_path, 5, POSITIONS).run().failures == summary.failures
+    assert Campaign(tmp_path, 5, POSITIONS).run(HERE).failures == summary.failures
 
 
 def test_what_was_never_met(tmp_path, ran):
-    done = Campaign(tmp_path, 5, 1).run()
+    done = Campaign(tmp_path, 5, 1).run(HERE)
     assert done.options == (3, 4)
     assert done.never["option of a lane"] == ["lane 0, option 1"]
     assert "frozen" not in done.never["event"]
@@ -107,7 +114,8 @@ def test_what_was_never_met(tmp_path, ran):
 def test_a_tile_whose_options_were_never_taken_is_fed_again(tmp_path, ran, monkeypatch):
     """Until each is, and no other tile; a later run goes on there."""
 
-    def execute(self, job, place):
+    def run(job, folder, *, simulator):
+        folder.mkdir(exist_ok=True)
         found = Record(**{**record(job).to_json(), "options": [[1, 1], [2, 3]]})
         if job.index == 1 + AGAIN and ran.stop:
             raise KeyboardInterrupt
@@ -116,14 +124,14 @@ def test_a_tile_whose_options_were_never_taken_is_fed_again(tmp_path, ran, monke
             found.options.append([5, 4 * (job.index > 2 * AGAIN)])
         return found
 
-    monkeypatch.setattr(Campaign, "_execute", execute)
+    monkeypatch.setattr(campaign, "run_job", run)
     ran.stop = 1
     with pytest.raises(KeyboardInterrupt):
-        Campaign(tmp_path, 5, POSITIONS).run(cover=True)
+        Campaign(tmp_path, 5, POSITIONS).run(HERE, cover=True)
     first, ran.stop = list(ran), None
-    assert Campaign(tmp_path, 5, POSITIONS).run().never["option of a lane"] == ["lane 2, option 1"]
+    assert Campaign(tmp_path, 5, POSITIONS).run(HERE).never["option of a lane"] == ["lane 2, option 1"]
     assert ran == first, "only if it is asked"
-    summary = Campaign(tmp_path, 5, POSITIONS).run(cover=True)
+    summary = Campaign(tmp_path, 5, POSITIONS).run(HERE, cover=True)
     assert ran == [*first, AGAIN + 1, 2 * AGAIN + 1]
     assert "option of a lane" not in summary.never
     again = draw_job(5, AGAIN + 1)
@@ -135,14 +143,15 @@ def test_a_tile_whose_options_were_never_taken_is_fed_again(tmp_path, ran, monke
 def test_feeding_again_ends(tmp_path, ran):
     """An option that no lane ever takes: it is told."""
     jobs = len(Campaign(tmp_path, 5, POSITIONS).jobs)
-    assert Campaign(tmp_path, 5, POSITIONS).run(cover=True).never["option of a lane"] == ["lane 0, option 1"]
+    assert Campaign(tmp_path, 5, POSITIONS).run(HERE, cover=True).never["option of a lane"] == ["lane 0, option 1"]
     assert len(ran) == jobs * (1 + campaign.TURNS)
 
 
-def test_a_job_that_cannot_run(tmp_path, monkeypatch):
-    """In a process of its own: here one whose simulator is missing."""
-    broken = Campaign(tmp_path, 126, 1)
-    broken._arguments = ("modelsim",)
-    with pytest.raises(SimulatorError, match="^soak job 126:0 could not run: simulator must be one of auto, icarus"):
-        broken.run()
-    assert not broken.path.exists()
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_job_that_cannot_run(workers, tmp_path):
+    """Here one whose simulator is missing."""
+    broken = Campaign(tmp_path, 126, POSITIONS)
+    broken.simulator = "modelsim"
+    with pytest.raises(SimulatorError, match=r"^soak job 126:\d could not run: simulator must be one of auto, icarus"):
+        broken.run(Runner(workers=workers))
+    assert not broken.store.folder.exists()

@@ -22,7 +22,9 @@ from tensordash_sim.verify.soak.core_coverage import CoreCoverage, state_points,
 from tensordash_sim.verify.soak.core_draw import key_points
 from tensordash_sim.verify.soak.core_faults import FAULTS, bits_in_turn
 from tensordash_sim.verify.soak.cores import CoreCampaign, CoreGoals, draw_core_job, run_core_job
+from tensordash_storage.jobs import Runner
 
+HERE = Runner(workers=1)
 LITTLE = CoreGoals(positions=1, descriptors=1, faults=40)
 
 
@@ -156,7 +158,7 @@ def test_what_is_done_is_kept(tmp_path, monkeypatch):
     assert [each.name for each in campaign.jobs] == ["1:0:1:1:3", "1:1:1:1:3"]
     ran = []
 
-    def execute(each, place):
+    def run(each):
         ran.append(each.index)
         found = dict.fromkeys(("programs", "descriptors", "positions", "cycles", "build_seconds", "seconds"), 1)
         said = "byte 0x10 differs" if each.index else ""
@@ -170,8 +172,8 @@ def test_what_is_done_is_kept(tmp_path, monkeypatch):
             **found,
         )
 
-    monkeypatch.setattr(campaign, "_execute", execute)
-    summary = campaign.run()
+    monkeypatch.setattr(cores, "run_core_job", run)
+    summary = campaign.run(HERE)
     assert summary.failures == {"1:1": "byte 0x10 differs"}
     assert summary.faults == {**dict.fromkeys(FAULTS, 0), "queue": 4}
     assert summary.bits == 3
@@ -180,9 +182,7 @@ def test_what_is_done_is_kept(tmp_path, monkeypatch):
     assert "load state 5 of 6" in summary.never["soft reset"]
     assert "load runs" not in summary.never["soft reset"]
     assert json.loads(json.dumps(summary.to_json()))["faults"]["queue"] == 4
-    again = CoreCampaign(tmp_path, 1, 2, goals)
-    assert not again.left
-    assert again.run() == summary
+    assert CoreCampaign(tmp_path, 1, 2, goals).run(HERE) == summary
     assert ran == [0, 1]
 
 
