@@ -80,7 +80,7 @@ CACTI := hwcomponents-cacti==1.0.40
 
 $(READY): pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=...")'
-	@echo "Installing what simulation and synthesis need into $(VENV): 500 MB"
+	@echo "Installing what simulation and synthesis need into $(VENV): 520 MB"
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) --editable ".[synth,verify]"
 	touch $@
