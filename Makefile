@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# What the package needs, and on top of that what checks, networks and plots need.
+# What the demo and campaigns of benches need, and on top of that what proofs, networks, plots and tests need.
 READY := $(VENV)/ready
 READY_TEST := $(VENV)/ready-test
 
@@ -80,9 +80,9 @@ CACTI := hwcomponents-cacti==1.0.40
 
 $(READY): pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=...")'
-	@echo "Installing what the package needs into $(VENV): 600 MB"
+	@echo "Installing what simulation and synthesis need into $(VENV): 520 MB"
 	$(PYTHON) -m venv $(VENV)
-	$(PIP) --editable .
+	$(PIP) --editable ".[synth,verify]"
 	touch $@
 
 $(READY_TEST): $(READY)

@@ -76,7 +76,7 @@ def test_first_tile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pyt
     monkeypatch.chdir(tmp_path)
     first, *others = blocks("sh")
     assert "make demo" in others[0]
-    assert first.startswith("pip install .\n")
+    assert first.startswith("pip install '.[simulate]'\n")
     for line in first.splitlines()[1:]:
         arguments, _, said = line.removeprefix("tensordash ").partition("#")
         with pytest.raises(SystemExit) as end:

@@ -18,6 +18,7 @@ from tensordash import TileConfig, load_preset
 from tensordash.configuration.any_config import load_any_config
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.preset import load_any_preset, preset_names
+from tensordash.extras import install_command
 from tensordash_storage.jobs import Runner, show_progress
 
 __all__ = [
@@ -37,6 +38,7 @@ __all__ = [
     "progress_bar",
     "runner_options",
     "split_inputs",
+    "warn_if_interpreted",
     "waves_file",
     "writable",
     "writable_folder",
@@ -47,6 +49,15 @@ MAX_LISTED_NAMES = 8
 
 progress = Console(stderr=True, highlight=False, soft_wrap=True)
 """Messages and progress; stdout is for results."""
+
+
+def warn_if_interpreted() -> None:
+    """Print a note if Numba is not installed, so that Python interprets the loops that it would compile."""
+    from tensordash_sim.jit import IS_COMPILED
+
+    if not IS_COMPILED:
+        hint = install_command("simulate")
+        progress.print(f"Python interprets all loops, hundreds of times slower than with: {hint}", markup=False)
 
 
 progress_bar = functools.partial(show_progress, progress)

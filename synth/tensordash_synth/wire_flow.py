@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tensordash import TileConfig
+from tensordash.extras import require
 
 from .gate_simulation import GateSimulation, Toggles
 from .gates import GateNetlist
@@ -12,7 +13,7 @@ from .lef import Lef, LefError, load_lef
 from .mapping import Mapped
 from .opensta import find_opensta
 from .placed_design import PlacedDesign, place_design
-from .placement import NO_PLACER, find_placer
+from .placement import PLACER
 from .power import Activity, opensta_power, random_streams, recorded_streams, simulate
 from .power_report import NO_OPENSTA
 from .run import Run
@@ -31,7 +32,9 @@ def check_wires(run: Run, liberty: str | Path | None, lef: Sequence[str | Path] 
     Raises
     ------
     SynthesisError
-        If OpenSTA or the placer is not installed.
+        If OpenSTA is not installed.
+    MissingExtraError
+        If the placer is not installed.
     LefError
         If shapes cannot be read, or are not given for a library of one's own.
     LibertyError
@@ -41,10 +44,9 @@ def check_wires(run: Run, liberty: str | Path | None, lef: Sequence[str | Path] 
         raise LefError(f"{liberty}: wires need shapes of its cells, too (LEF)")
     shapes = load_lef(lef)
     wire_load(run.library)
+    require("--wires", PLACER)
     if find_opensta() is None:
         raise SynthesisError(NO_OPENSTA)
-    if find_placer() is None:
-        raise SynthesisError(NO_PLACER)
     return shapes
 
 

@@ -312,7 +312,7 @@ def test_a_query_without_an_answer_in_time(tmp_path, monkeypatch):
 
 def test_a_missing_tool_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr("shutil.which", lambda name, path: None)
-    with pytest.raises(ProofError, match=r"yowasp-[\w-]+ is not installed: .*pip install .\.\[prove\]"):
+    with pytest.raises(ProofError, match=r"yowasp-[\w-]+ must be among .*: pip install .*\[prove\]"):
         prove(wheel, tmp_path)
 
 

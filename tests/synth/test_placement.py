@@ -8,10 +8,11 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
+from tensordash.extras import MissingExtraError
 from tensordash_synth import LefError, placement_svg
 from tensordash_synth import placement as module
 from tensordash_synth.pins import cell_sites, pin_table
-from tensordash_synth.placement import NO_PLACER, SEED, Placed, find_placer, floorplan, place
+from tensordash_synth.placement import SEED, Placed, find_placer, floorplan, place
 from tensordash_synth.yosys import SynthesisError
 
 from .wire_netlists import placed_netlist, random_netlist
@@ -155,10 +156,9 @@ def test_a_placer_that_fails(pins, placed: Placed, tmp_path: Path, monkeypatch: 
     full = replace(placed.floor, rows=placed.floor.rows // 2)
     with pytest.raises(SynthesisError, match="placement failed"):
         place(pins, placed.widths.tolist(), full, tmp_path)
-    monkeypatch.setattr(module, "find_placer", lambda: None)
-    with pytest.raises(SynthesisError, match="coloquinte 0.4.1"):
+    monkeypatch.setattr("tensordash.extras.find_spec", lambda name: None)
+    with pytest.raises(MissingExtraError, match="needs the extra wires: pip install"):
         place(pins, placed.widths.tolist(), placed.floor, tmp_path)
-    assert "coloquinte" in NO_PLACER
 
 
 def test_floors(lef) -> None:

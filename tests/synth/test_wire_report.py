@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from tensordash import TileConfig
+from tensordash.extras import MissingExtraError
 from tensordash_synth import LefError, LibertyError, load_liberty, placement_svg, synthesize
 from tensordash_synth.placement import find_placer
 from tensordash_synth.power import find_opensta
@@ -71,10 +72,11 @@ def test_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     bare.write_text(run.library.path.read_text(encoding="utf-8").replace("wire_load", "wires"), encoding="utf-8")
     with pytest.raises(LibertyError, match=r"bare.lib: no wire_load"):
         check_wires(SimpleNamespace(library=replace(run.library, path=bare)), None, None)  # type: ignore[arg-type]
-    monkeypatch.setattr("tensordash_synth.wire_flow.find_placer", lambda: None)
-    monkeypatch.setattr("tensordash_synth.wire_flow.find_opensta", lambda: "sta")
-    with pytest.raises(SynthesisError, match="no placer is installed"):
-        check_wires(run, None, None)  # type: ignore[arg-type]
+    with monkeypatch.context() as without:
+        without.setattr("tensordash.extras.find_spec", lambda name: None if name == "coloquinte" else name)
+        with pytest.raises(MissingExtraError, match="--wires needs the extra wires: pip install"):
+            check_wires(run, None, None)  # type: ignore[arg-type]
+    monkeypatch.setattr("tensordash_synth.wire_flow.require", lambda user, *modules: None)
     monkeypatch.setattr("tensordash_synth.wire_flow.find_opensta", lambda: None)
     with pytest.raises(SynthesisError, match="OpenSTA is not installed"):
         check_wires(run, None, None)  # type: ignore[arg-type]

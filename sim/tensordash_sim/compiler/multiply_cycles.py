@@ -12,10 +12,11 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from tensordash.configuration.core_config import CoreConfig
+
+from ..jit import njit
 
 __all__ = [
     "PERIODS",

@@ -6,7 +6,8 @@ each step, and its levels decide bit-parallel.
 """
 
 import numpy as np
-from numba import njit, prange
+
+from ..jit import njit, prange
 
 __all__ = ["NARROW_BITS", "count_narrow", "count_wide", "fill_table", "take_in_order"]
 

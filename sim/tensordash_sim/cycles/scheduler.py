@@ -4,12 +4,12 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from numba import get_num_threads
 from numpy.typing import NDArray
 
 from tensordash import TileConfig
 from tensordash.configuration.connectivity import Connectivity
 
+from ..jit import get_num_threads
 from .kernels import NARROW_BITS, count_narrow, count_wide, fill_table, take_in_order
 
 __all__ = ["Order", "Scheduled", "Scheduler"]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tensordash import TensorDashError
+from tensordash.extras import require
 
 from ..plots import LIGHT, PAPER, drawn_whole, style
 from ..report.figure import Figure, Point
@@ -41,10 +41,9 @@ def draw(figure: Figure, files: Sequence[Path]) -> None:
     TensorDashError
         matplotlib is not installed.
     """
-    try:
-        from matplotlib.figure import Figure as Canvas
-    except ImportError:
-        raise TensorDashError("figures need matplotlib: pip install '.[evaluate]' in TensorDash's checkout") from None
+    require("drawing a figure", "matplotlib")
+    from matplotlib.figure import Figure as Canvas
+
     metrics = figure.metrics
     with style(figure.name):
         size = (

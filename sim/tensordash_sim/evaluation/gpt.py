@@ -6,7 +6,8 @@ The network is the 13B GPT as shapes: one block's products with random static ma
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from tensordash import TensorDashError, load_preset
+from tensordash import load_preset
+from tensordash.extras import require
 
 from ..lowering import MatrixProduct, Operation
 from ..performance.chip import ChipConfig
@@ -44,10 +45,9 @@ class Shape(NamedTuple):
 
 def _block(scale: str) -> Shape:
     """One block; of attention one head, since all are alike."""
-    try:
-        from ..networks.gpt import SCALES, gpt_geometries
-    except ImportError:
-        raise TensorDashError("gpt needs PyTorch: pip install '.[trace]' in TensorDash's checkout") from None
+    require("gpt", "torch")
+    from ..networks.gpt import SCALES, gpt_geometries
+
     key = "tiny" if scale == "tiny" else "full"
     shape = SCALES[key]
     products = {}

@@ -1,8 +1,9 @@
 """Compiled loops: masks to packed words, packed words to the words of vectors, and what windows share."""
 
 import numpy as np
-from numba import njit, prange
 from numpy.typing import NDArray
+
+from ..jit import njit, prange
 
 __all__ = ["ROW_BITS", "count_places", "gather_planes", "gather_windows", "pack_words"]
 

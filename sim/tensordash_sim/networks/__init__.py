@@ -7,8 +7,8 @@ import inspect
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from tensordash.configuration.errors import TensorDashError
 from tensordash.configuration.parameters import require_choice, require_int
+from tensordash.extras import require
 
 from .catalogue import CATALOGUE, ModelInfo
 
@@ -82,9 +82,5 @@ def options(name: str) -> dict[str, Any]:
 
 
 def _family(name: str) -> Any:
-    try:
-        return import_module(f".{name.replace('-', '_')}", __package__)
-    except ModuleNotFoundError as error:
-        if error.name != "torch":
-            raise
-        raise TensorDashError("the networks need PyTorch: pip install '.[trace]' in TensorDash's checkout") from error
+    require("training a built-in network", "torch")
+    return import_module(f".{name.replace('-', '_')}", __package__)

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from tensordash.configuration.errors import TensorDashError
+from tensordash.extras import require
 
 from .data import available, dataset_folder
 from .images import classifier_loss
@@ -49,10 +49,8 @@ SCALES = {
 
 
 def _transformers() -> Any:
-    try:
-        return import_module("transformers")
-    except ImportError as error:
-        raise TensorDashError(f"bert needs the package transformers: pip install transformers ({error})") from error
+    require("bert", "transformers")
+    return import_module("transformers")
 
 
 class Classifier(nn.Module):

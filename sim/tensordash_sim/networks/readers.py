@@ -7,6 +7,8 @@ import tarfile
 import numpy as np
 from numpy.typing import NDArray
 
+from tensordash.extras import install_command
+
 from .data import DataError, available, dataset_folder
 
 __all__ = ["digits", "interactions", "rated_sentences", "text"]
@@ -41,7 +43,7 @@ def digits() -> tuple[NDArray[np.float32], NDArray[np.int64], str]:
     try:
         from sklearn.datasets import load_digits
     except ModuleNotFoundError:
-        needed = "pip install '.[trace]' in TensorDash's checkout, or tensordash data fetch mnist"
+        needed = f"{install_command('trace')}, or tensordash data fetch mnist"
         raise DataError(f"the digits need the package scikit-learn, or MNIST: {needed}") from None
 
     small = load_digits()

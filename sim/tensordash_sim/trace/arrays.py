@@ -5,10 +5,9 @@ import math
 from pathlib import Path
 
 import numpy as np
-import zarr
 from numpy.typing import ArrayLike, DTypeLike, NDArray
-from zarr.codecs import Crc32cCodec, ZstdCodec
 
+from tensordash.extras import require
 from tensordash_storage.files import annotate_oserror
 
 from .format import DTYPES, Operand, TraceError
@@ -136,6 +135,10 @@ def store(path: Path, array: NDArray) -> None:
     array : array, any shape
         The array.
     """
+    require("recording", "zarr")
+    import zarr
+    from zarr.codecs import Crc32cCodec, ZstdCodec
+
     flat = array.reshape(-1)
     with annotate_oserror(path):
         target = zarr.create_array(
@@ -209,6 +212,9 @@ def load_values(folder: Path, operand: Operand, where: str) -> NDArray:
 def _load(path: Path, dtype: DTypeLike, size: int, digest: str, where: str) -> NDArray:
     if not path.is_dir():
         raise TraceError(f"{where}: the array {path.name} is missing")
+    require("reading a trace", "zarr")
+    import zarr
+
     try:
         array = zarr.open_array(path, mode="r")
         found = f"{array.dtype}{list(array.shape)}"

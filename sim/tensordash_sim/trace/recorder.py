@@ -1,6 +1,5 @@
 """Records traces from PyTorch, step by step."""
 
-import importlib.util
 import threading
 import warnings
 from collections.abc import Collection, Mapping, Sequence
@@ -10,6 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from tensordash.configuration.parameters import require_int
+from tensordash.extras import require
 
 from .format import TraceError
 from .step_writer import StepWriter
@@ -55,10 +55,7 @@ class Recorder:
             require_int("steps", steps, 1)
         elif steps is not None and not all(isinstance(step, int) and step >= 0 for step in steps):
             raise ValueError(f"steps must be a number of steps, or their indices from 0 up, not {steps!r}")
-        if importlib.util.find_spec("torch") is None:
-            raise TraceError(
-                "recording needs PyTorch, which is not installed: pip install '.[trace]' in TensorDash's checkout"
-            )
+        require("recording", "torch", "zarr")
         self._model = model
         self._steps = steps
         self._every = every

@@ -2,8 +2,6 @@
 
 from typing import Any, Protocol
 
-from cocotb.triggers import Timer
-
 __all__ = ["Pins", "PinsLike", "split"]
 
 
@@ -36,7 +34,10 @@ class Pins:
     """
 
     def __init__(self, dut: Any) -> None:
+        from cocotb.triggers import Timer  # the rest of this module also serves where cocotb is not installed
+
         self.dut = dut
+        self._timer = Timer
         self._handles: dict[str, Any] = {}
         self._driven: dict[str, int] = {}
         self.cycle = 0
@@ -59,12 +60,12 @@ class Pins:
 
     async def settle(self) -> None:
         """Let the inputs work through the logic."""
-        await Timer(1, "ns")
+        await self._timer(1, "ns")
 
     async def tick(self) -> None:
         """Clock edge."""
         self.drive(clk=1)
-        await Timer(1, "ns")
+        await self._timer(1, "ns")
         self.drive(clk=0)
         self.cycle += 1
 

@@ -11,6 +11,7 @@ from cocotb_tools.runner import Icarus, Runner, Verilator
 
 from tensordash import TensorDashError
 from tensordash.core.output import COUNTS
+from tensordash.extras import require
 
 from .builds import BuildError, Program, verilator_environment
 from .registers import REGISTER
@@ -62,6 +63,8 @@ def choose_simulator(name: str) -> str:
         If there is none, or not this one.
     """
     available = simulator_names()
+    if name == "verilator" or (name == "auto" and not available):
+        require("the simulator Verilator", "verilator")
     if name == "auto":
         if not available:
             raise SimulatorError(

@@ -146,7 +146,7 @@ def test_a_cluster_that_does_not_answer(tmp_path, monkeypatch):
 
 def test_dask_is_not_installed(monkeypatch):
     monkeypatch.setitem(sys.modules, "distributed", None)
-    with pytest.raises(JobError, match=r"^--cluster needs Dask: pip install '\.\[cluster\]'"):
+    with pytest.raises(ModuleNotFoundError, match="distributed"):  # the command line names the extra
         dict(Runner(cluster="tcp://127.0.0.1:9").run(JOBS))
 
 

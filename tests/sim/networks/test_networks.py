@@ -14,7 +14,6 @@ import torch
 from torch import Tensor, nn
 
 from tensordash.configuration.errors import TensorDashError
-from tensordash_sim import networks as models
 from tensordash_sim.networks import NAMES, describe, load, options
 from tensordash_sim.networks.gcn import SCALES as GCN_SCALES
 from tensordash_sim.networks.gpt import gpt_geometries
@@ -265,15 +264,11 @@ def test_wrong_use() -> None:
 
 
 def test_without_torch_or_transformers(monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing(module: str, package: str | None = None) -> None:
-        raise ModuleNotFoundError(f"No module named '{module}'", name="torch")
-
-    monkeypatch.setattr(models, "import_module", missing)
-    with pytest.raises(TensorDashError, match=r"the networks need PyTorch: pip install '\.\[trace\]'"):
+    monkeypatch.setattr("tensordash.extras.find_spec", lambda name: None)
+    with pytest.raises(TensorDashError, match="needs the extra trace: pip install"):
         load("vgg16")
-    monkeypatch.undo()
-    monkeypatch.setitem(sys.modules, "transformers", None)
-    with pytest.raises(TensorDashError, match="bert needs the package transformers: pip install transformers"):
+    monkeypatch.setattr("tensordash.extras.find_spec", lambda name: None if name == "transformers" else name)
+    with pytest.raises(TensorDashError, match="bert needs the extra trace: pip install"):
         load("bert", "tiny")
 
 

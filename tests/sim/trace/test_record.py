@@ -332,14 +332,14 @@ def test_arguments(tmp_path: Path) -> None:
 
 def test_torch_is_not_imported_before_it_is_needed(tmp_path: Path) -> None:
     code = """
-import sys, tensordash_sim.trace
+import sys, tensordash.extras, tensordash_sim.trace
 assert "torch" not in sys.modules
 sys.modules["torch"] = None
 try:
     tensordash_sim.trace.record("run.trace")
-except tensordash_sim.trace.TraceError as error:
+except tensordash.extras.MissingExtraError as error:
     print(error)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path)
-    needed = "recording needs PyTorch, which is not installed: pip install '.[trace]' in TensorDash's checkout"
+    needed = 'recording needs the extra trace: pip install "tensordash-hdl[trace]"'
     assert done.stdout == f"{needed}\n"

@@ -4,11 +4,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from tensordash import TileConfig
 
+from ...jit import njit
 from .config import ChipConfig
 
 __all__ = ["Grid", "SharedReads", "run_ahead", "scratchpad_side"]

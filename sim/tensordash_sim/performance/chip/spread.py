@@ -1,8 +1,9 @@
 """Work on many tiles: each piece goes to the tile that is free first."""
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from ...jit import njit
 
 __all__ = ["Spread"]
 

