@@ -1,10 +1,14 @@
 """Access to a design's pins from a bench."""
 
+from random import Random
 from typing import Any, Protocol
 
+import cocotb
 from cocotb.triggers import Timer
 
-__all__ = ["Pins", "PinsLike", "split"]
+from .job import Job, current_job
+
+__all__ = ["Pins", "PinsLike", "split", "start_bench"]
 
 
 class PinsLike(Protocol):
@@ -85,6 +89,20 @@ class Pins:
             await self.tick()
         if resets:
             self.drive(rst=0)
+
+    async def restart(self, **inputs: int) -> None:
+        """Reset for one cycle, with these inputs."""
+        self.drive(rst=1, **inputs)
+        await self.settle()
+        await self.tick()
+        self.drive(rst=0)
+
+
+def start_bench(dut: Any, label: str) -> tuple[Job, Random, Pins]:
+    """Return the current job, a source of random values for its seed and this label, and the pins; log the seed."""
+    job = current_job()
+    cocotb.log.info("seed %s", job.seed)
+    return job, Random(f"{job.seed} {label}"), Pins(dut)
 
 
 def split(number: int, width: int, count: int) -> list[int]:
