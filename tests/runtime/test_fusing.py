@@ -16,12 +16,6 @@ ATEN = torch.ops.aten
 ELEMENT_WISE = {ATEN.relu.default: "relu", ATEN.threshold_backward.default: "mask"}
 
 
-@pytest.fixture
-def device() -> Iterator[Device]:
-    with Device("core") as made:
-        yield made
-
-
 @pytest.fixture(autouse=True)
 def _anew() -> Iterator[None]:
     torch._dynamo.reset()
