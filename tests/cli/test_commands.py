@@ -302,9 +302,7 @@ def test_prove(folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pyt
     assert document["passed"]
     names = {entry["name"] for entry in document["properties"]}
     assert {"tile.every_effectual_pair_is_consumed_once", "tile_control.work_at_hand_is_scheduled"} <= names
-    assert {entry["preset"] for entry in document["properties"]} == {
-        "dense tile.rows=1 tile.columns=1 tile.lanes=2",
-    }
+    assert {entry["preset"] for entry in document["properties"]} == {"dense tile.rows=1 tile.columns=1 tile.lanes=2"}
     assert {entry["name"] for entry in document["covers"]} == names
     assert document["broken"] == []
     # What is answered is not asked again.

@@ -1,6 +1,6 @@
 """Components, each with parameters that are right."""
 
-from typing import Any
+from typing import Any, cast
 
 from tensordash import Connectivity
 from tensordash.arithmetic.accumulator import ExactAccumulator
@@ -35,8 +35,7 @@ from tensordash.tile.scheduled_pe import ScheduledPE
 from tensordash.tile.self_scheduled_pe import SelfScheduledPE
 from tensordash.tile.snapshot import Snapshot
 
-FP16 = FORMATS["fp16"]
-assert isinstance(FP16, FloatFormat)
+FP16 = cast(FloatFormat, FORMATS["fp16"])
 INT8 = FORMATS["int8"]
 PAPER = Connectivity(PAPER_OPTIONS, lanes=4, depth=4)
 EXACT = Numerics(a_format=FP16, b_format=FP16, accumulator=Exact(16))

@@ -12,12 +12,11 @@ from tensordash_sim.golden.core.golden_core import GoldenCore, Memory
 from tensordash_sim.golden.core.tensors import deflate
 from tensordash_sim.verify.axi_memory import AxiMemory
 from tensordash_sim.verify.job import current_job
-from tensordash_sim.verify.pins import Pins, split, start_bench
+from tensordash_sim.verify.pins import Pins, split
 from tensordash_sim.verify.units.bounds import bounds_value, random_bounds, require_inside
 from tensordash_sim.verify.units.command import CommandPort, settle
-from tensordash_sim.verify.units.far import across, far, strides_across
-
-SIZE = 0x8000
+from tensordash_sim.verify.units.far import strides_across
+from tensordash_sim.verify.units.move_bench import SIZE, MoveBench
 
 
 def plain_move(random: Random, config, base: int) -> dict[str, Any]:
@@ -97,31 +96,12 @@ def move_across(random: Random, config, content: Memory) -> dict[str, Any]:
     return {"compressed": 1, **fields}
 
 
-class LoadBench:
-    """A load unit with a memory that may answer late, a buffer that may not be ready, and the golden core.
-
-    Parameters
-    ----------
-    dut : handle
-        The unit.
-    latency : int
-        Maximum latency of the memory, in cycles.
-    pause : float
-        How often memory, or the buffer, is not ready.
-    """
+class LoadBench(MoveBench):
+    """A load unit beside the golden core; parameters as of `MoveBench`."""
 
     def __init__(self, dut, latency: int, pause: float) -> None:
-        self.job, self.random, self.pins = start_bench(dut, f"load {latency} {pause}")
-        self.config, self.pause = self.job.config, pause
-        # 4 GiB are in the middle of memory, or far away.
-        bits = self.config.address_bits
-        self.content = Memory(SIZE, across(bits, SIZE // 2) if pause else far(bits, self.job.seed, latency > 0))
-        self.content.bytes[:] = self.random.randbytes(SIZE)
+        super().__init__(dut, "load", latency, pause, reads=True, outstanding=current_job().config.outstanding)
         self.golden = GoldenCore(self.config, self.content)
-        bus = {"bits": self.config.axi_bits, "latency": (0, latency), "pause": pause}
-        outstanding = self.config.outstanding
-        self.memory = AxiMemory(self.pins, self.random, self.content, reads=True, outstanding=outstanding, **bus)
-        self.command = CommandPort(self.pins, self.random)
         self.buffer = self.golden.buffer.copy()
         self._held: tuple[int, int, int] | None = None
 
@@ -129,12 +109,6 @@ class LoadBench:
         """Start in reset."""
         inputs = {"buffer_ready": 0, "halt": 0, "bounds": bounds_value(self.config.address_bits)}
         await self.pins.reset(**inputs, **self.command.IDLE, **self.memory.idle_pins())
-
-    async def restart(self, **inputs: int) -> None:
-        """Reset the unit between loads."""
-        await self.pins.restart(**inputs)
-        self.memory.reset()
-        self.command = CommandPort(self.pins, self.random)
 
     async def execute(self, fields: dict[str, Any], bits: int, cut_after: int | None) -> None:
         """Execute a descriptor, or its first `cut_after` cycles."""

@@ -10,12 +10,12 @@ from tensordash_sim.compiler.program import Program
 from tensordash_sim.golden.core.golden_core import GoldenCore, Memory
 from tensordash_sim.verify.axi_memory import AxiMemory
 from tensordash_sim.verify.job import current_job
-from tensordash_sim.verify.pins import Pins, split, start_bench
+from tensordash_sim.verify.pins import Pins, split
 from tensordash_sim.verify.units.bounds import bounds_value, random_bounds, require_inside
 from tensordash_sim.verify.units.command import CommandPort, settle
-from tensordash_sim.verify.units.far import across, far, strides_across
+from tensordash_sim.verify.units.far import strides_across
+from tensordash_sim.verify.units.move_bench import SIZE, MoveBench
 
-SIZE = 0x8000
 COUNTS = ("zeros", "non_finite", "overflow")
 IDLE = {"buffer_ready": 0, "buffer_data": 0, "halt": 0} | dict.fromkeys(COUNTS, 0)
 
@@ -81,32 +81,16 @@ def sparse_move(random: Random, config, base: int) -> dict[str, Any]:
 MOVES = {"plain": plain_move, "compressed": compressed_move, "sparse": sparse_move}
 
 
-class StoreBench:
-    """A store unit with a memory that may be late, a buffer that may not be ready, and the golden core.
-
-    Parameters
-    ----------
-    dut : handle
-        The unit.
-    latency : int
-        Maximum latency of the memory, in cycles.
-    pause : float
-        How often memory, or the buffer, is not ready.
-    """
+class StoreBench(MoveBench):
+    """A store unit beside the golden core; parameters as of `MoveBench`."""
 
     def __init__(self, dut, latency: int, pause: float) -> None:
-        self.job, self.random, self.pins = start_bench(dut, f"store {latency} {pause}")
-        self.config, self.pause = self.job.config, pause
-        # 4 GiB are in the middle of memory, or far away.
-        bits = self.config.address_bits
-        self.base = across(bits, SIZE // 2) if pause else far(bits, self.job.seed, latency > 0)
-        self.content, self.expected = Memory(SIZE, self.base), Memory(SIZE, self.base)
+        super().__init__(dut, "store", latency, pause, writes=True)
+        self.base = self.content.base
         # What is not zero shows a byte that should have been written, and one that should not.
-        self.expected.bytes[:] = self.content.bytes[:] = self.random.randbytes(SIZE)
+        self.expected = Memory(SIZE, self.base)
+        self.expected.bytes[:] = self.content.bytes
         self.golden = GoldenCore(self.config, self.expected)
-        bus = {"bits": self.config.axi_bits, "latency": (0, latency), "pause": pause}
-        self.memory = AxiMemory(self.pins, self.random, self.content, writes=True, **bus)
-        self.command = CommandPort(self.pins, self.random)
         self.counts = dict.fromkeys(COUNTS, 0)
         self.cleared = 0
 
@@ -114,12 +98,6 @@ class StoreBench:
         """Start in reset."""
         inputs = {**IDLE, "bounds": bounds_value(self.config.address_bits)}
         await self.pins.reset(**inputs, **self.command.IDLE, **self.memory.idle_pins())
-
-    async def restart(self) -> None:
-        """Reset the unit between stores."""
-        await self.pins.restart()
-        self.memory.reset()
-        self.command = CommandPort(self.pins, self.random)
 
     def fill(self, share: float) -> None:
         """Put random values into the buffer, of which a share is not zero, and draw the counts of results."""
