@@ -29,7 +29,9 @@ PATIENCE = 0.2
 """Factor on the time limits of a core's benches. Many mutants hang; the others finish within a fifth of the limit."""
 
 VERIFY = Path(tensordash_sim.__file__ or "").parent / "verify"
-TILE_CODE = ("axi_lockstep.py", "lockstep.py", "pins.py", "registers.py", "stimulus.py")
+TILE_CODE = tuple(
+    f"{name}.py" for name in ("axi_lockstep", "lockstep", "pe_bench", "pins", "registers", "stimulus", "tile_inputs")
+)
 """Files that all benches of a tile depend on. The configuration is part of the Verilog."""
 
 # A module belongs to the first of these components that contains it.
@@ -154,7 +156,7 @@ def _of_tile(config: TileConfig, component: str) -> Subject:
         modules=_own_modules(hierarchy, cut_modules),
         cut_modules=cut_modules,
         benches=(f"{tensordash_sim.__name__}.verify.benches.{component}",),
-        code=tuple(VERIFY / each for each in (f"benches/{component}.py", *TILE_CODE)),
+        code=(*sorted((VERIFY / "benches").glob(f"{component}*.py")), *(VERIFY / each for each in TILE_CODE)),
     )
 
 

@@ -20,23 +20,18 @@ from tensordash_sim.performance.chip import ChipConfig
 from tensordash_sim.trace import TraceWriter
 from tensordash_sim.verify import simulator_names
 
+from .called import call as call_both
+
 # Verilator takes seconds to build what Icarus builds at once.
 SIMULATOR = "icarus" if "icarus" in simulator_names() else "auto"
 
 
+pytestmark = pytest.mark.usefixtures("folder")
+
+
 def call(arguments: str, capfd: pytest.CaptureFixture[str], status: int = 0) -> str:
     """Run the command; return its standard output."""
-    with pytest.raises(SystemExit) as stop:
-        run(arguments.split())
-    out, err = capfd.readouterr()
-    assert (stop.value.code or 0) == status, err
-    return out
-
-
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+    return call_both(arguments, capfd, status)[0]
 
 
 def test_version(capfd: pytest.CaptureFixture[str]) -> None:
@@ -307,9 +302,7 @@ def test_prove(folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pyt
     assert document["passed"]
     names = {entry["name"] for entry in document["properties"]}
     assert {"tile.every_effectual_pair_is_consumed_once", "tile_control.work_at_hand_is_scheduled"} <= names
-    assert {entry["preset"] for entry in document["properties"]} == {
-        "dense tile.rows=1 tile.columns=1 tile.lanes=2",
-    }
+    assert {entry["preset"] for entry in document["properties"]} == {"dense tile.rows=1 tile.columns=1 tile.lanes=2"}
     assert {entry["name"] for entry in document["covers"]} == names
     assert document["broken"] == []
     # What is answered is not asked again.

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from tensordash_cli.main import run
 from tensordash_sim.networks import data
 from tensordash_sim.networks.data import DataError, Dataset, dataset_folder
+
+from .called import call as call_both
 
 
 @pytest.fixture(autouse=True)
@@ -18,10 +19,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def call(arguments: str, capfd: pytest.CaptureFixture[str], status: int = 0) -> str:
     """Run the command; return its standard output, or the line it complains in."""
-    with pytest.raises(SystemExit) as stop:
-        run(arguments.split())
-    out, err = capfd.readouterr()
-    assert (stop.value.code or 0) == status, err
+    out, err = call_both(arguments, capfd, status)
     if status:
         assert out == ""
         complaint: str = err.splitlines()[-1]

@@ -19,10 +19,7 @@ def call(*arguments: str) -> int | str:
     return end.value.code or 0
 
 
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+pytestmark = pytest.mark.usefixtures("folder")
 
 
 def test_list(capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 
 from tensordash.emission import verilog
-from tensordash_cli.main import run
 from tensordash_sim.trace import example_trace
 from tensordash_sim.verify import Replayer, simulator_names
 from tensordash_storage.files import atomic_copy, atomic_path, atomic_write
+
+from .called import call
 
 LIMIT = 2000
 """Bytes that a file may have. The system says so as it says that a disk is full: when a write comes back."""
@@ -30,18 +31,12 @@ def full(limit: int = LIMIT) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+pytestmark = pytest.mark.usefixtures("folder")
 
 
 def fail(arguments: str, capfd: pytest.CaptureFixture[str]) -> str:
     """Run the command, which fails; return what it says."""
-    with pytest.raises(SystemExit) as stop:
-        run(arguments.split())
-    _, err = capfd.readouterr()
-    assert stop.value.code == 2, err
+    _, err = call(arguments, capfd, 2)
     assert err.count("\n") == 1, err
     return err
 

@@ -8,9 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tensordash_cli.main import run
 from tensordash_sim.lowering import Convolution, MatrixProduct
 from tensordash_sim.trace import Trace, TraceWriter
+
+from .called import call as call_both
 
 CONVOLUTION = Convolution(
     batch=2,
@@ -45,10 +46,7 @@ def trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def call(arguments: str, capfd: pytest.CaptureFixture[str], status: int = 0) -> str:
     """Run the command; return its standard output, or what it complains of."""
-    with pytest.raises(SystemExit) as stop:
-        run(arguments.split())
-    out, err = capfd.readouterr()
-    assert (stop.value.code or 0) == status, err
+    out, err = call_both(arguments, capfd, status)
     if status:
         assert out == ""
         assert err.count("\n") == 1

@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tensordash_cli.main import run
 from tensordash_sim.lowering import Convolution, MatrixProduct, Operation
 from tensordash_sim.performance.chip import ChipConfig, results
 from tensordash_sim.trace import Trace, TraceWriter
+
+from .called import call as call_both
 
 CONVOLUTION = Convolution(
     batch=2,
@@ -72,10 +73,7 @@ Capture = pytest.CaptureFixture[str]
 
 def call(arguments: str, capfd: Capture, status: int = 0) -> str:
     """Run the command; return its standard output, or what it complains of, in one line."""
-    with pytest.raises(SystemExit) as stop:
-        run(["simulate", *arguments.split()])
-    out, err = capfd.readouterr()
-    assert (stop.value.code or 0) == status, err
+    out, err = call_both(f"simulate {arguments}", capfd, status)
     if not status:
         return out
     assert out == ""

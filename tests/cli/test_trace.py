@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tensordash_cli.main import run
 from tensordash_sim.trace import Trace
+
+from .called import call as call_both
 
 SCRIPT = """
 import argparse
@@ -68,10 +69,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def call(arguments: str, capfd: pytest.CaptureFixture[str], status: int = 0) -> tuple[str, str]:
     before = sys.argv, sys.path[:]
-    with pytest.raises(SystemExit) as stop:
-        run(arguments.split())
-    out, err = capfd.readouterr()
-    assert (stop.value.code or 0) == status, err
+    out, err = call_both(arguments, capfd, status)
     assert (sys.argv, sys.path) == before
     sys.modules.pop("helper", None)
     return out, err

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from tensordash_cli.main import run
 from tensordash_sim.networks import NAMES
 from tensordash_sim.networks.zeros import CLAIMS
 from tensordash_sim.trace import Trace
+
+from .called import call
 
 
 @pytest.fixture(autouse=True)
@@ -21,14 +22,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("os.fsync", lambda descriptor: None)  # a busy disk takes a tenth of a second for each
     return tmp_path
-
-
-def call(arguments: str, capfd: pytest.CaptureFixture[str], status: int = 0) -> tuple[str, str]:
-    with pytest.raises(SystemExit) as stop:
-        run(arguments.split())
-    out, err = capfd.readouterr()
-    assert (stop.value.code or 0) == status, err
-    return out, err
 
 
 def cells(table: str) -> list[list[str]]:

@@ -6,16 +6,9 @@ from typing import Any
 
 import pytest
 
-from tensordash_cli.main import run
 from tensordash_runtime.backends import Golden
 
-
-def call(arguments: str, capfd: pytest.CaptureFixture[str], status: int = 0) -> tuple[str, str]:
-    with pytest.raises(SystemExit) as stop:
-        run(arguments.split())
-    out, err = capfd.readouterr()
-    assert (stop.value.code or 0) == status, err
-    return out, err
+from .called import call
 
 
 def test_training_goes_on_where_it_stopped(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

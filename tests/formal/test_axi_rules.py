@@ -115,10 +115,7 @@ RUNS = {
     "WLAST too early": ([{}, aw(awlen=1), w(wlast=1)], [(2, "w_last")]),
     "a response before the last data": ([{}, aw(awlen=1), w(), b()], [(3, "b_requested")]),
     "two responses": ([{}, aw(), w(wlast=1), b(), b()], [(4, "b_requested")]),
-    "responses of IDs may overtake": (
-        [{}, aw(awid=0), aw(awid=1), w(wlast=1), w(wlast=1), b(bid=1), b(bid=0)],
-        [],
-    ),
+    "responses of IDs may overtake": ([{}, aw(awid=0), aw(awid=1), w(wlast=1), w(wlast=1), b(bid=1), b(bid=0)], []),
     "valid after reset": ([{"arvalid": 1}], [(0, "ar_reset")]),
     "VALID taken back": ([{}, {"arvalid": 1}, {}], [(2, "ar_stays")]),
     "ARADDR changes": ([{}, {"arvalid": 1}, {"arvalid": 1, "araddr": 4}], [(2, "ar_stable")]),
@@ -142,10 +139,7 @@ RUNS = {
         [{}, aw(awburst=0, awsize=1, awlen=1) | w(wstrb=3), w(wstrb=12, wlast=1)],
         [(2, "w_strobes")],
     ),
-    "WRAP comes back": (
-        [{}, aw(awburst=2, awsize=0, awlen=1, awaddr=3) | w(wstrb=8), w(wstrb=4, wlast=1), b()],
-        [],
-    ),
+    "WRAP comes back": ([{}, aw(awburst=2, awsize=0, awlen=1, awaddr=3) | w(wstrb=8), w(wstrb=4, wlast=1), b()], []),
     "more reads than are counted": ([{}, ar(), ar(), ar()], [(3, "ar_limit")]),
     "no answer for too long": ([{}, ar(), {}, {}, {}, {}], [(5, "r_within")]),
 }

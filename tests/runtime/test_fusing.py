@@ -16,12 +16,6 @@ ATEN = torch.ops.aten
 ELEMENT_WISE = {ATEN.relu.default: "relu", ATEN.threshold_backward.default: "mask"}
 
 
-@pytest.fixture
-def device() -> Iterator[Device]:
-    with Device("core") as made:
-        yield made
-
-
 @pytest.fixture(autouse=True)
 def _anew() -> Iterator[None]:
     torch._dynamo.reset()
@@ -126,12 +120,7 @@ CASES: dict[str, tuple[list[Callable[[], nn.Module]], tuple[int, ...], list[str]
         ["bias"],
         {"relu": 1, "mask": 1},
     ),
-    "another threshold": (
-        [CONV, lambda: nn.Threshold(0.0, 0.0), LAST],
-        IMAGES,
-        ["bias", "bias"],
-        {"mask": 1},
-    ),
+    "another threshold": ([CONV, lambda: nn.Threshold(0.0, 0.0), LAST], IMAGES, ["bias", "bias"], {"mask": 1}),
     "more than a bias": ([Added], (3, 4), [], {"relu": 3, "mask": 3}),
     "transposed": (
         [lambda: nn.ConvTranspose2d(3, 4, 2), nn.ReLU, lambda: nn.ConvTranspose2d(4, 2, 2)],
@@ -213,8 +202,7 @@ def test_biases_are_rounded_once(device: Device) -> None:
 
 
 @pytest.mark.parametrize(
-    ("without", "fused"),
-    [("bias", ["mask"]), ("relu", ["bias", "bias", "mask"]), ("mask", ["bias relu", "bias"])],
+    ("without", "fused"), [("bias", ["mask"]), ("relu", ["bias", "bias", "mask"]), ("mask", ["bias relu", "bias"])]
 )
 def test_what_a_core_is_built_without(without: str, fused: list[str]) -> None:
     model, x = seeded(CONV, nn.ReLU, LAST), inputs(*IMAGES)

@@ -1,6 +1,5 @@
 """Grouped products, as mixtures of experts have them, in all forms: on the device and in traces, with gradients."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +19,6 @@ FORMS: dict[str, tuple[tuple[int, ...], tuple[int, ...], list[int] | None]] = {
     "3d x 2d": ((4, 8, 16), (16, 16), ENDS),
     "2d x 2d": ((8, 16), (16, 24), ENDS),
 }
-
-
-@pytest.fixture
-def device() -> Iterator[Device]:
-    with Device("core") as made:
-        yield made
 
 
 def integers(*shape: int, seed: int) -> torch.Tensor:

@@ -1,7 +1,7 @@
 """What does not run on the device is listed with its multiplications, and a run begins with their share."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +15,6 @@ from torch.utils.flop_counter import flop_registry, register_flop_formula
 from tensordash_runtime import Device, offload
 from tensordash_runtime.macs import count_macs
 from tensordash_sim.trace.capture.call import Call
-
-
-@pytest.fixture
-def device() -> Iterator[Device]:
-    with Device("core") as made:
-        yield made
 
 
 def flash(q: torch.Tensor) -> torch.Tensor:

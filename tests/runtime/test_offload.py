@@ -1,6 +1,6 @@
 """Models under `offload`: every product on the device, to the bit; what is not is listed; nothing is left changed."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -33,12 +33,6 @@ class Network(nn.Module):
         places = F.scaled_dot_product_attention(attended, states, features, is_causal=True)
         scores: torch.Tensor = self.out(places.mean(1)) + self.up(attended.mT).mean((1, 2))[:, None]
         return scores
-
-
-@pytest.fixture
-def device() -> Iterator[Device]:
-    with Device("core") as made:
-        yield made
 
 
 def seeded(make: Callable[[], nn.Module]) -> nn.Module:

@@ -1,7 +1,7 @@
 """Work of other threads is listed, and is an error if everything must run on the device."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -14,12 +14,6 @@ from tensordash_runtime import Device, OffloadError, Run, offload
 from tensordash_runtime.compiled import tensordash  # noqa: F401  registers the backend
 
 ELSEWHERE = "another thread than the device's"
-
-
-@pytest.fixture
-def device() -> Iterator[Device]:
-    with Device("core") as made:
-        yield made
 
 
 def in_a_thread(work: Callable[[], Any]) -> None:

@@ -15,6 +15,8 @@ from tensordash_sim.verify.unit_run import emitted
 from tensordash_synth import POWER_UP, gate_level_files
 from tensordash_synth.hierarchy import Hierarchy
 
+from .gates import run_on_gates
+
 pytestmark = pytest.mark.skipif("icarus" not in simulator_names(), reason="Icarus has the library's primitives")
 SHAPE = {"lanes": 4, "width": 8, "groups": 8, "regions": 2, "readers": 2, "writers": 1}
 SMALL = CoreConfig.from_toml(
@@ -56,16 +58,6 @@ def test_a_buffer_on_gates(wrong, tmp_path):
 @pytest.mark.slow
 def test_programs_on_the_gates_of_a_small_core(tmp_path):
     sources = gate_level_files(SMALL, tmp_path / "gates", seed=3)
-    result = run_core_bench(
-        "core",
-        SMALL,
-        tmp_path,
-        tmp_path / "run",
-        seed=3,
-        effort=0.05,
-        simulator="icarus",
-        sources=sources,
-        roots=[POWER_UP],
-    )
+    result = run_on_gates(run_core_bench, "core", SMALL, sources, tmp_path)
     assert result.tests == 4
     assert result.passed, result.failures

@@ -8,11 +8,13 @@ import pytest
 from tensordash import TileConfig, load_preset
 from tensordash.emission.verilog import render
 from tensordash_sim.verify import run_bench, simulator_names
-from tensordash_synth import POWER_UP, SynthesisError, gate_level_files, load_liberty, prove_equivalence
+from tensordash_synth import SynthesisError, gate_level_files, load_liberty, prove_equivalence
 from tensordash_synth import equivalence as module_under_test
 from tensordash_synth.equivalence import compare
 from tensordash_synth.hierarchy import Hierarchy
 from tensordash_synth.mapping import map_for_area
+
+from .gates import run_on_gates
 
 SMALL = TileConfig(
     rows=1, columns=1, lanes=2, depth=2, format="fp8_e4m3", connectivity=((0, 0), (1, 0), (1, 1)), headroom_bits=0
@@ -104,17 +106,7 @@ def test_the_tile_bench_passes_on_gates(preset, tmp_path, monkeypatch):
     monkeypatch.setenv("COCOTB_TEST_FILTER", "idle=0.5/stall=0.5|all_zeros|special|saturation")
     config = load_preset(preset)
     sources = gate_level_files(config, tmp_path / "gates", seed=3)
-    result = run_bench(
-        "tile",
-        config,
-        tmp_path,
-        tmp_path / "run",
-        seed=3,
-        effort=0.05,
-        simulator="icarus",
-        sources=sources,
-        roots=[POWER_UP],
-    )
+    result = run_on_gates(run_bench, "tile", config, sources, tmp_path)
     assert result.passed, result.failures
 
 
@@ -125,16 +117,6 @@ def test_a_small_tile_on_gates(wrong, tmp_path, monkeypatch):
     netlist, cells, power_up = gate_level_files(SMALL, tmp_path / "gates", seed=3)
     if wrong:
         netlist.write_text(broken(netlist.read_text()))
-    result = run_bench(
-        "tile",
-        SMALL,
-        tmp_path,
-        tmp_path / "run",
-        seed=3,
-        effort=0.05,
-        simulator="icarus",
-        sources=[netlist, cells, power_up],
-        roots=[POWER_UP],
-    )
+    result = run_on_gates(run_bench, "tile", SMALL, [netlist, cells, power_up], tmp_path)
     assert result.tests == 2
     assert result.passed != wrong, result.failures

@@ -43,8 +43,7 @@ class TestCacti:
         assert one.area_um2 < found[2].area_um2
 
     @pytest.mark.parametrize(
-        ("asked", "built"),
-        [((512, 198), (512, 200)), ((2, 8), (32, 16)), ((16, 256), (32, 256)), ((100, 7), (100, 8))],
+        ("asked", "built"), [((512, 198), (512, 200)), ((2, 8), (32, 16)), ((16, 256), (32, 256)), ((100, 7), (100, 8))]
     )
     def test_what_it_cannot_build_is_rounded_up(self, asked, built):
         found = cacti_array(*asked)

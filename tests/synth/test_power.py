@@ -233,12 +233,7 @@ def test_power_follows_clock_and_activity(report, library, tmp_path: Path) -> No
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize(
-    "kind",
-    [
-        {"sparsity": "rows"},
-        {"sparsity": "both"},
-        {"sparsity": "none", "format": "int8", "initial": True},
-    ],
+    "kind", [{"sparsity": "rows"}, {"sparsity": "both"}, {"sparsity": "none", "format": "int8", "initial": True}]
 )
 def test_netlists_equal_golden(kind: dict, library, tmp_path: Path) -> None:
     """Every module mapped, put together, and in every cycle what the golden tile is; unless a gate is another one."""

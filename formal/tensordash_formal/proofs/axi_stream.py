@@ -1,6 +1,6 @@
 """AXI4-Stream tile: the steps of beats reach the tile once, in order and with their end; other signals pass."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from amaranth.hdl import Array, Cat, Const, Module, Mux, ResetSignal, Signal, Value
@@ -19,6 +19,26 @@ from ..harness import Fault, FreeOutputs, Harness, Stub
 from ..proof import BrokenVariant, Proof
 
 __all__ = ["PROOF"]
+
+
+@dataclass(frozen=True)
+class _Feeder:
+    """A feeder's model: the steps that it holds, the beat that enters, and where streams end."""
+
+    name: str
+    steps: Value
+    scales: Value
+    available: Value
+    last: Value
+    taken: Value
+    held: Signal
+    left: Signal
+    ends: Signal
+    enters: Signal
+    is_open: Signal
+    steps_here: Signal
+    wrong: Signal
+    oldest: Signal
 
 
 class WrapperHarness(Harness):
@@ -45,11 +65,10 @@ class WrapperHarness(Harness):
         return self.port(f"tile.{port}", self.tile[port])
 
     def _input(self, name: str, port: str, width: int) -> None:
+        """Claim that a feeder passes every step of its stream to a port of the tile."""
         m, depth = self.m, self.config.window_depth
         value_bits, scale_bits = width * self.config.lanes, self.config.numerics.scale_bits
-        step_bits = value_bits + scale_bits  # a step's scale is above its values
-        value_bytes = -(-value_bits // 8)
-        step_bytes = value_bytes + scale_bits // 8
+        step_bytes = -(-value_bits // 8) + scale_bits // 8
         beat = getattr(self.dut, f"s_axis_{name}")
         steps, available, last, taken = (
             self.at_tile(f"{port}_{signal}") for signal in ("steps", "available", "last", "taken")
@@ -90,13 +109,28 @@ class WrapperHarness(Harness):
             ends.eq((ends >> taken) | Mux(enters & beat.tlast, (1 << left + steps_here) >> 1, 0)),
             is_open.eq(Mux(settles, ~beat.tlast, is_open)),
         ]
+        feeder = _Feeder(
+            name,
+            *(steps, scales, available, last, taken),
+            *(held, left, ends, enters, is_open, steps_here, wrong, oldest),
+        )
+        self._claim_handshake(feeder)
+        self._claim_order(feeder, value_bits, scale_bits)
+
+    def _claim_handshake(self, model: "_Feeder") -> None:
+        """Claim when a feeder takes beats, how many steps it offers, and its signals of status."""
+        m, depth = self.m, self.config.window_depth
+        name, held, left, ends, is_open = model.name, model.held, model.left, model.ends, model.is_open
+        enters, steps_here, wrong = model.enters, model.steps_here, model.wrong
+        beat = getattr(self.dut, f"s_axis_{name}")
+        available, last = model.available, model.last
         offered = Signal(range(depth + 1), name=f"{name}_offered")
         m.d.comb += offered.eq(Mux(held - is_open < depth, held - is_open, depth))
         for step in reversed(range(depth)):
             with m.If(ends[step]):
                 m.d.comb += offered.eq(step + 1)
         final = (ends & ((1 << offered) >> 1)).any()
-        fits = left + depth <= room
+        fits = left + depth <= 2 * depth
         self.claim("takes_a_beat_that_fits", beat.tready, when=fits & ~ResetSignal())
         self.claim("takes_a_beat_that_fits", ~beat.tready, when=~fits)
         self.claim("takes_no_beat_in_reset", ~beat.tready, when=ResetSignal())
@@ -108,17 +142,26 @@ class WrapperHarness(Harness):
         arrives = beat.tvalid & (steps_here != 0) & ~wrong
         self.claim("never_waits_while_beats_arrive", (available == depth) | last, when=self.past(arrives & (left != 0)))
         self.claim("never_waits_while_beats_arrive", (available >= depth - 1) | last, when=self.past(arrives))
-        feeder = f"feeder_{name}"
-        self.claim("wrong_marks_violations", self.port(f"{feeder}.wrong", 1), when=enters & wrong)
-        self.claim("wrong_marks_violations", ~self.port(f"{feeder}.wrong", 1), when=~(enters & wrong))
-        self.claim("empty_marks_an_empty_feeder", self.port(f"{feeder}.empty", 1) == (held == 0))
+        self.claim("wrong_marks_violations", self.port(f"feeder_{name}.wrong", 1), when=enters & wrong)
+        self.claim("wrong_marks_violations", ~self.port(f"feeder_{name}.wrong", 1), when=~(enters & wrong))
+        self.claim("empty_marks_an_empty_feeder", self.port(f"feeder_{name}.empty", 1) == (held == 0))
 
+    def _claim_order(self, model: "_Feeder", value_bits: int, scale_bits: int) -> None:
+        """Claim that steps arrive once and in order, and state the lemmas about what a feeder holds."""
+        m, depth, room = self.m, self.config.window_depth, 2 * self.config.window_depth
+        name, held, left, ends, is_open = model.name, model.held, model.left, model.ends, model.is_open
+        steps, scales, available, taken = model.steps, model.scales, model.available, model.taken
+        oldest = model.oldest
+        step_bits = value_bits + scale_bits  # a step's scale is above its values
+        value_bytes = -(-value_bits // 8)
+        step_bytes = value_bytes + scale_bits // 8
+        beat = getattr(self.dut, f"s_axis_{name}")
         # An arbitrary step is watched from its entry until it is taken. A whole step is cheaper than a selected lane.
         watched = Signal(name=f"{name}_watched")
         ahead = Signal(range(room + 1), name=f"{name}_ahead")
         values = Signal(step_bits, name=f"{name}_values")
         step = self.free(range(depth + 1), f"{name}_step")
-        begins = enters & ~watched & (step < steps_here) & self.free(1, f"{name}_begin")
+        begins = model.enters & ~watched & (step < model.steps_here) & self.free(1, f"{name}_begin")
         with m.If(begins):
             chosen = Array(beat.tdata.word_select(number, 8 * step_bytes) for number in range(depth))[step]
             step_bits_in_beat = Cat(chosen[:value_bits], chosen[8 * value_bytes :])
@@ -134,6 +177,7 @@ class WrapperHarness(Harness):
             pending = watched & (ahead == place) & (available > place)
             self.claim("steps_arrive_once_and_in_order", offered_step == values, when=pending)
 
+        feeder = f"feeder_{name}"
         self.lemma(held <= room)
         self.lemma((ends >> held) == 0)
         self.lemma(((ends << 1) >> held)[0] == ~is_open, when=held != 0)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from amaranth.hdl import Array, Cat, Const, Module, Mux, ResetSignal, Signal
+from amaranth.hdl import Array, Cat, Const, Module, Mux, ResetSignal, Signal, Value
 
 from tensordash.block import Block
 from tensordash.configuration.core_config import CoreConfig
@@ -76,17 +76,7 @@ class DeflateHarness(Harness):
         def at(place: Any) -> Any:
             return Array(beats.payload.data.word_select(p, width) for p in range(beat))[place]
 
-        which = self.constant(range(dut.most), "which")
-        self.assume(which < dut.most)
-        contents = [mask.word_select(k, width) for k in range(dut.masks)] + values
-        places = [before + k for k in range(dut.masks)] + units.place[:-1]
-        present_units = [~dut.plain] * dut.masks + units.has_unit
-        content, place, has_unit = Signal(width), Signal(range(beat + dut.most)), Signal()
-        m.d.comb += [
-            content.eq(Array(contents)[which]),
-            place.eq(Array(places)[which]),
-            has_unit.eq(Array(present_units)[which]),
-        ]
+        content, place, has_unit = self._pick_unit(mask, values, before, units)
         here = beats.valid & ~dut.mute
         of_group = groups.valid & has_unit & (place >> shift == sent)
         self.claim("every_unit_leaves_at_its_place", at(place[:shift]) == content, when=here & of_group)
@@ -114,6 +104,22 @@ class DeflateHarness(Harness):
         if dut.offset_bits:
             self.lemma(self.probe("first", 1) == first, when=started, first=True)
             self.lemma((before >= offset) & ((stored_place >= offset) | ~stored), when=first, first=True)
+
+    def _pick_unit(self, mask: Value, values: list[Value], before: Value, units: GroupUnits) -> tuple[Signal, ...]:
+        """Pick an arbitrary unit of the offered group: what it contains, its place, and whether the group has it."""
+        dut = self.dut
+        which = self.constant(range(dut.most), "which")
+        self.assume(which < dut.most)
+        contents = [mask.word_select(k, dut.width) for k in range(dut.masks)] + values
+        places = [before + k for k in range(dut.masks)] + units.place[:-1]
+        present_units = [~dut.plain] * dut.masks + units.has_unit
+        content, place, has_unit = Signal(dut.width), Signal(range(dut.beat + dut.most)), Signal()
+        self.m.d.comb += [
+            content.eq(Array(contents)[which]),
+            place.eq(Array(places)[which]),
+            has_unit.eq(Array(present_units)[which]),
+        ]
+        return content, place, has_unit
 
 
 def _waits_for_ready(m: Module, sound: Any, outer: Any) -> None:

@@ -16,114 +16,27 @@ there is no deadlock. After an error, this holds up to the descriptor that has t
 from dataclasses import replace
 from typing import Any
 
-from amaranth.hdl import Array, Cat, Const, Elaboratable, Instance, Module, Mux, Signal, Value
+from amaranth.hdl import Array, Cat, Const, Mux, Signal, Value
 
 from tensordash.block import Block
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.descriptors import OPERATIONS, UNITS
 from tensordash.configuration.preset import load_any_preset
-from tensordash.configuration.registers import ERRORS
-from tensordash.core.descriptor_check import DescriptorCheck
 from tensordash.core.sequencer import CODES, Sequencer
 from tensordash.memory.memory import Memory
 from tensordash.movers.unit import COMMAND_BEATS, COMMAND_BITS
 
 from ..harness import Fault, Harness, Stub
 from ..program_order import MAX_TOKENS, ProgramOrder, has_illegal_field, has_reserved, token_fields
-from ..proof import BrokenVariant, Proof
+from ..proof import Proof
+from .tokens_monitors import UnitMonitor, WindowAbstraction
+from .tokens_variants import BROKEN_VARIANTS
 
 __all__ = ["PROOF"]
 
 PARTITIONS = 6
 WINDOW = 4
 """Descriptors in the window of the model. A model with the presets' 16 takes too long to build."""
-
-
-class WindowAbstraction(Elaboratable):
-    """An abstraction of the window's memory: it stores the tokens of all descriptors, and one watched word.
-
-    Other reads return a free value. The output is stable until the next read.
-    """
-
-    def __init__(self, block: Block) -> None:
-        assert isinstance(block, Memory)
-        self.block = block
-
-    def elaborate(self, platform: Any) -> Module:
-        """Create registers with fixed names, which lemmas refer to."""
-        m = Module()
-        block = self.block
-        m.d.sync += Signal(name="clocked").eq(1)  # keeps the ports of clock and reset
-        watched = Signal(range(block.words), name="watched")
-        m.submodules.any_watched = Instance("$anyconst", p_WIDTH=len(watched), o_Y=watched)
-        free = Signal(block.bits, name="free")
-        m.submodules.any_free = Instance("$anyseq", p_WIDTH=block.bits, o_Y=free)
-        word = Signal(block.bits, name="word", reset_less=True)
-        stored = [
-            {name: Signal(width, name=f"{name}_{slot}", reset_less=True) for name, (_, width) in token_fields().items()}
-            for slot in range(block.words // COMMAND_BEATS)
-        ]
-        with m.If(block.write_enable):
-            with m.If(block.write_address == watched):
-                m.d.sync += word.eq(block.write_data)
-            for slot, tokens in enumerate(stored):
-                with m.If(block.write_address == COMMAND_BEATS * slot):
-                    for name, (low, width) in token_fields().items():
-                        m.d.sync += tokens[name].eq(block.write_data[low : low + width])
-        read = Signal(block.bits, name="read", reset_less=True)
-        m.d.comb += block.read_data.eq(read)
-        at = block.read_address
-        with m.If(block.read_enable):
-            m.d.sync += read.eq(free)
-            with m.If(at[:2] == 0):
-                for name, (low, width) in token_fields().items():
-                    m.d.sync += read[low : low + width].eq(Array(tokens[name] for tokens in stored)[at[2:]])
-            with m.If(at == watched):
-                m.d.sync += read.eq(word)
-        return m
-
-
-class _UnitMonitor:
-    """Tracks a unit at its ports: its place in the program, and the state of the descriptor there."""
-
-    def __init__(self, harness: "SequencerHarness", number: int, name: str) -> None:
-        m, order = harness.m, harness.order
-        self.number, self.name = number, name
-        self.command = getattr(harness.dut, name)
-        self.at = order.place(f"{name}_at")
-        self.begun = Signal(name=f"{name}_begun")  # its first beat was offered
-        self.sent = Signal(range(COMMAND_BEATS + 1), name=f"{name}_sent")  # beats
-        self.wrong = Signal(name=f"{name}_wrong")  # it finished with an error
-        self.error = Signal(4, name=f"{name}_was", reset_less=True)
-        self.owed = Signal(order.window, name=f"{name}_owed")  # slots whose descriptors it has not finished
-        self.begins, self.holds = Signal(name=f"{name}_begins"), Signal(name=f"{name}_holds")
-        self.ends = Signal(name=f"{name}_is_done")
-        self.next_is_own = Signal(name=f"{name}_is_next")  # the descriptor at its place is its own
-        descriptor, done = self.command.descriptor, self.command.done
-        slot = order.slot(self.at)
-        m.d.comb += [
-            self.begins.eq(descriptor.valid & ~self.begun),
-            self.holds.eq(self.sent == COMMAND_BEATS),
-            self.ends.eq(done & (self.command.error == 0)),
-            self.next_is_own.eq(self.owed.bit_select(slot, 1)),
-        ]
-        # docs/core.md, "Tokens"; `CommandSignature`.
-        harness.assume(descriptor.ready == ~self.holds)
-        harness.assume(self.holds | ~done)
-        with m.If(order.completes & (order.new_code == 0) & order.new.units[number]):
-            m.d.sync += self.owed.bit_select(order.slot(order.count), 1).eq(1)
-        with m.If(descriptor.valid & descriptor.ready):
-            m.d.sync += self.sent.eq(self.sent + 1)
-        with m.If(self.begins):
-            m.d.sync += self.begun.eq(1)
-        with m.If(done):
-            m.d.sync += self.sent.eq(0)
-        with m.If(self.ends):
-            m.d.sync += [self.begun.eq(0), self.at.eq(self.at + 1), self.owed.bit_select(slot, 1).eq(0)]
-        with m.Elif((self.at != order.count) & ~self.next_is_own):
-            m.d.sync += self.at.eq(self.at + 1)
-        with m.If(done & ~self.ends):
-            m.d.sync += [self.wrong.eq(1), self.error.eq(self.command.error)]
 
 
 class SequencerHarness(Harness):
@@ -148,11 +61,12 @@ class SequencerHarness(Harness):
         self.done = dut.done[: order.place_bits]
         self.has_oldest = order.count != self.done
         self.assume(~dut.descriptors.valid | (self.ahead(order.count) < config.window))
-        self.monitors = [_UnitMonitor(self, number, name) for number, name in enumerate(UNITS)]
+        self.monitors = [UnitMonitor(self, number, name) for number, name in enumerate(UNITS)]
         self._count_tokens()
         self._claims()
         self._claim_progress()
         self._add_check_lemmas()
+        self._add_window_lemmas()
         self._add_unit_lemmas()
         self._add_token_lemmas()
 
@@ -295,9 +209,9 @@ class SequencerHarness(Harness):
             self.lemma(total <= MAX_TOKENS)
         self.lemma(order.code != 0, when=order.refused)
 
-    def _add_unit_lemmas(self) -> None:
-        """State the lemmas about the window, each unit's place in it, and the read port."""
-        dut, order = self.dut, self.order
+    def _add_window_lemmas(self) -> None:
+        """State the lemmas about the window and its memory."""
+        order = self.order
         window, count = order.window, self.ahead(order.count)
         self.lemma(count <= window)
         self.lemma(self.ahead(order.refused_at) + 1 == count, when=order.refused)
@@ -333,22 +247,17 @@ class SequencerHarness(Harness):
                 bits = self.word[low : low + width]
                 self.lemma(bits == entry.tokens[name], when=here[k] & self.present[k])
                 self.lemma(bits == order.bits[low : low + width], when=here[k] & shown & ~self.present[k])
+
+    def _add_unit_lemmas(self) -> None:
+        """State the lemmas about each unit's place in the window, the read port, and errors."""
+        order = self.order
+        window, count = order.window, self.ahead(order.count)
         reading, sending = self.probe("reading", 1), self.probe("sending", 1)
         served, sends = self.probe("served", 3), self.probe("beat_2", 2)
         read = self.probe("window.read", COMMAND_BITS)
-        limited, limit = self.probe("limited", 1), self.probe("limit", order.place_bits)
-        code = self.probe("code", 4)
         self.lemma(~(reading & sending))
         self.lemma(served < len(UNITS), when=reading | sending)
-        refused_here = order.refused & (limit == order.refused_at)
-        self.lemma(self.ahead(limit) < count, when=limited)
-        self.lemma(limited, when=order.refused)
-        at_failed_unit = [each.wrong & (limit == each.at) for each in self.monitors]
-        self.lemma(refused_here | Cat(*at_failed_unit).any(), when=limited)
-        found_code = [at & (each.error == code) for at, each in zip(at_failed_unit, self.monitors, strict=True)]
-        self.lemma(Mux(refused_here, code == order.code, Cat(*found_code).any()), when=limited)
-        self.lemma(self.ahead(limit) <= self.ahead(order.refused_at), when=order.refused)
-        self.lemma(limited & (limit == self.done), when=dut.failed)
+        limited, limit = self._add_error_lemmas(count)
         checked = self.probe("checked", order.place_bits)
         operations = [self.probe(f"operation_{k}", 3) for k in range(window)]
         readies, looks = [], []
@@ -395,7 +304,23 @@ class SequencerHarness(Harness):
         # Each cycle without progress decrements one of these counts.
         looked = sum(each.wrong & ~looks[v] for v, each in enumerate(self.monitors))
         self.lemma(self.idle_cycles <= 2 * sum(readies) + reading + looked + sending)
-        self.lemma(self.reporting_cycles <= looked + ~reading + dut.failed)
+        self.lemma(self.reporting_cycles <= looked + ~reading + self.dut.failed)
+
+    def _add_error_lemmas(self, count: Value) -> tuple[Value, Value]:
+        """State the lemmas about the first error; return whether there is one, and its place."""
+        order = self.order
+        limited, limit = self.probe("limited", 1), self.probe("limit", order.place_bits)
+        code = self.probe("code", 4)
+        refused_here = order.refused & (limit == order.refused_at)
+        self.lemma(self.ahead(limit) < count, when=limited)
+        self.lemma(limited, when=order.refused)
+        at_failed_unit = [each.wrong & (limit == each.at) for each in self.monitors]
+        self.lemma(refused_here | Cat(*at_failed_unit).any(), when=limited)
+        found_code = [at & (each.error == code) for at, each in zip(at_failed_unit, self.monitors, strict=True)]
+        self.lemma(Mux(refused_here, code == order.code, Cat(*found_code).any()), when=limited)
+        self.lemma(self.ahead(limit) <= self.ahead(order.refused_at), when=order.refused)
+        self.lemma(limited & (limit == self.done), when=self.dut.failed)
+        return limited, limit
 
     def _add_token_lemmas(self) -> None:
         """State the lemmas: a pair's tokens are those produced up to one place minus those consumed up to another."""
@@ -438,81 +363,6 @@ class SequencerHarness(Harness):
             held = (tokens - (self.begins & self.waits[i]))[: order.token_bits]
             self.lemma(self.of_consumer(hardware) == held, when=~own)
 
-
-def _sends_loads_to_the_store(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += [
-        outer.store.descriptor.valid.eq(sound.load.descriptor.valid),
-        outer.load.descriptor.valid.eq(0),
-        sound.load.descriptor.ready.eq(outer.store.descriptor.ready),
-    ]
-
-
-def _accepts_violations(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += outer.error.eq(Mux(sound.error == ERRORS["tokens"], 0, sound.error))
-
-
-def _reports_field_error(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += outer.error.eq(Mux(sound.error == ERRORS["tokens"], ERRORS["field"], sound.error))
-
-
-def _changes_a_bit(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += outer.load.descriptor.payload.eq(sound.load.descriptor.payload ^ 1)
-
-
-def _sends_without_tokens(m: Module, sound: Any, outer: Any) -> None:
-    beats = Signal(range(2 * COMMAND_BEATS + 1))
-    with m.If(outer.descriptors.valid & (beats != 2 * COMMAND_BEATS)):
-        m.d.sync += beats.eq(beats + 1)
-    m.d.comb += outer.layout_a.descriptor.valid.eq(sound.layout_a.descriptor.valid | (beats == 2 * COMMAND_BEATS))
-
-
-def _done_with_the_next(m: Module, sound: Any, outer: Any) -> None:
-    beats = Signal(34)
-    m.d.sync += beats.eq(beats + outer.descriptors.valid)
-    m.d.comb += outer.done.eq(Mux(beats[2:] == 0, 0, beats[2:] - 1))
-
-
-def _counts_running(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += outer.done.eq(sound.done + sound.running.any())
-
-
-def _ends_with_a_beat(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += outer.ended.eq(sound.ended | outer.descriptors.valid)
-
-
-def _store_is_held_back(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += [outer.store.descriptor.valid.eq(0), sound.store.descriptor.ready.eq(0)]
-
-
-def _never_fails(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += [outer.failed.eq(0), outer.error.eq(0)]
-
-
-def _variant(claim: str, title: str, fault: Fault, kind: type[Block] = Sequencer, depth: int = 12) -> BrokenVariant:
-    return BrokenVariant(claim=claim, title=title, kind=kind, fault=fault, depth=depth)
-
-
-IN_ORDER = "a_descriptor_is_sent_once_in_order_to_its_unit"
-BROKEN_VARIANTS = (
-    _variant(IN_ORDER, "violations of the token rule are accepted", _accepts_violations, DescriptorCheck, 14),
-    _variant(IN_ORDER, "loads go to the store unit", _sends_loads_to_the_store),
-    _variant("it_is_sent_unchanged", "a bit is inverted", _changes_a_bit),
-    _variant(
-        "a_descriptor_begins_with_its_tokens", "a layout is sent as soon as it is received", _sends_without_tokens
-    ),
-    _variant("the_oldest_has_its_tokens", "a descriptor is done when the next one is received", _done_with_the_next),
-    _variant("done_counts_what_its_units_have_done", "running descriptors count as done", _counts_running),
-    _variant("an_end_is_reported_when_all_before_it_is_done", "every beat raises `ended`", _ends_with_a_beat),
-    _variant(
-        "the_error_is_the_first_descriptors",
-        "a token error is reported as a field error",
-        _reports_field_error,
-        DescriptorCheck,
-        10,
-    ),
-    _variant("the_oldest_begins_unless_another_moves", "the store unit is forgotten", _store_is_held_back, depth=14),
-    _variant("an_error_is_reported_when_all_is_quiet", "no error is reported", _never_fails),
-)
 
 PROOF = Proof(
     name="tokens",

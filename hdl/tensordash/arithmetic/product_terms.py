@@ -112,22 +112,13 @@ class ProductTerms:
             counts.append(counted)
         highest = self._highest(m, levels)
 
-        aligned = StructLayout({"magnitude": width, "sign": 1})
-        terms = Signal(ArrayLayout(aligned, self.lanes), reset_less=True)
+        terms = Signal(ArrayLayout(StructLayout({"magnitude": width, "sign": 1}), self.lanes), reset_less=True)
         # One bit more where it may be below 1.
         lowest = 1 - (self.below if self.shared else self.beneath)
         level = Signal(range(lowest, 1 << self.level_bits), reset_less=True)
         marks = Signal(StructLayout({"counting": 1, "positive": 1, "negative": 1}), reset_less=True)
 
-        def infinity(sign: int) -> Value:
-            """Whether an infinity of this sign, or a NaN, is among the products."""
-            each = [
-                lane & ~hold & (product.nan | (product.infinite & (product.sign == sign)))
-                for lane, product in zip(active, products, strict=True)
-            ]
-            return reduce(or_, each)
-
-        infinities = [infinity(sign) for sign in (0, 1)]
+        infinities = [_has_infinity(products, active, hold, sign) for sign in (0, 1)]
         scaled_highest: Value = highest
         if self.shared:
             counting = Signal()
@@ -165,3 +156,12 @@ class ProductTerms:
         if not self.shared:
             rest.append(Const(self.below - self.beneath, len(levels[0])))
         return largest_of(m, rest, "higher")
+
+
+def _has_infinity(products: Any, active: Value, hold: Value, sign: int) -> Value:
+    """Whether an infinity of this sign, or a NaN, is among the products."""
+    each = [
+        lane & ~hold & (product.nan | (product.infinite & (product.sign == sign)))
+        for lane, product in zip(active, products, strict=True)
+    ]
+    return reduce(or_, each)

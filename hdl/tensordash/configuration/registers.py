@@ -101,8 +101,9 @@ class Register:
         return sum(((1 << each.width) - 1) << each.low for each in self.bits) if self.bits else 0xFFFFFFFF
 
 
-def _bits(*rows: tuple[str, int, int, str]) -> tuple[Bits, ...]:
-    return tuple(Bits(name=name, low=low, width=width, doc=doc) for name, low, width, doc in rows)
+def _register(offset: int, name: str, access: str, doc: str, *bits: tuple[str, int, int, str]) -> Register:
+    parts = tuple(Bits(name=name, low=low, width=width, doc=doc) for name, low, width, doc in bits)
+    return Register(name=name, offset=offset, access=access, doc=doc, bits=parts)
 
 
 COUNTERS = (
@@ -126,145 +127,109 @@ COUNTERS = (
 _FIRST_COUNTER = 0x80
 
 REGISTERS: tuple[Register, ...] = (
-    Register(name="identity", offset=0x00, access="ro", doc=f"0x{IDENTITY:08x}: a core with these registers"),
-    Register(name="digest", offset=0x04, access="ro", doc="the configuration's digest, low half"),
-    Register(name="digest_high", offset=0x08, access="ro", doc="the configuration's digest, high half"),
-    Register(
-        name="shape",
-        offset=0x0C,
-        access="ro",
-        doc="the tile",
-        bits=_bits(
-            ("lanes", 0, 8, "lanes"),
-            ("rows", 8, 8, "rows"),
-            ("columns", 16, 8, "columns"),
-            ("depth", 24, 8, "steps of the window"),
-        ),
+    _register(0x00, "identity", "ro", f"0x{IDENTITY:08x}: a core with these registers"),
+    _register(0x04, "digest", "ro", "the configuration's digest, low half"),
+    _register(0x08, "digest_high", "ro", "the configuration's digest, high half"),
+    _register(
+        0x0C,
+        "shape",
+        "ro",
+        "the tile",
+        ("lanes", 0, 8, "lanes"),
+        ("rows", 8, 8, "rows"),
+        ("columns", 16, 8, "columns"),
+        ("depth", 24, 8, "steps of the window"),
     ),
-    Register(name="groups", offset=0x10, access="ro", doc="groups in the buffer"),
-    Register(
-        name="stream_words",
-        offset=0x14,
-        access="ro",
-        doc="words in each bank of the stream buffers",
-        bits=_bits(("a", 0, 16, "of side A, less one"), ("b", 16, 16, "of side B, less one")),
+    _register(0x10, "groups", "ro", "groups in the buffer"),
+    _register(
+        0x14,
+        "stream_words",
+        "ro",
+        "words in each bank of the stream buffers",
+        ("a", 0, 16, "of side A, less one"),
+        ("b", 16, 16, "of side B, less one"),
     ),
-    Register(
-        name="features",
-        offset=0x18,
-        access="ro",
-        doc="what this core is built with",
-        bits=_bits(
-            ("value_bits", 0, 8, "bits of an operand"),
-            ("partial_sums", 8, 8, "blocks of partial sums, less one"),
-            ("bias", 16, 1, "biases"),
-            ("scale", 17, 1, "powers of two"),
-            ("relu", 18, 1, "ReLU"),
-            ("mask", 19, 1, "masks"),
-            ("stochastic", 20, 1, "stochastic rounding"),
-            ("compression", 21, 1, "compressed tensors"),
-            ("sparse", 22, 1, "the tile skips zeros"),
-        ),
+    _register(
+        0x18,
+        "features",
+        "ro",
+        "what this core is built with",
+        ("value_bits", 0, 8, "bits of an operand"),
+        ("partial_sums", 8, 8, "blocks of partial sums, less one"),
+        ("bias", 16, 1, "biases"),
+        ("scale", 17, 1, "powers of two"),
+        ("relu", 18, 1, "ReLU"),
+        ("mask", 19, 1, "masks"),
+        ("stochastic", 20, 1, "stochastic rounding"),
+        ("compression", 21, 1, "compressed tensors"),
+        ("sparse", 22, 1, "the tile skips zeros"),
     ),
-    Register(
-        name="formats",
-        offset=0x1C,
-        access="ro",
-        doc="operands and bus",
-        bits=_bits(
-            ("a", 0, 8, "format of side A, a code as below"),
-            ("b", 8, 8, "format of side B"),
-            ("axi_bits", 16, 16, "width of the memory bus in bits"),
-        ),
+    _register(
+        0x1C,
+        "formats",
+        "ro",
+        "operands and bus",
+        ("a", 0, 8, "format of side A, a code as below"),
+        ("b", 8, 8, "format of side B"),
+        ("axi_bits", 16, 16, "width of the memory bus in bits"),
     ),
-    Register(
-        name="control",
-        offset=0x20,
-        access="rw",
-        doc="what the core shall do",
-        bits=_bits(("enable", 0, 1, "fetch descriptors"), ("reset", 1, 1, "soft reset; reads 0")),
+    _register(
+        0x20,
+        "control",
+        "rw",
+        "what the core shall do",
+        ("enable", 0, 1, "fetch descriptors"),
+        ("reset", 1, 1, "soft reset; reads 0"),
     ),
-    Register(
-        name="status",
-        offset=0x24,
-        access="ro",
-        doc="what it does",
-        bits=_bits(
-            ("busy", 0, 1, "a descriptor is to be fetched or is not done, and there is no error"),
-            ("resetting", 1, 1, "a soft reset is not over"),
-            ("failed", 2, 1, "an error stands"),
-        ),
+    _register(
+        0x24,
+        "status",
+        "ro",
+        "what it does",
+        ("busy", 0, 1, "a descriptor is to be fetched or is not done, and there is no error"),
+        ("resetting", 1, 1, "a soft reset is not over"),
+        ("failed", 2, 1, "an error stands"),
     ),
-    Register(
-        name="queue_base",
-        offset=0x28,
-        access="rw",
-        doc="address of the ring of descriptors, a multiple of 64, low half",
+    _register(0x28, "queue_base", "rw", "address of the ring of descriptors, a multiple of 64, low half"),
+    _register(0x2C, "queue_base_high", "rw", "address of the ring of descriptors, high half"),
+    _register(0x30, "queue_size", "rw", "the ring's places", ("log2", 0, 4, "their number's logarithm to base 2")),
+    _register(0x34, "tail", "rw", "descriptors put into the ring since reset"),
+    _register(0x38, "head", "ro", "descriptors fetched"),
+    _register(0x3C, "done", "ro", "descriptors done: all up to this one"),
+    _register(0x40, "error", "ro", "the first error", ("code", 0, 8, "which, as below; 0: none")),
+    _register(0x44, "error_index", "ro", "number of its descriptor, counted from 0 since reset"),
+    _register(
+        0x48,
+        "interrupt_enable",
+        "rw",
+        "what raises `irq`",
+        ("end", 0, 1, "an `end` is done"),
+        ("error", 1, 1, "an error"),
     ),
-    Register(name="queue_base_high", offset=0x2C, access="rw", doc="address of the ring of descriptors, high half"),
-    Register(
-        name="queue_size",
-        offset=0x30,
-        access="rw",
-        doc="the ring's places",
-        bits=_bits(
-            ("log2", 0, 4, "their number's logarithm to base 2"),
-        ),
+    _register(
+        0x4C,
+        "cause",
+        "w1c",
+        "what has happened",
+        ("end", 0, 1, "an `end` is done"),
+        ("error", 1, 1, "an error"),
     ),
-    Register(name="tail", offset=0x34, access="rw", doc="descriptors put into the ring since reset"),
-    Register(name="head", offset=0x38, access="ro", doc="descriptors fetched"),
-    Register(name="done", offset=0x3C, access="ro", doc="descriptors done: all up to this one"),
-    Register(
-        name="error",
-        offset=0x40,
-        access="ro",
-        doc="the first error",
-        bits=_bits(
-            ("code", 0, 8, "which, as below; 0: none"),
-        ),
+    _register(
+        0x50,
+        "snapshot",
+        "wo",
+        "counters",
+        ("take", 0, 1, "copy all counters to their registers"),
+        ("clear", 1, 1, "begin to count anew"),
     ),
-    Register(name="error_index", offset=0x44, access="ro", doc="number of its descriptor, counted from 0 since reset"),
-    Register(
-        name="interrupt_enable",
-        offset=0x48,
-        access="rw",
-        doc="what raises `irq`",
-        bits=_bits(("end", 0, 1, "an `end` is done"), ("error", 1, 1, "an error")),
+    _register(0x54, "bounds_base", "rw", "the lowest address that the core may use, a multiple of 4096, low half"),
+    _register(0x58, "bounds_base_high", "rw", "the lowest address that the core may use, high half"),
+    _register(
+        0x5C, "bounds_limit", "rw", "the highest address that the core may use; bits 11..0 read as ones; low half"
     ),
-    Register(
-        name="cause",
-        offset=0x4C,
-        access="w1c",
-        doc="what has happened",
-        bits=_bits(("end", 0, 1, "an `end` is done"), ("error", 1, 1, "an error")),
-    ),
-    Register(
-        name="snapshot",
-        offset=0x50,
-        access="wo",
-        doc="counters",
-        bits=_bits(("take", 0, 1, "copy all counters to their registers"), ("clear", 1, 1, "begin to count anew")),
-    ),
-    Register(
-        name="bounds_base",
-        offset=0x54,
-        access="rw",
-        doc="the lowest address that the core may use, a multiple of 4096, low half",
-    ),
-    Register(
-        name="bounds_base_high", offset=0x58, access="rw", doc="the lowest address that the core may use, high half"
-    ),
-    Register(
-        name="bounds_limit",
-        offset=0x5C,
-        access="rw",
-        doc="the highest address that the core may use; bits 11..0 read as ones; low half",
-    ),
-    Register(
-        name="bounds_limit_high", offset=0x60, access="rw", doc="the highest address that the core may use, high half"
-    ),
+    _register(0x60, "bounds_limit_high", "rw", "the highest address that the core may use, high half"),
     *(
-        Register(name=name, offset=_FIRST_COUNTER + 4 * i, access="ro", doc=f"copied counter: {doc}")
+        _register(_FIRST_COUNTER + 4 * i, name, "ro", f"copied counter: {doc}")
         for i, (name, doc) in enumerate(COUNTERS)
     ),
 )

@@ -6,105 +6,89 @@ from ..version import NUMERIC_VERSION
 
 __all__ = ["core_file", "core_of_core"]
 
-CORE = """\
+HEAD = """\
 CAPI=2:
 # fusesoc --cores-root FOLDER run --target=lint {prefix}
 # lint and sim_verilator run the verilator on the PATH, sim runs iverilog, and synth runs yosys (for ECP5).
 name: ::{prefix}:{version}
-description: TensorDash tile, configuration {digest}
+description: TensorDash {top}, configuration {digest}
 
 filesets:
   rtl:
     files: [{files}]
     file_type: verilogSource-2005
+"""
+
+WAIVERS = """\
   waivers:
     files: [{prefix}.vlt]
     file_type: vlt
+"""
+
+LINT_AND_SYNTH = """\
+  lint:
+    filesets: [{rtl}, ip, waivers{assertions}]
+    flow: lint
+    flow_options:
+      tool: verilator
+      verilator_options: [{lint_options}]
+    toplevel: {prefix}_{outer}_ip
+  synth:
+    filesets: [{rtl}]
+    flow: generic
+    flow_options:
+      tool: yosys
+      arch: ecp5
+      output_format: json
+    toplevel: {prefix}_{outer}
+{bench_target}"""
+
+CORE = f"""\
+{HEAD}{WAIVERS}\
   assertions:
-    files: [{prefix}_assertions.sv]
+    files: [{{prefix}}_assertions.sv]
     file_type: systemVerilogSource
   tile_constraints:
-    files: [{prefix}_tile.sdc]
+    files: [{{prefix}}_tile.sdc]
     file_type: SDC
   axi_stream_tile_constraints:
-    files: [{prefix}_axi_stream_tile.sdc]
+    files: [{{prefix}}_axi_stream_tile.sdc]
     file_type: SDC
   ip:
-    files: [{prefix}_axi_stream_tile_ip.v]
+    files: [{{prefix}}_axi_stream_tile_ip.v]
     file_type: verilogSource-2005
-{bench_fileset}
+{{bench_fileset}}
 targets:
   default:
     filesets: [rtl, ip, waivers, is_toplevel ? (tile_constraints)]
-    toplevel: {prefix}_tile
+    toplevel: {{prefix}}_tile
   axi_stream:
     filesets: [rtl, ip, waivers, is_toplevel ? (axi_stream_tile_constraints)]
-    toplevel: {prefix}_axi_stream_tile
-  lint:
-    filesets: [rtl, ip, waivers, assertions]
-    flow: lint
-    flow_options:
-      tool: verilator
-      verilator_options: [-Wall, --assert]
-    toplevel: {prefix}_axi_stream_tile_ip
-  synth:
-    filesets: [rtl]
-    flow: generic
-    flow_options:
-      tool: yosys
-      arch: ecp5
-      output_format: json
-    toplevel: {prefix}_axi_stream_tile
-{bench_target}"""
+    toplevel: {{prefix}}_axi_stream_tile
+{LINT_AND_SYNTH}"""
 
-CORE_OF_CORE = """\
-CAPI=2:
-# fusesoc --cores-root FOLDER run --target=lint {prefix}
-# lint and sim_verilator run the verilator on the PATH, sim runs iverilog, and synth runs yosys (for ECP5).
-name: ::{prefix}:{version}
-description: TensorDash core, configuration {digest}
-
-filesets:
-  rtl:
-    files: [{prefix}.v]
-    file_type: verilogSource-2005
+CORE_OF_CORE = f"""\
+{HEAD}\
   # Memories as registers: leave them out, with the flag macros, where macros of the same names stand in for them.
   memories:
-    files: [{prefix}_memories.v]
+    files: [{{prefix}}_memories.v]
     file_type: verilogSource-2005
-  waivers:
-    files: [{prefix}.vlt]
-    file_type: vlt
+{WAIVERS}\
   constraints:
-    files: [{prefix}_core.sdc]
+    files: [{{prefix}}_core.sdc]
     file_type: SDC
   ip:
-    files: [{prefix}_core_ip.v]
+    files: [{{prefix}}_core_ip.v]
     file_type: verilogSource-2005
   software:
-    files: [{prefix}.h: {{is_include_file: true}}]
+    files: [{{prefix}}.h: {{{{is_include_file: true}}}}]
     file_type: cSource
-{bench_fileset}
+{{bench_fileset}}
 targets:
   default:
     filesets: [rtl, "!macros ? (memories)", ip, waivers, is_toplevel ? (constraints)]
-    toplevel: {prefix}_core
-  lint:
-    filesets: [rtl, memories, ip, waivers]
-    flow: lint
-    flow_options:
-      tool: verilator
-      verilator_options: [-Wall]
-    toplevel: {prefix}_core_ip
-  synth:
-    filesets: [rtl, memories]
-    flow: generic
-    flow_options:
-      tool: yosys
-      arch: ecp5
-      output_format: json
-    toplevel: {prefix}_core
-{bench_target}"""
+    toplevel: {{prefix}}_core
+{LINT_AND_SYNTH}"""
 
 # What a testbench reads is copied to where the simulator runs.
 BENCH_FILESET = """\
@@ -147,7 +131,7 @@ def core_file(prefix: str, digest: str, verilog: Iterable[str], bench: Iterable[
     Source: FuseSoC, "CAPI2 reference".
     """
     made = {"rtl": "rtl", "top": "tile", "assertions": ", assertions", "options": "--assert, "}
-    made["files"] = ", ".join(verilog)
+    made |= {"files": ", ".join(verilog), "lint_options": "-Wall, --assert", "outer": "axi_stream_tile"}
     return _filled(CORE, made, prefix, digest, bench)
 
 
@@ -162,6 +146,7 @@ def core_of_core(prefix: str, digest: str, bench: Iterable[str] = ()) -> str:
         Names of a testbench's files, whose module is ``PREFIX_core_tb``.
     """
     made = {"rtl": "rtl, memories", "top": "core", "assertions": "", "options": ""}
+    made |= {"files": f"{prefix}.v", "lint_options": "-Wall", "outer": "core"}
     return _filled(CORE_OF_CORE, made, prefix, digest, bench)
 
 

@@ -227,6 +227,21 @@ class Load(Block):
                     m.d.sync += [memory.eq(data_begin), memory_outside.eq(data_begin[len(memory) :].any())]
             with m.If(reader.outside & reader.idle):
                 m.next = "DRAIN"  # the unit takes no descriptor until a reset
+        self._request_units(m, count, inflate, (memory, memory_outside), units, refused, wrong, starts)
+
+    def _request_units(
+        self,
+        m: Module,
+        count: Value,
+        inflate: Inflate,
+        begin: tuple[Value, Signal],
+        units: Signal,
+        refused: Signal,
+        wrong: Signal,
+        starts: Signal,
+    ) -> None:
+        # `begin` is an address in units, and whether it is above the highest.
+        reader, (memory, memory_outside) = self._reader, begin
         most = Signal(self.units)  # masks and values of all groups
         offset = memory[: inflate.shift]
         limit_rounded_up = Signal(self.units + 2)

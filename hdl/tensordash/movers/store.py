@@ -1,5 +1,7 @@
 """Store: moves groups from the buffer to memory, deflates them, and records counts."""
 
+from collections.abc import Iterator
+
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib.wiring import In, Out, connect, flipped
 
@@ -291,8 +293,7 @@ class Store(Block):
     def _write_units(self, m: Module, descriptor: DescriptorRegister, deflate: Deflate, memory: Value) -> None:
         """A compressed store: bursts of units, and entries of the table in between."""
         writer, config, to_send = self._writer, self.config, self._to_send
-        words = config.axi_bits // 32
-        word_bits = words.bit_length() - 1
+        word_bits = (config.axi_bits // 32).bit_length() - 1
         table = Cat(descriptor["table"], descriptor["table_high"])[2 : config.address_bits]
         kept_table = Cat(descriptor.kept("table"), descriptor.kept("table_high"))[2 : config.address_bits]
         later, segment = descriptor["count_0"], descriptor["segment"]  # groups of later segments, and of each
@@ -326,15 +327,8 @@ class Store(Block):
                 m.d.sync += later.eq(Mux(shorter[-1], 0, shorter))
             with m.If(makes):
                 m.d.sync += [entry.eq(deflate.units), entry_waits.eq(1), entries_end.eq(~self._leaves)]
-            m.d.comb += [
-                count.eq(deflate.whole - to_send),
-                asks.eq(deflate.whole > to_send),
-            ]
-            # Each group to come is at least its mask, and one of which beats were sent at least a beat. Those of the
-            # next segment wait for the entry before theirs.
-            for most, size in ((0, 1), *((1 << k, 1 << k) for k in range(AHEAD.bit_length()))):
-                units = (most + size) * deflate.beat
-                groups = max(-(-units // deflate.masks), 1 - (deflate.beat - units) // deflate.masks)
+            m.d.comb += [count.eq(deflate.whole - to_send), asks.eq(deflate.whole > to_send)]
+            for most, size, groups in _requests_ahead(deflate):
                 sure = (segment_left >= groups) | (~entry_waits & (later >= groups) & (segment >= groups))
                 with m.If((to_send <= most) & sure):
                     m.d.comb += [count.eq(size), asks.eq(1)]
@@ -361,7 +355,7 @@ class Store(Block):
                     entry_sent.eq(writer.beats.ready),
                     writer.beats.valid.eq(1),
                     writer.beats.payload.data.eq(
-                        deflate.beats.payload.data | Cat(entry, Const(0, 32 - len(entry))).replicate(words)
+                        deflate.beats.payload.data | Cat(entry, Const(0, 32 - len(entry))).replicate(1 << word_bits)
                     ),
                     writer.beats.payload.strobe.eq(0xF << (table[:word_bits] << 2) if word_bits else 0xF),
                 ]
@@ -376,3 +370,14 @@ class Store(Block):
                 m.d.sync += [each.eq(0) for each in (to_send, segment_left, entry_waits, entry_asked, entries_end)]
                 m.d.sync += table_outside.eq(0)
                 m.next = "DRAIN"
+
+
+def _requests_ahead(deflate: Deflate) -> Iterator[tuple[int, int, int]]:
+    """Yield how many beats may wait to be sent, how many are requested then, and the groups to come that fill them.
+
+    Each group to come is at least its mask, and one of which beats were sent at least a beat. Those of the next segment
+    wait for the entry before theirs.
+    """
+    for most, size in ((0, 1), *((1 << k, 1 << k) for k in range(AHEAD.bit_length()))):
+        units = (most + size) * deflate.beat
+        yield most, size, max(-(-units // deflate.masks), 1 - (deflate.beat - units) // deflate.masks)

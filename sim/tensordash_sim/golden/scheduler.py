@@ -201,9 +201,7 @@ def schedule(
             position = selected[lane]
             if position is not None:
                 remaining[position[0]][position[1]] = False
-    advance = 0
-    while advance < eligible_steps and not any(remaining[advance]):
-        advance += 1
+    advance = next((step for step in range(eligible_steps) if any(remaining[step])), eligible_steps)
     return Schedule(tuple(selected), tuple(indices), tuple(map(tuple, remaining)), advance)
 
 

@@ -126,15 +126,8 @@ class Tile:
         ValueError
             If the offers do not fit the tile, or C or a snapshot is offered to one that does not take it.
         """
-        self._check("a", "columns", a, self.config.columns)
-        self._check("b", "rows", b, self.config.rows)
+        self._check(a, b, c, snapshot=snapshot)
         initial = self.datapath.initial
-        if c is not None:
-            if initial is None:
-                raise ValueError(f"c must be None, since the tile has no C input (initial = false), not {c}")
-            initial.check(c)
-        if snapshot and not self.config.snapshot:
-            raise ValueError('snapshot must be False, since the tile has none (counters = "snapshot"), not True')
         c_ready = initial is not None and initial.ready and not reset
         decided = self.control.decide(may_start=initial is None or initial.blocks > 0)
         frozen = self.datapath.is_frozen(decided, out_ready)
@@ -163,24 +156,25 @@ class Tile:
         overflow, result_non_finite = self.datapath.clock(work, out_ready, frozen)
         self.entered += taken
         protocol_error, non_finite = self.control.clock(made, a, b, taken)
-        if initial is not None:
-            if made is not None and made.first:
-                initial.start()
-            if c is not None and c_ready:
-                c_error, c_non_finite = initial.push(c)
-                protocol_error |= c_error
-                non_finite |= c_non_finite
+        c_error, c_non_finite = self._clock_c(made, c if c_ready else None)
         if snapshot:
             self.copied = self.counters
         if clear:
             self._clear()
         else:
             self.counters = self._count(made, frozen)
-            self.protocol_error |= protocol_error
-            self.non_finite |= non_finite
+            self.protocol_error |= protocol_error | c_error
+            self.non_finite |= non_finite | c_non_finite
             self.overflow |= overflow
             self.result_non_finite |= result_non_finite
         return outputs
+
+    def _clock_c(self, made: TileSchedule | None, c: Beat | None) -> tuple[bool, bool]:
+        """Clock the store of C; whether a beat that enters breaks the port's rules, and whether it is not finite."""
+        initial = self.datapath.initial
+        if initial is not None and made is not None and made.first:
+            initial.start()
+        return (False, False) if initial is None or c is None else initial.push(c)
 
     def _count(self, made: TileSchedule | None, frozen: bool) -> Counters:
         """The counters after this cycle."""
@@ -198,7 +192,17 @@ class Tile:
             row_wait=tuple(_saturate(sum(pair)) for pair in zip(old.row_wait, made.row_wait, strict=True)),
         )
 
-    def _check(self, name: str, ports: str, offers: Sequence[Offer], count: int) -> None:
+    def _check(self, a: Sequence[Offer], b: Sequence[Offer], c: Beat | None, *, snapshot: bool) -> None:
+        self._check_offers("a", "columns", a, self.config.columns)
+        self._check_offers("b", "rows", b, self.config.rows)
+        if c is not None:
+            if self.datapath.initial is None:
+                raise ValueError(f"c must be None, since the tile has no C input (initial = false), not {c}")
+            self.datapath.initial.check(c)
+        if snapshot and not self.config.snapshot:
+            raise ValueError('snapshot must be False, since the tile has none (counters = "snapshot"), not True')
+
+    def _check_offers(self, name: str, ports: str, offers: Sequence[Offer], count: int) -> None:
         if len(offers) != count:
             raise ValueError(f"{name} must be {ports}={count} offers, not {len(offers)}")
         for index, offer in enumerate(offers):

@@ -6,12 +6,11 @@ from pathlib import Path
 
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.emission.core_files import core_verilog
-from tensordash_storage.files import annotate_oserror
 
 from .core_programs import PROGRAMS, run_core_programs
-from .job import JOB_VARIABLE, Job
-from .run import BenchResult, VerificationError, read_results, run_benches
-from .simulators import Simulation, choose_simulator, simulator_names
+from .job import Job
+from .run import BenchResult, VerificationError, run_benches, run_simulation
+from .simulators import choose_simulator, simulator_names
 
 __all__ = ["CORE_BENCHES", "run_core_bench", "verify_core"]
 
@@ -66,23 +65,9 @@ def run_core_bench(
     chosen = choose_simulator(simulator)
     if simulator == "auto" and effort <= MAX_ICARUS_EFFORT and "icarus" in simulator_names():
         chosen = "icarus"
-    began = time.monotonic()
-    folder.mkdir(parents=True, exist_ok=True)
     emitted = [verilog / name for name in (f"{PREFIX}.vlt", f"{PREFIX}.v", f"{PREFIX}_memories.v")]
-    job = folder / "job.json"
-    with annotate_oserror(folder, if_nameless=True):
-        Job(config=config, seed=seed, effort=effort).write(job)
-        simulation = Simulation(chosen, f"{PREFIX}_core", list(sources) or emitted, folder, waves=waves, roots=roots)
-        results = simulation.run(f"{__package__}.units.{bench}", {JOB_VARIABLE: str(job.resolve())}, seed)
-        tests, failures = read_results(results)
-    return BenchResult(
-        bench=bench,
-        simulator=chosen,
-        seed=seed,
-        tests=tests,
-        failures=tuple(failures),
-        seconds=time.monotonic() - began,
-    )
+    job, build = Job(config=config, seed=seed, effort=effort), {"waves": waves, "roots": roots}
+    return run_simulation(f"units.{bench}", job, folder, chosen, f"{PREFIX}_core", list(sources) or emitted, build)
 
 
 def verify_core(

@@ -87,6 +87,13 @@ class Pins:
         if resets:
             self.drive(rst=0)
 
+    async def restart(self, **inputs: int) -> None:
+        """Reset for one cycle, with these inputs."""
+        self.drive(rst=1, **inputs)
+        await self.settle()
+        await self.tick()
+        self.drive(rst=0)
+
 
 def split(number: int, width: int, count: int) -> list[int]:
     """The `count` fields of `width` bits of a number, the lowest first."""

@@ -141,26 +141,48 @@ def run_bench(
             f"not tile.staging {config.staging!r} and tile.sparsity {config.sparsity!r}"
         )
     choose_simulator(simulator)  # before anything is written
-    began = time.monotonic()
-    folder.mkdir(parents=True, exist_ok=True)
-    job = folder / "job.json"
     top = f"{PREFIX}_{BENCHES[bench][0]}"
     file = f"{top}.v" if bench in OWN_FILES else f"{PREFIX}.v"
     files = list(sources) or [verilog / f"{PREFIX}.vlt", *beside, verilog / file]
     positions = config.lanes * (1 if bench == "pe" else config.rows * config.columns)
     cycles = CYCLES.get(bench, 0) * effort
     chosen = quicker_simulator(simulator, top, files, cycles=cycles, positions=positions, waves=waves)
+    job = Job(config=config, seed=seed, effort=effort, options={"gates": bool(sources)})
+    build = {"waves": waves, "roots": roots, "options": options}
+    return run_simulation(f"benches.{bench}", job, folder, chosen, top, files, build, plusargs=plusargs)
+
+
+def run_simulation(
+    bench: str,
+    job: Job,
+    folder: Path,
+    simulator: str,
+    top: str,
+    files: Sequence[Path],
+    build: Mapping[str, Any],
+    *,
+    plusargs: Sequence[str] = (),
+) -> BenchResult:
+    """Build a simulation with the options `build`, run a bench of this package on it, and read its results.
+
+    Raises
+    ------
+    SimulatorError
+        If the simulator cannot build or run it.
+    """
+    began = time.monotonic()
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / "job.json"
     with annotate_oserror(folder, if_nameless=True):
-        Job(config=config, seed=seed, effort=effort, options={"gates": bool(sources)}).write(job)
-        simulation = Simulation(chosen, top, files, folder, waves=waves, roots=roots, options=options)
-        results = simulation.run(
-            f"{__package__}.benches.{bench}", {JOB_VARIABLE: str(job.resolve())}, seed, plusargs=plusargs
-        )
+        job.write(file)
+        simulation = Simulation(simulator, top, list(files), folder, **build)
+        environment = {JOB_VARIABLE: str(file.resolve())}
+        results = simulation.run(f"{__package__}.{bench}", environment, job.seed, plusargs=plusargs)
         tests, failures = read_results(results)
     return BenchResult(
-        bench=bench,
-        simulator=chosen,
-        seed=seed,
+        bench=bench.rpartition(".")[2],
+        simulator=simulator,
+        seed=job.seed,
         tests=tests,
         failures=tuple(failures),
         seconds=time.monotonic() - began,

@@ -43,10 +43,7 @@ def test_the_errors_of_a_unit_are_not_collected(unit):
 
 OF_ERRORS = {
     "its index is what was fetched": (".error_index(sequencer__done)", ".error_index(command_queue__head)"),
-    "its code is always the same": (
-        ".error(sequencer__error),\n    .error_index",
-        ".error(4'h1),\n    .error_index",
-    ),
+    "its code is always the same": (".error(sequencer__error),\n    .error_index", ".error(4'h1),\n    .error_index"),
     "fetching goes on behind it": ("registers__halt | sequencer__failed", "registers__halt"),
     "what waits behind it is waited for": ("wire quiet = ", "wire quiet = ~multiply_begun & ~output_begun & "),
     "an answer to a write is not looked at": (".axi_bresp(m_axi_bresp)", ".axi_bresp(2'h0)"),
@@ -144,10 +141,7 @@ def test_a_unit_that_goes_on_in_a_soft_reset(unit):
 
 QUEUE = {
     "enable is not looked at": ("_any), .enable(registers__enable),", "_any), .enable(1'h1),"),
-    "an end is not told": (
-        ".ended(sequencer__ended), .counters",
-        ".ended(1'h0), .counters",
-    ),
+    "an end is not told": (".ended(sequencer__ended), .counters", ".ended(1'h0), .counters"),
 }
 
 

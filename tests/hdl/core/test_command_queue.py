@@ -69,8 +69,5 @@ def test_a_broken_arbiter_is_found(name):
 def test_a_broken_wide_queue_is_found():
     """Each part of a word is passed on, and the word is used up after its last part only."""
     config = CONFIGS["wide"]
-    for broken in [
-        ("{index, 7'd0}", "{index & 2'd1, 7'd0}"),
-        ("(index == 2'd3)", "(index >= 2'd2)"),
-    ]:
+    for broken in [("{index, 7'd0}", "{index & 2'd1, 7'd0}"), ("(index == 2'd3)", "(index >= 2'd2)")]:
         assert run_unit(CommandQueue(config=config), "command_queue", config, replaced=[broken])

@@ -82,10 +82,7 @@ BROKEN = {
     "all rows that are channels have one's bias": ("transposed ? row[2] : piece[1]", "transposed ? row[0] : piece[1]"),
     "groups have the biases of those before": (".hold(bias_fetch__bias & ~bias_fetched)", ".hold(1'b0)"),
     "all biases are positive": ("wire negative = value[31] & enable", "wire negative = 1'b0"),
-    "negative biases are less by the least bit": (
-        ".carry(aligner_1__carry), .total",
-        ".carry(1'b0), .total",
-    ),
+    "negative biases are less by the least bit": (".carry(aligner_1__carry), .total", ".carry(1'b0), .total"),
     "a bias has no highest bit": (
         "aligned_number = {1'b0, placed_11[30:23]",
         "aligned_number = {2'd0, placed_11[29:23]",
@@ -127,10 +124,7 @@ BROKEN = {
         "rows_payload[197:99] & {99{piece[1]}}",
     ),
     "words of FP32 are not apart": ("= masked & written_word[1]", "= 1'h0"),
-    "what is rounded toward zero is rounded to nearest": (
-        ".toward_zero(descriptor_toward_zero)",
-        ".toward_zero(1'b0)",
-    ),
+    "what is rounded toward zero is rounded to nearest": (".toward_zero(descriptor_toward_zero)", ".toward_zero(1'b0)"),
     "what is too large becomes an infinity toward zero": (
         "(toward_zero & ~fp32 & ~&value[30:23]) ? 15'h7bff",
         "1'b0 ? 15'h7bff",

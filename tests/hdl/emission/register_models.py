@@ -66,8 +66,7 @@ def rdl_model(path: Path) -> dict[str, RegisterModel]:
     """Registers by their RDL property `name`."""
     return {
         node.get_property("name"): RegisterModel(
-            node.raw_address_offset,
-            {each.get_property("name"): _rdl_field(each) for each in node.fields()},
+            node.raw_address_offset, {each.get_property("name"): _rdl_field(each) for each in node.fields()}
         )
         for node in compile_rdl(path).children()
         if isinstance(node, RegNode)

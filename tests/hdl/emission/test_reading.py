@@ -110,10 +110,7 @@ BROKEN = {
     "an escaped name": ("  input wire rst,\n", "  input wire rst,\n  input wire \\rst$2 ,\n"),
     "a dollar": ("  input wire rst,\n", "  input wire rst,\n  input wire rst$2,\n"),
     "a long line": (" = ", f" = {' ' * MAX_LINE_LENGTH}"),
-    "an enable that is no if": (
-        "endmodule\n",
-        "  always @(posedge clk)\n    held <= go ? next : held;\nendmodule\n",
-    ),
+    "an enable that is no if": ("endmodule\n", "  always @(posedge clk)\n    held <= go ? next : held;\nendmodule\n"),
     "a module without a comment": ("// Timing:", "// When:"),
     "a module with a number": ("module tensordash_counters(", "module tensordash_counters_2("),
     "a reset without a use": ("module tensordash_multiplier(\n", "module tensordash_multiplier(\n  input wire rst,\n"),

@@ -45,10 +45,7 @@ def test_ends_of_fields():
 
 
 BROKEN = {
-    "does not wait for the buffer": (
-        "wire asked_leaves = asked_valid & ",
-        "wire asked_leaves = asked_valid | 1'b0 & ",
-    ),
+    "does not wait for the buffer": ("wire asked_leaves = asked_valid & ", "wire asked_leaves = asked_valid | 1'b0 & "),
     "what was not read is not zero": (".enable(came_enable)", ".enable(4'hf)"),
     "turned by the next group's position": (".low(came_low)", ".low(asked_low)"),
     "rows beyond the end count": ("(walk__y < descriptor_y_size)", "1'd1"),

@@ -41,13 +41,7 @@ def run(config, layer, operation, rows, *, seed=0, fp32=False, turned=False, zer
         values[name] = np.where(rng.random(drawn.shape) < zeros, np.float16(0), drawn)
     image = TensorImage(config, Memory(1 << 18), layer, operation, values, fp32=fp32, turned=turned)
     work = Contraction(
-        config=config,
-        layer=layer,
-        operation=operation,
-        tensors=image.tensors,
-        rows=rows,
-        fp32=fp32,
-        turned=turned,
+        config=config, layer=layer, operation=operation, tensors=image.tensors, rows=rows, fp32=fp32, turned=turned
     )
     program = work.program(best_blocking(work)).descriptors
     assert races(config, program) == []

@@ -296,12 +296,7 @@ def test_layers_of_geometries():
         ("size", 4, TypeError, "size must be a pair of integers, of rows and columns, not 4"),
         ("samples", 0, ValueError, "samples must be an integer from 1 to 1048576, not 0"),
         ("products", True, TypeError, "products must be an integer from 1 to 1048576, not True"),
-        (
-            "kernel",
-            (9, 9),
-            ValueError,
-            r"size \+ padding at both ends must be at least the kernel's reach of 9, not 4",
-        ),
+        ("kernel", (9, 9), ValueError, r"size \+ padding at both ends must be at least the kernel's reach of 9, not 4"),
         ("end_padding", (0, 1), ValueError, r"end_padding\[1\] must be an integer from -4 to 0, not 1"),
     ],
 )

@@ -180,10 +180,7 @@ BIAS, MASK = np.ones(1, np.float32), np.ones((1, 1, 1, 1), np.uint16)
             {"config": TileConfig(accumulator={"fused": 10}), "bias": BIAS},
             "bias must be left out for a fused accumulator",
         ),
-        (
-            {"operation": "WxG", "rows": "W", "values": ONES | {"G": MASK}, "bias": BIAS},
-            "bias .* none for WxG",
-        ),
+        ({"operation": "WxG", "rows": "W", "values": ONES | {"G": MASK}, "bias": BIAS}, "bias .* none for WxG"),
         ({"bias": BIAS[None]}, r"bias must be float32 of shape \(1,\), not float32 of shape \(1, 1\)"),
         ({"bias": BIAS.astype(np.float64)}, r"bias must be float32 of shape \(1,\), not float64"),
         ({"bias": 1.0}, r"bias must be float32 of shape \(1,\), not 1.0"),

@@ -164,13 +164,7 @@ def test_blackwell_fp16_gives_the_captured_results():
 @pytest.mark.slow
 def test_blackwell_fp16_gives_the_captured_results_on_the_verilog(tmp_path):
     config = TileConfig(
-        rows=1,
-        columns=1,
-        lanes=16,
-        format="fp8_e4m3",
-        accumulator="blackwell-fp16",
-        initial=True,
-        sparsity="none",
+        rows=1, columns=1, lanes=16, format="fp8_e4m3", accumulator="blackwell-fp16", initial=True, sparsity="none"
     )
     operands = fp16_operands()
     a, b = np.moveaxis(np.array([pairs for pairs, _ in operands], np.uint8).reshape(50, 1, 2, 16, 2), -1, 0)

@@ -135,13 +135,7 @@ def test_fused_dense(name, accumulator, count, tmp_path):
     """In a dense tile each step is one addition, so that the definition says what comes out."""
     given, lanes = ACCUMULATORS[accumulator]
     config = TileConfig(
-        rows=SIDE,
-        columns=SIDE,
-        lanes=lanes,
-        format=FORMATS[name],
-        accumulator=given,
-        sparsity="none",
-        initial=True,
+        rows=SIDE, columns=SIDE, lanes=lanes, format=FORMATS[name], accumulator=given, sparsity="none", initial=True
     )
     operands = streams(config, count, steps=3, seed=2)
     found = Replayer(config, tmp_path).run(*operands)
@@ -261,12 +255,7 @@ def test_products(name, tmp_path):
     """20,000 products, one in each stream and PE, against Berkeley SoftFloat; subnormal results apart."""
     count, side = 1_250, 4
     config = TileConfig(
-        rows=side,
-        columns=side,
-        lanes=2,
-        sparsity="none",
-        format=name,
-        accumulator={"fused": 23, "rounding": "nearest"},
+        rows=side, columns=side, lanes=2, sparsity="none", format=name, accumulator={"fused": 23, "rounding": "nearest"}
     )
     rng = np.random.default_rng(6)
     a, b = np.zeros((2, count, side, 1, 2), np.uint16)

@@ -278,10 +278,7 @@ def test_second_derivatives_are_named(tmp_path: Path) -> None:
 UNCAPTURED: dict[str, tuple[Callable[[], Any], list[str]]] = {
     "conv3d": (
         lambda: nn.Conv3d(1, 1, 2)(torch.randn(1, 1, 3, 3, 3)).sum().backward(),
-        [
-            "aten::convolution of layer Conv3d (3d)",
-            "aten::convolution_backward in ConvolutionBackward0 (3d)",
-        ],
+        ["aten::convolution of layer Conv3d (3d)", "aten::convolution_backward in ConvolutionBackward0 (3d)"],
     ),
     "bilinear": (
         lambda: nn.Bilinear(2, 3, 4)(torch.randn(2, 2), torch.randn(2, 3)).sum().backward(),
@@ -291,10 +288,7 @@ UNCAPTURED: dict[str, tuple[Callable[[], Any], list[str]]] = {
         lambda: torch.mm(torch.ones(2, 2, dtype=torch.complex64), torch.ones(2, 2, dtype=torch.complex64)),
         ["aten::mm (complex64)"],
     ),
-    "sparse": (
-        lambda: torch.sparse.mm(torch.eye(2).to_sparse(), torch.ones(2, 2)),
-        ["aten::_sparse_addmm"],
-    ),
+    "sparse": (lambda: torch.sparse.mm(torch.eye(2).to_sparse(), torch.ones(2, 2)), ["aten::_sparse_addmm"]),
     "embedding bag": (
         lambda: nn.EmbeddingBag(3, 2, mode="sum")(torch.tensor([[0, 1]])),
         ["aten::_embedding_bag of layer EmbeddingBag"],

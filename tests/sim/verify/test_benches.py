@@ -15,12 +15,7 @@ GEOMETRIES = {
         rows=2, columns=2, depth=2, connectivity=((0, 0), (1, 0), (1, 1), (1, -1)), out_rows=2, pipeline=1
     ),
     "3x5-6lanes-depth3": TileConfig(
-        rows=3,
-        columns=5,
-        lanes=6,
-        depth=3,
-        connectivity=((0, 0), (1, 0), (1, -1), (2, 0), (2, 2), (1, 3)),
-        pipeline=3,
+        rows=3, columns=5, lanes=6, depth=3, connectivity=((0, 0), (1, 0), (1, -1), (2, 0), (2, 2), (1, 3)), pipeline=3
     ),
     "4x4-16lanes-depth3": load_preset("paper-16lane"),
     "1x1-4lanes-depth4": TileConfig(rows=1, columns=1),

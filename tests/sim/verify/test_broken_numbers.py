@@ -54,11 +54,7 @@ def test_sound_verilog_passes(name, bench, tmp_path):
 @pytest.fixture
 def found(caught):
     """A bench, or one test of it, with little stimulus that must find a fault."""
-
-    def run(bench: str, config: TileConfig, emitted: TileConfig | None = None, only: str = "") -> tuple[str, ...]:
-        return caught(bench, emitted, config=config, effort=0.05, only=only)
-
-    return run
+    return lambda bench, config, emitted=None, only="": caught(bench, emitted, config=config, effort=0.05, only=only)
 
 
 WRAPPED = pytest.param("axi_stream", marks=pytest.mark.slow)
@@ -123,12 +119,12 @@ class TestC:
         assert says(found("tile", EXACT, only="traffic"), "out_payload is", "golden says")
 
     def test_minus_zero_is_kept(self, found, sabotage):
-        def assignments(self, inside):
-            return inside["value"].eq(Mux(self.load, self.sum.number, inside["value"]))
-
-        sabotage(FusedResult, assignments, domain="sync")
-        failures = found("tile", NEAREST, only="all_zeros")
-        assert says(failures, "out_payload is ['0x80000000']", "golden says ['0x0']")
+        sabotage(
+            FusedResult,
+            lambda self, inside: inside["value"].eq(Mux(self.load, self.sum.number, inside["value"])),
+            domain="sync",
+        )
+        assert says(found("tile", NEAREST, only="all_zeros"), "out_payload is ['0x80000000']", "golden says ['0x0']")
 
     def test_stays_at_the_wrapper(self, found, sabotage):
         sabotage(Tile, lambda self: self.c.ready.eq(0))
@@ -178,10 +174,7 @@ class TestFused:
         assert says(found("pe", COARSE), "block is", "golden says")
 
     def test_subnormal_c_has_an_exponent_too_low(self, found, sabotage):
-        def assignments(self, inside):
-            return inside["c_level"].eq(inside["basis"].number[23:-1])
-
-        sabotage(FusedAccumulator, assignments)
+        sabotage(FusedAccumulator, lambda self, inside: inside["c_level"].eq(inside["basis"].number[23:-1]))
         assert says(found("pe", VOLTA), "block is", "golden says")
 
     def test_adds_without_an_active_lane(self, found, sabotage):
@@ -198,10 +191,10 @@ class TestFused:
         assert says(found("pe", VOLTA), "block is", "golden says")
 
     def test_nan_of_an_exact_accumulator(self, found, sabotage):
-        def assignments(self, inside):
-            return self.value.eq(Mux(inside["value"] == 0x7FFFFFFF, 0x7FC00000, inside["value"]))
-
-        sabotage(FusedResult, assignments)
+        sabotage(
+            FusedResult,
+            lambda self, inside: self.value.eq(Mux(inside["value"] == 0x7FFFFFFF, 0x7FC00000, inside["value"])),
+        )
         assert says(found("tile", VOLTA, only="c_alone|special"), "out_payload is", "0x7fffffff")
 
 
@@ -363,13 +356,11 @@ class TestE4M3:
 
     def test_nan_is_not_noticed(self, found, monkeypatch):
         monkeypatch.setattr(FloatView, "is_special", property(lambda self: Const(0)))
-        failures = found("tile", E4M3, only="c_alone|special")
-        assert says(failures, "non_finite is 0", "golden says 1")
+        assert says(found("tile", E4M3, only="c_alone|special"), "non_finite is 0", "golden says 1")
 
     def test_largest_binade_is_not_finite(self, found, monkeypatch):
         monkeypatch.setattr(FloatView, "is_special", property(lambda self: self.exponent.all()))
-        failures = found("tile", E4M3, only="traffic")
-        assert says(failures, "non_finite is 1", "golden says 0")
+        assert says(found("tile", E4M3, only="traffic"), "non_finite is 1", "golden says 0")
 
     def test_overflow_is_not_noticed(self, found, sabotage):
         sabotage(ExactAccumulator, lambda self: self.sum.overflow.eq(0))

@@ -41,8 +41,7 @@ def found(caught):
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize(
-    ("bench", "config"),
-    [("tile", E5M2), ("tile", SMALL), ("tile", INT8), ("pe", PAPER), ("pe", INT8), ("pe", BF16)],
+    ("bench", "config"), [("tile", E5M2), ("tile", SMALL), ("tile", INT8), ("pe", PAPER), ("pe", INT8), ("pe", BF16)]
 )
 def test_sound_verilog_passes(bench, config, verilog, tmp_path, monkeypatch):
     """What the faults below are measured against."""

@@ -2,7 +2,6 @@
 
 import re
 import shutil
-import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +18,9 @@ from tensordash_sim.verify.core_example import example_program
 from tensordash_sim.verify.core_testbench import render_core_testbench
 
 from ...emitted_commands import run_verilator_commands
+from .plain_testbench import change, change_digit, check_fails, run_icarus
+
+FILES = ("mine_core_tb.v", "mine.v", "mine_memories.v")
 
 SMALL = CoreConfig.from_toml("[core]\nbuffer = 8\nstream_buffer = 1\nmask = false\nstochastic = false")
 CONFIGS = {name: load_any_preset(name) for name in preset_names("core")} | {
@@ -31,14 +33,6 @@ icarus = pytest.mark.skipif("icarus" not in simulator_names(), reason="Icarus Ve
 
 def write(folder: Path, config: CoreConfig, seed: int = 0) -> None:
     generate(config, folder, "mine", render_core_testbench(config, "mine", seed))
-
-
-def run_icarus(folder: Path) -> tuple[int, str]:
-    """As the testbench itself says."""
-    build = ["iverilog", "-g2005", "-Wall", "-o", "bench", "mine_core_tb.v", "mine.v", "mine_memories.v"]
-    assert subprocess.run(build, cwd=folder, capture_output=True, text=True).stderr == ""
-    run = subprocess.run(["vvp", "-n", "bench"], cwd=folder, capture_output=True, text=True, timeout=300)
-    return run.returncode, run.stdout + run.stderr
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +49,7 @@ def folder(small: Path, tmp_path: Path) -> Path:
 
 
 def check_passes(folder: Path, config: CoreConfig) -> None:
-    status, output = run_icarus(folder)
+    status, output = run_icarus(folder, *FILES)
     assert status == 0, output
     example = example_program(config)
     found = re.fullmatch(
@@ -91,25 +85,16 @@ def test_seeds(seed: int, folder: Path) -> None:
     for name, text in render_core_testbench(SMALL, "mine", seed).items():
         assert (folder / name).read_text() != text
         (folder / name).write_text(text)
-    status, output = run_icarus(folder)
+    status, output = run_icarus(folder, *FILES)
     assert status == 0, output
     assert f"(seed {seed})" in output
-
-
-def change(file: Path, pattern: str, replacement: str) -> None:
-    text, count = re.subn(pattern, replacement, file.read_text(), count=1)
-    assert count == 1
-    file.write_text(text)
 
 
 @icarus
 def test_other_results_are_found(folder: Path) -> None:
     """A bit of memory's last beat, on both turns."""
-    file = folder / "mine_core_tb_after.hex"
-    lines = file.read_text().splitlines()
-    lines[-1] = f"{lines[-1][:-1]}{int(lines[-1][-1], 16) ^ 1:x}"
-    file.write_text("\n".join(lines) + "\n")
-    status, output = run_icarus(folder)
+    change_digit(folder / "mine_core_tb_after.hex", -1)
+    status, output = run_icarus(folder, *FILES)
     assert status == 1
     assert output.count(": memory at ") == 2
     assert "FAIL: 2 errors (seed 0)" in output
@@ -135,10 +120,7 @@ BROKEN = {
 def test_fails(name: str, folder: Path) -> None:
     file, pattern, replacement, message = BROKEN[name]
     change(folder / file, pattern, replacement)
-    status, output = run_icarus(folder)
-    assert status == 1
-    assert re.search(message, output), output
-    assert "FAIL: " in output
+    check_fails(folder, message, *FILES)
 
 
 @pytest.mark.slow

@@ -2,7 +2,6 @@
 
 import re
 import shutil
-import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +11,9 @@ from tensordash import TileConfig, generate, load_preset
 from tensordash_sim.verify import render_testbench, simulator_names
 
 from ...emitted_commands import run_verilator_commands
+from .plain_testbench import change, change_digit, check_fails, run_icarus
+
+FILES = ("mine_tile_tb.v", "mine.v")
 
 SMALL = TileConfig(rows=2, columns=1, format="fp8_e4m3")
 CONFIGS = {
@@ -34,17 +36,9 @@ def write(folder: Path, config: TileConfig, seed: int = 0) -> None:
     generate(config, folder, "mine", render_testbench(config, "mine", seed))
 
 
-def run_icarus(folder: Path) -> tuple[int, str]:
-    """As the testbench itself says."""
-    build = ["iverilog", "-g2005", "-Wall", "-o", "bench", "mine_tile_tb.v", "mine.v"]
-    assert subprocess.run(build, cwd=folder, capture_output=True, text=True).stderr == ""
-    run = subprocess.run(["vvp", "-n", "bench"], cwd=folder, capture_output=True, text=True, timeout=300)
-    return run.returncode, run.stdout + run.stderr
-
-
 def check_passes(config: TileConfig, folder: Path) -> None:
     write(folder, config)
-    status, output = run_icarus(folder)
+    status, output = run_icarus(folder, *FILES)
     assert status == 0, output
     found = re.fullmatch(
         r"PASS: 8 streams of 65 steps, (\d+) beats compared, (\d+) cycles of schedules instead of 65\n", output
@@ -73,7 +67,7 @@ def test_passes_on(name: str, tmp_path: Path) -> None:
 def test_seeds(seed: int, tmp_path: Path) -> None:
     """Other operands, and other pauses."""
     write(tmp_path, SMALL, seed)
-    status, output = run_icarus(tmp_path)
+    status, output = run_icarus(tmp_path, *FILES)
     assert status == 0, output
 
 
@@ -95,18 +89,12 @@ def folder(small: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(small, tmp_path / "small"))
 
 
-def other_digit(file: Path, line: int) -> None:
-    lines = file.read_text().splitlines()
-    lines[line] = f"{lines[line][:-1]}{int(lines[line][-1], 16) ^ 1:x}"
-    file.write_text("\n".join(lines) + "\n")
-
-
 @icarus
 def test_wrong_results(folder: Path) -> None:
     """One bit in each of two beats; of the second one a run is never told, since its reset comes before."""
     for line in (0, 15):
-        other_digit(folder / "mine_tile_tb_out.hex", line)
-    status, output = run_icarus(folder)
+        change_digit(folder / "mine_tile_tb_out.hex", line)
+    status, output = run_icarus(folder, *FILES)
     assert status == 1
     assert output.count(": beat 0 is ") == 3
     assert output.count(": beat 15 is ") == 2
@@ -128,14 +116,8 @@ BROKEN = {
 def test_fails(name: str, folder: Path) -> None:
     """What the testbench looks at, and what it does to the tile, makes a difference."""
     pattern, replacement, message = BROKEN[name]
-    file = folder / "mine_tile_tb.v"
-    text, count = re.subn(pattern, replacement, file.read_text(), count=1)
-    assert count == 1
-    file.write_text(text)
-    status, output = run_icarus(folder)
-    assert status == 1
-    assert re.search(message, output), output
-    assert "FAIL: " in output
+    change(folder / "mine_tile_tb.v", pattern, replacement)
+    check_fails(folder, message, *FILES)
 
 
 @pytest.mark.slow
@@ -148,7 +130,7 @@ def test_verilator(name: str, tmp_path: Path) -> None:
     run = run_verilator_commands(bench)
     assert run.returncode == 0
     assert run.stdout.startswith("PASS: 8 streams of 65 steps")
-    other_digit(tmp_path / "mine_tile_tb_out.hex", 0)
+    change_digit(tmp_path / "mine_tile_tb_out.hex", 0)
     run = run_verilator_commands(bench)
     assert run.returncode != 0
     assert "FAIL: " in run.stdout

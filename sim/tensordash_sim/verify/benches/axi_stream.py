@@ -1,7 +1,6 @@
 """Bench of the AXI4-Stream wrapper: everything visible, in every cycle, against the golden feeders and tile."""
 
 from dataclasses import replace
-from random import Random
 
 import cocotb
 import numpy as np
@@ -11,17 +10,14 @@ from tensordash.configuration.numerics import Exact
 from tensordash_sim.golden.feeder import AxiBeat
 from tensordash_sim.golden.matmul import run_streams
 from tensordash_sim.verify.axi_lockstep import AxiLockstep, beats_of, with_null_beats
-from tensordash_sim.verify.job import current_job
-from tensordash_sim.verify.pins import Pins
+from tensordash_sim.verify.bench import start_bench
 from tensordash_sim.verify.stimulus import BlockSource, random_inputs, random_lengths
 
 
 async def started(dut, name: str, **parameters) -> tuple:
     """Job, random source and wrapper after reset."""
-    job = current_job()
-    random = Random(f"{job.seed} axi {name} {parameters}")
-    cocotb.log.info("seed %s", job.seed)
-    lockstep = AxiLockstep(Pins(dut), job.config, random, **parameters)
+    job, random, pins = start_bench(dut, f"axi {name} {parameters}")
+    lockstep = AxiLockstep(pins, job.config, random, **parameters)
     await lockstep.start()
     return job, random, lockstep
 

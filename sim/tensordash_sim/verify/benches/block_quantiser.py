@@ -7,8 +7,8 @@ import cocotb
 
 from tensordash.configuration.formats import FloatFormat
 from tensordash_sim.golden.block_quantiser import BLOCK, BlockQuantiser
-from tensordash_sim.verify.job import current_job
-from tensordash_sim.verify.pins import Pins, split
+from tensordash_sim.verify.bench import start_bench
+from tensordash_sim.verify.pins import split
 
 SPECIAL = (0x7F800000, 0xFF800000, 0x7FC00000, 0xFF800001)
 
@@ -17,12 +17,11 @@ SPECIAL = (0x7F800000, 0xFF800000, 0x7FC00000, 0xFF800001)
 @cocotb.parametrize(idle=[0.0, 0.4], stall=[0.0, 0.4])
 async def random_blocks(dut, idle: float, stall: float) -> None:
     """Blocks of any numbers and roundings, with pauses of producer and consumer, a reset and new seeds among them."""
-    job = current_job()
-    config, random = job.config, Random(f"{job.seed} quantiser {idle} {stall}")
-    cocotb.log.info("seed %s", job.seed)
+    job, random, pins = start_bench(dut, f"quantiser {idle} {stall}")
+    config = job.config
     fmt, lanes = config.a_format, config.lanes
     assert isinstance(fmt, FloatFormat)
-    golden, pins = BlockQuantiser(fmt, lanes, config.scale_rounding), Pins(dut)
+    golden = BlockQuantiser(fmt, lanes, config.scale_rounding)
     await pins.reset(values_valid=0, values_payload=0, out_ready=0, rounding=0, seed=0, start=0)
     values: list[int] = []
     offered = waits = False

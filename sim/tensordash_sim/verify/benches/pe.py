@@ -1,22 +1,19 @@
 """Bench of the PE: what it has accumulated, bit by bit, against the golden accumulator."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from random import Random
 
 import cocotb
 
 from tensordash import TileConfig
-from tensordash.arithmetic.sum_ports import starts_from_c
 from tensordash.configuration.formats import FloatFormat
 from tensordash.configuration.numerics import Exact, Fused
 from tensordash_sim.golden import FP32, ExactAccumulator, IntegerAccumulator, make_accumulator
-from tensordash_sim.verify.job import current_job
-from tensordash_sim.verify.pins import Pins
+from tensordash_sim.verify.pe_bench import Bench, Entry
 from tensordash_sim.verify.random_values import (
     EXPONENTS,
     largest,
     largest_scale,
-    random_scale,
     random_value,
     scale_of_one,
     signed_value,
@@ -27,149 +24,6 @@ from tensordash_sim.verify.registers import near_the_ends, set_sum
 from tensordash_sim.verify.stimulus import packed
 
 IDLE_SPECIALS = 0.3
-
-
-@dataclass(frozen=True)
-class Entry:
-    """What enters the PE in one cycle, with the marks that follow it to its accumulation."""
-
-    lanes: tuple[tuple[int, int, bool], ...] = ()
-    """Both operands, and whether they count."""
-    first: bool = False
-    last: bool = False
-    scales: tuple[tuple[int, int], ...] = ()
-    """With scales: both sides' of each step of the window."""
-    chosen: tuple[int, ...] = ()
-    """Likewise: the step that each lane's operands come from."""
-
-    @property
-    def pairs(self) -> tuple[tuple[int, ...], ...]:
-        """Those that count, with their scales."""
-        return tuple(
-            (a, b, *(self.scales[self.chosen[lane]] if self.scales else ()))
-            for lane, (a, b, counts) in enumerate(self.lanes)
-            if counts
-        )
-
-
-def same_block(found: int, expected: int, config: TileConfig, width: int) -> bool:
-    """Whether a block is the golden one.
-
-    A number means nothing when an infinity or NaN is marked above it, nor does the sign of a fused sum of zero.
-    """
-    if config.numerics.result == "fp32" and expected >> (width - 2):
-        return found >> (width - 2) == expected >> (width - 2)
-    sign = 1 << (width - 3)
-    if isinstance(config.numerics.accumulator, Fused) and not expected & (sign - 1):
-        return found & ~sign == expected & ~sign
-    return found == expected
-
-
-class Bench:
-    """A PE and its golden accumulator after reset; every call of `cycle` is one clock cycle of both.
-
-    Parameters
-    ----------
-    dut : cocotb handle
-        The PE.
-    name : str
-        Of the test; with the job's seed, it decides everything.
-
-    Attributes
-    ----------
-    blocks, overflows : int
-        Sums begun, and additions that left the range.
-    """
-
-    def __init__(self, dut, name: str) -> None:
-        job = current_job()
-        cocotb.log.info("seed %s", job.seed)
-        self.config, self.effort, self.random = job.config, job.effort, Random(f"{job.seed} {name}")
-        self.dut, self.pins, self.golden = dut, Pins(dut), make_accumulator(self.config)
-        self.scale, self.steps = self.config.numerics.scale, self.config.window_depth
-        self.has_c = starts_from_c(self.config.numerics)
-        self.blocks = self.overflows = 0
-        self._width = len(dut.sum_value)
-        self._finished: int | None = None
-        self._flying = [Entry()] * (self.config.stages - 1)
-
-    async def start(self) -> None:
-        """Reset."""
-        c = {"sum_c": 0} if self.has_c else {}
-        scales = self._scale_pins(Entry())
-        await self.pins.reset(a=0, b=0, active=0, sum_hold=0, sum_start=0, sum_take=0, **c, **scales)
-
-    def scaled(self, entry: Entry, specials: float = 0.0, *, neutral: bool = True) -> Entry:
-        """An entry with scales, if the PE has them, and steps of the window that its operands come from.
-
-        `neutral`: powers of two that together change nothing, numbers that are positive; else any, a share of them NaN.
-        """
-        scale, random = self.scale, self.random
-        if scale is None:
-            return entry
-        pairs = []
-        for _ in range(self.steps):
-            a, b = (random_scale(random, scale, 0 if neutral else specials) for _ in range(2))
-            if scale.number is None and (neutral or random.random() < 0.7):
-                b = min(max(2 * scale.bias - a + (0 if neutral else random.randint(-12, 12)), 0), scale.nan - 1)
-            elif neutral:
-                a, b = max(a & scale.nan, 1), max(b & scale.nan, 1)
-            pairs.append((a, b))
-        chosen = tuple(random.randrange(self.steps) for _ in range(self.config.lanes))
-        return replace(entry, scales=tuple(pairs), chosen=chosen)
-
-    def _scale_pins(self, entry: Entry) -> dict[str, int]:
-        if self.scale is None:
-            return {}
-        pairs = entry.scales or ((0, 0),) * self.steps
-        pins = {
-            f"{side}_scales": packed(each, self.scale.width)
-            for side, each in zip("ab", zip(*pairs, strict=True), strict=True)
-        }
-        if self.steps > 1:
-            pins["chosen"] = packed([1 << step for step in entry.chosen], self.steps)
-        return pins
-
-    def largest_scales(self) -> dict[str, int]:
-        """Pins of the largest scales."""
-        if self.scale is None:
-            return {}
-        scales = ((largest_scale(self.scale),) * 2,) * self.steps
-        return self._scale_pins(Entry(scales=scales, chosen=(0,) * self.config.lanes))
-
-    async def cycle(self, entering: Entry, *, hold: bool = False, c: int = 0) -> None:
-        """What enters now is accumulated stages - 1 cycles later, together with its marks."""
-        config, pins = self.config, self.pins
-        due = (*self._flying, entering)[0]
-        pins.drive(
-            a=packed([a for a, _, _ in entering.lanes], config.a_format.width),
-            b=packed([b for _, b, _ in entering.lanes], config.b_format.width),
-            active=packed([counts for _, _, counts in entering.lanes], 1),
-            **self._scale_pins(entering),
-            sum_hold=int(hold),
-            sum_start=int(due.first and not hold),
-            sum_take=int(due.last and not hold),
-            **({"sum_c": c} if self.has_c else {}),
-        )
-        await pins.settle()
-        if self._finished is not None:
-            found = pins.read("sum_value")
-            assert same_block(found, self._finished, config, self._width), (
-                f"cycle {pins.cycle}: block is {found:#x}, golden says {self._finished:#x}"
-            )
-        if hold:
-            assert pins.read("sum_overflow") == 0
-        else:
-            started = self.blocks or due.first
-            overflow = self.golden.accumulate(due.pairs, due.first, c if self.has_c else 0)
-            if started:
-                assert pins.read("sum_overflow") == overflow, f"cycle {pins.cycle}: golden says overflow {overflow}"
-            self.overflows += overflow
-            self.blocks += due.first
-            if due.last and started:
-                self._finished = self.golden.block_bits()
-            self._flying = [*self._flying, entering][1:]
-        await pins.tick()
 
 
 async def run(dut, name: str, specials: float, extreme: bool = False) -> None:

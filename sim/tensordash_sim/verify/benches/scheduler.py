@@ -1,11 +1,11 @@
 """Bench of the scheduler: selections, what remains, and AS, against the golden schedule."""
 
 from itertools import product
-from random import Random
 
 import cocotb
 
 from tensordash_sim.golden.scheduler import schedule
+from tensordash_sim.verify.bench import start_bench
 from tensordash_sim.verify.job import current_job
 from tensordash_sim.verify.pins import Pins, split
 
@@ -33,10 +33,8 @@ async def check(pins: Pins, config, effectual: int, eligible: int) -> None:
 @cocotb.test()
 async def random_windows(dut) -> None:
     """Windows of all densities, any number of steps eligible."""
-    job = current_job()
-    random = Random(f"{job.seed} scheduler")
-    cocotb.log.info("seed %s", job.seed)
-    pins, bits = Pins(dut), job.config.lanes * job.config.depth
+    job, random, pins = start_bench(dut, "scheduler")
+    bits = job.config.lanes * job.config.depth
     for _ in range(round(3000 * job.effort)):
         density = random.random()
         effectual = sum((random.random() < density) << bit for bit in range(bits))

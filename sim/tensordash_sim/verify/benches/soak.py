@@ -10,13 +10,13 @@ import cocotb
 
 from tensordash.configuration.formats import RESULT_FORMATS
 from tensordash_sim.golden.ports import Outputs
-from tensordash_sim.verify.benches.tile import near_the_limit
 from tensordash_sim.verify.job import Job, current_job
 from tensordash_sim.verify.lockstep import Lockstep
 from tensordash_sim.verify.pins import Pins
 from tensordash_sim.verify.soak.coverage import Coverage
 from tensordash_sim.verify.soak.stimulus import ARRIVALS, STALLS, Inputs, draw_arrival, draw_inputs, draw_stalls
 from tensordash_sim.verify.stimulus import random_lengths
+from tensordash_sim.verify.tile_inputs import near_the_limit
 
 EPISODES = 16  # of a job, about
 CYCLES = 100_000  # of an episode, at most

@@ -1,11 +1,9 @@
 """Bench of the staging buffer: what comes out is what went in, in order, for any advance and arrival."""
 
-from random import Random
-
 import cocotb
 
 from tensordash_sim.golden.staging import StagingBuffer
-from tensordash_sim.verify.job import current_job
+from tensordash_sim.verify.bench import start_bench
 from tensordash_sim.verify.pins import Pins, split
 
 
@@ -24,11 +22,10 @@ def refill_lines(depth: int, present: int, advance: int, entering: int) -> int:
 @cocotb.test()
 async def random_moves(dut) -> None:
     """Steps enter and leave at random."""
-    job = current_job()
-    config, random = job.config, Random(f"{job.seed} staging")
-    cocotb.log.info("seed %s", job.seed)
+    job, random, pins = start_bench(dut, "staging")
+    config = job.config
     depth, lanes, width = config.window_depth, config.lanes, config.a_format.width
-    golden, pins = StagingBuffer(depth, lanes), Pins(dut)
+    golden = StagingBuffer(depth, lanes)
     await pins.reset(steps=0, refill=0)
     fed = seen = 0
     for _ in range(max(600, round(1500 * job.effort))):

@@ -1,11 +1,9 @@
 """Bench of the staging ring: a slot holds what last stood on its line while it was written, in the golden order."""
 
-from random import Random
-
 import cocotb
 
 from tensordash_sim.golden.staging import StagingBuffer
-from tensordash_sim.verify.job import current_job
+from tensordash_sim.verify.bench import start_bench
 from tensordash_sim.verify.pins import Pins, split
 from tensordash_sim.verify.stimulus import on_lines, packed
 
@@ -13,11 +11,10 @@ from tensordash_sim.verify.stimulus import on_lines, packed
 @cocotb.test()
 async def random_moves(dut) -> None:
     """Steps enter and leave at random, each on the line of its number."""
-    job = current_job()
-    config, random = job.config, Random(f"{job.seed} ring")
-    cocotb.log.info("seed %s", job.seed)
+    job, random, pins = start_bench(dut, "ring")
+    config = job.config
     depth, lanes, width = config.window_depth, config.lanes, config.a_format.width
-    golden, pins = StagingBuffer(depth, lanes), Pins(dut)
+    golden = StagingBuffer(depth, lanes)
     await pins.reset(steps=0, write=0)
     fed = left = seen = 0
     for _ in range(max(600, round(1500 * job.effort))):
@@ -31,10 +28,7 @@ async def random_moves(dut) -> None:
         offered = [[random.getrandbits(width) for _ in range(lanes)] for _ in range(depth)]
         entering = random.randint(0, depth - golden.present + advance)
         bits = packed([packed(step, width) for step in offered], width * lanes)
-        pins.drive(
-            steps=on_lines(bits, width * lanes, depth, fed),
-            write=on_lines((1 << entering) - 1, 1, depth, fed),
-        )
+        pins.drive(steps=on_lines(bits, width * lanes, depth, fed), write=on_lines((1 << entering) - 1, 1, depth, fed))
         golden.advance(advance)
         golden.push(offered[:entering])
         fed, left = fed + entering, left + advance

@@ -1,88 +1,35 @@
 """Bench of the tile: everything visible, in every cycle, against the golden tile."""
 
 from dataclasses import replace
-from itertools import islice
-from random import Random
 
 import cocotb
 
-from tensordash import TileConfig
-from tensordash.configuration.formats import RESULT_FORMATS, FloatFormat, Format
+from tensordash.configuration.formats import RESULT_FORMATS, FloatFormat
 from tensordash.configuration.numerics import Exact, Fused
-from tensordash_sim.golden import ExactAccumulator, IntegerAccumulator, make_accumulator
-from tensordash_sim.golden.ports import COUNTER_LIMIT, Counters
-from tensordash_sim.verify.job import Job, current_job
+from tensordash_sim.verify.benches.tile_overflows import (
+    clear_with_an_overflow,
+    headroom,
+    one_overflow,
+    one_overflow_of_c,
+    reset_before_an_overflow,
+)
 from tensordash_sim.verify.last_addends import last_addends
-from tensordash_sim.verify.lockstep import COUNTERS, Lockstep
-from tensordash_sim.verify.pins import Pins
-from tensordash_sim.verify.random_values import EXPONENTS, largest, largest_scale, scale_of_one, signed_value, zeros
-from tensordash_sim.verify.registers import accumulator_in, near_the_ends, set_sum
-from tensordash_sim.verify.stimulus import (
-    Arrival,
-    random_inputs,
-    random_lengths,
+from tensordash_sim.verify.random_values import largest, largest_scale, zeros
+from tensordash_sim.verify.stimulus import random_inputs, random_lengths
+from tensordash_sim.verify.tile_inputs import (
+    constant_inputs,
+    has_nan,
+    nan,
+    near_the_limit,
+    special_step,
+    started,
+    step_of,
 )
 
+# Cocotb runs the tests that are in this module.
+__all__ = ["clear_with_an_overflow", "headroom", "one_overflow", "one_overflow_of_c", "reset_before_an_overflow"]
+
 STREAMS = 80
-FixedPoint = ExactAccumulator | IntegerAccumulator
-
-
-def constant_inputs(job, lengths: list[int], a: int, b: int, c: int, scale: int | None = None):
-    """Streams of one value for each side: (a, b, c); with a scale, that of 1 if it is not given."""
-    config = job.config
-    columns, rows = (
-        [[[step_of(config, [value] * config.lanes, scale)] * length for length in lengths]] * count
-        for value, count in ((a, config.columns), (b, config.rows))
-    )
-    return columns, rows, [[[c] * config.columns] * config.rows] * len(lengths) if config.initial else []
-
-
-def step_of(config: TileConfig, values: list[int], scale: int | None = None) -> list[int]:
-    """A step of values, and with a scale that of 1 if it is not given."""
-    kind = config.numerics.scale
-    if kind is None:
-        return values
-    return [*values, scale_of_one(kind) if scale is None else scale]
-
-
-def special_step(random: Random, config: TileConfig, fmt: Format) -> list[int] | None:
-    """A step of NaN: its values, or its scale. None if a tile has none such."""
-    kind = config.numerics.scale
-    if kind is not None and (random.random() < 0.5 or not has_nan(fmt)):
-        return step_of(config, [1] * config.lanes, kind.nan)
-    return step_of(config, [nan(fmt)] * config.lanes) if isinstance(fmt, FloatFormat) and fmt.nan else None
-
-
-def has_nan(fmt: Format) -> bool:
-    """Whether a format has NaN."""
-    return isinstance(fmt, FloatFormat) and fmt.nan
-
-
-def nan(fmt: FloatFormat) -> int:
-    """A NaN of a format that has any: the pattern of ones below the sign is one."""
-    return (1 << (fmt.width - 1)) - 1
-
-
-async def started(dut, name: str, **parameters) -> tuple:
-    """Job, random source and tile after reset."""
-    job = current_job()
-    random = Random(f"{job.seed} {name} {parameters}")
-    cocotb.log.info("seed %s", job.seed)
-    lockstep = Lockstep(Pins(dut), job.config, random, **parameters)
-    await lockstep.start()
-    return job, random, lockstep
-
-
-async def near_the_limit(dut, lockstep: Lockstep) -> None:
-    """Set all counters, of Verilog and golden, a little below where they stay; where there are any."""
-    if not lockstep.config.counts:
-        return
-    near, rows = COUNTER_LIMIT - 6, lockstep.config.rows
-    lockstep.golden.counters = Counters(near, near, near, near, near, near, (near,) * rows)
-    await lockstep.pins.settle()
-    for name in COUNTERS:
-        getattr(dut.counters, f"counts_{name}").value = near
-    dut.counters.counts_row_wait.value = sum(near << (32 * row) for row in range(rows))
 
 
 @cocotb.test()
@@ -156,222 +103,6 @@ async def largest_values(dut) -> None:
         assert lockstep.golden.overflow
     lockstep.feed(*random_inputs(random, config, [3]))
     await lockstep.run()
-
-
-def has_a_range(job: Job) -> bool:
-    """Whether sums can leave a range; and whether they can be set: a netlist has no register of all of a sum."""
-    return isinstance(job.config.numerics.accumulator, Exact) and not job.options.get("gates")
-
-
-class Gate(Arrival):
-    """A producer that offers as many steps as are allowed to enter."""
-
-    def __init__(self, random: Random) -> None:
-        super().__init__(random, idle=0)
-        self.allowed = 0
-
-    def most(self, depth: int) -> int:
-        """Steps to offer in this cycle, at most."""
-        return min(self.allowed, depth)
-
-
-async def from_sums(
-    dut,
-    lockstep: Lockstep,
-    sums: dict[tuple[int, int], int],
-    final: tuple[list, list],
-    reset_after: int | None = None,
-    clear_after: int | None = None,
-) -> None:
-    """One stream, whose sums are set before its `final` step enters.
-
-    Parameters
-    ----------
-    dut : cocotb handle
-        The tile.
-    lockstep : Lockstep
-        It and its model, at rest.
-    sums : dict of (row, column) to int
-        As `set_sum` has them.
-    final : tuple of two lists, (columns or rows, lanes)
-        Bit patterns of the last step of both sides.
-    reset_after : int, optional
-        Cycles until a reset of one cycle, from when the last step is offered.
-    clear_after : int, optional
-        Cycles until `clear` is high for one cycle, from when the last step is offered.
-    """
-    config, arrival, gate = lockstep.config, lockstep.arrival, Gate(lockstep.random)
-    lockstep.arrival = gate
-    # A window's worth, of which nothing stays there, so that nothing but the last step is missing in the sums.
-    nothing = [step_of(config, [0] * config.lanes)] * (config.window_depth - 1)
-    a, b = ([[[step, *nothing, step]] for step in side] for side in final)
-    lockstep.feed(a, b, [[[0] * config.columns] * config.rows] if config.initial else [])
-    gate.allowed = config.window_depth
-    for _ in range(config.window_depth + config.stages + config.rows // config.out_rows + 2):
-        gate.allowed -= (await lockstep.cycle()).taken
-    assert gate.allowed == 0
-    for (row, column), number in sums.items():
-        golden = lockstep.golden.datapath.accumulators[row][column]
-        set_sum(accumulator_in(dut, row, column), golden, number)
-    gate.allowed = 1
-    if clear_after is not None:
-        for _ in range(clear_after):
-            gate.allowed -= (await lockstep.cycle()).taken
-        gate.allowed -= (await lockstep.cycle(clear=True)).taken
-    if reset_after is None:
-        await lockstep.run()
-    else:
-        for _ in range(reset_after):
-            gate.allowed -= (await lockstep.cycle()).taken
-        await lockstep.cycle(reset=True)
-        gate.allowed = 0
-        for _ in range(config.stages + 2):
-            await lockstep.cycle()
-    lockstep.arrival = arrival
-
-
-def signed_steps(random: Random, config: TileConfig, sign: int) -> tuple[list, list]:
-    """A step for every port of both sides, (columns, lanes) and (rows, lanes), whose products all have a sign."""
-    exponents, flipped = random.choice(EXPONENTS)[0], random.getrandbits(1)
-    return tuple(  # type: ignore[return-value]
-        [
-            step_of(config, [signed_value(random, fmt, side, exponents) for _ in range(config.lanes)])
-            for _ in range(count)
-        ]
-        for fmt, side, count in (
-            (config.a_format, flipped, config.columns),
-            (config.b_format, flipped ^ sign, config.rows),
-        )
-    )
-
-
-def products(config: TileConfig, final: tuple[list, list]) -> dict[tuple[int, int], FixedPoint]:
-    """The sum of a step's products in each PE of a tile whose sums have a range."""
-    sums = {}
-    for row, b in enumerate(final[1]):
-        for column, a in enumerate(final[0]):
-            accumulator = make_accumulator(config)
-            assert isinstance(accumulator, FixedPoint)
-            lanes, scales = config.lanes, (a[-1], b[-1]) if config.numerics.scale is not None else ()
-            accumulator.accumulate([(*pair, *scales) for pair in zip(a[:lanes], b[:lanes], strict=True)], first=True)
-            sums[row, column] = accumulator
-    return sums
-
-
-@cocotb.test()
-async def one_overflow(dut) -> None:
-    """Each PE leaves the range alone, by one, upwards or downwards; all others come to the last sum within."""
-    job, random, lockstep = await started(dut, "overflow")
-    config = job.config
-    if not has_a_range(job):
-        return
-    for row in range(config.rows):
-        for column in range(config.columns):
-            sign = random.getrandbits(1)
-            final = signed_steps(random, config, sign)
-            sums = {}
-            for place, golden in products(config, final).items():
-                half = 1 << (golden.width - 1)
-                sums[place] = (-half if sign else half - 1) - golden.total
-            if row == 0:  # which PE is beyond makes no difference to this
-                await from_sums(dut, lockstep, sums, final)
-                assert not lockstep.golden.overflow
-            sums[row, column] += -1 if sign else 1
-            await from_sums(dut, lockstep, sums, final)
-            assert lockstep.golden.overflow
-            await lockstep.cycle(clear=True)
-
-
-@cocotb.test()
-async def reset_before_an_overflow(dut) -> None:
-    """A step with which every PE would leave the range is lost in a reset of one cycle, whichever stage it is in."""
-    job, random, lockstep = await started(dut, "reset before an overflow")
-    config = job.config
-    if not has_a_range(job):
-        return
-    for cycles in range(config.stages + 3):
-        sign = random.getrandbits(1)
-        final = signed_steps(random, config, sign)
-        sums = {}
-        for place, golden in products(config, final).items():
-            half = 1 << (golden.width - 1)
-            sums[place] = (-half - 1 if sign else half) - golden.total
-        await from_sums(dut, lockstep, sums, final, reset_after=cycles)
-        assert not lockstep.golden.overflow
-    await from_sums(dut, lockstep, sums, final)
-    assert lockstep.golden.overflow
-
-
-@cocotb.test()
-async def clear_with_an_overflow(dut) -> None:
-    """`clear` around the cycle in which every PE leaves the range: in one of these cycles nothing is left to see."""
-    job, random, lockstep = await started(dut, "clear with an overflow")
-    config = job.config
-    if not has_a_range(job):
-        return
-    seen = set()
-    for cycles in range(config.stages + 3):
-        final = signed_steps(random, config, 0)
-        sums = {place: (1 << (golden.width - 1)) - golden.total for place, golden in products(config, final).items()}
-        await from_sums(dut, lockstep, sums, final, clear_after=cycles)
-        seen.add(lockstep.golden.overflow)
-        await lockstep.cycle(clear=True)
-    assert seen == {False, True}
-
-
-@cocotb.test()
-async def headroom(dut) -> None:
-    """Results from sums in every binade of the headroom, in every PE."""
-    job, random, lockstep = await started(dut, "headroom")
-    config = job.config
-    if not has_a_range(job):
-        return
-    for sign in (0, 1) * max(1, round(job.effort)):
-        final = signed_steps(random, config, sign)
-        each = {
-            place: list(near_the_ends(random, config, golden, golden.total))
-            for place, golden in products(config, final).items()
-        }
-        for place in each:
-            random.shuffle(each[place])
-        enough = max(8, 4 * len(each[0, 0]) // len(each))  # each rounder meets every binade
-        for some in islice(zip(*each.values(), strict=False), enough):
-            await from_sums(dut, lockstep, dict(zip(each, some, strict=True)), final)
-    assert lockstep.golden.overflow
-
-
-@cocotb.test()
-async def one_overflow_of_c(dut) -> None:
-    """Each value of C overflows alone (int8)."""
-    job, random, lockstep = await started(dut, "overflow of C")
-    config = job.config
-    if not config.initial or config.numerics.result != "int32":
-        return
-    for row in range(config.rows):
-        for column in range(config.columns):
-            sign = random.getrandbits(1)
-            a, b = signed_steps(random, config, sign)
-            total = products(config, (a, b))[row, column].total
-            last = (-(1 << 31) if sign else (1 << 31) - 1) - total
-            beyond = last + (-1 if sign else 1)
-            for number, overflows in ((last, False), (beyond, True)):
-                c = [[0] * config.columns for _ in range(config.rows)]
-                c[row][column] = number % (1 << 32)
-                lockstep.feed([[[step]] for step in a], [[[step]] for step in b], [c])
-                await lockstep.run()
-                assert lockstep.golden.overflow == overflows
-            await lockstep.cycle(clear=True)
-    # `clear` is high for one cycle, from the first one to one that is too late: once it hides the overflow.
-    hidden = []
-    for cycles in range(config.stages + config.rows + 4):
-        lockstep.feed([[[step]] for step in a], [[[step]] for step in b], [c])
-        for number in range(cycles + 1):
-            await lockstep.cycle(clear=number == cycles)
-        await lockstep.run()
-        hidden.append(not lockstep.golden.overflow)
-        await lockstep.cycle(clear=True)
-    assert any(hidden)
-    assert not all(hidden)
 
 
 @cocotb.test()

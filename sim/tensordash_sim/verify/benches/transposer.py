@@ -1,23 +1,20 @@
 """Bench of the transposer: ports in every cycle against the golden transposer."""
 
-from random import Random
-
 import cocotb
 
 from tensordash_sim.golden.transposer import Transposer
-from tensordash_sim.verify.job import current_job
-from tensordash_sim.verify.pins import Pins, split
+from tensordash_sim.verify.bench import start_bench
+from tensordash_sim.verify.pins import split
 
 
 @cocotb.test()
 @cocotb.parametrize(idle=[0.0, 0.4], stall=[0.0, 0.4])
 async def random_groups(dut, idle: float, stall: float) -> None:
     """Groups, transposed or not, with and without pauses of producer and consumer, and a reset among them."""
-    job = current_job()
-    config, random = job.config, Random(f"{job.seed} transposer {idle} {stall}")
-    cocotb.log.info("seed %s", job.seed)
+    job, random, pins = start_bench(dut, f"transposer {idle} {stall}")
+    config = job.config
     lanes, width = config.lanes, max(config.a_format.width, config.b_format.width)
-    golden, pins = Transposer(lanes), Pins(dut)
+    golden = Transposer(lanes)
     await pins.reset(blocks_valid=0, blocks_payload=0, out_ready=0)
     offered: list[int] | None = None
     transpose, left = False, 0

@@ -108,131 +108,177 @@ def random_program(
     at : int
         The memory's first address, a multiple of a page.
     """
-    memory = Memory(size, at)
-    # Zeros that are not written where some belong would not be missed, nor would those that are written elsewhere.
-    memory.bytes[:] = Random(size).randbytes(size)
-    writer = _Writer(random, config, memory, edges=edges)
-    lanes, depth = config.tile.lanes, config.tile.window_depth
-    # Positions of side A are the columns, those of side B the rows.
-    parts_a, parts_b = config.parts("a"), config.parts("b")
-    zeros = random.choice([0.0, 0.3, 0.6, 0.9, 1.0])
-    channel_groups = random.choice([1, 2, 3, random.randint(1, 9), random.choice([8, 12, 16])])
-    a_streams, b_streams = random.randint(1, 4), random.randint(1, 4)
-    channels = lanes * channel_groups - random.randint(0, lanes - 1)
-    a_positions = lanes * parts_a * a_streams - random.randint(0, lanes * parts_a - 1)
-    b_positions = lanes * parts_b * b_streams - random.randint(0, lanes * parts_b - 1)
-    a_groups, b_groups = -(-a_positions // lanes), -(-b_positions // lanes)
-    chunk = random.choice([channel_groups, random.randint(1, channel_groups)])
-    room = min(config.stream_words("a") // a_streams, config.stream_words("b") // b_streams)
-    chunk = min(chunk, room * depth)
-    chunks = -(-channel_groups // chunk)
-    if chunks > 1 and a_streams * b_streams > config.partial_sums:
-        return random_program(random, config, size, edges=edges, at=at)
-    flags = _flags(random, config)
-    program = Program()
-    region = config.groups // max(config.regions, 4)
-    # Rows are positions unless `transposed`: the result has groups of channels by groups of positions. Every port's
-    # channel is written, counted, and has a bias and a mask, whether there are operands for it or not.
-    # Positions of a strided result are apart, and what is between them stays.
-    positions, made = (a_groups, b_streams * parts_b) if flags["transposed"] else (b_groups, a_streams * parts_a)
-    positions *= flags["stride"]
-    results = made * positions * (config.fp32_groups if flags["fp32"] else 1)
-    if max(channel_groups * a_groups, channel_groups * b_groups, results) > region // 2:
-        return random_program(random, config, size, edges=edges, at=at)
-    sizes = {"b": channel_groups * b_groups, "a": channel_groups * a_groups, "result": results}
-    sizes |= {"mask": results, "bias": -(-made * lanes * 4 // config.group_bytes)}
-    sizes["aside"] = random.randint(1, min(FEW, region // 2)) if random.random() < 0.5 else 0
-    places = _places(random, config.groups - 1, region, sizes)
-    large = random.random() < 0.2
-    sides = [("b", b_positions, zeros), ("a", a_positions, random.choice([0.0, 0.5]))]
-    for side, position_count, share in random.sample(sides, 2):
-        values = random_values(random, config, (channels, position_count), share, large=large)
-        _load(program, random, config, writer, to_groups(values, config), places[side], f"layout_{side}")
-    if flags["bias"]:
-        bias = np.random.default_rng(random.getrandbits(64)).standard_normal(made * lanes).astype("<f4")
-        data = bias.tobytes().ljust(sizes["bias"] * config.group_bytes, b"\0")
-        program.add("load", memory=writer.put(data), address=places["bias"], count_0=sizes["bias"])
-    if flags["mask"]:
-        width = config.fp32_groups if flags["fp32"] else 1
-        values = random_values(random, config, (made * width * lanes, positions * lanes), 0.5)
-        _load(program, random, config, writer, to_groups(values, config), places["mask"], "")
-    if flags["stride"] > 1:
-        values = random_values(random, config, (results, lanes * lanes), 0.5)
-        _load(program, random, config, writer, values, places["result"], "")
-    program.add("load", memory=at + DATA, address=config.groups - 1, count_0=1, signal=["output"])
-    # Where the stream buffers hold two chunks, one is laid out while the other is multiplied.
-    words = -(-chunk // depth)
-    halves = {side: config.stream_words(side) // 2 for side in "ab"}
-    turns = 2 if words * a_streams <= halves["a"] and words * b_streams <= halves["b"] else 1
-    beside = random.randrange(chunks)
-    for index in range(chunks):
-        first = index * chunk
-        steps = min(chunk, channel_groups - first)
-        base = {side: index % turns * half for side, half in halves.items()}
-        laid = [("b", b_groups, b_streams, b_positions), ("a", a_groups, a_streams, a_positions)]
+    maker = None
+    while maker is None or not maker.fits:
+        memory = Memory(size, at)
+        # Zeros that are not written where some belong would not be missed, nor would those that are written elsewhere.
+        memory.bytes[:] = Random(size).randbytes(size)
+        maker = _Maker(random, config, memory, _Writer(random, config, memory, edges=edges))
+    return maker.make()
+
+
+class _Maker:
+    """A random product, and the program for it."""
+
+    def __init__(self, random: Random, config: CoreConfig, memory: Memory, writer: _Writer) -> None:
+        self.random, self.config, self.memory, self.writer = random, config, memory, writer
+        self.program = Program()
+        self.fits = self._draw()
+        """Whether the buffer and the partial sums have room for it."""
+
+    def _draw(self) -> bool:
+        random, config = self.random, self.config
+        lanes, depth = config.tile.lanes, config.tile.window_depth
+        # Positions of side A are the columns, those of side B the rows.
+        parts_a, parts_b = config.parts("a"), config.parts("b")
+        self.zeros = random.choice([0.0, 0.3, 0.6, 0.9, 1.0])
+        self.channel_groups = random.choice([1, 2, 3, random.randint(1, 9), random.choice([8, 12, 16])])
+        self.a_streams, self.b_streams = random.randint(1, 4), random.randint(1, 4)
+        self.channels = lanes * self.channel_groups - random.randint(0, lanes - 1)
+        self.a_positions = lanes * parts_a * self.a_streams - random.randint(0, lanes * parts_a - 1)
+        self.b_positions = lanes * parts_b * self.b_streams - random.randint(0, lanes * parts_b - 1)
+        self.a_groups, self.b_groups = -(-self.a_positions // lanes), -(-self.b_positions // lanes)
+        chunk = random.choice([self.channel_groups, random.randint(1, self.channel_groups)])
+        room = min(config.stream_words("a") // self.a_streams, config.stream_words("b") // self.b_streams)
+        self.chunk = min(chunk, room * depth)
+        self.chunks = -(-self.channel_groups // self.chunk)
+        if self.chunks > 1 and self.a_streams * self.b_streams > config.partial_sums:
+            return False
+        self.flags = flags = _flags(random, config)
+        region = config.groups // max(config.regions, 4)
+        # Rows are positions unless `transposed`: the result has groups of channels by groups of positions. Every port's
+        # channel is written, counted, and has a bias and a mask, whether there are operands for it or not.
+        # Positions of a strided result are apart, and what is between them stays.
+        by_rows = self.b_groups, self.a_streams * parts_a
+        positions, made = (self.a_groups, self.b_streams * parts_b) if flags["transposed"] else by_rows
+        self.made, self.positions = made, positions * flags["stride"]
+        self.results = made * self.positions * (config.fp32_groups if flags["fp32"] else 1)
+        a_size, b_size = self.channel_groups * self.a_groups, self.channel_groups * self.b_groups
+        if max(a_size, b_size, self.results) > region // 2:
+            return False
+        sizes = {"b": b_size, "a": a_size, "result": self.results}
+        sizes |= {"mask": self.results, "bias": -(-made * lanes * 4 // config.group_bytes)}
+        sizes["aside"] = random.randint(1, min(FEW, region // 2)) if random.random() < 0.5 else 0
+        self.sizes, self.places = sizes, _places(random, config.groups - 1, region, sizes)
+        return True
+
+    def make(self) -> RandomProgram:
+        """Write the program and its data."""
+        self._load_all()
+        # Where the stream buffers hold two chunks, one is laid out while the other is multiplied.
+        words = -(-self.chunk // self.config.tile.window_depth)
+        halves = {side: self.config.stream_words(side) // 2 for side in "ab"}
+        fits_twice = words * self.a_streams <= halves["a"] and words * self.b_streams <= halves["b"]
+        turns = 2 if fits_twice else 1
+        beside = self.random.randrange(self.chunks)
+        for index in range(self.chunks):
+            steps = min(self.chunk, self.channel_groups - index * self.chunk)
+            base = {side: index % turns * half for side, half in halves.items()}
+            self._lay_out(index, turns, steps, base)
+            if self.sizes["aside"] and index == beside:
+                self._move_beside()
+            self._multiply(index, turns, steps, base)
+        self._store()
+        self.program.add("record", memory=self.writer.place(32, 32))
+        self.program.add("end")
+        size = f"{self.channels} channels in {self.chunks} chunks, {self.a_positions} by {self.b_positions}"
+        flags = ", ".join(
+            f"{name} {value}" if name == "stride" else name for name, value in self.flags.items() if value
+        )
+        title = f"{size}, zeros {self.zeros}, {flags}"
+        return RandomProgram(program=self.program, memory=self.memory, title=title, end=self.writer.place(0))
+
+    def _load_all(self) -> None:
+        """Load operands, biases, masks, and what is between the positions of a strided result."""
+        random, config, lanes, sizes = self.random, self.config, self.config.tile.lanes, self.sizes
+        large = random.random() < 0.2
+        sides = [("b", self.b_positions, self.zeros), ("a", self.a_positions, random.choice([0.0, 0.5]))]
+        for side, position_count, share in random.sample(sides, 2):
+            values = random_values(random, config, (self.channels, position_count), share, large=large)
+            self._load(to_groups(values, config), side, f"layout_{side}")
+        if self.flags["bias"]:
+            bias = np.random.default_rng(random.getrandbits(64)).standard_normal(self.made * lanes).astype("<f4")
+            data = bias.tobytes().ljust(sizes["bias"] * config.group_bytes, b"\0")
+            memory = self.writer.put(data)
+            self.program.add("load", memory=memory, address=self.places["bias"], count_0=sizes["bias"])
+        if self.flags["mask"]:
+            width = config.fp32_groups if self.flags["fp32"] else 1
+            values = random_values(random, config, (self.made * width * lanes, self.positions * lanes), 0.5)
+            self._load(to_groups(values, config), "mask", "")
+        if self.flags["stride"] > 1:
+            self._load(random_values(random, config, (self.results, lanes * lanes), 0.5), "result", "")
+        memory = self.memory.base + DATA
+        self.program.add("load", memory=memory, address=config.groups - 1, count_0=1, signal=["output"])
+
+    def _load(self, groups: NDArray, place: str, unit: str) -> None:
+        _load(self.program, self.random, self.config, self.writer, groups, self.places[place], unit)
+
+    def _lay_out(self, index: int, turns: int, steps: int, base: Mapping[str, int]) -> None:
+        """Lay out a chunk of both sides."""
+        random, config = self.random, self.config
+        laid = [("b", self.b_groups, self.b_streams, self.b_positions)]
+        laid.append(("a", self.a_groups, self.a_streams, self.a_positions))
         for side, groups, streams, count in random.sample(laid, 2):
             stride = random.choice([1, 1, 1, 1, 2, 3, 4])
-            program.add(
+            self.program.add(
                 f"layout_{side}",
                 wait=[*(["load"] if not index else []), *(["multiply"] if index >= turns else [])],
                 signal=["multiply"],
                 steps=steps,
                 streams=streams,
                 base=base[side],
-                address=places[side] + first * groups,
+                address=self.places[side] + index * self.chunk * groups,
                 x_size=count,
                 stride=stride,
                 loops=[
                     *_parted(random, Loop(count=steps, address=groups)),
-                    *_parted(random, Loop(count=streams * config.parts(side), x=lanes * stride)),
+                    *_parted(random, Loop(count=streams * config.parts(side), x=config.tile.lanes * stride)),
                 ],
             )
-        if sizes["aside"] and index == beside:  # not compressed: that could read what is being stored
-            values = random_values(random, config, (sizes["aside"], lanes * lanes), 0.5)
-            moved: dict[str, Any] = {"address": places["aside"], "count_0": sizes["aside"]}
-            program.add("load", memory=writer.put(values.tobytes()), signal=["store"], **moved)
-            program.add("store", memory=writer.place(values.nbytes), wait=["load"], **moved)
-        final = index == chunks - 1
-        program.add(
+
+    def _move_beside(self) -> None:
+        """Load and store groups beside the product, not compressed: that could read what is being stored."""
+        count = self.sizes["aside"]
+        values = random_values(self.random, self.config, (count, self.config.tile.lanes**2), 0.5)
+        moved: dict[str, Any] = {"address": self.places["aside"], "count_0": count}
+        self.program.add("load", memory=self.writer.put(values.tobytes()), signal=["store"], **moved)
+        self.program.add("store", memory=self.writer.place(values.nbytes), wait=["load"], **moved)
+
+    def _multiply(self, index: int, turns: int, steps: int, base: Mapping[str, int]) -> None:
+        """Multiply a chunk; the last one gives the result."""
+        config, flags, final = self.config, self.flags, index == self.chunks - 1
+        result = _result(config, flags, self.places, self.a_positions, self.b_positions) if final else {}
+        self.program.add(
             "multiply",
             wait=["layout_a", "layout_b"],
-            signal=["layout_a", "layout_b"] if index + turns < chunks else [],
+            signal=["layout_a", "layout_b"] if index + turns < self.chunks else [],
             output_wait=["load"] if not index else [],
             output_signal=["store"] if final else [],
-            a_streams=a_streams,
-            b_streams=b_streams,
+            a_streams=self.a_streams,
+            b_streams=self.b_streams,
             steps=steps,
             a_base=base["a"],
             b_base=base["b"],
             add=int(index > 0),
             emit=int(final),
-            **(_result(config, flags, places, a_positions, b_positions) if final else {}),
-            loops=_blocks(config, flags, a_streams, b_streams, positions) if final else None,
+            **result,
+            loops=_blocks(config, flags, self.a_streams, self.b_streams, self.positions) if final else None,
         )
-    groups = made * positions * (config.fp32_groups if flags["fp32"] else 1)
-    if config.compression and random.random() < 0.4:
-        target = writer.place(2 * groups * config.group_bytes, 16)
-        table = writer.place(4 * groups + 8, 4)
-        program.add(
-            "store",
-            wait=["output"],
-            compressed=1,
-            memory=target,
-            table=table,
-            segment=random.choice([1, 2, 5, 64]),
-            address=places["result"],
-            count_0=groups,
-        )
-    else:
-        moves, offsets = _moves(random, groups)
-        place = writer.place((max(offsets) + moves["count_0"]) * config.group_bytes)
-        program.add("store", wait=["output"], memory=place, address=places["result"], **moves)
-    program.add("record", memory=writer.place(32, 32))
-    program.add("end")
-    title = f"{channels} channels in {chunks} chunks, {a_positions} by {b_positions}, zeros {zeros}, " + ", ".join(
-        f"{name} {value}" if name == "stride" else name for name, value in flags.items() if value
-    )
-    return RandomProgram(program=program, memory=memory, title=title, end=writer.place(0))
+
+    def _store(self) -> None:
+        """Store the result, plain or compressed."""
+        random, config, writer = self.random, self.config, self.writer
+        where: dict[str, Any] = {"wait": ["output"], "address": self.places["result"]}
+        if config.compression and random.random() < 0.4:
+            target = writer.place(2 * self.results * config.group_bytes, 16)
+            table = writer.place(4 * self.results + 8, 4)
+            segment = random.choice([1, 2, 5, 64])
+            where |= {"compressed": 1, "table": table, "segment": segment, "count_0": self.results}
+            self.program.add("store", memory=target, **where)
+        else:
+            moves, offsets = _moves(random, self.results)
+            place = writer.place((max(offsets) + moves["count_0"]) * config.group_bytes)
+            self.program.add("store", memory=place, **where, **moves)
 
 
 def _places(random: Random, room: int, region: int, sizes: Mapping[str, int]) -> dict[str, int]:

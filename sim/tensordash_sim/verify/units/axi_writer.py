@@ -1,79 +1,44 @@
 """Bench of the AXI writer: memory afterwards, byte by byte, and every answer."""
 
-from random import Random
-
 import cocotb
 
 from tensordash_sim.golden.core.golden_core import Memory
-from tensordash_sim.verify.axi_memory import AxiMemory
-from tensordash_sim.verify.job import current_job
-from tensordash_sim.verify.pins import Pins
-from tensordash_sim.verify.units.bounds import (
-    PAGE,
-    bounds_value,
-    is_inside,
-    random_bounds,
-    random_request,
-    require_inside,
-)
-from tensordash_sim.verify.units.far import across, far
+from tensordash_sim.verify.units.bounds import PAGE, bounds_value, random_bounds
+from tensordash_sim.verify.units.far import far
+from tensordash_sim.verify.units.mover_bench import MoverBench, Request
 
-BASE = 0x3000
-SIZE = 0x5000
+IDLE = {"request_valid": 0, "request_payload": 0, "beats_valid": 0, "beats_payload": 0, "halt": 0}
 
 
 @cocotb.test()
 @cocotb.parametrize(latency=[0, 20, 200], pause=[0.0, 0.4])
 async def random_requests(dut, latency: int, pause: float) -> None:
     """Requests in and beyond what is there, and a halt after each batch of them, in the midst or at the end."""
-    job = current_job()
-    random = Random(f"{job.seed} writer {latency} {pause}")
-    cocotb.log.info("seed %s", job.seed)
-    config = job.config
-    size, shift = config.axi_bits // 8, (config.axi_bits // 8).bit_length() - 1
-    base = far(config.address_bits, job.seed, latency > 20)
-    if latency == 20:  # requests that begin shortly before 0x4000 go on after 4 GiB
-        base = across(config.address_bits, 0x4000)
-    content, golden = Memory(SIZE, base + BASE), Memory(SIZE, base + BASE)
-    pins = Pins(dut)
-    memory = AxiMemory(
-        pins,
-        random,
-        content,
-        bits=config.axi_bits,
-        writes=True,
-        latency=(0, latency),
-        pause=pause,
-        burst=job.options["burst"],
-    )
-    inputs = {"request_valid": 0, "request_payload": 0, "beats_valid": 0, "beats_payload": 0, "halt": 0}
-    inputs["bounds"] = bounds_value(config.address_bits)
-    await pins.reset(**inputs, **memory.idle_pins())
+    bench = MoverBench(dut, "writer", latency, pause, writes=True)
+    job, random, config, pins, size = bench.job, bench.random, bench.config, bench.pins, bench.size
+    content, golden = bench.memory(), bench.memory()
+    memory = bench.connect(content)
+    await pins.reset(**IDLE, bounds=bounds_value(config.address_bits), **memory.idle_pins())
     done = 0
     for batch in range(round(12 * job.effort)):
         requests, beats, wrong, errors = [], [], False, memory.write_errors
         for _ in range(random.randint(1, 6)):
-            count = random.choice([1, 1, 2, 3, random.randint(1, 40), random.randint(1, 4096 // size + 9)])
-            at = random.choice([random.randrange(0x2F00, 0x8100), 0x4000 - size * random.randrange(20)])
-            beat = (base + at) >> shift
+            beat, count = bench.random_request()
             requests.append((beat, count))
             for k in range(count):
-                whole = (1 << size) - 1
-                beats.append(
-                    ((beat + k) * size, random.getrandbits(8 * size), random.choice([whole, random.getrandbits(size)]))
-                )
+                data, strobe = random.getrandbits(8 * size), random.choice([(1 << size) - 1, random.getrandbits(size)])
+                beats.append(((beat + k) * size, data, strobe))
         cut, halting, failures, waited, taken, shown = random.random() < 0.4, False, 0, 0, 0, False
         requested, offered, address_waits = list(requests), list(beats), False
         while True:
             # The halt often begins some cycles after a beat is taken, when the next beat may wait.
             halting |= cut and taken > len(beats) // 2 and random.random() < 0.3
             memory.drive()
-            address_bits = config.address_bits - shift
             request = requested[0] if requested and random.random() >= pause else None
             shown = bool(offered) and (shown or (random.random() >= pause and not halting))
             pins.drive(
                 request_valid=int(request is not None),
-                request_payload=request[0] | request[1] << address_bits + 1 if request else 0,
+                request_payload=bench.payload(request),
                 beats_valid=int(shown),
                 beats_payload=offered[0][1] | offered[0][2] << 8 * size if offered else 0,
                 halt=int(halting),
@@ -108,10 +73,7 @@ async def random_requests(dut, latency: int, pause: float) -> None:
         assert content.bytes == golden.bytes, f"batch {batch}: memory differs"
         done += taken
         if batch == 5:
-            pins.drive(rst=1)
-            await pins.settle()
-            await pins.tick()
-            pins.drive(rst=0)
+            await pins.restart()
     assert done > 100
 
 
@@ -119,63 +81,39 @@ async def random_requests(dut, latency: int, pause: float) -> None:
 @cocotb.parametrize(latency=[0, 100], pause=[0.0, 0.4])
 async def bounds_are_kept(dut, latency: int, pause: float) -> None:
     """Requests that may leave the bounds: what precedes is written, and nothing after it."""
-    job = current_job()
-    random, config, pins = Random(f"{job.seed} writer bounds {latency} {pause}"), job.config, Pins(dut)
-    cocotb.log.info("seed %s", job.seed)
-    size, shift = config.axi_bits // 8, (config.axi_bits // 8).bit_length() - 1
+    bench = MoverBench(dut, "writer bounds", latency, pause, writes=True)
+    job, random, config, pins, size = bench.job, bench.random, bench.config, bench.pins, bench.size
     base = far(config.address_bits, job.seed, latency > 0)
     content, golden = Memory(4 * PAGE, base), Memory(4 * PAGE, base)
     golden.bytes[:] = content.bytes[:] = random.randbytes(4 * PAGE)
-    inputs = {"request_valid": 0, "request_payload": 0, "beats_valid": 0, "beats_payload": 0, "halt": 0}
+    beats: list[int] = []
+    offered = False
+
+    def drive_beats() -> dict[str, int]:
+        nonlocal offered
+        offered = bool(beats) and (offered or random.random() >= pause)
+        payload = beats[0] | ((1 << size) - 1) << 8 * size if offered else 0
+        return {"beats_valid": int(offered), "beats_payload": payload}
+
+    def observe_beats() -> None:
+        nonlocal offered
+        if offered and pins.read("beats_ready"):
+            beats.pop(0)
+            offered = False
+
     refusals = 0
     for _ in range(round(24 * job.effort)):
-        memory = AxiMemory(
-            pins,
-            random,
-            content,
-            bits=config.axi_bits,
-            writes=True,
-            latency=(0, latency),
-            pause=pause,
-            burst=job.options["burst"],
-        )
+        memory = bench.connect(content)
         bounds = random_bounds(random, content)
-        await pins.reset(**inputs, bounds=bounds_value(config.address_bits, *bounds), **memory.idle_pins())
-        requests, beats, refused = [], [], False
-        for _ in range(random.randint(1, 4)):
-            request = random_request(random, bounds, content, size, config.address_bits)
-            requests.append((request.start, len(request)))
-            for beat in request:
-                beats.append(random.getrandbits(8 * size))
-                refused |= not is_inside(bounds, beat << shift)
-                if not refused:
-                    golden.write(beat << shift, beats[-1].to_bytes(size, "little"))
-        began, quiet, offered = pins.cycle, 0, False
-        while quiet < 4:
-            memory.drive()
-            shown = requests and random.random() >= pause
-            offered = bool(beats) and (offered or random.random() >= pause)
-            pins.drive(
-                request_valid=int(bool(shown)),
-                request_payload=requests[0][0] | requests[0][1] << config.address_bits - shift + 1 if shown else 0,
-                beats_valid=int(offered),
-                beats_payload=beats[0] | ((1 << size) - 1) << 8 * size if offered else 0,
-            )
-            await pins.settle()
-            memory.observe()
-            require_inside(pins, bounds, "aw")
-            outside = pins.read("outside")
-            if shown and pins.read("request_ready"):
-                assert not outside, "a request is taken after one that was refused"
-                requests.pop(0)
-            if offered and pins.read("beats_ready"):
-                beats.pop(0)
-                offered = False
-            quiet = quiet + 1 if pins.read("idle") and (outside or not (requests or shown)) else 0
-            await pins.tick()
-            assert pins.cycle - began < 60_000, "it hangs"
-        assert bool(outside) == refused
-        assert memory.idle
+        await pins.reset(**IDLE, bounds=bounds_value(config.address_bits, *bounds), **memory.idle_pins())
+        requests: list[Request] = []
+        beats, offered = [], False
+        for address, inside in bench.bounded_beats(bounds, content, requests):
+            beats.append(random.getrandbits(8 * size))
+            if inside:
+                golden.write(address, beats[-1].to_bytes(size, "little"))
+        outside = await bench.move_bounded(memory, bounds, "aw", requests, drive_beats, observe_beats)
+        assert outside != inside
         assert content.bytes == golden.bytes, "memory differs"
-        refusals += refused
+        refusals += outside
     assert 0 < refusals < round(24 * job.effort)

@@ -4,7 +4,7 @@ from random import Random
 
 import cocotb
 
-from tensordash_sim.verify.job import current_job
+from tensordash_sim.verify.bench import start_bench
 from tensordash_sim.verify.pins import Pins
 
 
@@ -79,10 +79,8 @@ def granted(ports: list[Port], pins: Pins) -> list[Port]:
 @cocotb.parametrize(rate=[1.0, 0.4])
 async def random_requests(dut, rate: float) -> None:
     """All ports at once, on few groups of all regions; a reset in the midst, which leaves what is held alone."""
-    job = current_job()
-    shape, random = job.options, Random(f"{job.seed} buffer {rate}")
-    cocotb.log.info("seed %s", job.seed)
-    pins, lanes = Pins(dut), shape["lanes"]
+    job, random, pins = start_bench(dut, f"buffer {rate}")
+    shape, lanes = job.options, job.options["lanes"]
     reads = [Port(pins, f"reads_{k}", shape) for k in range(shape["readers"])]
     writes = [Port(pins, f"writes_{k}", shape) for k in range(shape["writers"])]
     size = shape["groups"] // shape["regions"]

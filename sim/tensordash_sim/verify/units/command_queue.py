@@ -1,5 +1,6 @@
 """Bench of the command queue: a ring that goes round, and descriptors that come out of it."""
 
+from dataclasses import dataclass, field
 from random import Random
 
 import cocotb
@@ -7,12 +8,75 @@ import cocotb
 from tensordash.configuration.descriptors import BITS, BYTES
 from tensordash_sim.golden.core.golden_core import Memory
 from tensordash_sim.verify.axi_memory import AxiMemory
-from tensordash_sim.verify.job import current_job
-from tensordash_sim.verify.pins import Pins
-from tensordash_sim.verify.units.bounds import PAGE, bounds_value, require_inside
+from tensordash_sim.verify.bench import start_bench
+from tensordash_sim.verify.units.bounds import PAGE, bounds_value, is_inside, require_inside
 from tensordash_sim.verify.units.far import far
 
 SIZE = 0x2000
+
+
+@dataclass
+class Ring:
+    """A ring of descriptors in memory, and what the queue has done with it."""
+
+    base: int
+    log2_places: int
+    bounds: tuple[int, int]
+    length: int
+    slow: bool
+    """Whether the FIFO and the window fill up."""
+    descriptors: list[bytes | None] = field(default_factory=list)
+    taken: int = 0
+    done: int = 0
+    beats: list[tuple[int, int]] = field(default_factory=list)
+
+    @property
+    def tail(self) -> int:
+        """Descriptors that were put into the ring."""
+        return len(self.descriptors)
+
+    def place(self, index: int) -> int:
+        """Address of a descriptor."""
+        return self.base + BYTES * (index % (1 << self.log2_places))
+
+    def advance(self, random: Random, content: Memory, head: int) -> None:
+        """Write more descriptors, and finish one."""
+        eager = 0.5 if self.slow else 0.2
+        while self.tail < self.length and self.tail - head < 1 << self.log2_places and random.random() < eager:
+            place = self.place(self.tail)
+            content.write(place, random.randbytes(BYTES))
+            self.descriptors.append(content.read(place, BYTES))
+        if self.done < self.taken and random.random() < (0.04 if self.slow else 0.1):
+            self.done += 1
+
+    def take(self, payload: int) -> bool:
+        """Take a beat of a descriptor; whether memory answered its last one with an error."""
+        self.beats.append((payload & ((1 << 128) - 1), payload >> 128))
+        if len(self.beats) < 4:
+            return False
+        wanted, has_error = self.descriptors[self.taken], any(error for _, error in self.beats)
+        assert has_error == (wanted is None)
+        if wanted is not None:
+            given = b"".join(data.to_bytes(16, "little") for data, _ in self.beats)
+            assert given == wanted, f"descriptor {self.taken} differs"
+        self.beats, self.taken = [], self.taken + 1
+        return has_error
+
+
+def random_ring(random: Random, number: int, content: Memory, address_bits: int) -> Ring:
+    """A ring anywhere in memory; the second lies at its end, the fourth where the queue may not read."""
+    size = random.randint(0, 5)
+    base = content.base + BYTES * random.randrange(SIZE // BYTES - (1 << size))
+    if number == 1:
+        size, base = 3, content.base + SIZE - 2 * BYTES
+    top = (1 << address_bits) - 1
+    bounds = (0, top)
+    if number == 3:
+        size, base = 3, content.base + PAGE - 3 * BYTES
+        bounds = random.choice([(0, content.base + PAGE - 1), (content.base + PAGE, top)])
+    slow = number == 4
+    length = random.randint(60, 80) if slow else random.randint(10, 50)
+    return Ring(base=base, log2_places=size, bounds=bounds, length=length, slow=slow)
 
 
 @cocotb.test()
@@ -23,97 +87,55 @@ async def random_rings(dut, latency: int, pause: float) -> None:
     In every cycle `head` is the number of descriptors that have come from memory, and `busy` is high if and only if one
     is to be fetched, or its fetch has begun and it is not done.
     """
-    job = current_job()
-    random = Random(f"{job.seed} queue {latency} {pause}")
-    cocotb.log.info("seed %s", job.seed)
-    config, pins = job.config, Pins(dut)
+    job, random, pins = start_bench(dut, f"queue {latency} {pause}")
+    config = job.config
     content = Memory(SIZE, far(config.address_bits, job.seed, latency > 0))
-    memory = AxiMemory(
-        pins,
-        random,
-        content,
-        bits=config.axi_bits,
-        reads=True,
-        latency=(0, latency),
-        pause=pause,
-        outstanding=config.prefetch,
-    )
+    bus = {"bits": config.axi_bits, "latency": (0, latency), "pause": pause, "outstanding": config.prefetch}
+    memory = AxiMemory(pins, random, content, reads=True, **bus)
     inputs = dict.fromkeys(("enable", "queue_base", "queue_size", "tail", "done", "descriptors_ready", "halt"), 0)
     await pins.reset(**inputs, bounds=bounds_value(config.address_bits), **memory.idle_pins())
     errors = refusals = 0
-    for ring in range(round(5 * job.effort)):
-        size = random.randint(0, 5)
-        base = content.base + BYTES * random.randrange(SIZE // BYTES - (1 << size))
-        if ring == 1:
-            size, base = 3, content.base + SIZE - 2 * BYTES
-        top = (1 << config.address_bits) - 1
-        bounds = (0, top)
-        if ring == 3:  # the ring goes on where the queue may not read
-            size, base = 3, content.base + PAGE - 3 * BYTES
-            bounds = random.choice([(0, content.base + PAGE - 1), (content.base + PAGE, top)])
-        pins.drive(bounds=bounds_value(config.address_bits, *bounds))
-        slow = ring == 4  # the FIFO and the window fill up
-        length = random.randint(60, 80) if slow else random.randint(10, 50)
-        tail = done = taken = 0
-        beats: list[tuple[int, int]] = []
-        descriptors: list[bytes | None] = []
+    for number in range(round(5 * job.effort)):
+        ring = random_ring(random, number, content, config.address_bits)
+        pins.drive(bounds=bounds_value(config.address_bits, *ring.bounds))
         first_beat, first_burst = memory.read_beats, memory.read_bursts
-        halting, began, halts_at = False, pins.cycle, length * 3 // 4 if ring == 2 else length + 1
+        halting, began = False, pins.cycle
+        halts_at = ring.length * 3 // 4 if number == 2 else ring.length + 1
         while True:
-            while tail < length and tail - pins.read("head") < 1 << size and random.random() < (0.5 if slow else 0.2):
-                place = base + BYTES * (tail % (1 << size))
-                content.write(place, random.randbytes(BYTES))
-                descriptors.append(content.read(place, BYTES))
-                tail += 1
-            if done < taken and random.random() < (0.04 if slow else 0.1):
-                done += 1
-            halting |= taken >= halts_at
+            ring.advance(random, content, pins.read("head"))
+            halting |= ring.taken >= halts_at
             memory.drive()
             ready = int(random.random() >= pause)
             enable = int(random.random() >= pause)
-            pins.drive(enable=enable, queue_base=base, queue_size=size, tail=tail, done=done)
+            pins.drive(enable=enable, queue_base=ring.base, queue_size=ring.log2_places, tail=ring.tail, done=ring.done)
             pins.drive(descriptors_ready=ready, halt=int(halting))
             await pins.settle()
             if not halting:
                 begun = memory.read_bursts - first_burst + pins.read("axi_arvalid")
-                busy = begun != done or (enable and begun != tail)
+                busy = begun != ring.done or (enable and begun != ring.tail)
                 assert pins.read("head") == (memory.read_beats - first_beat) * config.axi_bits // BITS
                 # One that is outside the bounds is never on the bus.
-                assert pins.read("busy") == busy or (ring == 3 and pins.read("busy")), f"{begun}, {done}, {tail}"
+                is_exempt = number == 3 and pins.read("busy")
+                assert pins.read("busy") == busy or is_exempt, f"{begun}, {ring.done}, {ring.tail}"
             memory.observe()
-            require_inside(pins, bounds, "ar")
-            refuses = pins.read("descriptors_valid") and pins.read("descriptors_payload") >> 129
-            if refuses:
-                address = base + BYTES * (taken % (1 << size))
-                assert not bounds[0] <= address <= bounds[1], f"descriptor {taken} is inside"
-                assert not beats
+            require_inside(pins, ring.bounds, "ar")
+            if pins.read("descriptors_valid") and pins.read("descriptors_payload") >> 129:
+                is_allowed = is_inside(ring.bounds, ring.place(ring.taken))
+                assert not is_allowed, f"descriptor {ring.taken} is inside"
+                assert not ring.beats
                 refusals += 1
                 break
             if pins.read("descriptors_valid") and ready:
-                payload = pins.read("descriptors_payload")
-                beats.append((payload & ((1 << 128) - 1), payload >> 128))
-                if len(beats) == 4:
-                    wanted = descriptors[taken]
-                    if wanted is None:
-                        assert any(error for _, error in beats)
-                        errors += 1
-                    else:
-                        given = b"".join(data.to_bytes(16, "little") for data, _ in beats)
-                        assert given == wanted, f"descriptor {taken} differs"
-                        assert not any(error for _, error in beats)
-                    beats, taken = [], taken + 1
-                    assert taken - done <= config.window
+                errors += ring.take(pins.read("descriptors_payload"))
+                assert ring.beats or ring.taken - ring.done <= config.window
             idle = pins.read("idle")
             await pins.tick()
             await pins.settle()
-            if (halting and idle) or taken == length:
+            if (halting and idle) or ring.taken == ring.length:
                 assert memory.idle
                 break
             assert pins.cycle - began < job.patience(60_000), "it hangs"
-        pins.drive(rst=1, **inputs)
-        await pins.settle()
-        await pins.tick()
-        pins.drive(rst=0)
+        await pins.restart(**inputs)
         await pins.settle()
     assert errors
     assert refusals

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from random import Random
 from types import MappingProxyType
 from typing import Any
 
@@ -13,9 +12,8 @@ from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.registers import ERRORS, IDENTITY
 from tensordash_sim.compiler.program import dense_steps
 from tensordash_sim.golden.core.golden_core import GoldenCore, Memory, Outcome
+from tensordash_sim.verify.bench import start_bench
 from tensordash_sim.verify.core_master import CoreMaster
-from tensordash_sim.verify.job import current_job
-from tensordash_sim.verify.pins import Pins
 from tensordash_sim.verify.programs.random_programs import PROGRAM, RandomProgram, random_program
 
 __all__ = ["LOG2_PLACES", "SIZE", "Host", "same_memory"]
@@ -46,13 +44,11 @@ class Host(CoreMaster):
     """
 
     def __init__(self, dut: Any, name: str, *, latency: tuple[int, int], pause: float, at: int = 0) -> None:
-        self.job = current_job()
+        self.job, self.random, pins = start_bench(dut, f"core {name}")
         config: CoreConfig = self.job.config
-        self.random = Random(f"{self.job.seed} core {name}")
-        cocotb.log.info("seed %s", self.job.seed)
         self.pause = pause
         memory = Memory(SIZE, at, line=config.axi_bits // 8)
-        super().__init__(Pins(dut), config, memory, self.random, latency=latency, pause=pause)
+        super().__init__(pins, config, memory, self.random, latency=latency, pause=pause)
         self.still = self.job.patience(self.still)
         self.tail = 0
         self.steps = 0

@@ -1,58 +1,42 @@
 """Bench of deflate: bytes and strobes against golden deflate."""
 
-from random import Random
-
 import cocotb
 
 from tensordash_sim.golden.core.tensors import deflate
-from tensordash_sim.verify.job import current_job
-from tensordash_sim.verify.pins import Pins
+from tensordash_sim.verify.bench import start_bench
+from tensordash_sim.verify.stimulus import packed
+from tensordash_sim.verify.units.tensors import min_cycles, random_tensor
 
 
 @cocotb.test()
 @cocotb.parametrize(idle=[0.0, 0.4], stall=[0.0, 0.4])
 async def random_groups(dut, idle: float, stall: float) -> None:
     """Tensors of any share of zeros, and groups as they are; a beat or a group in every cycle where nothing pauses."""
-    job = current_job()
-    random = Random(f"{job.seed} deflate {idle} {stall}")
-    cocotb.log.info("seed %s", job.seed)
+    job, random, pins = start_bench(dut, f"deflate {idle} {stall}")
     config = job.config
-    width, size = config.value_bits, config.tile.lanes**2
-    beat_bytes, unit_bytes = config.axi_bits // 8, width // 8
-    masks, data_bits = size // width, config.axi_bits
-    pins = Pins(dut)
+    width, data_bits = config.value_bits, config.axi_bits
+    beat_bytes, unit_bytes = data_bits // 8, width // 8
     wide = {"offset": 0} if data_bits > 128 else {}
     names = ("start", "plain", "mute", "groups_valid", "groups_payload", "flush", "beats_ready")
     await pins.reset(**dict.fromkeys(names, 0), **wide)
     for tensor in range(round(24 * job.effort)):
-        count = random.choice([1, 2, random.randint(3, 40)])
-        share = random.choice([0.0, 0.1, 0.5, 0.9, 1.0])
-        plain = random.random() < 0.2
-        groups = [
-            [random.getrandbits(width) if random.random() < share else 0 for _ in range(size)] for _ in range(count)
-        ]
+        groups, plain, needs = random_tensor(random, config)
         offset = 16 * random.randrange(data_bits // 128) if wide and not plain else 0
-        expected, needs = deflate(groups, config, count)[0], [size] * count
+        expected = deflate(groups, config, len(groups))[0]
         if plain:
             expected = b"".join(value.to_bytes(unit_bytes, "little") for group in groups for value in group)
-        else:
-            needs = [masks + sum(value != 0 for value in group) for group in groups]
         pins.drive(start=1, plain=int(plain), groups_valid=0, flush=0, **({"offset": offset // 16} if wide else {}))
         await pins.settle()
         await pins.tick()
         pins.drive(start=0)
-        # What each group takes, if beats leave as they are made.
-        place, least = offset // unit_bytes, 0
-        for need in needs:
-            least += max(1, (place + need) * unit_bytes // beat_bytes - place * unit_bytes // beat_bytes)
-            place += need
+        least = min_cycles(needs, offset // unit_bytes, beat_bytes // unit_bytes)
         cut = random.random() < 0.1
         written: list[tuple[int, int]] = []
         began, held, shown, flush, place, units = pins.cycle, None, False, False, 0, 0
         while True:
             shown = bool(groups) and (shown or random.random() >= idle)
             flush |= not groups and not plain and random.random() >= idle
-            payload = sum(value << (i * width) for i, value in enumerate(groups[0])) if shown else 0
+            payload = packed(groups[0], width) if shown else 0
             ready = int(random.random() >= stall)
             mute = int(not ready and random.random() < 0.5)
             pins.drive(groups_valid=int(shown), groups_payload=payload, flush=int(flush), beats_ready=ready, mute=mute)

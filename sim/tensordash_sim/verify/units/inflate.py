@@ -6,85 +6,93 @@ import cocotb
 import numpy as np
 
 from tensordash_sim.golden.core.tensors import deflate, inflate
-from tensordash_sim.verify.job import current_job
-from tensordash_sim.verify.pins import Pins
+from tensordash_sim.verify.bench import start_bench
+from tensordash_sim.verify.pins import Pins, split
+from tensordash_sim.verify.stimulus import packed
+from tensordash_sim.verify.units.tensors import min_cycles, random_tensor
+
+
+def falsify(random: Random, units: list[int], width: int) -> list[int]:
+    """Units with a random error, or as they are."""
+    error = random.choice(["", "", "", "fewer", "more", "mask"])
+    if error == "fewer":
+        return units[: random.randint(1, len(units))]
+    if error == "more":
+        return units + [random.getrandbits(width) for _ in range(random.randint(1, 9))]
+    if error == "mask":
+        return [units[0] ^ 1 << random.randrange(width), *units[1:]]
+    return units
+
+
+class Groups:
+    """Groups that come out of the unit, in parts of so many values."""
+
+    def __init__(self, pins: Pins, width: int, size: int, part: int) -> None:
+        self.pins, self.width, self.size, self.part = pins, width, size, part
+        self.groups: list[int] = []
+        self._parts = self._values = 0
+        self._held: tuple[int, int] | None = None
+
+    def observe(self) -> None:
+        """See what comes out in this cycle."""
+        pins, count, bits = self.pins, self.size // self.part, self.part * self.width
+        if not pins.read("out_valid"):
+            return
+        which, last, out = pins.read("parts"), pins.read("last"), pins.read("out_payload")
+        assert self._held in (None, (which, out)), f"cycle {pins.cycle}: a group changed while it waited"
+        self._held = which, out
+        if not pins.read("out_ready"):
+            return
+        assert which, f"cycle {pins.cycle}: no part of a group"
+        assert not which & self._parts, f"cycle {pins.cycle}: a part of a group that was there"
+        assert last == ((which | self._parts).bit_count() == count)
+        for k in range(count):
+            if which >> k & 1:
+                self._values |= (out >> k * bits & ((1 << bits) - 1)) << k * bits
+        self._parts |= which
+        if last:
+            self.groups.append(self._values)
+            self._parts = self._values = 0
+        self._held = None
 
 
 @cocotb.test()
 @cocotb.parametrize(idle=[0.0, 0.4], stall=[0.0, 0.4])
 async def random_tensors(dut, idle: float, stall: float) -> None:
     """All groups, in parts, and whether the units were right; a beat or a group in every cycle where nothing pauses."""
-    job = current_job()
-    random = Random(f"{job.seed} inflate {idle} {stall}")
-    cocotb.log.info("seed %s", job.seed)
+    job, random, pins = start_bench(dut, f"inflate {idle} {stall}")
     config = job.config
     width, size = config.value_bits, config.tile.lanes**2
     per_beat = config.axi_bits // width
-    pins = Pins(dut)
     part = max(config.tile.lanes, min(per_beat, size))
     names = ("start", "plain", "offset", "limit", "groups", "beats_valid", "beats_payload", "out_ready")
     await pins.reset(**dict.fromkeys(names, 0))
     wrongs = rights = 0
     for tensor in range(round(24 * job.effort)):
-        count = random.choice([1, 2, random.randint(3, 40)])
-        share = random.choice([0.0, 0.1, 0.5, 0.9, 1.0])
-        plain = random.random() < 0.2
-        groups = [
-            [random.getrandbits(width) if random.random() < share else 0 for _ in range(size)] for _ in range(count)
-        ]
-        data, _ = deflate(groups, config, count)
-        units = np.frombuffer(data, f"<u{width // 8}").tolist()
-        if plain:
-            units = [value for group in groups for value in group]
-        needs = [size if plain else size // width + sum(value != 0 for value in group) for group in groups]
-        error = random.choice(["", "", "", "fewer", "more", "mask"]) if not plain else ""
-        if error == "fewer":
-            units = units[: random.randint(1, len(units))]
-        elif error == "more":
-            units += [random.getrandbits(width) for _ in range(random.randint(1, 9))]
-        elif error == "mask":
-            units[0] ^= 1 << random.randrange(width)
-        whole = np.array(groups) if plain else inflate(np.array(units), config, count)
+        groups, plain, needs = random_tensor(random, config)
+        count = len(groups)
+        whole: np.ndarray | None
+        units, whole = [value for group in groups for value in group], np.array(groups)
+        if not plain:
+            data, _ = deflate(groups, config, count)
+            units = falsify(random, np.frombuffer(data, f"<u{width // 8}").tolist(), width)
+            whole = inflate(np.array(units), config, count)
         offset = random.randrange(per_beat) if not plain else 0
         sent = [random.getrandbits(width) for _ in range(offset)] + units
         sent += [random.getrandbits(width) for _ in range(-len(sent) % per_beat)]
-        beats = [
-            sum(unit << (i * width) for i, unit in enumerate(sent[k : k + per_beat]))
-            for k in range(0, len(sent), per_beat)
-        ]
+        beats = [packed(sent[k : k + per_beat], width) for k in range(0, len(sent), per_beat)]
         limit = random.getrandbits(20) if plain else offset + len(units)
         pins.drive(start=1, plain=int(plain), offset=offset, limit=limit, groups=count, beats_valid=0)
         await pins.settle()
         await pins.tick()
         pins.drive(start=0)
-        given: list[int] = []
-        parts = values = 0
-        held, began = None, pins.cycle
-        shown, cut = False, tensor == 7
-        while beats or pins.read("active") or (plain and len(given) < count):
+        given, began, shown, cut = Groups(pins, width, size, part), pins.cycle, False, tensor == 7
+        while beats or pins.read("active") or (plain and len(given.groups) < count):
             shown = bool(beats) and (shown or random.random() >= idle)
-            pins.drive(
-                beats_valid=int(shown),
-                beats_payload=beats[0] if shown else 0,
-                out_ready=int(random.random() >= stall),
-            )
+            ready = int(random.random() >= stall)
+            pins.drive(beats_valid=int(shown), beats_payload=beats[0] if shown else 0, out_ready=ready)
             await pins.settle()
-            if pins.read("out_valid"):
-                which, last, out = pins.read("parts"), pins.read("last"), pins.read("out_payload")
-                assert held is None or held == (which, out), f"cycle {pins.cycle}: a group changed while it waited"
-                held = which, out
-                if pins.read("out_ready"):
-                    assert which, f"cycle {pins.cycle}: no part of a group"
-                    assert not which & parts, f"cycle {pins.cycle}: a part of a group that was there"
-                    assert last == ((which | parts).bit_count() == size // part)
-                    for k in range(size // part):
-                        if which >> k & 1:
-                            values |= (out >> k * part * width & ((1 << part * width) - 1)) << k * part * width
-                    parts |= which
-                    if last:
-                        given.append(values)
-                        parts = values = 0
-                    held = None
+            given.observe()
             if shown and pins.read("beats_ready"):
                 beats.pop(0)
                 shown = False
@@ -94,26 +102,18 @@ async def random_tensors(dut, idle: float, stall: float) -> None:
             if cut and pins.cycle - began > 9:
                 break
         taken = pins.cycle - began
-        # What each group takes, if units are there as they are needed.
-        place, least = offset, 0
-        for need in needs:
-            least += max(1, (place + need) // per_beat - place // per_beat)
-            place += need
         pins.drive(beats_valid=0)
         if cut:
-            pins.drive(rst=1)
-            await pins.settle()
-            await pins.tick()
-            pins.drive(rst=0)
+            await pins.restart()
             continue
         assert plain or pins.read("wrong") == (whole is None), f"tensor {tensor}: golden says wrong is {whole is None}"
-        found = [[group >> (j * width) & ((1 << width) - 1) for j in range(size)] for group in given]
+        found = [split(group, width, size) for group in given.groups]
         if whole is not None:
             assert found == whole.tolist(), f"tensor {tensor}: groups differ"
             rights += 1
             if not idle and not stall:
                 # A part that ends with the beat that is offered leaves none for the next one.
-                least += 4 + (count // 4 if size // part > 2 else 0)
+                least = min_cycles(needs, offset, per_beat) + 4 + (count // 4 if size // part > 2 else 0)
                 assert taken <= least, f"tensor {tensor}: {taken} cycles for {least}"
         else:
             assert len(found) <= count

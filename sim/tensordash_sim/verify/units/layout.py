@@ -1,7 +1,6 @@
 """Bench of a layout: what it leaves in the stream buffer against the golden core, what it reads, and its cycles."""
 
 from math import gcd
-from random import Random
 from typing import Any
 
 import cocotb
@@ -11,8 +10,9 @@ from numpy.typing import NDArray
 from tensordash.configuration.descriptors import OPERATIONS, decode, encode
 from tensordash.configuration.registers import ERRORS
 from tensordash_sim.golden.core.golden_core import GoldenCore, Memory
+from tensordash_sim.verify.bench import start_bench
 from tensordash_sim.verify.job import current_job
-from tensordash_sim.verify.pins import Pins, split
+from tensordash_sim.verify.pins import split
 from tensordash_sim.verify.programs.field_cases import field_cases
 from tensordash_sim.verify.units.beats import Beats
 from tensordash_sim.verify.units.walk import places
@@ -41,11 +41,8 @@ class Bench:
     """
 
     def __init__(self, dut: Any, label: str, ready: float, rate: float) -> None:
-        job = current_job()
+        job, self.random, self.pins = start_bench(dut, f"layout {label}")
         self.config, self.side, self.ready = job.config, job.options["side"], ready
-        self.random = Random(f"{job.seed} layout {label}")
-        cocotb.log.info("seed %s", job.seed)
-        self.pins = Pins(dut)
         self.beats = Beats(self.pins, self.random, rate)
         self.golden = GoldenCore(self.config, Memory(0))
         noise = np.random.default_rng(job.seed)

@@ -15,9 +15,8 @@ from tensordash_sim.verify.job import current_job
 from tensordash_sim.verify.pins import Pins, split
 from tensordash_sim.verify.units.bounds import bounds_value, random_bounds, require_inside
 from tensordash_sim.verify.units.command import CommandPort, settle
-from tensordash_sim.verify.units.far import across, far, strides_across
-
-SIZE = 0x8000
+from tensordash_sim.verify.units.far import strides_across
+from tensordash_sim.verify.units.move_bench import SIZE, MoveBench
 
 
 def plain_move(random: Random, config, base: int) -> dict[str, Any]:
@@ -97,39 +96,68 @@ def move_across(random: Random, config, content: Memory) -> dict[str, Any]:
     return {"compressed": 1, **fields}
 
 
+class LoadBench(MoveBench):
+    """A load unit beside the golden core; parameters as of `MoveBench`."""
+
+    def __init__(self, dut, latency: int, pause: float) -> None:
+        super().__init__(dut, "load", latency, pause, reads=True, outstanding=current_job().config.outstanding)
+        self.golden = GoldenCore(self.config, self.content)
+        self.buffer = self.golden.buffer.copy()
+        self._held: tuple[int, int, int] | None = None
+
+    async def begin(self) -> None:
+        """Start in reset."""
+        inputs = {"buffer_ready": 0, "halt": 0, "bounds": bounds_value(self.config.address_bits)}
+        await self.pins.reset(**inputs, **self.command.IDLE, **self.memory.idle_pins())
+
+    async def execute(self, fields: dict[str, Any], bits: int, cut_after: int | None) -> None:
+        """Execute a descriptor, or its first `cut_after` cycles."""
+        pins, command = self.pins, self.command
+        command.begin(bits)
+        began, self._held = pins.cycle, None
+        while command.error is None and not (cut_after is not None and pins.cycle - began > cut_after):
+            self.memory.drive()
+            command.drive()
+            pins.drive(buffer_ready=int(self.random.random() >= self.pause))
+            await pins.settle()
+            self.memory.observe()
+            command.observe()
+            require_inside(pins, self.golden.bounds, "ar")
+            if pins.read("buffer_valid"):
+                self._write()
+            await pins.tick()
+            assert pins.cycle - began < self.job.patience(20_000), f"load hangs: {fields}"
+
+    def _write(self) -> None:
+        pins, config = self.pins, self.config
+        enable = pins.read("buffer_enable")
+        write = enable, pins.read("buffer_address"), pins.read("buffer_data")
+        assert enable, f"cycle {pins.cycle}: a write of nothing"
+        assert self._held is None or self._held == write, f"cycle {pins.cycle}: a write changed while it waited"
+        self._held = None if pins.read("buffer_ready") else write
+        if self._held is None:
+            (group,) = set(split(write[1], (config.groups - 1).bit_length(), config.tile.lanes))
+            write_banks(self.buffer[group], enable, write[2], config)
+
+
+def write_banks(group: np.ndarray, enable: int, data: int, config) -> None:
+    """Write the enabled positions of a group, (lanes, lanes)."""
+    lanes, width = config.tile.lanes, config.value_bits
+    for position, bank in enumerate(split(data, lanes * width, lanes)):
+        if enable >> position & 1:
+            group[position] = split(bank, width, lanes)
+
+
 @cocotb.test()
 @cocotb.parametrize(latency=[0, 200], pause=[0.0, 0.4])
 async def random_loads(dut, latency: int, pause: float) -> None:
     """Execute moves of all kinds, a few of them illegal, with resets in between."""
-    job = current_job()
-    random = Random(f"{job.seed} load {latency} {pause}")
-    cocotb.log.info("seed %s", job.seed)
-    config = job.config
-    lanes, width = config.tile.lanes, config.value_bits
-    # 4 GiB are in the middle of memory, or far away.
-    base = across(config.address_bits, SIZE // 2) if pause else far(config.address_bits, job.seed, latency > 0)
-    content = Memory(SIZE, base)
-    content.bytes[:] = random.randbytes(SIZE)
-    golden = GoldenCore(config, content)
-    pins = Pins(dut)
-    memory = AxiMemory(
-        pins,
-        random,
-        content,
-        bits=config.axi_bits,
-        reads=True,
-        latency=(0, latency),
-        pause=pause,
-        outstanding=config.outstanding,
-    )
-    command = CommandPort(pins, random)
+    bench = LoadBench(dut, latency, pause)
+    job, random, config, golden, content = bench.job, bench.random, bench.config, bench.golden, bench.content
     everything = golden.bounds
-    inputs = {"buffer_ready": 0, "halt": 0, "bounds": bounds_value(config.address_bits)}
-    await pins.reset(**inputs, **command.IDLE, **memory.idle_pins())
-    buffer = golden.buffer.copy()
-    bank_bits, address_bits = lanes * width, (config.groups - 1).bit_length()
+    await bench.begin()
     goods = refusals = 0
-    directed = strides_across(base + SIZE // 2, config.group_bytes) if pause else []
+    directed = strides_across(content.base + SIZE // 2, config.group_bytes) if pause else []
     if pause and config.compression:
         directed.append(move_across(random, config, content))
     # A short run continues until enough moves succeeded and one was refused.
@@ -146,66 +174,29 @@ async def random_loads(dut, latency: int, pause: float) -> None:
         program = Program()
         program.add("load", **fields)
         golden.bounds = random_bounds(random, content) if number >= 0 and random.random() < 0.3 else everything
-        pins.drive(bounds=bounds_value(config.address_bits, *golden.bounds))
+        bench.pins.drive(bounds=bounds_value(config.address_bits, *golden.bounds))
         outcome = golden.run(program.descriptors)
         described = np.zeros(config.groups, bool)
         if outcome.error:
             described[fields["address"] :] = True
-        command.begin(program.descriptors[0])
-        began, cut, cut_after = pins.cycle, number > 0 and number % 6 == 3, random.randint(1, 60)
-        held = None
-        while command.error is None and not (cut and pins.cycle - began > cut_after):
-            memory.drive()
-            command.drive()
-            pins.drive(buffer_ready=int(random.random() >= pause))
-            await pins.settle()
-            memory.observe()
-            command.observe()
-            require_inside(pins, golden.bounds, "ar")
-            if pins.read("buffer_valid"):
-                enable = pins.read("buffer_enable")
-                write = enable, pins.read("buffer_address"), pins.read("buffer_data")
-                assert enable, f"cycle {pins.cycle}: a write of nothing"
-                assert held is None or held == write, f"cycle {pins.cycle}: a write changed while it waited"
-                held = write
-                if pins.read("buffer_ready"):
-                    held = None
-                    groups = set(split(write[1], address_bits, lanes))
-                    assert len(groups) == 1
-                    group = groups.pop()
-                    for position, bank in enumerate(split(write[2], bank_bits, lanes)):
-                        if enable >> position & 1:
-                            buffer[group, position] = split(bank, width, lanes)
-            await pins.tick()
-            assert pins.cycle - began < job.patience(20_000), f"load {number} hangs: {fields}"
+        cut, cut_after = number > 0 and number % 6 == 3, random.randint(1, 60)
+        await bench.execute(fields, program.descriptors[0], cut_after if cut else None)
         if cut:
-            pins.drive(rst=1)
-            await pins.settle()
-            pins.drive(axi_rvalid=0)
-            await pins.tick()
-            pins.drive(rst=0)
-            memory.reset()
-            command.begin(0)
-            command = CommandPort(pins, random)
-            buffer[:] = golden.buffer
+            await bench.restart(axi_rvalid=0)
+            bench.buffer[:] = golden.buffer
             continue
         where = f"load {number} {fields}"
         code = outcome.code
         if outcome.error == "read" and compressed and impossible(fields, config, content):
             code = ERRORS["compressed"]
-        assert command.error == code, f"{where}: golden says {outcome.error or 'no error'}"
-        assert (buffer == golden.buffer)[~described].all(), f"{where}: the buffer differs"
-        assert pins.read("idle")
-        buffer[:] = golden.buffer
+        assert bench.command.error == code, f"{where}: golden says {outcome.error or 'no error'}"
+        assert (bench.buffer == golden.buffer)[~described].all(), f"{where}: the buffer differs"
+        assert bench.pins.read("idle")
+        bench.buffer[:] = golden.buffer
         goods += number >= 0 and not outcome.error
         if outcome.error == "bounds":  # the unit takes nothing more until a reset
             refusals += 1
-            pins.drive(rst=1)
-            await pins.settle()
-            await pins.tick()
-            pins.drive(rst=0)
-            memory.reset()
-            command = CommandPort(pins, random)
+            await bench.restart()
     assert refusals
     assert goods > 6 * job.effort
 
@@ -234,10 +225,7 @@ async def execute(pins: Pins, memory: AxiMemory, command: CommandPort, config, *
         await settle(pins, memory, command)
         if pins.read("buffer_valid"):
             group = split(pins.read("buffer_address"), (groups - 1).bit_length(), 1)[0]
-            enable = pins.read("buffer_enable")
-            for position, bank in enumerate(split(pins.read("buffer_data"), lanes * width, lanes)):
-                if enable >> position & 1:
-                    buffer[group, position] = split(bank, width, lanes)
+            write_banks(buffer[group], pins.read("buffer_enable"), pins.read("buffer_data"), config)
         await pins.tick()
         assert pins.cycle - began < 40 * groups, f"a load hangs: {fields}"
     assert command.error == 0, f"{fields}: error {command.error}"

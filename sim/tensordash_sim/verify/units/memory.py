@@ -1,19 +1,15 @@
 """Bench of a memory: words against a list of them."""
 
-from random import Random
-
 import cocotb
 
-from tensordash_sim.verify.job import current_job
+from tensordash_sim.verify.bench import start_bench
 from tensordash_sim.verify.pins import Pins
 
 
 @cocotb.test()
 async def random_words(dut) -> None:
     """Reads and writes anywhere, of some parts of a word; what was read stays through cycles without a read."""
-    job = current_job()
-    random = Random(f"{job.seed} memory")
-    cocotb.log.info("seed %s", job.seed)
+    job, random, pins = start_bench(dut, "memory")
     words, bits, enables, ports = (job.options[name] for name in ("words", "bits", "enables", "ports"))
     part = bits // enables
     known: list[int | None] = [None] * words  # once all parts of a word have been written

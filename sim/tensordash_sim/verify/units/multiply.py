@@ -1,14 +1,14 @@
 """Bench of multiply: which word each bank shows in every cycle, with a tile that takes what it likes."""
 
-from random import Random
 from typing import Any
 
 import cocotb
 
 from tensordash.configuration.descriptors import OPERATIONS, encode
 from tensordash.configuration.registers import ERRORS
+from tensordash_sim.verify.bench import start_bench
 from tensordash_sim.verify.job import current_job
-from tensordash_sim.verify.pins import Pins, split
+from tensordash_sim.verify.pins import split
 from tensordash_sim.verify.units.beats import Beats
 
 SIDES = "ab"
@@ -32,11 +32,8 @@ class Bench:
     """
 
     def __init__(self, dut: Any, label: str, taking: str, rate: float, written: float) -> None:
-        job = current_job()
+        job, self.random, self.pins = start_bench(dut, f"multiply {label}")
         self.config, self.taking, self.written = job.config, taking, written
-        self.random = Random(f"{job.seed} multiply {label}")
-        cocotb.log.info("seed %s", job.seed)
-        self.pins = Pins(dut)
         self.beats = Beats(self.pins, self.random, rate)
         self.depth = self.config.tile.window_depth
         self.words = {side: self.config.stream_words(side) for side in SIDES}
@@ -118,10 +115,7 @@ class Bench:
                 self.waited += shown < min(left, self.depth)
                 for k in range(0 if beyond else available):
                     bank, word = (step + k) % self.depth, (step + k) // self.depth
-                    expected = {
-                        "a": values["a_base"] + q * words + word,
-                        "b": values["b_base"] + p * words + word,
-                    }
+                    expected = {"a": values["a_base"] + q * words + word, "b": values["b_base"] + p * words + word}
                     found = {side: self.before[side][bank] for side in SIDES}
                     assert found == expected, f"{where}: bank {bank} shows words {found}, not {expected}"
                 step += self.took

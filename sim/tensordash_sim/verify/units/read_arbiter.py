@@ -1,13 +1,10 @@
 """Bench of the read arbiter: two readers, each of which must get its own data."""
 
-from random import Random
-
 import cocotb
 
 from tensordash_sim.golden.core.golden_core import Memory
 from tensordash_sim.verify.axi_memory import AxiMemory
-from tensordash_sim.verify.job import current_job
-from tensordash_sim.verify.pins import Pins
+from tensordash_sim.verify.bench import start_bench
 from tensordash_sim.verify.units.far import far
 
 SIZE = 0x8000
@@ -18,10 +15,8 @@ PAGE = 4096
 @cocotb.parametrize(latency=[0, 40], pause=[0.0, 0.4])
 async def random_bursts(dut, latency: int, pause: float) -> None:
     """Bursts of both, whose data come in any order; a reset among them."""
-    job = current_job()
-    random = Random(f"{job.seed} arbiter {latency} {pause}")
-    cocotb.log.info("seed %s", job.seed)
-    config, pins, content = job.config, Pins(dut), Memory(SIZE, far(job.config.address_bits, job.seed, latency > 0))
+    job, random, pins = start_bench(dut, f"arbiter {latency} {pause}")
+    config, content = job.config, Memory(SIZE, far(job.config.address_bits, job.seed, latency > 0))
     content.bytes[:] = random.randbytes(SIZE)
     size = config.axi_bits // 8
     memory = AxiMemory(
@@ -65,10 +60,7 @@ async def random_bursts(dut, latency: int, pause: float) -> None:
                 }
             )
         if reset:
-            pins.drive(rst=1, **inputs, **memory.idle_pins())
-            await pins.settle()
-            await pins.tick()
-            pins.drive(rst=0)
+            await pins.restart(**inputs, **memory.idle_pins())
             memory.reset()
             offers, expected = dict.fromkeys(names), {name: [] for name in names}
             continue

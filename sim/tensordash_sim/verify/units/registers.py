@@ -6,8 +6,10 @@ import cocotb
 
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.registers import COUNTERS, IDENTITY, REGISTERS, named
+from tensordash_sim.verify.bench import start_bench
 from tensordash_sim.verify.job import current_job
 from tensordash_sim.verify.pins import Pins
+from tensordash_sim.verify.stimulus import packed
 from tensordash_sim.verify.units.bounds import bounds_value
 
 
@@ -114,29 +116,13 @@ async def events_while_causes_are_cleared(dut) -> None:
     assert after
 
 
-@cocotb.test()
-async def random_accesses(dut) -> None:
-    """Every register, read and written; addresses without one; causes, soft resets and a reset."""
-    job = current_job()
-    random, config = Random(f"{job.seed} registers"), job.config
-    cocotb.log.info("seed %s", job.seed)
-    pins = Pins(dut)
-    port = Port(pins, random)
-    status = {
-        name: random.getrandbits(4 if name == "error" else 32) for name in ("head", "done", "error", "error_index")
-    }
-    counters = [random.getrandbits(32) for _ in COUNTERS]
-    await pins.reset(
-        **port.IDLE,
-        **status,
-        busy=1,
-        failed=0,
-        ended=0,
-        idle=0,
-        counters=sum(count << 32 * k for k, count in enumerate(counters)),
-    )
+IDLE_EVENTS = dict.fromkeys(("failed", "ended", "idle"), 0)
+
+
+def fixed_values(config: CoreConfig) -> dict[str, int]:
+    """What registers without a state read as, from docs/core.md."""
     tile = config.tile
-    fixed = {
+    return {
         "identity": IDENTITY,
         "digest": int(config.digest, 16) & 0xFFFFFFFF,
         "digest_high": int(config.digest, 16) >> 32,
@@ -146,122 +132,153 @@ async def random_accesses(dut) -> None:
         "features": features_of(config),
         "formats": CODES[tile.a_format.name] | CODES[tile.b_format.name] << 8 | config.axi_bits << 16,
         "status": 1,
-        **status,
-        **{name: counters[k] for k, (name, _) in enumerate(COUNTERS)},
     }
-    masks = {
+
+
+def writable_masks(config: CoreConfig) -> dict[str, int]:
+    """Bits of registers that keep what is written, from docs/core.md."""
+    high = (1 << (config.address_bits - 32)) - 1
+    return {
         "control": 1,
-        "queue_base": 0xFFFFFFC0,
-        "queue_base_high": (1 << (config.address_bits - 32)) - 1,
-        "queue_size": 15,
+        **{"queue_base": 0xFFFFFFC0, "queue_base_high": high, "queue_size": 15},
         "tail": 0xFFFFFFFF,
         "interrupt_enable": 3,
-        "bounds_base": 0xFFFFF000,
-        "bounds_base_high": (1 << (config.address_bits - 32)) - 1,
-        "bounds_limit": 0xFFFFF000,
-        "bounds_limit_high": (1 << (config.address_bits - 32)) - 1,
+        **{"bounds_base": 0xFFFFF000, "bounds_base_high": high},
+        **{"bounds_limit": 0xFFFFF000, "bounds_limit_high": high},
     }
-    after_reset = dict.fromkeys(masks, 0)
-    after_reset |= {"bounds_limit": 0xFFFFFFFF, "bounds_limit_high": masks["bounds_limit_high"]}
-    kept = dict(after_reset)
 
-    def merged(name: str, data: int, mask: int) -> int:
+
+class Model:
+    """The registers at a port, and what docs/core.md says that they hold.
+
+    Attributes
+    ----------
+    held : dict
+        Values of the registers that keep what is written.
+    fixed : dict
+        Values of the others.
+    caused : int
+        Value of `cause`.
+    """
+
+    def __init__(self, pins: Pins, random: Random, config: CoreConfig) -> None:
+        self.pins, self.random, self.port, self.config = pins, random, Port(pins, random), config
+        self.masks = writable_masks(config)
+        self.after_reset = dict.fromkeys(self.masks, 0)
+        self.after_reset |= {"bounds_limit": 0xFFFFFFFF, "bounds_limit_high": self.masks["bounds_limit_high"]}
+        self.held, self.caused, self.fixed = dict(self.after_reset), 0, fixed_values(config)
+
+    def draw_status(self) -> dict[str, int]:
+        """Draw what the core reports, and return the pins for it."""
+        status = {
+            name: self.random.getrandbits(4 if name == "error" else 32)
+            for name in ("head", "done", "error", "error_index")
+        }
+        counters = [self.random.getrandbits(32) for _ in COUNTERS]
+        self.fixed |= {**status, **{name: counters[k] for k, (name, _) in enumerate(COUNTERS)}}
+        return {**status, "counters": packed(counters, 32)}
+
+    async def write(self, name: str, data: int, strobe: int = 15, at: int | None = None) -> None:
+        """Write a register, or an address without one."""
+        mask = sum(255 << 8 * k for k in range(4) if strobe >> k & 1)
+        if name == "cause":
+            self.caused &= ~(data & mask)
+        if name in self.held:
+            self.held[name] = self._merged(name, data, mask)
+        await self.port.write(named(name).offset if at is None else at, data, strobe)
+
+    def _merged(self, name: str, data: int, mask: int) -> int:
         """What a register keeps of a write, from docs/core.md."""
-        value = (kept[name] & ~mask | data & mask) & masks[name]
+        value = (self.held[name] & ~mask | data & mask) & self.masks[name]
         if name == "bounds_limit":
             value |= 0xFFF
-        unfit = 0xFFFFFFFF & ~masks[name]  # of the high half of an address
+        unfit = 0xFFFFFFFF & ~self.masks[name]  # of the high half of an address
         if name.endswith("_high") and unfit:
-            stays = kept[name] & unfit and unfit & ~mask
+            stays = self.held[name] & unfit and unfit & ~mask
             value |= (unfit & -unfit) * bool(data & mask & unfit or stays)
         return value
 
-    caused = 0
-    # Each once for certain.
-    for turn in range(len(REGISTERS) + round(300 * job.effort)):
-        if turn % 20 == 0:  # The reported status changes.
-            counters = [random.getrandbits(32) for _ in COUNTERS]
-            status = {each: random.getrandbits(4 if each == "error" else 32) for each in status}
-            fixed |= {**status, **{each: counters[k] for k, (each, _) in enumerate(COUNTERS)}}
-            pins.drive(**status, counters=sum(count << 32 * k for k, count in enumerate(counters)))
-            pins.drive(ended=1)  # sets its cause, which stands until it is cleared
-            await pins.settle()
-            await pins.tick()
-            pins.drive(ended=0)
-            await pins.settle()
-            caused = 1
-        register = REGISTERS[turn] if turn < len(REGISTERS) else random.choice(REGISTERS)
-        if turn >= len(REGISTERS) and random.random() < 0.5:
-            register = named(random.choice(list(masks)))  # those that keep what is written
+    async def check(self, name: str, when: str = "", at: int | None = None) -> None:
+        """Read a register, or an address without one, and compare."""
+        seen = await self.port.read(named(name).offset if at is None else at)
+        wanted = self.caused if name == "cause" else self.held.get(name, self.fixed.get(name, 0))
+        assert seen == wanted, f"{name} is {seen:#x}, not {wanted:#x}{when}"
+
+    async def end_program(self) -> None:
+        """Let `ended` set its cause, which stands until it is cleared."""
+        self.pins.drive(ended=1)
+        await self.pins.settle()
+        await self.pins.tick()
+        self.pins.drive(ended=0)
+        await self.pins.settle()
+        self.caused |= 1
+
+    async def access_any(self, turn: int) -> None:
+        """Read or write a register, or an address without one; each register once for certain."""
+        random, first_round = self.random, turn < len(REGISTERS)
+        register = REGISTERS[turn] if first_round else random.choice(REGISTERS)
+        if not first_round and random.random() < 0.5:
+            register = named(random.choice(list(self.masks)))
         name, address = register.name, register.offset
-        if turn >= len(REGISTERS) and random.random() < 0.1:
+        if not first_round and random.random() < 0.1:
             address, name = random.choice([0x2C0, 0x64, 0x7C, 0xB8, 0xFFC, 0x100]), ""
-        if turn >= len(REGISTERS) and random.random() < 0.5:
+        if not first_round and random.random() < 0.5:
             data, strobe = random.getrandbits(32), random.choice([15, random.getrandbits(4), random.getrandbits(4)])
-            mask = sum(255 << 8 * k for k in range(4) if strobe >> k & 1)
-            if name == "control":
-                data &= ~2
-            if name == "cause":
-                caused &= ~(data & mask)
-            if name in kept:
-                kept[name] = merged(name, data, mask)
-            await port.write(address, data, strobe)
+            await self.write(name, data & ~2 if name == "control" else data, strobe, at=address)
         else:
-            seen = await port.read(address)
-            wanted = caused if name == "cause" else kept.get(name, fixed.get(name, 0))
-            assert seen == wanted, f"{name} is {seen:#x}, not {wanted:#x}"
-    # Every bit of every byte alone: what is written goes in, what is not stays.
-    for name in masks:
+            await self.check(name, at=address)
+
+    async def write_bytes(self, name: str) -> None:
+        """Write every byte of a register alone: what is written goes in, what is not stays."""
         for old, new in ((0xFFFFFFFF, 0), (0, 0xFFFFFFFF)):
             reset = 2 if name == "control" else 0  # not now
-            await port.write(named(name).offset, old & ~reset)
-            kept[name] = merged(name, old, 0xFFFFFFFF)
+            await self.write(name, old & ~reset)
             for k in range(4):
-                byte = 255 << 8 * k
-                await port.write(named(name).offset, new & ~reset, 1 << k)
-                kept[name] = merged(name, new, byte)
-                seen = await port.read(named(name).offset)
-                assert seen == kept[name], f"{name} is {seen:#x}, not {kept[name]:#x}, when its byte {k} is written"
-    # What the core gets of addresses, and whether they fit.
-    for fits in (True, False) if config.address_bits < 64 else (True,):
-        base, limit = 0x7_5123_5000 % (1 << config.address_bits), 0x9_8765_4FFF % (1 << config.address_bits)
-        more = 0 if fits else 1 << 63
+                await self.write(name, new & ~reset, 1 << k)
+                await self.check(name, f", when its byte {k} is written")
+
+    async def check_addresses(self, *, fits: bool) -> None:
+        """Check what the core gets of addresses, and whether they fit."""
+        bits, pins = self.config.address_bits, self.pins
+        base, limit = 0x7_5123_5000 % (1 << bits), 0x9_8765_4FFF % (1 << bits)
         for name, value in {"queue_base": base & -64, "bounds_base": base, "bounds_limit": limit}.items():
-            await port.write(named(name).offset, value & 0xFFFFFFFF)
-            await port.write(named(f"{name}_high").offset, (value | more) >> 32)
-            kept[name] = value & 0xFFFFFFFF
-            kept[f"{name}_high"] = value >> 32 | (0 if fits else 1 << config.address_bits - 32)
-        unfit = 0 if fits else 1 << config.address_bits
+            await self.write(name, value & 0xFFFFFFFF)
+            await self.write(f"{name}_high", (value | (0 if fits else 1 << 63)) >> 32)
+        unfit = 0 if fits else 1 << bits
         assert pins.read("queue_base") == base & -64 | unfit
-        pages = bounds_value(config.address_bits, base | unfit, limit if fits else None)
+        pages = bounds_value(bits, base | unfit, limit if fits else None)
         assert pins.read("bounds") == pages, f"bounds are {pins.read('bounds'):#x}, not {pages:#x}"
-    # Causes: set by events, cleared by ones.
-    await port.write(named("interrupt_enable").offset, 2)
-    await port.write(named("cause").offset, 3)
-    pins.drive(ended=1)
-    await pins.settle()
-    await pins.tick()
-    pins.drive(ended=0)
-    await pins.settle()
+
+
+async def check_causes(model: Model) -> None:
+    """Causes are set by events, and cleared by ones."""
+    pins, port = model.pins, model.port
+    await model.write("interrupt_enable", 2)
+    await model.write("cause", 3)
+    await model.end_program()
     assert not pins.read("irq")
     assert await port.read(named("cause").offset) == 1
     pins.drive(failed=1)
     assert await port.read(named("status").offset) == 5
     assert await port.read(named("cause").offset) == 3
     assert pins.read("irq")
-    await port.write(named("cause").offset, 2)
+    await model.write("cause", 2)
     assert await port.read(named("cause").offset) == 1, "an error that stands sets its cause once"
     await pins.settle()
     assert not pins.read("irq")
-    # A soft reset waits until all is idle, and leaves the ring's place.
-    await port.write(named("control").offset, 3)
+
+
+async def check_soft_reset(model: Model) -> None:
+    """A soft reset waits until all is idle, and leaves the ring's place."""
+    pins = model.pins
+    await model.write("control", 3)
     await pins.settle()
     for _ in range(5):
         assert pins.read("halt")
         assert not pins.read("restart")
         await pins.tick()
         await pins.settle()
-    assert await port.read(named("status").offset) == 7
+    assert await model.port.read(named("status").offset) == 7
     pins.drive(idle=1, failed=0)
     await pins.settle()
     assert pins.read("restart")
@@ -269,13 +286,30 @@ async def random_accesses(dut) -> None:
     pins.drive(idle=0)
     await pins.settle()
     assert not pins.read("halt")
-    for name in masks:
-        wanted = kept[name] if name.startswith(("queue_", "bounds_")) else 0
-        assert await port.read(named(name).offset) == wanted, f"{name} after a soft reset"
-    assert await port.read(named("cause").offset) == 0
-    pins.drive(rst=1)
-    await pins.settle()
-    await pins.tick()
-    pins.drive(rst=0)
-    for name, wanted in after_reset.items():
-        assert await port.read(named(name).offset) == wanted, f"{name} after a reset"
+    model.held |= {name: 0 for name in model.held if not name.startswith(("queue_", "bounds_"))}
+    model.caused = 0
+    for name in (*model.masks, "cause"):
+        await model.check(name, " after a soft reset")
+
+
+@cocotb.test()
+async def random_accesses(dut) -> None:
+    """Every register, read and written; addresses without one; causes, soft resets and a reset."""
+    job, random, pins = start_bench(dut, "registers")
+    model = Model(pins, random, job.config)
+    await pins.reset(**Port.IDLE, **IDLE_EVENTS, busy=1, **model.draw_status())
+    for turn in range(len(REGISTERS) + round(300 * job.effort)):
+        if turn % 20 == 0:  # the reported status changes
+            pins.drive(**model.draw_status())
+            await model.end_program()
+        await model.access_any(turn)
+    for name in model.masks:
+        await model.write_bytes(name)
+    for fits in (True, False) if job.config.address_bits < 64 else (True,):
+        await model.check_addresses(fits=fits)
+    await check_causes(model)
+    await check_soft_reset(model)
+    await pins.restart()
+    model.held = dict(model.after_reset)
+    for name in model.masks:
+        await model.check(name, " after a reset")

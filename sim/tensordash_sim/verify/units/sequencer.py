@@ -1,5 +1,6 @@
 """Bench of the sequencer: units of any speed that check order and tokens, and the outcome against the golden rules."""
 
+import dataclasses
 from collections import Counter
 from random import Random
 
@@ -9,8 +10,10 @@ from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.descriptors import BITS, OPERATIONS, UNITS, decode, encode
 from tensordash.configuration.registers import ERRORS
 from tensordash_sim.golden.core.legal import MAX_TOKENS, Sequencer
-from tensordash_sim.verify.job import current_job
+from tensordash_sim.verify.bench import start_bench
+from tensordash_sim.verify.job import Job
 from tensordash_sim.verify.pins import Pins
+from tensordash_sim.verify.stimulus import packed
 
 UNREAD_EVERY = 5
 """In every fifth random program memory answers one beat of a descriptor with an error."""
@@ -158,131 +161,200 @@ def hoards() -> list[list[int]]:
     return programs
 
 
+@dataclasses.dataclass
+class Plan:
+    """A program, its errors, and what the golden rules say of it.
+
+    Attributes
+    ----------
+    errors : dict
+        Errors that a unit finds in a descriptor, by unit and index.
+    queues : dict
+        Descriptors of each unit, with their indices.
+    index : int
+        The first descriptor with an error, or how many there are.
+    codes : set of int
+        Error codes that the sequencer may report.
+    ends : int
+        Descriptors `end` before the first error.
+    unread : (int, int)
+        The beat that memory answers with an error: its descriptor, and its place there.
+    """
+
+    program: list[int]
+    unread: tuple[int, int]
+    errors: dict[tuple[str, int], str] = dataclasses.field(default_factory=dict)
+    queues: dict[str, list[tuple[int, int]]] = dataclasses.field(default_factory=lambda: {unit: [] for unit in UNITS})
+    index: int = 0
+    codes: set[int] = dataclasses.field(default_factory=set)
+    ends: int = 0
+
+    def beats(self) -> list[int]:
+        """All beats, as from memory, their errors included."""
+        return [
+            (bits >> 128 * k & ((1 << 128) - 1)) | int((n, k) == self.unread) << 128
+            for n, bits in enumerate(self.program)
+            for k in range(4)
+        ]
+
+
+def plan(drawn: Random, config: CoreConfig, given_program: list[int] | None, number: int) -> Plan:
+    """A given program, or a random one with errors."""
+    program = given_program or random_program(drawn, config, drawn.choice([5, 20, 60]))
+    golden = Sequencer(config)
+    # Memory answers one beat of the descriptor with an error: each of the four in turn.
+    is_unread = given_program is None and number % UNREAD_EVERY == 0
+    unread = drawn.randrange(len(program)) if is_unread else len(program)
+    made = Plan(program, (unread, number // UNREAD_EVERY % 4), index=len(program))
+    error = ""
+    for k, bits in enumerate(program):
+        error = "fetch" if k == unread else golden.refusal(bits)
+        if error:
+            made.index = k
+            break
+        for owner, *_ in owners(bits):
+            made.queues[owner].append((k, bits))
+            if given_program is None and drawn.random() < 0.02:
+                made.errors[owner, k] = drawn.choice(UNIT_ERRORS)
+    made.codes = {ERRORS[error] if error else 0}
+    first = min((k for _, k in made.errors), default=made.index)
+    if first < made.index:
+        made.index = first
+        # Two units may find two errors in one descriptor: either may be told.
+        made.codes = {ERRORS[name] for (_, k), name in made.errors.items() if k == first}
+    made.ends = sum(decode(bits)[0] is OPERATIONS["end"] for bits in program[: made.index])
+    return made
+
+
+class Run:
+    """A program in the sequencer, with its units.
+
+    Parameters
+    ----------
+    bench : (Job, Random, Pins)
+        As from `start_bench`.
+    made : Plan
+        The program.
+    title : str
+        What messages begin with.
+    slow : int
+        Maximum number of cycles that a unit is busy.
+    earlier : int
+        Descriptors that were done before.
+    """
+
+    def __init__(self, bench: tuple[Job, Random, Pins], made: Plan, title: str, slow: int, earlier: int) -> None:
+        self.job, self.random, self.pins = bench
+        self.made, self.title, self.slow, self.earlier = made, title, slow, earlier
+        self.units = {name: Unit(self.pins, self.random, name, made.queues[name]) for name in UNITS}
+        self.tokens: Counter[tuple[str, str]] = Counter()
+        self.finished: Counter[int] = Counter()
+        self.wrong_at, self.wrong_cycle = len(made.program), 1 << 60
+        self.beats, self.sent, self.ends = made.beats(), 0, 0
+
+    def done(self) -> int:
+        """Descriptors of this program that are done."""
+        return (self.pins.read("done") - self.earlier) % (1 << 32)
+
+    async def execute(self) -> None:
+        """Give the sequencer descriptors until nothing has happened for a while."""
+        pins, made, units = self.pins, self.made, self.units
+        quiet, began = 0, pins.cycle
+        while quiet < 60:
+            has_room = self.sent // 4 < len(made.program) and self.sent // 4 - self.done() < self.job.config.window
+            shown = has_room and self.random.random() < 0.8
+            pins.drive(descriptors_valid=int(shown), descriptors_payload=self.beats[self.sent] if shown else 0)
+            for unit in units.values():
+                unit.drive(made.errors, units)
+            await pins.settle()
+            if shown:
+                assert pins.read("descriptors_ready")
+                self.sent += 1
+            for unit in units.values():
+                self._finish(unit)
+                self._take(unit)
+            self.ends += pins.read("ended")
+            is_right = all(self.finished[k] == len(owners(made.program[k])) for k in range(self.done()))
+            assert is_right, f"{self.title}: done too early"
+            quiet = 0 if self._is_active(has_room=has_room) else quiet + 1
+            await pins.tick()
+            await pins.settle()
+            assert pins.cycle - began < self.job.patience(30_000), f"{self.title} hangs"
+
+    def _finish(self, unit: Unit) -> None:
+        """See what a unit is done with in this cycle."""
+        if unit.done:
+            assert unit.index is not None
+            k = unit.last = unit.index
+            if (unit.name, k) in self.made.errors:
+                self.wrong_at, self.wrong_cycle = min(self.wrong_at, k), self.pins.cycle
+            else:
+                self.finished[k] += 1
+                bits = self.made.program[k]
+                signal = next(signal for each, _, signal in owners(bits) if each == unit.name)
+                for j, other in enumerate(UNITS):
+                    self.tokens[unit.name, other] += decode(bits)[1][signal] >> j & 1
+            unit.index, unit.beats = None, []
+        elif unit.index is not None and len(unit.beats) == 4:
+            unit.busy = max(unit.busy - 1, 0)
+
+    def _take(self, unit: Unit) -> None:
+        """See which beat a unit takes in this cycle."""
+        pins, where = self.pins, f"{self.title}, cycle {self.pins.cycle}, {unit.name}"
+        offered = pins.read(f"{unit.name}_descriptor_valid")
+        if not offered or unit.beats:
+            unit.offered = pins.cycle + 1
+        if not (unit.ready and offered):
+            return
+        if not unit.beats:
+            assert unit.expected, f"{where}: a descriptor that is not its own"
+            unit.index, bits = unit.expected.pop(0)
+            late = unit.offered > self.wrong_cycle + 1
+            assert not (late and unit.index > self.wrong_at), f"{where}: behind an error"
+            wait = next(wait for each, wait, _ in owners(bits) if each == unit.name)
+            for j, other in enumerate(UNITS):
+                self.tokens[other, unit.name] -= decode(bits)[1][wait] >> j & 1
+                assert self.tokens[other, unit.name] >= 0, f"{where}: no token from {other}"
+        assert unit.index is not None
+        unit.beats.append(pins.read(f"{unit.name}_descriptor_payload"))
+        if len(unit.beats) == 4:
+            given = packed(unit.beats, 128)
+            assert given == self.made.program[unit.index], f"{where}: {given:#x} is not its descriptor"
+            unit.busy = self.random.randint(0, self.slow)
+
+    def _is_active(self, *, has_room: bool) -> bool:
+        units = self.units.values()
+        stuck = [unit for unit in units if len(unit.beats) == 4 and not (unit.busy or unit.goes_on(self.units))]
+        working = any(unit.beats for unit in units if unit not in stuck)
+        return working or (self.sent < len(self.beats) and not self.made.codes - {0} and has_room)
+
+
 @cocotb.test()
 @cocotb.parametrize(slow=[0, 12, 60])
 async def random_programs(dut, slow: int) -> None:
     """Programs, most with tokens, many with an error somewhere, and units that find errors; a reset between them."""
-    job = current_job()
-    random = Random(f"{job.seed} sequencer {slow}")
+    job, random, pins = bench = start_bench(dut, f"sequencer {slow}")
     drawn = Random(f"{job.seed} programs {slow}")  # The hardware's timing must not change the programs.
-    cocotb.log.info("seed %s", job.seed)
-    config, pins = job.config, Pins(dut)
     inputs = {f"{unit}_{name}": 0 for unit in UNITS for name in ("descriptor_ready", "done", "error")}
     await pins.reset(descriptors_valid=0, descriptors_payload=0, **inputs)
     found: Counter[str] = Counter()
     programs = [None] * round(24 * job.effort) if slow < 60 else [*[None] * round(24 * job.effort), *hoards()]
     for number, given_program in enumerate(programs):
-        program = given_program or random_program(drawn, config, drawn.choice([5, 20, 60]))
-        golden = Sequencer(config)
-        # Memory answers one beat of the descriptor with an error: each of the four in turn.
-        is_unread = given_program is None and number % UNREAD_EVERY == 0
-        unread = drawn.randrange(len(program)) if is_unread else len(program)
-        unread_beat = number // UNREAD_EVERY % 4
-        errors: dict[tuple[str, int], str] = {}
-        queues: dict[str, list[tuple[int, int]]] = {unit: [] for unit in UNITS}
-        index, error, ends = len(program), "", 0
-        for k, bits in enumerate(program):
-            error = "fetch" if k == unread else golden.refusal(bits)
-            if error:
-                index = k
-                break
-            for owner, *_ in owners(bits):
-                queues[owner].append((k, bits))
-                if given_program is None and drawn.random() < 0.02:
-                    errors[owner, k] = drawn.choice(UNIT_ERRORS)
-        firsts = {k for _, k in errors}
-        if firsts and min(firsts) < index:
-            index = min(firsts)
-            # Two units may find two errors in one descriptor: either may be told.
-            codes = {ERRORS[name] for (_, k), name in errors.items() if k == index}
-        else:
-            codes = {ERRORS[error] if error else 0}
-        ends = sum(decode(bits)[0] is OPERATIONS["end"] for bits in program[:index])
-        units = {name: Unit(pins, random, name, queues[name]) for name in UNITS}
-        tokens: Counter[tuple[str, str]] = Counter()
-        finished: Counter[int] = Counter()
-        wrong_at, wrong_cycle = len(program), 1 << 60
-        beats = [
-            (bits >> 128 * k & ((1 << 128) - 1)) | int(n == unread and k == unread_beat) << 128
-            for n, bits in enumerate(program)
-            for k in range(4)
-        ]
+        made = plan(drawn, job.config, given_program, number)
         # As after many descriptors: a multiple of twice the window, so that places stay as they are.
         earlier = random.choice([0, 1 << 16, 1 << 32])
-        earlier -= 2 * config.window if earlier else 0
+        earlier -= 2 * job.config.window if earlier else 0
         dut.done.value = earlier
         await pins.settle()
-
-        def done_since() -> int:
-            return (pins.read("done") - earlier) % (1 << 32)  # noqa: B023
-
-        sent, seen, quiet, began = 0, 0, 0, pins.cycle
-        while quiet < 60:
-            room = sent // 4 < len(program) and sent // 4 - done_since() < config.window
-            shown = room and random.random() < 0.8
-            pins.drive(descriptors_valid=int(shown), descriptors_payload=beats[sent] if shown else 0)
-            for unit in units.values():
-                unit.drive(errors, units)
-            await pins.settle()
-            if shown:
-                assert pins.read("descriptors_ready")
-                sent += 1
-            for name, unit in units.items():
-                where = f"program {number}, cycle {pins.cycle}, {name}"
-                if unit.done:
-                    assert unit.index is not None
-                    k, bits = unit.index, program[unit.index]
-                    unit.last = k
-                    if (name, k) in errors:
-                        wrong_at, wrong_cycle = min(wrong_at, k), pins.cycle
-                        unit.index, unit.beats = None, []
-                    else:
-                        finished[k] += 1
-                        field = next(signal for each, _, signal in owners(bits) if each == name)
-                        for j, other in enumerate(UNITS):
-                            tokens[name, other] += decode(bits)[1][field] >> j & 1
-                        unit.index, unit.beats = None, []
-                elif unit.index is not None and len(unit.beats) == 4:
-                    unit.busy = max(unit.busy - 1, 0)
-                offered = pins.read(f"{name}_descriptor_valid")
-                if not offered or unit.beats:
-                    unit.offered = pins.cycle + 1
-                if unit.ready and offered:
-                    if not unit.beats:
-                        assert unit.expected, f"{where}: a descriptor that is not its own"
-                        unit.index, bits = unit.expected.pop(0)
-                        late = unit.offered > wrong_cycle + 1
-                        assert not (late and unit.index > wrong_at), f"{where}: behind an error"
-                        field = next(wait for each, wait, _ in owners(bits) if each == name)
-                        for j, other in enumerate(UNITS):
-                            tokens[other, name] -= decode(bits)[1][field] >> j & 1
-                            assert tokens[other, name] >= 0, f"{where}: no token from {other}"
-                    assert unit.index is not None
-                    unit.beats.append(pins.read(f"{name}_descriptor_payload"))
-                    if len(unit.beats) == 4:
-                        given = sum(beat << 128 * k for k, beat in enumerate(unit.beats))
-                        assert given == program[unit.index], f"{where}: {given:#x} is not its descriptor"
-                        unit.busy = random.randint(0, slow)
-            seen += pins.read("ended")
-            done = done_since()
-            assert all(finished[k] == len(owners(program[k])) for k in range(done)), f"program {number}: done too early"
-            stuck = [unit for unit in units.values() if len(unit.beats) == 4 and not (unit.busy or unit.goes_on(units))]
-            active = any(unit.beats for unit in units.values() if unit not in stuck) or (
-                sent < len(beats) and not codes - {0} and room
-            )
-            quiet = 0 if active else quiet + 1
-            await pins.tick()
-            await pins.settle()
-            assert pins.cycle - began < job.patience(30_000), f"program {number} hangs"
-        assert done_since() == index, f"program {number}: done is {done_since()}, golden says {index}"
-        assert pins.read("failed") == (index < len(program)), f"program {number}"
-        assert pins.read("error") in codes, f"program {number}: error is {pins.read('error')}, golden says {codes}"
-        assert seen == ends, f"program {number}: {seen} ends, golden says {ends}"
-        found[str(min(codes))] += 1
-        pins.drive(rst=1, descriptors_valid=0, **inputs)
-        await pins.settle()
-        await pins.tick()
-        pins.drive(rst=0)
+        run = Run(bench, made, f"program {number}", slow, earlier)
+        await run.execute()
+        assert run.done() == made.index, f"program {number}: done is {run.done()}, golden says {made.index}"
+        assert pins.read("failed") == (made.index < len(made.program)), f"program {number}"
+        error = pins.read("error")
+        assert error in made.codes, f"program {number}: error is {error}, golden says {made.codes}"
+        assert run.ends == made.ends, f"program {number}: {run.ends} ends, golden says {made.ends}"
+        found[str(min(made.codes))] += 1
+        await pins.restart(descriptors_valid=0, **inputs)
         await pins.settle()
     cocotb.log.info("errors: %s", dict(found))
     assert len(found) > 3 or job.effort < 1

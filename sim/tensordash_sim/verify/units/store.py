@@ -13,9 +13,11 @@ from tensordash_sim.verify.job import current_job
 from tensordash_sim.verify.pins import Pins, split
 from tensordash_sim.verify.units.bounds import bounds_value, random_bounds, require_inside
 from tensordash_sim.verify.units.command import CommandPort, settle
-from tensordash_sim.verify.units.far import across, far, strides_across
+from tensordash_sim.verify.units.far import strides_across
+from tensordash_sim.verify.units.move_bench import SIZE, MoveBench
 
-SIZE = 0x8000
+COUNTS = ("zeros", "non_finite", "overflow")
+IDLE = {"buffer_ready": 0, "buffer_data": 0, "halt": 0} | dict.fromkeys(COUNTS, 0)
 
 
 def plain_move(random: Random, config, base: int) -> dict[str, Any]:
@@ -79,29 +81,81 @@ def sparse_move(random: Random, config, base: int) -> dict[str, Any]:
 MOVES = {"plain": plain_move, "compressed": compressed_move, "sparse": sparse_move}
 
 
+class StoreBench(MoveBench):
+    """A store unit beside the golden core; parameters as of `MoveBench`."""
+
+    def __init__(self, dut, latency: int, pause: float) -> None:
+        super().__init__(dut, "store", latency, pause, writes=True)
+        self.base = self.content.base
+        # What is not zero shows a byte that should have been written, and one that should not.
+        self.expected = Memory(SIZE, self.base)
+        self.expected.bytes[:] = self.content.bytes
+        self.golden = GoldenCore(self.config, self.expected)
+        self.counts = dict.fromkeys(COUNTS, 0)
+        self.cleared = 0
+
+    async def begin(self) -> None:
+        """Start in reset."""
+        inputs = {**IDLE, "bounds": bounds_value(self.config.address_bits)}
+        await self.pins.reset(**inputs, **self.command.IDLE, **self.memory.idle_pins())
+
+    def fill(self, share: float) -> None:
+        """Put random values into the buffer, of which a share is not zero, and draw the counts of results."""
+        random, golden = self.random, self.golden
+        values = np.frombuffer(random.randbytes(golden.buffer.nbytes), golden.buffer.dtype)
+        kept = np.array([random.random() < share for _ in range(values.size)])
+        golden.buffer[:] = (values * kept).reshape(golden.buffer.shape)
+        self.counts = {name: random.getrandbits(32) for name in COUNTS}
+        for name, count in self.counts.items():
+            setattr(golden.counts, name, count)
+
+    async def execute(self, program: Program, cut_after: int | None) -> None:
+        """Execute a descriptor, or its first `cut_after` cycles."""
+        pins, command, golden = self.pins, self.command, self.golden
+        command.begin(program.descriptors[0])
+        began, self.cleared = pins.cycle, 0
+        held: int | None = None
+        reading: int | None = None
+        while command.error is None and not (cut_after is not None and pins.cycle - began > cut_after):
+            self.memory.drive()
+            command.drive()
+            # Data are there for one cycle only.
+            data = int.from_bytes(golden.buffer[reading].tobytes(), "little") if reading is not None else 0
+            ready = int(self.random.random() >= self.pause)
+            counts = dict.fromkeys(COUNTS, 7) if self.cleared else self.counts
+            pins.drive(buffer_ready=ready, buffer_data=data, **counts)
+            await pins.settle()
+            self.memory.observe()
+            command.observe()
+            require_inside(pins, golden.bounds, "aw")
+            reading = None
+            if pins.read("buffer_valid"):
+                group = self._requested_group()
+                assert held is None or held == group, f"cycle {pins.cycle}: a read changed while it waited"
+                held = group
+                if ready:
+                    reading, held = group, None
+            else:
+                assert held is None, f"cycle {pins.cycle}: a read was taken back"
+            self.cleared += pins.read("clear")
+            await pins.tick()
+            assert pins.cycle - began < self.job.patience(30_000), f"store hangs: {program.listing()}"
+
+    def _requested_group(self) -> int:
+        lanes = self.config.tile.lanes
+        assert self.pins.read("buffer_enable") == (1 << lanes) - 1
+        (group,) = set(split(self.pins.read("buffer_address"), (self.config.groups - 1).bit_length(), lanes))
+        return group
+
+
 @cocotb.test()
 @cocotb.parametrize(latency=[0, 200], pause=[0.0, 0.4])
 async def random_stores(dut, latency: int, pause: float) -> None:
     """Execute moves and records of all kinds, a few of them illegal, with resets in between."""
-    job = current_job()
-    random = Random(f"{job.seed} store {latency} {pause}")
-    cocotb.log.info("seed %s", job.seed)
-    config = job.config
-    lanes = config.tile.lanes
-    # 4 GiB are in the middle of memory, or far away.
-    base = across(config.address_bits, SIZE // 2) if pause else far(config.address_bits, job.seed, latency > 0)
-    content, expected = Memory(SIZE, base), Memory(SIZE, base)
-    # What is not zero shows a byte that should have been written, and one that should not.
-    expected.bytes[:] = content.bytes[:] = random.randbytes(SIZE)
-    golden = GoldenCore(config, expected)
-    pins = Pins(dut)
-    memory = AxiMemory(pins, random, content, bits=config.axi_bits, writes=True, latency=(0, latency), pause=pause)
-    command = CommandPort(pins, random)
-    counts = {"zeros": 0, "non_finite": 0, "overflow": 0}
-    everything = golden.bounds
-    inputs = {"buffer_ready": 0, "buffer_data": 0, "halt": 0, "bounds": bounds_value(config.address_bits)}
-    await pins.reset(**inputs, **counts, **command.IDLE, **memory.idle_pins())
-    address_bits = (config.groups - 1).bit_length()
+    bench = StoreBench(dut, latency, pause)
+    job, random, config, golden, base = bench.job, bench.random, bench.config, bench.golden, bench.base
+    content, expected, everything = bench.content, bench.expected, golden.bounds
+    await bench.begin()
     goods = refusals = 0
     directed = strides_across(base + SIZE // 2, config.group_bytes) if pause else []
     if pause and config.compression:
@@ -111,13 +165,7 @@ async def random_stores(dut, latency: int, pause: float) -> None:
         if number >= round(24 * job.effort) and goods > 6 * job.effort and refusals:
             break
         sparse = number == 0 and config.compression
-        share = 0.0 if sparse else 1.0 if number < 0 else random.choice([0.0, 0.1, 0.5, 1.0])
-        values = np.frombuffer(random.randbytes(golden.buffer.nbytes), golden.buffer.dtype)
-        kept = np.array([random.random() < share for _ in range(values.size)])
-        golden.buffer[:] = (values * kept).reshape(golden.buffer.shape)
-        counts = {name: random.getrandbits(32) for name in counts}
-        for name, count in counts.items():
-            setattr(golden.counts, name, count)
+        bench.fill(0.0 if sparse else 1.0 if number < 0 else random.choice([0.0, 0.1, 0.5, 1.0]))
         kinds = ["plain", "plain", "record", *(["compressed"] * 2 * config.compression)]
         kind = "directed" if number < 0 else "sparse" if sparse else random.choice(kinds)
         program = Program()
@@ -129,51 +177,19 @@ async def random_stores(dut, latency: int, pause: float) -> None:
         else:
             program.add("store", **MOVES[kind](random, config, base))
         golden.bounds = random_bounds(random, content) if number > 0 and random.random() < 0.3 else everything
-        pins.drive(bounds=bounds_value(config.address_bits, *golden.bounds))
+        bench.pins.drive(bounds=bounds_value(config.address_bits, *golden.bounds))
         outcome = golden.run(program.descriptors)
-        command.begin(program.descriptors[0])
-        began, cut, cut_after, cleared = pins.cycle, number > 0 and number % 6 == 3, random.randint(1, 80), 0
-        held: int | None = None
-        reading: int | None = None
-        while command.error is None and not (cut and pins.cycle - began > cut_after):
-            memory.drive()
-            command.drive()
-            # Data are there for one cycle only.
-            data = int.from_bytes(golden.buffer[reading].tobytes(), "little") if reading is not None else 0
-            ready = int(random.random() >= pause)
-            pins.drive(buffer_ready=ready, buffer_data=data, **(counts if not cleared else dict.fromkeys(counts, 7)))
-            await pins.settle()
-            memory.observe()
-            command.observe()
-            require_inside(pins, golden.bounds, "aw")
-            reading = None
-            if pins.read("buffer_valid"):
-                assert pins.read("buffer_enable") == (1 << lanes) - 1
-                groups = split(pins.read("buffer_address"), address_bits, lanes)
-                assert len(set(groups)) == 1
-                assert held is None or held == groups[0], f"cycle {pins.cycle}: a read changed while it waited"
-                held = groups[0]
-                if ready:
-                    reading, held = groups[0], None
-            else:
-                assert held is None, f"cycle {pins.cycle}: a read was taken back"
-            cleared += pins.read("clear")
-            await pins.tick()
-            assert pins.cycle - began < job.patience(30_000), f"store {number} hangs: {program.listing()}"
+        cut, cut_after = number > 0 and number % 6 == 3, random.randint(1, 80)
+        await bench.execute(program, cut_after if cut else None)
         if cut:
-            pins.drive(rst=1)
-            await pins.settle()
-            await pins.tick()
-            pins.drive(rst=0)
-            memory.reset()
-            command = CommandPort(pins, random)
+            await bench.restart()
             content.bytes[:] = expected.bytes
             continue
         where = f"store {number} {program.listing()}"
-        assert command.error == outcome.code, f"{where}: golden says {outcome.error or 'no error'}"
-        assert pins.read("idle")
-        assert memory.idle
-        assert cleared == (kind == "record"), f"{where}: cleared {cleared} times"
+        assert bench.command.error == outcome.code, f"{where}: golden says {outcome.error or 'no error'}"
+        assert bench.pins.read("idle")
+        assert bench.memory.idle
+        assert bench.cleared == (kind == "record"), f"{where}: cleared {bench.cleared} times"
         if not outcome.error:
             assert content.bytes == expected.bytes, f"{where}: memory differs"
             goods += number >= 0
@@ -182,12 +198,7 @@ async def random_stores(dut, latency: int, pause: float) -> None:
             low, high = (address - base for address in golden.bounds)
             for part in (slice(0, low), slice(high + 1, None)):
                 assert content.bytes[part] == expected.bytes[part], f"{where}: memory outside of the bounds differs"
-            pins.drive(rst=1)
-            await pins.settle()
-            await pins.tick()
-            pins.drive(rst=0)
-            memory.reset()
-            command = CommandPort(pins, random)
+            await bench.restart()
         content.bytes[:] = expected.bytes
     assert refusals
     assert goods > 6 * job.effort
@@ -200,17 +211,8 @@ async def the_bus_is_kept_busy(dut) -> None:
     content = Memory(SIZE)
     memory = AxiMemory(pins, Random(1), content, bits=config.axi_bits, writes=True, latency=(0, 0), pause=0.0)
     command = CommandPort(pins, Random(2))
-    await pins.reset(
-        bounds=bounds_value(config.address_bits),
-        buffer_ready=1,
-        buffer_data=0,
-        halt=0,
-        zeros=0,
-        non_finite=0,
-        overflow=0,
-        **command.IDLE,
-        **memory.idle_pins(),
-    )
+    inputs = {**IDLE, "buffer_ready": 1, "bounds": bounds_value(config.address_bits)}
+    await pins.reset(**inputs, **command.IDLE, **memory.idle_pins())
     program = Program()
     program.add("store", memory=0, count_0=40)
     command.begin(program.descriptors[0])
@@ -232,9 +234,8 @@ async def whole_buffer(dut) -> None:
     golden.buffer[:] = values.reshape(golden.buffer.shape)
     memory = AxiMemory(pins, random, content, bits=config.axi_bits, writes=True, latency=(0, 0), pause=0.0)
     command = CommandPort(pins, random)
-    counts = dict.fromkeys(("zeros", "non_finite", "overflow"), 0)
-    inputs = {"buffer_ready": 1, "buffer_data": 0, "halt": 0, "bounds": bounds_value(config.address_bits)}
-    await pins.reset(**inputs, **counts, **command.IDLE, **memory.idle_pins())
+    inputs = {**IDLE, "buffer_ready": 1, "bounds": bounds_value(config.address_bits)}
+    await pins.reset(**inputs, **command.IDLE, **memory.idle_pins())
     for compressed in range(1 + config.compression):
         fields = {"table": size - 64, "segment": groups // 4} if compressed else {}
         program = Program()

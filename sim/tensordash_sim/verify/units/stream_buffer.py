@@ -1,19 +1,16 @@
 """Bench of a stream buffer: words of each bank against lists of them, and which banks can be read."""
 
-from random import Random
-
 import cocotb
 
-from tensordash_sim.verify.job import current_job
+from tensordash_sim.verify.bench import start_bench
 from tensordash_sim.verify.pins import Pins, split
 
 
 @cocotb.test()
 async def random_groups(dut) -> None:
     """Parts of words written anywhere, to one bank or several, and reads of each bank on its own, where it can."""
-    job = current_job()
-    random, shape = Random(f"{job.seed} stream buffer"), job.options
-    cocotb.log.info("seed %s", job.seed)
+    job, random, pins = start_bench(dut, "stream buffer")
+    shape = job.options
     depth, words, parts, bits = (shape[name] for name in ("depth", "words", "parts", "group_bits"))
     address_bits = (words - 1).bit_length()
     held = {(bank, word, part): 0 for bank in range(depth) for word in range(words) for part in range(parts)}

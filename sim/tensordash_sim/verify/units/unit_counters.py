@@ -1,12 +1,10 @@
 """Bench of the unit counters: events, copies and clears in any cycle, with counts near the ends of their range."""
 
-from random import Random
-
 import cocotb
 
 from tensordash.core.unit_counters import UNIT_COUNTERS
-from tensordash_sim.verify.job import current_job
-from tensordash_sim.verify.pins import Pins, split
+from tensordash_sim.verify.bench import start_bench
+from tensordash_sim.verify.pins import split
 
 BITS = 32
 LARGEST = (1 << BITS) - 1
@@ -18,9 +16,7 @@ NEAR = (0, 1 << 16, 1 << 20, 1 << 31, 1 << BITS)
 @cocotb.parametrize(rate=[0.1, 0.9])
 async def random_events(dut, rate: float) -> None:
     """Count from values near a carry. A copy and a clear in one cycle copy the old counts; resets clear all counts."""
-    job = current_job()
-    random, pins = Random(f"{job.seed} unit counters {rate}"), Pins(dut)
-    cocotb.log.info("seed %s", job.seed)
+    job, random, pins = start_bench(dut, f"unit counters {rate}")
     await pins.reset(events=0, take=0, clear=0)
     counts, copies = dict.fromkeys(UNIT_COUNTERS, 0), dict.fromkeys(UNIT_COUNTERS, 0)
     both = 0

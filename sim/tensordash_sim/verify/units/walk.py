@@ -6,6 +6,7 @@ from typing import Any
 
 import cocotb
 
+from tensordash_sim.verify.bench import start_bench
 from tensordash_sim.verify.job import current_job
 from tensordash_sim.verify.pins import Pins
 
@@ -46,10 +47,8 @@ def packed(values: list[int], width: int) -> int:
 @cocotb.parametrize(rate=[1.0, 0.5])
 async def random_loops(dut, rate: float) -> None:
     """Walks of any loops, stepping in every cycle or now and then, and started again in their midst."""
-    job = current_job()
-    loops, random = job.options["loops"], Random(f"{job.seed} walk {rate}")
-    cocotb.log.info("seed %s", job.seed)
-    pins, steps = Pins(dut), 0
+    job, random, pins = start_bench(dut, f"walk {rate}")
+    loops, steps = job.options["loops"], 0
     await pins.reset(start=0, step=0)
     for number in range(round(12 * max(job.effort, 0.5))):
         fields = drawn(random, loops)

@@ -8,7 +8,7 @@ from tensordash_sim.lowering import Operation, reference_streams
 from tensordash_sim.performance.chip import ChipConfig, Machine, padding, simulate_operation
 
 from .conftest import LAYERS, convolution, random_masks
-from .test_operation import in_groups, random_machine
+from .operation_reference import in_groups, random_machine
 
 
 @pytest.mark.parametrize("operation", Operation)

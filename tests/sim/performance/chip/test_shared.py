@@ -13,7 +13,7 @@ from tensordash_sim.performance.chip import ChipConfig, Machine, Memory, passes,
 from tensordash_sim.performance.chip.shared import Grid, SharedReads, run_ahead
 
 from .conftest import LAYERS, random_masks
-from .test_operation import in_groups, random_machine
+from .operation_reference import in_groups, random_machine
 
 FAST = Memory(access_bytes=1 << 20, transposers=1 << 20)
 

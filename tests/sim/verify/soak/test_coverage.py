@@ -72,12 +72,7 @@ def test_values():
 def test_scales():
     coverage = Coverage(TileConfig(format="fp8_e4m3", accumulator="hopper", scale="e8m0"))
     coverage.scales("a", [0, 254, 255, 127, 1])
-    assert coverage.counts["scale"] == {
-        "e8m0 a least": 1,
-        "e8m0 a largest": 1,
-        "e8m0 a NaN": 1,
-        "e8m0 a between": 2,
-    }
+    assert coverage.counts["scale"] == {"e8m0 a least": 1, "e8m0 a largest": 1, "e8m0 a NaN": 1, "e8m0 a between": 2}
     coverage = Coverage(TileConfig(format="fp4_e2m1", scale="e4m3"))
     coverage.scales("b", [0x80, 0x7E, 0x7F, 0x01])
     assert set(coverage.counts["scale"]) == {f"e4m3 b {kind}" for kind in ("-zero", "+largest", "NaN", "+subnormal")}

@@ -1,0 +1,18 @@
+"""What every cocotb bench begins with."""
+
+from random import Random
+from typing import Any
+
+import cocotb
+
+from .job import Job, current_job
+from .pins import Pins
+
+__all__ = ["start_bench"]
+
+
+def start_bench(dut: Any, label: str) -> tuple[Job, Random, Pins]:
+    """Return the current job, a source of random values for its seed and this label, and the pins; log the seed."""
+    job = current_job()
+    cocotb.log.info("seed %s", job.seed)
+    return job, Random(f"{job.seed} {label}"), Pins(dut)

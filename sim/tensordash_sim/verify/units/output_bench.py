@@ -1,0 +1,230 @@
+"""The output unit between a buffer's model and the golden core."""
+
+from collections.abc import Mapping
+from math import gcd
+from random import Random
+from typing import Any
+
+import numpy as np
+
+from tensordash.configuration.core_config import CoreConfig
+from tensordash.configuration.descriptors import OPERATIONS, decode, encode
+from tensordash.configuration.formats import FP32, FloatFormat
+from tensordash_sim.golden.core.golden_core import CoreFailure, GoldenCore, Memory
+from tensordash_sim.golden.dot import ExactAccumulator
+from tensordash_sim.golden.numbers import fixed_values
+from tensordash_sim.verify.bench import start_bench
+from tensordash_sim.verify.units.buffer_model import BufferModel
+
+__all__ = ["IDLE", "Bench", "FarSums", "random_fields", "random_values"]
+
+IDLE = {"command_descriptor_valid": 0, "command_descriptor_payload": 0, "sums_valid": 0, "sums_payload": 0, "clear": 0}
+
+
+def random_values(random: Random, config: CoreConfig, count: int) -> list[int]:
+    """Bit patterns of operands: many zeros, most of them ordinary, a few of them anything."""
+    width = config.value_bits
+    kinds = random.choices(range(4), (30, 60, 9, 1), k=count)
+    ordinary = [
+        bits
+        for bits in (random.getrandbits(width) for _ in range(64))
+        if fixed_values(config.tile.a_format)[bits] is not None
+    ]
+    return [
+        (0, random.choice(ordinary), random.choice((0, 1 << (width - 1), 1)), random.getrandbits(width))[kind]
+        for kind in kinds
+    ]
+
+
+def random_fields(random: Random, config: CoreConfig) -> dict[str, int]:
+    """A multiply whose streams and places exist; its results are not where its biases and masks are."""
+    a_streams, b_streams = random.randint(1, 3), random.randint(1, 3)
+    blocks = a_streams * b_streams
+    parts = blocks * config.parts("a") * config.parts("b")
+    fields = {
+        "a_streams": a_streams,
+        "b_streams": b_streams,
+        "steps": random.randint(1, 5),
+        "partial": random.randint(0, max(0, config.partial_sums - blocks)),
+        "emit": int(random.random() < 0.75),
+        "add": int(random.random() < 0.4),
+        "stride": random.randint(1, 4),
+        "x": random.randint(-9, 9),
+        "x_size": random.randint(1, 40),
+        "y": random.randint(0, 5),
+        "address": random.randrange(0, config.groups // 8),
+        "bias_address": random.randrange(config.groups // 2, config.groups - 64),
+        "seed": random.choice((0, random.getrandbits(32))),
+    }
+    fields["mask_address"] = fields["address"] + config.groups // 2
+    for name in ("transposed", "fp32", "bias", "relu", "mask", "stochastic", "toward_zero"):
+        fields[name] = int(random.random() < 0.5 and getattr(config, name, True))
+    if config.scale and random.random() < 0.5:
+        # Sums are often beyond fp16, and some are multiples of the least bit.
+        fields["scale"] = random.choice(
+            (random.randint(-128, 127), random.randint(-6, 6), random.randint(-30, -8), random.randint(20, 40))
+        )
+    left = parts
+    fields |= {"count_0": 1, "count_1": 1, "count_2": 1}
+    for k in range(3):
+        fields[f"count_{k}"] = random.choice([n for n in range(1, left + 1) if left % n == 0])
+        left //= fields[f"count_{k}"]
+        if random.random() < 0.2:  # more turns than there are places: it does not end
+            fields[f"count_{k}"] = min(4095, fields[f"count_{k}"] + left * random.getrandbits(11))
+            break
+    for k in range(4):
+        fields |= {
+            f"address_{k}": random.randint(-3, 12),
+            f"x_{k}": random.randint(-9, 9),
+            f"y_{k}": random.randint(-2, 3),
+        }
+    return fields
+
+
+class FarSums(GoldenCore):
+    """A golden core whose sums are others, which passes seldom have or could not reach.
+
+    Some of a block's are near the ends of their range; or all are tiny, or in the middle between two
+    numbers of FP32 or of the results' format, or very near to it.
+    """
+
+    weights: Mapping[str, int] = {"as it is": 3, "far": 3, "tiny": 4, "tie": 2}
+    """How often a block is of each kind."""
+
+    def _block(self, rows: np.ndarray, columns: np.ndarray) -> list[ExactAccumulator]:
+        block = super()._block(rows, columns)
+        random = Random(rows.tobytes() + columns.tobytes())  # the same for the same streams
+        (kind,) = random.choices(list(self.weights), list(self.weights.values()))
+        if kind == "as it is":
+            return block
+        for each in random.sample(block, len(block) // 2) if kind == "far" else block:
+            total = self._total(random, kind, each.width)
+            each.total = random.choice((1, -1)) * total
+        return block
+
+    def _total(self, random: Random, kind: str, width: int) -> int:
+        """What a sum of so many bits is, without a sign."""
+        if kind == "tiny":
+            return random.getrandbits(random.randint(1, 24))
+        if kind == "far":
+            return (1 << (width - 1)) - 1 - random.getrandbits(random.randint(1, width - 2))
+        fmt = random.choice((FP32, self.config.tile.a_format))
+        bits = fmt.significand_bits if isinstance(fmt, FloatFormat) else FP32.significand_bits
+        bits += random.choice((0, 0, 1, 2))  # a quarter, an eighth: what a carry too many makes a tie
+        between = 1 << bits | random.getrandbits(bits) | 1
+        return (between << random.randrange(max(1, width - 2 - bits))) + random.choice((0, 0, 0, *range(-3, 4)))
+
+
+class Bench:
+    """A buffer model and the golden core beside the unit."""
+
+    def __init__(self, dut: Any, name: str) -> None:
+        self.job, self.random, self.pins = start_bench(dut, name)
+        self.config: CoreConfig = self.job.config
+        self.golden = FarSums(self.config, Memory(0))
+        self.buffer = BufferModel(
+            self.pins, self.config, self.golden.buffer.copy(), self.random, reads=["read"], writes=["write"]
+        )
+
+    async def begin(self) -> None:
+        """Reset; random operands everywhere."""
+        for side in "ab":
+            streams = self.golden.streams[side]
+            streams[...] = np.reshape(random_values(self.random, self.config, streams.size), streams.shape)
+        values = np.reshape(random_values(self.random, self.config, self.golden.buffer.size), self.golden.buffer.shape)
+        self.golden.buffer[...] = values
+        self.buffer.groups[...] = values
+        await self.pins.reset(**IDLE, **self.buffer.idle())
+
+    def place_biases(self, first: int) -> None:
+        """Biases from a group on of which a sum drops bits, or for which it has hardly any."""
+        sums, random, lanes = ExactAccumulator(self.config.tile), self.random, self.config.tile.lanes
+        least = sums.exponent + FP32.bias
+        fields = (range(least - 2, least + FP32.significand_bits), range(least + sums.width - 4, least + sums.width))
+        for group in range(first - 4, first + 12):
+            patterns = [
+                random.getrandbits(1) << 31 | random.choice(random.choice(fields)) << 23 | random.getrandbits(23)
+                for _ in range(self.config.group_bytes // 4)
+            ]
+            made = np.array(patterns, "<u4").view(self.golden.buffer.dtype).reshape(lanes, lanes)
+            self.golden.buffer[group] = self.buffer.groups[group] = made
+
+    async def execute(self, fields: dict[str, int], stall: float, cut: int | None = None) -> bool:
+        """One descriptor; with `cut` a reset comes in that cycle, if it is not done before. Whether it was."""
+        bits = encode(OPERATIONS["multiply"], fields)
+        _, values = decode(bits)
+        rows = self._rows(values)
+        beats = [bits >> (128 * k) & ((1 << 128) - 1) for k in range(4)]
+        # Banks of a bias, and of a turn of a mask: to read others takes energy, and may keep their readers waiting.
+        lanes = self.config.tile.lanes
+        banks = {"bias": 32 // self.config.value_bits, "mask": lanes // gcd(values["stride"], lanes)}
+        most = max((count for name, count in banks.items() if values[name]), default=0)
+        offered, last = False, 0  # the cycle in which the last row was taken
+        for cycle in range(self.job.patience(20_000)):
+            offered = bool(rows) and (offered or self.random.random() >= stall)
+            self.pins.drive(
+                command_descriptor_valid=int(bool(beats)),
+                command_descriptor_payload=beats[0] if beats else 0,
+                sums_valid=int(offered),
+                sums_payload=rows[0] if offered else 0,
+                rst=int(cycle == cut),
+            )
+            self.buffer.drive(stall)
+            await self.pins.settle()
+            self.buffer.answer()
+            await self.pins.settle()
+            if beats and self.pins.read("command_descriptor_ready"):
+                beats.pop(0)
+            if offered and self.pins.read("sums_ready"):
+                rows.pop(0)
+                offered, last = False, cycle
+            done, error = self.pins.read("command_done"), self.pins.read("command_error")
+            if most and self.pins.read("read_valid"):
+                read = self.pins.read("read_enable").bit_count()
+                assert read <= most, f"{read} banks are read instead of {most} ({fields})"
+            self.buffer.take()
+            await self.pins.tick()
+            if cycle == cut:
+                return False
+            if done:
+                break
+        else:
+            raise AssertionError("it is never done")
+        assert not rows, f"done, and {len(rows)} rows were not taken"
+        assert cycle >= last + 2, f"done, and the last row has only just come ({fields})"
+        expected = 0
+        try:
+            self.golden._multiply(values)
+        except CoreFailure as failure:
+            expected = {"range": 4, "address": 6}[failure.name]
+        assert error == expected, f"error {error}, golden says {expected}"
+        wrong = np.argwhere(self.buffer.groups != self.golden.buffer)
+        assert not len(wrong), (
+            f"{len(wrong)} values, the first at group, position, channel {wrong[0].tolist()}: "
+            f"{self._differ(wrong[0])} ({fields})"
+        )
+        for name in ("zeros", "non_finite", "overflow"):
+            count = getattr(self.golden.counts, name)
+            assert self.pins.read(name) == count, f"{name} are {self.pins.read(name)}, golden says {count}"
+        return True
+
+    def _differ(self, place) -> str:
+        here, there = (int(each[tuple(place)]) for each in (self.buffer.groups, self.golden.buffer))
+        return f"{here:#x}, golden says {there:#x}"
+
+    def _rows(self, values: Any) -> list[int]:
+        """The rows of all blocks, as the tile gives them."""
+        tile, depth = self.config.tile, self.config.tile.window_depth
+        size = -(-values["steps"] // depth) * depth
+        rows = []
+        for p in range(values["b_streams"]):
+            for q in range(values["a_streams"]):
+                b = self.golden.streams["b"][depth * values["b_base"] + p * size :][:size]
+                a = self.golden.streams["a"][depth * values["a_base"] + q * size :][:size]
+                block = self.golden._block(b, a)
+                width = block[0].width + 2
+                for r in range(tile.rows):
+                    sums = block[r * tile.columns : (r + 1) * tile.columns]
+                    row = sum(each.block_bits() << (width * c) for c, each in enumerate(sums))
+                    rows.append(row | int(r == tile.rows - 1) << (width * tile.columns))
+        return rows

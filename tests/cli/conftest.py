@@ -1,0 +1,12 @@
+"""What tests of commands share."""
+
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder, in which the command runs."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
