@@ -28,16 +28,22 @@ def size_of(box: Box) -> int:
 
 @dataclass(frozen=True)
 class Move:
-    """Groups between memory and buffer.
+    """Groups between a tensor in memory and the buffer.
 
     Parameters
     ----------
+    tensor : str
+        The tensor: "A", "W", "G", "result", "bias" or "mask".
+    first : int
+        Its first group that moves, of the first product.
     groups : int
-        How many.
-    fields : dict
-        Of a load or a store, but for `address`.
+        Number of groups.
+    fields : dict of str to int
+        Counts and strides of a load or a store.
     """
 
+    tensor: str
+    first: int
     groups: int
     fields: dict[str, int]
 
@@ -47,8 +53,8 @@ class Move:
         return self.groups // self.fields["count_0"]
 
     @classmethod
-    def of(cls, config: CoreConfig, tensor: int, first: int, loops: Sequence[tuple[int, int]]) -> "Move":
-        """A walk through a tensor in memory: counts and strides in groups, the innermost first."""
+    def of(cls, tensor: str, first: int, loops: Sequence[tuple[int, int]]) -> "Move":
+        """Walk through a tensor in memory: counts and strides in groups, the innermost first."""
         merged: list[tuple[int, int]] = [(1, 1)]
         for count, stride in loops:
             inside, step = merged[-1]
@@ -62,10 +68,10 @@ class Move:
                 merged.append((count, stride))
         if merged[0][1] != 1:  # not even the innermost stand together
             merged.insert(0, (1, 1))
-        fields = {"memory": tensor + first * config.group_bytes, "count_0": 1}
+        fields = {"count_0": 1}
         for k, (count, stride) in enumerate(merged):
             fields |= {f"count_{k}": count} | ({f"stride_{k}": stride} if k else {})
-        return cls(prod(count for count, _ in loops), fields)
+        return cls(tensor, first, prod(count for count, _ in loops), fields)
 
 
 @dataclass(frozen=True)
@@ -74,15 +80,12 @@ class Layout:
 
     Parameters
     ----------
-    steps : int
-        Of each stream.
     fields : dict
-        Of a layout, but for `base` and `streams`.
+        Fields of a layout, but for `base`, `steps` and `streams`.
     loops : list of Loop
         Its walk.
     """
 
-    steps: int
     fields: dict[str, int]
     loops: list[Loop]
 
@@ -99,8 +102,8 @@ class Operand(ABC):
         The layer.
     operation : str
         "AxW", "WxG" or "AxG".
-    tensor : int
-        Its address in memory.
+    name : str
+        "A", "W" or "G".
     parts : int
         Groups in a step of its side.
     """
@@ -108,7 +111,7 @@ class Operand(ABC):
     config: CoreConfig
     layer: Layer
     operation: str
-    tensor: int
+    name: str
     parts: int
 
     def groups(self, values: int) -> int:
@@ -138,15 +141,15 @@ class Operand(ABC):
         return 1
 
     @abstractmethod
-    def moves(self, tile: Box, span: Box, phase: Phase) -> list[Move]:
+    def plan_loads(self, tile: Box, span: Box, phase: Phase) -> list[Move]:
         """What is loaded for the streams of a box and a span of the reduction, one behind the other."""
 
     @abstractmethod
-    def layout(self, tile: Box, span: Box, phase: Phase, streams: Box, chunk: Box, at: int) -> Layout:
+    def plan_layout(self, tile: Box, span: Box, phase: Phase, streams: Box, chunk: Box, at: int) -> Layout:
         """How some streams are laid out from what was loaded for `tile` and `span` to group `at`."""
 
 
-NOTHING = Layout(1, {"x_size": 1, "checked": 1}, [])
+NOTHING = Layout({"x_size": 1, "checked": 1}, [])
 """Streams of results that no tap reaches: a step of zeros."""
 
 
@@ -167,7 +170,7 @@ class Positions(Operand):
 
     def dimensions(self, phase: Phase) -> tuple[int, ...]:
         """See `Operand`; columns of the result that fill up its last group are written, too."""
-        rows, columns = self.layer.made if self.operation == "AxW" else self.layer.size
+        rows, columns = self.layer.output_size if self.operation == "AxW" else self.layer.size
         columns = self.groups(columns) * self.config.tile.lanes
         across, down = (-(-(size - walk.first) // walk.apart) for size, walk in ((columns, phase.x), (rows, phase.y)))
         return self.filled(self.groups(across)), down, self.layer.samples
@@ -203,7 +206,7 @@ class Positions(Operand):
         x = meeting(_ends((tile[0][0] * lanes, tile[0][1] * lanes), across), columns)
         return *y, x[0] // lanes, self.groups(x[1])
 
-    def moves(self, tile: Box, span: Box, phase: Phase) -> list[Move]:
+    def plan_loads(self, tile: Box, span: Box, phase: Phase) -> list[Move]:
         """See `Operand`; all phases read the same."""
         if not phase.taps:
             return []
@@ -213,9 +216,9 @@ class Positions(Operand):
         loops = [(right - left, 1), (end - begin, across), (high - low, channels * across)]
         loops.append((stop - first, rows * channels * across))
         at = ((first * rows + low) * channels + begin) * across + left
-        return [Move.of(self.config, self.tensor, at, loops)]
+        return [Move.of(self.name, at, loops)]
 
-    def layout(self, tile: Box, span: Box, phase: Phase, streams: Box, chunk: Box, at: int) -> Layout:
+    def plan_layout(self, tile: Box, span: Box, phase: Phase, streams: Box, chunk: Box, at: int) -> Layout:
         """See `Operand`."""
         if not phase.taps:
             return NOTHING
@@ -243,7 +246,7 @@ class Positions(Operand):
             Loop(count=y1 - y0, address=phase.y.stride * row, y=phase.y.stride),
             Loop(count=n1 - n0, address=(high - low) * row),
         ]
-        return Layout((c1 - c0) * phase.taps, fields, loops)
+        return Layout(fields, loops)
 
 
 def _ends(results: tuple[int, int], walks: Sequence[Walk]) -> list[int]:
@@ -280,7 +283,7 @@ class Weights(Operand):
         (c0, c1), (f0, f1) = (span[0], tile[0]) if self.operation == "AxW" else (tile[0], span[0])
         return (c0, min(c1, self.groups(self.layer.channels))), (f0, min(f1, self.groups(self.layer.filters)))
 
-    def moves(self, tile: Box, span: Box, phase: Phase) -> list[Move]:
+    def plan_loads(self, tile: Box, span: Box, phase: Phase) -> list[Move]:
         """See `Operand`."""
         if not phase.taps:
             return []
@@ -294,9 +297,9 @@ class Weights(Operand):
             (phase.y.taps, phase.y.tap_step * across * tap),
         ]
         first = ((phase.y.tap * across + phase.x.tap) * channels + c0) * filters + f0
-        return [Move.of(self.config, self.tensor, first, loops)]
+        return [Move.of(self.name, first, loops)]
 
-    def layout(self, tile: Box, span: Box, phase: Phase, streams: Box, chunk: Box, at: int) -> Layout:
+    def plan_layout(self, tile: Box, span: Box, phase: Phase, streams: Box, chunk: Box, at: int) -> Layout:
         """See `Operand`; streams beyond the last are zeros."""
         if not phase.taps:
             return NOTHING
@@ -318,4 +321,4 @@ class Weights(Operand):
             Loop(count=phase.y.taps, address=phase.x.taps * tap),
             outer,
         ]
-        return Layout(inner.count * phase.taps, fields, loops)
+        return Layout(fields, loops)
