@@ -1,8 +1,8 @@
-"""Operands of a contraction: which part of a tensor is loaded, and how streams are laid out from it.
+"""Operands of a problem: the loads of a part of a tensor, and the layout of its streams.
 
 A *box* is a range for each of an operand's stream dimensions, the innermost first; a *span* is a range for each of the
-reduction's. What is loaded stands in the buffer in the order of memory, without gaps. Positions along X and rows are
-counted from the first that is loaded, so that tensors may be larger than what a descriptor's field holds.
+reduction's. The buffer holds loaded groups in the order of memory, without gaps. Positions along X and rows are
+counted from the first loaded one, so that tensors may be larger than a descriptor's field allows.
 """
 
 from abc import ABC, abstractmethod
@@ -22,7 +22,7 @@ Box = tuple[tuple[int, int], ...]
 
 
 def size_of(box: Box) -> int:
-    """How many there are in a box."""
+    """Count the elements of a box."""
     return prod(stop - start for start, stop in box)
 
 
@@ -115,21 +115,21 @@ class Operand(ABC):
     parts: int
 
     def groups(self, values: int) -> int:
-        """Groups that so many values take."""
+        """Count the groups that a number of values takes."""
         return -(-values // self.config.tile.lanes)
 
     def filled(self, groups: int) -> int:
-        """So many groups and those that fill up the last stream."""
+        """Round a number of groups up to full streams."""
         return -(-groups // self.parts) * self.parts
 
     @property
     @abstractmethod
     def names(self) -> tuple[str, ...]:
-        """What its stream dimensions are in the result."""
+        """The result's dimensions that its stream dimensions are."""
 
     @abstractmethod
     def dimensions(self, phase: Phase) -> tuple[int, ...]:
-        """Streams in each of its dimensions, in groups of ports; the first one filled up to whole streams."""
+        """Return the streams in each dimension, in groups of ports, the first rounded up to full streams."""
 
     @property
     @abstractmethod
@@ -137,16 +137,16 @@ class Operand(ABC):
         """Groups in memory, of one product."""
 
     def stride(self, phase: Phase) -> int:
-        """Positions from one port (or lane) to the next."""
+        """Return the positions from one port (or lane) to the next."""
         return 1
 
     @abstractmethod
     def plan_loads(self, tile: Box, span: Box, phase: Phase) -> list[Move]:
-        """What is loaded for the streams of a box and a span of the reduction, one behind the other."""
+        """Return the loads for the streams of a box and a span of the reduction, in the order of the buffer."""
 
     @abstractmethod
     def plan_layout(self, tile: Box, span: Box, phase: Phase, streams: Box, chunk: Box, at: int) -> Layout:
-        """How some streams are laid out from what was loaded for `tile` and `span` to group `at`."""
+        """Return the layout of some streams from the groups that were loaded for `tile` and `span` to group `at`."""
 
 
 NOTHING = Layout({"x_size": 1, "checked": 1}, [])
@@ -154,7 +154,7 @@ NOTHING = Layout({"x_size": 1, "checked": 1}, [])
 
 
 def meeting(ends: Iterable[int], size: int) -> tuple[int, int]:
-    """What positions from the least to the greatest have in common with 0 to `size`; if nothing, one of them."""
+    """Return the range of positions from the least to the greatest that are below `size`; one position if none is."""
     listed = list(ends) or [0]
     low = min(max(min(listed), 0), size - 1)
     return low, max(min(max(listed) + 1, size), low + 1)
@@ -199,7 +199,7 @@ class Positions(Operand):
         return list(y.values()), list(x.values())
 
     def _read(self, tile: Box) -> tuple[int, int, int, int]:
-        """Rows and column groups that any phase reads: the first, and the one after the last."""
+        """Return the rows and column groups that any phase reads: the first, and the one after the last."""
         _, rows, columns, _ = self._sizes
         lanes, (down, across) = self.config.tile.lanes, self._walks
         y = meeting(_ends(tile[1], down), rows)
@@ -250,7 +250,7 @@ class Positions(Operand):
 
 
 def _ends(results: tuple[int, int], walks: Sequence[Walk]) -> list[int]:
-    """Of what results of all phases read along an axis: the least and the greatest of each phase."""
+    """Return the least and the greatest position that the results of each phase read along an axis."""
     first, stop = results
     ends = []
     for walk in walks:
@@ -279,7 +279,7 @@ class Weights(Operand):
         return prod(self.layer.kernel) * self.groups(self.layer.channels) * self.groups(self.layer.filters)
 
     def _ranges(self, tile: Box, span: Box) -> tuple[tuple[int, int], tuple[int, int]]:
-        """Channel groups and filter groups that there are."""
+        """Return the ranges of channel groups and filter groups, without those that fill up streams."""
         (c0, c1), (f0, f1) = (span[0], tile[0]) if self.operation == "AxW" else (tile[0], span[0])
         return (c0, min(c1, self.groups(self.layer.channels))), (f0, min(f1, self.groups(self.layer.filters)))
 

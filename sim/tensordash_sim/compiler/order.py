@@ -1,4 +1,4 @@
-"""The order of a program's descriptors: tokens that it needs, and what it leaves open."""
+"""The order of a program's descriptors: tokens, races without them, and loads and layouts ahead of multiplies."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ class Race:
 
 @dataclass
 class _Task:
-    """What one unit does with one descriptor, and how many of each unit's tasks are over when it begins and ends."""
+    """A unit's part of a descriptor, and how many of each unit's tasks are over when it begins and ends."""
 
     index: int
     place: Footprint
@@ -45,23 +45,23 @@ class _Task:
 
 
 class _History:
-    """Tasks of all units in the program's order, and who is known to come before whom."""
+    """Tasks of all units in the program's order, and the order that is known between them."""
 
     def __init__(self) -> None:
         self.tasks: dict[str, list[_Task]] = {unit: [] for unit in UNITS}
 
     def begin(self, index: int, place: Footprint) -> _Task:
-        """The next task of its unit, which waits for nothing but the one before."""
+        """Return the next task of its unit, which waits only for the one before."""
         before = self.tasks[place.unit]
         known = dict(before[-1].over) if before else dict.fromkeys(UNITS, 0)
         return _Task(index, place, known, {})
 
     def wait(self, task: _Task, other: _Task) -> None:
-        """It also waits for another one's end."""
+        """Let a task wait for another one's end, too."""
         task.begun = {unit: max(count, other.over[unit]) for unit, count in task.begun.items()}
 
     def end(self, task: _Task, multiply: _Task | None = None) -> None:
-        """All of it is known: an output's end is also that of its multiply."""
+        """Add a task, whose waits are all known. The end of an output is also the end of its multiply."""
         before = self.tasks[task.place.unit]
         task.over = {**task.begun, task.place.unit: len(before) + 1}
         if multiply is not None:
@@ -69,7 +69,7 @@ class _History:
         before.append(task)
 
     def unordered(self, task: _Task) -> Iterator[_Task]:
-        """Tasks of other units that meet it and may not be over when it begins: the latest first, unit by unit."""
+        """Yield tasks of other units that meet it and may not be over when it begins, by unit, the latest first."""
         for unit, tasks in self.tasks.items():
             if unit == task.place.unit:
                 continue
@@ -78,7 +78,7 @@ class _History:
                     yield other
 
     def long_over(self, task: _Task, before: int) -> _Task:
-        """A later task of its unit whose descriptor has left the window: it costs no wait, and saves tokens."""
+        """Return a later task of its unit whose descriptor has left the window: it costs no wait, and saves tokens."""
         found = task
         for other in reversed(self.tasks[task.place.unit]):
             if other.index <= max(before, task.index):

@@ -65,7 +65,7 @@ class Gradient(Operand):
 
 @dataclass(frozen=True)
 class _Loaded:
-    """What of A is in the buffer for a gradient of the weights: rows, column groups, and steps in groups."""
+    """The part of A that is loaded for a gradient of the weights: rows, column groups, and steps in groups."""
 
     low: int
     high: int
