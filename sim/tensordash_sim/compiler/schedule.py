@@ -199,33 +199,34 @@ class _Walk:
 
     def __init__(self, space: IterationSpace, regions: Mapping[str, tuple[int, int]]) -> None:
         self.space, core = space, space.core
-        self.words = core.tile.window_depth
+        self.depth = core.tile.window_depth
         self.buffer = {
             name: Slots(*region, f"the buffer's room of the {name} side") for name, region in regions.items()
         }
         self.streams = {side: Slots(0, core.stream_words(key), f"stream buffer {key}") for side, key in SIDES.items()}
         self.tile: ResultTile | None = None  # The tile of results that is not stored yet.
+        self.address = 0  # Its first group in the buffer.
         self.tiles, self.masks = 0, 0  # Tiles of results that are stored, and masks that are loaded.
 
     def add(self, each: TiledMultiply) -> ScheduledMultiply:
         """Place what the next multiply needs."""
         space = self.space
         steps = space.steps(tuple(stop - start for start, stop in each.chunk), each.phase)
-        sides = {side: self._place_side(each, side, -(-steps // self.words)) for side in SIDES}
+        sides = {side: self._place_side(each, side, -(-steps // self.depth)) for side in SIDES}
         passes = sides["column"].streams * sides["row"].streams
         if not (each.is_first_chunk and each.is_last_chunk) and each.partial + passes > space.core.partial_sums:
             raise ProgramError(f"there are {space.core.partial_sums} partial sums, not {each.partial + passes}")
         if self.tile is None:
             self.tile = space.plan_result_tile(each.tiles)
+            self.address, _ = self.buffer["result"].place(self.tiles, self.tile.groups)
         tile = self.tile
-        address, _ = self.buffer["result"].place(self.tiles, tile.groups)
         loads_mask = space.problem.mask and each.is_last_chunk and self.masks == self.tiles
         self.masks += loads_mask
         bias = self._place_bias(each) if space.problem.bias and each.is_last_chunk else None
         if each.is_last:
             self.tile = None
             self.tiles += 1
-        return ScheduledMultiply(each, steps, sides, tile, address, loads_mask, bias)
+        return ScheduledMultiply(each, steps, sides, tile, self.address, loads_mask, bias)
 
     def _place_side(self, each: TiledMultiply, side: str, words: int) -> SideStreams:
         space, tile, span = self.space, each.tiles[side], each.spans[side]
