@@ -23,13 +23,16 @@ from common import DOCS, argument_parser, core_preset, print_json, render, repla
 from tensordash import TileConfig
 from tensordash.configuration.core_config import CoreConfig
 from tensordash_runtime.counting import counted_sides
-from tensordash_sim.compiler.blocking import Blocking
-from tensordash_sim.compiler.contraction import Contraction
+from tensordash_sim.compiler.emission import emit
 from tensordash_sim.compiler.images import TensorImage, expected
+from tensordash_sim.compiler.iteration_space import IterationSpace
 from tensordash_sim.compiler.layer import OPERANDS, Layer
+from tensordash_sim.compiler.problem import Problem
 from tensordash_sim.compiler.program import Program
+from tensordash_sim.compiler.schedule import schedule_tiling
 from tensordash_sim.compiler.scheduled import scheduled_speedup
-from tensordash_sim.compiler.tiling_search import best_blocking
+from tensordash_sim.compiler.search import best_schedule
+from tensordash_sim.compiler.tiling import Tiling
 from tensordash_sim.golden.core.golden_core import GoldenCore, Memory
 from tensordash_sim.golden.core.tensors import deflate, to_groups
 from tensordash_sim.lowering.geometry import Convolution
@@ -101,18 +104,14 @@ def run(config: CoreConfig, program: Program, image: bytes) -> tuple[CoreRun, by
 
 def layer_figures(each: Work, cores: Mapping[str, CoreConfig]) -> dict[str, Any]:
     """Both cores on one operation, with the same program but for where streams begin."""
-    blocking, runs, left = None, {}, {}
+    tiling, runs, left = None, {}, {}
+    problem = Problem(layer=each.layer, operation=each.operation, rows=each.rows, bias="bias" in each.values)
     for name, config in cores.items():
         image = TensorImage(config, Memory(MEMORY), each.layer, each.operation, each.values)
-        contraction = Contraction(
-            config=config,
-            layer=each.layer,
-            operation=each.operation,
-            tensors=image.tensors,
-            rows=each.rows,
-        )
-        blocking = blocking or _cut(contraction, image)
-        runs[name], left[name] = run(config, contraction.program(blocking), bytes(image.memory.bytes))
+        space = IterationSpace(problem=problem, core=config)
+        tiling = tiling or _tiling(space, image)
+        program = emit(schedule_tiling(space, tiling), image.tensors)
+        runs[name], left[name] = run(config, program, bytes(image.memory.bytes))
         image.memory.bytes[:] = left[name]
         if not np.array_equal(image.result(), expected(each.layer, each.operation, each.values)):
             raise SystemExit(f"{each.name} {each.operation} on {name} is not what PyTorch says")
@@ -135,11 +134,11 @@ def layer_figures(each: Work, cores: Mapping[str, CoreConfig]) -> dict[str, Any]
     }
 
 
-def _cut(contraction: Contraction, image: TensorImage) -> Blocking:
-    """As for a tile that is as fast as it was found to be on these values."""
-    program = contraction.program(best_blocking(contraction)).descriptors
-    speedup = scheduled_speedup(contraction.config, program, image.memory)
-    return best_blocking(replace(contraction, speedup=round(speedup, 1)))
+def _tiling(space: IterationSpace, image: TensorImage) -> Tiling:
+    """Return the best tiling for the tile's speedup on these values."""
+    program = emit(best_schedule(space), image.tensors).descriptors
+    speedup = scheduled_speedup(space.core, program, image.memory)
+    return best_schedule(replace(space, problem=replace(space.problem, speedup=round(speedup, 1)))).tiling
 
 
 def output_units(cores: Mapping[str, CoreConfig], shortest: Work, console: Console) -> Iterator[dict[str, Any]]:

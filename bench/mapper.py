@@ -26,6 +26,7 @@ from common import argument_parser, core_preset, print_json
 from mapper_layers import random_operation
 from tensordash_runtime import Device
 from tensordash_runtime.jobs import Executed
+from tensordash_sim.compiler.emission import placeholder_addresses
 from tensordash_sim.compiler.images import layer_values, non_zero_groups
 from tensordash_sim.compiler.row_streams import RowStreams
 from tensordash_sim.compiler.timing import timing
@@ -63,20 +64,20 @@ class Comparison:
             each.contract(drawn.geometry, drawn.operation, drawn.operands, **drawn.options).executed
             for each in self._devices
         )
-        assert expected.work == counted.work
+        assert expected.problem == counted.problem
         assert emulator.expectations is not None
         assert counted.cycles is not None
         began = time.process_time()
-        descriptors = len(emulator.expectations.made(expected.work)[2].descriptors)
+        descriptors = len(emulator.expectations.program(expected.problem).descriptors)
         searched = time.process_time()
         cycles = {"expected": emulator.expectations.cycles_of(expected)}
         estimated = time.process_time()
-        cycles["estimate"] = self._estimate(drawn.operands[expected.work.rows], expected)
+        cycles["estimate"] = self._estimate(drawn.operands[expected.problem.rows], expected)
         return {
             "preset": self.preset,
             "seed": seed,
             "layer": str(drawn),
-            "rows": expected.work.rows,
+            "rows": expected.problem.rows,
             "descriptors": descriptors,
             "cycles": counted.cycles,
             **cycles,
@@ -87,14 +88,14 @@ class Comparison:
 
     def _estimate(self, operand: Any, executed: Executed) -> int:
         """Cycles with all streams of the row side counted."""
-        expectations, work = self._devices[0].expectations, executed.work
+        expectations, problem = self._devices[0].expectations, executed.problem
         assert expectations is not None
-        contraction, _, program = expectations.made(work)
+        program = expectations.program(problem)
         if self.config.tile.sparsity == "none":
             return timing(self.config, program.descriptors).cycles
-        values = layer_values(executed.geometry, work.rows, operand.float().numpy() != 0)
-        groups = non_zero_groups(self.config, work.layer, work.rows, values)
-        streams = RowStreams(self.config, program.descriptors, contraction.tensors[work.rows])
+        values = layer_values(executed.geometry, problem.rows, operand.float().numpy() != 0)
+        groups = non_zero_groups(self.config, problem.layer, problem.rows, values)
+        streams = RowStreams(self.config, program.descriptors, placeholder_addresses(problem)[problem.rows])
         return timing(self.config, program.descriptors, speedup=streams.paces(groups)).cycles
 
 

@@ -28,14 +28,14 @@ def core_step(records: Sequence["Record"]) -> list[dict[str, Any]]:
             operation = str(record.operation)
             operands = {name: record.values(name).astype(np.float16) for name in "AWG" if name in operation}
             done, emulated = (each.contract(record.geometry, operation, operands) for each in (core, emulator))
-            cycles, dense = done.executed.cycles, core.expectations.dense_cycles(done.executed.work)
+            cycles, dense = done.executed.cycles, core.expectations.dense_cycles(done.executed.problem)
             assert cycles is not None
             reports.append(
                 {
                     "layer": record.layer,
                     "operation": operation,
-                    "scheduled": done.executed.work.rows,
-                    "zeros": done.executed.zeros[done.executed.work.rows],
+                    "scheduled": done.executed.problem.rows,
+                    "zeros": done.executed.zeros[done.executed.problem.rows],
                     "cycles": cycles,
                     "dense_cycles_expected": dense,
                     "speedup": dense / cycles,

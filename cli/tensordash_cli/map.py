@@ -1,13 +1,18 @@
-"""`tensordash map`: how a core computes a layer: what is loaded when, how many bytes move, and what limits."""
+"""`tensordash map`: how a core computes a layer: the stages of the compiler, the bytes that move, and what limits."""
 
-from typing import Any
+from collections import Counter
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from tensordash import TensorDashError
 from tensordash.configuration.core_config import CoreConfig
+from tensordash.configuration.descriptors import decode
 
 from .console import WholeRange, core_options, json_option, print_json
+
+if TYPE_CHECKING:
+    from tensordash_sim.compiler.layer import Layer
 
 __all__ = ["command"]
 
@@ -24,59 +29,85 @@ __all__ = ["command"]
 @click.option("--op", "operation", type=click.Choice(("AxW", "WxG", "AxG")), default="AxW", show_default=True)
 @click.option("--rows", type=click.Choice(("A", "W", "G")), help="The operand whose zeros are skipped.")
 @click.option("--speedup", type=click.FloatRange(min=1.0), default=2.0, show_default=True, help="Of the tile.")
+@click.option("--listing", is_flag=True, help="Print all descriptors, too.")
 @json_option
-def command(config: CoreConfig, as_json: bool, **given: Any) -> None:
+def command(config: CoreConfig, as_json: bool, **options: Any) -> None:
     """Print how a convolution or matrix product is cut, the bytes that it moves and the cycles that it should take.
 
     For instance: tensordash map --preset core --channels 128 --filters 128 --size 8 --kernel 3 --padding 1
     """
-    document = _mapped(config, **given)
+    document = _map(config, **options)
     if as_json:
         print_json(document)
         return
+    listing = document.pop("listing", ())
     width = max(map(len, document))
     for name, value in document.items():
         text = ", ".join(f"{key} {each}" for key, each in value.items()) if isinstance(value, dict) else value
         click.echo(f"{name.replace('_', ' '):{width}}  {text}")
+    for line in listing:
+        click.echo(line)
 
 
-def _mapped(config: CoreConfig, *, operation: str, rows: str | None, speedup: float, **shape: Any) -> dict[str, Any]:
-    from tensordash_runtime.expected import Expectations
-    from tensordash_runtime.jobs import Work
-    from tensordash_sim.compiler.layer import OPERANDS, Layer
+def _layer(*, size: int | None, kernel: int, samples: int, **shape: Any) -> "Layer":
+    from tensordash_sim.compiler.layer import Layer
+
+    if size is not None:
+        return Layer(samples=samples, size=(size, size), kernel=(kernel, kernel), **shape)
+    if (kernel, shape.pop("stride"), shape.pop("padding")) != (1, 1, 0):
+        raise click.UsageError("--kernel, --stride and --padding go with --size")
+    return Layer(samples=1, size=(1, samples), **shape)
+
+
+def _map(
+    config: CoreConfig, *, operation: str, rows: str | None, speedup: float, listing: bool, **shape: Any
+) -> dict[str, Any]:
+    """Return what each stage of the compiler makes of a problem."""
+    from tensordash_runtime.programs import moved_bytes, program_with_record, space_of
+    from tensordash_sim.compiler.emission import emit
+    from tensordash_sim.compiler.layer import OPERANDS
+    from tensordash_sim.compiler.problem import Problem
+    from tensordash_sim.compiler.schedule import schedule_tiling
+    from tensordash_sim.compiler.search import search_tilings
+    from tensordash_sim.compiler.timing import timing
 
     pair = OPERANDS[operation]
     if rows is not None and rows not in pair:
         raise click.UsageError(f"--rows must be one of {', '.join(pair)} in {operation}, not {rows}")
-    size = shape.pop("size")
-    kernel = shape.pop("kernel")
     try:
-        if size is None:
-            if (kernel, shape["stride"], shape["padding"]) != (1, 1, 0):
-                raise click.UsageError("--kernel, --stride and --padding go with --size")
-            layer = Layer(samples=1, channels=shape["channels"], filters=shape["filters"], size=(1, shape["samples"]))
-        else:
-            layer = Layer(size=(size, size), kernel=(kernel, kernel), **shape)
-        work = Work(layer=layer, operation=operation, rows=rows or pair[0], fp32=False)
-        expected = Expectations(config)
-        contraction, blocking, _ = expected.made(work)
+        problem = Problem(layer=_layer(**shape), operation=operation, rows=rows or pair[0])
+        space = space_of(config, problem)
+        search = search_tilings(space)
     except (TypeError, ValueError) as error:
         raise TensorDashError(str(error)) from error
-    found, dense = expected.times(work, speedup), expected.dense_cycles(work)
-    cycles = found.cycles
-    busy = {unit: taken for unit, taken in found.busy.items() if unit != "output"}  # which waits for its multiply
+    schedule, tiling = search.schedule, search.schedule.tiling
+    program, dense_program = (
+        program_with_record(emit(each), 0)
+        for each in (schedule, schedule_tiling(space_of(config.baseline, problem), tiling))
+    )
+    estimate = timing(config, program.descriptors, speedup=speedup)
+    cycles, dense = estimate.cycles, timing(config.baseline, dense_program.descriptors).cycles
+    # The output unit is busy while it waits for its multiply.
+    busy = {unit: taken for unit, taken in estimate.busy.items() if unit != "output"}
+    operations = (kind.name for kind, _ in map(decode, program.descriptors) if kind is not None)
     return {
-        "layer": repr(layer),
+        "layer": repr(problem.layer),
         "operation": operation,
-        "row_side": work.rows,
-        "multiplies": sum(1 for _ in contraction.multiplies(blocking)),
-        "tile_of_results": {side: list(each) for side, each in blocking.tiles.items()},
-        "streams_of_a_multiply": {side: list(each) for side, each in blocking.sets.items()},
-        "chunk_of_the_reduction": list(blocking.chunk),
-        "bytes_moved": expected.traffic(work),
+        "row_side": problem.rows,
+        "dense_steps": space.total_steps,
+        "tilings": {"tried": search.tried, "fitting": search.fitting, "estimated": search.estimated},
+        "tile_of_results": {side: list(each) for side, each in tiling.tiles.items()},
+        "streams_of_a_multiply": {side: list(each) for side, each in tiling.sets.items()},
+        "chunk_of_the_reduction": list(tiling.chunk),
+        "parts_of_the_first_multiplies": tiling.first_parts,
+        "multiplies": len(schedule.multiplies),
+        "schedule": schedule.counts,
+        "descriptors": dict(Counter(operations)),
+        "bytes_moved": moved_bytes(program, config),
         "cycles": cycles,
         "dense_core": dense,
         "speedup": round(dense / cycles, 3),
         "busy": {unit: round(taken / cycles, 3) for unit, taken in busy.items()},
         "limited_by": max(busy, key=lambda unit: busy[unit]),
+        **({"listing": program.listing().splitlines()} if listing else {}),
     }

@@ -6,12 +6,12 @@ from amaranth.hdl import Array, Cat, Const, Mux, Signal, Value
 
 from tensordash.block import Block
 from tensordash.configuration.core_config import CoreConfig
+from tensordash.configuration.descriptors import MAX_STRIDE
 from tensordash.configuration.registers import ERRORS
 from tensordash.movers.layout import Layout
 
 from .harness import Fault, Harness
 from .layout_nest import LOOPS, LayoutNest
-from .reference_descriptor import MAX_STRIDE
 
 __all__ = ["LayoutHarness"]
 

@@ -9,10 +9,10 @@ from typing import Any
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib.data import StructLayout
 
-from tensordash.configuration.descriptors import OPERATIONS
+from tensordash.configuration.descriptors import MAX_STRIDE, OPERATIONS
 from tensordash.movers.layout import Layout
 
-from .reference_descriptor import MAX_STRIDE, ReferenceDescriptor
+from .reference_descriptor import ReferenceDescriptor
 
 __all__ = ["LOOPS", "LayoutNest"]
 

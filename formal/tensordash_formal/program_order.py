@@ -9,11 +9,11 @@ from typing import Any
 from amaranth.hdl import Array, Cat, Module, Mux, Signal, Value
 
 from tensordash.configuration.core_config import CoreConfig
-from tensordash.configuration.descriptors import BITS, HEADER, OPERATIONS, UNITS, Operation
+from tensordash.configuration.descriptors import BITS, HEADER, MAX_STRIDE, OPERATIONS, UNITS, Operation
 from tensordash.configuration.registers import ERRORS
 from tensordash.movers.unit import COMMAND_BEATS, COMMAND_BITS
 
-from .reference_descriptor import MAX_STRIDE, WORD
+from .reference_descriptor import WORD
 
 __all__ = ["MAX_TOKENS", "ProgramOrder", "has_illegal_field", "has_reserved", "token_fields"]
 

@@ -5,14 +5,13 @@ from typing import Any
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 
-from tensordash.configuration.descriptors import BITS, Operation
+from tensordash.configuration.descriptors import BITS, MAX_STRIDE, Operation
 from tensordash.movers.unit import COMMAND_BEATS, COMMAND_BITS
 
 from .harness import Fault, Harness
 
-__all__ = ["MAX_STRIDE", "WORD", "ReferenceDescriptor", "corrupt_word", "next_beat"]
+__all__ = ["WORD", "ReferenceDescriptor", "corrupt_word", "next_beat"]
 
-MAX_STRIDE = 4
 WORD = 32
 
 

@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 from tensordash import TileConfig
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.descriptors import BYTES
+from tensordash_sim.compiler.emission import emit, placeholder_addresses
 from tensordash_sim.compiler.images import TensorImage
+from tensordash_sim.compiler.problem import Problem
 from tensordash_sim.compiler.program import Program
 from tensordash_sim.compiler.rounding import scaled, stochastic, toward_zero
 from tensordash_sim.emulator import RandomBits, contract, contract_scaled
@@ -19,8 +21,8 @@ from tensordash_sim.golden.core.golden_core import GoldenCore, Memory
 from tensordash_sim.verify.verilated_core import SilentMemoryError, VerilatedCore
 
 from .errors import DeviceError, NoRoomError
-from .jobs import Job, Ran, Work
-from .programs import RECORD, contraction_of, cut_of, moved_bytes, recorded
+from .jobs import Job, Ran
+from .programs import RECORD_BYTES, moved_bytes, program_with_record, schedule_of, space_of
 
 __all__ = ["BACKENDS", "Backend", "Emulator", "Golden", "Verilator"]
 
@@ -58,28 +60,29 @@ class Emulator:
 
     def run(self, job: Job) -> Ran:
         """Do it; nothing is measured."""
-        work = job.work
+        problem = job.problem
         if isinstance(self._config, TileConfig) and self._config.numerics.scale is not None:
-            made = contract_scaled(self._config, work.layer, work.operation, work.rows, job.values, seed=job.key)
+            made = contract_scaled(
+                self._config, problem.layer, problem.operation, problem.rows, job.values, seed=job.key
+            )
             return Ran(bits=made.view(np.uint32))
-        how: dict[str, Any] = {"fp32": work.fp32, "relu": work.relu, "toward_zero": job.toward_zero}
+        how: dict[str, Any] = {"fp32": problem.fp32, "relu": problem.relu, "toward_zero": job.toward_zero}
         how["scale"] = job.scale
         how |= {name: job.values.get(name) for name in ("bias", "mask")}
-        if job.seed is not None and not work.fp32:
+        if job.seed is not None and not problem.fp32:
             assert isinstance(self._config, CoreConfig)
-            how["random"] = _random_bits(self._config, work).of(job.seed, job.operation)
-        return Ran(bits=contract(self._config, work.layer, work.operation, work.rows, job.values, **how))
+            how["random"] = _random_bits(self._config, problem).of(job.seed, job.operation)
+        return Ran(bits=contract(self._config, problem.layer, problem.operation, problem.rows, job.values, **how))
 
     def close(self) -> None:
         """Nothing is held."""
 
 
 @lru_cache(maxsize=256)
-def _random_bits(config: CoreConfig, work: Work) -> RandomBits:
+def _random_bits(config: CoreConfig, problem: Problem) -> RandomBits:
     """Where a program's random bits go, wherever its tensors are."""
-    contraction = contraction_of(config, work)
-    program = contraction.program(cut_of(config, work))
-    return RandomBits(config, work.layer, work.operation, program.descriptors, contraction.tensors["result"])
+    program, result = emit(schedule_of(config, problem)), placeholder_addresses(problem)["result"]
+    return RandomBits(config, problem.layer, problem.operation, program.descriptors, result)
 
 
 class _Programs:
@@ -95,25 +98,25 @@ class _Programs:
 
     def __init__(self, config: CoreConfig, size: int) -> None:
         self._config, self._memory = config, Memory(size)
-        self._programs: dict[tuple[Work, tuple[int, ...]], Program] = {}
+        self._programs: dict[tuple[Problem, tuple[int, ...]], Program] = {}
 
     def run(self, job: Job) -> Ran:
         """Lay the tensors out in memory, run the program, read the result and the counts."""
-        work = job.work
+        problem = job.problem
         try:
             image = TensorImage(
                 self._config,
                 self._memory,
-                work.layer,
-                work.operation,
+                problem.layer,
+                problem.operation,
                 job.values,
-                rows=work.rows,
-                fp32=work.fp32,
-                turned=contraction_of(self._config, work).turned,
+                rows=problem.rows,
+                fp32=problem.fp32,
+                turned=space_of(self._config, problem).problem.turned,
             )
         except ValueError as error:  # shapes are right, so it is about room
             raise NoRoomError(f"out of device memory: {error}") from None
-        program = self._program(work, image)
+        program = self._program(problem, image)
         if job.seed is not None or job.toward_zero or job.scale:
             descriptors, program = program.descriptors, Program()
             if job.seed is not None:
@@ -121,12 +124,12 @@ class _Programs:
             elif job.toward_zero:
                 descriptors = toward_zero(descriptors)
             program.descriptors = scaled(descriptors, job.scale) if job.scale else descriptors
-        ring = -(-(image.end + RECORD) // ALIGNED) * ALIGNED
+        ring = -(-(image.end + RECORD_BYTES) // ALIGNED) * ALIGNED
         end = ring + BYTES * len(program.descriptors)
         if end > len(self._memory.bytes):
             raise NoRoomError(f"out of device memory: {end} bytes with the program, not {len(self._memory.bytes)}")
         cycles, traffic = self._execute(program, image.end, ring)
-        counts = np.frombuffer(self._memory.read(image.end, RECORD) or b"", "<u4")
+        counts = np.frombuffer(self._memory.read(image.end, RECORD_BYTES) or b"", "<u4")
         bits = image.result()
         return Ran(
             bits=bits.view(f"u{bits.dtype.itemsize}"),
@@ -140,11 +143,11 @@ class _Programs:
         """Let go of the memory."""
         self._memory = Memory(0)
 
-    def _program(self, work: Work, image: TensorImage) -> Program:
-        key = work, tuple(image.tensors.values())
+    def _program(self, problem: Problem, image: TensorImage) -> Program:
+        key = problem, tuple(image.tensors.values())
         if key not in self._programs:
-            program = contraction_of(self._config, work, image.tensors).program(cut_of(self._config, work))
-            self._programs[key] = recorded(program, image.end)
+            schedule = schedule_of(self._config, problem)
+            self._programs[key] = program_with_record(emit(schedule, image.tensors), image.end)
         return self._programs[key]
 
     def _execute(self, program: Program, end: int, ring: int) -> tuple[int | None, int]:
@@ -199,7 +202,7 @@ class Verilator(_Programs):
             raise DeviceError(str(error)) from None
         if done.outcome.error:
             raise DeviceError(f"error {done.outcome.error} in descriptor {done.outcome.index}")
-        self._memory.bytes[: end + RECORD] = self._core.memory[: end + RECORD].tobytes()
+        self._memory.bytes[: end + RECORD_BYTES] = self._core.memory[: end + RECORD_BYTES].tobytes()
         beats = done.counters["read_beats"] + done.counters["write_beats"]
         return done.cycles, beats * self._config.axi_bits // 8
 

@@ -33,7 +33,7 @@ def comparison(other: Device) -> Callable[[Product, Done], Done]:
     """
 
     def watcher(product: Product, done: Done) -> Done:
-        fp32 = done.executed.work.fp32
+        fp32 = done.executed.problem.fp32
         other.operations = done.executed.number  # stochastic rounding draws the same
         again = product.run_on(other, fp32=fp32, count=done.executed.counted)
         mine, theirs = (np.ascontiguousarray(plain(each.result)) for each in (done, again))

@@ -369,7 +369,7 @@ class Device:
         self.operations += 1
         executed = done.executed
         if count and executed.cycles is None and self.expectations is not None and self.tile.sparsity == "rows":
-            rows = executed.work.rows
+            rows = executed.problem.rows
             self.expectations.observe(executed, layer_values(geometry, rows, tensors[rows].non_zeros))
         return done
 

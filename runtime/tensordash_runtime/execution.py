@@ -11,16 +11,16 @@ from numpy.typing import NDArray
 from tensordash import TileConfig
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.formats import FP32, FloatFormat
-from tensordash_sim.compiler.contraction import ASSUMED_SPEEDUP
 from tensordash_sim.compiler.images import FLOATS, geometry_values, layer_values
 from tensordash_sim.compiler.layer import OPERANDS, RESULTS, Layer
+from tensordash_sim.compiler.problem import ASSUMED_SPEEDUP, Problem
 from tensordash_sim.golden.quantization import non_zeros
 from tensordash_sim.lowering import Geometry
 
 from .backends import Backend
 from .counting import NOT_COUNTED, Counted, counted
 from .errors import NoRoomError
-from .jobs import Done, Executed, Job, Ran, Work, random_key
+from .jobs import Done, Executed, Job, Ran, random_key
 from .nonfinite import insert_results, non_finite_results
 from .operands import Operand, RoundedOperand, Scaling, scaling_limit
 from .output import finished, fitting_bias, output_values
@@ -121,7 +121,7 @@ class Execution:
         # Random bits depend on the row side and on the tiling, so counts of zeros must choose neither.
         drawn = self.seed is not None and not as_fp32 and not self.has_scales
         rows, found = self._rows(operands, possible[:1] if drawn else possible)
-        work = Work(
+        problem = Problem(
             layer=self.layer,
             operation=self.operation,
             rows=rows,
@@ -131,19 +131,19 @@ class Execution:
             relu=relu,
             mask=mask is not None,
         )
-        after = output_values(self.config, self.geometry, work, bias, mask)
-        self._require_room(work)
+        after = output_values(self.config, self.geometry, problem, bias, mask)
+        self._require_room(problem)
         rounded = self._round(operands, rows)
         special, checks = self._special(operands, rounded)
-        work, bits, ran = self._finish(work, rounded, after)
-        fmt = FP32 if work.fp32 else self.tile.a_format
+        problem, bits, ran = self._finish(problem, rounded, after)
+        fmt = FP32 if problem.fp32 else self.tile.a_format
         assert isinstance(fmt, FloatFormat)
         if special is not None:
             bits = insert_results(bits, special, fmt, bias=after.get("bias"), relu=relu, mask=after.get("mask"))
         made = geometry_values(self.geometry, RESULTS[self.operation], bits)
         executed = Executed(
             geometry=self.geometry,
-            work=work,
+            problem=problem,
             number=self.number,
             operands={name: each.rounding for name, each in rounded.items()},
             dense=found.dense,
@@ -153,7 +153,7 @@ class Execution:
             traffic=ran.traffic,
             checks=checks,
         )
-        kind = FLOAT32 if work.fp32 else FLOATS[fmt.name]
+        kind = FLOAT32 if problem.fp32 else FLOATS[fmt.name]
         return Done(result=like(operands[self.pair[0]].tensor, made, kind), executed=executed)
 
     # Operands
@@ -244,16 +244,16 @@ class Execution:
     # The job
 
     def _finish(
-        self, work: Work, rounded: Mapping[str, RoundedOperand], after: Mapping[str, NDArray]
-    ) -> tuple[Work, NDArray, Ran]:
+        self, problem: Problem, rounded: Mapping[str, RoundedOperand], after: Mapping[str, NDArray]
+    ) -> tuple[Problem, NDArray, Ran]:
         """What ran, its results with all that is done after sums, as the layer has them, and how it went."""
         values, power = dict(after), sum(each.rounding.exponent for each in rounded.values())
         bias, relu = None, False
-        if power and work.bias:
+        if power and problem.bias:
             fitting = fitting_bias(self.tile, after["bias"], power)
             if fitting is None:
-                bias, relu = values.pop("bias"), work.relu
-                work = replace(work, bias=False, relu=False)
+                bias, relu = values.pop("bias"), problem.relu
+                problem = replace(problem, bias=False, relu=False)
             else:
                 values["bias"] = fitting
         inside = isinstance(self.config, CoreConfig) and self.config.scale and -power in DESCRIPTOR_SCALES
@@ -262,7 +262,7 @@ class Execution:
         }
         scale = -power if inside else 0
         job = Job(
-            work=work,
+            problem=problem,
             values=values,
             seed=self.seed,
             operation=self.number,
@@ -270,15 +270,15 @@ class Execution:
             scale=scale,
         )
         ran = self.backend.run(job)
-        return work, finished(ran.bits, -power - scale, bias, relu=relu), ran
+        return problem, finished(ran.bits, -power - scale, bias, relu=relu), ran
 
-    def _require_room(self, work: Work) -> None:
+    def _require_room(self, problem: Problem) -> None:
         """Every backend has as much memory, whether or not it needs it."""
-        layer, width = work.layer, 4 if self.has_scales else self.tile.a_format.width // 8
+        layer, width = problem.layer, 4 if self.has_scales else self.tile.a_format.width // 8
         sizes = [width * int(np.prod(layer.whole_shape(name))) for name in self.pair]
-        made = int(np.prod(layer.whole_shape(RESULTS[work.operation])))
-        sizes += [(4 if work.fp32 else width) * made, width * made * work.mask]
-        sizes.append(4 * layer.products * layer.filters * work.bias)
+        made = int(np.prod(layer.whole_shape(RESULTS[problem.operation])))
+        sizes += [(4 if problem.fp32 else width) * made, width * made * problem.mask]
+        sizes.append(4 * layer.products * layer.filters * problem.bias)
         if sum(sizes) > self.memory_bytes:
             raise NoRoomError(
                 f"out of device memory: operands and result have {sum(sizes)} bytes, the memory {self.memory_bytes}"

@@ -1,21 +1,21 @@
 """Cycles and traffic of a core's operations, as far as they can be said without running them."""
 
-from dataclasses import replace
 from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tensordash.configuration.core_config import CoreConfig
-from tensordash_sim.compiler.blocking import Blocking
-from tensordash_sim.compiler.contraction import Contraction
+from tensordash_sim.compiler.emission import emit, placeholder_addresses
 from tensordash_sim.compiler.images import non_zero_groups
+from tensordash_sim.compiler.problem import Problem
 from tensordash_sim.compiler.program import Program
 from tensordash_sim.compiler.row_streams import RowStreams
+from tensordash_sim.compiler.schedule import schedule_tiling
 from tensordash_sim.compiler.timing import Timing, timing
 
-from .jobs import Executed, Work
-from .programs import contraction_of, cut_of, moved_bytes, recorded
+from .jobs import Executed
+from .programs import moved_bytes, program_with_record, schedule_of, space_of, tiling_of
 
 __all__ = ["Expectations"]
 
@@ -37,41 +37,40 @@ class Expectations:
     --------
     >>> from tensordash_sim.compiler.layer import Layer
     >>> layer = Layer(samples=1, channels=64, filters=64, size=(1, 64))
-    >>> work = Work(layer=layer, operation="AxW", rows="A", fp32=False)
+    >>> problem = Problem(layer=layer, operation="AxW", rows="A", fp32=False)
     >>> expected = Expectations(CoreConfig())
-    >>> expected.cycles(work, 2.0) < expected.dense_cycles(work), expected.traffic(work)
+    >>> expected.cycles(problem, 2.0) < expected.dense_cycles(problem), expected.traffic(problem)
     (True, 24608)
     """
 
     def __init__(self, config: CoreConfig) -> None:
         self._config = config
-        self._made: dict[Work, tuple[Contraction, Blocking, Program]] = {}
-        self._times: dict[tuple[Work, float], Timing] = {}
-        self._cycles: dict[tuple[int, Work], int] = {}
-        self._masks: dict[tuple[int, Work], NDArray[np.uint8]] = {}
+        self._programs: dict[Problem, Program] = {}
+        self._times: dict[tuple[Problem, float], Timing] = {}
+        self._cycles: dict[tuple[int, Problem], int] = {}
+        self._masks: dict[tuple[int, Problem], NDArray[np.uint8]] = {}
         self._mask_bytes = 0
-        self._streams: dict[Work, RowStreams] = {}
-        self._dense: dict[Work, int] = {}
-        self._moved: dict[Work, int] = {}
+        self._streams: dict[Problem, RowStreams] = {}
+        self._dense: dict[Problem, int] = {}
+        self._moved: dict[Problem, int] = {}
 
-    def made(self, work: Work) -> tuple[Contraction, Blocking, Program]:
-        """The contraction, how it is cut, and its program, but for addresses in memory, which do not matter here."""
-        if work not in self._made:
-            contraction, blocking = contraction_of(self._config, work), cut_of(self._config, work)
-            self._made[work] = contraction, blocking, recorded(contraction.program(blocking), 0)
-        return self._made[work]
+    def program(self, problem: Problem) -> Program:
+        """Return a problem's program, with placeholders of addresses, which do not matter here."""
+        if problem not in self._programs:
+            self._programs[problem] = program_with_record(emit(schedule_of(self._config, problem)), 0)
+        return self._programs[problem]
 
-    def times(self, work: Work, speedup: float) -> Timing:
+    def times(self, problem: Problem, speedup: float) -> Timing:
         """Of the program, with a tile that is so much faster than the dense one: all of it, and by unit."""
-        key = work, speedup
+        key = problem, speedup
         if key not in self._times:
-            *_, program = self.made(work)
+            program = self.program(problem)
             self._times[key] = timing(self._config, program.descriptors, speedup=speedup)
         return self._times[key]
 
-    def cycles(self, work: Work, speedup: float) -> int:
+    def cycles(self, problem: Problem, speedup: float) -> int:
         """With a tile that is so much faster than the dense one."""
-        return self.times(work, speedup).cycles
+        return self.times(problem, speedup).cycles
 
     def observe(self, executed: Executed, non_zeros: NDArray[np.bool_]) -> None:
         """Keep where the row side of an operation is not zero, until its cycles are asked for.
@@ -84,51 +83,50 @@ class Expectations:
             Where the operand is not zero, as its layer has it.
         """
         packed = np.packbits(non_zeros)
-        self._masks[executed.number, executed.work] = packed
+        self._masks[executed.number, executed.problem] = packed
         self._mask_bytes += packed.size
         while self._mask_bytes > MAX_MASK_BYTES:
             self._count(next(iter(self._masks)))
 
     def cycles_of(self, executed: Executed) -> int:
         """Return what an operation that was executed should take; its own zeros are counted if they were observed."""
-        key = executed.number, executed.work
+        key = executed.number, executed.problem
         if key in self._masks:
             self._count(key)
         if key in self._cycles:
             return self._cycles[key]
-        return self.cycles(executed.work, executed.speedup)
+        return self.cycles(executed.problem, executed.speedup)
 
-    def _count(self, operation: tuple[int, Work]) -> None:
+    def _count(self, operation: tuple[int, Problem]) -> None:
         """Count the tile's cycles for the streams of the operation's program."""
-        _, work = operation
+        _, problem = operation
         packed = self._masks.pop(operation)
         self._mask_bytes -= packed.size
-        layer = work.layer
-        non_zeros = np.unpackbits(packed, count=prod(layer.whole_shape(work.rows))).astype(np.bool_)
-        paces = self._row_streams(work).paces(non_zero_groups(self._config, layer, work.rows, non_zeros))
-        *_, program = self.made(work)
+        layer = problem.layer
+        non_zeros = np.unpackbits(packed, count=prod(layer.whole_shape(problem.rows))).astype(np.bool_)
+        paces = self._row_streams(problem).paces(non_zero_groups(self._config, layer, problem.rows, non_zeros))
+        program = self.program(problem)
         self._cycles[operation] = timing(self._config, program.descriptors, speedup=paces).cycles
 
-    def _row_streams(self, work: Work) -> RowStreams:
+    def _row_streams(self, problem: Problem) -> RowStreams:
         """Return the row side's streams. They are smaller than the program, so they stay cached as long as it does."""
-        if work not in self._streams:
-            contraction, _, program = self.made(work)
-            address = contraction.tensors[work.rows]
-            self._streams[work] = RowStreams(self._config, program.descriptors, address, SAMPLED_STREAMS)
-        return self._streams[work]
+        if problem not in self._streams:
+            program, address = self.program(problem), placeholder_addresses(problem)[problem.rows]
+            self._streams[problem] = RowStreams(self._config, program.descriptors, address, SAMPLED_STREAMS)
+        return self._streams[problem]
 
-    def dense_cycles(self, work: Work) -> int:
+    def dense_cycles(self, problem: Problem) -> int:
         """Of the core around the dense tile, with the same program but for where streams begin."""
-        if work not in self._dense:
-            contraction, blocking, _ = self.made(work)
+        if problem not in self._dense:
             baseline = self._config.baseline
-            program = recorded(replace(contraction, config=baseline).program(blocking), 0)
-            self._dense[work] = timing(baseline, program.descriptors).cycles
-        return self._dense[work]
+            schedule = schedule_tiling(space_of(baseline, problem), tiling_of(self._config, problem))
+            program = program_with_record(emit(schedule), 0)
+            self._dense[problem] = timing(baseline, program.descriptors).cycles
+        return self._dense[problem]
 
-    def traffic(self, work: Work) -> int:
+    def traffic(self, problem: Problem) -> int:
         """Bytes read from memory and written to it, descriptors left out."""
-        if work not in self._moved:
-            *_, program = self.made(work)
-            self._moved[work] = moved_bytes(program, self._config)
-        return self._moved[work]
+        if problem not in self._moved:
+            program = self.program(problem)
+            self._moved[problem] = moved_bytes(program, self._config)
+        return self._moved[problem]

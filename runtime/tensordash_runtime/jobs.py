@@ -7,57 +7,21 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from tensordash_sim.compiler.contraction import ASSUMED_SPEEDUP
-from tensordash_sim.compiler.layer import Layer
+from tensordash_sim.compiler.problem import Problem
 from tensordash_sim.lowering import Geometry
 
 from .operands import Rounding
 
-__all__ = ["Done", "Executed", "Job", "Ran", "Work", "random_key"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Work:
-    """An operation without its operands: what a program is made of.
-
-    Parameters
-    ----------
-    layer : Layer
-        Shapes.
-    operation : str
-        "AxW", "WxG" or "AxG".
-    rows : str
-        The operand on the row side, whose zeros are skipped.
-    fp32 : bool
-        Results stay FP32.
-    speedup : float
-        Assumed speedup of the tile over the dense one, which the tiling depends on.
-    bias, relu, mask : bool
-        What the output unit does besides: adds a bias, makes negative results zero, and those where a mask is zero.
-    """
-
-    layer: Layer
-    operation: str
-    rows: str
-    fp32: bool
-    speedup: float = ASSUMED_SPEEDUP
-    bias: bool = False
-    relu: bool = False
-    mask: bool = False
-
-    @property
-    def fused(self) -> tuple[str, ...]:
-        """What the output unit does besides, by name."""
-        return tuple(name for name in ("bias", "relu", "mask") if getattr(self, name))
+__all__ = ["Done", "Executed", "Job", "Ran", "random_key"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """Work, and what differs each time.
+    """Problem, and what differs each time.
 
     Parameters
     ----------
-    work : Work
+    problem : Problem
         The operation.
     values : mapping of str to array
         Bit patterns of both operands as its layer has them; "bias", FP32, and "mask" if it has them.
@@ -71,7 +35,7 @@ class Job:
         Results are multiplied by this power of two.
     """
 
-    work: Work
+    problem: Problem
     values: Mapping[str, NDArray]
     seed: int | None = None
     operation: int = 0
@@ -118,7 +82,7 @@ class Executed:
     ----------
     geometry : Convolution or MatrixProduct
         Its layer.
-    work : Work
+    problem : Problem
         What ran.
     number : int
         How many operations the device had done before.
@@ -137,7 +101,7 @@ class Executed:
     """
 
     geometry: Geometry
-    work: Work
+    problem: Problem
     number: int
     operands: Mapping[str, Rounding]
     dense: int

@@ -12,10 +12,10 @@ from tensordash.configuration.formats import FP32, FloatFormat
 from tensordash.configuration.numerics import Exact
 from tensordash_sim.compiler.images import FLOATS, layer_values
 from tensordash_sim.compiler.layer import RESULTS, Layer
+from tensordash_sim.compiler.problem import Problem
 from tensordash_sim.emulator import decode, result_bits
 from tensordash_sim.lowering import Geometry, MatrixProduct
 
-from .jobs import Work
 from .values import FLOAT32, bits_of, plain, type_of
 
 __all__ = ["finished", "fitting_bias", "output_values"]
@@ -25,7 +25,7 @@ MAX_BIAS_BITS = 126
 
 
 def output_values(
-    config: CoreConfig | TileConfig, geometry: Geometry, work: Work, bias: Any, mask: Any
+    config: CoreConfig | TileConfig, geometry: Geometry, problem: Problem, bias: Any, mask: Any
 ) -> dict[str, NDArray]:
     """A bias and a mask as a job has them.
 
@@ -35,7 +35,7 @@ def output_values(
         What they are for.
     geometry : Convolution or MatrixProduct
         The layer.
-    work : Work
+    problem : Problem
         The operation.
     bias : array or tensor, (filters,), or None
         Of an operand type or float32. All products of a batch have the same.
@@ -52,17 +52,17 @@ def output_values(
     TypeError, ValueError
         Naming what it is, what is allowed and what was given.
     """
-    for name in work.fused:
+    for name in problem.fused:
         if isinstance(config, CoreConfig) and not getattr(config, name):
             raise ValueError(f"{name} must be left out: core.{name} is false")
     tile = config.tile if isinstance(config, CoreConfig) else config
-    for name in work.fused:
+    for name in problem.fused:
         tile.require_no_scale(f"for {name}")
     made: dict[str, NDArray] = {}
     if bias is not None:
-        made["bias"] = _biases(tile, geometry, work, bias)
+        made["bias"] = _biases(tile, geometry, problem, bias)
     if mask is not None:
-        made["mask"] = _mask(tile, geometry, work, mask)
+        made["mask"] = _mask(tile, geometry, problem, mask)
     return made
 
 
@@ -115,14 +115,14 @@ def finished(bits: NDArray, power: int, bias: NDArray[np.float32] | None, *, rel
     return result_bits(bits, FP32, relu=relu) if bias is not None or relu else bits
 
 
-def _biases(tile: TileConfig, geometry: Geometry, work: Work, bias: Any) -> NDArray[np.float32]:
-    if work.operation != "AxW":
-        raise ValueError(f"bias must be left out of {work.operation}: only results of AxW have one")
+def _biases(tile: TileConfig, geometry: Geometry, problem: Problem, bias: Any) -> NDArray[np.float32]:
+    if problem.operation != "AxW":
+        raise ValueError(f"bias must be left out of {problem.operation}: only results of AxW have one")
     formats = {FLOATS[fmt.name]: fmt for fmt in (tile.a_format, tile.b_format)}
     kind = type_of("bias", bias)
     if kind not in formats and kind != FLOAT32:
         raise TypeError(f"bias must be {' or '.join((*formats, FLOAT32))}, not {kind}")
-    layer: Layer = work.layer
+    layer: Layer = problem.layer
     batch = geometry.batch if isinstance(geometry, MatrixProduct) else 1
     shape = (layer.filters * layer.products // batch,)
     if tuple(bias.shape) != shape:
@@ -132,12 +132,12 @@ def _biases(tile: TileConfig, geometry: Geometry, work: Work, bias: Any) -> NDAr
     return np.tile(values, batch).reshape(layer.whole_shape("bias"))
 
 
-def _mask(tile: TileConfig, geometry: Geometry, work: Work, mask: Any) -> NDArray:
-    if work.fp32:
+def _mask(tile: TileConfig, geometry: Geometry, problem: Problem, mask: Any) -> NDArray:
+    if problem.fp32:
         raise ValueError("mask must be left out where results are float32")
-    fmt, shape = tile.a_format, geometry.shapes[RESULTS[work.operation]]
+    fmt, shape = tile.a_format, geometry.shapes[RESULTS[problem.operation]]
     if (kind := type_of("mask", mask)) != FLOATS[fmt.name]:
         raise TypeError(f"mask must be {FLOATS[fmt.name]}, not {kind}")
     if tuple(mask.shape) != shape:
         raise ValueError(f"mask must have the shape {shape}, not {tuple(mask.shape)}")
-    return np.ascontiguousarray(layer_values(geometry, RESULTS[work.operation], bits_of(plain(mask), fmt)))
+    return np.ascontiguousarray(layer_values(geometry, RESULTS[problem.operation], bits_of(plain(mask), fmt)))

@@ -36,17 +36,17 @@ class Contracted:
     @property
     def fused(self) -> tuple[str, ...]:
         """What the output unit did besides, of bias, relu and mask."""
-        return self.executed.work.fused
+        return self.executed.problem.fused
 
     @property
     def row_zeros(self) -> float:
         """Share of the tensor's own zeros in the operand whose zeros are skipped."""
-        return self.executed.zeros[self.executed.work.rows]
+        return self.executed.zeros[self.executed.problem.rows]
 
     @property
     def flushed_row_zeros(self) -> float:
         """Share of zeros in the same operand after rounding."""
-        counts = self.executed.operands[self.executed.work.rows]
+        counts = self.executed.operands[self.executed.problem.rows]
         return (counts.zeros + counts.flushed) / counts.values
 
 

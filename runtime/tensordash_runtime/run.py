@@ -58,7 +58,7 @@ class Run:
         sum includes the cycles that those are expected to save.
         """
         executed, expected = each.executed, self.device.expectations
-        dense = executed.dense if expected is None else expected.dense_cycles(executed.work)
+        dense = executed.dense if expected is None else expected.dense_cycles(executed.problem)
         return self._core_cycles(executed, executed.speedup), dense
 
     def flushed_cycles(self, each: Contracted) -> int:
@@ -74,10 +74,10 @@ class Run:
         if executed.cycles is None:
             if speedup == executed.speedup:
                 return checks + expected.cycles_of(executed)
-            return checks + expected.cycles(executed.work, speedup)
+            return checks + expected.cycles(executed.problem, speedup)
         if speedup == executed.flushed_speedup:
             return checks + executed.cycles
-        own, skipped = (expected.cycles(executed.work, each) for each in (speedup, executed.flushed_speedup))
+        own, skipped = (expected.cycles(executed.problem, each) for each in (speedup, executed.flushed_speedup))
         return checks + executed.cycles + max(0, own - skipped)
 
     def traffic(self, each: Contracted) -> int:
@@ -88,7 +88,7 @@ class Run:
         checks, expected = sum(map(self._traffic, executed.checks)), self.device.expectations
         if executed.traffic is not None or expected is None:
             return checks + (executed.traffic or 0)
-        return checks + expected.traffic(executed.work)
+        return checks + expected.traffic(executed.problem)
 
     def totals(self, chosen: Iterable[Contracted] | None = None) -> Totals:
         """Sums, of all contractions or of some."""
@@ -230,7 +230,7 @@ class Run:
                     "geometry": each.executed.geometry.to_json(),
                     "macs": each.macs,
                     "fused": list(each.fused),
-                    "row_side": each.executed.work.rows,
+                    "row_side": each.executed.problem.rows,
                     "zeros": {name: round(share, 4) for name, share in each.executed.zeros.items()},
                     "operands": {name: counts.to_json() for name, counts in each.executed.operands.items()},
                     "non_finite": each.executed.non_finite,

@@ -7,11 +7,11 @@ from numpy.typing import NDArray
 
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.formats import Format
-from tensordash_sim.compiler.contraction import Contraction
 from tensordash_sim.compiler.images import TensorImage, layer_values
 from tensordash_sim.compiler.layer import OPERANDS, Layer
+from tensordash_sim.compiler.pipeline import compile_problem
+from tensordash_sim.compiler.problem import Problem
 from tensordash_sim.compiler.scheduled import scheduled_speedup
-from tensordash_sim.compiler.tiling_search import best_blocking
 from tensordash_sim.golden.core.golden_core import Memory
 from tensordash_sim.golden.quantization import quantized
 from tensordash_sim.trace import Record, Trace, example_trace
@@ -100,11 +100,9 @@ def _operation(record: Record, fmt: Format) -> RecordedOperation:
 def step_program(config: CoreConfig, work: RecordedOperation) -> StepProgram:
     """The program of an operation, cut as is best for the core and for what its tile gains on these values."""
     image = TensorImage(config, Memory(MEMORY), work.layer, work.operation, work.values, rows=work.rows)
-    contraction = Contraction(
-        config=config, layer=work.layer, operation=work.operation, tensors=image.tensors, rows=work.rows
-    )
-    blocking = best_blocking(contraction)
+    problem = Problem(layer=work.layer, operation=work.operation, rows=work.rows)
+    program = compile_problem(problem, config, image.tensors)
     if config.tile.sparsity != "none":
-        speedup = scheduled_speedup(config, contraction.program(blocking).descriptors, image.memory)
-        blocking = best_blocking(replace(contraction, speedup=round(speedup, 1)))
-    return StepProgram(descriptors=tuple(contraction.program(blocking).descriptors), image=image)
+        speedup = scheduled_speedup(config, program.descriptors, image.memory)
+        program = compile_problem(replace(problem, speedup=round(speedup, 1)), config, image.tensors)
+    return StepProgram(descriptors=tuple(program.descriptors), image=image)

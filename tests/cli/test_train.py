@@ -58,5 +58,11 @@ def test_a_layer_is_mapped(capfd: pytest.CaptureFixture[str]) -> None:
     assert document["limited_by"] == max(document["busy"], key=document["busy"].get)
     # All operands and results move at least once.
     assert document["bytes_moved"] >= 2 * (64 * 64 + 32 * 64 + 64 * 32 * 9)
-    text, _ = call(arguments, capfd)
+    # Each stage agrees with the one before.
+    assert document["tilings"]["tried"] >= document["tilings"]["fitting"] >= document["tilings"]["estimated"] > 0
+    descriptors, schedule = document["descriptors"], document["schedule"]
+    assert (descriptors["load"], descriptors["store"]) == (schedule["loads"], schedule["tiles"])
+    assert descriptors["multiply"] == document["multiplies"]
+    text, _ = call(f"{arguments} --listing", capfd)
     assert f"bytes moved {document['bytes_moved']}" in " ".join(text.split())
+    assert text.splitlines()[-1].split() == [str(sum(descriptors.values()) - 1), "end"]

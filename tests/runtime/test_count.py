@@ -61,7 +61,7 @@ def test_weights_are_the_same_bit_by_bit(preset: str) -> None:
         theirs, counted = trained(other, count=True)
     for one, same in zip(mine, theirs, strict=True):
         assert np.array_equal(one.view(np.uint32), same.view(np.uint32))
-    sides = [[each.executed.work.rows for each in both.contractions] for both in (run, counted)]
+    sides = [[each.executed.problem.rows for each in both.contractions] for both in (run, counted)]
     assert (sides[0] != sides[1]) == (preset == "core"), "row sides must differ only where no result depends on them"
 
 
@@ -99,7 +99,7 @@ def test_the_gradient_is_on_the_row_side() -> None:
     with Device("core") as device:
         _, run = trained(device, count=False, steps=1)
     for each in run.contractions:
-        assert each.executed.work.rows == ("A" if each.executed.work.operation == "AxW" else "G")
+        assert each.executed.problem.rows == ("A" if each.executed.problem.operation == "AxW" else "G")
 
 
 def test_nothing_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:

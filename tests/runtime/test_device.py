@@ -176,7 +176,7 @@ def chosen(device: Device, a: torch.Tensor, b: torch.Tensor) -> str:
     layer = MatrixProduct(batch=1, samples=a.shape[0], in_features=a.shape[1], out_features=b.shape[0])
     executed = device.contract(layer, "AxW", {"A": a[None], "W": b[None]}).executed
     assert executed.zeros == {"A": (a == 0).double().mean(), "W": (b == 0).double().mean()}
-    return executed.work.rows
+    return executed.problem.rows
 
 
 def test_the_sparser_operand_is_skipped() -> None:
@@ -237,7 +237,7 @@ def test_bias_relu_and_mask(device: Device) -> None:
             done = device.contract(geometry, "AxW", forward, bias=given, relu=True, mask=torch.where(g > 0, 0, g))
             wanted = (sums + wide).float().half().relu()
             assert torch.equal(done.result, torch.where(g > 0, 0, torch.where(g == 0, 0, wanted)))
-            assert done.executed.work.fused == ("bias", "relu", "mask")
+            assert done.executed.problem.fused == ("bias", "relu", "mask")
         kept = device.contract(geometry, "AxW", forward, fp32=True, bias=bias).result
         assert torch.equal(kept, (sums + wide).float())
         masked = device.contract(geometry, "WxG", {"W": w, "G": g}, mask=mask).result
@@ -293,7 +293,7 @@ def test_formats_of_the_sides() -> None:
     with Device("core-fp8") as device:
         done = device.contract(layer, "AxG", {"A": a, "G": g})
         wide_a, wide_g = rounded(a, torch.float8_e4m3fn), rounded(g, torch.float8_e5m2)
-        assert done.executed.work.rows == "G"
+        assert done.executed.problem.rows == "G"
         assert torch.equal(done.result, (wide_g.mT @ wide_a).float())
         eight = device.matmul(a[0].to(torch.float8_e5m2), g[0].to(torch.float8_e4m3fn).mT.repeat(2, 1))
         assert eight.dtype is torch.float8_e4m3fn
@@ -310,7 +310,7 @@ def test_the_faster_operand_is_skipped() -> None:
     for preset, kind in (("core", torch.float16), ("paper-bf16", torch.bfloat16)):  # whose accumulator is fused
         with Device(preset) as device:
             executed = device.contract(layer, "AxW", {"A": a.to(kind), "W": w.to(kind)}).executed
-        rows[preset] = executed.work.rows
+        rows[preset] = executed.problem.rows
         assert executed.zeros["W"] == 0.75 > executed.zeros["A"]
         assert executed.speedup > 1.5
     assert rows == {"core": "A", "paper-bf16": "A"}
@@ -351,7 +351,7 @@ def test_a_tile_with_scales_quantises_float32(preset: str) -> None:
                 assert counts.zeros + counts.flushed == np.count_nonzero(values == 0)
                 assert counts.zeros == np.count_nonzero({**first, **second}[name] == 0)
                 assert (counts.saturated, counts.exponent) == (None, 0)
-            assert done.executed.work.rows == ("A" if operation == "AxW" else "G")
+            assert done.executed.problem.rows == ("A" if operation == "AxW" else "G")
 
 
 def test_a_tile_with_scales_computes_convolutions() -> None:

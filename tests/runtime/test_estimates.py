@@ -10,8 +10,8 @@ import torch
 
 from tensordash.configuration.core_config import CoreConfig
 from tensordash_runtime import Device, offload
-from tensordash_runtime.jobs import Work
 from tensordash_sim.compiler.layer import Layer
+from tensordash_sim.compiler.problem import Problem
 from tensordash_sim.compiler.row_streams import RowStreams
 
 ROOT = Path(__file__).parents[2]
@@ -112,5 +112,5 @@ def test_streams_of_every_layer_are_found_once(monkeypatch: pytest.MonkeyPatch) 
     layers = [Layer(samples=1, channels=4, filters=4, size=(1, size)) for size in range(1, 41)]
     for _ in range(2):
         for layer in layers:
-            expectations._row_streams(Work(layer=layer, operation="AxW", rows="A", fp32=False))
+            expectations._row_streams(Problem(layer=layer, operation="AxW", rows="A", fp32=False))
     assert len(found) == len(layers)

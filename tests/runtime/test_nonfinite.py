@@ -63,7 +63,7 @@ def checked(device: Device, geometry: Convolution | MatrixProduct, operation: st
     wanted = defined(geometry, operation, tensors).float()
     for rows in tensors:
         done = device.contract(geometry, operation, tensors, row_side=rows)
-        assert done.executed.work.rows == rows
+        assert done.executed.problem.rows == rows
         torch.testing.assert_close(done.result.float(), wanted, rtol=0, atol=0, equal_nan=True)
         assert done.executed.non_finite
         assert len(done.executed.checks) in (2, 4)
@@ -217,7 +217,7 @@ def test_zeros_do_not_choose_formats_or_sides(preset: str) -> None:
             for name in names:
                 sparse = {**tensors, name: np.where(random.random(layer.shapes[name]) < 0.9, 0, tensors[name])}
                 for each in (tensors, sparse):
-                    assert device.contract(layer, operation, each).executed.work.rows == rows
+                    assert device.contract(layer, operation, each).executed.problem.rows == rows
 
 
 def test_the_case_of_formats() -> None:

@@ -236,7 +236,7 @@ def lossy() -> Run:
 def test_zeros_of_rounding_do_not_raise_the_speedup(lossy: Run) -> None:
     first, second = lossy.contractions
     assert (first.executed.flushed, first.executed.saturated, second.executed.saturated) == (16 * 63, 0, 16)
-    assert first.executed.work.rows == "A"
+    assert first.executed.problem.rows == "A"
     assert first.row_zeros == 0
     assert first.flushed_row_zeros == 63 / 64
     assert first.executed.speedup == 1
@@ -322,7 +322,7 @@ def test_fused_biases(size: float, fused: tuple[str, ...]) -> None:
     for backend in ("emulator", "golden"):
         with Device("core", backend) as device:
             done = device.contract(layer, "AxW", {"A": a, "W": w}, bias=bias, relu=True)
-        assert done.executed.work.fused == fused
+        assert done.executed.problem.fused == fused
         wanted = np.maximum(defined(a[0], w[0].T).astype(np.float64) + bias, 0).astype(np.float32)
         np.testing.assert_allclose(done.result[0], wanted, rtol=2.0**-22)
         assert np.array_equal(done.result[0, 0], np.maximum(bias, 0))

@@ -8,10 +8,11 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
 
 from tensordash.block import Block
 from tensordash.configuration.core_config import CoreConfig
+from tensordash.configuration.descriptors import MAX_STRIDE
 from tensordash.configuration.preset import load_any_preset
 from tensordash.core.group_writer import GroupWriter
 from tensordash.core.row_store import RowStore
-from tensordash.movers.placement import DISTANCE_BITS, MOST_STRIDE, Placement
+from tensordash.movers.placement import DISTANCE_BITS, Placement
 
 from ..harness import Fault, FreeOutputs, Harness, Stub
 from ..proof import BrokenVariant, Proof
@@ -54,7 +55,7 @@ class GroupWriterHarness(Harness):
         self.assume(~changes | dut.empty)
         self.assume(~(changes | stale) | ~dut.rows.valid)
         self.assume(~dut.start | (dut.empty & ~dut.rows.valid))
-        self.assume((dut.stride >= 1) & (dut.stride <= MOST_STRIDE))
+        self.assume((dut.stride >= 1) & (dut.stride <= MAX_STRIDE))
         self.steady = ~(changes | stale)
 
     def _place(self) -> None:

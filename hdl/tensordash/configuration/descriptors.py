@@ -12,6 +12,7 @@ __all__ = [
     "BITS",
     "BYTES",
     "HEADER",
+    "MAX_STRIDE",
     "OPERATIONS",
     "UNITS",
     "Field",
@@ -24,6 +25,8 @@ __all__ = [
 BYTES = 64
 """Bytes of a descriptor."""
 BITS = 8 * BYTES
+MAX_STRIDE = 4
+"""Largest `stride` of a layout or a multiply, in positions. Its field has room for more, which are illegal."""
 
 UNITS = ("load", "layout_a", "layout_b", "multiply", "output", "store")
 """The units that descriptors are for, in the order of the bits of `wait` and `signal`."""
@@ -155,7 +158,7 @@ def loop_fields(first_word: int, loops: int, counts: tuple[int, int]) -> tuple[F
 
 AGU_FIELDS = _fields(
     (2, 0, 16, "address", "group of position 0 to begin with"),
-    (2, 28, 3, "stride", "positions from one port to the next, 1 to 4", AT_LEAST_ONE),
+    (2, 28, 3, "stride", f"positions from one port to the next, 1 to {MAX_STRIDE}", AT_LEAST_ONE),
     (3, 0, 16, "x", "position of port 0 to begin with", SIGNED),
     (3, 16, 16, "y", "row to begin with", SIGNED),
     (4, 0, 16, "x_size", "positions that there are", AT_LEAST_ONE),

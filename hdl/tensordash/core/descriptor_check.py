@@ -8,7 +8,7 @@ from amaranth.lib.wiring import In, Out
 
 from ..block import Block
 from ..configuration.core_config import CoreConfig
-from ..configuration.descriptors import HEADER, OPERATIONS, UNITS, Field, Operation
+from ..configuration.descriptors import HEADER, MAX_STRIDE, OPERATIONS, UNITS, Field, Operation
 from ..configuration.registers import ERRORS
 from ..movers.unit import COMMAND_BEATS, COMMAND_BITS
 
@@ -16,7 +16,6 @@ __all__ = ["MOST_TOKENS", "DescriptorCheck"]
 
 MOST_TOKENS = 15
 """Tokens from one unit to another, given less taken, in the program's order."""
-MOST_STRIDE = 4
 WAITS = ("wait", "output_wait")
 SWITCHES = ("bias", "scale", "relu", "mask", "stochastic")
 
@@ -166,7 +165,7 @@ class DescriptorCheck(Block):
         for name in ("layout_a", "layout_b", "multiply"):
             field = next(field for field in OPERATIONS[name].fields if field.name == "stride")
             if (stride := self._of_beat(field, beat)) is not None:
-                found.append((code == OPERATIONS[name].code) & (stride > MOST_STRIDE))
+                found.append((code == OPERATIONS[name].code) & (stride > MAX_STRIDE))
         return self._any(found)
 
     def _count_tokens(self, m: Module, code: Signal, first: Signal, last: Signal) -> Value:

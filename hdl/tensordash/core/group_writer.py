@@ -11,11 +11,12 @@ from amaranth.lib.wiring import In, Out
 
 from ..block import Block, placed
 from ..configuration.core_config import CoreConfig
+from ..configuration.descriptors import MAX_STRIDE
 from ..configuration.formats import FP32, FloatFormat
 from ..layouts import RESULT_BITS
 from ..memory.bank import group_address_bits
 from ..memory.signature import BufferReadSignature, BufferWriteSignature
-from ..movers.placement import DISTANCE_BITS, MOST_STRIDE, Placement
+from ..movers.placement import DISTANCE_BITS, Placement
 from ..one_hot import one_hot_mux
 from .row_store import RowStore
 
@@ -194,7 +195,7 @@ class GroupWriter(Block):
                     or_,
                     (
                         Const(position * stride, DISTANCE_BITS) & (self.stride == stride).replicate(DISTANCE_BITS)
-                        for stride in range(1, MOST_STRIDE + 1)
+                        for stride in range(1, MAX_STRIDE + 1)
                     ),
                 )
             )

@@ -1,1 +1,1 @@
-"""Layers to programs of a core: shapes, tilings, what is loaded and multiplied when, descriptors and memory."""
+"""The compiler of a core: from layers to descriptors, and tensors in memory. `pipeline` lists its stages."""

@@ -6,6 +6,7 @@ from functools import cached_property, lru_cache
 from itertools import product
 from math import gcd
 
+from tensordash.configuration.descriptors import MAX_STRIDE
 from tensordash.configuration.parameters import require_int
 
 from ..lowering.geometry import Axis, Geometry, MatrixProduct
@@ -16,8 +17,6 @@ OPERANDS = {"AxW": ("A", "W"), "WxG": ("G", "W"), "AxG": ("G", "A")}
 """Of each operation: the operand whose positions are those of the result, and the other one."""
 RESULTS = {"AxW": "G", "WxG": "A", "AxG": "W"}
 """The tensor whose shape a result has."""
-MAX_STRIDE = 4
-"""Largest stride of positions along X in a descriptor."""
 MAX_SIZE = 1 << 20
 
 
@@ -104,7 +103,7 @@ class Layer:
     Examples
     --------
     >>> layer = Layer(samples=2, channels=16, filters=8, size=(9, 9), kernel=(3, 3), stride=2, padding=1)
-    >>> layer.made, layer.stride
+    >>> layer.output_size, layer.stride
     ((5, 5), (2, 2))
     >>> [(phase.y.taps, phase.x.taps) for phase in layer.phases("WxG")]
     [(1, 1), (1, 2), (2, 1), (2, 2)]
@@ -185,7 +184,7 @@ class Layer:
         return y, x
 
     @cached_property
-    def made(self) -> tuple[int, int]:
+    def output_size(self) -> tuple[int, int]:
         """Rows and columns of the output."""
         y, x = self.axes
         return y.outputs, x.outputs
@@ -194,7 +193,7 @@ class Layer:
         """Of a tensor of one product, in the order of PyTorch: A and G are N, C, Y, X; W is F, C, KY, KX; "bias" F."""
         return {
             "A": (self.samples, self.channels, *self.size),
-            "G": (self.samples, self.filters, *self.made),
+            "G": (self.samples, self.filters, *self.output_size),
             "W": (self.filters, self.channels, *self.kernel),
             "bias": (self.filters,),
         }[tensor]

@@ -1,8 +1,8 @@
-"""Operands of a contraction: which part of a tensor is loaded, and how streams are laid out from it.
+"""Operands of a problem: the loads of a part of a tensor, and the layout of its streams.
 
 A *box* is a range for each of an operand's stream dimensions, the innermost first; a *span* is a range for each of the
-reduction's. What is loaded stands in the buffer in the order of memory, without gaps. Positions along X and rows are
-counted from the first that is loaded, so that tensors may be larger than what a descriptor's field holds.
+reduction's. The buffer holds loaded groups in the order of memory, without gaps. Positions along X and rows are
+counted from the first loaded one, so that tensors may be larger than a descriptor's field allows.
 """
 
 from abc import ABC, abstractmethod
@@ -22,22 +22,28 @@ Box = tuple[tuple[int, int], ...]
 
 
 def size_of(box: Box) -> int:
-    """How many there are in a box."""
+    """Count the elements of a box."""
     return prod(stop - start for start, stop in box)
 
 
 @dataclass(frozen=True)
 class Move:
-    """Groups between memory and buffer.
+    """Groups between a tensor in memory and the buffer.
 
     Parameters
     ----------
+    tensor : str
+        The tensor: "A", "W", "G", "result", "bias" or "mask".
+    first : int
+        Its first group that moves, of the first product.
     groups : int
-        How many.
-    fields : dict
-        Of a load or a store, but for `address`.
+        Number of groups.
+    fields : dict of str to int
+        Counts and strides of a load or a store.
     """
 
+    tensor: str
+    first: int
     groups: int
     fields: dict[str, int]
 
@@ -47,8 +53,8 @@ class Move:
         return self.groups // self.fields["count_0"]
 
     @classmethod
-    def of(cls, config: CoreConfig, tensor: int, first: int, loops: Sequence[tuple[int, int]]) -> "Move":
-        """A walk through a tensor in memory: counts and strides in groups, the innermost first."""
+    def of(cls, tensor: str, first: int, loops: Sequence[tuple[int, int]]) -> "Move":
+        """Walk through a tensor in memory: counts and strides in groups, the innermost first."""
         merged: list[tuple[int, int]] = [(1, 1)]
         for count, stride in loops:
             inside, step = merged[-1]
@@ -62,10 +68,10 @@ class Move:
                 merged.append((count, stride))
         if merged[0][1] != 1:  # not even the innermost stand together
             merged.insert(0, (1, 1))
-        fields = {"memory": tensor + first * config.group_bytes, "count_0": 1}
+        fields = {"count_0": 1}
         for k, (count, stride) in enumerate(merged):
             fields |= {f"count_{k}": count} | ({f"stride_{k}": stride} if k else {})
-        return cls(prod(count for count, _ in loops), fields)
+        return cls(tensor, first, prod(count for count, _ in loops), fields)
 
 
 @dataclass(frozen=True)
@@ -74,15 +80,12 @@ class Layout:
 
     Parameters
     ----------
-    steps : int
-        Of each stream.
     fields : dict
-        Of a layout, but for `base` and `streams`.
+        Fields of a layout, but for `base`, `steps` and `streams`.
     loops : list of Loop
         Its walk.
     """
 
-    steps: int
     fields: dict[str, int]
     loops: list[Loop]
 
@@ -99,8 +102,8 @@ class Operand(ABC):
         The layer.
     operation : str
         "AxW", "WxG" or "AxG".
-    tensor : int
-        Its address in memory.
+    name : str
+        "A", "W" or "G".
     parts : int
         Groups in a step of its side.
     """
@@ -108,25 +111,25 @@ class Operand(ABC):
     config: CoreConfig
     layer: Layer
     operation: str
-    tensor: int
+    name: str
     parts: int
 
     def groups(self, values: int) -> int:
-        """Groups that so many values take."""
+        """Count the groups that a number of values takes."""
         return -(-values // self.config.tile.lanes)
 
     def filled(self, groups: int) -> int:
-        """So many groups and those that fill up the last stream."""
+        """Round a number of groups up to full streams."""
         return -(-groups // self.parts) * self.parts
 
     @property
     @abstractmethod
     def names(self) -> tuple[str, ...]:
-        """What its stream dimensions are in the result."""
+        """The result's dimensions that its stream dimensions are."""
 
     @abstractmethod
     def dimensions(self, phase: Phase) -> tuple[int, ...]:
-        """Streams in each of its dimensions, in groups of ports; the first one filled up to whole streams."""
+        """Return the streams in each dimension, in groups of ports, the first rounded up to full streams."""
 
     @property
     @abstractmethod
@@ -134,24 +137,24 @@ class Operand(ABC):
         """Groups in memory, of one product."""
 
     def stride(self, phase: Phase) -> int:
-        """Positions from one port (or lane) to the next."""
+        """Return the positions from one port (or lane) to the next."""
         return 1
 
     @abstractmethod
-    def moves(self, tile: Box, span: Box, phase: Phase) -> list[Move]:
-        """What is loaded for the streams of a box and a span of the reduction, one behind the other."""
+    def plan_loads(self, tile: Box, span: Box, phase: Phase) -> list[Move]:
+        """Return the loads for the streams of a box and a span of the reduction, in the order of the buffer."""
 
     @abstractmethod
-    def layout(self, tile: Box, span: Box, phase: Phase, streams: Box, chunk: Box, at: int) -> Layout:
-        """How some streams are laid out from what was loaded for `tile` and `span` to group `at`."""
+    def plan_layout(self, tile: Box, span: Box, phase: Phase, streams: Box, chunk: Box, at: int) -> Layout:
+        """Return the layout of some streams from the groups that were loaded for `tile` and `span` to group `at`."""
 
 
-NOTHING = Layout(1, {"x_size": 1, "checked": 1}, [])
+NOTHING = Layout({"x_size": 1, "checked": 1}, [])
 """Streams of results that no tap reaches: a step of zeros."""
 
 
 def meeting(ends: Iterable[int], size: int) -> tuple[int, int]:
-    """What positions from the least to the greatest have in common with 0 to `size`; if nothing, one of them."""
+    """Return the range of positions from the least to the greatest that are below `size`; one position if none is."""
     listed = list(ends) or [0]
     low = min(max(min(listed), 0), size - 1)
     return low, max(min(max(listed) + 1, size), low + 1)
@@ -167,7 +170,7 @@ class Positions(Operand):
 
     def dimensions(self, phase: Phase) -> tuple[int, ...]:
         """See `Operand`; columns of the result that fill up its last group are written, too."""
-        rows, columns = self.layer.made if self.operation == "AxW" else self.layer.size
+        rows, columns = self.layer.output_size if self.operation == "AxW" else self.layer.size
         columns = self.groups(columns) * self.config.tile.lanes
         across, down = (-(-(size - walk.first) // walk.apart) for size, walk in ((columns, phase.x), (rows, phase.y)))
         return self.filled(self.groups(across)), down, self.layer.samples
@@ -196,14 +199,14 @@ class Positions(Operand):
         return list(y.values()), list(x.values())
 
     def _read(self, tile: Box) -> tuple[int, int, int, int]:
-        """Rows and column groups that any phase reads: the first, and the one after the last."""
+        """Return the rows and column groups that any phase reads: the first, and the one after the last."""
         _, rows, columns, _ = self._sizes
         lanes, (down, across) = self.config.tile.lanes, self._walks
         y = meeting(_ends(tile[1], down), rows)
         x = meeting(_ends((tile[0][0] * lanes, tile[0][1] * lanes), across), columns)
         return *y, x[0] // lanes, self.groups(x[1])
 
-    def moves(self, tile: Box, span: Box, phase: Phase) -> list[Move]:
+    def plan_loads(self, tile: Box, span: Box, phase: Phase) -> list[Move]:
         """See `Operand`; all phases read the same."""
         if not phase.taps:
             return []
@@ -213,9 +216,9 @@ class Positions(Operand):
         loops = [(right - left, 1), (end - begin, across), (high - low, channels * across)]
         loops.append((stop - first, rows * channels * across))
         at = ((first * rows + low) * channels + begin) * across + left
-        return [Move.of(self.config, self.tensor, at, loops)]
+        return [Move.of(self.name, at, loops)]
 
-    def layout(self, tile: Box, span: Box, phase: Phase, streams: Box, chunk: Box, at: int) -> Layout:
+    def plan_layout(self, tile: Box, span: Box, phase: Phase, streams: Box, chunk: Box, at: int) -> Layout:
         """See `Operand`."""
         if not phase.taps:
             return NOTHING
@@ -243,11 +246,11 @@ class Positions(Operand):
             Loop(count=y1 - y0, address=phase.y.stride * row, y=phase.y.stride),
             Loop(count=n1 - n0, address=(high - low) * row),
         ]
-        return Layout((c1 - c0) * phase.taps, fields, loops)
+        return Layout(fields, loops)
 
 
 def _ends(results: tuple[int, int], walks: Sequence[Walk]) -> list[int]:
-    """Of what results of all phases read along an axis: the least and the greatest of each phase."""
+    """Return the least and the greatest position that the results of each phase read along an axis."""
     first, stop = results
     ends = []
     for walk in walks:
@@ -276,11 +279,11 @@ class Weights(Operand):
         return prod(self.layer.kernel) * self.groups(self.layer.channels) * self.groups(self.layer.filters)
 
     def _ranges(self, tile: Box, span: Box) -> tuple[tuple[int, int], tuple[int, int]]:
-        """Channel groups and filter groups that there are."""
+        """Return the ranges of channel groups and filter groups, without those that fill up streams."""
         (c0, c1), (f0, f1) = (span[0], tile[0]) if self.operation == "AxW" else (tile[0], span[0])
         return (c0, min(c1, self.groups(self.layer.channels))), (f0, min(f1, self.groups(self.layer.filters)))
 
-    def moves(self, tile: Box, span: Box, phase: Phase) -> list[Move]:
+    def plan_loads(self, tile: Box, span: Box, phase: Phase) -> list[Move]:
         """See `Operand`."""
         if not phase.taps:
             return []
@@ -294,9 +297,9 @@ class Weights(Operand):
             (phase.y.taps, phase.y.tap_step * across * tap),
         ]
         first = ((phase.y.tap * across + phase.x.tap) * channels + c0) * filters + f0
-        return [Move.of(self.config, self.tensor, first, loops)]
+        return [Move.of(self.name, first, loops)]
 
-    def layout(self, tile: Box, span: Box, phase: Phase, streams: Box, chunk: Box, at: int) -> Layout:
+    def plan_layout(self, tile: Box, span: Box, phase: Phase, streams: Box, chunk: Box, at: int) -> Layout:
         """See `Operand`; streams beyond the last are zeros."""
         if not phase.taps:
             return NOTHING
@@ -318,4 +321,4 @@ class Weights(Operand):
             Loop(count=phase.y.taps, address=phase.x.taps * tap),
             outer,
         ]
-        return Layout(inner.count * phase.taps, fields, loops)
+        return Layout(fields, loops)

@@ -1,4 +1,4 @@
-"""The order of a program's descriptors: tokens that it needs, and what it leaves open."""
+"""The order of a program's descriptors: tokens, races without them, and loads and layouts ahead of multiplies."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,12 +8,12 @@ from tensordash.configuration.descriptors import HEADER, OPERATIONS, UNITS, deco
 
 from .footprint import Footprint, footprints
 
-__all__ = ["Race", "hoisted", "linked", "races"]
+__all__ = ["Race", "add_tokens", "find_races", "hoist"]
 
-NAMES = {"output": ("output_wait", "output_signal")}
-"""Fields of tokens, where they are not `wait` and `signal`."""
-AHEAD = {"load": 3, "layout_a": 1, "layout_b": 1}
-"""How many multiplies a unit's descriptors may overtake; more would fill the sequencer's window."""
+TOKEN_FIELDS = {"output": ("output_wait", "output_signal")}
+"""Fields of a unit's tokens, where they are not `wait` and `signal`."""
+MAX_OVERTAKEN_MULTIPLIES = {"load": 3, "layout_a": 1, "layout_b": 1}
+"""Multiplies that a unit's descriptor may overtake. More would fill the sequencer's window."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Race:
 
 @dataclass
 class _Task:
-    """What one unit does with one descriptor, and how many of each unit's tasks are over when it begins and ends."""
+    """A unit's part of a descriptor, and how many of each unit's tasks are over when it begins and ends."""
 
     index: int
     place: Footprint
@@ -45,23 +45,23 @@ class _Task:
 
 
 class _History:
-    """Tasks of all units in the program's order, and who is known to come before whom."""
+    """Tasks of all units in the program's order, and the order that is known between them."""
 
     def __init__(self) -> None:
         self.tasks: dict[str, list[_Task]] = {unit: [] for unit in UNITS}
 
     def begin(self, index: int, place: Footprint) -> _Task:
-        """The next task of its unit, which waits for nothing but the one before."""
+        """Return the next task of its unit, which waits only for the one before."""
         before = self.tasks[place.unit]
         known = dict(before[-1].over) if before else dict.fromkeys(UNITS, 0)
         return _Task(index, place, known, {})
 
     def wait(self, task: _Task, other: _Task) -> None:
-        """It also waits for another one's end."""
+        """Let a task wait for another one's end, too."""
         task.begun = {unit: max(count, other.over[unit]) for unit, count in task.begun.items()}
 
     def end(self, task: _Task, multiply: _Task | None = None) -> None:
-        """All of it is known: an output's end is also that of its multiply."""
+        """Add a task, whose waits are all known. The end of an output is also the end of its multiply."""
         before = self.tasks[task.place.unit]
         task.over = {**task.begun, task.place.unit: len(before) + 1}
         if multiply is not None:
@@ -69,7 +69,7 @@ class _History:
         before.append(task)
 
     def unordered(self, task: _Task) -> Iterator[_Task]:
-        """Tasks of other units that meet it and may not be over when it begins: the latest first, unit by unit."""
+        """Yield tasks of other units that meet it and may not be over when it begins, by unit, the latest first."""
         for unit, tasks in self.tasks.items():
             if unit == task.place.unit:
                 continue
@@ -78,7 +78,7 @@ class _History:
                     yield other
 
     def long_over(self, task: _Task, before: int) -> _Task:
-        """A later task of its unit whose descriptor has left the window: it costs no wait, and saves tokens."""
+        """Return a later task of its unit whose descriptor has left the window: it costs no wait, and saves tokens."""
         found = task
         for other in reversed(self.tasks[task.place.unit]):
             if other.index <= max(before, task.index):
@@ -87,8 +87,8 @@ class _History:
         return found
 
 
-def races(config: CoreConfig, program: Sequence[int]) -> list[Race]:
-    """Pairs of descriptors that need an order and have none.
+def find_races(config: CoreConfig, program: Sequence[int]) -> list[Race]:
+    """Find pairs of descriptors that need an order and have none.
 
     Parameters
     ----------
@@ -106,7 +106,7 @@ def races(config: CoreConfig, program: Sequence[int]) -> list[Race]:
         places = footprints(config, bits)
         multiply = None
         for place in places:
-            wait, signal = NAMES.get(place.unit, ("wait", "signal"))
+            wait, signal = TOKEN_FIELDS.get(place.unit, ("wait", "signal"))
             task = history.begin(index, place)
             for k, unit in enumerate(UNITS):
                 if values[wait] >> k & 1 and tokens[unit, place.unit]:
@@ -120,8 +120,8 @@ def races(config: CoreConfig, program: Sequence[int]) -> list[Race]:
     return found
 
 
-def linked(config: CoreConfig, program: Sequence[int]) -> list[int]:
-    """The same descriptors with tokens, so that no two of them meet in no order.
+def add_tokens(config: CoreConfig, program: Sequence[int]) -> list[int]:
+    """Add the tokens without which two descriptors would race.
 
     A descriptor waits for the last one of each unit that meets it, unless an earlier wait already says so.
 
@@ -140,13 +140,13 @@ def linked(config: CoreConfig, program: Sequence[int]) -> list[int]:
     0
     >>> program.add("layout_a", steps=4, streams=1, x_size=4, loops=[Loop(count=4, address=1)])
     1
-    >>> program.descriptors = linked(CoreConfig(), program.descriptors)
+    >>> program.descriptors = add_tokens(CoreConfig(), program.descriptors)
     >>> print(program.listing())
        0 load     count_0=4 signal=layout_a
        1 layout_a steps=4 x_size=4 address_0=1 count_0=4 wait=load
     """
-    history, made = _History(), [_without(bits) for bits in program]
-    for index, bits in enumerate(made):
+    history, descriptors = _History(), [_clear_tokens(bits) for bits in program]
+    for index, bits in enumerate(descriptors):
         places = footprints(config, bits)
         multiply = None
         for place in places:
@@ -154,22 +154,22 @@ def linked(config: CoreConfig, program: Sequence[int]) -> list[int]:
             while (other := next(history.unordered(task), None)) is not None:
                 other = history.long_over(other, index - config.window + 2)
                 history.wait(task, other)
-                made[other.index] |= _token(other.place.unit, "signal", place.unit)
-                made[index] |= _token(place.unit, "wait", other.place.unit)
+                descriptors[other.index] |= _token(other.place.unit, "signal", place.unit)
+                descriptors[index] |= _token(place.unit, "wait", other.place.unit)
             history.end(task, multiply)
             multiply = task
-    return made
+    return descriptors
 
 
 def _token(unit: str, end: str, other: str) -> int:
-    """The bit of a unit's descriptor that names another one as `wait` or `signal`."""
+    """Return the bit of a unit's descriptor that names another unit as `wait` or `signal`."""
     name = f"output_{end}" if unit == "output" else end
     fields = OPERATIONS["multiply" if unit in ("multiply", "output") else unit].fields
     return 1 << UNITS.index(other) << next(field.low for field in (*HEADER, *fields) if field.name == name)
 
 
-def _without(bits: int) -> int:
-    """A descriptor without its tokens."""
+def _clear_tokens(bits: int) -> int:
+    """Return a descriptor without its tokens."""
     operation, _ = decode(bits)
     assert operation is not None
     for field in (*HEADER, *operation.fields):
@@ -178,8 +178,10 @@ def _without(bits: int) -> int:
     return bits
 
 
-def hoisted(config: CoreConfig, program: Sequence[int], far: Mapping[str, int] = AHEAD) -> list[int]:
-    """The same descriptors, loads and layouts earlier, so that they run beside the multiplies before them.
+def hoist(
+    config: CoreConfig, program: Sequence[int], max_overtaken: Mapping[str, int] = MAX_OVERTAKEN_MULTIPLIES
+) -> list[int]:
+    """Move loads and layouts ahead in a program, so that they run while the tile multiplies.
 
     Parameters
     ----------
@@ -187,23 +189,23 @@ def hoisted(config: CoreConfig, program: Sequence[int], far: Mapping[str, int] =
         The core.
     program : sequence of int
         Legal descriptors in an order in which they could be executed one by one.
-    far : mapping of str to int
-        By unit, how many multiplies a descriptor may overtake. It overtakes none that it meets.
+    max_overtaken : mapping of str to int
+        By unit, the multiplies that a descriptor may overtake. It overtakes none that it meets.
     """
-    made: list[tuple[int, str, list[Footprint]]] = []
+    moved: list[tuple[int, str, list[Footprint]]] = []
     for bits in program:
         operation, _ = decode(bits)
         assert operation is not None
         places = footprints(config, bits)
-        at, left = len(made), far.get(operation.unit, 0)
+        at, left = len(moved), max_overtaken.get(operation.unit, 0)
         k = at
-        while k > 0 and left and made[k - 1][1] != operation.unit and made[k - 1][1]:
-            others = made[k - 1]
+        while k > 0 and left and moved[k - 1][1] != operation.unit and moved[k - 1][1]:
+            others = moved[k - 1]
             if any(place.meets(other) for place in places for other in others[2]):
                 break
             k -= 1
             if others[1] == "multiply":
                 left -= 1
                 at = k
-        made.insert(at, (bits, operation.unit, places))
-    return [bits for bits, _, _ in made]
+        moved.insert(at, (bits, operation.unit, places))
+    return [bits for bits, _, _ in moved]

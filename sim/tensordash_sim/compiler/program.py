@@ -13,7 +13,7 @@ __all__ = ["Loop", "Program", "ProgramError", "dense_steps", "walk"]
 
 
 class ProgramError(ValueError):
-    """A program that cannot be; the message names the descriptor, the field and what is allowed."""
+    """An impossible program. The message names the descriptor, the field and the values that are allowed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,11 +120,11 @@ class Program:
         wait, signal : iterable of str
             Units of which tokens are taken, and that get one.
         output_wait, output_signal : iterable of str
-            Of a multiply: likewise of the output unit.
+            Tokens of the output unit, for a multiply.
         loops : sequence of Loop, optional
             Of a layout or an output: how it walks, the innermost loop first.
         fields : int
-            Other fields by name. `memory` and `table` are whole addresses.
+            Other fields by name. `memory` and `table` are full addresses.
 
         Returns
         -------
@@ -156,11 +156,11 @@ class Program:
         return len(self.descriptors) - 1
 
     def image(self) -> bytes:
-        """The descriptors as they stand in memory."""
+        """Return the descriptors as bytes in memory."""
         return b"".join(bits.to_bytes(BYTES, "little") for bits in self.descriptors)
 
     def listing(self) -> str:
-        """A line for each descriptor: its fields that are not what they are if left out."""
+        """Return a line for each descriptor, with the fields that do not have their defaults."""
         lines = []
         for index, bits in enumerate(self.descriptors):
             operation, values = decode(bits)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from .layer import Phase
-from .operands import Box, Layout, Move, Operand, meeting, size_of
+from .operands import Box, Layout, Move, Operand, meeting
 from .program import Loop
 
 __all__ = ["Activations", "Gradient"]
@@ -25,21 +25,21 @@ class Gradient(Operand):
     @property
     def size(self) -> int:
         """See `Operand`."""
-        rows, columns = self.layer.made
+        rows, columns = self.layer.output_size
         return self.layer.samples * rows * self.groups(self.layer.filters) * self.groups(columns)
 
-    def moves(self, tile: Box, span: Box, phase: Phase) -> list[Move]:
+    def plan_loads(self, tile: Box, span: Box, phase: Phase) -> list[Move]:
         """See `Operand`."""
-        filters, (rows, columns) = self.groups(self.layer.filters), self.layer.made
+        filters, (rows, columns) = self.groups(self.layer.filters), self.layer.output_size
         across = self.groups(columns)
         ((f0, f1),), ((x0, x1), (y0, y1), (n0, n1)) = tile, span
         loops = [(x1 - x0, 1), (min(f1, filters) - f0, across)]
         loops += [(y1 - y0, filters * across), (n1 - n0, rows * filters * across)]
-        return [Move.of(self.config, self.tensor, ((n0 * rows + y0) * filters + f0) * across + x0, loops)]
+        return [Move.of(self.name, ((n0 * rows + y0) * filters + f0) * across + x0, loops)]
 
-    def layout(self, tile: Box, span: Box, phase: Phase, streams: Box, chunk: Box, at: int) -> Layout:
+    def plan_layout(self, tile: Box, span: Box, phase: Phase, streams: Box, chunk: Box, at: int) -> Layout:
         """See `Operand`; streams beyond the last are zeros."""
-        columns, lanes = self.layer.made[1], self.config.tile.lanes
+        columns, lanes = self.layer.output_size[1], self.config.tile.lanes
         ((f0, f1),), ((f2, f3),) = tile, streams
         (x0, x1), (y0, y1), (n0, _) = span
         (x2, x3), (y2, y3), (n2, n3) = chunk
@@ -60,12 +60,12 @@ class Gradient(Operand):
             Loop(count=n3 - n2, address=sample),
             Loop(count=f3 - f2, address=across, y=1),
         ]
-        return Layout(size_of(chunk), fields, loops)
+        return Layout(fields, loops)
 
 
 @dataclass(frozen=True)
 class _Loaded:
-    """What of A is in the buffer for a gradient of the weights: rows, column groups, and steps in groups."""
+    """The part of A that is loaded for a gradient of the weights: rows, column groups, and steps in groups."""
 
     low: int
     high: int
@@ -126,7 +126,7 @@ class Activations(Operand):
         row = (c1 - c0) * across
         return _Loaded(low, high, left, right, row=row, sample=(high - low) * row, channel=across)
 
-    def moves(self, tile: Box, span: Box, phase: Phase) -> list[Move]:
+    def plan_loads(self, tile: Box, span: Box, phase: Phase) -> list[Move]:
         """See `Operand`."""
         channels, (rows, columns) = self.groups(self.layer.channels), self.layer.size
         across, held = self.groups(columns), self._loaded(tile, span)
@@ -136,11 +136,11 @@ class Activations(Operand):
         first = ((n0 * rows + held.low) * channels + c0) * across + held.left
         filled, more = min(c1, channels) - c0, c1 - min(c1, channels)
         if not more:
-            return [Move.of(self.config, self.tensor, first, [*inner, (filled, across), *outer])]
+            return [Move.of(self.name, first, [*inner, (filled, across), *outer])]
         again = (more, across if more <= filled else 0)
-        return [Move.of(self.config, self.tensor, first, [*inner, *outer, last]) for last in ((filled, across), again)]
+        return [Move.of(self.name, first, [*inner, *outer, last]) for last in ((filled, across), again)]
 
-    def layout(self, tile: Box, span: Box, phase: Phase, streams: Box, chunk: Box, at: int) -> Layout:
+    def plan_layout(self, tile: Box, span: Box, phase: Phase, streams: Box, chunk: Box, at: int) -> Layout:
         """See `Operand`."""
         (y, x), lanes, held = self.layer.axes, self.config.tile.lanes, self._loaded(tile, span)
         begin = {name: start for name, (start, _) in zip(self.names, streams, strict=True)}
@@ -169,4 +169,4 @@ class Activations(Operand):
         }
         for name, (start, stop) in zip(self.names, streams, strict=True):
             loops.append(Loop(count=stop - start, **steps[name]))
-        return Layout(size_of(chunk), fields, loops)
+        return Layout(fields, loops)

@@ -134,7 +134,7 @@ def activations(tensor: NDArray, layer: Layer, fill: Fill) -> NDArray:
         As a core's streams and their ports follow each other; reduced as `gradient` is.
     """
     (phase,) = layer.phases("AxW")
-    rows, columns = layer.made
+    rows, columns = layer.output_size
     unit = fill.channels
     cut = windows(tensor, phase, (rows, filled(columns, fill.lanes)), unit)
     grouped = cut.reshape(len(tensor), -1, *layer.kernel, cut.shape[-1] // unit, unit)

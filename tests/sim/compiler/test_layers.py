@@ -13,7 +13,7 @@ from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.descriptors import decode
 from tensordash.configuration.formats import FORMATS
 from tensordash.configuration.preset import load_any_preset
-from tensordash_sim.compiler.contraction import Contraction
+from tensordash_sim.compiler.emission import emit
 from tensordash_sim.compiler.images import (
     TensorImage,
     bit_patterns,
@@ -22,10 +22,14 @@ from tensordash_sim.compiler.images import (
     layer_values,
     side_formats,
 )
+from tensordash_sim.compiler.iteration_space import IterationSpace
 from tensordash_sim.compiler.layer import OPERANDS, RESULTS, Layer
-from tensordash_sim.compiler.order import races
+from tensordash_sim.compiler.order import find_races
+from tensordash_sim.compiler.pipeline import compile_problem
+from tensordash_sim.compiler.problem import Problem
 from tensordash_sim.compiler.program import ProgramError
-from tensordash_sim.compiler.tiling_search import best_blocking
+from tensordash_sim.compiler.schedule import schedule_tiling
+from tensordash_sim.compiler.search import best_schedule
 from tensordash_sim.golden import encode
 from tensordash_sim.golden.core.golden_core import GoldenCore, Memory
 from tensordash_sim.lowering.geometry import Convolution, MatrixProduct
@@ -46,18 +50,19 @@ def bits(values):
     return values.view({1: np.uint8, 2: np.uint16, 4: np.uint32}[values.dtype.itemsize])
 
 
-def check(config, works, core=None, begins=(None,)):
+def check(config, works, core=None, first_parts=(None,)):
     """Each on the golden core, and on the Verilog if it is there, which leave the same; its result is PyTorch's.
 
-    Of what comes first a part comes alone, of as many in turn as `begins` says; if it is none, as is thought best.
+    `first_parts` of their tilings take turns; with None the tiling search chooses it.
     """
     for place, (number, work) in enumerate(works):
         said = f"{number}: {work.operation} with {work.rows} on rows of {work.layer}, {', '.join(work.values)}"
         image = work.image(config, Memory(SIZE))
-        contraction = work.contraction(config, image)
-        blocking, begin = best_blocking(contraction), begins[place % len(begins)]
-        program = contraction.program(replace(blocking, begin=begin or blocking.begin)).descriptors
-        assert races(config, program) == [], said
+        schedule = best_schedule(work.space(config))
+        if parts := first_parts[place % len(first_parts)]:
+            schedule = schedule_tiling(schedule.space, replace(schedule.tiling, first_parts=parts))
+        program = emit(schedule, image.tensors).descriptors
+        assert find_races(config, program) == [], said
         if core is not None:
             core.memory[:SIZE] = np.frombuffer(image.memory.bytes, np.uint8)
             assert not core.run(program, SIZE).outcome.error, said
@@ -93,7 +98,7 @@ def test_random_layers(name):
 
 @pytest.mark.parametrize("name", ["core", pytest.param("core-wide", marks=pytest.mark.slow), "core-fp8"])
 def test_what_comes_first_comes_in_parts(name):
-    check(preset(name), random_works(name, range(200, 208 if name == "core" else 204)), begins=(2, 3, 5, 100))
+    check(preset(name), random_works(name, range(200, 208 if name == "core" else 204)), first_parts=(2, 3, 5, 100))
 
 
 @pytest.mark.slow
@@ -158,12 +163,12 @@ def test_corners(name, operation):
     values = {each: rng.standard_normal(layer.shape(each)).astype(np.float16) for each in OPERANDS[operation]}
     for rows in OPERANDS[operation]:
         image = TensorImage(config, Memory(SIZE), layer, operation, values)
-        work = Contraction(config=config, layer=layer, operation=operation, tensors=image.tensors, rows=rows)
         image.memory.bytes[image.end :] = b"\x55" * (SIZE - image.end)
         golden = GoldenCore(config, image.memory)
         golden.buffer[:] = 0x7E00  # NaN, as power-up may leave them
-        program = work.program(best_blocking(work)).descriptors
-        assert races(config, program) == []
+        problem = Problem(layer=layer, operation=operation, rows=rows)
+        program = compile_problem(problem, config, image.tensors).descriptors
+        assert find_races(config, program) == []
         assert not golden.run(program).error
         assert golden.counts.non_finite == 0  # nothing is made of what power-up left, stored or not
         np.testing.assert_array_equal(bits(image.result()), bits(expected(layer, operation, values)))
@@ -182,13 +187,14 @@ def test_masks_of_what_fills_up(operation):
     for rows in OPERANDS[operation]:
         for had in (0, 0x3C00):
             image = TensorImage(config, Memory(SIZE), layer, operation, values)
-            work = Contraction(config=config, layer=layer, operation=operation, tensors=image.tensors, rows=rows)
-            program = work.program(best_blocking(work)).descriptors
+            problem = Problem(layer=layer, operation=operation, rows=rows, mask=True)
+            space = IterationSpace(problem=problem, core=config)
+            program = emit(best_schedule(space), image.tensors).descriptors
             moved = [decode(bits) for bits in program]
             first, last = image.tensors["mask"], image.tensors["result"]
             loads = [fields for each, fields in moved if each.name == "load" and first <= fields["memory"] < last]
             own = [fields for fields in loads if fields["count_1"] == 1 or fields["stride_1"]]  # not what fills up
-            assert sum(prod(fields[f"count_{k}"] for k in range(4)) for fields in own) == work.placement.size
+            assert sum(prod(fields[f"count_{k}"] for k in range(4)) for fields in own) == space.result_layout.size
             golden = GoldenCore(config, image.memory)
             golden.buffer[:] = had
             assert not golden.run(program).error
@@ -209,10 +215,10 @@ def test_what_fills_up_a_group_of_results_is_zero(layer, reached):
     config, groups = preset("core"), -(-layer.size[1] // 4)
     values = {each: np.ones(layer.shape(each), np.float16) for each in OPERANDS["WxG"]}
     image = TensorImage(config, Memory(SIZE), layer, "WxG", values)
-    work = Contraction(config=config, layer=layer, operation="WxG", tensors=image.tensors, rows="G")
+    problem = Problem(layer=layer, operation="WxG", rows="G")
     golden = GoldenCore(config, image.memory)
     golden.buffer[:] = 0x5555
-    golden.run(work.program(best_blocking(work)).descriptors)
+    golden.run(compile_problem(problem, config, image.tensors).descriptors)
     left = np.frombuffer(image.memory.read(image.tensors["result"], groups * config.group_bytes), "<u2").reshape(-1, 4)
     assert left[:reached, :2].all()
     assert not left[reached:].any()
@@ -338,17 +344,20 @@ def test_wrong_images():
         TensorImage(config, Memory(1 << 12), layer, "AxW", values, rows="A")
 
 
-def test_wrong_contractions():
-    layer, tensors = Layer(samples=1, channels=2, filters=3, size=(1, 4)), {"A": 0, "W": 0, "G": 0, "result": 0}
-    usual = {"config": CoreConfig(), "layer": layer, "operation": "AxW", "tensors": tensors, "rows": "A"}
-    for change, said in (
-        ({"operation": "WxG", "rows": "G", "tensors": tensors | {"bias": 0}}, "a bias can be added to results of AxW"),
-        ({"config": CoreConfig(relu=False), "relu": True}, "core.relu must be true for that, not false"),
-        ({"config": CoreConfig(bias=False), "tensors": tensors | {"bias": 0}}, "core.bias must be true for that"),
-        ({"config": CoreConfig(mask=False), "tensors": tensors | {"mask": 0}}, "core.mask must be true for that"),
-        ({"tensors": tensors | {"mask": 0}, "fp32": True}, "a mask must have the format of its results, which is not"),
-        ({"rows": "G"}, "rows must be one of A, W, not 'G'"),
-        ({"operation": "WxA"}, "operation must be one of AxW, WxG, AxG, not 'WxA'"),
-    ):
-        with pytest.raises(ProgramError, match=said):
-            Contraction(**usual | change)
+@pytest.mark.parametrize(
+    ("fields", "message", "core"),
+    [
+        ({"operation": "WxG", "rows": "G", "bias": True}, "a bias can be added to results of AxW", {}),
+        ({"relu": True}, "core.relu must be true for that, not false", {"relu": False}),
+        ({"bias": True}, "core.bias must be true for that", {"bias": False}),
+        ({"mask": True}, "core.mask must be true for that", {"mask": False}),
+        ({"mask": True, "fp32": True}, "a mask must have the format of its results, which is not", {}),
+        ({"rows": "G"}, "rows must be one of A, W, not 'G'", {}),
+        ({"operation": "WxA"}, "operation must be one of AxW, WxG, AxG, not 'WxA'", {}),
+    ],
+)
+def test_wrong_problems(fields, message, core):
+    layer = Layer(samples=1, channels=2, filters=3, size=(1, 4))
+    problem = Problem(**{"layer": layer, "operation": "AxW", "rows": "A", **fields})
+    with pytest.raises(ProgramError, match=message):
+        IterationSpace(problem=problem, core=CoreConfig(**core))

@@ -6,19 +6,20 @@ import pytest
 
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.descriptors import decode
-from tensordash_sim.compiler.contraction import Contraction
 from tensordash_sim.compiler.footprint import Footprint, footprints
 from tensordash_sim.compiler.layer import Layer
-from tensordash_sim.compiler.order import hoisted, linked, races
+from tensordash_sim.compiler.order import add_tokens, find_races, hoist
+from tensordash_sim.compiler.pipeline import compile_problem
+from tensordash_sim.compiler.problem import Problem
 from tensordash_sim.compiler.program import Loop, Program
-from tensordash_sim.compiler.tiling_search import best_blocking
 from tensordash_sim.golden.core.golden_core import GoldenCore, Memory
 from tensordash_sim.golden.core.legal import Sequencer
 from tensordash_sim.golden.core.loop_walk import LoopWalk
 from tensordash_sim.verify.programs.random_programs import random_program
 
 CONFIG = CoreConfig()
-MANY = {"samples": 4, "channels": 64, "filters": 32, "size": (16, 16)}
+PROBLEM = Problem(layer=Layer(samples=4, channels=64, filters=32, size=(16, 16)), operation="AxW", rows="A")
+"""A problem with many multiplies."""
 
 
 def without_tokens(program):
@@ -31,17 +32,17 @@ def without_tokens(program):
 def test_each_token_of_a_random_program_matters(seed):
     """Programs have no races, those without tokens have, and tokens that are found again are enough."""
     program = random_program(Random(seed), CONFIG).program.descriptors
-    assert races(CONFIG, program) == []
+    assert find_races(CONFIG, program) == []
     bare = without_tokens(program)
-    assert races(CONFIG, bare)
-    assert races(CONFIG, linked(CONFIG, bare)) == []
+    assert find_races(CONFIG, bare)
+    assert find_races(CONFIG, add_tokens(CONFIG, bare)) == []
 
 
 def test_a_missing_token_is_named():
     program = Program()
     program.add("load", memory=0, address=0, count_0=4)
     program.add("layout_a", steps=4, streams=1, x_size=4, loops=[Loop(count=4, address=1)])
-    (race,) = races(CONFIG, program.descriptors)
+    (race,) = find_races(CONFIG, program.descriptors)
     assert str(race) == "descriptor 1 (layout_a) and descriptor 0 (load) meet, and no token orders them"
 
 
@@ -61,7 +62,7 @@ def test_what_meets(first, second, meet):
     program = Program()
     for operation, fields in (first, second):
         program.add(operation, **fields)
-    assert bool(races(CONFIG, program.descriptors)) == meet
+    assert bool(find_races(CONFIG, program.descriptors)) == meet
 
 
 R, W = False, True
@@ -98,9 +99,9 @@ def test_partial_sums_and_streams():
     program.add("multiply", **both, emit=1, steps=4, address=64, x_size=4)
     program.add("layout_a", **layout)
     program.add("store", memory=0, address=64, count_0=1)
-    found = [(race.first, race.second) for race in races(CONFIG, program.descriptors)]
+    found = [(race.first, race.second) for race in find_races(CONFIG, program.descriptors)]
     assert found == [((2, "multiply"), (3, "layout_a")), ((2, "output"), (4, "store"))]
-    assert races(CONFIG, linked(CONFIG, program.descriptors)) == []
+    assert find_races(CONFIG, add_tokens(CONFIG, program.descriptors)) == []
 
 
 def test_an_output_that_is_over_says_that_its_multiply_is():
@@ -111,7 +112,7 @@ def test_an_output_that_is_over_says_that_its_multiply_is():
     both = {"wait": ["layout_a", "layout_b"], "output_signal": ["layout_a"]}
     program.add("multiply", **both, emit=1, steps=4, address=64, x_size=4)
     program.add("layout_a", wait=["output"], **layout)
-    assert races(CONFIG, program.descriptors) == []
+    assert find_races(CONFIG, program.descriptors) == []
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -203,10 +204,7 @@ def test_footprints_of_a_multiply_are_what_golden_touches(seed):
 def test_long_programs_are_legal(window):
     """No more tokens are on their way than a core counts, whatever its window."""
     config = CoreConfig.from_toml("", [f"core.window={window}", "core.partial_sums=64"])
-    work = Contraction(
-        config=config, layer=Layer(**MANY), operation="AxW", tensors={"A": 0, "W": 1 << 16, "result": 1 << 17}, rows="A"
-    )
-    program = work.program(best_blocking(work)).descriptors
+    program = compile_problem(PROBLEM, config).descriptors
     sequencer = Sequencer(config)
     assert [sequencer.refusal(bits) for bits in program] == [""] * len(program)
     assert len(program) > 30
@@ -218,15 +216,11 @@ def test_hoisting_changes_no_bit():
     bare = without_tokens(made.program.descriptors)[:-1]
     end = made.program.descriptors[-1]
     ends = []
-    for program in (bare, hoisted(CONFIG, bare, {"load": 9, "layout_a": 9, "layout_b": 9})):
+    for program in (bare, hoist(CONFIG, bare, {"load": 9, "layout_a": 9, "layout_b": 9})):
         memory = Memory(len(made.memory.bytes))
         memory.bytes[:] = made.memory.bytes
-        assert not GoldenCore(CONFIG, memory).run([*linked(CONFIG, program), end]).error
+        assert not GoldenCore(CONFIG, memory).run([*add_tokens(CONFIG, program), end]).error
         ends.append(bytes(memory.bytes))
     assert ends[0] == ends[1]
-    made_long = Contraction(
-        config=CONFIG, layer=Layer(**MANY), operation="AxW", tensors={"A": 0, "W": 1 << 16, "result": 1 << 17}, rows="A"
-    )
-    long = made_long.program(best_blocking(made_long))
-    names = [decode(bits)[0].name for bits in long.descriptors]
+    names = [decode(bits)[0].name for bits in compile_problem(PROBLEM, CONFIG).descriptors]
     assert names[: names.index("multiply")].count("layout_b") > 1, "none is laid out ahead"

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from itertools import pairwise, product
-from math import inf
 from random import Random
 
 import numpy as np
@@ -11,16 +10,20 @@ import pytest
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.descriptors import decode
 from tensordash.configuration.preset import load_any_preset
-from tensordash_sim.compiler import tiling_search
-from tensordash_sim.compiler.blocking import Blocking
-from tensordash_sim.compiler.contraction import Contraction
+from tensordash_sim.compiler.emission import emit
+from tensordash_sim.compiler.estimate import UnitWork, estimate_cycles, rough_cycles
 from tensordash_sim.compiler.images import TensorImage
+from tensordash_sim.compiler.iteration_space import IterationSpace
 from tensordash_sim.compiler.layer import OPERANDS, Layer
 from tensordash_sim.compiler.multiply_cycles import even_losses, losses_of, run_passes
-from tensordash_sim.compiler.program import Loop, Program
+from tensordash_sim.compiler.pipeline import compile_problem
+from tensordash_sim.compiler.problem import Problem
+from tensordash_sim.compiler.program import Loop, Program, ProgramError
 from tensordash_sim.compiler.row_streams import RowStreams
+from tensordash_sim.compiler.schedule import schedule_tiling
 from tensordash_sim.compiler.scheduled import scheduled_paces
-from tensordash_sim.compiler.tiling_search import best_blocking, estimate
+from tensordash_sim.compiler.search import MAX_ROUGH_MULTIPLIES, best_schedule
+from tensordash_sim.compiler.tiling import Tiling
 from tensordash_sim.compiler.timing import timing
 from tensordash_sim.compiler.unit_cycles import block_cycles
 from tensordash_sim.golden.core.golden_core import Memory
@@ -44,9 +47,8 @@ def test_cycles_and_busy_units(name):
         for seed in range(50, 58):
             work = random_work(Random(seed), config, (50_000, 300_000))
             image = work.image(config, Memory(SIZE))
-            contraction = work.contraction(config, image)
-            blocking = best_blocking(contraction)
-            program = contraction.program(blocking).descriptors
+            schedule = best_schedule(work.space(config))
+            program = emit(schedule, image.tensors).descriptors
             paces = scheduled_paces(config, program, image.memory)
             core.memory[:SIZE] = np.frombuffer(image.memory.bytes, np.uint8)
             run = core.run(program, SIZE)
@@ -54,8 +56,7 @@ def test_cycles_and_busy_units(name):
             late.append(counters["scheduled"] - round(counters["steps"] / paces.speedup))
             assert 0 <= late[-1] <= counters["layout_a_busy"] + counters["layout_b_busy"], said
             expected = timing(config, program, speedup=paces)
-            even = timing(config, program, speedup=2.0).cycles
-            assert even == estimate(replace(contraction, speedup=2.0), blocking)
+            assert timing(config, program, speedup=2.0).cycles == estimate_cycles(schedule)
             for unit, share in (("layout_a", 0.01), ("layout_b", 0.01), ("store", 0.05), ("load", 0.05)):
                 assert expected.busy[unit] == pytest.approx(counters[f"{unit}_busy"], rel=share, abs=40), (said, unit)
             errors.append(abs(expected.cycles / run.cycles - 1))
@@ -101,8 +102,8 @@ def test_layouts_hold_up_a_fast_tile():
     values = {name: random.standard_normal(layer.shape(name)).astype(np.float16) for name in "GW"}
     values["G"][random.random(values["G"].shape) < 0.85] = 0
     image = TensorImage(config, Memory(SIZE), layer, "WxG", values)
-    work = Contraction(config=config, layer=layer, operation="WxG", tensors=image.tensors, rows="G", speedup=3.0)
-    program = work.program(best_blocking(work)).descriptors
+    problem = Problem(layer=layer, operation="WxG", rows="G", speedup=3.0)
+    program = compile_problem(problem, config, image.tensors).descriptors
     paces = scheduled_paces(config, program, image.memory)
     with VerilatedCore(config, SIZE + (1 << 18)) as core:
         core.memory[:SIZE] = np.frombuffer(image.memory.bytes, np.uint8)
@@ -121,8 +122,8 @@ def test_strided_layouts_hold_up_the_tile(name, zeros):
     values = {name: random.standard_normal(layer.shape(name)).astype(np.float16) for name in "GA"}
     values["G"][random.random(values["G"].shape) < zeros] = 0
     image = TensorImage(config, Memory(SIZE), layer, "AxG", values, rows="G")
-    work = Contraction(config=config, layer=layer, operation="AxG", tensors=image.tensors, rows="G", speedup=4.0)
-    program = work.program(best_blocking(work)).descriptors
+    problem = Problem(layer=layer, operation="AxG", rows="G", speedup=4.0)
+    program = compile_problem(problem, config, image.tensors).descriptors
     paces = scheduled_paces(config, program, image.memory)
     with VerilatedCore(config, SIZE + (1 << 18)) as core:
         core.memory[:SIZE] = np.frombuffer(image.memory.bytes, np.uint8)
@@ -169,7 +170,7 @@ def test_a_sample_of_streams_stands_for_all():
     assert isinstance(config, CoreConfig)
     work = random_work(Random(50), config, (50_000, 300_000))
     image = work.image(config, Memory(SIZE))
-    program = work.contraction(config, image).program(best_blocking(work.contraction(config, image))).descriptors
+    program = emit(best_schedule(work.space(config)), image.tensors).descriptors
     every = scheduled_paces(config, program, image.memory)
     groups = len(image.memory.bytes) // config.group_bytes
     found = np.frombuffer(image.memory.bytes, "<u2")[: groups * 16].reshape(groups, 16) & 0x7FFF != 0
@@ -183,78 +184,65 @@ def test_a_sample_of_streams_stands_for_all():
 @pytest.mark.parametrize("operation", OPERANDS)
 def test_what_comes_first_is_smaller(operation):
     """All is multiplied once, whatever the beginning, and is over earlier if that is small."""
-    work = Contraction(
-        config=CoreConfig(),
-        layer=Layer(samples=16, channels=16, filters=16, size=(8, 8), kernel=(3, 3)),
-        operation=operation,
-        tensors={"A": 0, "W": 1 << 20, "G": 2 << 20, "result": 3 << 20},
-        rows=OPERANDS[operation][0],
-    )
-    best = best_blocking(work)
-    assert best.begin > 1
+    layer = Layer(samples=16, channels=16, filters=16, size=(8, 8), kernel=(3, 3))
+    problem = Problem(layer=layer, operation=operation, rows=OPERANDS[operation][0])
+    space = IterationSpace(problem=problem, core=CoreConfig())
+    best = best_schedule(space).tiling
+    assert best.first_parts > 1
     cycles, multiplied = [], []
-    for begin in (1, best.begin):
-        program = work.program(replace(best, begin=begin)).descriptors
+    for first_parts in (1, best.first_parts):
+        program = emit(schedule_tiling(space, replace(best, first_parts=first_parts))).descriptors
         decoded = [values for kind, values in map(decode, program) if kind.name == "multiply"]
         multiplied.append(sum(each["a_streams"] * each["b_streams"] * each["steps"] for each in decoded))
-        cycles.append(timing(work.config, program, speedup=2.0).cycles)
-    assert multiplied[0] == multiplied[1] == tiling_search._steps(work)
+        cycles.append(timing(space.core, program, speedup=2.0).cycles)
+    assert multiplied[0] == multiplied[1] == space.total_steps
     assert cycles[1] < cycles[0] - 40
 
 
 @pytest.mark.parametrize("operation", OPERANDS)
-def test_large_layers(operation, monkeypatch):
+def test_large_layers(operation):
     """The extrapolated count is close to that of all multiplies."""
     layer = Layer(samples=2, channels=40, filters=48, size=(14, 30), kernel=(3, 3), padding=1, stride=2, products=2)
-    work = Contraction(
-        config=CoreConfig(),
-        layer=layer,
-        operation=operation,
-        tensors={"A": 0, "W": 1 << 20, "G": 2 << 20, "result": 3 << 20},
-        rows=OPERANDS[operation][0],
-    )
-    blocking = best_blocking(work)
-    tiled = list(work.multiplies(blocking))
-    assert len(tiled) > tiling_search.MAX_WALKED_MULTIPLIES
-    assert sum(each.last for each in tiled) == len({(each.product, str(each.tiles)) for each in tiled})
-    multiplies = [values for kind, values in map(decode, work.program(blocking).descriptors) if kind.name == "multiply"]
+    problem = Problem(layer=layer, operation=operation, rows=OPERANDS[operation][0])
+    schedule = best_schedule(IterationSpace(problem=problem, core=CoreConfig()))
+    tiled = [each.multiply for each in schedule.multiplies]
+    assert len(tiled) > MAX_ROUGH_MULTIPLIES
+    assert sum(each.is_last for each in tiled) == len({(each.product, str(each.tiles)) for each in tiled})
+    multiplies = [values for kind, values in map(decode, emit(schedule).descriptors) if kind.name == "multiply"]
     assert len(multiplies) == len(tiled)
     steps = sum(values["a_streams"] * values["b_streams"] * values["steps"] for values in multiplies)
-    assert tiling_search._steps(work) == steps
-    rough = tiling_search._rough_cycles(work, blocking)
-    monkeypatch.setattr(tiling_search, "MAX_WALKED_MULTIPLIES", len(tiled))
-    assert rough == pytest.approx(tiling_search._rough_cycles(work, blocking), rel=0.15)
+    assert schedule.space.total_steps == steps
+    first = schedule_tiling(schedule.space, schedule.tiling, MAX_ROUGH_MULTIPLIES)
+    assert first.multiplies == schedule.multiplies[:MAX_ROUGH_MULTIPLIES]
+    assert rough_cycles(first) == pytest.approx(rough_cycles(schedule), rel=0.15)
 
 
 def test_more_partial_sums_than_there_are():
-    work = Contraction(
-        config=CoreConfig(),
-        layer=Layer(samples=1, channels=8, filters=68, size=(1, 4)),
-        operation="AxW",
-        tensors={"A": 0, "W": 0, "result": 0},
-        rows="A",
-    )
+    problem = Problem(layer=Layer(samples=1, channels=8, filters=68, size=(1, 4)), operation="AxW", rows="A")
+    space = IterationSpace(problem=problem, core=CoreConfig())
     sizes = {"row": (1, 1, 1), "column": (17,)}
-    fits = Blocking(tiles=sizes, sets=sizes, chunk=(2,))
-    assert tiling_search._rough_cycles(work, fits) < inf
-    assert tiling_search._rough_cycles(work, replace(fits, chunk=(1,))) == inf
+    tiling = Tiling(tiles=sizes, sets=sizes, chunk=(2,))
+    schedule_tiling(space, tiling)
+    with pytest.raises(ProgramError, match="there are 16 partial sums, not 17"):
+        schedule_tiling(space, replace(tiling, chunk=(1,)))
 
 
 def test_masks_take_their_time():
     """A mask as large as the gradient nearly doubles what is loaded, roughly known and gone through."""
-    layer = Layer(samples=2, channels=32, filters=32, size=(16, 16))
-    tensors = {"G": 0, "W": 1 << 20, "result": 2 << 20}
-    plain, masked = (
-        Contraction(config=CoreConfig(), layer=layer, operation="WxG", tensors=tensors | more, rows="G", speedup=3.0)
-        for more in ({}, {"mask": 3 << 20})
+    problem = Problem(
+        layer=Layer(samples=2, channels=32, filters=32, size=(16, 16)), operation="WxG", rows="G", speedup=3.0
     )
-    blocking = best_blocking(plain)
-    for cycles in (tiling_search._rough_cycles, estimate):
-        assert cycles(masked, blocking) > 1.2 * cycles(plain, blocking)
-    loads = [timing(CoreConfig(), each.program(blocking).descriptors).busy["load"] for each in (plain, masked)]
+    plain = best_schedule(IterationSpace(problem=problem, core=CoreConfig()))
+    space = IterationSpace(problem=replace(problem, mask=True), core=CoreConfig())
+    masked = schedule_tiling(space, plain.tiling)
+    for cycles in (rough_cycles, estimate_cycles):
+        assert cycles(masked) > 1.2 * cycles(plain)
+    loads, sums = [], []
+    for schedule in (plain, masked):
+        loads.append(timing(CoreConfig(), emit(schedule).descriptors).busy["load"])
+        work = UnitWork(schedule)
+        for each in schedule.multiplies:
+            work.add(each)
+        sums.append(work.sums.units["load"])
     assert loads[1] > 1.9 * loads[0]
-    walkers = [tiling_search._Walker(each, blocking) for each in (plain, masked)]
-    for walker in walkers:
-        for each in walker.work.multiplies(blocking):
-            walker.add(each)
-    assert [walker.sums.units["load"] for walker in walkers] == pytest.approx(loads, rel=0.2)
+    assert sums == pytest.approx(loads, rel=0.2)

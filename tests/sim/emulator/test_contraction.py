@@ -8,10 +8,13 @@ import pytest
 
 from tensordash import TileConfig, load_preset
 from tensordash.configuration.core_config import CoreConfig
-from tensordash_sim.compiler.contraction import Contraction
+from tensordash_sim.compiler.emission import emit
 from tensordash_sim.compiler.images import TensorImage
+from tensordash_sim.compiler.iteration_space import IterationSpace
 from tensordash_sim.compiler.layer import OPERANDS, RESULTS, Layer
-from tensordash_sim.compiler.tiling_search import best_blocking
+from tensordash_sim.compiler.problem import Problem
+from tensordash_sim.compiler.schedule import schedule_tiling
+from tensordash_sim.compiler.search import best_schedule
 from tensordash_sim.emulator import contract, contraction, exact
 from tensordash_sim.golden import matmul
 from tensordash_sim.golden.core.golden_core import GoldenCore, Memory
@@ -70,11 +73,12 @@ def fused(layer: Layer, operation: str, seed: int, *, masked: bool) -> dict[str,
 def left_by(core: type[GoldenCore], config: CoreConfig, work: dict, values: dict, options: dict) -> np.ndarray:
     """Bits of a result as a core's program leaves them in memory."""
     image = TensorImage(config, Memory(1 << 17), work["layer"], work["operation"], values, fp32=options["fp32"])
-    contraction = Contraction(config=config, tensors=image.tensors, **work, **options)
-    blocking = best_blocking(contraction)
+    problem = Problem(**work, **options, bias="bias" in values, mask="mask" in values)
+    space = IterationSpace(problem=problem, core=config)
+    schedule = best_schedule(space)
     if core is not GoldenCore:
-        blocking = replace(blocking, chunk=contraction.reduction)
-    outcome = core(config, image.memory).run(contraction.program(blocking).descriptors)
+        schedule = schedule_tiling(space, replace(schedule.tiling, chunk=space.reduction))
+    outcome = core(config, image.memory).run(emit(schedule, image.tensors).descriptors)
     assert (outcome.error, outcome.ends) == ("", 1)
     return np.ascontiguousarray(image.result()).view(np.uint32 if options["fp32"] else np.uint16)
 

@@ -54,7 +54,7 @@ def meet(layer, operation, values, index, filled):
     """Pairs in the order of a stream, zeros where a channel or filter is filled up."""
     lead, index = (index[:1], index[1:]) if layer.products > 1 else ((), index)
     first, second = (values[name][lead] if lead else values[name] for name in OPERANDS[operation])
-    rows, columns = layer.made
+    rows, columns = layer.output_size
     (sy, sx), (py, px) = layer.stride, layer.padding
     if operation == "AxW":
         n, f, y, x = index

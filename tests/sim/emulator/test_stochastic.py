@@ -8,11 +8,11 @@ from tensordash.configuration.descriptors import decode
 from tensordash.configuration.descriptors import encode as encode_descriptor
 from tensordash.configuration.formats import FORMATS, FP32
 from tensordash.configuration.preset import load_any_preset
-from tensordash_sim.compiler.contraction import Contraction
 from tensordash_sim.compiler.images import TensorImage
 from tensordash_sim.compiler.layer import RESULTS, Layer
+from tensordash_sim.compiler.pipeline import compile_problem
+from tensordash_sim.compiler.problem import Problem
 from tensordash_sim.compiler.rounding import multiply_seeds, stochastic
-from tensordash_sim.compiler.tiling_search import best_blocking
 from tensordash_sim.emulator import RandomBits, contract, encode, result_bits
 from tensordash_sim.emulator import decode as values_of
 from tensordash_sim.emulator.random_bits import draw_beats
@@ -28,8 +28,9 @@ assert isinstance(FP8, CoreConfig)
 def both(config: CoreConfig, layer: Layer, operation: str, rows: str, values: dict, seed: int, *, relu: bool) -> tuple:
     """Bits of a result: the golden core's, and the emulator's."""
     image = TensorImage(config, Memory(1 << 18), layer, operation, values, rows=rows)
-    work = Contraction(config=config, layer=layer, operation=operation, tensors=image.tensors, rows=rows, relu=relu)
-    descriptors = stochastic(work.program(best_blocking(work)).descriptors, seed)
+    fused = {"relu": relu, "bias": "bias" in values, "mask": "mask" in values}
+    problem = Problem(layer=layer, operation=operation, rows=rows, **fused)
+    descriptors = stochastic(compile_problem(problem, config, image.tensors).descriptors, seed)
     outcome = GoldenCore(config, image.memory).run(descriptors)
     assert (outcome.error, outcome.ends) == ("", 1)
     result = np.ascontiguousarray(image.result())
@@ -64,8 +65,7 @@ def test_fp8(operation):
 def program_of(layer: Layer, *, fp32: bool) -> list[int]:
     """Of AxW, wherever its tensors are."""
     tensors = {"A": 0, "W": 1 << 20, "result": 1 << 21}
-    work = Contraction(config=CORE, layer=layer, operation="AxW", tensors=tensors, rows="A", fp32=fp32)
-    return work.program(best_blocking(work)).descriptors
+    return compile_problem(Problem(layer=layer, operation="AxW", rows="A", fp32=fp32), CORE, tensors).descriptors
 
 
 def test_seeds():

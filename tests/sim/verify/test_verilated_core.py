@@ -8,10 +8,10 @@ import pytest
 
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.preset import load_any_preset
-from tensordash_sim.compiler.contraction import Contraction
 from tensordash_sim.compiler.images import TensorImage, expected
 from tensordash_sim.compiler.layer import OPERANDS, Layer
-from tensordash_sim.compiler.tiling_search import best_blocking
+from tensordash_sim.compiler.pipeline import compile_problem
+from tensordash_sim.compiler.problem import Problem
 from tensordash_sim.golden.core.golden_core import GoldenCore, Memory
 from tensordash_sim.lowering.geometry import Convolution
 from tensordash_sim.trace import Trace, example_trace
@@ -71,8 +71,8 @@ def test_convolutions_of_the_trace(config, name):
     layer, operation = Layer.of(record.geometry), str(record.operation)
     values = {each: record.values(each).astype(np.float16) for each in OPERANDS[operation]}
     image = TensorImage(config, Memory(RING), layer, operation, values)
-    work = Contraction(config=config, layer=layer, operation=operation, tensors=image.tensors, rows=record.sparser)
-    program = work.program(best_blocking(work))
+    problem = Problem(layer=layer, operation=operation, rows=record.sparser)
+    program = compile_problem(problem, config, image.tensors)
     with VerilatedCore(config, RING + (1 << 16)) as core:
         core.memory[:RING] = np.frombuffer(image.memory.bytes, np.uint8)
         run = core.run(program.descriptors, RING)

@@ -1,7 +1,6 @@
 """Random layers with their operands: all that a core's programs of layers must do."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import prod
 from random import Random
 from typing import Any
@@ -11,9 +10,10 @@ from numpy.typing import NDArray
 
 from tensordash.configuration.core_config import CoreConfig
 
-from ...compiler.contraction import Contraction
 from ...compiler.images import TensorImage, side_formats
+from ...compiler.iteration_space import IterationSpace
 from ...compiler.layer import OPERANDS, RESULTS, Layer
+from ...compiler.problem import Problem
 from ...golden import encode
 from ...golden.core.memory import Memory
 
@@ -27,7 +27,7 @@ class LayerWork:
     Parameters
     ----------
     layer, operation, rows, fp32, relu
-        As of `Contraction`.
+        As of `Problem`.
     turned : bool
         Results are, if they can be.
     values : dict of str to array
@@ -44,25 +44,23 @@ class LayerWork:
 
     def image(self, config: CoreConfig, memory: Memory) -> TensorImage:
         """All of it in memory."""
-        turned = self._contraction(config, dict.fromkeys((*self.values, "result"), 0)).turned
+        turned = self.space(config).problem.turned
         how: dict[str, Any] = {"rows": self.rows, "fp32": self.fp32, "turned": turned}
         return TensorImage(config, memory, self.layer, self.operation, self.values, **how)
 
-    def contraction(self, config: CoreConfig, image: TensorImage) -> Contraction:
-        """What is done there."""
-        return self._contraction(config, image.tensors)
-
-    def _contraction(self, config: CoreConfig, tensors: Mapping[str, int]) -> Contraction:
-        contraction = Contraction(
-            config=config,
+    def space(self, config: CoreConfig) -> IterationSpace:
+        """Return its loops on a core."""
+        problem = Problem(
             layer=self.layer,
             operation=self.operation,
-            tensors=tensors,
             rows=self.rows,
             fp32=self.fp32,
             relu=self.relu,
+            bias="bias" in self.values,
+            mask="mask" in self.values,
         )
-        return replace(contraction, turned=self.turned and contraction.turnable)
+        space = IterationSpace(problem=problem, core=config)
+        return space.with_turned_results() if self.turned else space
 
 
 def random_layer(random: Random, macs: tuple[int, int]) -> Layer:

@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.descriptors import BYTES, OPERATIONS, UNITS, decode
 
+from ...compiler.emission import emit
 from ...compiler.images import TensorImage
-from ...compiler.order import linked, races
+from ...compiler.order import add_tokens, find_races
 from ...compiler.program import ProgramError
-from ...compiler.tiling_search import best_blocking, is_long
+from ...compiler.search import best_schedule
 from ...emulator import contract
 from ...golden.core.effects import written_groups, written_memory
 from ...golden.core.golden_core import GoldenCore, Memory, Outcome
@@ -310,11 +311,10 @@ class Bench:
         work = random_work(self.random, self.config, LARGE_LAYER_MACS if large else SMALL_LAYER_MACS)
         try:
             image = work.image(self.config, Memory(LAYER_BYTES))
-            contraction = work.contraction(self.config, image)
-            blocking = best_blocking(contraction)
-            if is_long(contraction, blocking, MAX_DESCRIPTORS // 4):  # tokens take long to be found
+            schedule = best_schedule(work.space(self.config))
+            if len(schedule.multiplies) > MAX_DESCRIPTORS // 4:  # Tokens take long to be found.
                 return ""
-            program = contraction.program(blocking).descriptors
+            program = emit(schedule, image.tensors).descriptors
         except (ProgramError, ValueError):  # no room in the core, or in memory
             return ""
         if len(program) > MAX_DESCRIPTORS:
@@ -360,7 +360,7 @@ def repeat_program(config: CoreConfig, descriptors: Sequence[int]) -> list[int]:
     Only the second run records the counts: no token orders the counts of the two runs.
     """
     first = [bits for bits in descriptors[:-1] if decode(bits)[0] is not OPERATIONS["record"]]
-    return linked(config, [*first, *descriptors])
+    return add_tokens(config, [*first, *descriptors])
 
 
 def with_tokens(random: Random, config: CoreConfig, descriptors: Sequence[int]) -> list[int]:
@@ -383,7 +383,7 @@ def with_tokens(random: Random, config: CoreConfig, descriptors: Sequence[int]) 
         sequencer = Sequencer(config)
         if changed[producer] == made[producer] or changed[consumer] == made[consumer]:
             continue
-        if not any(map(sequencer.refusal, changed)) and not races(config, changed):
+        if not any(map(sequencer.refusal, changed)) and not find_races(config, changed):
             made = changed
     return made
 

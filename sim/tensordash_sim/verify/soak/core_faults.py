@@ -8,7 +8,7 @@ from types import MappingProxyType
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.descriptors import BITS, BYTES, HEADER, OPERATIONS, decode
 
-from ...compiler.order import races
+from ...compiler.order import find_races
 from ...compiler.unit_cycles import block_cycles_of
 from ...golden.core.effects import read_memory, written_memory
 from ...golden.core.legal import Sequencer
@@ -121,7 +121,7 @@ def is_defined(config: CoreConfig, descriptors: list[int], place: int, ring: int
     others = [run for k, bits in enumerate(seen) if k != place for run in written_memory(bits, config)]
     if any(_meet(one, other) for one in written for other in (*read, *others, (ring, BYTES * len(descriptors)))):
         return False
-    return not races(config, seen)
+    return not find_races(config, seen)
 
 
 def _meet(one: tuple[int, int], other: tuple[int, int]) -> bool:
@@ -280,7 +280,7 @@ def _beyond(bench: Bench, made: IllegalProgram) -> None:
     bench.prepare(full)
     bench.device.begin(full.base, count, size=size, causes=2)
     _all_done(bench, count)
-    bench.stopped(full, executed, count, any_order=bool(races(bench.config, executed)))
+    bench.stopped(full, executed, count, any_order=bool(find_races(bench.config, executed)))
 
 
 def _in_steps(bench: Bench, made: IllegalProgram) -> None:

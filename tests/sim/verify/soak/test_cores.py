@@ -12,7 +12,7 @@ import pytest
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.descriptors import OPERATIONS, decode
 from tensordash.configuration.preset import load_any_preset
-from tensordash_sim.compiler.order import races
+from tensordash_sim.compiler.order import find_races
 from tensordash_sim.golden.core.legal import Sequencer
 from tensordash_sim.verify.core_library import core_states, verilog_of
 from tensordash_sim.verify.programs.random_programs import random_program
@@ -66,7 +66,7 @@ def test_tokens_that_nobody_needs():
         program = random_program(random, config).program.descriptors
         made = with_tokens(random, config, repeat_program(config, program) if seed % 2 else program)
         assert not any(map(Sequencer(config).refusal, made))
-        assert not races(config, made)
+        assert not find_races(config, made)
         coverage = CoreCoverage(config)
         coverage.descriptors(made)
         pairs.update(coverage.counts["token"])

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from tensordash.configuration.core_config import CoreConfig
-from tensordash_sim.compiler.contraction import Contraction
 from tensordash_sim.compiler.images import TensorImage, expected
 from tensordash_sim.compiler.layer import OPERANDS, Layer
-from tensordash_sim.compiler.order import races
+from tensordash_sim.compiler.order import find_races
+from tensordash_sim.compiler.pipeline import compile_problem
+from tensordash_sim.compiler.problem import Problem
 from tensordash_sim.compiler.program import ProgramError
-from tensordash_sim.compiler.tiling_search import best_blocking
 from tensordash_sim.golden.core.golden_core import GoldenCore, Memory
 
 CONFIG = CoreConfig.from_toml("", ["core.partial_sums=32", "core.buffer=32", "core.stream_buffer=4"])
@@ -40,11 +40,9 @@ def run(config, layer, operation, rows, *, seed=0, fp32=False, turned=False, zer
         drawn = rng.standard_normal(layer.shape(name)).astype(np.float16)
         values[name] = np.where(rng.random(drawn.shape) < zeros, np.float16(0), drawn)
     image = TensorImage(config, Memory(1 << 18), layer, operation, values, fp32=fp32, turned=turned)
-    work = Contraction(
-        config=config, layer=layer, operation=operation, tensors=image.tensors, rows=rows, fp32=fp32, turned=turned
-    )
-    program = work.program(best_blocking(work)).descriptors
-    assert races(config, program) == []
+    problem = Problem(layer=layer, operation=operation, rows=rows, fp32=fp32, turned=turned)
+    program = compile_problem(problem, config, image.tensors).descriptors
+    assert find_races(config, program) == []
     outcome = GoldenCore(config, image.memory).run(program)
     assert (outcome.error, outcome.ends) == ("", 1)
     return image.result(), expected(layer, operation, values, fp32=fp32)
@@ -84,14 +82,7 @@ def test_other_cores(name):
 
 
 def test_what_does_not_fit():
-    image = {"A": 0, "W": 0, "result": 0}
     small = CoreConfig.from_toml("", ["core.buffer=1", "core.stream_buffer=1"])
-    work = Contraction(
-        config=small,
-        layer=Layer(samples=1, channels=4, filters=4, size=(64, 64), kernel=(33, 33)),
-        operation="AxW",
-        tensors=image,
-        rows="A",
-    )
+    layer = Layer(samples=1, channels=4, filters=4, size=(64, 64), kernel=(33, 33))
     with pytest.raises(ProgramError, match="AxW of Layer.*does not fit this core, however it is cut"):
-        best_blocking(work)
+        compile_problem(Problem(layer=layer, operation="AxW", rows="A"), small)

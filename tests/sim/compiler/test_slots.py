@@ -5,8 +5,8 @@ from random import Random
 
 import pytest
 
-from tensordash_sim.compiler.blocking import Slots
 from tensordash_sim.compiler.program import ProgramError
+from tensordash_sim.compiler.slots import Slots
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -1,30 +1,28 @@
-"""Where results go: a tile of them in the buffer and in memory, and how a multiply's groups walk through it."""
+"""The layout of results: a tile of them in the buffer and in memory, and the walk of a multiply's groups through it."""
 
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 
-from tensordash.configuration.core_config import CoreConfig
-
 from .layer import Layer, Phase
 from .operands import Box, Move, Operand
 from .program import Loop
 
-__all__ = ["Placement", "Stored"]
+__all__ = ["ResultLayout", "ResultTile"]
 
 
 @dataclass(frozen=True)
-class Stored:
+class ResultTile:
     """A tile of results.
 
     Parameters
     ----------
     move : Move
-        How it is stored.
+        Its store.
     groups : int
-        Room that it takes in the buffer: what only fills up streams comes last, and is not stored.
+        Groups that it takes in the buffer. Those that only fill up streams come last, and are not stored.
     steps : dict of str to int
-        By dimension, groups from one to the next in the buffer.
+        By dimension, groups from one result to the next in the buffer.
     """
 
     move: Move
@@ -33,48 +31,45 @@ class Stored:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Placement:
-    """Where results of a contraction go.
+class ResultLayout:
+    """The layout of a problem's results.
 
     Parameters
     ----------
-    config : CoreConfig
-        The core.
+    lanes : int
+        Lanes of the tile.
     layer : Layer
         Shapes.
     operation : str
         "AxW", "WxG" or "AxG".
-    tensor : int
-        Address of the result in memory.
     width : int
-        Groups of a group of results: more than 1 if they are FP32.
-    placed, other : Operand
-        The one whose ports are positions of the result, and the one whose ports are its channels.
+        Groups of memory for a group of results: more than 1 for FP32.
+    position_operand, channel_operand : Operand
+        The operand whose ports are positions of the result, and the one whose ports are its channels.
     transposed : bool
         Positions are the tile's columns.
     turned : bool
-        In each group positions and channels have changed places. Only of groups of one block each.
+        In each group positions and channels have changed places. A group has one block then.
     """
 
-    config: CoreConfig
+    lanes: int
     layer: Layer
     operation: str
-    tensor: int
     width: int
-    placed: Operand
-    other: Operand
+    position_operand: Operand
+    channel_operand: Operand
     transposed: bool
     turned: bool = False
 
     @cached_property
     def sizes(self) -> dict[str, int]:
-        """The result's dimensions in the order of memory, the innermost first: groups, and what else there is."""
-        layer, groups = self.layer, self.placed.groups
+        """Sizes of the result's dimensions, in groups where it has groups, the innermost in memory first."""
+        layer, groups = self.layer, self.position_operand.groups
         if self.operation == "AxG":
             rows, columns = layer.kernel
             filters, channels = groups(layer.filters), groups(layer.channels)
             return {"filter": filters, "channel": channels, "column": columns, "row": rows}
-        rows, columns = layer.made if self.operation == "AxW" else layer.size
+        rows, columns = layer.output_size if self.operation == "AxW" else layer.size
         channels = groups(layer.filters if self.operation == "AxW" else layer.channels)
         return {"x": groups(columns), "channel": channels, "y": rows, "sample": layer.samples}
 
@@ -85,25 +80,26 @@ class Placement:
 
     @property
     def positions(self) -> int:
-        """How many positions there are along the innermost dimension."""
+        """Positions along the innermost dimension."""
         if self.operation == "AxG":
             return self.layer.filters
-        return (self.layer.made if self.operation == "AxW" else self.layer.size)[1]
+        return (self.layer.output_size if self.operation == "AxW" else self.layer.size)[1]
 
-    def _ranges(self, placed: Box, other: Box, phase: Phase) -> dict[str, tuple[int, int]]:
-        """A tile in every dimension of the result; beyond the last there is only what fills up streams."""
+    def _ranges(self, positions: Box, channels: Box, phase: Phase) -> dict[str, tuple[int, int]]:
+        """Return a tile's range in every dimension of the result. Beyond its size, it fills up streams."""
         apart = {"x": phase.x.apart, "y": phase.y.apart}
-        ranges = dict(zip((*self.placed.names, *self.other.names), (*placed, *other), strict=True))
+        names = (*self.position_operand.names, *self.channel_operand.names)
+        ranges = dict(zip(names, (*positions, *channels), strict=True))
         return {name: (start * apart.get(name, 1), stop * apart.get(name, 1)) for name, (start, stop) in ranges.items()}
 
-    def stored(self, placed: Box, other: Box, phase: Phase) -> Stored:
-        """A tile of results that is made of these streams, of all phases."""
-        ranges, filling = self._ranges(placed, other, phase), ""
+    def plan_tile(self, positions: Box, channels: Box, phase: Phase) -> ResultTile:
+        """Return the tile of results of these streams, with all phases."""
+        ranges, filling = self._ranges(positions, channels, phase), ""
         stride, strides = self.width, {}
         for name, size in self.sizes.items():
             strides[name] = stride
             stride *= size
-            if ranges[name][1] > size and name == self.other.names[0]:
+            if ranges[name][1] > size and name == self.channel_operand.names[0]:
                 filling = name
         first, groups, steps, loops = 0, self.width, {}, [(self.width, 1)]
         for name in sorted(self.sizes, key=lambda name: name == filling):
@@ -112,19 +108,19 @@ class Placement:
             loops.append((stop - start, strides[name]))
             steps[name] = groups
             groups *= (ranges[name][1] if name == filling else stop) - start
-        return Stored(Move.of(self.config, self.tensor, first, loops), groups, steps)
+        return ResultTile(Move.of("result", first, loops), groups, steps)
 
-    def walk(
+    def plan_walk(
         self, tile: tuple[Box, Box], streams: tuple[Box, Box], phase: Phase, at: int
     ) -> tuple[dict[str, int], list[Loop]]:
-        """How a multiply's groups go to a tile of results.
+        """Return the walk of a multiply's groups through a tile of results.
 
         Parameters
         ----------
         tile, streams : (Box, Box)
-            Of either operand, `placed` first: all of the tile, and what is multiplied.
+            Boxes of positions and of channels: all of the tile, and the streams that are multiplied.
         phase : Phase
-            Its phase.
+            The phase of the multiply.
         at : int
             The tile's first group in the buffer.
 
@@ -135,8 +131,8 @@ class Placement:
         list of Loop
             The walk, innermost first.
         """
-        lanes = self.config.tile.lanes
-        steps = self.stored(*tile, phase).steps
+        lanes = self.lanes
+        steps = self.plan_tile(*tile, phase).steps
         turns = {name: Loop(count=1, address=step) for name, step in steps.items()}
         fields = {"address": at, "x": 0, "y": 0, "transposed": int(self.transposed or self.turned)}
         if self.operation == "AxG":
@@ -148,7 +144,7 @@ class Placement:
             turns["channel"] = Loop(count=1, address=steps["channel"], y=1)
         # Turned, a group's positions are channels, all of which are written.
         turns[inner] = Loop(count=1, address=steps[inner]) if self.turned else Loop(count=1, x=lanes * apart)
-        names = self.placed.names, self.other.names
+        names = self.position_operand.names, self.channel_operand.names
         loops: list[list[Loop]] = [[], []]
         for side in range(2):
             for name, (start, stop), (begin, _) in zip(names[side], streams[side], tile[side], strict=True):
@@ -161,10 +157,10 @@ class Placement:
         return fields, self._nest(loops)
 
     def _nest(self, loops: list[list[Loop]]) -> list[Loop]:
-        """The order of a multiply's groups: columns and rows of a block, streams of A, streams of B."""
+        """Order the loops over a multiply's groups: columns and rows of a block, streams of A, streams of B."""
         inside: list[Loop] = []
         outside: list[Loop] = []
-        sides = ((self.placed, loops[0]), (self.other, loops[1]))
+        sides = ((self.position_operand, loops[0]), (self.channel_operand, loops[1]))
         for operand, (first, *rest) in sides if self.transposed else reversed(sides):
             m = operand.parts
             inside.append(Loop(count=m, address=first.address, x=first.x, y=first.y))

@@ -1,0 +1,123 @@
+"""Emission: the descriptors of a schedule, with tokens, for tensors at their addresses."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from .iteration_space import SIDES
+from .operands import Move, size_of
+from .order import add_tokens, hoist
+from .problem import Problem
+from .program import Loop, Program
+from .schedule import Schedule, ScheduledMultiply
+from .unit_cycles import layout_cycles
+
+__all__ = ["emit", "placeholder_addresses"]
+
+PLACEHOLDER_BYTES = 1 << 28
+"""Bytes between tensors whose addresses do not matter."""
+
+
+def emit(schedule: Schedule, tensors: Mapping[str, int] | None = None) -> Program:
+    """Emit the program of a schedule, and an end.
+
+    Parameters
+    ----------
+    schedule : Schedule
+        All multiplies of a problem.
+    tensors : mapping of str to int, optional
+        The address of each of `Problem.tensors`; `placeholder_addresses` if they do not matter.
+
+    Raises
+    ------
+    ProgramError
+        If a field has no room for its value.
+    """
+    emitter = _Emitter(schedule, placeholder_addresses(schedule.space.problem) if tensors is None else tensors)
+    for each in schedule.multiplies:
+        emitter.add(each)
+    core, program = schedule.space.core, emitter.program
+    program.descriptors = add_tokens(core, hoist(core, program.descriptors))
+    program.add("end")
+    return program
+
+
+def placeholder_addresses(problem: Problem) -> dict[str, int]:
+    """Return addresses of a problem's tensors, for estimates and wherever else addresses do not matter."""
+    return {name: (k + 1) * PLACEHOLDER_BYTES for k, name in enumerate(problem.tensors)}
+
+
+class _Emitter:
+    """Adds descriptors without tokens to a program."""
+
+    def __init__(self, schedule: Schedule, tensors: Mapping[str, int]) -> None:
+        self.space, self.tensors = schedule.space, tensors
+        self.program = Program()
+
+    def add(self, each: ScheduledMultiply) -> None:
+        """Add a multiply, the loads and layouts before it, and the store after it."""
+        multiply, product = each.multiply, each.multiply.product
+        # The side whose layout takes longer comes first: the other one's groups are loaded meanwhile.
+        for side in sorted(SIDES, key=lambda side: self._layout_cycles(each, side), reverse=True):
+            if each.sides[side].is_loaded:
+                self._add_loads(each.sides[side].moves, each.sides[side].address, product)
+            if each.sides[side].is_laid_out:
+                self._add_layout(each, side)
+        if each.loads_mask:
+            self._add_loads(self.space.plan_mask_loads(each.tile), each.address, product)
+        if each.bias and each.bias.is_loaded:
+            self._add_loads([each.bias.move], each.bias.address, product)
+        fields, loops = self._output(each) if multiply.is_last_chunk else ({}, None)
+        fields |= {"add": int(not multiply.is_first_chunk), "emit": int(multiply.is_last_chunk), "steps": each.steps}
+        for side, key in SIDES.items():
+            fields |= {f"{key}_base": each.sides[side].base, f"{key}_streams": each.sides[side].streams}
+        if not (multiply.is_first_chunk and multiply.is_last_chunk):
+            fields["partial"] = multiply.partial
+        self._add("multiply", fields, loops)
+        if multiply.is_last:
+            self._add_move("store", each.tile.move, each.address, product)
+
+    def _layout_cycles(self, each: ScheduledMultiply, side: str) -> float:
+        stride = self.space.stride(side, each.multiply.phase)
+        return layout_cycles(self.space.core, size_of(each.multiply.sets[side]), each.steps, stride)
+
+    def _add_layout(self, each: ScheduledMultiply, side: str) -> None:
+        multiply, use = each.multiply, each.sides[side]
+        layout = self.space.operands[side].plan_layout(
+            multiply.tiles[side],
+            multiply.spans[side],
+            self.space.phases[multiply.phase],
+            multiply.sets[side],
+            multiply.chunk,
+            use.address,
+        )
+        fields = {**layout.fields, "base": use.base, "steps": each.steps, "streams": use.streams}
+        self._add(f"layout_{SIDES[side]}", fields, layout.loops)
+
+    def _output(self, each: ScheduledMultiply) -> tuple[dict[str, int], list[Loop]]:
+        """Return fields and walk of a multiply that makes results."""
+        space, problem, multiply = self.space, self.space.problem, each.multiply
+        tile, streams = (
+            (boxes[space.position_side], boxes[space.channel_side]) for boxes in (multiply.tiles, multiply.sets)
+        )
+        fields, loops = space.result_layout.plan_walk(tile, streams, space.phases[multiply.phase], each.address)
+        fields |= {"fp32": int(problem.fp32), "relu": int(problem.relu)}
+        if problem.mask:
+            fields |= {"mask": 1, "mask_address": fields["address"]}
+        if each.bias is not None:
+            fields |= {"bias": 1, "bias_address": each.bias.address, "y": fields["y"] + each.bias.groups_before}
+        return fields, loops
+
+    def _add_loads(self, moves: Iterable[Move], address: int, product: int) -> None:
+        """Add loads to groups of the buffer that follow each other."""
+        for move in moves:
+            self._add_move("load", move, address, product)
+            address += move.groups
+
+    def _add_move(self, operation: str, move: Move, address: int, product: int) -> None:
+        first = move.first + product * self.space.product_groups[move.tensor]
+        memory = self.tensors[move.tensor] + first * self.space.core.group_bytes
+        self._add(operation, {**move.fields, "memory": memory, "address": address})
+
+    def _add(self, operation: str, fields: Mapping[str, int], loops: list[Loop] | None = None) -> None:
+        values: dict[str, Any] = dict(fields)
+        self.program.add(operation, loops=loops, **values)

@@ -1,0 +1,169 @@
+"""Estimates of a schedule's cycles: a rough one from the work of each unit, and one that times all descriptors."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from math import inf
+
+from .emission import emit
+from .iteration_space import SIDES
+from .multiply_cycles import layout_loss
+from .operands import Move, size_of
+from .schedule import Schedule, ScheduledMultiply
+from .timing import timing
+from .unit_cycles import LATENCY, block_cycles, layout_cycles, load_cycles, store_cycles
+
+__all__ = ["estimate_cycles", "rough_cycles"]
+
+DESCRIPTOR_CYCLES = 18
+"""Cycles between two descriptors of a unit."""
+FETCH_CYCLES = 31
+"""Cycles from one fetch of a descriptor to the next."""
+WAIT_SHARE = 0.06
+"""Cycles in which units wait for each other, as a share of the work of all units."""
+
+
+def estimate_cycles(schedule: Schedule, *, latency: int = LATENCY) -> int:
+    """Estimate the cycles of a schedule, descriptor by descriptor with their tokens (`timing`).
+
+    `Problem.speedup` is the tile's gain.
+
+    Parameters
+    ----------
+    schedule : Schedule
+        All multiplies of a problem.
+    latency : int
+        Cycles of latency of memory, which transfers a beat a cycle.
+
+    Raises
+    ------
+    ProgramError
+        If the schedule has no program.
+    """
+    core, speedup = schedule.space.core, schedule.space.problem.speedup
+    return timing(core, emit(schedule).descriptors, speedup=speedup, latency=latency).cycles
+
+
+def rough_cycles(schedule: Schedule) -> float:
+    """Count the cycles of a schedule roughly, to compare it with others.
+
+    If the schedule has only the first multiplies, the others are extrapolated from the second half of those.
+    """
+    work = UnitWork(schedule)
+    middle = work.sums
+    for k, each in enumerate(schedule.multiplies):
+        if k == len(schedule.multiplies) // 2:
+            middle = work.sums.copy()
+        work.add(each)
+    if not work.store_cycles:  # The first tile of results has more multiplies.
+        work.add_store(schedule.multiplies[-1])
+    return work.cycles(work.sums.extrapolate(middle, schedule.space.total_steps))
+
+
+@dataclass
+class UnitSums:
+    """Cycles of each unit up to a multiply, and dense steps until then."""
+
+    units: dict[str, float] = field(
+        default_factory=lambda: dict.fromkeys(("fetch", "load", "column", "row", "multiply", "output", "store"), 0.0)
+    )
+    exposed: float = 0.0
+    """Cycles of loads, layouts and stores during which the tile waits, as the memory has room for only one of them."""
+    steps: int = 0
+
+    def copy(self) -> "UnitSums":
+        """Return the same sums, which do not change any more."""
+        return UnitSums(dict(self.units), self.exposed, self.steps)
+
+    def extrapolate(self, before: "UnitSums", steps: int) -> "UnitSums":
+        """Extrapolate the sums since `before` to a number of dense steps."""
+        if steps <= self.steps:
+            return self
+        more = (steps - self.steps) / (self.steps - before.steps)
+        units = {name: cycles + more * (cycles - before.units[name]) for name, cycles in self.units.items()}
+        return UnitSums(units, self.exposed + more * (self.exposed - before.exposed), steps)
+
+
+class UnitWork:
+    """The work of all units, which grows multiply by multiply.
+
+    Parameters
+    ----------
+    schedule : Schedule
+        The multiplies.
+    """
+
+    def __init__(self, schedule: Schedule) -> None:
+        self.space, self.core, self.sums = schedule.space, schedule.space.core, UnitSums()
+        self.buffer = {name: size for name, (_, size) in schedule.regions.items()}
+        self.stream_words = {side: self.core.stream_words(key) for side, key in SIDES.items()}
+        self.speedup = self.space.problem.speedup if self.core.tile.sparsity != "none" else 1.0
+        self.cycles_before, self.store_cycles = inf, 0.0  # Until the first multiply, and of the last store.
+
+    def add(self, each: ScheduledMultiply) -> None:
+        """Add a multiply, and the store after it."""
+        core, sums, units, multiply = self.core, self.sums, self.sums.units, each.multiply
+        words, passes = -(-each.steps // core.tile.window_depth), 1
+        for side in SIDES:
+            passes *= each.sides[side].streams
+            self._add_side(each, side, words)
+        self.cycles_before = min(self.cycles_before, units["load"] + max(units["column"], units["row"]))
+        block = self._block_cycles(each)
+        cycles = max(words, each.steps / self.speedup) + (core.tile.sparsity != "none")
+        units["multiply"] += passes * max(cycles, block) + DESCRIPTOR_CYCLES
+        units["output"] += passes * block + DESCRIPTOR_CYCLES
+        units["fetch"] += FETCH_CYCLES
+        sums.steps += passes * each.steps
+        if multiply.is_last:
+            self.add_store(each)
+
+    def _add_side(self, each: ScheduledMultiply, side: str, words: int) -> None:
+        """Add the loads and the layout of a side."""
+        core, sums, units, use, phase = self.core, self.sums, self.sums.units, each.sides[side], each.multiply.phase
+        if use.is_loaded:
+            cycles = self._load_cycles(use.moves)
+            units["load"] += cycles
+            units["fetch"] += FETCH_CYCLES * len(use.moves)
+            sums.exposed += cycles * (2 * sum(move.groups for move in use.moves) > self.buffer[side])
+        if use.is_laid_out:
+            runs, stride = size_of(each.multiply.sets[side]), self.space.stride(side, phase)
+            cycles = DESCRIPTOR_CYCLES + layout_cycles(core, runs, each.steps, stride)
+            units[side] += cycles
+            units["multiply"] += cycles * layout_loss(core, self.speedup, self.space.write_period(side, phase))
+            units["fetch"] += FETCH_CYCLES
+            sums.exposed += cycles * (2 * words * use.streams > self.stream_words[side])
+
+    def add_store(self, each: ScheduledMultiply) -> None:
+        """Add the store of a tile of results, and the load of its mask."""
+        space, units, move = self.space, self.sums.units, each.tile.move
+        self.store_cycles = DESCRIPTOR_CYCLES + store_cycles(self.core, move.groups, move.runs, LATENCY)
+        units["store"] += self.store_cycles
+        units["fetch"] += FETCH_CYCLES
+        cycles = self.store_cycles
+        for mask in space.plan_mask_loads(each.tile) if space.problem.mask else []:
+            loaded = self._load_cycles([mask])
+            units["load"] += loaded
+            units["fetch"] += FETCH_CYCLES
+            cycles += loaded
+        self.sums.exposed += cycles * (2 * each.tile.groups > self.buffer["result"])
+
+    def _load_cycles(self, moves: Iterable[Move]) -> float:
+        return sum(DESCRIPTOR_CYCLES + load_cycles(self.core, move.groups, move.runs, LATENCY) for move in moves)
+
+    def _block_cycles(self, each: ScheduledMultiply) -> float:
+        """Return the output unit's cycles for a block."""
+        space, problem, multiply = self.space, self.space.problem, each.multiply
+        return block_cycles(
+            self.core,
+            space.phases[multiply.phase].x.apart if problem.operation != "AxG" else 1,
+            fp32=int(problem.fp32),
+            transposed=int(space.position_side == "column" or problem.turned),
+            mask=int(problem.mask),
+            emit=int(multiply.is_last_chunk),
+            add=int(not multiply.is_first_chunk),
+            bias=int(problem.bias),
+        )
+
+    def cycles(self, sums: UnitSums) -> float:
+        """Return all cycles, with the loads before the first multiply and the store after the last one."""
+        units = sums.units.values()
+        return max(units) + sums.exposed + self.cycles_before + self.store_cycles + WAIT_SHARE * sum(units)

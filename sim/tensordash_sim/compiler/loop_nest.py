@@ -1,0 +1,163 @@
+"""The loop nest of a tiled problem: its multiplies in order, with the tiles, streams and loads that each needs."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .iteration_space import SIDES, IterationSpace
+from .operands import Box, Move, size_of
+from .tiling import Tiling, growing_spans, split, split_first
+from .unit_cycles import LATENCY, load_cycles
+
+__all__ = ["TiledMultiply", "tiled_multiplies"]
+
+MAX_SPLIT_LOAD_RATIO = 1.1
+"""Cycles of loading chunks one by one, over those of one load of all, below which they are loaded one by one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TiledMultiply:
+    """One multiply and its operands; the mappings are by side, "row" and "column".
+
+    Parameters
+    ----------
+    product : int
+        Number of the product.
+    tiles, sets : mapping of str to Box
+        The tile of results, and the streams of this multiply.
+    spans : mapping of str to Box
+        The part of the reduction that one load brings.
+    chunk : Box
+        The part of the reduction that this multiply adds up.
+    phase : int
+        Number of the phase.
+    is_first_chunk, is_last_chunk : bool
+        Whether it is the first chunk of the reduction, and the last one, which makes results.
+    partial : int
+        Index of the first block among the partial sums.
+    is_last : bool
+        Whether it is the last multiply of its tile of results.
+    """
+
+    product: int
+    tiles: Mapping[str, Box]
+    sets: Mapping[str, Box]
+    spans: Mapping[str, Box]
+    chunk: Box
+    phase: int
+    is_first_chunk: bool
+    is_last_chunk: bool
+    partial: int
+    is_last: bool
+
+    def streams_key(self, side: str) -> tuple:
+        """Return a key: equal for two multiplies that need the same streams."""
+        return self.product, self.tiles[side], self.phase, self.chunk, self.sets[side]
+
+
+def tiled_multiplies(space: IterationSpace, tiling: Tiling, regions: Mapping[str, int]) -> Iterator[TiledMultiply]:
+    """Yield all multiplies in order: products, tiles of results, phases, chunks of the reduction, sets of streams.
+
+    The first tile of results is smaller (`Tiling.first_parts`) if the reduction has one chunk. The first chunk is
+    smaller if there is one tile.
+
+    Parameters
+    ----------
+    space : IterationSpace
+        The problem.
+    tiling : Tiling
+        Its tiling.
+    regions : mapping of str to int
+        Groups of the buffer for the operand of each side.
+    """
+    nest = _LoopNest(space, tiling, regions)
+    positions, channels = space.position_side, space.channel_side
+    is_first = True
+    for product in range(space.problem.layer.products):
+        for box in split(nest.boxes[positions], tiling.tiles[positions]):
+            parts = [box]
+            if is_first and len(nest.chunks) == 1:
+                parts = split_first(box, tiling.first_parts, space.parts(positions))
+            for other in split(nest.boxes[channels], tiling.tiles[channels]):
+                for part in parts:
+                    multiplies = nest.walk_tile({positions: part, channels: other})
+                    each = next(multiplies)
+                    for following in multiplies:
+                        yield TiledMultiply(**each, product=product, is_last=False)
+                        each = following
+                    yield TiledMultiply(**each, product=product, is_last=True)
+                is_first, parts = False, [box]
+
+
+class _LoopNest:
+    """A problem with a tiling, tile after tile of results."""
+
+    def __init__(self, space: IterationSpace, tiling: Tiling, regions: Mapping[str, int]) -> None:
+        self.space, self.tiling, self.regions = space, tiling, regions
+        self.boxes: dict[str, Box] = {side: tuple((0, size) for size in space.dimensions(side)) for side in SIDES}
+        self.chunks = list(split(space.full_reduction, tiling.chunk))
+        one = all(next(split(box, tiling.tiles[side])) == box for side, box in self.boxes.items())
+        if one and space.problem.layer.products == 1 and len(self.chunks) > 1:
+            self.chunks[:1] = split_first(self.chunks[0], tiling.first_parts)
+        self.growing = growing_spans(self.chunks) if tiling.first_parts > 1 else []
+
+    def walk_tile(self, tiles: dict[str, Box]) -> Iterator[dict[str, Any]]:
+        """Yield the fields of `TiledMultiply` for each multiply of a tile of results, but for the product."""
+        space = self.space
+        for number, phase in enumerate(space.phases):
+            # The part of the tile that this phase has.
+            boxes = {
+                side: tuple(
+                    (start, min(stop, size))
+                    for (start, stop), size in zip(tiles[side], space.dimensions(side, number), strict=True)
+                )
+                for side in tiles
+            }
+            if any(start >= stop for box in boxes.values() for start, stop in box):
+                continue
+            chunks = self.chunks if phase.taps else [tuple((0, 1) for _ in space.full_reduction)]
+            spans = {side: self._spans(side, tiles[side], number, chunks) for side in tiles}
+            for c, chunk in enumerate(chunks):
+                partial = 0
+                for column in split(boxes["column"], self.tiling.sets["column"]):
+                    for row in split(boxes["row"], self.tiling.sets["row"]):
+                        yield {
+                            "tiles": tiles,
+                            "sets": {"column": column, "row": row},
+                            "spans": {side: span[c] for side, span in spans.items()},
+                            "chunk": chunk,
+                            "phase": number,
+                            "is_first_chunk": c == 0,
+                            "is_last_chunk": c == len(chunks) - 1,
+                            "partial": partial,
+                        }
+                        partial += space.streams("row", row) * space.streams("column", column)
+
+    def _spans(self, side: str, tile: Box, phase: int, chunks: Sequence[Box]) -> Sequence[Box]:
+        """Return the part of the reduction to load for each chunk: all of it if it fits, else the chunk.
+
+        If all chunks fit one by one, they are loaded one by one: multiplying begins earlier. If that takes too many
+        cycles, some chunks are loaded together.
+        """
+        room, count = self.regions[side], len(chunks)
+        full, one = (
+            self.space.plan_loads(side, tile, span, phase)
+            for span in (self.space.full_reduction, max(chunks[:2], key=size_of))
+        )
+        if _groups(full) > room:
+            return chunks
+        if count * _groups(one) <= room and count * self._cycles(one) < MAX_SPLIT_LOAD_RATIO * self._cycles(full):
+            return chunks
+        if self.growing and count == len(self.growing):
+            pieces = (self.space.plan_loads(side, tile, span, phase) for span in dict.fromkeys(self.growing))
+            if sum(map(_groups, pieces)) <= room:
+                return self.growing
+        return [self.space.full_reduction] * count
+
+    def _cycles(self, moves: list[Move]) -> float:
+        """Add up the cycles of loads."""
+        return sum(load_cycles(self.space.core, move.groups, move.runs, LATENCY) for move in moves)
+
+
+def _groups(moves: list[Move]) -> int:
+    return sum(move.groups for move in moves)

@@ -1,0 +1,245 @@
+"""Schedules: one walk over a problem's multiplies, which decides where operands, streams and results are and stay.
+
+Estimate and emission read a schedule. Neither of them walks the loops or places data.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import islice
+from typing import NamedTuple
+
+from .iteration_space import SIDES, IterationSpace
+from .loop_nest import TiledMultiply, tiled_multiplies
+from .operands import Move, Weights
+from .program import ProgramError
+from .result_layout import ResultTile
+from .slots import Slots
+from .tiling import Tiling, split
+
+__all__ = ["BiasVector", "Schedule", "ScheduledMultiply", "SideStreams", "schedule_tiling"]
+
+REGIONS = 4
+"""Parts of the buffer: for the column side's operand, the row side's, results and biases."""
+
+
+class SideStreams(NamedTuple):
+    """One side of a multiply.
+
+    Attributes
+    ----------
+    moves : list of Move
+        The loads that bring its groups, in order.
+    address : int
+        The first of these groups in the buffer.
+    is_loaded : bool
+        Whether they are loaded now. Otherwise, they stayed in the buffer.
+    streams : int
+        Number of streams.
+    base : int
+        First word of the streams in the stream buffer.
+    is_laid_out : bool
+        Whether the streams are laid out now. Otherwise, they stayed in the stream buffer.
+    """
+
+    moves: list[Move]
+    address: int
+    is_loaded: bool
+    streams: int
+    base: int
+    is_laid_out: bool
+
+
+class BiasVector(NamedTuple):
+    """Biases of a multiply that makes results.
+
+    Attributes
+    ----------
+    move : Move
+        Their load.
+    address : int
+        Their first group in the buffer.
+    is_loaded : bool
+        Whether they are loaded now.
+    groups_before : int
+        Channel groups of the load that come before those of the tile.
+    """
+
+    move: Move
+    address: int
+    is_loaded: bool
+    groups_before: int
+
+
+class ScheduledMultiply(NamedTuple):
+    """A multiply, and what the other units do for it.
+
+    Attributes
+    ----------
+    multiply : TiledMultiply
+        The multiply.
+    steps : int
+        Steps of a stream.
+    sides : mapping of str to SideStreams
+        Either side.
+    tile : ResultTile
+        Its tile of results. The multiply is followed by their store if it is the last one of the tile.
+    address : int
+        The tile's first group in the buffer.
+    loads_mask : bool
+        Whether the mask of the tile is loaded now.
+    bias : BiasVector, optional
+        Its biases.
+    """
+
+    multiply: TiledMultiply
+    steps: int
+    sides: Mapping[str, SideStreams]
+    tile: ResultTile
+    address: int
+    loads_mask: bool
+    bias: BiasVector | None
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """The multiplies of a problem with a tiling, in order.
+
+    Parameters
+    ----------
+    space : IterationSpace
+        The problem on its core.
+    tiling : Tiling
+        The tiling.
+    regions : mapping of str to (int, int)
+        First group of the buffer, and number of groups, of "column", "row", "result" and "bias".
+    multiplies : tuple of ScheduledMultiply
+        All multiplies, or the first ones.
+    """
+
+    space: IterationSpace
+    tiling: Tiling
+    regions: Mapping[str, tuple[int, int]]
+    multiplies: tuple[ScheduledMultiply, ...]
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Loads, layouts, operands and streams that are there already, tiles of results, and groups that move."""
+        counts = dict.fromkeys(("loads", "operand_hits", "layouts", "stream_hits", "tiles"), 0)
+        moved = {"loaded_groups": 0, "stored_groups": 0}
+        for each in self.multiplies:
+            moves = self._loads(each)
+            counts["loads"] += len(moves)
+            moved["loaded_groups"] += sum(move.groups for move in moves)
+            for side in each.sides.values():
+                counts["operand_hits"] += not side.is_loaded
+                counts["stream_hits"] += not side.is_laid_out
+                counts["layouts"] += side.is_laid_out
+            counts["tiles"] += each.multiply.is_last
+            moved["stored_groups"] += each.tile.move.groups * each.multiply.is_last
+        return counts | moved
+
+    def _loads(self, each: ScheduledMultiply) -> list[Move]:
+        """Return all loads that a multiply needs and that are not in the buffer yet."""
+        moves = [move for side in each.sides.values() if side.is_loaded for move in side.moves]
+        moves += self.space.plan_mask_loads(each.tile) if each.loads_mask else []
+        return moves + ([each.bias.move] if each.bias and each.bias.is_loaded else [])
+
+
+def schedule_tiling(space: IterationSpace, tiling: Tiling, max_multiplies: int | None = None) -> Schedule:
+    """Walk the multiplies of a problem with a tiling, and place all that they need.
+
+    Parameters
+    ----------
+    space : IterationSpace
+        The problem on its core.
+    tiling : Tiling
+        Its tiling.
+    max_multiplies : int, optional
+        Multiplies after which the walk ends; all if left out.
+
+    Raises
+    ------
+    ProgramError
+        If operands, streams, results, biases or partial sums do not fit.
+    """
+    regions = buffer_regions(space, tiling)
+    sizes = {name: size for name, (_, size) in regions.items()}
+    walk = _Walk(space, regions)
+    multiplies = islice(tiled_multiplies(space, tiling, sizes), max_multiplies)
+    return Schedule(space, tiling, regions, tuple(map(walk.add, multiplies)))
+
+
+def buffer_regions(space: IterationSpace, tiling: Tiling) -> dict[str, tuple[int, int]]:
+    """Return the first group of the buffer, and the number of groups, for each operand, results and biases.
+
+    Each has a quarter of the buffer. Without biases one of the operands has two quarters: the one that then fits and
+    otherwise would not, or else the one whose tiles are larger.
+    """
+    quarter = space.core.groups // REGIONS
+    quarters = dict.fromkeys((*SIDES, "result", "bias"), 1)
+    if not space.problem.bias:
+        needs = {side: _first_tile_groups(space, tiling, side) for side in SIDES}
+        quarters["bias"] -= 1
+        quarters[max(SIDES, key=lambda side: (quarter < needs[side] <= 2 * quarter, needs[side]))] += 1
+    regions, first = {}, 0
+    for name, count in quarters.items():
+        regions[name] = first, count * quarter
+        first += count * quarter
+    return regions
+
+
+def _first_tile_groups(space: IterationSpace, tiling: Tiling, side: str) -> int:
+    """Count the groups of a side's first tile, over the full reduction."""
+    tile = next(split(tuple((0, size) for size in space.dimensions(side)), tiling.tiles[side]))
+    return sum(move.groups for move in space.plan_loads(side, tile, space.full_reduction, 0))
+
+
+class _Walk:
+    """Places what multiplies need, one after the other."""
+
+    def __init__(self, space: IterationSpace, regions: Mapping[str, tuple[int, int]]) -> None:
+        self.space, core = space, space.core
+        self.depth = core.tile.window_depth
+        self.buffer = {
+            name: Slots(*region, f"the buffer's room of the {name} side") for name, region in regions.items()
+        }
+        self.streams = {side: Slots(0, core.stream_words(key), f"stream buffer {key}") for side, key in SIDES.items()}
+        self.tile: ResultTile | None = None  # The tile of results that is not stored yet.
+        self.address = 0  # Its first group in the buffer.
+        self.tiles, self.masks = 0, 0  # Tiles of results that are stored, and masks that are loaded.
+
+    def add(self, each: TiledMultiply) -> ScheduledMultiply:
+        """Place what the next multiply needs."""
+        space = self.space
+        steps = space.steps(tuple(stop - start for start, stop in each.chunk), each.phase)
+        sides = {side: self._place_side(each, side, -(-steps // self.depth)) for side in SIDES}
+        passes = sides["column"].streams * sides["row"].streams
+        if not (each.is_first_chunk and each.is_last_chunk) and each.partial + passes > space.core.partial_sums:
+            raise ProgramError(f"there are {space.core.partial_sums} partial sums, not {each.partial + passes}")
+        if self.tile is None:
+            self.tile = space.plan_result_tile(each.tiles)
+            self.address, _ = self.buffer["result"].place(self.tiles, self.tile.groups)
+        tile = self.tile
+        loads_mask = space.problem.mask and each.is_last_chunk and self.masks == self.tiles
+        self.masks += loads_mask
+        bias = self._place_bias(each) if space.problem.bias and each.is_last_chunk else None
+        if each.is_last:
+            self.tile = None
+            self.tiles += 1
+        return ScheduledMultiply(each, steps, sides, tile, self.address, loads_mask, bias)
+
+    def _place_side(self, each: TiledMultiply, side: str, words: int) -> SideStreams:
+        space, tile, span = self.space, each.tiles[side], each.spans[side]
+        moves, streams = space.plan_loads(side, tile, span, each.phase), space.streams(side, each.sets[side])
+        # All phases load the same positions, but each phase loads its own taps of the weights.
+        phase = each.phase if isinstance(space.operands[side], Weights) else space.phases[each.phase].taps > 0
+        groups = sum(move.groups for move in moves)
+        address, is_loaded = self.buffer[side].place((each.product, tile, span, phase), groups)
+        base, is_laid_out = self.streams[side].place(each.streams_key(side), words * streams)
+        return SideStreams(moves, address, is_loaded, streams, base, is_laid_out)
+
+    def _place_bias(self, each: TiledMultiply) -> BiasVector:
+        channels = each.tiles[self.space.channel_side]
+        move, before = self.space.plan_bias_load(channels)
+        address, is_loaded = self.buffer["bias"].place((each.product, channels), move.groups)
+        return BiasVector(move, address, is_loaded, before)

@@ -1,0 +1,124 @@
+"""Tiling search: the schedule of a problem that takes the fewest cycles."""
+
+from dataclasses import dataclass, replace
+
+from .estimate import estimate_cycles, rough_cycles
+from .iteration_space import IterationSpace
+from .program import ProgramError
+from .schedule import Schedule, schedule_tiling
+from .tiling import Tiling
+from .tilings import tilings
+
+__all__ = ["SearchResult", "best_schedule", "search_tilings"]
+
+MAX_FITTING_TILINGS = 120
+"""Tilings that fit after which the search stops."""
+MAX_TILINGS = 400
+"""Tilings after which the search stops if one of them fits."""
+MAX_ROUGH_MULTIPLIES = 32
+"""Multiplies of a tiling that the rough count takes; it extrapolates the others."""
+FIRST_PARTS = (3, 2, 6)
+"""Numbers of parts of the first tile or chunk to try; the later ones only if the first one gains."""
+MAX_FIRST_PART_TILINGS = 3
+"""Best tilings for which a smaller first part is tried."""
+MAX_ESTIMATED_TILINGS = 8
+"""Best tilings by the rough count whose cycles are estimated."""
+MAX_ROUGH_RATIO = 1.4
+"""Rough cycles over the least rough cycles up to which a tiling's cycles are estimated."""
+MAX_ESTIMATED_MULTIPLIES = 160
+"""Multiplies of a tiling up to which its cycles are estimated."""
+MIN_GAIN = 1.02
+"""Estimated cycles of the roughly best tiling over those of another one that replaces it."""
+
+
+@dataclass(frozen=True)
+class SearchResult:
+    """The outcome of a search.
+
+    Parameters
+    ----------
+    schedule : Schedule
+        The best schedule.
+    tried, fitting, estimated : int
+        Tilings that were tried, those of them whose first multiplies fit, and those whose cycles were estimated.
+    """
+
+    schedule: Schedule
+    tried: int
+    fitting: int
+    estimated: int
+
+
+def best_schedule(space: IterationSpace) -> Schedule:
+    """Return the schedule of a problem with the fewest estimated cycles; errors as of `search_tilings`."""
+    return search_tilings(space).schedule
+
+
+def search_tilings(space: IterationSpace) -> SearchResult:
+    """Search the tilings of a problem for the one with the fewest estimated cycles.
+
+    Raises
+    ------
+    ProgramError
+        If no tiling fits.
+    """
+    ranked, tried = _rank_tilings(space)
+    fitting = ((k, fit) for k, (_, tiling) in enumerate(ranked) if (fit := _schedule_if_fitting(space, tiling)))
+    first, best = next(fitting, (0, None))
+    if best is None:
+        problem = space.problem
+        raise ProgramError(f"{problem.operation} of {problem.layer} does not fit this core, however it is cut")
+    if len(best.multiplies) > MAX_ESTIMATED_MULTIPLIES:
+        return SearchResult(best, tried, len(ranked), 0)
+    limit = ranked[first][0] * MAX_ROUGH_RATIO
+    candidates = [best]
+    for cycles, tiling in ranked[first + 1 : first + MAX_ESTIMATED_TILINGS]:
+        other = _schedule_if_fitting(space, tiling, MAX_ESTIMATED_MULTIPLIES + 1) if cycles <= limit else None
+        if other is not None and len(other.multiplies) <= MAX_ESTIMATED_MULTIPLIES:
+            candidates.append(other)
+    return _choose(candidates, tried, len(ranked))
+
+
+def _rank_tilings(space: IterationSpace) -> tuple[list[tuple[float, Tiling]], int]:
+    """Return tilings whose first multiplies fit, with the least rough cycles first, and how many were tried."""
+    ranked: list[tuple[float, Tiling]] = []
+    tried = 0
+    for tiling in tilings(space):
+        tried += 1
+        schedule = _schedule_if_fitting(space, tiling, MAX_ROUGH_MULTIPLIES)
+        if schedule is not None:
+            ranked.append((rough_cycles(schedule), tiling))
+        if len(ranked) == MAX_FITTING_TILINGS or (ranked and tried > MAX_TILINGS):
+            break
+    return sorted(ranked, key=lambda pair: pair[0]), tried
+
+
+def _schedule_if_fitting(space: IterationSpace, tiling: Tiling, max_multiplies: int | None = None) -> Schedule | None:
+    try:
+        return schedule_tiling(space, tiling, max_multiplies)
+    except ProgramError:
+        return None
+
+
+def _choose(candidates: list[Schedule], tried: int, fitting: int) -> SearchResult:
+    """Choose the schedule with the fewest estimated cycles, the first part of some of them cut smaller."""
+    best = candidates[0].tiling
+    schedules: dict[Tiling, Schedule] = {}
+    cycles: dict[Tiling, float] = {}
+
+    def estimate(schedule: Schedule) -> None:
+        """Estimate the cycles of a schedule, which must gain something over the roughly best one."""
+        tiling = schedule.tiling
+        schedules[tiling] = schedule
+        cycles[tiling] = estimate_cycles(schedule) * (1 if replace(tiling, first_parts=1) == best else MIN_GAIN)
+
+    for each in candidates:
+        estimate(each)
+    for tiling in sorted(schedules, key=cycles.__getitem__)[:MAX_FIRST_PART_TILINGS]:
+        estimate(schedule_tiling(schedules[tiling].space, replace(tiling, first_parts=FIRST_PARTS[0])))
+    chosen = min(cycles, key=cycles.__getitem__)
+    if chosen.first_parts > 1:
+        for first_parts in FIRST_PARTS[1:]:
+            estimate(schedule_tiling(schedules[chosen].space, replace(chosen, first_parts=first_parts)))
+        chosen = min(cycles, key=cycles.__getitem__)
+    return SearchResult(schedules[chosen], tried, fitting, len(cycles))
