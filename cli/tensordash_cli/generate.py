@@ -47,7 +47,6 @@ def command(config: TileConfig | CoreConfig, output: Path, prefix: str, testbenc
 
 
 def _bench(config: TileConfig | CoreConfig, prefix: str) -> dict[str, str]:
-    """A testbench's files."""
     if isinstance(config, CoreConfig):
         from tensordash_sim.verify.core_testbench import render_core_testbench
 

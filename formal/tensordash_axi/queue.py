@@ -35,7 +35,6 @@ class Queue:
 
     @property
     def first(self) -> Any:
-        """The oldest entry."""
         return self.entries[0]
 
     def fits(self, pop: Any) -> Any:

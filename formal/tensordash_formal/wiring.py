@@ -271,7 +271,6 @@ class _Netlist:
         self._next = 1 + max((bit for bits in all_bits for bit in bits if isinstance(bit, int)), default=1)
 
     def wire(self, width: int, name: str = "") -> Bits:
-        """Create nets."""
         bits: Bits = list(range(self._next, self._next + width))
         self._next += width
         if name:

@@ -29,19 +29,19 @@ ALIGNED = 64
 
 
 class Backend(Protocol):
-    """What runs jobs."""
+    """A backend that runs jobs: emulator, golden model or Verilog."""
 
     def run(self, job: Job) -> Ran:
-        """Do it.
+        """Run a job and return its results.
 
         Raises
         ------
         DeviceError
-            If there is no room for it, or the core says that it is wrong.
+            If the job does not fit the memory, or the core reports an error.
         """
 
     def close(self) -> None:
-        """Give back what it holds."""
+        """Release memory and simulators."""
 
 
 class Emulator:
@@ -70,8 +70,7 @@ class Emulator:
             how["random"] = _random_bits(self._config, work).of(job.seed, job.operation)
         return Ran(bits=contract(self._config, work.layer, work.operation, work.rows, job.values, **how))
 
-    def close(self) -> None:
-        """Nothing is held."""
+    def close(self) -> None: ...
 
 
 @lru_cache(maxsize=256)
@@ -137,7 +136,7 @@ class _Programs:
         )
 
     def close(self) -> None:
-        """Let go of the memory."""
+        """Release the memory."""
         self._memory = Memory(0)
 
     def _program(self, work: Work, image: TensorImage) -> Program:
@@ -184,7 +183,6 @@ class Verilator(_Programs):
         self.draw: tuple[Path, int | None] | None = None
 
     def close(self) -> None:
-        """End the simulation."""
         super().close()
         self._core.close()
 

@@ -163,7 +163,6 @@ class Device:
 
     @property
     def tile(self) -> TileConfig:
-        """The tile."""
         return self.config.tile if isinstance(self.config, CoreConfig) else self.config
 
     @property

@@ -87,7 +87,6 @@ class Execution:
 
     @property
     def tile(self) -> TileConfig:
-        """The tile."""
         return self.config.tile if isinstance(self.config, CoreConfig) else self.config
 
     @property

@@ -65,7 +65,6 @@ class Rounding:
         return self.flushed / max(1, self.values - self.zeros)
 
     def to_json(self) -> dict[str, int | None]:
-        """As a document."""
         names = ("values", "zeros", "flushed", "saturated", "non_finite", "exponent")
         return {name: getattr(self, name) for name in names}
 
@@ -160,7 +159,6 @@ class Operand:
 
     @property
     def non_finite(self) -> int:
-        """Infinities and NaN."""
         return self._scanned[2]
 
     @cached_property

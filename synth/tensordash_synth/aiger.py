@@ -121,7 +121,6 @@ class Graph:
     _of: list[int] = field(default_factory=list)
 
     def input(self) -> int:
-        """A new input."""
         self._variables += 1
         self.inputs.append(2 * self._variables)
         return 2 * self._variables

@@ -136,7 +136,6 @@ class CoreCostReport:
         return found | (self.wires.ratios if self.wires is not None else {})
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values."""
         designs: dict[str, Any] = {
             name: {
                 "units_ge": {unit: round(gates) for unit, gates in design.units.items()},

@@ -48,7 +48,6 @@ class CoreMemories:
         return found
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values."""
         return {
             shape: {
                 "count": count,
@@ -113,7 +112,6 @@ class StepEnergy:
 
     @property
     def cycles(self) -> int:
-        """Of all operations."""
         return sum(each.cycles for each in self.operations)
 
     @cached_property

@@ -47,7 +47,6 @@ class CoreSimulation(GateSimulation):
         return {path: (box.reads, box.writes) for path, box in self._boxes.items()}
 
     def forget(self) -> None:
-        """Count anew."""
         super().forget()
         for box in self._boxes.values():
             box.reads = box.writes = 0

@@ -164,7 +164,6 @@ def _rtl(name: str, boxes: Sequence[str], passes: Sequence[str], label: str, fol
 
 
 def _netlist(name: str, boxes: Sequence[str], folder: Path) -> Registers:
-    """Likewise the netlist's."""
     commands = ["read_liberty -ignore_miss_func cells.lib", "read_verilog -overwrite clock_gates.v"]
     if boxes:
         commands += ["read_verilog rtl.v", f"delete {name}", *_blackbox(boxes)]

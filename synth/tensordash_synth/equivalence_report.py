@@ -60,7 +60,6 @@ class EquivalenceReport:
         return lines if self.modules else ["no module was compared"]
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values."""
         modules = [{**asdict(each), "seconds": round(each.seconds, 1)} for each in self.modules]
         return {"digest": self.digest, "library": self.library, "passed": not self.failures, "modules": modules}
 

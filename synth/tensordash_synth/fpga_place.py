@@ -89,7 +89,6 @@ class FpgaPlacement:
         return {f"fpga_{name}": ours / theirs if theirs else None for name, (ours, theirs) in pairs.items()}
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values."""
         return {
             "config": self.digest,
             "target": self.target,
@@ -232,7 +231,6 @@ class _Flow:
         return found
 
     def place(self, device: str, route: bool) -> str:
-        """What nextpnr prints."""
         part = self.family.parts[device]
 
         def make() -> str:

@@ -51,7 +51,6 @@ class GateSimulation:
         self.forget()
 
     def forget(self) -> None:
-        """Count anew."""
         self.cycles = 0
         self._toggles = np.zeros(self.netlist.nets, np.int64)
         self._ones = np.zeros(self.netlist.nets, np.int64)
@@ -73,7 +72,6 @@ class GateSimulation:
         return ones / max(self.cycles, 1)
 
     def drive(self, **values: int) -> None:
-        """Set inputs."""
         for name, value in values.items():
             if name == CLOCK:
                 continue
@@ -93,7 +91,6 @@ class GateSimulation:
             self._settled = True
 
     async def tick(self) -> None:
-        """Clock edge."""
         self._settle()
         net = self.netlist
         _count(self._values, self._before, self._toggles, self._ones)

@@ -128,7 +128,6 @@ class Liberty:
 
     @cached_property
     def digest(self) -> str:
-        """Of the file."""
         return hashlib.sha256(self.path.read_bytes()).hexdigest()
 
     @property

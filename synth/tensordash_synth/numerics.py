@@ -225,7 +225,6 @@ class _Pending:
                 self.results.append(results[digest])
 
     def cost(self) -> CoreCost:
-        """The finished core."""
         from tensordash.layouts import FixedPoint, accumulator_shape
 
         numerics = self.config.numerics

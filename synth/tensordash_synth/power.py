@@ -142,7 +142,6 @@ class Power:
 
     @property
     def total(self) -> float:
-        """All of it."""
         return self.internal + self.switching + self.leakage
 
 

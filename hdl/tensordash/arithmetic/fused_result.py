@@ -50,7 +50,6 @@ class FusedResult(Block):
         super().__init__({"sum": In(layout), "load": In(1), "value": Out(RESULT_BITS), "non_finite": Out(1)})
 
     def elaborate(self, platform):
-        """Patterns, register."""
         m = Module()
         positive, negative = self.sum.positive, self.sum.negative
         value = Signal(RESULT_BITS, reset_less=True)

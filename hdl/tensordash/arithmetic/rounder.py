@@ -69,7 +69,6 @@ class Rounder(Block):
         super().__init__(members)
 
     def elaborate(self, platform):
-        """Normalise; register; round."""
         m = Module()
         # Without its sign a negative number is its magnitude less one: m. Taking m and an endless string of ones
         # behind it for the magnitude saves the carry chain of a negation.

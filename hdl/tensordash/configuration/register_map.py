@@ -64,7 +64,6 @@ class MapField:
 
     @property
     def high(self) -> int:
-        """The highest bit."""
         return self.low + self.width - 1
 
     @property

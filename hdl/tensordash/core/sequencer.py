@@ -159,7 +159,6 @@ class Sequencer(Block):
                     m.d.sync += [self._limited.eq(1), self._limit.eq(self._checked), self._code.eq(error)]
 
     def _follow(self, m: Module, unit: _Unit) -> None:
-        """A unit's pointer."""
         command = getattr(self, unit.name)
         operation = Array(self._operations)[unit.place[:-1]]
         fits = reduce(or_, (operation == code for code in CODES[unit.name]))

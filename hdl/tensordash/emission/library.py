@@ -125,7 +125,6 @@ class Library:
         return name, self._clocked[name]
 
     def _printed(self, block: Block, name: str) -> Printed:
-        """A block's module."""
         try:
             with self.fragment(block) as fragment:
                 return self._text(block, name, fragment)

@@ -31,7 +31,7 @@ class Fill:
 
 
 def filled(size: int, unit: int) -> int:
-    """The next multiple."""
+    """Round `size` up to a multiple of `unit`."""
     return -(-size // unit) * unit
 
 

@@ -67,7 +67,6 @@ class ScaledFormat(NamedTuple):
 
     @property
     def width(self) -> int:
-        """Bits of both."""
         return self.element.width + self.scale.width
 
     @property

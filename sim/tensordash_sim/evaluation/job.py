@@ -58,5 +58,4 @@ class Job:
         return hashlib.sha256(text.encode()).hexdigest()[:24]
 
     def run(self) -> dict[str, Any]:
-        """Do it."""
         return self.kind(**self.parameters, **self.places)

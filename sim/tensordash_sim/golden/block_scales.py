@@ -48,7 +48,6 @@ def scale_values(bits: ArrayLike, scale: ScaleFormat) -> NDArray[np.float64]:
 
 @cache
 def _worth(scale: ScaleFormat) -> NDArray[np.float64]:
-    """Of every pattern."""
     if scale.number is not None:
         return np.array([to_float(pattern, scale.number) for pattern in range(256)])
     table = np.ldexp(1.0, np.arange(256) - scale.bias)

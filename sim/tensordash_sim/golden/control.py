@@ -44,7 +44,6 @@ class Control:
         self.reset()
 
     def reset(self) -> None:
-        """Empty the window."""
         for buffer in self.columns + self.rows:
             buffer.reset()
         self.effectual: list[list[list[Sequence[bool]]]] = [

@@ -48,7 +48,6 @@ class InitialStore:
         self.reset()
 
     def reset(self) -> None:
-        """Become empty."""
         self.beats: list[Rows] = []
         self.blocks = 0
         self._entered = 0  # beats of the block that is not complete

@@ -46,13 +46,11 @@ class StagingBuffer:
         self.reset()
 
     def reset(self) -> None:
-        """Become empty."""
         self.steps: list[tuple[int, ...]] = []
         self.ends: list[bool] = []
 
     @property
     def present(self) -> int:
-        """Steps present."""
         return len(self.steps)
 
     @property

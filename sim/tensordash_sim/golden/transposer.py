@@ -63,7 +63,6 @@ class Transposer:
         self.reset()
 
     def reset(self) -> None:
-        """Become empty."""
         self._array = [[0] * self.lanes for _ in range(self.lanes)]
         self._by_columns = False  # the orientation in which one is read and the next one written
         self._resident = False  # a complete group is in the array and has blocks left

@@ -27,7 +27,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Shape:
-    """Extents."""
+    """Extents of the network's layers."""
 
     vocabulary: int
     layers: int

@@ -26,7 +26,7 @@ SCENES = 4096
 
 @dataclass(frozen=True, kw_only=True)
 class Shape:
-    """Extents."""
+    """Extents of the network's layers."""
 
     blocks: tuple[int, int, int, int]
     width: int

@@ -111,7 +111,6 @@ class StaticSparsity:
 
     @torch.no_grad()
     def before_update(self) -> None:
-        """Mask the gradients."""
         for name, weight in self.weights.items():
             if weight.grad is not None:
                 weight.grad.mul_(self.masks[name])

@@ -84,7 +84,7 @@ class Trunk(nn.Module):
 
 @dataclass(frozen=True, kw_only=True)
 class Shape:
-    """Extents."""
+    """Extents of the network's layers."""
 
     width: int
     size: int

@@ -28,7 +28,7 @@ HYPOTHESIS = 8.3
 
 @dataclass(frozen=True, kw_only=True)
 class Shape:
-    """Extents."""
+    """Extents of the network's layers."""
 
     vocabulary: int
     embedding: int

@@ -97,7 +97,6 @@ class Figure:
         return metric.partition(" by ")[2] or self.x_label
 
     def to_json(self) -> dict[str, Any]:
-        """As a document."""
         document = {key: getattr(self, key) for key in ("name", "title", "source", "kind", "x_label", "y_label")}
         points = [point.to_json() for point in self.points]
         return document | {"points": points, "notes": list(self.notes), "conditions": dict(self.conditions)}

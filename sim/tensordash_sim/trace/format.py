@@ -99,7 +99,6 @@ class Operand:
 
     @property
     def size(self) -> int:
-        """Number of values."""
         return math.prod(self.shape)
 
     @property

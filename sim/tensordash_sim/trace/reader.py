@@ -1,4 +1,4 @@
-"""Reads traces."""
+"""Reader of trace folders."""
 
 import json
 import reprlib

@@ -222,7 +222,6 @@ class Recorder:
 
     @property
     def path(self) -> Path:
-        """The trace's folder."""
         return self._writer.path
 
     @property

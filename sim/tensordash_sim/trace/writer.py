@@ -1,4 +1,4 @@
-"""Writes traces."""
+"""Writer of trace folders."""
 
 import hashlib
 import os

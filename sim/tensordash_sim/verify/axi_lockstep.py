@@ -127,7 +127,6 @@ class AxiLockstep:
         self.feed(self.beats(a, b), BlockSource(c, self.config.out_rows).beats)
 
     async def start(self) -> None:
-        """Reset."""
         inputs = {"clear": 0, "m_axis_tready": 0}
         for name in [f"s_axis_{side}{i}" for side, i, _ in self.sides]:
             inputs |= {f"{name}_{pin}": 0 for pin in ("tdata", "tkeep", "tlast", "tvalid")}

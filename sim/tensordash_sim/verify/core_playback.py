@@ -29,7 +29,6 @@ class _Memory:
         self.answers: deque[int] = deque()  # when
 
     def drive(self, ctx: Any, cycle: int) -> None:
-        """Set inputs."""
         port = self.port
         due = bool(self.reads) and self.reads[0][3] <= cycle
         address, number, last, _ = self.reads[0] if due else (0, 0, 0, 0)

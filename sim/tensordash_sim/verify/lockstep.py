@@ -65,7 +65,6 @@ class Lockstep:
         self._sides = (("a", config.columns, config.a_format.width), ("b", config.rows, config.b_format.width))
 
     async def start(self) -> None:
-        """Reset."""
         inputs = {"clear": 0, "out_ready": 0}
         for side, count, _ in self._sides:
             for i in range(count):

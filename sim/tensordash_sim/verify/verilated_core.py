@@ -169,12 +169,10 @@ class VerilatedCore:
             self.write(f"{name}_high", value >> 32)
 
     def write(self, register: str, value: int) -> None:
-        """Write a register."""
         if not self._library.core_write(self._device, named(register).offset, value):
             raise VerilatedError(f"no answer to a write of {register}")
 
     def read(self, register: str) -> int:
-        """Read a register."""
         value = ctypes.c_uint32()
         if not self._library.core_read(self._device, named(register).offset, ctypes.byref(value)):
             raise VerilatedError(f"no answer to a read of {register}")

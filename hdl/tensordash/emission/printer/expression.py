@@ -96,11 +96,9 @@ class Expressions:
     # Leaves
 
     def const(self, value: int, width: int) -> Node:
-        """A constant."""
         return self._make("const", width, (), value & ((1 << width) - 1))
 
     def net(self, net: Net) -> Node:
-        """A signal."""
         return self._make("net", net.width, (), net)
 
     # Wiring
@@ -218,7 +216,6 @@ class Expressions:
     # Bits
 
     def invert(self, x: Node) -> Node:
-        """Every bit's opposite."""
         if x.kind == "const":
             return self.const(~x.value, x.width)
         if x.kind == "~":

@@ -70,7 +70,6 @@ class Memory:
 
     @property
     def bytes_per_cycle(self) -> int:
-        """Of each memory."""
         return self.banks * self.access_bytes
 
     @property
@@ -215,7 +214,6 @@ class ChipConfig:
 
     @property
     def dram_bytes_per_cycle(self) -> float:
-        """Off-chip bandwidth."""
         return self.dram_channels * self.dram_channel_bits / 8 * self.dram_mega_transfers / self.clock_mhz
 
     @classmethod

@@ -111,7 +111,6 @@ class OperationResult:
         return ratio(self.dense_cycles, self.cycles)
 
     def to_json(self) -> dict[str, Any]:
-        """As a document."""
         speedups = ("compute_speedup", "shared_speedup", "speedup")
         return asdict(self) | {name: getattr(self, name) for name in speedups}
 

@@ -90,7 +90,6 @@ class Traffic:
         return ceil(self.transposed / chip.memory.transposers)
 
     def dram_cycles(self, chip: ChipConfig) -> int:
-        """What DRAM needs."""
         return ceil(self.dram / chip.dram_bytes_per_cycle)
 
 

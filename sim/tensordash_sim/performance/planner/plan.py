@@ -75,7 +75,6 @@ class Plan:
 
     @property
     def on_chip(self) -> int:
-        """Cycles without DRAM."""
         return sum(self.budget.on_chip(stage) for stage in self.stages)
 
     @property

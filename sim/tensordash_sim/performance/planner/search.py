@@ -98,7 +98,6 @@ class _Search:
         return number
 
     def remove(self, number: int) -> None:
-        """Forget a stage."""
         stage = self.stages.pop(number)
         self.tiles -= self.budget.on_chip(stage)
         self.moved -= self.budget.dram(stage)
@@ -247,11 +246,9 @@ class _Search:
         return False
 
     def state(self) -> tuple[dict[int, Stage], dict[str, int], float, float]:
-        """What `restore` takes."""
         return dict(self.stages), dict(self.stage_of), self.tiles, self.moved
 
     def restore(self, state: tuple[dict[int, Stage], dict[str, int], float, float]) -> None:
-        """Be as before."""
         stages, stage_of, self.tiles, self.moved = state
         self.stages, self.stage_of = dict(stages), dict(stage_of)
 

@@ -94,8 +94,7 @@ class Recording(Step, Protocol):
     def uncaptured(self, call: Call, why: str = "") -> None:
         """Name an operation that is not captured."""
 
-    def put(self, layer: str, operation: Operation, geometry: Any, operands: dict[str, torch.Tensor]) -> None:
-        """Record an operation."""
+    def put(self, layer: str, operation: Operation, geometry: Any, operands: dict[str, torch.Tensor]) -> None: ...
 
     def wants(self, layer: str) -> bool:
         """Whether a layer is to be recorded."""

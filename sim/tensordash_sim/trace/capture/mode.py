@@ -184,7 +184,6 @@ class Capture(TorchDispatchMode):
         self.note(f"{call.name}{place}{why}")
 
     def put(self, layer: str, operation: Operation, geometry: Any, operands: dict[str, torch.Tensor]) -> None:
-        """Record an operation."""
         assert self.sink is not None
         self.sink.put(layer, operation, geometry, operands)
 

@@ -85,7 +85,6 @@ class CoreCoverage:
             self.add("key", point)
 
     def add(self, group: str, point: str, count: int = 1) -> None:
-        """Note a point."""
         self.counts.setdefault(group, Counter())[point] += count
 
     def met(self, group: str, point: str) -> int:

@@ -62,7 +62,6 @@ class CoreGoals:
     faults: int
 
     def share(self, cores: int) -> "CoreGoals":
-        """One core's."""
         return CoreGoals(**{name: -(-value // cores) for name, value in vars(self).items()})
 
 

@@ -70,7 +70,6 @@ class CoreRecord:
     seconds: float
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values."""
         return asdict(self)
 
 
@@ -218,7 +217,6 @@ class CoreSummary:
         return sum(bits.bit_count() for bits in fuzzed.values())
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values."""
         sums = {
             name: sum(getattr(each, name) for each in self.records)
             for name in ("programs", "descriptors", "positions", "cycles", "build_seconds", "seconds")

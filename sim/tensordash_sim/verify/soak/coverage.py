@@ -78,7 +78,6 @@ class Coverage:
             self.add("tile", point)
 
     def add(self, group: str, point: str, count: int = 1) -> None:
-        """Note a point."""
         self.counts.setdefault(group, Counter())[point] += count
 
     def operands(self, side: str, fmt: Format, values: Iterable[int]) -> None:

@@ -150,7 +150,6 @@ class Bursts(Arrival):
         return not self.silent
 
     def most(self, depth: int) -> int:
-        """All or nothing."""
         return depth if self.ready() else 0
 
 

@@ -55,7 +55,6 @@ class Host(CoreMaster):
         self.at, self.base, self.log2_places = at, at + PROGRAM, LOG2_PLACES
 
     def ready(self) -> int:
-        """Not always."""
         return int(self.random.random() >= self.pause)
 
     async def cycles(self, count: int) -> None:

@@ -57,7 +57,6 @@ class Bench:
         self.reads = 0
 
     async def begin(self) -> None:
-        """Start in reset."""
         self.beats.drive()
         await self.pins.reset(read_ready=0, read_data=0, command_descriptor_valid=0)
 

@@ -48,7 +48,6 @@ class Bench:
         self.late = dict.fromkeys(SIDES, 0)  # banks that could not read in the cycle before
 
     async def begin(self) -> None:
-        """Start in reset."""
         self.beats.drive()
         await self.pins.reset(taken=0, command_descriptor_valid=0, a_read_ready=0, b_read_ready=0)
 

@@ -25,7 +25,6 @@ class Port:
         self.pins, self.random = pins, random
 
     async def write(self, address: int, data: int, strobe: int = 15) -> None:
-        """Write a register."""
         random, pins = self.random, self.pins
         addressed = sent = answered = shown_address = shown_data = False
         began = pins.cycle
@@ -49,7 +48,6 @@ class Port:
         pins.drive(axi_bready=0, axi_awvalid=0, axi_wvalid=0)
 
     async def read(self, address: int) -> int:
-        """Read a register."""
         random, pins = self.random, self.pins
         addressed = shown = False
         held, began = None, pins.cycle
