@@ -91,8 +91,8 @@ def command(
         raise click.UsageError(f"--traces must be a folder, not the file {traces}")
     if synthesis is not None and no_synth:
         raise click.UsageError("--synth and --no-synth exclude each other")
-    given = context.get_parameter_source("traces") is not click.core.ParameterSource.DEFAULT
-    settings = Settings(scale=scale, seed=seed, traces=traces, stand_in=not given)
+    is_set = context.get_parameter_source("traces") is not click.core.ParameterSource.DEFAULT
+    settings = Settings(scale=scale, seed=seed, traces=traces, stand_in=not is_set)
     if any(EXPERIMENTS[name].uses_networks for name in chosen):
         _ = settings.networks  # an error now, not after minutes of synthesis
     presets = list(dict.fromkeys(preset for name in chosen for preset in EXPERIMENTS[name].presets))

@@ -163,10 +163,10 @@ def _search(
     possible = [structure for structure in structures if structure.is_possible]
     if not possible:
         most = max(len(structure.positions) + 1 for structure in structures)
-        given = ",".join(map(str, arguments["sources"]))
+        sources = ",".join(map(str, arguments["sources"]))
         raise click.UsageError(
             f"--sources must be at most {most} for these lanes and depths, and of a ring a multiple of its depth, "
-            f"not {given}"
+            f"not {sources}"
         )
     for structure in possible:
         try:

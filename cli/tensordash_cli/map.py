@@ -25,12 +25,12 @@ __all__ = ["command"]
 @click.option("--rows", type=click.Choice(("A", "W", "G")), help="The operand whose zeros are skipped.")
 @click.option("--speedup", type=click.FloatRange(min=1.0), default=2.0, show_default=True, help="Of the tile.")
 @json_option
-def command(config: CoreConfig, as_json: bool, **given: Any) -> None:
+def command(config: CoreConfig, as_json: bool, **options: Any) -> None:
     """Print how a convolution or matrix product is cut, the bytes that it moves and the cycles that it should take.
 
     For instance: tensordash map --preset core --channels 128 --filters 128 --size 8 --kernel 3 --padding 1
     """
-    document = _mapped(config, **given)
+    document = _mapped(config, **options)
     if as_json:
         print_json(document)
         return

@@ -179,8 +179,8 @@ def _runs(
     chosen = [one for one in records if one.layer == wanted and (not operations or one.operation in operations)]
     if not chosen:
         places = (f"{one.layer} {one.operation}" for one in records)
-        given = " ".join((str(wanted), *operations))
-        raise not_among("--layer and --op", given, places, trace or example_trace())
+        name = " ".join((str(wanted), *operations))
+        raise not_among("--layer and --op", name, places, trace or example_trace())
     # A layer that is called repeatedly has a record for each call; the first stands for all.
     first = {one.operation: one for one in reversed(chosen)}
     with progress.status("making schedules"):

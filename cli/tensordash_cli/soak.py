@@ -93,15 +93,15 @@ def command(
     afterwards. DIR/soak-cores-SEED.json gets what was done. A job of such a campaign runs again with --replay and the
     same other options.
     """
-    if cores is None and (given := [name for name in ("descriptors", "faults") if _given(context, name)]):
-        raise click.UsageError(f"--{given[0]} needs --cores")
-    if cores is not None and (given := [name for name in ("simulator", "waves") if _given(context, name)]):
-        raise click.UsageError(f"--cores excludes --{given[0]}, which is of tiles")
+    if cores is None and (conflicting := [name for name in ("descriptors", "faults") if _is_set(context, name)]):
+        raise click.UsageError(f"--{conflicting[0]} needs --cores")
+    if cores is not None and (conflicting := [name for name in ("simulator", "waves") if _is_set(context, name)]):
+        raise click.UsageError(f"--cores excludes --{conflicting[0]}, which is of tiles")
     if replay is not None:
         excluded = ("seed", "output", "jobs", "cluster", "cover", *(() if cores else ("positions",)))
-        given = [name for name in excluded if _given(context, name)]
-        if given:
-            raise click.UsageError(f"--replay excludes --{given[0]}: SEED:INDEX says which job")
+        conflicting = [name for name in excluded if _is_set(context, name)]
+        if conflicting:
+            raise click.UsageError(f"--replay excludes --{conflicting[0]}: SEED:INDEX says which job")
         if cores is not None:
             replay_core(*replay, cores, (positions, descriptors, faults), as_json)
             return
@@ -116,7 +116,7 @@ def command(
     _campaign(seed, positions, output, runner, simulator, cover, as_json)
 
 
-def _given(context: click.Context, name: str) -> bool:
+def _is_set(context: click.Context, name: str) -> bool:
     return context.get_parameter_source(name) == click.core.ParameterSource.COMMANDLINE
 
 

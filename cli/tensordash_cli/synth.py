@@ -185,8 +185,8 @@ def _core(
 
     default = click.core.ParameterSource.DEFAULT
     for option in context.command.params:
-        given = context.get_parameter_source(str(option.name)) is not default
-        if given and option.name in ("sweep", "target", "numerics"):
+        is_set = context.get_parameter_source(str(option.name)) is not default
+        if is_set and option.name in ("sweep", "target", "numerics"):
             name = f"{option.opts[0]} without --place" if option.name == "target" else option.opts[0]
             raise click.UsageError(
                 f"{name} does not go with a core: --liberty, --clock, --power, --wires and --json do"
@@ -231,7 +231,7 @@ def _placed(
 
 
 def _check(context: click.Context, instead: dict[str, bool]) -> None:
-    chosen = [option for option, given in instead.items() if given]
+    chosen = [option for option, is_set in instead.items() if is_set]
     if len(chosen) > 1:
         raise click.UsageError(f"{' and '.join(chosen)} exclude each other")
     # What the others leave out of account.
@@ -243,8 +243,8 @@ def _check(context: click.Context, instead: dict[str, bool]) -> None:
     }
     default = click.core.ParameterSource.DEFAULT
     for option in context.command.params:
-        given = context.get_parameter_source(str(option.name)) is not default
-        if chosen and given and option.name in without[chosen[0]]:
+        is_set = context.get_parameter_source(str(option.name)) is not default
+        if chosen and is_set and option.name in without[chosen[0]]:
             raise click.UsageError(f"{option.opts[0]} does not go with {chosen[0]}")
 
 

@@ -45,7 +45,7 @@ class _Enough(BaseException):
 @click.option("--set", "settings", metavar="KEY=VALUE", multiple=True, help="Of --model, for instance sparsity=0.5.")
 @json_option
 @click.pass_context
-def command(context: click.Context, as_json: bool, output: Path | None, **given: Any) -> None:
+def command(context: click.Context, as_json: bool, output: Path | None, **parameters: Any) -> None:
     """Run a training script of PyTorch, unchanged, and record the products of its steps.
 
     With --model, a built-in network is trained instead, and its zeros are shown next to those that the paper reports.
@@ -61,21 +61,31 @@ def command(context: click.Context, as_json: bool, output: Path | None, **given:
         return
     if output is None:
         raise click.UsageError("-o RUN.trace is missing: the folder to write to")
-    options = {name: given[name] for name in ("every", "values", "overwrite")} | {"layers": given["layers"] or None}
+    options = {name: parameters[name] for name in ("every", "values", "overwrite")} | {
+        "layers": parameters["layers"] or None
+    }
     if source == "--model":
-        settings = {name: given[name] for name in ("scale", "seed", "after", "settings")}
-        networks.train(output, given["model"], steps=given["steps"] or 1, **settings, **options)
+        settings = {name: parameters[name] for name in ("scale", "seed", "after", "settings")}
+        networks.train(output, parameters["model"], steps=parameters["steps"] or 1, **settings, **options)
     else:
-        _record_script(output, given["script"], given["arguments"], given["steps"], given["stop"], as_json, options)
-    _report(output, given["model"], as_json)
+        _record_script(
+            output,
+            parameters["script"],
+            parameters["arguments"],
+            parameters["steps"],
+            parameters["stop"],
+            as_json,
+            options,
+        )
+    _report(output, parameters["model"], as_json)
 
 
 def _source(context: click.Context) -> str:
     """What is asked for; options of something else are wrong."""
     default = click.core.ParameterSource.DEFAULT
-    given = {name for name in context.params if context.get_parameter_source(name) is not default}
+    changed = {name for name in context.params if context.get_parameter_source(name) is not default}
     of_source = {"script": "SCRIPT.py", "model": "--model", "listing": "--list"}
-    chosen = [text for name, text in of_source.items() if name in given]
+    chosen = [text for name, text in of_source.items() if name in changed]
     if len(chosen) != 1:
         raise click.UsageError(f"give one of SCRIPT.py, --model and --list, not {' and '.join(chosen) or 'none'}")
     common = {"output", "steps", "every", "layers", "values", "overwrite"}
@@ -85,7 +95,7 @@ def _source(context: click.Context) -> str:
         "--list": {"listing"},
     }
     for option in context.command.params:
-        if option.name in given - allowed[chosen[0]] - {"as_json"}:
+        if option.name in changed - allowed[chosen[0]] - {"as_json"}:
             raise click.UsageError(f"{option.opts[-1]} does not go with {chosen[0]}")
     return chosen[0]
 
@@ -113,8 +123,8 @@ def _record_script(
     if problem is None and not recorder.recorded:
         problem = f"has run, and {recorder.shortage}"
     if problem is not None:
-        kept = f"{output} holds {_count(recorder.recorded, 'step')}" if recorder.recorded else "nothing was recorded"
-        raise CheckError(f"{script} {problem}; {kept}")
+        outcome = f"{output} holds {_count(recorder.recorded, 'step')}" if recorder.recorded else "nothing was recorded"
+        raise CheckError(f"{script} {problem}; {outcome}")
 
 
 def _run(script: Path, arguments: tuple[str, ...], recorder: "Recorder", stop: bool) -> str | None:

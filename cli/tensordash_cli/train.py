@@ -60,29 +60,29 @@ WIDTH = 100
     "-o", "--output", metavar="DIR", type=Path, help="For checkpoints, run.json and report.html; goes on there."
 )
 @json_option
-def command(config: TileConfig | CoreConfig, as_json: bool, **given: Any) -> None:
+def command(config: TileConfig | CoreConfig, as_json: bool, **options: Any) -> None:
     """Train a network with all of its products on a core, and the same in plain PyTorch beside it.
 
     An fp16 core trains in fp16 with loss scaling and FP32 master weights. Prints loss and accuracy of both, cycles,
     the speedup over the dense core, and zeros. Exit status 1 if --compare finds a difference.
     """
-    if given["steps"] is not None and given["epochs"] is not None:
+    if options["steps"] is not None and options["epochs"] is not None:
         raise click.UsageError("--steps and --epochs exclude each other")
-    if given["compare"] == given["backend"]:
-        raise click.UsageError(f"--compare must be another one than --backend, not {given['compare']}")
+    if options["compare"] == options["backend"]:
+        raise click.UsageError(f"--compare must be another one than --backend, not {options['compare']}")
     if isinstance(config, TileConfig):
         for option in ("backend", "compare"):
-            if given[option] not in (None, "emulator"):
+            if options[option] not in (None, "emulator"):
                 raise click.UsageError(
-                    f"--{option} must be emulator for a tile, which executes no programs, not {given[option]}: "
+                    f"--{option} must be emulator for a tile, which executes no programs, not {options[option]}: "
                     "choose a core (--preset core)"
                 )
-    if given["output"] is not None:
-        writable_folder(given["output"], "--output")
-    trainer, run = _train(config, **given)
+    if options["output"] is not None:
+        writable_folder(options["output"], "--output")
+    trainer, run = _train(config, **options)
     document = _document(trainer, run)
-    if given["output"] is not None:
-        _write(given["output"], trainer, run, document)
+    if options["output"] is not None:
+        _write(options["output"], trainer, run, document)
     if as_json:
         print_json(document)
     else:

@@ -43,9 +43,9 @@ class Block(wiring.Component):
         """Remember the arguments, whatever the constructor of a subclass makes of them."""
         self = super().__new__(cls, *args, **kwargs)
         with suppress(TypeError):  # the constructor says what is wrong with them
-            given = inspect.signature(cls).bind(*args, **kwargs)
-            given.apply_defaults()
-            self.identity = (cls, *given.arguments.items())
+            bound = inspect.signature(cls).bind(*args, **kwargs)
+            bound.apply_defaults()
+            self.identity = (cls, *bound.arguments.items())
         return self
 
     def __init__(self, signature: Any, variant: str = "") -> None:

@@ -28,7 +28,7 @@ def convolution_of(
         raise ValueError(f"a and w must both have 3 or 4 axes, not {len(a)} and {len(w)}")
     if a[1] != w[1] * groups:
         raise ValueError(f"a must have the {w[1] * groups} channels of w and groups = {groups}, not {a[1]}")
-    given = {"stride": stride, "padding": padding, "dilation": dilation}
+    settings = {"stride": stride, "padding": padding, "dilation": dilation}
     return Convolution(
         batch=a[0],
         in_channels=a[1],
@@ -36,5 +36,5 @@ def convolution_of(
         size=a[2:],
         kernel=w[2:],
         groups=groups,
-        **{name: each if isinstance(each, tuple) else (each,) * dimensions for name, each in given.items()},
+        **{name: each if isinstance(each, tuple) else (each,) * dimensions for name, each in settings.items()},
     )

@@ -42,9 +42,9 @@ def possible_rows(types: tuple[str, str], kinds: Mapping[str, str], *, scaled: b
         if kinds[row] == kinds[column] == FLOAT32 or (kinds[row], kinds[column]) == (b, a)
     ]
     if not possible:
-        given = " and ".join(f"{name} {kind}" for name, kind in kinds.items())
+        dtypes = " and ".join(f"{name} {kind}" for name, kind in kinds.items())
         other = "" if scaled else f", or {a} and {b}"
-        raise TypeError(f"operands must both be {FLOAT32}{other}, not {given}")
+        raise TypeError(f"operands must both be {FLOAT32}{other}, not {dtypes}")
     return possible
 
 

@@ -70,12 +70,12 @@ def bits_of(array: NDArray, fmt: Format) -> NDArray:
     return encode(np.ascontiguousarray(array), fmt)
 
 
-def like(given: Any, bits: NDArray, kind: str) -> Any:
+def like(template: Any, bits: NDArray, kind: str) -> Any:
     """Bit patterns as an array or tensor, as what was given is, and where that is.
 
     Parameters
     ----------
-    given : array or tensor
+    template : array or tensor
         An operand.
     bits : array of unsigned
         Patterns of a result.
@@ -83,9 +83,9 @@ def like(given: Any, bits: NDArray, kind: str) -> Any:
         Their type, as `type_of` calls it. Types that NumPy lacks stay bit patterns there.
     """
     bits = np.require(bits, requirements=["C", "W"])
-    if not _is_torch(given):
+    if not _is_torch(template):
         return bits.view(kind) if kind in (FLOAT32, "float16") else bits
     import torch
 
     signed = torch.from_numpy(bits.view(f"i{bits.dtype.itemsize}"))
-    return signed.view(getattr(torch, kind)).to(given.device)
+    return signed.view(getattr(torch, kind)).to(template.device)

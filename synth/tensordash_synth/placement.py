@@ -130,8 +130,8 @@ class Placed:
         ).tolist():
             found.append(f"{len(outside)} cells stand outside the rows, cell {outside[0]} first")
         order = np.lexsort((self.columns, self.rows))
-        beside = self.rows[order][1:] == self.rows[order][:-1]
-        if overlaps := np.flatnonzero(beside & (self.columns[order][1:] < ends[order][:-1])).tolist():
+        adjacent = self.rows[order][1:] == self.rows[order][:-1]
+        if overlaps := np.flatnonzero(adjacent & (self.columns[order][1:] < ends[order][:-1])).tolist():
             pair = order[overlaps[0]], order[overlaps[0] + 1]
             found.append(f"{len(overlaps)} cells stand on others, cell {pair[1]} on {pair[0]} first")
         if wrong := np.flatnonzero(np.isin(self.orientations, FLIPPED_Y) != (self.rows % 2 == 1)).tolist():
@@ -236,17 +236,17 @@ def _solved(problem: dict[str, NDArray], folder: Path) -> tuple[NDArray, NDArray
     digest = hashlib.sha256(f"{find_placer()} {WORKER_VERSION} ".encode())
     for name, values in problem.items():
         digest.update(name.encode() + values.astype(np.int64).tobytes())
-    kept = cache_folder() / f"{digest.hexdigest()}.npz"
+    cached = cache_folder() / f"{digest.hexdigest()}.npz"
     with suppress(OSError, ValueError, KeyError):
-        return _read(kept)
-    given, answer = folder / "problem.npz", folder / "solution.npz"
-    np.savez(given, allow_pickle=False, **problem)
-    _run(given, answer, folder)
+        return _read(cached)
+    task, answer = folder / "problem.npz", folder / "solution.npz"
+    np.savez(task, allow_pickle=False, **problem)
+    _run(task, answer, folder)
     found = _read(answer)
     with suppress(OSError):
-        part = kept.with_suffix(f".{os.getpid()}.part")
+        part = cached.with_suffix(f".{os.getpid()}.part")
         part.write_bytes(answer.read_bytes())
-        part.replace(kept)
+        part.replace(cached)
     return found
 
 
@@ -255,8 +255,8 @@ def _read(path: Path) -> tuple[NDArray, NDArray, NDArray]:
         return file["x"], file["y"], file["orientation"]
 
 
-def _run(given: Path, answer: Path, folder: Path) -> None:
-    command = [sys.executable, str(WORKER), str(given), str(answer)]
+def _run(task: Path, answer: Path, folder: Path) -> None:
+    command = [sys.executable, str(WORKER), str(task), str(answer)]
     try:
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=TIME_LIMIT)
     except subprocess.TimeoutExpired:

@@ -247,9 +247,9 @@ class CoreConfig:
             if key not in ("tile", "core"):
                 raise ConfigError(f"unknown key {key}: the only tables are [tile] and [core]")
         table = checked_table(document, "core", [each.name for each in fields(cls) if each.name != "tile"])
-        given = document.get("tile", {})
+        tile = document.get("tile", {})
         tile = TileConfig.from_mapping(
-            {"tile": {"staging": "ring", "counters": "snapshot", **given} if isinstance(given, Mapping) else given}
+            {"tile": {"staging": "ring", "counters": "snapshot", **tile} if isinstance(tile, Mapping) else tile}
         )
         try:
             return cls(tile=tile, **table)

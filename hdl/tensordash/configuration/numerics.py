@@ -101,9 +101,9 @@ class Fused:
         >>> Fused(13, "zero", result_bits=13).table()
         {'fused': 13, 'rounding': 'zero', 'result_bits': 13}
         """
-        given = asdict(self)
-        kept = {field.name: given[field.name] for field in fields(self) if given[field.name] != field.default}
-        return {"fused": kept.pop("fraction_bits"), **kept}
+        values = asdict(self)
+        changed = {field.name: values[field.name] for field in fields(self) if values[field.name] != field.default}
+        return {"fused": changed.pop("fraction_bits"), **changed}
 
     def __str__(self) -> str:
         """In words.

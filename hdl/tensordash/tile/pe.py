@@ -106,7 +106,7 @@ class PE(Block):
         elif isinstance(a, IntegerFormat) and isinstance(b, IntegerFormat):
             self.multipliers = [IntegerMultiplier(a_format=a, b_format=b) for _ in range(lanes)]
             kind = IntegerAccumulator
-        given: dict[str, Any] = {"numerics": numerics, "lanes": lanes, "stages": stages - self.registered}
+        arguments: dict[str, Any] = {"numerics": numerics, "lanes": lanes, "stages": stages - self.registered}
         self.scaler: ProductScaler | StepSums | None = None
         self.scale_multipliers: list[Multiplier] = []
         # Exponents are compared without their scales where all products have the same.
@@ -114,12 +114,12 @@ class PE(Block):
         if isinstance(accumulator, Fused) and numerics.scale is not None and steps == 1:
             self.shared = accumulator.addend != "after" and accumulator.zero_exponent == LEAST
         if numerics.scale is None:
-            self.accumulator: Block = kind(**given)
+            self.accumulator: Block = kind(**arguments)
         elif (number := numerics.scale.number) is None:
-            self.accumulator = kind(**given, **(dict[str, Any](shared=True) if self.shared else {}))
+            self.accumulator = kind(**arguments, **(dict[str, Any](shared=True) if self.shared else {}))
             self.scaler = None if self.shared else ProductScaler(numerics=numerics, lanes=lanes, steps=steps)
         else:
-            self.accumulator = ScaledAccumulator(**given, steps=steps)
+            self.accumulator = ScaledAccumulator(**arguments, steps=steps)
             self.scaler = StepSums(numerics=numerics, lanes=lanes, steps=steps)
             self.scale_multipliers = [Multiplier(a_format=number, b_format=number) for _ in range(steps)]
 

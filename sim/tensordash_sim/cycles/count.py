@@ -103,9 +103,9 @@ def count(streams: Sequence[ArrayLike], config: TileConfig, *, a: Sequence[Array
     sides: list[NDArray[np.bool_]] = []
     if config.sparsity == "both":
         if a is None or len(a) != len(blocks):
-            given = "none" if a is None else len(a)
+            found = "none" if a is None else len(a)
             wanted = f'{len(blocks)} with tile.sparsity "both"'
-            raise ValueError(f"a must have the streams of the column side, {wanted}, not {given}")
+            raise ValueError(f"a must have the streams of the column side, {wanted}, not {found}")
         sides = [_checked("a", index, block, config.columns, "columns", config) for index, block in enumerate(a)]
         for index, (block, side) in enumerate(zip(blocks, sides, strict=True)):
             if side.shape[1] != block.shape[1]:

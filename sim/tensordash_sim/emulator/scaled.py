@@ -75,9 +75,13 @@ def contract_scaled(
     if rows not in pair:
         raise ValueError(f"rows must be one of {', '.join(pair)}, not {rows!r}")
     for name in pair:
-        given = values.get(name)
-        if not isinstance(given, np.ndarray) or given.dtype != np.float32 or given.shape != layer.whole_shape(name):
-            kind = f"{given.dtype} of shape {given.shape}" if isinstance(given, np.ndarray) else repr(given)
+        operand = values.get(name)
+        if (
+            not isinstance(operand, np.ndarray)
+            or operand.dtype != np.float32
+            or operand.shape != layer.whole_shape(name)
+        ):
+            kind = f"{operand.dtype} of shape {operand.shape}" if isinstance(operand, np.ndarray) else repr(operand)
             raise ValueError(f"{name} must be float32 of shape {layer.whole_shape(name)}, not {kind}")
     sides = _ScaledSides(tile, pair, rows, values, seed)
     sums = all_sums(sides, layer, operation, values).view(np.float32)

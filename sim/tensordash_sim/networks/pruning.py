@@ -47,7 +47,7 @@ def apportion(total: int, shares: Iterable[float], room: Iterable[int]) -> list[
     left, weights = list(room), [float(share) for share in shares]
     if total > sum(left):
         raise ValueError(f"total must be at most the room of {sum(left)}, not {total}")
-    given = [0] * len(left)
+    grown = [0] * len(left)
     while total:
         open_ = [index for index, room_left in enumerate(left) if room_left]
         mass = sum(weights[index] for index in open_)
@@ -59,10 +59,10 @@ def apportion(total: int, shares: Iterable[float], room: Iterable[int]) -> list[
             parts[place] += 1
         for index, part in zip(open_, parts, strict=True):
             taken = min(part, left[index])
-            given[index] += taken
+            grown[index] += taken
             left[index] -= taken
             total -= taken
-    return given
+    return grown
 
 
 class StaticSparsity:
@@ -218,10 +218,10 @@ class SparseMomentum(_Moving):
             mask, momentum = self.masks[name], self._momentum(name)
             if momentum is None:
                 raise ValueError("the optimizer must keep a momentum: SGD with momentum above 0, or Adam")
-            kept = int(mask.sum())
+            nonzero = int(mask.sum())
             # The paper: the mean over weights that are in, before any of them goes.
-            shares.append(float(momentum.abs()[mask].mean()) if kept else 0.0)
-            count = int(rate * kept)
+            shares.append(float(momentum.abs()[mask].mean()) if nonzero else 0.0)
+            count = int(rate * nonzero)
             magnitude = weight.abs().masked_fill(~mask, math.inf).flatten()
             mask.view(-1)[torch.topk(magnitude, count, largest=False).indices] = False
             pruned += count

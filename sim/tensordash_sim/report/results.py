@@ -121,8 +121,8 @@ def _is_number(value: Any) -> bool:
 def _text(document: Mapping[str, Any], name: str, where: str, joint: str = ": ") -> str:
     value = document.get(name)
     if not isinstance(value, str):
-        given = _shown(value) if name in document else "missing"
-        raise ReportError(f"{where}{joint}{name} must be a text, not {given}")
+        found = _shown(value) if name in document else "missing"
+        raise ReportError(f"{where}{joint}{name} must be a text, not {found}")
     return value
 
 

@@ -64,8 +64,10 @@ class Recorder:
         self._optimizers = optimizers
         import torch
 
-        given = {"torch": torch.__version__} | ({} if model is None else {"model": type(model).__name__})
-        self._writer = TraceWriter(path, conditions=given | dict(conditions or {}), values=values, overwrite=overwrite)
+        environment = {"torch": torch.__version__} | ({} if model is None else {"model": type(model).__name__})
+        self._writer = TraceWriter(
+            path, conditions=environment | dict(conditions or {}), values=values, overwrite=overwrite
+        )
         self._epoch: int | None = None
         self._stepped = False
         self._step: Any = None

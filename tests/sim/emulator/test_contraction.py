@@ -191,6 +191,6 @@ BIAS, MASK = np.ones(1, np.float32), np.ones((1, 1, 1, 1), np.uint16)
     ],
 )
 def test_what_cannot_be(changed, said):
-    given = {"config": CORE, "layer": LAYER, "operation": "AxW", "rows": "A", "values": ONES}
+    arguments = {"config": CORE, "layer": LAYER, "operation": "AxW", "rows": "A", "values": ONES}
     with pytest.raises((TypeError, ValueError), match=said):
-        contract(**{**given, **changed})
+        contract(**{**arguments, **changed})

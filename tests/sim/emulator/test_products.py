@@ -102,8 +102,8 @@ def test_long_streams(name, headroom_bits):
     columns[4, rng.random(9000) < 0.5] |= top
     rows[1, rng.random(9000) < 0.5] |= top
     pattern = np.dtype(f"u{fmt.width // 8}")
-    given = columns.astype(pattern), rows.astype(pattern)
-    np.testing.assert_array_equal(matrix_product(*given, config), pair_by_pair(*given, config))
+    patterns = columns.astype(pattern), rows.astype(pattern)
+    np.testing.assert_array_equal(matrix_product(*patterns, config), pair_by_pair(*patterns, config))
 
 
 def test_sums_beyond_float64():

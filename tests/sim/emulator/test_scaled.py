@@ -170,10 +170,10 @@ def test_gradients_alone_are_rounded_stochastically():
     )
     for operation in ("WxG", "AxG"):
         values = drawn(layer, operation, seed=7)
-        nearest, first, again, other = (
+        nearest, first, second, other = (
             contract_scaled(NVFP4, layer, operation, "G", values, seed=seed) for seed in (None, 1, 1, 2)
         )
-        np.testing.assert_array_equal(first, again)
+        np.testing.assert_array_equal(first, second)
         assert (first != nearest).any()
         assert (first != other).any()
 
@@ -191,9 +191,9 @@ def test_gradients_alone_are_rounded_stochastically():
     ],
 )
 def test_bad_input_is_refused(change, message):
-    given = {"operation": "AxW", "rows": "A", "values": drawn(LAYERS["matrix"], "AxW", 0)} | change
+    arguments = {"operation": "AxW", "rows": "A", "values": drawn(LAYERS["matrix"], "AxW", 0)} | change
     with pytest.raises(ValueError, match="must") as error:
-        contract_scaled(NVFP4, LAYERS["matrix"], **given)
+        contract_scaled(NVFP4, LAYERS["matrix"], **arguments)
     assert message in str(error.value)
 
 

@@ -133,7 +133,7 @@ def test_exact_dense(name, count, tmp_path):
 @pytest.mark.parametrize(("name", "accumulator", "count"), counted(QUICK_FUSED, FUSED))
 def test_fused_dense(name, accumulator, count, tmp_path):
     """In a dense tile each step is one addition, so that the definition says what comes out."""
-    given, lanes = ACCUMULATORS[accumulator]
+    settings, lanes = ACCUMULATORS[accumulator]
     config = TileConfig(
         rows=SIDE, columns=SIDE, lanes=lanes, format=FORMATS[name], accumulator=given, sparsity="none", initial=True
     )

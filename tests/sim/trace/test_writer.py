@@ -196,9 +196,9 @@ REFUSED = {
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_refused(name, tmp_path):
-    operation, given, kind, message = REFUSED[name]
+    operation, operands, kind, message = REFUSED[name]
     with pytest.raises(kind, match=message), TraceWriter(tmp_path / "run.trace") as writer, writer.step(0) as step:
-        step.record("fc", operation, LINEAR, given)
+        step.record("fc", operation, LINEAR, operands)
     assert files(tmp_path) == []
 
 

@@ -173,7 +173,7 @@ class TestBlockQuantiser:
 
     def test_largest_is_an_infinity(self, caught, monkeypatch):
         monkeypatch.setattr(
-            Converter, "saturating", property(lambda self: False, lambda self, given: None), raising=False
+            Converter, "saturating", property(lambda self: False, lambda self, value: None), raising=False
         )
         config = replace(self.CONFIG, format="fp8_e4m3")
         assert says(caught("block_quantiser", config=config), "step is", "golden says")

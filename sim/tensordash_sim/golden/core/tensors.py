@@ -152,16 +152,16 @@ def inflate(units: ArrayLike, config: CoreConfig, count: int) -> NDArray[np.unsi
         None if the units are not exactly those of so many groups.
     """
     lanes, width = config.tile.lanes, config.value_bits
-    size, given, place = lanes * lanes, np.asarray(units).tolist(), 0
+    size, words, place = lanes * lanes, np.asarray(units).tolist(), 0
     groups = np.zeros((count, size), value_type(width))
     for group in groups:
-        mask_units = given[place : place + size // width]
+        mask_units = words[place : place + size // width]
         mask = sum(unit << (width * k) for k, unit in enumerate(mask_units))
         place += size // width
         for j in range(size):
             if mask >> j & 1:
-                if place >= len(given):
+                if place >= len(words):
                     return None
-                group[j] = given[place]
+                group[j] = words[place]
                 place += 1
-    return groups if place == len(given) else None
+    return groups if place == len(words) else None

@@ -61,7 +61,7 @@ class Tensor:
     axes: frozenset[str] = frozenset()
     has_mask: bool = True
     most_parts: int = 0
-    given: bool = False
+    is_input: bool = False
     wanted: bool = False
     becomes: str = ""
 
@@ -147,7 +147,7 @@ class Graph:
 
     Examples
     --------
-    >>> tensors = [Tensor(name="x", values=8, given=True), Tensor(name="y", values=8, wanted=True)]
+    >>> tensors = [Tensor(name="x", values=8, is_input=True), Tensor(name="y", values=8, wanted=True)]
     >>> graph = Graph(tensors, [Node(name="copy", kind="update", reads=("x",), writes=("y",))], {})
     >>> graph.writer["y"], graph.readers["x"]
     ('copy', ('copy',))
@@ -168,7 +168,7 @@ class Graph:
         self._check()
 
     def _check(self) -> None:
-        available = {name for name, tensor in self.tensors.items() if tensor.given}
+        available = {name for name, tensor in self.tensors.items() if tensor.is_input}
         for node in self.nodes.values():
             if node.axis and node.axis not in self.axes:
                 raise ValueError(f"axis of {node.name} must be one of {', '.join(self.axes)}, not {node.axis}")
@@ -182,7 +182,7 @@ class Graph:
                 if name in available:
                     raise ValueError(f"tensor {name} must not be written again by {node.name}")
                 available.add(name)
-                if (old := self.tensors[name].becomes) and not (old in self.tensors and self.tensors[old].given):
+                if (old := self.tensors[name].becomes) and not (old in self.tensors and self.tensors[old].is_input):
                     raise ValueError(f"what {name} becomes must be a given tensor, not {old}")
         for name in self.tensors:
             if name not in available:

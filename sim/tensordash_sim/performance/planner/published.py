@@ -68,7 +68,7 @@ def vgg16(images: int, zeros: float, cycles: Cycles, *, size: int = 224, thin: i
         Extent of images, a multiple of 32; all widths are divided by `thin`.
     """
     step = GraphWriter({SAMPLES: images}, cycles, gradient_density=1 - zeros)
-    x = step.given("images", images * 3 * size * size, axes={SAMPLES}, density=1 - zeros)
+    x = step.add_input("images", images * 3 * size * size, axes={SAMPLES}, density=1 - zeros)
     channels = 3
     for group, (width, count) in enumerate(VGG, start=1):
         filters = width // thin
@@ -137,7 +137,7 @@ def resnet50(
         parts, over = (images, {SAMPLES}) if ghost else (1, set[str]())
         return step.norm(f"{name}.norm", y, sums=parts * layer.out_channels, over=over, axis=SAMPLES)
 
-    x = step.given("images", images * 3 * size * size, axes={SAMPLES}, density=1 - zeros)
+    x = step.add_input("images", images * 3 * size * size, axes={SAMPLES}, density=1 - zeros)
     x = _relu(step, "conv1.relu", convolve("conv1", x), zeros)
     x = step.element_wise(
         "pool",
@@ -188,7 +188,7 @@ def gpt_block(zeros: float, cycles: Cycles, *, thin: int = 1) -> Graph:
         return step.contraction(name, layer, a, b, axis=HEADS, density=1.0, axes=axes)
 
     both = {TOKENS, HEADS}
-    x = step.given("x", length * hidden, axes={TOKENS}, needs_gradient=True)
+    x = step.add_input("x", length * hidden, axes={TOKENS}, needs_gradient=True)
     h = step.norm("norm1", x, sums=length, over={TOKENS}, axis=TOKENS)
     q, k, v = step.products(
         "qkv",

@@ -229,10 +229,14 @@ class _Recorded:
             ("qk", Operation.WEIGHT_GRADIENT),
             ("pv", Operation.WEIGHT_GRADIENT),
         ]
-        given = [part for part in wanted if part in parts]
-        if len(work.writes) != len(given) or layer not in self.inside or ("pv", Operation.INPUT_GRADIENT) not in parts:
+        present = [part for part in wanted if part in parts]
+        if (
+            len(work.writes) != len(present)
+            or layer not in self.inside
+            or ("pv", Operation.INPUT_GRADIENT) not in parts
+        ):
             return False
-        places = dict(zip(given, work.writes, strict=True))
+        places = dict(zip(present, work.writes, strict=True))
         gradient, q, k, v = reads[:4]
         shares = self.inside[layer]
         record, cycles = parts["pv", Operation.INPUT_GRADIENT]
@@ -318,7 +322,7 @@ class _Recorded:
                 name = self._own(f"{self.layers.get(place, f'parameter {place}')}.W")
             shape = self.flow.tensors[place].shape
             is_cut = place not in self.parameters and len(shape) > 1 and shape[0] % self.samples == 0
-            self._tensor(place, name, HALF, is_cut=is_cut, given=True)
+            self._tensor(place, name, HALF, is_cut=is_cut, is_input=True)
         return self.tensor[place]
 
     def _write(self, place: int, name: str, reads: Sequence[str], is_sum: bool) -> str:
@@ -326,10 +330,10 @@ class _Recorded:
         is_sum = is_sum or place in self.gradients
         extent = (self.flow.tensors[place].shape or (1,))[0]
         is_cut = not is_sum and any(self.tensors[each].axes for each in reads) and extent % self.samples == 0
-        self._tensor(place, name, SINGLE if is_sum else HALF, is_cut=is_cut, given=False)
+        self._tensor(place, name, SINGLE if is_sum else HALF, is_cut=is_cut, is_input=False)
         return self.tensor[place]
 
-    def _tensor(self, place: int, name: str, value_bytes: float, *, is_cut: bool, given: bool) -> None:
+    def _tensor(self, place: int, name: str, value_bytes: float, *, is_cut: bool, is_input: bool) -> None:
         found = self.flow.tensors[place]
         if found.dtype == "bool":
             value_bytes = BIT
@@ -342,7 +346,7 @@ class _Recorded:
             value_bytes=value_bytes,
             density=self.density.get(place, 1.0),
             axes=frozenset({SAMPLES} if is_cut else set()),
-            given=given,
+            is_input=is_input,
         )
 
     def _mask(self, name: str) -> str:

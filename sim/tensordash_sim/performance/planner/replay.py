@@ -65,7 +65,7 @@ def replay(plan: Plan) -> Replayed:
 class _Replay:
     def __init__(self, plan: Plan) -> None:
         self.plan, self.graph = plan, plan.graph
-        self.in_dram = {name for name, tensor in self.graph.tensors.items() if tensor.given}
+        self.in_dram = {name for name, tensor in self.graph.tensors.items() if tensor.is_input}
         self.kept: set[str] = set()
 
     def run(self) -> Replayed:

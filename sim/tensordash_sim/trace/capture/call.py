@@ -68,9 +68,11 @@ class Call:
     def named(self) -> dict[str, Any]:
         """Its arguments by name, defaults included."""
         arguments = self.func._schema.arguments
-        given = {argument.name: argument.default_value for argument in arguments if argument.has_default_value()}
-        given |= {argument.name: value for argument, value in zip(arguments, self.args, strict=False)}
-        return given | self.kwargs
+        arguments_by_name = {
+            argument.name: argument.default_value for argument in arguments if argument.has_default_value()
+        }
+        arguments_by_name |= {argument.name: value for argument, value in zip(arguments, self.args, strict=False)}
+        return arguments_by_name | self.kwargs
 
 
 class Step(Protocol):

@@ -26,12 +26,12 @@ class FlowRecorder:
 
     Attributes
     ----------
-    spoiled : str
+    unsupported_reason : str
         Why the flow of this step cannot be told; nothing if it can.
     """
 
     def __init__(self) -> None:
-        self.spoiled = ""
+        self.unsupported_reason = ""
         self._storages = Storages()
         self._current: dict[int, int] = {}
         self._fresh: set[int] = set()
@@ -44,7 +44,9 @@ class FlowRecorder:
         reads: list[int | torch.Tensor] = []
         for tensor in tensors_in((*args, *kwargs.values())):
             if not has_storage(tensor):
-                self.spoiled = self.spoiled or f"a tensor without memory of its own ({tensor.layout})"
+                self.unsupported_reason = (
+                    self.unsupported_reason or f"a tensor without memory of its own ({tensor.layout})"
+                )
             elif tensor.numel():
                 number = self._storages.number(tensor)
                 reads.append(self._place(tensor) if number in self._current else tensor)
@@ -75,12 +77,12 @@ class FlowRecorder:
         recorded : iterable of (int, dict)
             What of it was recorded: places of records, and their operands.
         """
-        given = {self._storages.number(tensor) for tensor in tensors_in(args) if has_storage(tensor)}
+        inputs = {self._storages.number(tensor) for tensor in tensors_in(args) if has_storage(tensor)}
         changed = [tensor for tensor in written if has_storage(tensor) and tensor.numel()]
         made = [
             tensor
             for tensor in tensors_in((result,))
-            if has_storage(tensor) and tensor.numel() and self._storages.number(tensor) not in given
+            if has_storage(tensor) and tensor.numel() and self._storages.number(tensor) not in inputs
         ]
         if not changed and not made:
             return  # a view, or nothing
@@ -120,14 +122,14 @@ class FlowRecorder:
             for parameter in group["params"]:
                 if parameter.grad is None or not has_storage(parameter):
                     continue
-                kept = optimizer.state.get(parameter, {}).values()
-                states = sum(isinstance(each, torch.Tensor) and each.numel() == parameter.numel() > 1 for each in kept)
+                saved = optimizer.state.get(parameter, {}).values()
+                states = sum(isinstance(each, torch.Tensor) and each.numel() == parameter.numel() > 1 for each in saved)
                 gradient = self._places({"G": parameter.grad}).get("G")
                 self._updates.append(Update(parameter=self._place(parameter), gradient=gradient, states=states))
 
     def close(self) -> Flow | None:
         """The flow; None if it cannot be told."""
-        if self.spoiled or not self._work:
+        if self.unsupported_reason or not self._work:
             return None
         return Flow(tensors=tuple(self._tensors), work=tuple(self._work), updates=tuple(self._updates))
 

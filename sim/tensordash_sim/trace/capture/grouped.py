@@ -39,8 +39,8 @@ def groups_of(step: Step, call: Call) -> Iterator[Group]:
     ValueError
         If shapes or offsets do not fit.
     """
-    given = call.named()
-    left, right, offsets = given["self"], given["mat2"], given["offs"]
+    arguments = call.named()
+    left, right, offsets = arguments["self"], arguments["mat2"], arguments["offs"]
     if offsets is None:
         if not left.dim() == right.dim() == 3 or left.shape[0] != right.shape[0] or left.shape[2] != right.shape[1]:
             raise ValueError(f"shapes {tuple(left.shape)} and {tuple(right.shape)} without offsets")
@@ -64,8 +64,8 @@ def groups_of(step: Step, call: Call) -> Iterator[Group]:
 
 def result_shape(call: Call) -> tuple[int, ...]:
     """The shape of the operation's result."""
-    given = call.named()
-    left, right, offsets = given["self"], given["mat2"], given["offs"]
+    arguments = call.named()
+    left, right, offsets = arguments["self"], arguments["mat2"], arguments["offs"]
     leading = () if left.dim() != right.dim() else (len(left),) if left.dim() == 3 else (len(offsets),)
     return (*leading, left.shape[-2], right.shape[-1])
 

@@ -45,8 +45,10 @@ def role_of(step: Step, call: Call) -> Role | None:
         gradient = None if call.number is None else step.roles.gradient(x, y, call.number, call.task)
         if gradient is None or gradient.entry.geometry is None:
             return None
-        kept = gradient.operands["W" if gradient.operation is INPUT_GRADIENT else "A"]
-        return Role(gradient.entry.layer, gradient.operation, gradient.entry.geometry, gradient.operands, kept is not y)
+        saved = gradient.operands["W" if gradient.operation is INPUT_GRADIENT else "A"]
+        return Role(
+            gradient.entry.layer, gradient.operation, gradient.entry.geometry, gradient.operands, saved is not y
+        )
     a, w = x, y.mT
     if step.names.parameter(x) is not None and step.names.parameter(y) is None:
         a, w = y.mT, x  # W X: the parameter is on the left

@@ -115,18 +115,20 @@ class Capture(TorchDispatchMode):
         enabled = torch.is_grad_enabled()
         if torch._C._current_graph_task_id() != -1:
             if enabled:
-                self.flow.spoiled = self.flow.spoiled or "a backward pass with gradients of its own, as of checkpoints"
+                self.flow.unsupported_reason = (
+                    self.flow.unsupported_reason or "a backward pass with gradients of its own, as of checkpoints"
+                )
             return "backward"
         return "forward" if enabled or functions.under_way() is not None else "none"
 
     def _follow(self, note: Callable[..., Any], *args: Any) -> Any:
         """Let the flow take note of something; training goes on, whatever it is that cannot be told."""
-        if self.flow.spoiled:
+        if self.flow.unsupported_reason:
             return None
         try:
             return note(*args)
         except Exception as error:
-            self.flow.spoiled = f"{type(error).__name__}: {error}"
+            self.flow.unsupported_reason = f"{type(error).__name__}: {error}"
             return None
 
     def _look_at(self, name: str, handler: Callable[[Any, Call], None] | None, call: Call) -> None:

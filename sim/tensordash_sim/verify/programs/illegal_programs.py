@@ -194,9 +194,9 @@ def _tokens_left(corruptor: ProgramCorruptor) -> bool:
     own, name = operation.unit, "signal"
     if own == "multiply" and corruptor.random.random() < 0.5:
         own, name = "output", "output_signal"
-    given = corruptor.value(index, name)
+    value = corruptor.value(index, name)
     free = [k for k, unit in enumerate(UNITS) if not corruptor.waits(unit, own)]
-    corruptor.change(index, **{name: given | 1 << corruptor.random.choice(free)})
+    corruptor.change(index, **{name: value | 1 << corruptor.random.choice(free)})
     corruptor.descriptors.append(OPERATIONS["end"].code)
     return True
 

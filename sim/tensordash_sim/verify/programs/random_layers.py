@@ -79,11 +79,11 @@ def random_layer(random: Random, macs: tuple[int, int]) -> Layer:
     size = max(4, round(most ** (1 / 3)))
     while True:
         sizes = [random.choice([1, random.randint(1, size // 4), random.randint(1, size)]) for _ in range(2)]
-        given: dict[str, Any] = {"channels": sizes[0], "filters": sizes[1], "products": random.choice([1, 1, 2, 3])}
+        fields: dict[str, Any] = {"channels": sizes[0], "filters": sizes[1], "products": random.choice([1, 1, 2, 3])}
         if random.random() < 0.35:
-            given |= {"samples": 1, "size": (1, random.randint(1, 4 * size))}
+            fields |= {"samples": 1, "size": (1, random.randint(1, 4 * size))}
         else:
-            given["samples"] = random.randint(1, 3)
+            fields["samples"] = random.randint(1, 3)
             for name, choice in (
                 ("size", lambda: random.choice([1, random.randint(1, size // 2), random.randint(1, size)])),
                 ("kernel", lambda: random.choice([1, 3, random.randint(1, 7)])),
@@ -91,9 +91,9 @@ def random_layer(random: Random, macs: tuple[int, int]) -> Layer:
                 ("padding", lambda: random.randint(0, 3)),
                 ("dilation", lambda: random.randint(1, 2)),
             ):
-                given[name] = choice(), choice()
+                fields[name] = choice(), choice()
         try:
-            layer = Layer(**given)
+            layer = Layer(**fields)
         except ValueError:
             continue  # the kernel is larger than what there is
         if least <= prod(layer.shape("G")) * layer.channels * prod(layer.kernel) * layer.products <= most:

@@ -102,9 +102,9 @@ def draw_core_job(seed: int, index: int, goals: CoreGoals) -> CoreJob:
     for k in range(TRIES):
         # The longer there is no such core, the more of it is drawn freely.
         free = random.sample(sorted(turns), min(k // 10, len(turns)))
-        given = turns | {name: random.choice((TILE | CORE)[name]) for name in free}
+        fields = turns | {name: random.choice((TILE | CORE)[name]) for name in free}
         with suppress(ConfigError):
-            config = CoreConfig.from_mapping(_document(random, given))
+            config = CoreConfig.from_mapping(_document(random, fields))
             if config.groups >= 64 and config.groups * config.group_bytes <= SIZE - BUFFER_IMAGE:
                 return CoreJob(seed=seed, index=index, config=config, goals=goals)
     raise AssertionError(f"no core can be drawn for job {seed}:{index}")
@@ -116,9 +116,9 @@ def _turn(name: str, values: Any, index: int) -> Any:
     return Random(f"{name} {turn}").sample(values, len(values))[place]
 
 
-def _document(random: Random, given: dict[str, Any]) -> dict[str, Any]:
+def _document(random: Random, fields: dict[str, Any]) -> dict[str, Any]:
     """A configuration of these keys and the others at random."""
-    tile, core = ({name: given[name] for name in names} for names in (TILE, CORE))
+    tile, core = ({name: fields[name] for name in names} for names in (TILE, CORE))
     lanes, depth = tile["lanes"], tile["depth"]
     sides = (lanes, lanes, 2 * lanes) if lanes == 4 else (lanes,)
     offsets = random.sample(range(lanes), random.randint(1, min(3, lanes)))

@@ -17,7 +17,7 @@ def cycles(geometry: Geometry, operation: Operation, _: str) -> tuple[int, int]:
 def perceptron(density: float = 1.0) -> Graph:
     """Linear layers with ReLU between them, one of them beside a shortcut, and momentum."""
     step = GraphWriter({"samples": BATCH}, cycles, gradient_density=density)
-    x = step.given("x", BATCH * WIDTHS[0], axes={"samples"})
+    x = step.add_input("x", BATCH * WIDTHS[0], axes={"samples"})
     for number, (inputs, outputs) in enumerate(pairwise(WIDTHS), start=1):
         layer = MatrixProduct(batch=1, samples=BATCH, in_features=inputs, out_features=outputs)
         y = step.product(f"fc{number}", layer, x, axis="samples", density=1.0)

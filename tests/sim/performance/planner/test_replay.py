@@ -135,8 +135,8 @@ def chain() -> Graph:
     """Two products with something in front, and an update."""
     axes = frozenset({"samples"})
     tensors = [
-        Tensor(name="x", values=4096, axes=axes, given=True),
-        Tensor(name="W", values=4096, given=True),
+        Tensor(name="x", values=4096, axes=axes, is_input=True),
+        Tensor(name="W", values=4096, is_input=True),
         Tensor(name="y", values=4096, axes=axes),
         Tensor(name="s", values=4, axes=axes),
         Tensor(name="z", values=4096, axes=axes, wanted=True),
@@ -159,8 +159,8 @@ def chain() -> Graph:
 
 def stage(nodes: str, **more: Any) -> Stage:
     named = tuple(nodes.split(", "))
-    given: dict[str, Any] = {"axis": "samples", "parts": 1, "loads": {}, "stores": {}, "space": 0.0}
-    return Stage(nodes=named, cycles=0, element_cycles=0, **(given | more))
+    fields: dict[str, Any] = {"axis": "samples", "parts": 1, "loads": {}, "stores": {}, "space": 0.0}
+    return Stage(nodes=named, cycles=0, element_cycles=0, **(fields | more))
 
 
 @pytest.mark.parametrize(
