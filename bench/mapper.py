@@ -67,7 +67,7 @@ class Comparison:
         assert emulator.expectations is not None
         assert counted.cycles is not None
         began = time.process_time()
-        descriptors = len(emulator.expectations.made(expected.work)[2].descriptors)
+        descriptors = len(emulator.expectations.compile(expected.work)[2].descriptors)
         searched = time.process_time()
         cycles = {"expected": emulator.expectations.cycles_of(expected)}
         estimated = time.process_time()
@@ -89,7 +89,7 @@ class Comparison:
         """Cycles with all streams of the row side counted."""
         expectations, work = self._devices[0].expectations, executed.work
         assert expectations is not None
-        contraction, _, program = expectations.made(work)
+        contraction, _, program = expectations.compile(work)
         if self.config.tile.sparsity == "none":
             return timing(self.config, program.descriptors).cycles
         values = layer_values(executed.geometry, work.rows, operand.float().numpy() != 0)

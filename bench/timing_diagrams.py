@@ -153,15 +153,15 @@ def axi_stream(lengths: Sequence[int], cycles: int, *, valid: str, ready: str = 
                 ctx.set(beat.tlast, int(offer.last))
                 ctx.set(beat.tvalid, held and offer.available > 0)
             shown = offers["b_0"]
-            there = bool(ctx.get(dut.s_axis_b0.tvalid))
+            is_valid = bool(ctx.get(dut.s_axis_b0.tvalid))
             out = ctx.get(dut.m_axis.tvalid)
             seen.append(
                 {
-                    "s_axis_b0_tvalid": int(there),
+                    "s_axis_b0_tvalid": int(is_valid),
                     "s_axis_b0_tready": ctx.get(dut.s_axis_b0.tready),
-                    "s_axis_b0_tdata": f"{shown.available} step{'s' * (shown.available > 1)}" if there else None,
-                    "s_axis_b0_tkeep": f"{ctx.get(dut.s_axis_b0.tkeep):08X}" if there else None,
-                    "s_axis_b0_tlast": int(shown.last) if there else None,
+                    "s_axis_b0_tdata": f"{shown.available} step{'s' * (shown.available > 1)}" if is_valid else None,
+                    "s_axis_b0_tkeep": f"{ctx.get(dut.s_axis_b0.tkeep):08X}" if is_valid else None,
+                    "s_axis_b0_tlast": int(shown.last) if is_valid else None,
                     "m_axis_tvalid": out,
                     "m_axis_tready": ctx.get(dut.m_axis.tready),
                     "m_axis_tdata": _number(ctx.get(dut.m_axis.tdata)) if out else None,
@@ -170,7 +170,7 @@ def axi_stream(lengths: Sequence[int], cycles: int, *, valid: str, ready: str = 
                     "steps": ctx.get(dut.steps),
                 }
             )
-            if there and seen[-1]["s_axis_b0_tready"]:
+            if is_valid and seen[-1]["s_axis_b0_tready"]:
                 held = False
                 for source, offer in zip(sources.values(), offers.values(), strict=True):
                     source.take(offer.available)

@@ -101,7 +101,7 @@ def command(
     if synthesis is not None:
         results = synthesis_results.read(presets, synthesis)
     else:
-        results = {} if no_synth else synthesis_results.made(presets, output / "synth")
+        results = {} if no_synth else synthesis_results.synthesis_results(presets, output / "synth")
     figures = []
     for figure in evaluate(chosen, replace(settings, synthesis=results), output, runner):
         write_figure(figure, output)

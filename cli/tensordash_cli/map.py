@@ -59,7 +59,7 @@ def _mapped(config: CoreConfig, *, operation: str, rows: str | None, speedup: fl
             layer = Layer(size=(size, size), kernel=(kernel, kernel), **shape)
         work = Work(layer=layer, operation=operation, rows=rows or pair[0], fp32=False)
         expected = Expectations(config)
-        contraction, blocking, _ = expected.made(work)
+        contraction, blocking, _ = expected.compile(work)
     except (TypeError, ValueError) as error:
         raise TensorDashError(str(error)) from error
     found, dense = expected.times(work, speedup), expected.dense_cycles(work)

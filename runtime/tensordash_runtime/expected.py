@@ -54,7 +54,7 @@ class Expectations:
         self._dense: dict[Work, int] = {}
         self._moved: dict[Work, int] = {}
 
-    def made(self, work: Work) -> tuple[Contraction, Blocking, Program]:
+    def compile(self, work: Work) -> tuple[Contraction, Blocking, Program]:
         """The contraction, how it is cut, and its program, but for addresses in memory, which do not matter here."""
         if work not in self._made:
             contraction, blocking = contraction_of(self._config, work), cut_of(self._config, work)
@@ -65,7 +65,7 @@ class Expectations:
         """Of the program, with a tile that is so much faster than the dense one: all of it, and by unit."""
         key = work, speedup
         if key not in self._times:
-            *_, program = self.made(work)
+            *_, program = self.compile(work)
             self._times[key] = timing(self._config, program.descriptors, speedup=speedup)
         return self._times[key]
 
@@ -106,13 +106,13 @@ class Expectations:
         layer = work.layer
         non_zeros = np.unpackbits(packed, count=prod(layer.whole_shape(work.rows))).astype(np.bool_)
         paces = self._row_streams(work).paces(non_zero_groups(self._config, layer, work.rows, non_zeros))
-        *_, program = self.made(work)
+        *_, program = self.compile(work)
         self._cycles[operation] = timing(self._config, program.descriptors, speedup=paces).cycles
 
     def _row_streams(self, work: Work) -> RowStreams:
         """Return the row side's streams. They are smaller than the program, so they stay cached as long as it does."""
         if work not in self._streams:
-            contraction, _, program = self.made(work)
+            contraction, _, program = self.compile(work)
             address = contraction.tensors[work.rows]
             self._streams[work] = RowStreams(self._config, program.descriptors, address, SAMPLED_STREAMS)
         return self._streams[work]
@@ -120,7 +120,7 @@ class Expectations:
     def dense_cycles(self, work: Work) -> int:
         """Of the core around the dense tile, with the same program but for where streams begin."""
         if work not in self._dense:
-            contraction, blocking, _ = self.made(work)
+            contraction, blocking, _ = self.compile(work)
             baseline = self._config.baseline
             program = recorded(replace(contraction, config=baseline).program(blocking), 0)
             self._dense[work] = timing(baseline, program.descriptors).cycles
@@ -129,6 +129,6 @@ class Expectations:
     def traffic(self, work: Work) -> int:
         """Bytes read from memory and written to it, descriptors left out."""
         if work not in self._moved:
-            *_, program = self.made(work)
+            *_, program = self.compile(work)
             self._moved[work] = moved_bytes(program, self._config)
         return self._moved[work]

@@ -138,13 +138,13 @@ class Graph:
         self._of.append(2 * self._variables)
         return 2 * self._variables
 
-    def either(self, one: int, other: int) -> int:
+    def or_gate(self, one: int, other: int) -> int:
         """Whether one of them is true, or both."""
         return self.gate(one ^ 1, other ^ 1) ^ 1
 
     def choice(self, select: int, one: int, other: int) -> int:
         """The first if `select` is true, else the second."""
-        return self.either(self.gate(select, one), self.gate(select ^ 1, other))
+        return self.or_gate(self.gate(select, one), self.gate(select ^ 1, other))
 
     def add(self, module: Registers, known: dict[int, int]) -> None:
         """A module's gates; `known` has this graph's literals of its inputs and states, and gets those of its gates."""

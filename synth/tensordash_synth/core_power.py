@@ -139,10 +139,10 @@ def run_gates(gates: GateNetlist, config: CoreConfig, descriptors: Sequence[int]
     simulation = CoreSimulation(gates)
     ring = -(-len(memory) // BYTES) * BYTES
     places = max(0, (len(descriptors) - 1).bit_length())
-    bytes_there = Memory(ring + (BYTES << places))
-    bytes_there.bytes[: len(memory)] = memory
-    bytes_there.write(ring, b"".join(bits.to_bytes(BYTES, "little") for bits in descriptors))
-    host = CoreMaster(simulation, config, bytes_there, Random(0), latency=LATENCY, pause=0.0)
+    image = Memory(ring + (BYTES << places))
+    image.bytes[: len(memory)] = memory
+    image.write(ring, b"".join(bits.to_bytes(BYTES, "little") for bits in descriptors))
+    host = CoreMaster(simulation, config, image, Random(0), latency=LATENCY, pause=0.0)
     settings = {"queue_base": ring % (1 << 32), "queue_base_high": ring >> 32, "queue_size": places}
     try:
         complete(host.begin())
@@ -153,7 +153,7 @@ def run_gates(gates: GateNetlist, config: CoreConfig, descriptors: Sequence[int]
         complete(host.interrupt(MAX_CYCLES))
     except AssertionError as error:
         raise SynthesisError(f"the core's netlist fails: {error}") from error
-    memory[:] = bytes_there.bytes[: len(memory)]
+    memory[:] = image.bytes[: len(memory)]
     toggles = Toggles(activity=simulation.activity, duty=simulation.duty)
     beats = host.memory.read_beats + host.memory.write_beats
     return GateRun(cycles=simulation.cycles, toggles=toggles, accesses=simulation.accesses, beats=beats)

@@ -139,12 +139,12 @@ def _evaluate(values, outputs, operands, tables):
 
 
 @numba.njit(cache=True, nogil=True)
-def _clock(values, following, states, operands, tables, enables):
+def _clock(values, next_values, states, operands, tables, enables):
     for i in range(len(states)):
         enabled = values[enables[i]]
-        following[i] = _looked_up(values, operands[i], tables[i]) if enabled else values[states[i]]
+        next_values[i] = _looked_up(values, operands[i], tables[i]) if enabled else values[states[i]]
     for i in range(len(states)):
-        values[states[i]] = following[i]
+        values[states[i]] = next_values[i]
 
 
 @numba.njit(cache=True, nogil=True)

@@ -267,7 +267,7 @@ def _evaluate(function: str, values: dict[str, bool]) -> bool:
         token = tokens.pop(0)
         if token == "!":
             return not negatable()
-        value = either() if token == "(" else values[token]
+        value = alternation() if token == "(" else values[token]
         if token == "(":
             tokens.pop(0)
         while tokens[:1] == ["'"]:
@@ -290,11 +290,11 @@ def _evaluate(function: str, values: dict[str, bool]) -> bool:
             value ^= negatable()
         return value
 
-    def either() -> bool:
+    def alternation() -> bool:
         value = both()
         while tokens and tokens[0] in "+|":
             tokens.pop(0)
             value = both() or value
         return value
 
-    return either()
+    return alternation()

@@ -95,7 +95,7 @@ class PlacedClock:
     @property
     def utilisation(self) -> dict[str, tuple[int, int]]:
         """By nextpnr's names: how many are used, the shell's among them, and how many there are."""
-        return {name: (int(used), int(there)) for name, used, there in USED.findall(self.log) if int(used)}
+        return {name: (int(used), int(available)) for name, used, available in USED.findall(self.log) if int(used)}
 
 
 def placed_clock(log: str, what: str) -> PlacedClock:

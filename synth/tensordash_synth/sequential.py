@@ -91,7 +91,7 @@ def _product(one: Registers, other: Registers) -> tuple[Graph, int]:
     for bit, literal in found[0].items():
         both, neither = graph.gate(literal, found[1][bit]), graph.gate(literal ^ 1, found[1][bit] ^ 1)
         says = _says(bit[0], found[0], graph)
-        differs = graph.either(differs, graph.gate(graph.gate(both ^ 1, neither ^ 1), says))
+        differs = graph.or_gate(differs, graph.gate(graph.gate(both ^ 1, neither ^ 1), says))
     return graph, differs
 
 
@@ -104,7 +104,7 @@ def _says(name: str, outputs: dict[Bit, int], graph: Graph) -> int:
         some = 0
         for (other, _), literal in outputs.items():
             if other == f"{prefix}_bank":
-                some = graph.either(some, literal)
+                some = graph.or_gate(some, literal)
         return some
     return 1
 
@@ -122,5 +122,5 @@ def _after_reset(view: Registers) -> dict[int, int]:
     for output, *taken in view.sorted_gates():
         inputs = [value(each) for each in taken]
         values[output] = 0 if 0 in inputs else 1 if inputs == [1, 1] else None
-    found = {state: value(following) for state, following in view.registers.items()}
+    found = {state: value(next_value) for state, next_value in view.registers.items()}
     return {state: constant for state, constant in found.items() if constant is not None}

@@ -30,12 +30,12 @@ def test_finds_simulates_and_resumes(tmp_path: Path, capsys):
     assert labels[1:3] == ["4 lanes, 2 deep, 4 sources, 2x2", "4 lanes, 2 deep, 4 sources, ring, 2x2"]
     assert "paper 2x2" in labels
     assert all(1 < point["speedup"] < 4 for point in document["points"])
-    kept = {
+    stored = {
         path: path.stat().st_mtime_ns for folder in ("search", "simulate") for path in (tmp_path / folder).iterdir()
     }
     assert tensordash(*SMALL, "--no-area", "-o", str(tmp_path)) == 0
     assert "4 lanes, 2 deep, 3 sources, 2x2" in capsys.readouterr().out
-    assert kept == {path: path.stat().st_mtime_ns for path in kept}
+    assert stored == {path: path.stat().st_mtime_ns for path in stored}
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from tensordash_synth.memories import MACROS, MemoryCost, memory_costs
 
 
 @pytest.fixture
-def there() -> None:
+def require_cacti() -> None:
     """CACTI: skips where it is not installed, or nothing compiles it."""
     try:
         cacti_digest()
@@ -56,12 +56,12 @@ class TestCacti:
     def test_answers_are_kept(self, tmp_path, monkeypatch):
         monkeypatch.setattr(cacti, "cache_folder", lambda: tmp_path)
         first = cacti_array(64, 64)
-        (kept,) = tmp_path.glob("cacti-*.json")
+        (stored,) = tmp_path.glob("cacti-*.json")
         asked = []
         monkeypatch.setattr(cacti, "_asked", lambda *arguments: asked.append(arguments))
         assert cacti_array(64, 64) == first
         assert not asked
-        kept.write_text("{")
+        stored.write_text("{")
         with pytest.raises(CactiError):
             cacti_array(64, 64)
         assert asked

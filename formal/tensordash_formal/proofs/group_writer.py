@@ -11,7 +11,7 @@ from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.preset import load_any_preset
 from tensordash.core.group_writer import GroupWriter
 from tensordash.core.row_store import RowStore
-from tensordash.movers.placement import DISTANCE_BITS, MOST_STRIDE, Placement
+from tensordash.movers.placement import DISTANCE_BITS, MAX_STRIDE, Placement
 
 from ..harness import Fault, FreeOutputs, Harness, Stub
 from ..proof import BrokenVariant, Proof
@@ -54,7 +54,7 @@ class GroupWriterHarness(Harness):
         self.assume(~changes | dut.empty)
         self.assume(~(changes | stale) | ~dut.rows.valid)
         self.assume(~dut.start | (dut.empty & ~dut.rows.valid))
-        self.assume((dut.stride >= 1) & (dut.stride <= MOST_STRIDE))
+        self.assume((dut.stride >= 1) & (dut.stride <= MAX_STRIDE))
         self.steady = ~(changes | stale)
 
     def _place(self) -> None:

@@ -12,7 +12,7 @@ __all__ = ["BiasAligner"]
 FRACTION_BITS = 23
 BIAS = 127
 FINE = 3
-MOST_PLACES = 127
+MAX_SHIFT = 127
 
 
 class BiasAligner(Block):
@@ -51,7 +51,7 @@ class BiasAligner(Block):
     def __init__(self, *, width: int, least_exponent: int) -> None:
         self.width = require_int("width", width, 2)
         # The exponent fields at which the hidden bit is the least of the sum, and at which there is no bit for it.
-        self.places = min(width - 1, MOST_PLACES)
+        self.places = min(width - 1, MAX_SHIFT)
         self.lowest, self.beyond = least_exponent + BIAS, least_exponent + self.places + BIAS
         if self.lowest < 1 or self.beyond > 2 * BIAS + 1:
             raise ValueError(

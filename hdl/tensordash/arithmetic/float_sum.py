@@ -12,7 +12,7 @@ from .normalizer import normalize
 
 __all__ = [
     "EXPONENT_BITS",
-    "LEAST",
+    "MIN_EXPONENT",
     "FloatAddition",
     "Rounding",
     "levels_up",
@@ -22,7 +22,7 @@ __all__ = [
 ]
 
 EXPONENT_BITS = 8
-LEAST = -126
+MIN_EXPONENT = -126
 """FP32's least exponent."""
 BEHIND = 3
 """Bits behind a fraction that rounding the sum of two numbers to nearest needs: a guard bit, one for what moves up, and
@@ -53,8 +53,8 @@ def shifted_right(m: Module, bits: Value, distance: Value, name: str, *, marked:
         if marked:
             cut = cut | (distance[stage] & bits[: 1 << stage].any())
         bits = moved
-    kept = bits & (~distance[stages:].any()).replicate(width)
-    return Cat(kept[0] | cut, kept[1:]) if marked else kept
+    near_bits = bits & (~distance[stages:].any()).replicate(width)
+    return Cat(near_bits[0] | cut, near_bits[1:]) if marked else near_bits
 
 
 def signed_total(m: Module, pairs: Sequence[tuple[Value, Value]], width: int) -> Signal:
@@ -123,9 +123,9 @@ class Rounding:
         View of RawSumLayout
             The result with its marks.
         """
-        kept = self.result_bits
+        result_bits = self.result_bits
         sign = total[-1]
-        padding = max(0, kept + 4 - len(total))  # so that there is something below the result's last place
+        padding = max(0, result_bits + 4 - len(total))  # so that there is something below the result's last place
         # Of the lowest level the top is to be at the place of the least normal number, or above.
         above = max(0, self.below - (len(total) - 1 - self.fraction_bits - 1))
         bits = Signal(len(total) - 1 + padding + above)
@@ -138,26 +138,26 @@ class Rounding:
         ]
         normal, shift, _, _ = normalize(m, bits, sign, limit)
         field = Signal(signed(len(limit) + 1))
-        rounded = Signal(kept + len(field))
+        rounded = Signal(result_bits + len(field))
         up = Signal()
-        rest, last, guard = normal[: -(kept + 1)], normal[-(kept + 1)], normal[-(kept + 2)]
+        rest, last, guard = normal[: -(result_bits + 1)], normal[-(result_bits + 1)], normal[-(result_bits + 2)]
         if self.nearest:
-            below = normal[: -(kept + 2)]
+            below = normal[: -(result_bits + 2)]
             m.d.comb += up.eq(Mux(sign, guard | (below.all() & last), guard & (below.any() | last)))
         else:
             # Only what the complement lacks: cut-off bits of all ones, and the endless ones behind them, are a whole.
             m.d.comb += up.eq(sign & rest.all())
         m.d.comb += [
             field.eq((limit + 1 - shift) & normal[-1].replicate(len(field))),
-            rounded.eq(Cat(normal[-(kept + 1) : -1], field) + up),
+            rounded.eq(Cat(normal[-(result_bits + 1) : -1], field) + up),
         ]
-        width = 1 + self.exponent_bits + kept
+        width = 1 + self.exponent_bits + result_bits
         result = Signal(RawSumLayout(width))
         special, overflow = (Signal(name=name) for name in ("special", "overflow"))
         m.d.comb += [
             special.eq(infinite[0] | infinite[1]),
-            overflow.eq(~special & (rounded[kept:] >= (1 << self.exponent_bits) - 1)),
-            result.number.eq(Cat(rounded[: kept + self.exponent_bits], sign) & (~overflow).replicate(width)),
+            overflow.eq(~special & (rounded[result_bits:] >= (1 << self.exponent_bits) - 1)),
+            result.number.eq(Cat(rounded[: result_bits + self.exponent_bits], sign) & (~overflow).replicate(width)),
             result.positive.eq(infinite[0] | (overflow & ~sign)),
             result.negative.eq(infinite[1] | (overflow & sign)),
         ]

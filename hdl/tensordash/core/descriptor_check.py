@@ -12,11 +12,11 @@ from ..configuration.descriptors import HEADER, OPERATIONS, UNITS, Field, Operat
 from ..configuration.registers import ERRORS
 from ..movers.unit import COMMAND_BEATS, COMMAND_BITS
 
-__all__ = ["MOST_TOKENS", "DescriptorCheck"]
+__all__ = ["MAX_TOKENS", "DescriptorCheck"]
 
-MOST_TOKENS = 15
+MAX_TOKENS = 15
 """Tokens from one unit to another, given less taken, in the program's order."""
-MOST_STRIDE = 4
+MAX_STRIDE = 4
 WAITS = ("wait", "output_wait")
 SWITCHES = ("bias", "scale", "relu", "mask", "stochastic")
 
@@ -166,7 +166,7 @@ class DescriptorCheck(Block):
         for name in ("layout_a", "layout_b", "multiply"):
             field = next(field for field in OPERATIONS[name].fields if field.name == "stride")
             if (stride := self._of_beat(field, beat)) is not None:
-                found.append((code == OPERATIONS[name].code) & (stride > MOST_STRIDE))
+                found.append((code == OPERATIONS[name].code) & (stride > MAX_STRIDE))
         return self._any(found)
 
     def _count_tokens(self, m: Module, code: Signal, first: Signal, last: Signal) -> Value:
@@ -184,19 +184,19 @@ class DescriptorCheck(Block):
                 codes = [OPERATIONS["multiply"].code]
             m.d.comb += own[unit].eq(self._any(code == each for each in codes))
         ends = code == OPERATIONS["end"].code
-        wrong, there = [], []
-        for i, giver in enumerate(UNITS):
-            for j, taker in enumerate(UNITS):
-                count = Signal(range(MOST_TOKENS + 1), name=f"{giver}_to_{taker}")
-                gives = Signal(name=f"{giver}_gives_{taker}")
-                takes = Signal(name=f"{taker}_takes_{giver}")
+        wrong, token_flags = [], []
+        for i, producer in enumerate(UNITS):
+            for j, consumer in enumerate(UNITS):
+                count = Signal(range(MAX_TOKENS + 1), name=f"{producer}_to_{consumer}")
+                gives = Signal(name=f"{producer}_gives_{consumer}")
+                takes = Signal(name=f"{consumer}_takes_{producer}")
                 m.d.comb += [
-                    gives.eq(own[giver] & held["output_signal" if giver == "output" else "signal"][j]),
-                    takes.eq(own[taker] & held["output_wait" if taker == "output" else "wait"][i]),
+                    gives.eq(own[producer] & held["output_signal" if producer == "output" else "signal"][j]),
+                    takes.eq(own[consumer] & held["output_wait" if consumer == "output" else "wait"][i]),
                 ]
                 with m.If(self.take & last & (gives ^ takes)):
                     m.d.sync += count.eq(count + Mux(gives, 1, -1))
-                wrong.append((takes & (count == 0)) | (gives & ~takes & (count == MOST_TOKENS)))
-                there.append(count != 0)
-        idle = held["wait"].any() | held["signal"].any() | self._any(there)
+                wrong.append((takes & (count == 0)) | (gives & ~takes & (count == MAX_TOKENS)))
+                token_flags.append(count != 0)
+        idle = held["wait"].any() | held["signal"].any() | self._any(token_flags)
         return self._any(wrong) | (ends & idle)

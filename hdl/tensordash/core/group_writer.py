@@ -15,7 +15,7 @@ from ..configuration.formats import FP32, FloatFormat
 from ..layouts import RESULT_BITS
 from ..memory.bank import group_address_bits
 from ..memory.signature import BufferReadSignature, BufferWriteSignature
-from ..movers.placement import DISTANCE_BITS, MOST_STRIDE, Placement
+from ..movers.placement import DISTANCE_BITS, MAX_STRIDE, Placement
 from ..one_hot import one_hot_mux
 from .row_store import RowStore
 
@@ -186,7 +186,7 @@ class GroupWriter(Block):
             placement.first.eq(self._first),
             placement.limit.eq(self._end),
         ]
-        there, counted = [], []  # of each position: its bank, one-hot, and the same if it counts
+        selects, counted = [], []  # of each position: its bank, one-hot, and the same if it counts
         for position in range(lanes):
             distance = Signal(DISTANCE_BITS, name=f"distance_{position}")
             m.d.comb += distance.eq(
@@ -194,7 +194,7 @@ class GroupWriter(Block):
                     or_,
                     (
                         Const(position * stride, DISTANCE_BITS) & (self.stride == stride).replicate(DISTANCE_BITS)
-                        for stride in range(1, MOST_STRIDE + 1)
+                        for stride in range(1, MAX_STRIDE + 1)
                     ),
                 )
             )
@@ -204,11 +204,11 @@ class GroupWriter(Block):
                 bank.eq(distance + self._low),
                 places.eq(Cat(placement.ports[position] & (bank == each) for each in range(lanes))),
             ]
-            there.append(places)
+            selects.append(places)
             counted.append(places & counts.replicate(lanes))
         # FP32 whose rows are positions: of those of the batch, row i has a column for each word.
         apart = self.fp32 & ~self.transposed
-        rows_there = [one_hot_mux(batch, there[i::rows]) for i in range(rows)]
+        row_selects = [one_hot_mux(batch, selects[i::rows]) for i in range(rows)]
         rows_counted = [one_hot_mux(batch, counted[i::rows]) for i in range(rows)]
         selects = []
         for column in range(lanes):
@@ -216,7 +216,7 @@ class GroupWriter(Block):
             mine = rows_counted[column % rows] & word[column // rows].replicate(lanes)
             m.d.comb += select.eq(Mux(apart, mine, counted[column]))
             selects.append(select)
-        inside = reduce(or_, rows_there) | (~apart).replicate(lanes)
+        inside = reduce(or_, row_selects) | (~apart).replicate(lanes)
         return [[select[bank] for select in selects] for bank in range(lanes)], list(inside)
 
     def _write(self, m: Module, go, group, batch) -> Any:
@@ -264,11 +264,11 @@ class GroupWriter(Block):
                 self.write.address[bank].eq(address),
                 self.write.data[bank].eq(line),
             ]
-            there = Cat(selects[bank]).any() & enable[bank]
+            is_selected = Cat(selects[bank]).any() & enable[bank]
             for place in range(lanes // words):
                 zero, odd = self._kinds(line[place * RESULT_BITS : (place + 1) * RESULT_BITS])
-                zeros += [there & each for each in zero]
-                odds += [there & each for each in odd]
+                zeros += [is_selected & each for each in zero]
+                odds += [is_selected & each for each in odd]
         m.d.comb += [
             self.write.valid.eq(writes & enable.any()),
             self.write.enable.eq(enable),

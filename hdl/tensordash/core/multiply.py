@@ -184,7 +184,7 @@ class Multiply(Block):
             name: Signal(range(self.words[side]), name=name, reset_less=True)
             for side, name in (("a", "a_word"), ("b", "b_word"), ("b", "b_begin"))
         }
-        following = {name: Signal.like(word, name=f"{name}_after") for name, word in words.items()}
+        next_words = {name: Signal.like(word, name=f"{name}_after") for name, word in words.items()}
         last_word, last_column = Signal(name="last_word"), Signal(name="last_column")
         turns, final = Signal(name="turns"), Signal(name="next_final")  # the next pass has another row's stream
         at_end = {side: words[f"{side}_word"] == self.words[side] - 1 for side in "ab"}
@@ -195,13 +195,13 @@ class Multiply(Block):
             last_column.eq(column == descriptor["a_streams"]),
             turns.eq(last_word & last_column),
             final.eq(turns & (row == descriptor["b_streams"])),
-            following["a_word"].eq(Mux(turns, bases["a"][0], grown["a"])),
-            following["b_word"].eq(Mux(last_word & ~last_column, words["b_begin"], grown["b"])),
-            following["b_begin"].eq(Mux(turns, grown["b"], words["b_begin"])),
+            next_words["a_word"].eq(Mux(turns, bases["a"][0], grown["a"])),
+            next_words["b_word"].eq(Mux(last_word & ~last_column, words["b_begin"], grown["b"])),
+            next_words["b_begin"].eq(Mux(turns, grown["b"], words["b_begin"])),
         ]
         with m.If(after):
             m.d.sync += [
-                *(word.eq(following[name]) for name, word in words.items()),
+                *(word.eq(next_words[name]) for name, word in words.items()),
                 steps.eq(Mux(last_word, descriptor["steps"], steps - self.depth)),
             ]
             with m.If(last_word):
@@ -225,7 +225,7 @@ class Multiply(Block):
                 "b": (bases["b"][1], at_end["b"] & (~last_word | last_column)),
             },
         )
-        return last_word, final, {side: (words[f"{side}_word"], following[f"{side}_word"]) for side in "ab"}
+        return last_word, final, {side: (words[f"{side}_word"], next_words[f"{side}_word"]) for side in "ab"}
 
     def _base(self, descriptor: DescriptorRegister, side: str) -> tuple[Any, Any]:
         """Where the first stream of a side begins, and whether that is beyond the end; then anywhere."""

@@ -14,7 +14,7 @@ from ..configuration.registers import ERRORS
 from ..memory.memory import Memory
 from ..movers.unit import COMMAND_BEATS, COMMAND_BITS, CommandSignature
 from .command_queue import fetched_layout
-from .descriptor_check import MOST_TOKENS, DescriptorCheck
+from .descriptor_check import MAX_TOKENS, DescriptorCheck
 
 __all__ = ["CODES", "Sequencer"]
 
@@ -164,9 +164,9 @@ class Sequencer(Block):
         fits = reduce(or_, (operation == code for code in CODES[unit.name]))
         fails = command.done & (command.error != 0)
         m.d.comb += unit.ends.eq(command.done & (command.error == 0))
-        there = unit.place != self._checked
-        m.d.comb += unit.found.eq(there & fits)
-        with m.If(there & ~fits):
+        is_pending = unit.place != self._checked
+        m.d.comb += unit.found.eq(is_pending & fits)
+        with m.If(is_pending & ~fits):
             m.d.sync += unit.place.eq(unit.place + 1)
         with m.If(unit.ends):
             m.d.sync += [unit.ready.eq(0), unit.begun.eq(0), unit.place.eq(unit.place + 1)]
@@ -182,20 +182,20 @@ class Sequencer(Block):
         A unit's own are there when it waits for them: it did what is before, and the check has seen that it gives them.
         """
         self._starts = Signal(len(UNITS), name="starts")
-        most = MOST_TOKENS + self.config.window
-        there: list[list[Value]] = [[] for _ in UNITS]
-        for i, giver in enumerate(self._units):
-            for j, taker in enumerate(self._units):
-                if giver is taker:
+        most = MAX_TOKENS + self.config.window
+        has_tokens: list[list[Value]] = [[] for _ in UNITS]
+        for i, producer in enumerate(self._units):
+            for j, consumer in enumerate(self._units):
+                if producer is consumer:
                     continue
-                count = Signal(range(most + 1), name=f"{giver.name}_to_{taker.name}")
-                waits = taker.wait[i - (i > j)]
-                gives = giver.ends & giver.signal[j - (j > i)]
+                count = Signal(range(most + 1), name=f"{producer.name}_to_{consumer.name}")
+                waits = consumer.wait[i - (i > j)]
+                gives = producer.ends & producer.signal[j - (j > i)]
                 takes = self._starts[j] & waits
                 m.d.sync += count.eq(count + gives - takes)
-                there[j].append(~waits | (count != 0))
-        for j, taker in enumerate(self._units):
-            m.d.comb += taker.tokens.eq(Cat(*there[j]).all())
+                has_tokens[j].append(~waits | (count != 0))
+        for j, consumer in enumerate(self._units):
+            m.d.comb += consumer.tokens.eq(Cat(*has_tokens[j]).all())
 
     def _serve(self, m: Module) -> None:
         """One unit at a time: look at its error, else send its descriptor or read its tokens."""

@@ -71,8 +71,8 @@ class _Rules:
     def stays(self, valid: str, ready: str, payload: list[str], *, kind: str) -> None:
         """What is offered stays as it is until it is taken."""
         offered = f"{self.port(valid)} && !{self.port(ready)}"
-        kept = ", ".join(self.port(name) for name in payload)
-        self.rule(f"{valid}_stays", f"{offered} |=> {valid} && $stable({{{kept}}})", kind=kind)
+        payload_ports = ", ".join(self.port(name) for name in payload)
+        self.rule(f"{valid}_stays", f"{offered} |=> {valid} && $stable({{{payload_ports}}})", kind=kind)
 
     def beats(self, name: str, valid: str, ready: str, last: str, count: int) -> None:
         """`last` on the final beat of every block."""

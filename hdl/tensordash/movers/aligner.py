@@ -9,7 +9,7 @@ from amaranth.lib.wiring import In, Out
 
 from ..block import Block
 from ..configuration.parameters import require_int
-from .placement import MOST_STRIDE, require_lanes
+from .placement import MAX_STRIDE, require_lanes
 
 __all__ = ["Aligner"]
 
@@ -71,7 +71,7 @@ class Aligner(Block):
             banks = turned
         for port in range(lanes):
             places: dict[int, list] = {}
-            for stride in range(1, MOST_STRIDE + 1):
+            for stride in range(1, MAX_STRIDE + 1):
                 places.setdefault(port * stride % lanes, []).append(self.stride == stride)
             if len(places) == 1:
                 m.d.comb += self.ports[port].eq(banks[0])

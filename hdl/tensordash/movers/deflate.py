@@ -165,7 +165,7 @@ class Deflate(Block):
             marks = [Const(1)] * len(some) + [Const(0)] * (beat - len(some))
             network = Compaction(m, f"masks_{k}", marks, place[: self.shift])
             # What is not marked is any: let it be the same, so that there is less to choose.
-            units = network.together(m, [some[i % len(some)] for i in range(beat)])
+            units = network.compact(m, [some[i % len(some)] for i in range(beat)])
             blocks.append((place, [held & ~self.plain for held in network.held], units))
             behind = Signal(range(beat + self.most), name=f"behind_masks_{k}")
             m.d.comb += behind.eq(place + Mux(self.plain, 0, len(some)))
@@ -173,7 +173,7 @@ class Deflate(Block):
         for k in range(0, self.size, beat):
             marks = list(mask[k : k + beat] | self.plain.replicate(beat))
             network = Compaction(m, f"values_{k}", marks, place[: self.shift])
-            blocks.append((place, network.held, network.together(m, values[k : k + beat])))
+            blocks.append((place, network.held, network.compact(m, values[k : k + beat])))
             behind = total if k + beat == self.size else Signal(range(beat + self.most), name=f"behind_values_{k}")
             m.d.comb += behind.eq(place + count_ones(marks))
             place = behind

@@ -96,7 +96,7 @@ class Inflate(Block):
         """Beats that are kept, and for each part a choice among them and a network that moves values apart."""
         m = Module()
         slots, shift, out = self.slots, self.shift, self.out
-        kept = [Signal(self.beat * self.width, name=f"kept_{k}", reset_less=True) for k in range(slots)]
+        buffered = [Signal(self.beat * self.width, name=f"kept_{k}", reset_less=True) for k in range(slots)]
         held = Signal(range(slots + 1))  # of them
         head = Signal(shift)  # the next unit
         done = Signal(self.number)  # parts of the group that have been given
@@ -111,8 +111,8 @@ class Inflate(Block):
         m.d.comb += [full.eq(held == slots), self.active.eq(counts | (self.plain & (held != 0)))]
         self._reach(m, full, held, reach)
 
-        mask, after_mask = self._mask(m, kept, held, head, done)
-        window = [unit for beat in (*kept, self.beats.payload) for unit in self._units(beat)]
+        mask, after_mask = self._mask(m, buffered, held, head, done)
+        window = [unit for beat in (*buffered, self.beats.payload) for unit in self._units(beat)]
         ends, values = self._values(m, window, mask, after_mask)
         there = Signal(self.number)
         used = Signal(len(ends[-1]))  # where the last part ends that is there
@@ -144,10 +144,10 @@ class Inflate(Block):
             takes.eq(self.beats.valid & self.beats.ready),
         ]
         m.d.sync += [held.eq(held + takes - freed), limit.eq(limit - (freed << shift))]
-        for k, beat in enumerate(kept):
+        for k, beat in enumerate(buffered):
             following: Any = self.beats.payload
             for far in reversed(range(slots - k)):
-                following = Mux((freed == far) & (held > k + far), kept[k + far], following)
+                following = Mux((freed == far) & (held > k + far), buffered[k + far], following)
             with m.If(takes | (freed != 0) if slots > 1 else takes):
                 m.d.sync += beat.eq(following)
         with m.If(gives):
@@ -188,9 +188,11 @@ class Inflate(Block):
     def _units(self, beat: Value) -> list[Value]:
         return [beat.word_select(i, self.width) for i in range(self.beat)]
 
-    def _mask(self, m: Module, kept: list[Signal], held: Signal, head: Signal, done: Signal) -> tuple[Signal, Signal]:
+    def _mask(
+        self, m: Module, buffered: list[Signal], held: Signal, head: Signal, done: Signal
+    ) -> tuple[Signal, Signal]:
         """Values that are to come of the group, and where they begin."""
-        units = [unit for beat in kept for unit in self._units(beat)]
+        units = [unit for beat in buffered for unit in self._units(beat)]
         for k in reversed(range(self.shift)):
             count = min(len(units), self.masks + (1 << k) - 1)
             chosen = [Signal(self.width, name=f"rotated_{k}_{i}") for i in range(count)]
@@ -236,13 +238,13 @@ class Inflate(Block):
             chosen = [Signal(self.width, name=f"chosen_{k}_{p}") for p in range(part)]
             for p, each in enumerate(chosen):
                 number = Signal(range(rows + 1), name=f"row_{k}_{p}")
-                there = [window[r * part + p] for r in range(rows) if r * part + p < len(window)]
-                unit: Value = there[-1]
-                for r in reversed(range(len(there) - 1)):
-                    unit = Mux(number == r, there[r], unit)
+                row_units = [window[r * part + p] for r in range(rows) if r * part + p < len(window)]
+                unit: Value = row_units[-1]
+                for r in reversed(range(len(row_units) - 1)):
+                    unit = Mux(number == r, row_units[r], unit)
                 m.d.comb += [number.eq(row + above(place[:bits], p)), each.eq(unit)]
             values += [
-                value & mark.replicate(self.width) for value, mark in zip(network.apart(m, chosen), marks, strict=True)
+                value & mark.replicate(self.width) for value, mark in zip(network.expand(m, chosen), marks, strict=True)
             ]
             behind = Signal(range(self.beat + self.most), name=f"end_{k}")
             m.d.comb += behind.eq(place + count_ones(marks))

@@ -59,7 +59,7 @@ class MoveWalk:
         outside = Signal(name="walk_outside")
         self.place = Cat(places[0], outside)
         turns = [Signal(16, name=f"walk_turns_{k}", reset_less=True) for k in (1, 2)]  # this one and those to come
-        turns.append(descriptor.kept("count_3"))
+        turns.append(descriptor.stored_bits("count_3"))
         counts = [descriptor[f"count_{k}"] for k in (1, 2, 3)]
         strides = [descriptor[f"stride_{k}"] for k in (1, 2, 3)]
         over = [turns[0] == 1, turns[1] == 1, counts[2] == 1]

@@ -12,9 +12,9 @@ from amaranth.lib.wiring import In, Out
 from ..block import Block
 from ..configuration.parameters import require_int
 
-__all__ = ["DISTANCE_BITS", "MOST_STRIDE", "Placement", "require_lanes", "turns", "turns_of"]
+__all__ = ["DISTANCE_BITS", "MAX_STRIDE", "Placement", "require_lanes", "turns", "turns_of"]
 
-MOST_STRIDE = 4
+MAX_STRIDE = 4
 TURN_BITS = 2
 GROUP_BITS = 3
 DISTANCE_BITS = 5
@@ -43,7 +43,7 @@ def turns_of(lanes: int) -> Iterator[tuple[int, int, range]]:
     >>> [(stride, turn, list(ports)) for stride, turn, ports in turns_of(4) if stride == 2]
     [(2, 0, [0, 1]), (2, 1, [2, 3])]
     """
-    for stride in range(1, MOST_STRIDE + 1):
+    for stride in range(1, MAX_STRIDE + 1):
         together = lanes // turns(stride, lanes)
         for turn in range(turns(stride, lanes)):
             yield stride, turn, range(turn * together, (turn + 1) * together)
@@ -107,7 +107,7 @@ class Placement(Block):
         """What each port wants, then who is at each distance from the bank of port 0, then each bank."""
         m = Module()
         lanes = self.lanes
-        is_stride = {stride: Signal(name=f"stride_is_{stride}") for stride in range(1, MOST_STRIDE + 1)}
+        is_stride = {stride: Signal(name=f"stride_is_{stride}") for stride in range(1, MAX_STRIDE + 1)}
         m.d.comb += [bit.eq(self.stride == stride) for stride, bit in is_stride.items()]
         wanted = []  # of each port: whether it counts, and its group
         for port in range(lanes):

@@ -295,7 +295,7 @@ class Store(Block):
         writer, config, to_send = self._writer, self.config, self._to_send
         word_bits = (config.axi_bits // 32).bit_length() - 1
         table = Cat(descriptor["table"], descriptor["table_high"])[2 : config.address_bits]
-        kept_table = Cat(descriptor.kept("table"), descriptor.kept("table_high"))[2 : config.address_bits]
+        kept_table = Cat(descriptor.stored_bits("table"), descriptor.stored_bits("table_high"))[2 : config.address_bits]
         later, segment = descriptor["count_0"], descriptor["segment"]  # groups of later segments, and of each
         segment_left = Signal(16)  # groups of the segment that are to come; at the end none
         entry = Signal(len(deflate.units), reset_less=True)

@@ -103,12 +103,12 @@ class DescriptorRegister:
 
     def __getitem__(self, name: str):
         """A field's value, signed if it is."""
-        bits = self.kept(name)
+        bits = self.stored_bits(name)
         if self._folded and FOLD <= self._low(name) < 2 * COMMAND_BITS:
             bits = self._named(bits, f"descriptor_{name}")  # other fields have the same bits of the register
         return bits.as_signed() if self._fields[name].signed else bits
 
-    def kept(self, name: str) -> Value:
+    def stored_bits(self, name: str) -> Value:
         """The bits of the register that a field is in: for a unit that changes them."""
         low = self._low(name)
         return self._bits[low : low + self._fields[name].width]

@@ -9,7 +9,7 @@ from amaranth.lib.wiring import In
 
 from ..arithmetic.accumulator import ExactAccumulator
 from ..arithmetic.addend_accumulator import AddendAccumulator
-from ..arithmetic.float_sum import LEAST
+from ..arithmetic.float_sum import MIN_EXPONENT
 from ..arithmetic.fused_accumulator import FusedAccumulator
 from ..arithmetic.integer_accumulator import IntegerAccumulator
 from ..arithmetic.integer_multiplier import IntegerMultiplier
@@ -112,7 +112,7 @@ class PE(Block):
         # Exponents are compared without their scales where all products have the same.
         self.shared = False
         if isinstance(accumulator, Fused) and numerics.scale is not None and steps == 1:
-            self.shared = accumulator.addend != "after" and accumulator.zero_exponent == LEAST
+            self.shared = accumulator.addend != "after" and accumulator.zero_exponent == MIN_EXPONENT
         if numerics.scale is None:
             self.accumulator: Block = kind(**arguments)
         elif (number := numerics.scale.number) is None:

@@ -146,19 +146,19 @@ def count_wide(words_b, words_a, both, depth, levels, steps, ups, downs, parts, 
     slots = max(1, 64 // size)
     batch = max(slots, -(-groups // parts))
     for item in prange(-(-groups // batch)):
-        following, stop = item * batch, min(groups, (item + 1) * batch)
+        next_group, stop = item * batch, min(groups, (item + 1) * batch)
         window = np.zeros((depth, slots * size), np.uint32)
         scratch = np.empty((2, slots * size), np.uint32)
         group_of = np.full(slots, -1)
         step_of, made = np.zeros(slots, np.int64), np.zeros(slots, np.int64)
         busy = 0
-        paces[following:stop] = 0
-        for slot in range(min(slots, stop - following)):
-            group_of[slot] = following
-            advances[following] = 0
-            side_a = words_a[following if both else 0]
-            _fill(window, slot * size, words_b[following], side_a, both, 0, 0, depth)
-            following += 1
+        paces[next_group:stop] = 0
+        for slot in range(min(slots, stop - next_group)):
+            group_of[slot] = next_group
+            advances[next_group] = 0
+            side_a = words_a[next_group if both else 0]
+            _fill(window, slot * size, words_b[next_group], side_a, both, 0, 0, depth)
+            next_group += 1
             busy += 1
         while busy:
             _schedule(window, scratch[0], scratch[1], levels, steps, ups, downs)
@@ -186,13 +186,13 @@ def count_wide(words_b, words_a, both, depth, levels, steps, ups, downs, parts, 
                 else:
                     cycles[group] = made[slot]
                     step_of[slot], made[slot], held = 0, 0, 0
-                    group = following if following < stop else -1
+                    group = next_group if next_group < stop else -1
                     group_of[slot] = group
                     if group < 0:
                         busy -= 1
                         continue
                     advances[group] = 0
-                    following += 1
+                    next_group += 1
                 side_a = words_a[group if both else 0]
                 _fill(window, first, words_b[group], side_a, both, step_of[slot], held, depth)
 

@@ -31,7 +31,7 @@ __all__ = [
 EXACT_NAN = 0x7FC00000
 FUSED_NAN = 0x7FFFFFFF
 FRACTION = FP32.fraction_bits
-LEAST = FP32.least_exponent
+MIN_EXPONENT = FP32.least_exponent
 BEYOND = FP32.largest + 1
 HALF = np.uint64(1 << 63)
 TOWARD_ZERO = 0
@@ -226,7 +226,7 @@ def _round_pair(upper, lower, unit):
         moved = np.int64(64) - np.int64(_bit_length(upper))
         unit += np.int64(64) - moved
         _, lower = _moved(upper, lower, moved - np.int64(64))
-    return _round_magnitude(lower, unit, FRACTION, LEAST, BEYOND, NEAREST)
+    return _round_magnitude(lower, unit, FRACTION, MIN_EXPONENT, BEYOND, NEAREST)
 
 
 @njit(parallel=True, cache=True, nogil=True)
@@ -242,7 +242,7 @@ def add_biases(high, low, exponent, added):
             if field == 0xFF:
                 continue
             lower = np.uint64(bits & ((1 << FRACTION) - 1) | np.int64(field > 0) << FRACTION)
-            upper, places = np.uint64(0), max(field, 1) - 1 + LEAST - np.int64(exponent)
+            upper, places = np.uint64(0), max(field, 1) - 1 + MIN_EXPONENT - np.int64(exponent)
             if places >= 0:
                 upper, lower = _moved(upper, lower, places)
             else:
@@ -305,20 +305,22 @@ def _rounded(high, low, least, nearest, result_bits, least_result, beyond):
         magnitude = np.uint64(abs(low))
     rounding = NEAREST if nearest else TOWARD_ZERO
     pattern = _round_magnitude(magnitude, least, result_bits, least_result, beyond, rounding)
-    if least_result == LEAST + FRACTION - result_bits:  # FP32's exponents
+    if least_result == MIN_EXPONENT + FRACTION - result_bits:  # FP32's exponents
         return sign, pattern << (FRACTION - result_bits)
     if pattern == beyond:
         return sign, np.int64(BEYOND)
     field = pattern >> result_bits
     significand = np.uint64(pattern & ((1 << result_bits) - 1) | np.int64(field > 0) << result_bits)
-    return sign, _round_magnitude(significand, max(field, 1) - 1 + least_result, FRACTION, LEAST, BEYOND, NEAREST)
+    return sign, _round_magnitude(
+        significand, max(field, 1) - 1 + least_result, FRACTION, MIN_EXPONENT, BEYOND, NEAREST
+    )
 
 
 @njit(cache=True, nogil=True)
 def _apart(pattern):
     """Significand and exponent of its least bit, of FP32's pattern without its sign."""
     field = pattern >> FRACTION
-    return pattern & ((1 << FRACTION) - 1) | np.int64(field > 0) << FRACTION, max(field, 1) - 1 + LEAST
+    return pattern & ((1 << FRACTION) - 1) | np.int64(field > 0) << FRACTION, max(field, 1) - 1 + MIN_EXPONENT
 
 
 @njit(cache=True, nogil=True)
@@ -332,7 +334,7 @@ def _fp32_sum(sign, pattern, other_sign, other):
     down = min(exponent - less_exponent, 62)
     moved = (less << 32 >> down) | np.int64((less << 32) & ((np.int64(1) << down) - 1) != 0)
     total = (significand << 32) + (moved if sign == other_sign else -moved)
-    made = _round_magnitude(np.uint64(total), exponent - 32, FRACTION, LEAST, BEYOND, NEAREST)
+    made = _round_magnitude(np.uint64(total), exponent - 32, FRACTION, MIN_EXPONENT, BEYOND, NEAREST)
     return (sign if made else np.int64(0)), made
 
 
@@ -404,18 +406,18 @@ def _accumulate_together(a, a_exponent, b, b_exponent, chosen, ends, product_fra
             continue
         for m in range(len(sums)):
             magnitude = sums[m] & 0x7FFFFFFF
-            least = max(magnitude >> FRACTION, 1) - 1 + LEAST + FRACTION
+            least = max(magnitude >> FRACTION, 1) - 1 + MIN_EXPONENT + FRACTION
             largest[m] = least if magnitude else np.int64(zero_exponent)
         for place in range(begin, end):
             k = chosen[place]
             added, factor = np.int64(b_exponent[k]) + product_fraction, np.int64(b[k])
             for m in range(len(sums)):
                 exponent = a_exponent[k, m] + added
-                largest[m] = max(largest[m], exponent if a[k, m] * factor != 0 else np.int64(LEAST))
+                largest[m] = max(largest[m], exponent if a[k, m] * factor != 0 else np.int64(MIN_EXPONENT))
         for m in range(len(sums)):
             field = (sums[m] & 0x7FFFFFFF) >> FRACTION
             significand = sums[m] & ((1 << FRACTION) - 1) | np.int64(field > 0) << FRACTION
-            away = max(field, 1) - 1 + LEAST + fraction_bits - largest[m]
+            away = max(field, 1) - 1 + MIN_EXPONENT + fraction_bits - largest[m]
             magnitude = significand << max(away, 0) >> min(max(-away, 0), 63)
             total[m] = -magnitude if sums[m] >> 31 else magnitude
         for place in range(begin, end):
@@ -430,13 +432,13 @@ def _accumulate_together(a, a_exponent, b, b_exponent, chosen, ends, product_fra
             magnitude = abs(total[m])
             # As in `_round_magnitude`.
             least = largest[m] - fraction_bits
-            unit = max(least + _bit_length(np.uint64(magnitude)) - result_bits - 1, LEAST + without)
+            unit = max(least + _bit_length(np.uint64(magnitude)) - result_bits - 1, MIN_EXPONENT + without)
             cut = min(max(unit - least, 0), 62)  # magnitudes are below 2**61
             significand = magnitude << max(least - unit, 0) >> cut
             rest, whole = magnitude & ((np.int64(1) << cut) - 1), np.int64(1) << cut
             up = (rest * 2 > whole) | ((rest * 2 == whole) & (significand & 1 == 1))
             significand += np.int64(nearest & up)
-            pattern = min((((unit - LEAST - without) << result_bits) + significand) << without, BEYOND)
+            pattern = min((((unit - MIN_EXPONENT - without) << result_bits) + significand) << without, BEYOND)
             pattern = pattern if significand else np.int64(0)
             made = np.int64((total[m] < 0) & (pattern > 0)) << 31 | pattern
             sums[m] = sums[m] if sums[m] & 0x7FFFFFFF == BEYOND else made

@@ -93,8 +93,8 @@ def _step_points(answers: Answers) -> list[Point]:
     points = []
     for workload in _workloads(answers):
         rows = _best(answers, workload)
-        for row, following in zip(rows, [*rows[1:], None], strict=True):
-            is_last = following is None or following["gbps"] != row["gbps"]
+        for row, next_row in zip(rows, [*rows[1:], None], strict=True):
+            is_last = next_row is None or next_row["gbps"] != row["gbps"]
             speedup = row["dense"]["cycles"] / row["sparse"]["cycles"]
             more = {"workload": workload, "gbps": row["gbps"], "measures": _named(row["measures"])}
             place = f"{workload}, {row['gbps']:g} GB/s"

@@ -175,13 +175,13 @@ class BlockQuantiser:
         QuantiserOutputs
             The ports before the clock edge.
         """
-        there = bool(self._resident) and not self._filling
-        leaves = there and out_ready
+        is_offered = bool(self._resident) and not self._filling
+        leaves = is_offered and out_ready
         left = BLOCK - len(self._resident) + (self.lanes if leaves else 0)
         in_ready = not self._resident or len(self._entered) < left
         self._filling = max(self._filling - 1, 0)
         step = None
-        if there:
+        if is_offered:
             drawn = random_bits(self._seed, self._beat, self.lanes)
             beat = self._resident[: self.lanes]
             step = _elements(beat, self._scale, self.fmt, ROUNDINGS[rounding], drawn), self._scale
@@ -193,4 +193,4 @@ class BlockQuantiser:
             if len(self._entered) == BLOCK:
                 self._scale = _scale(self._entered, self.fmt, self.scale_rounding)
                 self._resident, self._entered = self._entered, []
-        return QuantiserOutputs(in_ready, there, step)
+        return QuantiserOutputs(in_ready, is_offered, step)

@@ -107,10 +107,10 @@ class Datapath:
         out_ready : bool
             The consumer takes the beat in the output register.
         """
-        due = self.pipeline[-1] if self.pipeline else decided
+        work_due = self.pipeline[-1] if self.pipeline else decided
         moving = 1 if self._block_moves(out_ready) else 0
         block_free = len(self.block) <= moving
-        return due is not None and due.last and not block_free
+        return work_due is not None and work_due.last and not block_free
 
     def clock(self, work: Work | None, out_ready: bool, frozen: bool) -> tuple[bool, bool]:
         """The clock edge.
@@ -134,9 +134,9 @@ class Datapath:
         non_finite = leaving is not None and self._is_special(leaving)
         if frozen:
             return overflow, non_finite
-        *self.pipeline, due = [work, *self.pipeline]
-        if due is not None:
-            overflow |= self._accumulate(due)
+        *self.pipeline, work_due = [work, *self.pipeline]
+        if work_due is not None:
+            overflow |= self._accumulate(work_due)
         return overflow, non_finite
 
     def _output_leaves(self, out_ready: bool) -> bool:
@@ -183,16 +183,16 @@ class Datapath:
         overflow = any(one.result_overflow(bits) for row in paired for one, bits in row)
         return Beat(values, last=not self.block), overflow
 
-    def _accumulate(self, due: Work) -> bool:
+    def _accumulate(self, work_due: Work) -> bool:
         """Add one schedule's products; answers whether that overflowed."""
         c: Rows = ((0,) * self.config.columns,) * self.config.rows
-        if due.first and self._starts_from_c and self.initial is not None:
+        if work_due.first and self._starts_from_c and self.initial is not None:
             c = self.initial.pop_block()
         overflow = False
-        for accumulators, row, c_row in zip(self.accumulators, due.pairs, c, strict=True):
+        for accumulators, row, c_row in zip(self.accumulators, work_due.pairs, c, strict=True):
             for accumulator, pairs, bits in zip(accumulators, row, c_row, strict=True):
-                overflow |= accumulator.accumulate(pairs, due.first, bits)
-        if due.last:
+                overflow |= accumulator.accumulate(pairs, work_due.first, bits)
+        if work_due.last:
             height = self.config.out_rows
             self.block = [self.accumulators[row : row + height] for row in range(0, self.config.rows, height)]
             self._renew_accumulators()  # the next schedule is the first of its stream

@@ -273,8 +273,10 @@ def _matrix_product(layer: MatrixProduct, operation: Operation) -> Sides:
         first, second = axes[name]
         return (element * len(extents[first]) + index[first]) * len(extents[second]) + index[second]
 
-    def side(name: str, element: int, kept: str) -> list[Vector]:
-        return [[[place(name, element, **{kept: i, reduced: j}) for j in extents[reduced]]] for i in extents[kept]]
+    def side(name: str, element: int, kept_axis: str) -> list[Vector]:
+        return [
+            [[place(name, element, **{kept_axis: i, reduced: j}) for j in extents[reduced]]] for i in extents[kept_axis]
+        ]
 
     left, right, outputs = [], [], []
     for element in range(layer.batch):

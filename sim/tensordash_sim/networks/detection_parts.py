@@ -156,10 +156,10 @@ class Proposals(nn.Module):
             limit = torch.tensor([size[1], size[0]] * 2)
             decoded = torch.minimum(decoded.clamp(min=0), limit)
             decoded_ok = (decoded[:, 2:] - decoded[:, :2]).min(dim=1).values > 1e-3
-            decoded, kept_scores = decoded[decoded_ok], scores[best][decoded_ok]
-            kept = suppress(decoded, kept_scores, 0.7)
-            found.append(decoded[kept])
-            values.append(kept_scores[kept])
+            decoded, valid_scores = decoded[decoded_ok], scores[best][decoded_ok]
+            selected = suppress(decoded, valid_scores, 0.7)
+            found.append(decoded[selected])
+            values.append(valid_scores[selected])
         order = torch.cat(values).argsort(descending=True, stable=True)[: self.settings.after]
         return torch.cat(found)[order]
 

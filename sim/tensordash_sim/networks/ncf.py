@@ -88,8 +88,8 @@ def _batches(seed: int, shape: Shape) -> tuple[Iterator[Batch], int, str]:
                 users, items = shuffled[start : start + positives].T
                 negatives = np.repeat(users, NEGATIVES)
                 others = random.integers(shape.items, size=len(negatives))
-                while (again := rated[negatives, others]).any():
-                    others[again] = random.integers(shape.items, size=again.sum())
+                while (redraw := rated[negatives, others]).any():
+                    others[redraw] = random.integers(shape.items, size=redraw.sum())
                 labels = np.repeat(np.array([1.0, 0.0], np.float32), [len(users), len(negatives)])
                 who, what = np.concatenate([users, negatives]), np.concatenate([items, others])
                 order = random.permutation(len(labels))

@@ -301,9 +301,9 @@ def random_programs(bench: ProgramBench, count: int) -> None:
         at = bench.middle - DATA - PAGE * bench.random.randrange(8)
         edges = bench.random.random() < 0.5
         made = random_program(bench.random, bench.config, RANDOM_SIZE, edges=edges, at=at)
-        kept = bench.golden.memory.bytes[: at - bench.base]
+        untouched = bench.golden.memory.bytes[: at - bench.base]
         after = bench.golden.memory.bytes[at - bench.base + RANDOM_SIZE :]
-        bench.golden.memory.bytes[:] = kept + made.memory.bytes + after
+        bench.golden.memory.bytes[:] = untouched + made.memory.bytes + after
         way = bench.random.random()
         if way < 0.3:
             _reset_in_midst(bench, made.program.descriptors)

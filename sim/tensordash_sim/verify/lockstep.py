@@ -56,7 +56,7 @@ class Lockstep:
         self.arrival = Arrival(random, idle)
         self.c_arrival = Arrival(random, idle if c_idle is None else c_idle)
         self.results: list[tuple[int, ...]] = []
-        self.due = 0
+        self.expected_count = 0
         self.entered = 0
         self.a: list[Source] = []
         self.b: list[Source] = []
@@ -86,7 +86,7 @@ class Lockstep:
         self.a = [Source(list(streams), self.config.a_format.width, lanes) for streams in a]
         self.b = [Source(list(streams), self.config.b_format.width, lanes) for streams in b]
         self.c = BlockSource(c, self.config.out_rows)
-        self.due = len(self.results) + len(b[0]) * self.config.rows
+        self.expected_count = len(self.results) + len(b[0]) * self.config.rows
 
     async def cycle(self, *, reset: bool = False, clear: bool = False) -> Outputs:
         """One cycle; in reset, or with `clear`."""
@@ -147,7 +147,7 @@ class Lockstep:
             At the first difference, or after `limit` cycles.
         """
         for _ in range(limit):
-            if len(self.results) == self.due:
+            if len(self.results) == self.expected_count:
                 self._compare_counters(self.golden.shown)
                 return
             each(await self.cycle())

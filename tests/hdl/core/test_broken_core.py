@@ -97,9 +97,9 @@ TOKENS = [
 def test_a_token_is_not_waited_for(producer, consumer):
     """The consumer begins as if it had a token."""
     sequencer = module("sequencer")
-    there = f"({producer}_to_{consumer} != 5'd0)"
-    assert sequencer.count(there) == 1
-    broken = sequencer.replace(there, "1'h1")
+    condition = f"({producer}_to_{consumer} != 5'd0)"
+    assert sequencer.count(condition) == 1
+    broken = sequencer.replace(condition, "1'h1")
     assert found("core", (sequencer, broken), effort=1)
 
 
@@ -108,16 +108,16 @@ UNITS = ("command_queue", "sequencer", "load", "layout_a", "layout_b", "multiply
 
 def module(name: str) -> str:
     """A module's Verilog."""
-    there = re.search(rf"^module tensordash_{name}\(.*?^endmodule", core().text, re.DOTALL | re.MULTILINE)
-    assert there
-    return there[0]
+    match = re.search(rf"^module tensordash_{name}\(.*?^endmodule", core().text, re.DOTALL | re.MULTILINE)
+    assert match
+    return match[0]
 
 
 def instance(unit: str) -> str:
     """Where a unit is placed in the core."""
-    there = re.search(rf"^  tensordash_\w+ \\?{unit} +\(.*?^  \);", module("core"), re.DOTALL | re.MULTILINE)
-    assert there
-    return there[0]
+    match = re.search(rf"^  tensordash_\w+ \\?{unit} +\(.*?^  \);", module("core"), re.DOTALL | re.MULTILINE)
+    assert match
+    return match[0]
 
 
 @pytest.mark.parametrize("unit", UNITS)

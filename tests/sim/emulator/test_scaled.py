@@ -63,8 +63,11 @@ def meet(layer, operation, values, index, filled):
                 at = y * sy + i - py, x * sx + j - px
                 inside = 0 <= at[0] < layer.size[0] and 0 <= at[1] < layer.size[1]
                 for c in range(-(-layer.channels // filled) * filled):
-                    there = c < layer.channels
-                    yield (first[n, c, *at] if there and inside else 0.0), (second[f, c, i, j] if there else 0.0)
+                    in_bounds = c < layer.channels
+                    yield (
+                        (first[n, c, *at] if in_bounds and inside else 0.0),
+                        (second[f, c, i, j] if in_bounds else 0.0),
+                    )
     elif operation == "WxG":
         n, c, y, x = index
         for i in range(layer.kernel[0]):
@@ -74,8 +77,11 @@ def meet(layer, operation, values, index, filled):
                     continue  # this tap does not reach it, from nowhere
                 inside = 0 <= oy < rows and 0 <= ox < columns
                 for f in range(-(-layer.filters // filled) * filled):
-                    there = f < layer.filters
-                    yield (first[n, f, oy, ox] if there and inside else 0.0), (second[f, c, i, j] if there else 0.0)
+                    in_bounds = f < layer.filters
+                    yield (
+                        (first[n, f, oy, ox] if in_bounds and inside else 0.0),
+                        (second[f, c, i, j] if in_bounds else 0.0),
+                    )
     else:
         f, c, i, j = index
         for n in range(layer.samples):
@@ -83,8 +89,8 @@ def meet(layer, operation, values, index, filled):
                 for x in range(-(-columns // filled) * filled):
                     at = y * sy + i - py, x * sx + j - px
                     inside = 0 <= at[0] < layer.size[0] and 0 <= at[1] < layer.size[1]
-                    there = x < columns
-                    yield (first[n, f, y, x] if there else 0.0), (second[n, c, *at] if inside else 0.0)
+                    in_bounds = x < columns
+                    yield (first[n, f, y, x] if in_bounds else 0.0), (second[n, c, *at] if inside else 0.0)
 
 
 @pytest.mark.parametrize("operation", OPERANDS)

@@ -86,8 +86,8 @@ def test_nvfp4_has_two_levels() -> None:
 def test_blocks_run_along_their_axis_and_the_last_may_be_short() -> None:
     values = np.full((34, 2), 0.1)
     values[0, 0] = values[33, 1] = 6.0  # of the first block of one column, and of the short one of the other
-    kept = quantise(values, BLOCK_FORMATS["mxfp4"], axis=0) != 0
-    assert kept.sum(axis=0).tolist() == [1 + 2, 32 + 1]
+    nonzero = quantise(values, BLOCK_FORMATS["mxfp4"], axis=0) != 0
+    assert nonzero.sum(axis=0).tolist() == [1 + 2, 32 + 1]
     assert (quantise(values, BLOCK_FORMATS["mxfp4"], axis=1) != 0).sum() == 34 * 2 - 2
 
 

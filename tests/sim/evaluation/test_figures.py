@@ -105,8 +105,8 @@ def test_what_a_system_leaves_is_what_simulate_counts(tmp_path: Path) -> None:
         }
         for bits, gbps in ((64, 102.4), (160, 256)):
             other = Machine(load_preset("recommended"), ChipConfig(dram_channel_bits=bits), **how)
-            there = [result for _, result in Results(tmp_path, trace, other).run(trace.records)]
-            wanted[f"{gbps:g} GB/s"] = totals(there)["speedup"]
+            remote = [result for _, result in Results(tmp_path, trace, other).run(trace.records)]
+            wanted[f"{gbps:g} GB/s"] = totals(remote)["speedup"]
         for where, speedup in wanted.items():
             assert value(figure, metric=f"speedup, {where}", series=measure, x="digits") == speedup
             assert value(figure, metric=f"speedup, {where}", series=measure, x="mean") == speedup

@@ -248,6 +248,6 @@ def test_toward_zero(rng):
             assert found == (np.inf if value > 0 else -np.inf)
             continue
         bits = encode([found], FP32).item()
-        following = Fraction(to_float((bits & 0x7FFFFFFF) + 1, FP32)) if bits & 0x7FFFFFFF < 0x7F7FFFFF else 2**128
-        assert abs(Fraction(found)) <= abs(exact) < following
+        next_value = Fraction(to_float((bits & 0x7FFFFFFF) + 1, FP32)) if bits & 0x7FFFFFFF < 0x7F7FFFFF else 2**128
+        assert abs(Fraction(found)) <= abs(exact) < next_value
         assert value == 0 or np.signbit(found) == (value < 0)

@@ -261,8 +261,8 @@ def test_sides_of_different_formats():
 def test_presets(name, fraction_bits):
     """1 + 2**-F + 2**-F - 1, with F and one bit more."""
     accumulator = make_accumulator(TileConfig(accumulator=name))
-    for extra, kept in ((0, 2.0 ** (1 - fraction_bits)), (1, 0.0)):
+    for extra, expected in ((0, 2.0 ** (1 - fraction_bits)), (1, 0.0)):
         power = -fraction_bits - extra + 14  # the other factor is 2**-14
         pair = (0x0400, (power + 15) << 10)
         accumulator.accumulate([PLUS, pair, pair, MINUS], first=True)
-        assert np.uint32(accumulator.result_bits()).view(np.float32) == kept
+        assert np.uint32(accumulator.result_bits()).view(np.float32) == expected

@@ -96,9 +96,9 @@ def test_what_became_of_values_is_told(name: str) -> None:
     (run,) = layer_runs([record], config, passes=2, seed=3)
     shown = run.to_json()
     for side, operand in (("b", record.sparser), ("a", next(n for n in record.operands if n != record.sparser))):
-        told = re.search(rf"{operand}(?: scaled by 2\^(-?\d+) and)? rounded to {name}", run.about)
-        assert told is not None
-        scale = 2.0 ** int(told[1] or 0)
+        rounding = re.search(rf"{operand}(?: scaled by 2\^(-?\d+) and)? rounded to {name}", run.about)
+        assert rounding is not None
+        scale = 2.0 ** int(rounding[1] or 0)
         values = np.abs(record.values(operand).astype(float))
         if name != "bf16":
             top = {"int8": 127, "fp8_e4m3": 448, "fp8_e5m2": 57344}[name]

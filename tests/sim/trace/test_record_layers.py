@@ -50,10 +50,10 @@ def test_names_of_shared_weights(tmp_path: Path) -> None:
             self.embedding = nn.Embedding(5, 4)
             self.head = nn.Linear(4, 5, bias=False)
             self.head.weight = self.embedding.weight
-            self.twice = nn.Linear(4, 4)
+            self.shared = nn.Linear(4, 4)
 
         def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return self.head(self.twice(self.twice(self.embedding(x))))
+            return self.head(self.shared(self.shared(self.embedding(x))))
 
     model = Tied()
     trace = traced(tmp_path, lambda: model(torch.arange(3)).square().sum().backward(), model=model)

@@ -128,10 +128,10 @@ class TestTop:
 
     @pytest.mark.parametrize("bench", ["pe", "tile"])
     @pytest.mark.parametrize("kept", [91, 95])
-    def test_replaced_by_the_sign(self, kept, bench, found, sabotage):
+    def test_replaced_by_the_sign(self, result_bits, bench, found, sabotage):
         def assignments(self, inside):
             number = inside["accumulated"].number
-            cut = Cat(number[:kept], number[-1].replicate(self.shape.width - kept))
+            cut = Cat(number[:result_bits], number[-1].replicate(self.shape.width - result_bits))
             return inside["basis"].eq(Mux(self.sum.start, 0, cut).as_signed())
 
         sabotage(ExactAccumulator, assignments)

@@ -51,14 +51,14 @@ def test_a_fault_is_found_and_found_again(tmp_path, capfd, sabotage):
     )
     status, out, err = call(f"soak --seed {SEED} --positions 1 -j 1 -o {tmp_path} --simulator {FOR_SMALL}", capfd)
     assert status == 1
-    told = json.loads((tmp_path / f"soak-{SEED}.json").read_text())
-    ((again, failure),) = told["failures"].items()
+    report = json.loads((tmp_path / f"soak-{SEED}.json").read_text())
+    ((redrawn, failure),) = report["failures"].items()
     assert "golden says" in failure
-    assert told["positions"] == 0
-    assert err.strip().endswith(again)
+    assert report["positions"] == 0
+    assert err.strip().endswith(redrawn)
     assert f"FAILED: {failure}" in out
     assert (tmp_path / f"job-{SEED}-0" / "verilog" / "tensordash.v").exists()
-    program, *arguments = shlex.split(again)
+    program, *arguments = shlex.split(redrawn)
     assert program == "tensordash"
     status, _, err = call(shlex.join(arguments), capfd)
     assert status == 1

@@ -75,10 +75,10 @@ def live(model: ModuleModel) -> list[Item]:
     for item in model.items:
         for net in driven(item):
             drivers.setdefault(id(net), []).append(item)
-    kept = {id(item) for item in model.items if isinstance(item, Cell | Memory)}
+    needed = {id(item) for item in model.items if isinstance(item, Cell | Memory)}
     read: set[int] = set()
     nodes: set[Node] = set()
-    stack = [node for item in model.items if id(item) in kept for node in roots(item)]
+    stack = [node for item in model.items if id(item) in needed for node in roots(item)]
     stack += [model.make.net(net) for net in model.ports if net.kind == "output"]
     while stack:
         node = stack.pop()
@@ -89,7 +89,7 @@ def live(model: ModuleModel) -> list[Item]:
         if node.kind == "net" and id(node.value) not in read:
             read.add(id(node.value))
             for item in drivers.get(id(node.value), ()):
-                kept.add(id(item))
+                needed.add(id(item))
                 if isinstance(item, Registers):
                     stack.extend(_of_statements(_pruned(item.statements, {id(node.value)})))
                 else:
@@ -98,7 +98,7 @@ def live(model: ModuleModel) -> list[Item]:
     for item in model.items:
         if isinstance(item, Registers):
             item.statements = _pruned(item.statements, read)
-        if id(item) in kept and not (isinstance(item, Registers) and not item.statements):
+        if id(item) in needed and not (isinstance(item, Registers) and not item.statements):
             result.append(item)
     return result
 
@@ -361,7 +361,7 @@ def _chosen(model: ModuleModel) -> dict[Net, Wire]:
         if not isinstance(wire, Wire) or wire.net.kind == "output" or not _is_whole(wire):
             continue
         node = model.make.net(wire.net)
-        if _goes(
+        if _is_inlined(
             model.make, wire, node, uses, parents, slices.get(node, []), lambda each: _length(text, each, lengths)
         ):
             candidates[wire.net] = wire
@@ -388,7 +388,7 @@ def _size(node: Node, limit: int) -> int:
     return count
 
 
-def _goes(
+def _is_inlined(
     make: Expressions, wire: Wire, node: Node, uses, parents, slices: list[Node], length: Callable[[Node], int]
 ) -> bool:
     count = uses[node]

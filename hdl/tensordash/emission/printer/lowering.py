@@ -54,7 +54,7 @@ class Lowering:
         self.clock = Net("clk", 1, "input")
         self.reset = Net("rst", 1, "input")
         self._lowered: dict[tuple[int, int], Node] = {}
-        self._kept: list[Value] = []  # so that no other value gets the identity of one that was lowered
+        self._alive: list[Value] = []  # so that no other value gets the identity of one that was lowered
         self._uses: dict[int, int] = {}
 
     def net(self, signal: Signal) -> Net:
@@ -82,7 +82,7 @@ class Lowering:
     def count_uses(self, value: Value) -> None:
         """Remember how often each operator is part of something: one that several share is kept at its own width."""
         self._uses[id(value)] = self._uses.get(id(value), 0) + 1
-        self._kept.append(value)
+        self._alive.append(value)
         if self._uses[id(value)] == 1:
             for inner in _operands(value):
                 self.count_uses(inner)
@@ -96,7 +96,7 @@ class Lowering:
         if key not in self._lowered:
             outer, self.make.location = self.make.location, value.src_loc or self.make.location
             self._lowered[key] = self._bits(value, width)
-            self._kept.append(value)
+            self._alive.append(value)
             self.make.location = outer
         return self._lowered[key]
 
@@ -294,13 +294,13 @@ class Lowering:
             if exact is not None and len(statement.test) > 1:
                 pairs = list(zip(exact, arms, strict=True))
                 rest = next((body for values, (_, body, _) in pairs if values is None), None)
-                kept: list[tuple[Any, list[Statement], Any]] = [
+                branches: list[tuple[Any, list[Statement], Any]] = [
                     (values, body, place) for values, (_, body, place) in pairs if values and (body or rest)
                 ]
                 if rest:
-                    kept.append((None, rest, next(place for values, (_, _, place) in pairs if values is None)))
-                if kept:
-                    found.append(Branch(self.bits(statement.test), kept, statement.src_loc))
+                    branches.append((None, rest, next(place for values, (_, _, place) in pairs if values is None)))
+                if branches:
+                    found.append(Branch(self.bits(statement.test), branches, statement.src_loc))
                 continue
             tested: list[tuple[Any, list[Statement], Any]] = []
             for patterns, body, place in arms:

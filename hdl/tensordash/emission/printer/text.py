@@ -190,10 +190,10 @@ def _is_extended(node: Node) -> bool:
         return True
     low = part.value if part.kind == "slice" else 0
     is_bit = bit.kind == "slice" and bit.width == 1
-    return is_bit and bit.args[0] is _whole(part) and bit.value == low + part.width - 1
+    return is_bit and bit.args[0] is _sliced(part) and bit.value == low + part.width - 1
 
 
-def _whole(node: Node) -> Node:
+def _sliced(node: Node) -> Node:
     return node.args[0] if node.kind == "slice" else node
 
 

@@ -155,8 +155,8 @@ def _blocks_of_pairs(
                 a_numbers, a_words = _side(*sides[1], element, start_a, width)
                 pairs = np.indices((len(b_numbers), len(a_numbers))).reshape(2, -1)
                 cycles = scheduler.schedule(b_words[pairs[0]], a_words[pairs[1]]).cycles
-                b_there, a_there = ((numbers >= 0).sum(axis=1) for numbers in (b_numbers, a_numbers))
-                used_rows, used_columns = b_there[pairs[0]], a_there[pairs[1]]
+                b_counts, a_counts = ((numbers >= 0).sum(axis=1) for numbers in (b_numbers, a_numbers))
+                used_rows, used_columns = b_counts[pairs[0]], a_counts[pairs[1]]
                 work = _pairs_non_zero(b_words, a_words, lanes)
                 slots = Passes(
                     work=work,

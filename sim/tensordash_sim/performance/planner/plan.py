@@ -10,7 +10,7 @@ from .overlap import Overlap
 from .stages import Stage
 from .timeline import alone, overlapped
 
-__all__ = ["MEASURES", "Kept", "Plan"]
+__all__ = ["MEASURES", "Plan", "Resident"]
 
 MEASURES = {
     "fuse": "element-wise work and updates run with what makes or takes their values",
@@ -25,7 +25,7 @@ MEASURES = {
 
 
 @dataclass(frozen=True)
-class Kept:
+class Resident:
     """A tensor that stays on the chip.
 
     Attributes
@@ -51,7 +51,7 @@ class Plan:
         The step, with what is computed twice.
     stages : tuple of Stage
         In order.
-    kept : tuple of Kept
+    residents : tuple of Kept
         Tensors that stay on the chip between stages.
     budget : Budget
         What it may use.
@@ -63,7 +63,7 @@ class Plan:
 
     graph: Graph
     stages: tuple[Stage, ...]
-    kept: tuple[Kept, ...]
+    residents: tuple[Resident, ...]
     budget: Budget
     measures: frozenset[str]
     overlaps: tuple[Overlap, ...] = ()
@@ -71,7 +71,9 @@ class Plan:
     @property
     def dram(self) -> float:
         """Bytes between DRAM and the chip."""
-        return sum(stage.dram for stage in self.stages) + sum(one.again * len(one.resumed) for one in self.overlaps)
+        return sum(stage.dram for stage in self.stages) + sum(
+            one.reloaded_bytes * len(one.resumed) for one in self.overlaps
+        )
 
     @property
     def on_chip(self) -> int:

@@ -154,8 +154,8 @@ def resnet50(
             y = _relu(step, f"{name}.relu1", convolve(f"{name}.conv1", x), zeros)
             y = _relu(step, f"{name}.relu2", convolve(f"{name}.conv2", y), zeros)
             y = convolve(f"{name}.conv3", y)
-            beside = convolve(f"{name}.downsample", x) if block == 0 else x
-            x = _relu(step, f"{name}.relu3", step.add(f"{name}.add", y, beside, axis=SAMPLES), zeros)
+            shortcut = convolve(f"{name}.downsample", x) if block == 0 else x
+            x = _relu(step, f"{name}.relu3", step.add(f"{name}.add", y, shortcut, axis=SAMPLES), zeros)
     x = step.element_wise("mean", [x], axis=SAMPLES, values=images * 2048 // thin)
     layer = MatrixProduct(batch=1, samples=images, in_features=2048 // thin, out_features=1000 // thin)
     return step.finish(step.product("fc", layer, x, axis=SAMPLES, density=1.0), axis=SAMPLES)

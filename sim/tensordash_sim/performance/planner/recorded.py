@@ -294,12 +294,12 @@ class _Recorded:
                     if name not in read:
                         self.tensors[name] = replace(self.tensors[name], wanted=True)
         needed: set[str] = set()
-        kept = []
+        reachable = []
         for node in reversed(self.nodes):
             if node.kind == "product" or any(name in needed or self.tensors[name].wanted for name in node.writes):
-                kept.append(node)
+                reachable.append(node)
                 needed |= set(node.reads)
-        self.nodes = kept[::-1]
+        self.nodes = reachable[::-1]
         touched = {name for node in self.nodes for name in (*node.reads, *node.writes)}
         self.tensors = {
             name: replace(each, becomes=each.becomes if each.becomes in touched else "")

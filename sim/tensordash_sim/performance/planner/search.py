@@ -7,7 +7,7 @@ from itertools import count
 from .budget import Budget
 from .graph import Graph
 from .overlap import Overlap, overlap_stages
-from .plan import MEASURES, Kept, Plan
+from .plan import MEASURES, Plan, Resident
 from .stages import Stage, best_stage
 
 __all__ = ["plan_step"]
@@ -267,14 +267,14 @@ class _Search:
 
     def _plan(self, may_stay: Collection[str]) -> Plan:
         state, stages = self.state(), self.in_order()
-        stages, kept = _keep(self, stages, may_stay)
+        stages, residents = _keep_on_chip(self, stages, may_stay)
         overlaps: tuple[Overlap, ...] = ()
         if "overlap" in self.measures:
             sizes = [
-                sum(self.graph.tensors[one.tensor].bytes for one in kept if one.first <= place <= one.last)
+                sum(self.graph.tensors[one.tensor].bytes for one in residents if one.first <= place <= one.last)
                 for place in range(len(stages))
             ]
-            stay = {one.tensor for one in kept}
+            stay = {one.tensor for one in residents}
             fixed = {
                 place
                 for place, stage in enumerate(stages)
@@ -285,7 +285,7 @@ class _Search:
         return Plan(
             graph=self.graph,
             stages=tuple(stages),
-            kept=kept,
+            residents=residents,
             budget=self.budget,
             measures=self.measures,
             overlaps=overlaps,
@@ -341,7 +341,9 @@ def _split(search: "_Search", plan: Plan) -> Plan:
     return plan
 
 
-def _keep(search: _Search, stages: Sequence[Stage], may_stay: Collection[str]) -> tuple[list[Stage], tuple[Kept, ...]]:
+def _keep_on_chip(
+    search: _Search, stages: Sequence[Stage], may_stay: Collection[str]
+) -> tuple[list[Stage], tuple[Resident, ...]]:
     """Keep tensors on the chip, those first that save most for the room and time that they take."""
     graph, chosen = search.graph, list(stages)
     where = {name: number for number, stage in enumerate(stages) for name in stage.nodes}
@@ -358,8 +360,8 @@ def _keep(search: _Search, stages: Sequence[Stage], may_stay: Collection[str]) -
         first, last = where[graph.writer[name]], max(where[reader] for reader in graph.readers[name])
         moved = sum(stage.loads.get(name, 0.0) + stage.stores.get(name, 0.0) for stage in chosen[first : last + 1])
         if first < last and moved > 0:
-            candidates.append((-moved / (tensor.bytes * (last + 1 - first)), Kept(name, first, last)))
-    kept = []
+            candidates.append((-moved / (tensor.bytes * (last + 1 - first)), Resident(name, first, last)))
+    residents = []
     for _, one in sorted(candidates, key=lambda each: (each[0], each[1].first, each[1].tensor)):
         size, span = graph.tensors[one.tensor].bytes, range(one.first, one.last + 1)
         if any(taken[number] + size > search.budget.capacity for number in span):
@@ -384,5 +386,5 @@ def _keep(search: _Search, stages: Sequence[Stage], may_stay: Collection[str]) -
             chosen[number] = stage
             taken[number] += size
             resident[number].add(one.tensor)
-        kept.append(one)
-    return chosen, tuple(kept)
+        residents.append(one)
+    return chosen, tuple(residents)

@@ -73,16 +73,16 @@ def _slots(stages: Sequence[Stage], budget: Budget, overlaps: Sequence[Overlap])
 
     slots = [slot(stage) for stage in stages]
     for one in overlaps:
-        whole = slot(stages[one.stage])
+        full_slot = slot(stages[one.stage])
         for place, share in (*one.shares, (one.stage, one.left - 1)):
             at = slots[place % len(slots)]
-            at.work += share * whole.work
-            at.loads += share * whole.loads
-            at.stores += share * whole.stores
+            at.work += share * full_slot.work
+            at.loads += share * full_slot.loads
+            at.stores += share * full_slot.stores
         for place in one.places:
-            slots[place % len(slots)].space += whole.space if place != one.stage else 0.0
+            slots[place % len(slots)].space += full_slot.space if place != one.stage else 0.0
         for place in one.resumed:
-            slots[place % len(slots)].loads += one.again
+            slots[place % len(slots)].loads += one.reloaded_bytes
     return slots
 
 

@@ -226,9 +226,9 @@ async def powers_of_two(dut) -> None:
     config, random, accumulator = bench.config, bench.random, bench.config.numerics.accumulator
     if not isinstance(accumulator, Fused):
         return
-    kept, zero = accumulator.result_bits, accumulator.zero_exponent
+    result_bits, zero = accumulator.result_bits, accumulator.zero_exponent
     normal = 2 - (1 << (accumulator.result_exponent_bits - 1))
-    least = normal - kept
+    least = normal - result_bits
     sets = []
     for low in sorted({zero, normal}):
         cut = low - accumulator.fraction_bits
@@ -238,7 +238,7 @@ async def powers_of_two(dut) -> None:
         for small in (cut - 1, cut, cut + 1):
             sets += [[(least - 1, 0), (small, sign)] for sign in (0, 1)]
     for top in (-40, 0, 5):
-        last = top - kept
+        last = top - result_bits
         sets += [
             [(top, 0), (last - 1, 0)],
             [(top, 0), (last, 0), (last - 1, 0)],

@@ -10,12 +10,12 @@ from tensordash_sim.verify.pins import Pins, split
 def refill_lines(depth: int, present: int, advance: int, entering: int) -> int:
     """The one-hot lines of every slot: (slot + advance) stays for what is kept, the offered steps fill up behind."""
     lines = 0
-    kept = present - advance
+    remaining = present - advance
     for slot in range(depth):
-        if slot < kept:
+        if slot < remaining:
             lines |= 1 << (slot * (depth + 1) + advance)
-        elif slot < kept + entering:
-            lines |= 1 << (slot * (depth + 1) + depth - kept)
+        elif slot < remaining + entering:
+            lines |= 1 << (slot * (depth + 1) + depth - remaining)
     return lines
 
 

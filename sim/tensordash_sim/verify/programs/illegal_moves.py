@@ -104,7 +104,7 @@ def _range_store_compressed(corruptor: ProgramCorruptor) -> bool:
     return _range_compressed(corruptor, "store")
 
 
-def _not_there(corruptor: ProgramCorruptor, operation: str) -> bool:
+def _outside_memory(corruptor: ProgramCorruptor, operation: str) -> bool:
     """A move of free groups of which all, or one run, has no memory."""
     random, size = corruptor.random, corruptor.config.group_bytes
     count = random.randint(1, min(MAX_GROUPS, len(corruptor.free_groups) // 2))
@@ -119,11 +119,11 @@ def _not_there(corruptor: ProgramCorruptor, operation: str) -> bool:
 
 
 def _read(corruptor: ProgramCorruptor) -> bool:
-    return _not_there(corruptor, "load")
+    return _outside_memory(corruptor, "load")
 
 
 def _write(corruptor: ProgramCorruptor) -> bool:
-    return _not_there(corruptor, "store")
+    return _outside_memory(corruptor, "store")
 
 
 def random_tensor(corruptor: ProgramCorruptor) -> tuple[bytes, NDArray[np.uint32], dict[str, int]]:

@@ -330,7 +330,7 @@ def _load(
             **fields,
         )
     else:
-        moves, offsets = _moves(random, len(flat))
+        moves, offsets = _draw_moves(random, len(flat))
         run = moves["count_0"]
         apart = np.zeros((max(offsets) + run, flat.shape[1]), flat.dtype)
         for k, offset in enumerate(offsets):
@@ -338,7 +338,7 @@ def _load(
         program.add("load", memory=writer.put(apart.tobytes()), **moves, **fields)
 
 
-def _moves(random: Random, groups: int) -> tuple[dict[str, Any], list[int]]:
+def _draw_moves(random: Random, groups: int) -> tuple[dict[str, Any], list[int]]:
     """Fields of a move of so many groups in up to four loops, and where in memory each run begins, in groups."""
     counts = _factors(random, groups, 4)
     offsets, span = [0], counts[0]

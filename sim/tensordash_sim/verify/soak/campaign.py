@@ -16,7 +16,7 @@ from tensordash_storage.jobs import LOCAL, AnswerStore, Job, Runner
 from ... import golden, verify
 from ..simulators import SimulatorError, choose_simulator
 from .coverage import Counts, lane_options, merged, universe
-from .draw import AGAIN, SoakJob, draw_job, jobs_for
+from .draw import REDRAW_OFFSET, SoakJob, draw_job, jobs_for
 from .job import Record, run_job
 
 __all__ = ["Campaign", "Summary"]
@@ -92,7 +92,7 @@ class Summary:
         return [
             record.index
             for record in self.records
-            if record.index < AGAIN
+            if record.index < REDRAW_OFFSET
             and any(lane < len(record.options) and option < len(record.options[0]) for lane, option in never)
         ]
 
@@ -180,8 +180,8 @@ class Campaign:
             short = Summary(seed=self.seed, records=records).short if cover else []
             if not short:
                 break
-            again = [draw_job(self.seed, AGAIN * turn + index) for index in short]
-            records += self._run(again, runner, describe)
+            redrawn = [draw_job(self.seed, REDRAW_OFFSET * turn + index) for index in short]
+            records += self._run(redrawn, runner, describe)
         return Summary(seed=self.seed, records=records)
 
     def _run(

@@ -213,7 +213,7 @@ class Bench:
         device.restrict()
         device.fail(())
         if end is not None:
-            self._either(made, end, memory)
+            self._check_either(made, end, memory)
         self._same_memory(model.memory, [*memory, (made.base, BYTES * 4 * len(made.descriptors))])
         device.behave(latency=(0, 1), pause=0.0)
         if probe:
@@ -248,7 +248,7 @@ class Bench:
         wrong = np.flatnonzero(ours != theirs)
         assert not len(wrong), f"byte {expected.base + int(wrong[0]):#x} differs, and {len(wrong) - 1} others"
 
-    def _either(self, made: IllegalProgram, end: Memory, places: Sequence[tuple[int, int]]) -> None:
+    def _check_either(self, made: IllegalProgram, end: Memory, places: Sequence[tuple[int, int]]) -> None:
         for address, count in places:
             begin = address - end.base
             ours, old, new = (

@@ -11,7 +11,7 @@ from tensordash.configuration.connectivity import PAPER_OPTIONS, Option
 from tensordash.configuration.formats import FORMATS, SCALES
 from tensordash.configuration.numerics import ACCUMULATORS, FUSED_ONLY
 
-__all__ = ["AGAIN", "SoakJob", "draw_job", "jobs_for"]
+__all__ = ["REDRAW_OFFSET", "SoakJob", "draw_job", "jobs_for"]
 
 SIDES = (1, 1, 2, 2, 3, 4, 4, 5, 6, 8, 8, 12, 16)
 LANES = (2, 3, 4, 4, 5, 6, 8, 8, 12, 16, 16, 32)
@@ -30,7 +30,7 @@ MAX_STEPS = 12_000
 """Steps of a job: the simulator's time grows with them."""
 MAX_POSITIONS = 4_000_000
 """Multiply positions of a job: golden's time grows with them."""
-AGAIN = 1_000_000
+REDRAW_OFFSET = 1_000_000
 """Job 1,000,007 of a seed is the tile of job 7 again, with other streams and as many steps as a tile gets."""
 
 
@@ -81,12 +81,12 @@ def draw_job(seed: int, index: int) -> SoakJob:
     >>> draw_job(3, 2 * AGAIN + 5).config == draw_job(3, 5).config
     True
     """
-    again, first = divmod(index, AGAIN)
+    redraw, first = divmod(index, REDRAW_OFFSET)
     random = Random(f"soak {seed} {first}")
     large = Random(f"soak large {seed} {first}").randrange(LARGE_EVERY) == 0
     config = _draw_large(random) if large else _draw_config(random)
     most = min(MAX_STEPS, (MAX_LARGE_POSITIONS if large else MAX_POSITIONS) // positions_per_step(config))
-    steps = most if again else random.randint(min(MIN_STEPS, most), most)
+    steps = most if redraw else random.randint(min(MIN_STEPS, most), most)
     return SoakJob(seed=seed, index=index, config=config, steps=steps)
 
 

@@ -116,6 +116,6 @@ class BufferModel:
         request: tuple[int, ...] = (enable, self.pins.read(f"{port}_address") & counted)
         if port in self.writes:
             word = lanes * self.config.value_bits
-            kept = sum(((1 << word) - 1) << (word * bank) for bank in range(lanes) if enable >> bank & 1)
-            request = (*request, self.pins.read(f"{port}_data") & kept)
+            enabled_bits = sum(((1 << word) - 1) << (word * bank) for bank in range(lanes) if enable >> bank & 1)
+            request = (*request, self.pins.read(f"{port}_data") & enabled_bits)
         return request

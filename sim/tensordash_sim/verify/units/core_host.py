@@ -191,7 +191,7 @@ def failure_context(where: str, made: RandomProgram) -> Iterator[None]:
         raise AssertionError(f"{where} ({made.title}): {error}") from None
 
 
-def same_memory(here: Memory, there: Memory, *besides: tuple[int, int]) -> None:
+def same_memory(left: Memory, right: Memory, *besides: tuple[int, int]) -> None:
     """Compare two memories, but for some runs of (address, bytes) in them.
 
     Raises
@@ -199,12 +199,12 @@ def same_memory(here: Memory, there: Memory, *besides: tuple[int, int]) -> None:
     AssertionError
         With the first byte that differs.
     """
-    one, other = bytearray(here.bytes), bytearray(there.bytes)
+    one, other = bytearray(left.bytes), bytearray(right.bytes)
     for address, count in besides:
-        begin = address - here.base
+        begin = address - left.base
         low, high = max(begin, 0), min(begin + count, len(one))
         if low < high:
             one[low:high] = other[low:high] = bytes(high - low)
     if one != other:
         at = next(k for k, (a, b) in enumerate(zip(one, other, strict=True)) if a != b)
-        raise AssertionError(f"byte {here.base + at:#x} is {one[at]:#04x}, golden says {other[at]:#04x}")
+        raise AssertionError(f"byte {left.base + at:#x} is {one[at]:#04x}, golden says {other[at]:#04x}")

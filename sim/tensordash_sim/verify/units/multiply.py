@@ -93,11 +93,11 @@ class Bench:
     async def run(self, values: dict[str, int]) -> None:
         """Execute a descriptor, and see each step of each pass once."""
         self.reads = {side: [0] * self.depth for side in SIDES}
-        whole = await self._given(values)
+        value = await self._offered_value(values)
         words = -(-values["steps"] // self.depth)
         passes = [(p, q) for p in range(values["b_streams"]) for q in range(values["a_streams"])]
         beyond = any(values[f"{side}_base"] + values[f"{side}_streams"] * words > self.words[side] for side in SIDES)
-        first = whole + 2
+        first = value + 2
         for p, q in passes:
             step = 0
             while step < words * self.depth:
@@ -120,10 +120,10 @@ class Bench:
                 step += self.took
         available, _, error = await self.cycle()
         assert (available, error) == (0, ERRORS["range"] * beyond), f"error {error} at the end of {values}"
-        once = [len(passes) * words] * self.depth
-        assert self.reads == dict.fromkeys(SIDES, once), f"{self.reads} words are read, not {once}: {values}"
+        one_read = [len(passes) * words] * self.depth
+        assert self.reads == dict.fromkeys(SIDES, one_read), f"{self.reads} words are read, not {one_read}: {values}"
 
-    async def _given(self, values: dict[str, int]) -> int:
+    async def _offered_value(self, values: dict[str, int]) -> int:
         """Give the descriptor; the cycle in which its last beat was taken."""
         self.beats.give(encode(OPERATIONS["multiply"], values))
         while self.beats.completed_in is None:

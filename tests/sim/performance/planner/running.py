@@ -104,14 +104,14 @@ class Running:
 
     def _give(self, place: int, stage: Stage, nodes: list[Node], made: dict[str, list[Any]]) -> None:
         """What a stage made stays on the chip, is stored, or is forgotten."""
-        following = [self.graph.nodes[name] for each in self.plan.stages[place + 1 :] for name in each.nodes]
+        later = [self.graph.nodes[name] for each in self.plan.stages[place + 1 :] for name in each.nodes]
         for name, each in made.items():
             tensor = self.graph.tensors[name]
             stored = tensor.packed if "compress" in self.plan.measures else tensor.bytes
             result = np.concatenate(each) if tensor.axes else sum(each)
-            if any(one.tensor == name and one.first == place for one in self.plan.kept):
+            if any(one.tensor == name and one.first == place for one in self.plan.residents):
                 self.on_chip[name] = result
-            is_read = any(name in node.reads for node in following)
+            is_read = any(name in node.reads for node in later)
             if leaves := tensor.wanted or (is_read and name not in self.on_chip):
                 self.dram[name] = result
                 self.moved += stored

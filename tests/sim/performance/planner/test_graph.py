@@ -59,9 +59,9 @@ def test_a_copy_is_a_graph_as_any_other() -> None:
     twice = once.with_copy("relu", {"A"})  # nobody reads the first one any more
     assert list(twice.nodes) == ["relu for A", "A", "relu for B", "B"]
     for graph in (once, twice):
-        again = Graph(graph.tensors.values(), graph.nodes.values(), graph.axes)
-        assert again.readers == graph.readers
-        assert again.writer == graph.writer
+        copied = Graph(graph.tensors.values(), graph.nodes.values(), graph.axes)
+        assert copied.readers == graph.readers
+        assert copied.writer == graph.writer
 
 
 def test_a_step_has_three_products_a_layer() -> None:

@@ -90,10 +90,10 @@ class Bottleneck(nn.Module):
             nn.ReLU(),
             convolution(width, 4 * width, 1),
         )
-        self.beside = convolution(channels, 4 * width, 1, stride) if first else nn.Identity()
+        self.shortcut = convolution(channels, 4 * width, 1, stride) if first else nn.Identity()
 
     def forward(self, x):
-        return (self.body(x) + self.beside(x)).relu()
+        return (self.body(x) + self.shortcut(x)).relu()
 
 
 class ResNet50(nn.Module):
