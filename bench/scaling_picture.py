@@ -1,4 +1,4 @@
-"""The picture of docs/cost.md's tables of scaling: what is added per PE, and a fit of it.
+"""The picture of docs/cost.md's tables of scaling: what is added per PE, and a fit.
 
 python bench/scaling_picture.py [FILE.svg]    # reads docs/cost.md, writes docs/scaling.svg
 """

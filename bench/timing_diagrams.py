@@ -65,7 +65,7 @@ def tile(
     cycles : int
         How many to show.
     offers : mapping of str to str
-        Most steps that a port offers, by cycle; "all" is that of ports not named.
+        Most steps that a port offers, by cycle; "all" is for ports not named.
     ready, reset, clear : str
         `out_ready`, `rst` and `clear`, by cycle.
     c : str, optional
@@ -134,7 +134,7 @@ def _tile_cycle(ctx: Any, dut: Any, rst: Any, offered: Mapping[str, Any], c_beat
 
 
 def axi_stream(lengths: Sequence[int], cycles: int, *, valid: str, ready: str = "1", seed: int = 3) -> list[Cycle]:
-    """Cycles of the AXI4-Stream top; `valid` says when a beat may be offered, on every port, the rest as for `tile`."""
+    """Return cycles of the AXI4-Stream top; `valid` selects those in which every port may offer a beat; as `tile`."""
     dut = AxiStreamTile(CONFIG)
     depth, step_bytes = CONFIG.window_depth, CONFIG.lanes * CONFIG.b_format.width // 8
     seen: list[Cycle] = []
@@ -281,7 +281,7 @@ UNITS = ("load", "layout_b", "layout_a", "multiply", "output", "store")
 
 
 def core_diagrams() -> dict[str, dict[str, Any]]:
-    """A program of a core: how it begins, cycle by cycle, and all of it."""
+    """A program of a core: its first cycles, and the whole run."""
     seen = play_example(CORE)
     shown = {"awvalid": "s_axi_awaddr", "wvalid": "s_axi_wdata", "arvalid": "m_axi_araddr"}
     begin: list[Cycle] = []

@@ -95,7 +95,7 @@ def statements(code: str) -> str:
 
 
 def named_fields(code: str) -> set[str]:
-    """Wires that name one bit range of a vector; the pin of an instance only names a range of another pin of it."""
+    """Wires that name one bit range of a vector; the pin of an instance only names a range of another pin."""
     return {
         name
         for name, vector in RANGE.findall(code)

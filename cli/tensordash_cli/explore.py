@@ -171,7 +171,7 @@ def _search(
     for structure in possible:
         try:
             structure.config(campaign.base, start_options(structure))
-        except (TypeError, ValueError) as error:  # what CONFIG says does not go with the shape
+        except (TypeError, ValueError) as error:  # CONFIG does not go with the shape
             raise click.UsageError(f"{structure.label}: {error}") from None
     return campaign.find([(structure, order) for order in orders for structure in possible], runner)
 

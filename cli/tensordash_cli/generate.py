@@ -29,7 +29,7 @@ def command(config: TileConfig | CoreConfig, output: Path, prefix: str, testbenc
 
     That is, of a tile: the transposer, lint waivers, a file list, a FuseSoC core, timing constraints, a configuration
     for LibreLane, tables of the ports, and the configuration. Of a core, whose configuration has a table [core]: its
-    memories, a C header of its registers and descriptors, and the rest likewise.
+    memories, a C header of its registers and descriptors, and the same companions.
     """
     from tensordash.emission.verilog import check_prefix, generate
 

@@ -70,7 +70,7 @@ def command(
     """Make mutants of a tile or a core, each with one thing wrong, and see whether benches and proofs find them.
 
     One bit of an operator, or (--kind wires) one connection of an instance: dropped, stuck, its neighbour's, swapped
-    with it, or one bit of it stuck. Each component gets the same number. What the component's bench lets pass is
+    with it, or one of its bits stuck. Each component gets the same number. What the component's bench lets pass is
     compared with what was emitted, and if it differs, the proofs are asked. DIR gets mutate.json, and in mutate/ what
     became of each mutant; what has been answered there is not asked again, so that an interrupted run goes on where it
     was.

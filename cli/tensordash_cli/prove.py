@@ -17,7 +17,12 @@ __all__ = ["command"]
 
 @click.command("prove")
 @any_config_options
-@click.option("--all", "everything", is_flag=True, help="Every preset and odd tiles instead, and what must not hold.")
+@click.option(
+    "--all",
+    "everything",
+    is_flag=True,
+    help="Prove every preset and the corner configurations, and refute the broken variants.",
+)
 @click.option("-o", "--output", metavar="DIR", type=Path, default=Path("build"), show_default=True, help="See below.")
 @runner_options
 @json_option

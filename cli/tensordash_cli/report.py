@@ -62,7 +62,7 @@ def command(
     """Write one HTML page that needs no network: what a tile brings on a recorded step, or results of an evaluation.
 
     RUN.trace is a recording (`tensordash trace`): the page has speedup, zeros and limits by layer and operation, what
-    memory leaves of it at three bandwidths and what a better order of work brings back, a roofline, energy, and what
+    memory leaves at three bandwidths and what a better order of work brings back, a roofline, energy, and what
     the tile costs, next to the dense baseline. Synthesis of the tile takes minutes; it is kept.
 
     DIR holds results of `tensordash evaluate`. Without either, the page has schedules to step through alone. They are

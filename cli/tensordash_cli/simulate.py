@@ -102,9 +102,9 @@ def command(
 ) -> None:
     """Count cycles exactly, next to the dense baseline.
 
-    RUN.trace: every layer and operation on the chip. `speedup` is that of the tiles; `shared`, if those that share
-    reads wait for each other; `with memory` is that of the chip, where an operation takes as long as such tiles, DRAM,
-    banks or transposers need, whichever is slowest (`limit`).
+    RUN.trace: every layer and operation on the chip. `speedup` is the tiles' speedup; `shared`, if tiles that share
+    reads wait for each other; `with memory` is the chip's speedup, where tiles, DRAM, banks or
+    transposers limit an operation, whichever is slowest (`limit`).
     `row side` is the operand whose zeros are skipped. Of several steps, sums of each layer follow. What the trace says
     was not captured is listed. DIR/simulate keeps what is done, where it can be written: an interrupted run goes on
     where it was.

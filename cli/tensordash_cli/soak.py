@@ -52,7 +52,9 @@ class _JobName(click.ParamType):
     show_default=True,
     help="Multiply positions to feed at least: rows x columns x lanes x steps.",
 )
-@click.option("--cores", metavar="N", type=WholeRange(1, 10**6), help="Random cores instead of tiles, so many.")
+@click.option(
+    "--cores", metavar="N", type=WholeRange(1, 10**6), help="Number of random cores to run, instead of tiles."
+)
 @click.option(
     "--descriptors", metavar="N", type=WholeRange(1, 10**12), help="Of all cores, at least (default: 10,000)."
 )
@@ -101,7 +103,7 @@ def command(
         excluded = ("seed", "output", "jobs", "cluster", "cover", *(() if cores else ("positions",)))
         conflicting = [name for name in excluded if _is_set(context, name)]
         if conflicting:
-            raise click.UsageError(f"--replay excludes --{conflicting[0]}: SEED:INDEX says which job")
+            raise click.UsageError(f"--replay excludes --{conflicting[0]}: SEED:INDEX selects the job")
         if cores is not None:
             replay_core(*replay, cores, (positions, descriptors, faults), as_json)
             return

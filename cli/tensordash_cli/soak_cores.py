@@ -1,4 +1,4 @@
-"""`tensordash soak --cores`: a campaign of random cores, and what is said of it."""
+"""`tensordash soak --cores`: a campaign of random cores, and its report."""
 
 import json
 from pathlib import Path
@@ -20,8 +20,8 @@ DEFAULT_DESCRIPTORS = 10_000
 """Descriptors of a campaign without --descriptors."""
 DEFAULT_FAULTS = 1_000
 """Faults of a campaign without --faults."""
-Given = tuple[int, int | None, int | None]
-"""Goals as they are given: positions, descriptors and faults."""
+Goals = tuple[int, int | None, int | None]
+"""Goals from the command line: positions, descriptors and faults."""
 
 
 def soak_cores(seed: int, cores: int, options: Given, output: Path, runner: Runner, cover: bool, as_json: bool) -> None:
@@ -56,7 +56,7 @@ def soak_cores(seed: int, cores: int, options: Given, output: Path, runner: Runn
         check_coverage(document["never"])
 
 
-def _goals(options: Given) -> "CoreGoals":
+def _goals(options: Goals) -> "CoreGoals":
     from tensordash_sim.verify.soak.cores import CoreGoals
 
     positions, descriptors, faults = options
@@ -113,7 +113,7 @@ def coverage_table(coverage: dict[str, dict[str, int]]) -> Any:
     return table
 
 
-def replay_core(seed: int, index: int, cores: int, options: Given, as_json: bool) -> None:
+def replay_core(seed: int, index: int, cores: int, options: Goals, as_json: bool) -> None:
     """Run one job of a campaign again."""
     from tensordash_sim.verify.soak.cores import draw_core_job, run_core_job
 

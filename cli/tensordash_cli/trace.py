@@ -51,7 +51,7 @@ def command(context: click.Context, as_json: bool, output: Path | None, **parame
     With --model, a built-in network is trained instead, and its zeros are shown next to those that the paper reports.
 
     A step ends when an optimizer has stepped. Exit status 1 if the script fails; RUN.trace then holds the steps that
-    were complete. docs/trace.md says what is captured, docs/models.md what the networks are.
+    were complete. docs/trace.md lists what is captured, docs/models.md the networks.
     """
     from . import networks
 
@@ -143,7 +143,7 @@ def _run(script: Path, arguments: tuple[str, ...], recorder: "Recorder", stop: b
     except SystemExit as end:
         return f"ended with exit status {end.code}" if isinstance(end.code, int) else f"ended: {end.code}"
     except TensorDashError:
-        raise  # of the recording; it says in one line what there is
+        raise  # the recording's own error is one line
     except KeyboardInterrupt:
         if recorder.recorded:
             progress.print(f"{recorder.path} holds {_count(recorder.recorded, 'step')}", markup=False)

@@ -31,7 +31,13 @@ __all__ = ["command"]
 @any_config_options
 @click.option("--bench", "benches", metavar="NAME", multiple=True, help="Run this bench only; may be repeated.")
 @click.option("--seed", type=WholeRange(min=0), default=0, show_default=True, help="Seed of the benches' stimulus.")
-@click.option("--effort", type=FiniteRange(0.05, 1000), default=1.0, show_default=True, help="More or less of it.")
+@click.option(
+    "--effort",
+    type=FiniteRange(0.05, 1000),
+    default=1.0,
+    show_default=True,
+    help="Factor on the number of random streams.",
+)
 @click.option("--simulator", default="auto", show_default=True, help="auto, verilator or icarus.")
 @click.option(
     "--netlist", is_flag=True, help="Instead: the bench tile, or core, on the mapped gates, on Icarus (long)."

@@ -44,7 +44,7 @@ class FloatLayout(StructLayout):
 
 
 class FloatView(View):
-    """A value of a floating-point format, with what is known of it."""
+    """A value of a floating-point format, with its class flags."""
 
     @property
     def is_zero(self):

@@ -29,7 +29,7 @@ def comparison(other: Device) -> Callable[[Product, Done], Done]:
     Returns
     -------
     callable
-        What the other device did of it; raises `DifferenceError` at the first element whose bits differ.
+        What the other device did; raises `DifferenceError` at the first element whose bits differ.
     """
 
     def watcher(product: Product, done: Done) -> Done:

@@ -186,7 +186,7 @@ class Device:
         b : array or tensor, (..., k, m)
             Right factor.
         row_side : str, optional
-            The factor on the row side, "a" or "b", as `contract` says; a where results depend on it.
+            The factor on the row side, "a" or "b", as for `contract`; a where results depend on it.
 
         Returns
         -------
@@ -237,7 +237,7 @@ class Device:
         groups : int
             As in PyTorch.
         row_side : str, optional
-            The operand on the row side, "a" or "w", as `contract` says.
+            The operand on the row side, "a" or "w", as for `contract`.
 
         Returns
         -------
@@ -380,7 +380,7 @@ class Device:
         path : path
             The file; its folder must be there.
         command : int, optional
-            Which descriptor of its program, counted from 0; as `VerilatedCore.run` says. All of them if left out.
+            Which descriptor of its program, counted from 0; as for `VerilatedCore.run`. All of them if left out.
 
         Raises
         ------

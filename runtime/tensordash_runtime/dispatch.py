@@ -62,7 +62,7 @@ def offload(
     flush_limit : float
         With `strict`: the share of an operand's non-zero values that rounding may make zero, 0 to 1.
     watcher : callable, optional
-        Gets each product and what the device made of it.
+        Gets each product and the device's result.
     run : Run, optional
         One of this device that goes on; by default a new one.
     count : bool
@@ -125,7 +125,7 @@ def _offload(
         stack.enter_context(torch.compiler.set_stance("force_eager"))
         stack.enter_context(sdpa_kernel(SDPBackend.MATH))  # attention as its two products
         stack.callback(torch._C._set_mkldnn_enabled, torch._C._get_mkldnn_enabled())
-        torch._C._set_mkldnn_enabled(False)  # recurrent layers, likewise
+        torch._C._set_mkldnn_enabled(False)  # recurrent layers are taken apart, too
         stack.callback(torch.backends.mha.set_fastpath_enabled, torch.backends.mha.get_fastpath_enabled())
         torch.backends.mha.set_fastpath_enabled(False)
         functions.watch()

@@ -62,7 +62,7 @@ class Expectations:
         return self._made[work]
 
     def times(self, work: Work, speedup: float) -> Timing:
-        """Of the program, with a tile that is so much faster than the dense one: all of it, and by unit."""
+        """Return the program's cycles, in total and by unit, for a tile `speedup` times as fast as the dense one."""
         key = work, speedup
         if key not in self._times:
             *_, program = self.compile(work)

@@ -1,4 +1,4 @@
-"""What a device is asked to do, and what became of it."""
+"""Jobs of a device, and their results."""
 
 import math
 from collections.abc import Mapping

@@ -129,7 +129,7 @@ def _grouped_product(at: Contracting, call: Call) -> torch.Tensor | None:
 
 
 def _role(at: Contracting, call: Call, *, turnable: bool = True) -> tuple[Product, bool]:
-    """What a matrix product is, and whether its result is transposed; if it may not be, the product says no more."""
+    """What a matrix product is, and whether its result is transposed; None if it may not be."""
     _, _, x, y = factors(call.name, call.args)
     role = None if call.name == "aten::addbmm" else role_of(at, call)
     if role is not None and (turnable or not role.turned):

@@ -216,7 +216,7 @@ class Run:
         return type(self.device.config).__name__ + " " + self.device.config.digest
 
     def to_json(self) -> dict[str, Any]:
-        """All of it as a document: the device, totals, every contraction, and what did not run."""
+        """Return a document: the device, totals, every contraction, and what did not run."""
         contractions = []
         for each in self.contractions:
             counted = each.executed.counted

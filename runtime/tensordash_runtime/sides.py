@@ -126,7 +126,7 @@ def requested_rows(tile: TileConfig, operation: str, possible: list[str], row_si
     Raises
     ------
     ValueError
-        If the caller asks for an operand that is not one, or whose type is not that of the row side.
+        If the caller asks for an operand that is not one, or whose type the row side does not have.
     """
     if row_side is not None:
         if row_side not in possible:

@@ -17,7 +17,7 @@ Bit = tuple[str, int]
 
 @dataclass(frozen=True, kw_only=True)
 class Registers:
-    """A module as Yosys' `write_aiger -ascii -vmap` says it; literals as in AIGER: twice the variable, plus 1 inverted.
+    """A module as Yosys' `write_aiger -ascii -vmap` writes it; AIGER's literals: twice the variable, plus 1 inverted.
 
     Parameters
     ----------
@@ -126,7 +126,7 @@ class Graph:
         return 2 * self._variables
 
     def state(self) -> int:
-        """A new register, which stays at 0 until `states` says what it becomes."""
+        """Add a register, which stays at 0 until `states` defines its next state."""
         self._variables += 1
         self.states[2 * self._variables] = 0
         return 2 * self._variables

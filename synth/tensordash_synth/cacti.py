@@ -31,7 +31,7 @@ MIN_WORDS = 32
 MAX_WORDS = 1 << 20
 """Depth of the deepest shape to try."""
 # Low operating power, which 2 ns leaves time for, at the temperature of the library's corner; of what can be built, the
-# least energy times delay squared. It knows 45 nm from the ITRS. The last lines are of DRAM's pins: they change nothing
+# least energy times delay squared. It has 45 nm from the ITRS. The last lines are of DRAM's pins: they change nothing
 # here, but it reads them whatever it is asked.
 SETTINGS = """\
 -technology (u) 0.045
@@ -112,7 +112,7 @@ class Array:
 
 
 def cacti_array(words: int, bits: int, *, ports: tuple[int, int, int] = (0, 1, 1)) -> Array:
-    """What CACTI says of a memory at 45 nm; kept, and so asked once.
+    """Return CACTI's costs of a memory at 45 nm; they are cached.
 
     Widths are rounded up to bytes. What CACTI cannot build, which is less than about 64 bytes, is rounded up to what
     it can.
@@ -144,7 +144,7 @@ def cacti_array(words: int, bits: int, *, ports: tuple[int, int, int] = (0, 1, 1
             if found is not None:
                 break
         else:
-            raise CactiError(f"CACTI knows no memory of {words} words of {bits} bits")
+            raise CactiError(f"CACTI cannot build a memory of {words} words of {bits} bits")
     with suppress(OSError):  # a folder that cannot be written costs time, and nothing else
         atomic_write(path, json.dumps(asdict(found)))
     return found
@@ -234,7 +234,7 @@ def _asked(program: Path, sources: Path, words: int, bits: int, ports: tuple[int
     file.write_text(SETTINGS + "".join(f"-{name} {value}\n" for name, value in asked.items()), encoding="utf-8")
     answer = file.with_name("memory.cfg.out")
     answer.unlink(missing_ok=True)
-    _run([str(program), "-infile", str(file)], sources)  # beside what it knows of technologies
+    _run([str(program), "-infile", str(file)], sources)  # next to its technology files
     try:
         with answer.open(encoding="utf-8") as text:
             (row,) = csv.DictReader(text, skipinitialspace=True)

@@ -47,7 +47,7 @@ class CoreDesign:
 
     @property
     def gates(self) -> float:
-        """Gate equivalents of all of it."""
+        """Gate equivalents in total."""
         return sum(self.units.values())
 
     @property
@@ -111,7 +111,7 @@ class CoreCostReport:
 
     @property
     def ratio(self) -> float:
-        """Logic of the core over that of the dense core."""
+        """Return the ratio of the core's logic to the dense core's."""
         return self.tensordash.gates / self.baseline.gates
 
     def area_um2(self, source: str) -> tuple[float, float]:

@@ -26,7 +26,7 @@ class NoEnergyError(TensorDashError, RuntimeError):
 
 
 def memory_shape(module: str) -> str:
-    """What tells a memory's module from others.
+    """Return the key that identifies a memory's module.
 
     >>> memory_shape("tensordash_memory__512x64")
     '512x64'

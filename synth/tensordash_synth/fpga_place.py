@@ -178,7 +178,7 @@ def place_fpga(
 
 
 def _source(config: TileConfig | CoreConfig) -> tuple[str, str]:
-    """Name of the top, and Verilog of it in its shell."""
+    """Return the top's name, and its Verilog in the shell."""
     from tensordash.core.core import Core  # imports Amaranth, which takes its time
     from tensordash.emission.library import Library, ports
     from tensordash.tile.tile import Tile

@@ -30,7 +30,7 @@ def gate_level_files(
     progress: Progress | None = None,
     jobs: int | None = None,
 ) -> list[Path]:
-    """Map a tile or a core and write what a simulator needs of it.
+    """Map a tile or a core and write what a simulator needs.
 
     No cell has a reset, and what the design's reset leaves alone is unknown at power-up. Gates turn one unknown bit
     into more than are unknown, so that every register begins with a random value instead, as it does on silicon. A

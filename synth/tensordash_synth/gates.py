@@ -53,7 +53,7 @@ class GateCell:
     path : tuple of str
         Names of the instances that it is in, from the top.
     kind : str
-        The library's name of it.
+        Its name in the library.
     pins : dict of str to int
         Nets on its pins.
     """
@@ -77,7 +77,7 @@ class GateNetlist:
     outputs, operands, tables : array of int32 (n,), int32 (n, 6), uint64 (n,)
         Gates in an order in which they can be evaluated: output net, input nets, truth table over these.
     states, next_operands, next_tables : array
-        Likewise of the flip-flops: the nets that hold their states, and what these become.
+        Of the flip-flops: the nets that hold their states, and the next states.
     enables : array of int32 (n,)
         Nets that are high in the cycles that end with a clock edge for them.
     gated : dict of int to int
@@ -214,11 +214,11 @@ class _Flattening:
 
     def _enabled(self, net: int, clock: int, gated: Mapping[int, int]) -> int:
         if net not in {clock, *gated}:
-            raise SynthesisError(f"a flip-flop's clock is neither {CLOCK} nor that of a clock gate")
+            raise SynthesisError(f"a flip-flop's clock is neither {CLOCK} nor a clock gate's")
         return gated.get(net, 1)
 
     def _walk(self, module: str, path: tuple[str, ...], nets: dict[int | str, int]) -> None:
-        """One instance; `nets` knows the nets at its ports, and gets those inside."""
+        """One instance; `nets` has the nets at its ports, and gets those inside."""
         for name, cell in self._modules[module]["cells"].items():
             connections = {port: [self._net(nets, bit) for bit in bits] for port, bits in cell["connections"].items()}
             kind = cell["type"]

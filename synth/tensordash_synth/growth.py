@@ -88,7 +88,7 @@ def grow(
     Raises
     ------
     LibertyError
-        If the library says of no buffer what it may drive.
+        If the library has no buffer with a maximum load.
     """
     growth = _Growth(gates, library, lef, placed, load, share)
     for _ in range(PASSES):

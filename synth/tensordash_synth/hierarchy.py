@@ -35,7 +35,7 @@ MERGED = frozenset(
 
 
 def role(module: str) -> str:
-    """The component that a module is, without what tells it from others of its kind.
+    """Return the component of a module, without the suffix of its variant.
 
     >>> role("tensordash_operand_flags__fp16_zeros")
     'operand_flags'

@@ -1,4 +1,4 @@
-"""Cell libraries in Liberty format: which one to use, and the few facts of it that the flow needs."""
+"""Cell libraries in Liberty format: which one to use, and the few facts that the flow needs."""
 
 import hashlib
 import math
@@ -34,7 +34,7 @@ class ClockGate:
     clock, output : str
         The clock that comes in, and the one that goes out.
     enables : tuple of str
-        Its enable, and that of tests.
+        Its enable, and its test enable.
     """
 
     clock: str

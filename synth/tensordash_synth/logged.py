@@ -13,7 +13,7 @@ __all__ = ["run_logged"]
 def run_logged(
     code: str, arguments: Sequence[str], folder: Path, log: str, *, limit: float, stdin: str = ""
 ) -> tuple[int, str]:
-    """Run Python code in a folder, in which all temporary files of it lie.
+    """Run Python code in a folder that holds all of its temporary files.
 
     Parameters
     ----------

@@ -12,7 +12,7 @@ from .yosys import SynthesisError, run_yosys
 
 __all__ = ["LOGIC_SHARE", "Mapped", "map_fastest", "map_for_area", "map_for_area_and_fastest", "statistics"]
 
-# What is left of the period for logic: ABC knows neither clk-to-q nor setup.
+# What is left of the period for logic: ABC models neither clk-to-q nor setup.
 LOGIC_SHARE = 0.9
 MAX_FANOUT = 20
 # Flip-flops that share an enable stop their clock with one gate, where the library has such a cell, from this many on.
@@ -83,7 +83,7 @@ def map_for_area(
     liberty : Liberty
         The library.
     clock_ns : float
-        Target period; a tenth of it is kept for the flip-flops.
+        Target period; a tenth is reserved for the flip-flops.
     folder : Path
         An existing, empty folder for temporary files.
     thorough : bool

@@ -64,7 +64,7 @@ class PlacedClock:
     Parameters
     ----------
     log : str
-        All of it.
+        The whole output.
     """
 
     log: str

@@ -79,7 +79,7 @@ class Floorplan:
 
 
 def floorplan(lef: Lef, sites: int, density: float) -> Floorplan:
-    """The floor on which cells of so many sites in all have a density, or a little less.
+    """Return the floor on which cells of `sites` in total have a density, or a little less.
 
     Raises
     ------

@@ -124,7 +124,7 @@ class Activity:
     streams : list of (array of unsigned int, array of unsigned int), (columns, T, lanes) and (rows, T, lanes)
         Bit patterns of the column side and the row side.
     waits : int
-        Cycles behind them in which nothing arrives and no input moves: if there are any, power is that of these alone.
+        Cycles after them in which nothing arrives and no input moves. If not 0, power is measured in these alone.
     """
 
     name: str

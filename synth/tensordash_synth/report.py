@@ -21,7 +21,7 @@ SCRATCHPADS_MM2 = (5.9, 3.95)  # TensorDash's have more ports; as the paper give
 COMPONENTS = ("compute_cores", "transposers", "schedulers_b_muxes", "a_muxes", "staging_buffers", "control")
 DELAY_NOTES = (
     "delay: ABC, registers, inputs and outputs; without wires, clk-to-q and setup (a tenth of the period is kept)",
-    "maximum frequency: the inverse of the least delay that a mapping for speed reaches, likewise",
+    "maximum frequency: the inverse of the least delay that a mapping for speed reaches, in GE",
 )
 NOTES = (
     *DELAY_NOTES,
@@ -176,7 +176,7 @@ class CostReport(Areas):
 
     @property
     def chip_ratio(self) -> float:
-        """Area of a whole chip of tiles and memories over that of the baseline's."""
+        """Return the ratio of a whole chip's area, tiles and memories, to the baseline's."""
         logic = [area / self.gate_area * NAND2_MM2 * TILES for area in self.components["total"]]
         sparse, dense = (BANKS_MM2 + pads + area for pads, area in zip(SCRATCHPADS_MM2, logic, strict=True))
         return sparse / dense

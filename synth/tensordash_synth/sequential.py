@@ -1,4 +1,4 @@
-"""Equivalence from reset on: two views of a module that no run tells apart."""
+"""Equivalence from reset on: two views of a module that no run distinguishes."""
 
 import re
 import subprocess
@@ -16,7 +16,7 @@ SECONDS = 60
 SCRIPT = f"read runs.aig; scleanup; scorr; write_aiger left.aig; pdr -T {SECONDS}"
 
 SAID_WITH = re.compile(r"(?P<channel>.*_|.*_a[rw]|.*_w)(payload|enable|address|data|addr|id|len|size|burst|strb|last)")
-"""What says nothing while its channel's `valid` is low."""
+"""Outputs that mean nothing while their channel's `valid` is low."""
 
 
 def same_runs(one: str, other: str, name: str, folder: Path, boxes: Sequence[str] = ()) -> bool | None:
@@ -56,7 +56,7 @@ def same_runs(one: str, other: str, name: str, folder: Path, boxes: Sequence[str
 
 
 def _never(path: Path) -> bool:
-    """Whether the output of a graph that ABC wrote is the constant 0: of this it says nothing."""
+    """Whether the output of a graph that ABC wrote is the constant 0: ABC prints nothing then."""
     lines = path.read_bytes().split(b"\n")
     states = int(lines[0].split()[3])
     return lines[1 + states] == b"0"
@@ -96,7 +96,7 @@ def _product(one: Registers, other: Registers) -> tuple[Graph, int]:
 
 
 def _says(name: str, outputs: dict[Bit, int], graph: Graph) -> int:
-    """Whether an output says something in this cycle."""
+    """Return whether an output is meaningful in this cycle."""
     if (channel := SAID_WITH.fullmatch(name)) and (valid := outputs.get((f"{channel['channel']}valid", 0))) is not None:
         return valid
     prefix = name.rpartition("_")[0]

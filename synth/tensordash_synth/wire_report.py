@@ -10,8 +10,8 @@ __all__ = ["WIRE_NOTES", "WirePower", "WireReport", "rounded", "wire_table", "wi
 
 DESIGNS = ("tensordash", "baseline")
 WIRE_NOTES = (
-    "wires: cells placed flat by Coloquinte, ports around the edge; half perimeters, times what trees of so many pins "
-    "take (RISA), with the library's own capacitance and resistance of a micrometre",
+    "wires: cells placed flat by Coloquinte, ports around the edge; half perimeters, times the factor of "
+    "trees with that number of pins (RISA), with the library's own capacitance and resistance of a micrometre",
     "drivers are as strong as their wires ask for, and have buffers where no driver is: cells with wires; the floor is "
     "rows with the gaps that a legal placement has; no routing, no clock tree, no power grid",
     "clock here: OpenSTA, clk-to-q and setup included, an ideal clock, of the very netlist whose area and power are "

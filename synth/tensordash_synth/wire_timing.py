@@ -78,8 +78,8 @@ def _bits(gates: GateNetlist, direction: str) -> set[int]:
 def measure_timing(gates: GateNetlist, library: Liberty, clock_ns: float, folder: Path, wires: str = "") -> Timing:
     """The longest path; answers are kept.
 
-    Inputs arrive with the clock, behind the library's smallest buffer; outputs drive four of it, and are due with the
-    next clock edge. Ports of memories are taken for such.
+    Inputs arrive with the clock, after the library's smallest buffer. Outputs drive four such buffers, and are due with
+    the next clock edge. Ports of memories count as inputs and outputs.
 
     Parameters
     ----------

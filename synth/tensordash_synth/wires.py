@@ -81,7 +81,7 @@ def wire_load(library: Liberty) -> WireLoad:
     units = re.search(r'\bpulling_resistance_unit\s*:\s*"?\s*1\s*(\w+)', text)
     farads = re.search(r'\bcapacitive_load_unit\s*\(\s*"?([\d.eE+-]+)"?\s*,\s*"?(\w+)', text)
     if found is None or farads is None:
-        raise LibertyError(f"{library.path}: no wire_load, which says what a wire's capacitance and resistance are")
+        raise LibertyError(f"{library.path}: no wire_load, which gives a wire's capacitance and resistance")
     ohms = OHMS.get(units[1].lower(), 1e3) if units else 1e3
     femto = float(farads[1]) * {"ff": 1.0, "pf": 1e3}.get(farads[2].lower(), 1e3)
     per_um = {

@@ -171,7 +171,7 @@ class TestRounder:
                 await ctx.tick()
                 found = ctx.get(design.value)
                 expected = round_fixed(number, least)
-                assert found == expected, f"{number:#x}: {found:#010x}, golden says {expected:#010x}"
+                assert found == expected, f"{number:#x}: {found:#010x}, golden has {expected:#010x}"
 
         simulate(design, testbench, clocked=True, limit=len(sums) + 10)
 

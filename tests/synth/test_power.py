@@ -257,7 +257,7 @@ def test_netlists_equal_golden(kind: dict, library, tmp_path: Path) -> None:
     wrong = text[:gate] + "NOR2_X1" + text[gate + len("NAND2_X1") :]
     (tmp_path / "wrong").mkdir()
     simulation = GateSimulation(read_netlist(wrong, "tensordash_tile", library, tmp_path / "wrong"))
-    with pytest.raises(SynthesisError, match="the netlist differs from the golden model on .*golden says"):
+    with pytest.raises(SynthesisError, match="the netlist differs from the golden model on .*golden has"):
         simulate(simulation, config, random_streams(config, 0.6))
 
 

@@ -32,7 +32,7 @@ def shifted_up(
     shift : Value
         By how many.
     below, above : Value
-        What comes in at both ends; above, if left out, the highest bit: that of a number with a sign.
+        What comes in at both ends; above, if left out, the highest bit: a sign bit.
     width : int
         Bits, at least as many as there are.
     name : str

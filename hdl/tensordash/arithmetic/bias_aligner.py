@@ -83,7 +83,7 @@ class BiasAligner(Block):
         m.d.comb += counts.eq(self.enable & ~large & ~small)
         coarse = [
             Signal(len(fine), name=f"placed_{k}") for k in range((self.places - 1 >> FINE) + 1)
-        ]  # by so many eights
+        ]  # by a multiple of eight
         magnitude: list = [Const(0)] * (self.width - 1)
         for k, placed in enumerate(coarse):
             m.d.comb += placed.eq(fine & (counts & (places[FINE:] == k)).replicate(len(fine)))

@@ -91,7 +91,7 @@ class Converter(Block):
             distance.eq(Mux(too_small, Mux(below[5:].any(), MAX_SHIFT, below[:5]), 0)),
         ]
         wide = Signal(fmt.fraction_bits + 1 + rest_bits)
-        shifted = Signal(len(wide) + MAX_SHIFT)  # what leaves at the lower end only says that it is there
+        shifted = Signal(len(wide) + MAX_SHIFT)  # bits below the lower end count as one sticky bit
         m.d.comb += [
             wide.eq(significand << (rest_bits - cut)),
             shifted.eq(Cat(C(0, MAX_SHIFT), wide) >> distance),

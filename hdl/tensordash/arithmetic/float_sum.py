@@ -30,7 +30,7 @@ a mark of the rest."""
 
 
 def levels_up(exponent_bits: int) -> int:
-    """How far the least level of a number with so many exponent bits lies above FP32's, which is 1."""
+    """How far the least level of a number with `exponent_bits` lies above FP32's, which is 1."""
     return (1 << (EXPONENT_BITS - 1)) - (1 << (exponent_bits - 1))
 
 
@@ -43,7 +43,7 @@ def scaled(significand: Value, shift: int, width: int) -> Value:
 def shifted_right(m: Module, bits: Value, distance: Value, name: str, *, marked: bool = False) -> Value:
     """`bits` moved down by `distance`, cut off below; all gone if it is beyond them.
 
-    `marked`: the lowest bit of the result says whether itself or anything that was cut off is a one.
+    `marked`: the lowest bit of the result is set if it, or any bit that was cut off, is a one.
     """
     width, stages = len(bits), (len(bits) - 1).bit_length()
     cut: Value = bits.any() & distance[stages:].any()
@@ -81,7 +81,7 @@ class Rounding:
     level_bits : int
         Of a level that is not below 1.
     below : int
-        How far below that of the result's least normal number a level may be.
+        How far a level may lie below the level of the result's least normal number.
     exponent_bits : int
         Of the result.
     lowest : int
@@ -114,7 +114,7 @@ class Rounding:
         total : Signal
             The sum, two's complement, in units of two to the exponent less `fraction_bits`.
         level : Value
-            The exponent less FP32's least, or that of `lowest`, plus one.
+            The exponent less FP32's least (or `lowest`), plus one.
         infinite : (Value, Value)
             Whether an infinity of plus or of minus sign, or for both a NaN, is among the terms.
 

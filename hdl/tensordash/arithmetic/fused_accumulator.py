@@ -67,7 +67,7 @@ class FusedAccumulator(Block):
             )
         self.numerics, self.result_bits, self.shared = numerics, accumulator.result_bits, shared
         exponent_bits = accumulator.result_exponent_bits
-        # How far the level of the least normal result lies above 1, and that of the least product below it.
+        # How far the level of the least normal result lies above 1, and the least product's level below it.
         self.up = levels_up(exponent_bits)
         self.beneath = max(self.terms.beneath, MIN_EXPONENT + self.up - self.terms.least_product if self.up else 0)
         self.rounding = Rounding(

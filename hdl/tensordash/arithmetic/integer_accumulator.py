@@ -25,7 +25,7 @@ class IntegerAccumulator(Block):
     Parameters
     ----------
     numerics : Numerics
-        Integer formats; the width is that of the products and the headroom.
+        Integer formats; the width is the products' width plus the headroom.
     lanes : int
         Products per cycle, at least 1.
     stages : int

@@ -90,7 +90,7 @@ class ProductTerms:
         Returns
         -------
         level : Signal
-            The largest level, and that of an accumulator of zero at least.
+            The largest level; at least the level of an accumulator of zero.
         terms : View of ArrayLayout, (lanes,)
             Magnitudes, in units of two to the exponent less `fraction_bits`, and signs.
         marks : View
@@ -151,7 +151,7 @@ class ProductTerms:
         return level, terms, marks
 
     def _highest(self, m: Module, levels: list[Signal]) -> Value:
-        """The largest level, and at least that of an accumulator of zero: a tree of comparisons."""
+        """Return the largest level, at least an accumulator of zero's, by a tree of comparisons."""
         rest: list[Value] = [*levels]
         if not self.shared:
             rest.append(Const(self.below - self.beneath, len(levels[0])))

@@ -78,7 +78,7 @@ class ResultConverter(Block):
         fmt = self.fmt
         fraction, field, sign = self.value[:FRACTION_BITS], self.value[FRACTION_BITS:-1], self.value[-1]
         special, hidden = field.all(), field.any()
-        cut = FRACTION_BITS - fmt.fraction_bits  # from the last place of FP32 to that of the format
+        cut = FRACTION_BITS - fmt.fraction_bits  # from the last place of FP32 to the format's
         rest_bits = max(cut + 2, RANDOM_BITS)
 
         # The exponent field that a result with this hidden bit has; one that is too small moves the significand.
@@ -93,7 +93,7 @@ class ResultConverter(Block):
             distance.eq(Mux(too_small, below[:5] | below[5:-1].any().replicate(5), 0)),
         ]
         significand = Cat(C(0, rest_bits - cut), fraction, hidden)
-        shifted = Signal(len(significand) + MAX_SHIFT)  # what leaves at the lower end only says that it is there
+        shifted = Signal(len(significand) + MAX_SHIFT)  # bits below the lower end count as one sticky bit
         m.d.comb += shifted.eq(Cat(C(0, MAX_SHIFT), significand) >> distance)
         significand_bits, lost = shifted[MAX_SHIFT:], shifted[:MAX_SHIFT].any()
 

@@ -188,7 +188,7 @@ class TileConfig:
                 raise ValueError(
                     f'tile.connectivity must be "paper", "auto" or a list of [step, lane offset], not {connectivity!r}'
                 )
-            # The baseline schedules nothing: any shape of it may have the paper's.
+            # The baseline schedules nothing: its connectivity may have any shape.
             if connectivity == "paper" and self.sparsity != "none" and (self.lanes, self.depth) != (4, 4):
                 raise ValueError(
                     'tile.connectivity "paper" is for tile.lanes = 4 and tile.depth = 4, '

@@ -40,7 +40,7 @@ class Field:
     low, width : int
         Its lowest bit in the descriptor, and how many there are.
     doc : str
-        What it says, in one line.
+        Its meaning, in one line.
     signed : bool
         Two's complement.
     least : int
@@ -168,11 +168,11 @@ _MOVE = _fields(
     (3, 0, 16, "address", "first group in the buffer"),
     (4, 0, 16, "count_0", "groups that stand together in memory; compressed: all groups", AT_LEAST_ONE),
     (4, 16, 16, "count_1", "how often loop 1 runs; compressed: 1", AT_LEAST_ONE),
-    (5, 0, 16, "count_2", "likewise, loop 2", AT_LEAST_ONE),
-    (5, 16, 16, "count_3", "likewise, loop 3", AT_LEAST_ONE),
+    (5, 0, 16, "count_2", "how often loop 2 runs; compressed: 1", AT_LEAST_ONE),
+    (5, 16, 16, "count_3", "how often loop 3 runs; compressed: 1", AT_LEAST_ONE),
     (6, 0, 32, "stride_1", "groups from one turn of loop 1 to the next, in memory", SIGNED),
-    (7, 0, 32, "stride_2", "likewise, loop 2", SIGNED),
-    (8, 0, 32, "stride_3", "likewise, loop 3", SIGNED),
+    (7, 0, 32, "stride_2", "groups from one turn of loop 2 to the next, in memory", SIGNED),
+    (8, 0, 32, "stride_3", "groups from one turn of loop 3 to the next, in memory", SIGNED),
     (0, 24, 1, "compressed", "the tensor in memory is compressed"),
     (9, 0, 32, "table", "compressed: address of the first segment's entry in the table, bytes, low half"),
     (10, 0, 32, "table_high", "the same, high half"),

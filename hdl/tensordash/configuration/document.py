@@ -20,7 +20,7 @@ class ConfigError(TensorDashError, ValueError):
 
 
 def loaded(path: str | Path, build: Callable[[str], Config], what: str = "configuration") -> Config:
-    """What a file's text is built into; `what` it is says the error if it cannot be read.
+    """What a file's text is built into; an error names it as `what`.
 
     Raises
     ------

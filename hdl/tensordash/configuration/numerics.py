@@ -58,8 +58,8 @@ class Fused:
         products, as FP32 and to nearest; `after` takes 23 result bits. `last` accumulates as `inside` from zero, and
         adds C to the finished sum, to nearest.
     zero_exponent : int
-        Exponent that an accumulator of zero counts as where terms are aligned: -149 to that of a result's least normal
-        number, which is -126, and -14 of FP16.
+        Exponent that an accumulator of zero counts as where terms are aligned: -149 to -126, the exponent
+        of FP32's least normal result (-14 of FP16).
 
     Raises
     ------

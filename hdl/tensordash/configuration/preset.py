@@ -35,7 +35,7 @@ def preset_names(kind: str = "tile") -> list[str]:
 
 
 def preset_text(name: str) -> str:
-    """A preset's TOML, of either kind; its first line is a comment that says what it is."""
+    """Return a preset's TOML, of a tile or a core; its first line is a comment that describes it."""
     if name not in _texts():
         known = [known for kind in KINDS for known in preset_names(kind)]
         raise ConfigError(f"preset must be one of {', '.join(known)}, not {name!r}")

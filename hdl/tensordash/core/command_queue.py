@@ -143,7 +143,7 @@ class CommandQueue(Block):
         return m
 
     def _store(self, m: Module) -> Signal:
-        """Beats of the bus into the FIFO, and out of it; the returned signal is driven when the word is used up."""
+        """Move beats of the bus through the FIFO; return a signal that the caller drives when the word is used up."""
         beats, fifo = self._reader.beats, self._fifo
         written = Signal(range(2 * self._words))
         read = Signal(range(2 * self._words))

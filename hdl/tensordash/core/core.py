@@ -32,7 +32,7 @@ WRITERS = ("output", "load")
 
 
 class Core(Block):
-    """A core: docs/core.md says what it does with a program.
+    """A core; docs/core.md defines what it does with a program.
 
     Timing: units overlap as tokens allow; the tile takes as many steps in each cycle as it can, from stream buffers
     that the layouts fill with a group in each.

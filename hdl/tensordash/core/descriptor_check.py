@@ -113,7 +113,7 @@ class DescriptorCheck(Block):
         return reduce(or_, bits, Const(0, 1))
 
     def _allowed(self, operation: Operation) -> int:
-        """The bits that this core knows."""
+        """Return the bits that this core has."""
         missing = {name for name in SWITCHES if not getattr(self.config, name)}
         missing |= set() if self.config.compression else {"compressed"}
         return operation.mask & ~sum(field.mask for field in operation.fields if field.name in missing)

@@ -43,7 +43,7 @@ class GroupWriter(Block):
     transposed, fp32 : In(1), stride : In(3), x_size : In(16)
         The descriptor's fields.
     mask : In(1), mask_offset : In(16)
-        Only with masks: there is one, and so many groups after the results it lies.
+        Only with masks: there is one, and how many groups after the results it lies.
     start : In(1)
         A descriptor begins: in the next cycle the walk stands at its first group.
     address : In(16), x : In(signed(16)), step : Out(1)
@@ -54,7 +54,7 @@ class GroupWriter(Block):
         Only with masks.
     write : Out(BufferWriteSignature)
     zeros, non_finite : Out(0..lanes**2)
-        In the last cycle so many results were written that are zero, and infinite or NaN.
+        Results written in the last cycle that are zero, and that are infinite or NaN.
     outside : Out(1)
         In this cycle a position that was to be written is not in the buffer.
     empty : Out(1)
@@ -317,7 +317,7 @@ class GroupWriter(Block):
         """Read the mask of what is to be written, and keep which values it hides: bits of each bank's word."""
         lanes, width, words = self.lanes, self.width, self.config.fp32_groups
         per_word = lanes // words
-        self._masked = Signal(name="masked")  # what the mask says is known
+        self._masked = Signal(name="masked")  # the mask is known
         if not self.config.mask:
             m.d.comb += self._masked.eq(1)
             return [Const(0, lanes * width)] * lanes

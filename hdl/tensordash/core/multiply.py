@@ -48,7 +48,7 @@ class Multiply(Block):
     available : Out(0..depth)
         To all ports of the tile: how many steps are offered.
     last : Out(1)
-        Likewise: the step at ``available - 1`` ends the pass.
+        Per port: the step at ``available - 1`` ends the pass.
     taken : In(0..depth)
         From the tile: how many steps enter in this cycle, never more than are offered.
 

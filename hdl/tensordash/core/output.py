@@ -116,7 +116,7 @@ class Output(Block):
         return m
 
     def _take(self, m: Module) -> Any:
-        """Rows of so many blocks, and no more; whether some are left."""
+        """Count down the rows of the blocks; return whether some are left."""
         left_a, left_b = (Signal(12, name=f"{side}_left", reset_less=True) for side in "ab")
         left, taken, descriptor = Signal(name="left"), Signal(name="taken"), self._descriptor
         rows = self.adder.rows

@@ -49,7 +49,7 @@ class RowAdder(Block):
         Only with biases: with `biased`, what is added to the next piece that has got none yet, as FP32; it waits for
         `bias_valid`.
     bias_taken : Out(1)
-        Likewise: it is added in this cycle.
+        The bias is added in this cycle.
     kept : Out(bits of a piece), keep : Out(1)
         Without `emit`: the sums that become partial sums, in this cycle.
     overflows : Out(result columns)

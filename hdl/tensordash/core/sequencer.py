@@ -26,7 +26,7 @@ CODES = {
 
 
 class _Unit:
-    """What the sequencer keeps of a unit: where it is, and what its next or present descriptor says of tokens."""
+    """A unit's state in the sequencer: its place, and the tokens of its next or present descriptor."""
 
     def __init__(self, name: str, place_bits: int) -> None:
         self.name = name
@@ -267,7 +267,7 @@ class Sequencer(Block):
         m.d.comb += self._quiet.eq(~errors & ~Cat(*waited_for).any())
 
     def _read_tokens(self, m: Module, reading: Signal, served: Signal) -> None:
-        """What a descriptor says of its unit's tokens."""
+        """Return the token fields of a descriptor's unit."""
         fields = {field.name: field for field in (*HEADER, *OPERATIONS["multiply"].fields)}
         read = {}
         for name in ("wait", "signal", "output_wait", "output_signal"):

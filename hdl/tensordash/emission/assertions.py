@@ -13,7 +13,7 @@ WIDTH = 118
 
 HEADER = """\
 // Rules of the ports of {prefix}_tile and {prefix}_axi_stream_tile.
-// Compile this file beside {prefix}.v: it binds itself to both. `assert` is what the tile does, and is proven of it;
+// Compile this file beside {prefix}.v: it binds itself to both. `assert` is what the tile does, and is proven;
 // `assume` is what it wants of its surroundings. docs/tile.md defines every port.
 
 // The rules of both tops are one file to take away.

@@ -65,9 +65,9 @@ class Library:
     blocks : dict of str to Block
         A component of every module, by the module's name.
     texts : dict of str to str
-        The module in Verilog-2005, likewise.
+        The module in Verilog-2005, once all are printed.
     partly_unused : dict of str to tuple of str
-        Its inputs and nets of which nobody reads all bits, likewise.
+        Its inputs and nets with bits that nobody reads, once all are printed.
     """
 
     def __init__(self, prefix: str = "tensordash", *, check: bool = False, enables: bool = True) -> None:

@@ -15,7 +15,7 @@ __all__ = ["Bank", "group_address_bits", "require_power"]
 
 
 def group_address_bits(groups: int) -> int:
-    """Bits of the address of one of so many groups.
+    """Bits of the address of one of `words` groups.
 
     >>> group_address_bits(2048)
     11

@@ -125,7 +125,7 @@ class AxiWriter(Block):
         axi, beats = self.axi, self.beats
         waiting_length = Signal(8, reset_less=True)
         sends = Signal()  # a burst whose data are not all sent
-        after = Signal(8, reset_less=True)  # beats of it after the next one
+        after = Signal(8, reset_less=True)  # its beats after the next one
         passes = Signal()  # a beat is what it shall be; otherwise its strobes are low
         stands = Signal()  # a beat was offered before `halt` and is not taken: it may not change
         sent = Signal()

@@ -91,11 +91,11 @@ class Compaction:
         self.held = held
 
     def compact(self, m: Module, values: Sequence[Value]) -> list[Value]:
-        """The marked values, one after the other from `start` on; at places that hold none is any."""
+        """Return the marked values one after the other, from `start` on; other places are undefined."""
         return self._through(m, "together", values, lambda q, step: q)
 
     def expand(self, m: Module, values: Sequence[Value]) -> list[Value]:
-        """The reverse: every marked value from where it belongs; those that are not marked are any."""
+        """Reverse `compact`: return every marked value at its place; other places are undefined."""
         return self._through(m, "apart", values, lambda q, step: q ^ step)
 
     def _through(self, m: Module, what: str, values: Sequence[Value], source) -> list[Value]:

@@ -164,7 +164,7 @@ class Deflate(Block):
             some = masks[k : k + beat]
             marks = [Const(1)] * len(some) + [Const(0)] * (beat - len(some))
             network = Compaction(m, f"masks_{k}", marks, place[: self.shift])
-            # What is not marked is any: let it be the same, so that there is less to choose.
+            # Unmarked values are undefined: repeating the same ones makes the muxes smaller.
             units = network.compact(m, [some[i % len(some)] for i in range(beat)])
             blocks.append((place, [held & ~self.plain for held in network.held], units))
             behind = Signal(range(beat + self.most), name=f"behind_masks_{k}")

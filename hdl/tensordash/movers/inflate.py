@@ -16,7 +16,7 @@ __all__ = ["Inflate"]
 class Inflate(Block):
     """Takes beats of units, and gives a group for each mask: one in a cycle, unless it ends in a beat after the next.
 
-    As little is kept as will do: so many beats that a mask is always within them. What follows is taken from the beat
+    It holds as few beats as a mask can span. What follows is taken from the beat
     that is offered. A group that goes on behind that one is given in parts, each of as many values as a beat has units,
     or as a position has if those are more; a mask of which values are to come is kept.
 
@@ -52,7 +52,7 @@ class Inflate(Block):
     active : Out(1)
         Groups are to come; of `plain` ones, a beat is kept.
     wrong : Out(1)
-        The units are not those of so many groups; until the next start.
+        The units do not make that number of groups; until the next start.
 
     Raises
     ------

@@ -191,14 +191,14 @@ class Store(Block):
         asks = Signal()
         soon = Signal(name="group_soon")  # when one comes that is asked for now, there should be room
         again = Signal()  # what was asked for must stay
-        # The descriptor's field counts, unless it is too narrow for a group behind the last.
+        # The descriptor's field counts, unless it is too narrow for the group after the last.
         pointer: Value = descriptor["address"]
         if self.config.groups >> len(pointer):
             first, pointer = pointer, Signal(len(pointer) + 1, name="pointer", reset_less=True)
             with m.If(self._waits):
                 m.d.sync += pointer.eq(first)
         following = Signal(len(pointer))
-        # Of a group that comes nobody knows yet how many beats it makes; deflated, most make no more than one.
+        # How many beats a group makes is unknown when it arrives; deflated, most make at most one.
         unknown = Const(1) if self.beats == 1 else compressed
         m.d.comb += [
             taken.eq(comes & (~held | leaves)),
@@ -301,12 +301,12 @@ class Store(Block):
         entry = Signal(len(deflate.units), reset_less=True)
         entry_waits = Signal()
         entry_asked = Signal()
-        entries_end = Signal()  # the last one, which says where all ends, has been made
+        entries_end = Signal()  # the last entry, the end of all segments, has been made
         entry_sent = Signal()
         before_entry = Signal(len(to_send), reset_less=True)  # beats of units that were asked for before it
         unit_sent = Signal()
         begins = Signal(name="begins_segment")
-        shorter = Signal(17)  # what is left for later segments; negative if the next one is short of so many
+        shorter = Signal(17)  # what is left for later segments; negative if the next one is shorter
         makes = Signal(name="makes_entry")
         count = Signal(range(AHEAD + 1))
         table_outside = Signal()  # the entry would be above the highest address

@@ -14,7 +14,7 @@ class Feeder(Block):
     """Turns beats of `depth` steps into what a tile's port wants; a kind of staging has its own subclass.
 
     A null beat can end the stream of steps that came before it. So the youngest step is *open* until the beat that it
-    came in, or a later one, tells whether it ends its stream; an open step is not offered.
+    came in, or a later one, marks whether it ends its stream; an open step is not offered.
 
     Timing: a beat's steps are offered in the cycle after it was taken, an open one in the cycle after the next beat
     was. It holds ``2 * depth`` steps: once it has a step to spare, it offers `depth`, or all up to the end of a stream,
@@ -101,7 +101,7 @@ class Feeder(Block):
         count = Signal.like(self._count, name="count_next")
         whole = Cat(self._kept[step].replicate(step_bytes) for step in range(depth))
         m.d.comb += [
-            # The lowest byte of a step tells; the others are looked at only for the rules' sake.
+            # The lowest byte of a step decides; the others are only checked.
             *(self._kept[step].eq(beat.tkeep[: (step + 1) * step_bytes : step_bytes].all()) for step in range(depth)),
             self._left.eq(self._count - self.port.taken),
             beat.tready.eq((self._left <= self.slots - depth) & ~ResetSignal()),

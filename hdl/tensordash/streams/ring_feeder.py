@@ -72,7 +72,7 @@ class RingFeeder(Feeder):
 
 
 def _turned(place, by):
-    """A one-hot place moved on by 1, 2, ... as the line for it says; without one, as it is."""
+    """A one-hot place moved on by 1, 2, ... by the line that is set; without one, unchanged."""
     stays = ~Cat(by).any()
     return (place & stays.replicate(len(place))) | one_hot_mux(
         by, [place.rotate_left(number) for number in range(1, len(by) + 1)]

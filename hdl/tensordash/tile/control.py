@@ -1,4 +1,4 @@
-"""Tile control: what is in the window, what may be scheduled, how far all of it moves."""
+"""Tile control: what is in the window, what may be scheduled, how far the window moves."""
 
 from functools import reduce
 from itertools import pairwise

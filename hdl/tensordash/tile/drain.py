@@ -48,7 +48,7 @@ class Drain(Block):
     take : In(1)
         The PEs take a new block in this cycle. Only while `free`.
     free : Out(1)
-        The block has moved out, or the rest of it does in this cycle.
+        The block has moved out, or its rest does in this cycle.
     moves : Out(1)
         A beat leaves the block in this cycle.
     c : In(32, columns, out_rows), overflow : Out(1)
@@ -101,7 +101,7 @@ class Drain(Block):
         self._results: dict[tuple[int, int], Any] = {place: self._result(width, least_exponent) for place in places}
 
     def _result(self, width: int, least_exponent: int | None) -> Block:
-        """What makes a result of a sum of so many bits."""
+        """Return the unit that makes a result from a sum of `bits`."""
         if isinstance(self.numerics.accumulator, Fused):
             return FusedResult(self.numerics.accumulator)
         if self.numerics.result == "int32":

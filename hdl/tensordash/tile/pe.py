@@ -37,7 +37,7 @@ def scale_members(numerics: Numerics, lanes: int, steps: int) -> dict[str, Any]:
 
 
 def scale_steps(numerics: Numerics, depth: int) -> dict[str, int]:
-    """The argument `steps` of a PE behind a window: without scales it knows of none."""
+    """The argument `steps` of a PE after a window; without scales it has none."""
     return {"steps": depth} if numerics.scale is not None else {}
 
 

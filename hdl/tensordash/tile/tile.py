@@ -45,7 +45,7 @@ class StepsSignature(Signature):
     steps : Out(steps_layout)
         Steps offered, oldest first; where the staging buffers are rings, step t since reset on line t modulo depth.
     scales : Out(scale_bits, depth)
-        Only with scales: that of each step, likewise.
+        Only with scales: the scale of each step.
     available : Out(0..depth)
         How many of them there are.
     last : Out(1)
@@ -69,7 +69,7 @@ class StepsSignature(Signature):
 class Tile(Block):
     """A Tensorcore tile: the TensorDash tile (`sparsity` = rows or both) or its dense baseline (none).
 
-    Timing: docs/tile.md says exactly what happens in each cycle. A stream of T steps takes from ceil(T / depth) to T
+    Timing: docs/tile.md defines what happens in each cycle. A stream of T steps takes from ceil(T / depth) to T
     cycles of schedules (baseline: T); the next one follows without a bubble. Results are valid `output_latency` cycles
     after the last schedule.
 

@@ -159,7 +159,7 @@ def count_words(
 
 
 def output_stalls(cycles: NDArray[np.int64], config: TileConfig) -> NDArray[np.int64]:
-    """How long streams of so many cycles wait for the block before them to leave, one beat a cycle."""
+    """Return how long streams wait for the block before them to leave, one beat a cycle."""
     return np.maximum(config.rows // config.out_rows - cycles, 0)
 
 

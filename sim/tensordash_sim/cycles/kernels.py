@@ -1,7 +1,7 @@
 """Compiled loops: the schedulers of many tiles, each on streams of its own.
 
 A step is a word whose bit `lane` is set where the position is effectual. A narrow window (at most 16 positions) is one
-integer, the oldest step in its lowest bits, and one entry of a table is what becomes of it; a wide one is a word for
+integer, the oldest step in its lowest bits, and one entry of a table is its next state; a wide one is a word for
 each step, and its levels decide bit-parallel.
 """
 

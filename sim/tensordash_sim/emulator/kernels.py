@@ -39,7 +39,7 @@ TOWARD_ZERO = 0
 NEAREST = -1
 """Rounding to nearest, ties to even."""
 FAR = 1 << 14
-"""Exponent of infinities; NaN have four times as much, so that the sum of two exponents tells what there is."""
+"""Exponent of infinities; NaN have four times as much, so that the sum of two exponents identifies special values."""
 TOGETHER = 128
 """Columns whose sums fit in the nearest cache."""
 
@@ -170,7 +170,7 @@ def add_digits(high, low, products, counts, bits):
 
 @njit(parallel=True, cache=True, nogil=True)
 def wrap(high, low, width):
-    """Sums in two's complement of so many bits, below 128."""
+    """Add in two's complement of `bits` bits, below 128."""
     for row in prange(high.shape[0]):
         for column in range(high.shape[1]):
             if width <= 64:
@@ -317,7 +317,7 @@ def _rounded(high, low, least, nearest, result_bits, least_result, beyond):
 
 
 @njit(cache=True, nogil=True)
-def _apart(pattern):
+def _unpack(pattern):
     """Significand and exponent of its least bit, of FP32's pattern without its sign."""
     field = pattern >> FRACTION
     return pattern & ((1 << FRACTION) - 1) | np.int64(field > 0) << FRACTION, max(field, 1) - 1 + MIN_EXPONENT
@@ -328,9 +328,9 @@ def _fp32_sum(sign, pattern, other_sign, other):
     """Two finite FP32 numbers, as sign and pattern, added to nearest: sign and pattern, +0 for a zero."""
     if pattern < other:
         sign, pattern, other_sign, other = other_sign, other, sign, pattern
-    significand, exponent = _apart(pattern)
-    less, less_exponent = _apart(other)
-    # 32 bits behind the larger one, which hold the smaller one or else all that rounding asks of it.
+    significand, exponent = _unpack(pattern)
+    less, less_exponent = _unpack(other)
+    # 32 bits below the larger one, which hold the smaller one, or all that rounding needs.
     down = min(exponent - less_exponent, 62)
     moved = (less << 32 >> down) | np.int64((less << 32) & ((np.int64(1) << down) - 1) != 0)
     total = (significand << 32) + (moved if sign == other_sign else -moved)
@@ -349,7 +349,7 @@ def _accumulated(a, a_exponent, b, b_exponent, chosen, ends, product_fraction, f
     for end in ends:
         if end == begin:
             continue
-        significand, weight = _apart(np.int64(0) if after else pattern)
+        significand, weight = _unpack(np.int64(0) if after else pattern)
         largest = np.int64(zero_exponent)
         if significand:  # a subnormal number counts with the exponent of the least normal one
             largest = max(weight + FRACTION, least_result + result_bits)

@@ -37,7 +37,7 @@ def filled(size: int, unit: int) -> int:
 
 @njit(parallel=True, cache=True, nogil=True)
 def _gather(tensor, ys, xs, out):
-    """Windows of a tensor (N, Y, X, C): (N, windows in Y, in X, taps in Y, in X, C), outside of it and above C zero."""
+    """Gather windows of a tensor (N, Y, X, C): (N, windows in Y, in X, taps in Y, in X, C), with zeros for padding."""
     samples, height, width, channels = tensor.shape
     _, down, across, y_taps, x_taps, filled = out.shape
     for item in prange(samples * down):
@@ -65,7 +65,7 @@ def windows(tensor: NDArray, phase: Phase, counts: tuple[int, int], unit: int) -
     counts : (int, int)
         How many there are of them, down and across.
     unit : int
-        Channels are filled up to a multiple of it.
+        Channels are padded to a multiple.
 
     Returns
     -------

@@ -12,7 +12,7 @@ MAX_TABLE_ROWS = 16
 
 
 def page(figures: Sequence[Figure], names: Sequence[str] = (), old: str = "") -> str:
-    """All of it.
+    """Render the whole page.
 
     Parameters
     ----------

@@ -39,7 +39,7 @@ def quantised_block(
     random : sequence of int
         16 bits for each value, if it is stochastic.
     scale_rounding : "floor" or "up"
-        Of the scale: the exponent of the largest magnitude less that of the largest element; or the least power of two
+        Of the scale: the exponent of the largest magnitude less the largest element's; or the least power of two
         that makes no element larger than the largest.
 
     Returns

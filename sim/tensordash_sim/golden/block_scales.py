@@ -1,6 +1,6 @@
 """Numbers as elements and scales: what a tile with scales is fed (MXFP8, MXFP6, MXFP4, NVFP4).
 
-Written from docs/numerics.md, "Quantisation", apart from `block_formats`, which knows no bit patterns.
+Written from docs/numerics.md, "Quantisation", independently of `block_formats`, which has no bit patterns.
 """
 
 from dataclasses import dataclass
@@ -75,7 +75,7 @@ def quantise_blocks(
     scale : ScaleFormat
         "e8m0": the OCP's rule. "e4m3": NVFP4's, with a scale for the tensor.
     largest : float, optional
-        The tensor's largest magnitude, if the values are only some of it.
+        The tensor's largest magnitude, if the values are only a part.
     random : array of uint16, the shape of the values, optional
         Random bits: elements are rounded stochastically, with zeros toward zero. Scales never are.
     scale_rounding : "floor" or "up"
@@ -111,7 +111,7 @@ def quantise_blocks(
     magnitudes = np.abs(blocks).max(-1)
     top, tensor = to_float(fmt.largest, fmt), 1.0
     if scale.number is None:
-        # The exponent of the largest magnitude, less that of the largest element.
+        # The exponent of the largest magnitude, less the largest element's exponent.
         exponents = np.frexp(magnitudes)[1] - np.frexp(top)[1]
         if scale_rounding == "up":
             exponents = exponents + (magnitudes > np.ldexp(top, exponents))
@@ -122,7 +122,7 @@ def quantise_blocks(
             tensor = float(np.float32(most / (to_float(scale.number.largest, scale.number) * top)))
         scales = _saturated(magnitudes / (top * tensor), scale.number)
     divisors = (scale_values(scales, scale) * tensor)[..., np.newaxis]
-    # A double tells a quotient of FP32 numbers from a tie: whatever is rounded is rounded once.
+    # A double distinguishes a quotient of FP32 numbers from a tie, so rounding happens once.
     scaled = np.divide(blocks, divisors, out=np.zeros_like(blocks), where=divisors != 0)
     scaled = scaled.reshape(*array.shape[:-1], -1)[..., : array.shape[-1]]
     if random is not None:

@@ -13,7 +13,7 @@ __all__ = ["Control", "Pairs"]
 
 Pairs = tuple[tuple[tuple[tuple[int, ...], ...], ...], ...]
 """The operands of one schedule: for each row and column, the bit patterns (a, b) of the active lanes, each with the
-scales of its step (of a, of b) if there are any."""
+scales of its step (of a, of b), if any."""
 
 
 class Control:

@@ -61,7 +61,7 @@ class _FixedPoint:
         Parameters
         ----------
         pairs : iterable of (int, int) or (int, int, int, int)
-            The bit patterns (a, b), with their scales if there are any, of the pairs that are multiplied; those skipped
+            The bit patterns (a, b), with their scales (if any), of the pairs that are multiplied; those skipped
             are left out.
         first : bool
             Start from zero.

@@ -31,7 +31,7 @@ class AxiBeat:
 class Feeder:
     """A feeder after reset.
 
-    A cycle is: `offer`; `ready` with what the tile takes of it; `clock` with the beat on the port, if any.
+    A cycle is: `offer`; `ready` with the steps that the tile takes; `clock` with the beat on the port, if any.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ class Feeder:
 
     Examples
     --------
-    A beat of two steps, whose end a null beat tells:
+    A beat of two steps, whose end a null beat marks:
 
     >>> feeder = Feeder(depth=2, step_bytes=1)
     >>> feeder.clock(0, AxiBeat([[1], [2]], keep=0b11, last=False))

@@ -72,7 +72,7 @@ class FusedAccumulator:
         Parameters
         ----------
         pairs : iterable of (int, int) or (int, int, int, int)
-            The bit patterns (a, b), with their scales if there are any, of the pairs that are multiplied; those skipped
+            The bit patterns (a, b), with their scales (if any), of the pairs that are multiplied; those skipped
             are left out.
         first : bool
             Start from C, or with the addend last from +0.
@@ -112,7 +112,7 @@ class FusedAccumulator:
         """Steps 1 to 4: the sum of the products and FP32 bits, aligned and rounded, as FP32 bits."""
         start = decode(addend, FP32)
         infinities = term_signs(start)
-        # A term is (signed significand, weight of its least bit); its exponent is that of the significand's 1.
+        # A term is (signed significand, weight of its least bit); its exponent belongs to the significand's 1.
         terms = [(-start.significand if start.sign else start.significand, start.exponent)]
         largest = self._fused.zero_exponent
         if start.significand:  # a subnormal number counts with the exponent of the least normal one

@@ -202,7 +202,7 @@ def _beats(c: NDArray, config: TileConfig) -> list[Beat]:
 
 
 def _side(name: str, values: ArrayLike, fmt: Format, config: TileConfig) -> NDArray:
-    """The values of a side as bit patterns, with their scales behind them if there are any."""
+    """The values of a side as bit patterns, followed by their scales, if any."""
     scale, array = config.numerics.scale, np.asarray(values)
     if scale is None:
         return _bit_patterns(name, array, fmt)

@@ -273,9 +273,10 @@ def _matrix_product(layer: MatrixProduct, operation: Operation) -> Sides:
         first, second = axes[name]
         return (element * len(extents[first]) + index[first]) * len(extents[second]) + index[second]
 
-    def side(name: str, element: int, kept_axis: str) -> list[Vector]:
+    def side(name: str, element: int, output_axis: str) -> list[Vector]:
         return [
-            [[place(name, element, **{kept_axis: i, reduced: j}) for j in extents[reduced]]] for i in extents[kept_axis]
+            [[place(name, element, **{output_axis: i, reduced: j}) for j in extents[reduced]]]
+            for i in extents[output_axis]
         ]
 
     left, right, outputs = [], [], []

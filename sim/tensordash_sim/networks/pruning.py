@@ -121,7 +121,7 @@ class StaticSparsity:
 
 
 class _Moving(StaticSparsity, ABC):
-    """Masks that change every so many steps."""
+    """Masks that change at intervals of steps."""
 
     def __init__(
         self,

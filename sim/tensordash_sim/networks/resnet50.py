@@ -12,7 +12,7 @@ from .training import Training, seeded
 __all__ = ["SCALES", "Bottleneck", "ResNet50", "Shape", "Trunk", "build", "load", "training"]
 
 Norm = Callable[[int], nn.Module]
-"""A normalization layer of so many channels."""
+"""Create a normalization layer."""
 
 
 class Bottleneck(nn.Module):

@@ -93,7 +93,7 @@ class Figure:
         return list(dict.fromkeys(point.metric for point in self.points))
 
     def x_label_of(self, metric: str) -> str:
-        """Of the axis of a metric: what it is by, if its name says so, such as "speedup by depth"."""
+        """Return an axis' label from a metric's name, such as "speedup by depth"."""
         return metric.partition(" by ")[2] or self.x_label
 
     def to_json(self) -> dict[str, Any]:

@@ -78,9 +78,9 @@ def pack(array: NDArray, dtype: str) -> NDArray[np.uint8]:
     Parameters
     ----------
     array : array, any shape
-        As `typed` returns it. Beside the result, memory for one chunk of it is used.
+        As `typed` returns it. Besides the result, this uses memory for one chunk.
     dtype : str
-        Likewise.
+        As `typed` returns it.
 
     Returns
     -------

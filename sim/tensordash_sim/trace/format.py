@@ -75,7 +75,7 @@ DTYPES = {
 
 @dataclass(frozen=True, kw_only=True)
 class Operand:
-    """An operand that is stored: what the index says of it.
+    """A stored operand, as the index describes it.
 
     Parameters
     ----------

@@ -162,7 +162,7 @@ def recorded_values(record: Record, name: str) -> NDArray[np.float32]:
     Raises
     ------
     TraceError
-        If the trace has no values of it, or some are not finite.
+        If the trace has no values for the layer, or some are not finite.
     """
     stored = record.values(name)
     if (dtype := record.operands[name].dtype) in PATTERNS:

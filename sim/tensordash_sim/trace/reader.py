@@ -86,7 +86,7 @@ class Record:
         -------
         array
             In the shape that the geometry gives the operand, of its type; of bfloat16 and the 8-bit floats bit
-            patterns, as `DTYPES` says.
+            patterns, as `DTYPES` has them.
 
         Raises
         ------
@@ -201,7 +201,7 @@ class Trace:
 
     @classmethod
     def open(cls, path: str | PathLike[str]) -> "Trace":
-        """Read a trace's index and check all of it; arrays are not touched.
+        """Read a trace's index and check it completely; arrays are not touched.
 
         Parameters
         ----------

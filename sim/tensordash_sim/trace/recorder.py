@@ -256,7 +256,7 @@ def record(
 ) -> Recorder:
     """Record a trace of the training in a `with` block: any model, unchanged. Needs PyTorch.
 
-    A step ends when an optimizer has stepped; without one, all of the block is one step. docs/trace.md says what is
+    A step ends when an optimizer has stepped; without one, the whole block is one step. docs/trace.md defines what is
     captured, and how its roles are told.
 
     Parameters
@@ -270,7 +270,7 @@ def record(
     steps : int or collection of int, optional
         How many steps to record, or the indices of those to record, counted from 0. By default all.
     every : int
-        Record only steps whose index is a multiple of it.
+        Record only steps whose index is a multiple.
     epochs : collection of int, optional
         Record only in these epochs: those that the ``epoch`` of the recorder is set to.
     layers : str or sequence of str, optional

@@ -196,7 +196,7 @@ class AxiLockstep:
         await pins.tick()
 
     async def run(self, results: int, *, limit: int = 100_000) -> None:
-        """Cycles until so many beats of results came out in all.
+        """Return the cycles until a total of `results` beats came out.
 
         Raises
         ------
@@ -207,7 +207,7 @@ class AxiLockstep:
             if len(self.results) >= results:
                 return
             await self.cycle()
-        raise AssertionError(f"{len(self.results)} beats came out, golden says {results}")
+        raise AssertionError(f"{len(self.results)} beats came out, golden has {results}")
 
     def _drive(self, side: str, index: int, width: int, beat: AxiBeat | None, bits: int) -> None:
         name, step_bits = f"s_axis_{side}{index}", width * self.config.lanes
@@ -229,4 +229,4 @@ class AxiLockstep:
         assert found == expected, self._say(name, found, int(expected))
 
     def _say(self, name: str, found, expected) -> str:
-        return f"cycle {self.pins.cycle}: {name} is {found}, golden says {expected}"
+        return f"cycle {self.pins.cycle}: {name} is {found}, golden has {expected}"

@@ -78,7 +78,7 @@ def example_program(config: CoreConfig, seed: int = 0) -> Example:
 
 
 def _example(config: CoreConfig, random: Random, steps: int, streams: int) -> Example | None:
-    """A product of so many steps; None if there is no room."""
+    """Return a product of `steps`; None if there is no room."""
     lanes = config.tile.lanes
     counts = {side: config.parts(side) * streams for side in "ab"}  # groups of positions
     bias_bytes = 4 * lanes * counts["a"]

@@ -70,7 +70,7 @@ SPLIT = (
 
 @dataclass(frozen=True, kw_only=True)
 class CoreState:
-    """A register of a core that says what a part of it is doing.
+    """A register of a core that shows the state of one of its parts.
 
     Parameters
     ----------

@@ -313,7 +313,7 @@ def random_programs(bench: ProgramBench, count: int) -> None:
 
 
 def _reset_in_midst(bench: ProgramBench, descriptors: Sequence[int]) -> None:
-    """Begin with a program, reset softly in any cycle of it, and fill all memories anew."""
+    """Begin with a program, reset softly in one of its cycles, and fill all memories anew."""
     bench.start(descriptors)
     bench.device.wait(bench.random.choice((bench.random.randint(1, 200), bench.random.randint(1, 5000))))
     bench.fill()

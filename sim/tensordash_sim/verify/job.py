@@ -37,7 +37,7 @@ class Job:
     options: dict[str, Any] = field(default_factory=dict)
 
     def patience(self, cycles: int) -> int:
-        """After how many cycles a bench says that something hangs, where `cycles` are usual."""
+        """Return after how many cycles a bench reports a hang, where `cycles` are usual."""
         return round(cycles * self.options.get("patience", 1))
 
     def write(self, path: Path) -> None:

@@ -22,15 +22,15 @@ class Lockstep:
     Parameters
     ----------
     pins : Pins
-        Of the top of the simulation; or what drives a netlist likewise.
+        Pins of the simulation's top, or of a netlist's simulation.
     config : TileConfig
         The tile.
     idle, stall : float
         Probability that a port holds something back, and that the output is not ready, in a cycle.
     c_idle : float, optional
-        Likewise for the C input; `idle` if None.
+        Producer for the C input; `idle` if None.
     random : Random
-        Source of all of it.
+        Source of all random choices.
     compare_every : int
         Cycles between comparisons of the counters (everything else is compared in every cycle).
     snapshots : float
@@ -191,4 +191,4 @@ class Lockstep:
         assert found == expected, self._say(name, found, expected)
 
     def _say(self, name: str, found, expected) -> str:
-        return f"cycle {self.pins.cycle}: {name} is {found}, golden says {expected}"
+        return f"cycle {self.pins.cycle}: {name} is {found}, golden has {expected}"

@@ -18,8 +18,8 @@ __all__ = [
 ]
 
 Exponents = tuple[int, int] | None
-# Exponents of the operands of a stream, and of its C, relative to that of 1, None for any; ends that a format lacks
-# become its own. Sums of terms that overlap more and more loosely; at FP32's lower end, and at its upper one; any.
+# Exponents of the operands of a stream, and of its C, relative to the exponent of 1, None for any. A format clips the
+# ends to its own. Sums of terms that overlap more and more loosely; at FP32's lower end, and at its upper one; any.
 EXPONENTS: tuple[tuple[Exponents, Exponents], ...] = (
     ((-2, 2), (-4, 4)),
     ((-12, 12), (-24, 24)),
@@ -42,7 +42,8 @@ def random_value(random: Random, fmt: Format, specials: float = 0.0, exponents: 
     specials : float
         Share of infinities and NaN, where the format has them.
     exponents : (int, int), optional
-        The least and the largest of finite values, relative to that of 1. None: any, subnormals and the ends often.
+        The least and the largest of finite values, relative to the exponent of 1. None: any; subnormals and the ends
+        are frequent.
     """
     if isinstance(fmt, IntegerFormat):
         least = 1 << (fmt.width - 1)

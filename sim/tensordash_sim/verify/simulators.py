@@ -104,7 +104,7 @@ def quicker_simulator(
 
 
 class _Outside(Runner):
-    """pytest marks its own run in the environment; the simulator's Python is not part of it."""
+    """pytest marks its own run in the environment; the simulator's Python must not see it."""
 
     def _set_env_common(self) -> None:
         super()._set_env_common()

@@ -46,7 +46,7 @@ def scaled(random: Random, config: TileConfig, a: list, b: list, specials: float
     """Both sides' streams, port by port, with scales; as they are for a tile without."""
     if config.numerics.scale is None:
         return a, b
-    # Both sides' scales come to about 1, or to an end of FP32's range; or are any.
+    # Both sides' scales come to about 1, or to an end of FP32's range; or are arbitrary.
     middle = random.choice((127, 127, random.randint(0, 254)))
     other = min(max(random.choice((254, 254, 254 - 130, 254 + 125)) - middle, 0), 254)
     return (
@@ -170,7 +170,7 @@ class Arrival:
 
 
 class Source:
-    """A port's producer, which also knows its offers as the bits of the port.
+    """A port's producer, which also has its offers as the bits of the port.
 
     Parameters
     ----------

@@ -179,7 +179,7 @@ def _values(config: TileConfig, golden: MatmulResult) -> dict[str, str]:
 
 
 def _scale_texts(bits: int) -> dict[str, str]:
-    """What the template has for scales, if there are any: they stand above the values of a step in the files."""
+    """Return the template's part for scales: they stand above the values of a step in the files."""
     if not bits:
         return dict.fromkeys(("SCALE_BITS", "A_SCALES", "B_SCALES", "ANY_SCALES", "A_SCALE", "B_SCALE"), "") | {
             "A_WORD": "A_STEP",

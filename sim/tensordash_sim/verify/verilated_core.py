@@ -39,7 +39,7 @@ MIN_POLL_CYCLES = 16
 
 
 class SilentMemoryError(VerilatedError):
-    """A memory that has owed the core something for too long; the message says what."""
+    """A memory that has owed the core something for too long; the message names it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -294,7 +294,7 @@ class VerilatedCore:
         self.write("tail", tail)
 
     def wait(self, most: int) -> bool:
-        """Let it run, so many cycles at most; whether there is the interrupt.
+        """Run for at most `cycles`; return whether there is the interrupt.
 
         Raises
         ------
@@ -341,7 +341,7 @@ class VerilatedCore:
         return dict(zip(CHANNELS, self._library.core_moved(self._device)[: len(CHANNELS)], strict=True))
 
     def until(self, state: CoreState, value: int, most: int) -> bool:
-        """Let it run until a state has a value, an interrupt comes, or so many cycles are over; whether it has it."""
+        """Run until a state has a value, an interrupt comes, or `cycles` are over; return whether it has the value."""
         mask = (1 << state.width) - 1
         return bool(self._library.core_until(self._device, state.low, mask, value, most))
 
@@ -354,7 +354,7 @@ class VerilatedCore:
         return f"{self.read('done')} of {self.read('tail')} descriptors are done"
 
     def silence(self, channel: str, after: int = 0) -> None:
-        """Have the memory say nothing more on one of `CHANNELS` after so many transfers; on none, if it is empty.
+        """Silence the memory on one of `CHANNELS` after `transfers` transfers; on none, if it is empty.
 
         What it owes by then it gives when it may speak again.
         """

@@ -53,7 +53,7 @@ def test_a_fault_is_found_and_found_again(tmp_path, capfd, sabotage):
     assert status == 1
     report = json.loads((tmp_path / f"soak-{SEED}.json").read_text())
     ((redrawn, failure),) = report["failures"].items()
-    assert "golden says" in failure
+    assert "golden has" in failure
     assert report["positions"] == 0
     assert err.strip().endswith(redrawn)
     assert f"FAILED: {failure}" in out

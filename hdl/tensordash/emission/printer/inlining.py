@@ -369,7 +369,7 @@ def _chosen(model: ModuleModel) -> dict[Net, Wire]:
 
 
 def _is_whole(wire: Wire) -> bool:
-    """Whether an instance drives no piece of it."""
+    """Return whether no instance drives a piece of the wire."""
     return sum(node.width for _, node in wire.pieces) == wire.net.width
 
 

@@ -27,7 +27,7 @@ class Branch:
     """Statements under conditions.
 
     Without a `test`, `arms` have a condition each, and the first that holds counts; a condition of None always holds.
-    With one, they have the values of it, each value in one arm, and None is for all others.
+    With one, the arms have its values, each value in one arm, and None is for all others.
     """
 
     test: Node | None
@@ -192,7 +192,7 @@ class Lowering:
         raise TypeError(f"the operator {kind}, which has no form in Verilog here")
 
     def _addend(self, value: Value, width: int) -> Node:
-        """The right operand of a sum; a sum of its own keeps its width, for synthesis makes a narrow adder of it."""
+        """The right operand of a sum; a sum of its own keeps its width, for synthesis makes a narrow adder."""
         shape = value.shape()
         is_sum = isinstance(value, Operator) and value.operator == "+" and len(value.operands) == 2
         if is_sum and not shape.signed and shape.width < width:

@@ -1,4 +1,4 @@
-"""The order of a module: that of the source, but that a wire is there before it is read, as far as it can be."""
+"""The order of a module's items: the source's, except that a wire stands before its readers where possible."""
 
 from .collect import Item, ModuleModel, Wire
 from .expression import Net, Node

@@ -1,4 +1,4 @@
-"""What the Python source says of a line: the variable that it assigns, and the comments above and beside it."""
+"""What the Python source has for a line: the variable that it assigns, and the comments above and next to it."""
 
 import ast
 import io
@@ -85,7 +85,7 @@ def _functions(path: str) -> list[tuple[int, int, str]]:
 
 
 def purpose_of(location: tuple[str, int] | None) -> tuple[int, str]:
-    """The first line of the function that a line is in, and what its docstring says it does."""
+    """Return the first line of the function that a line is in, and its docstring's first line."""
     if location is None or location[0].startswith(AMARANTH):
         return 0, ""
     inside = [each for each in _functions(location[0]) if each[0] <= location[1] <= each[1]]

@@ -40,7 +40,7 @@ def to_groups(values: ArrayLike, config: CoreConfig, *, bits: int = 0) -> NDArra
     Returns
     -------
     array of unsigned, (..., channel groups, position groups, L * L * bits // w)
-        Each group's values as they stand in memory, FP32 ones as so many words of the operands' width as there are.
+        Each group's values as they stand in memory, FP32 ones as words of the operands' width.
 
     Source: docs/core.md, "Tensors".
 
@@ -149,7 +149,7 @@ def inflate(units: ArrayLike, config: CoreConfig, count: int) -> NDArray[np.unsi
     Returns
     -------
     array of unsigned, (count, L * L), or None
-        None if the units are not exactly those of so many groups.
+        None if the units do not make exactly `count` groups.
     """
     lanes, width = config.tile.lanes, config.value_bits
     size, words, place = lanes * lanes, np.asarray(units).tolist(), 0

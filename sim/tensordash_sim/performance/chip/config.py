@@ -153,7 +153,7 @@ class Power:
         return self.sparse if skips else self.dense
 
     def waiting(self, skips: bool) -> float:
-        """Likewise of one that waits."""
+        """Idle power of a tile."""
         return self.working(skips) * (self.sparse_idle if skips else self.dense_idle)
 
 

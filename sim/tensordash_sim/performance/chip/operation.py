@@ -258,7 +258,7 @@ def _dram(
     elements: int,
     sums: int,
 ) -> float:
-    """Off-chip traffic: weights' gradients leave in full precision, other results in that of their kind."""
+    """Off-chip traffic: weights' gradients leave in full precision, other results in their own."""
     config = machine.config
     widths = {name: config.b_format.width if name == scheduled else config.a_format.width for name in sides}
     left, right = (

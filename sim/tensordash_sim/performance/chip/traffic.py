@@ -15,7 +15,7 @@ from .shared import Grid, scratchpad_side
 __all__ = ["Operand", "Traffic", "dram_traffic", "on_chip_traffic"]
 
 INDEX_BYTES = 4
-"""Of a vector's number, which says where its results belong if vectors are not in their natural order."""
+"""Bytes of a vector's number, which places its results if vectors are not in their natural order."""
 TRANSPOSED = {Operation.FORWARD: "", Operation.INPUT_GRADIENT: "W", Operation.WEIGHT_GRADIENT: "AG"}
 """Operands that are not stored along the operation's reduction: A and W lie along channels, G along filters."""
 RESULT_BYTES = 4
@@ -60,7 +60,7 @@ class Traffic:
     dram : float
         Off-chip, reads and writes, operands compressed.
     rows, columns : float
-        Read by tiles from the memory of the scheduled operand, and from that of the other one.
+        Read by tiles from the memories of the scheduled operand and of the other one.
     sums, results : float
         Read from and written to the memory of the results.
     scratchpad : float

@@ -65,7 +65,7 @@ def sample_workload(
     Returns
     -------
     Workload
-        With all passes of a trace, its speedup is that of `tensordash simulate`'s compute cycles summed over tiles.
+        With all passes of a trace, its speedup equals `tensordash simulate`'s, from compute cycles summed over tiles.
     """
     random = np.random.default_rng(seed)
     words: dict[int, list[NDArray[np.uint32]]] = {}

@@ -76,7 +76,7 @@ class Tensor:
         return min(self.bytes, self.has_mask * self.values / 8 + self.values * self.density * self.value_bytes)
 
     def part(self, parts: int) -> float:
-        """Bytes on the chip of what one of so many parts needs."""
+        """Return the bytes on the chip that one of `parts` needs."""
         return self.bytes / min(parts, self.most_parts or parts)
 
 

@@ -20,7 +20,7 @@ class Overlap:
     stage : int
         Index of the stage.
     shares : tuple of (int, float)
-        Index of each stage that it overlaps, in order, and the share of it that runs there. The rest runs in its own
+        Index of each stage that it overlaps, in order, and the share that runs there. The rest runs in its own
         place. Indices from the number of stages on are stages of the next step: an update has time until the next
         step reads its weights.
     reloaded_bytes : float

@@ -18,7 +18,7 @@ GPT_HEADS = 40
 GPT_LENGTH = 2048
 """Sequence length of the 13B network of Srinivasan et al. 2023, as are the hidden size and the heads."""
 GPT_POSITIONS = 8
-"""Parts of a head: so many of its positions look at all of its keys at a time."""
+"""Positions of a head that look at all of its keys at a time."""
 SAMPLES = "samples"
 TOKENS = "tokens"
 HEADS = "heads"

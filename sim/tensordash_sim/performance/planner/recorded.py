@@ -87,7 +87,7 @@ def unrecorded(step: Step) -> str:
 
 
 class _Recorded:
-    """Goes through a flow once, and says what each work is to the planner."""
+    """Goes through a flow once, and adds a node for each work."""
 
     def __init__(self, step: Step, cycles: Sequence[int], apart: Sequence[int]) -> None:
         assert step.flow is not None
@@ -160,7 +160,7 @@ class _Recorded:
             return
         reads, writes = self._large_places(work.reads), self._large_places(work.writes)
         if name.startswith("embedding"):
-            reads = [place for place in reads if place not in self.parameters]  # a few rows of it
+            reads = [place for place in reads if place not in self.parameters]  # a few rows
         if name in _POOLED:
             del reads[1:2]
         if _NORM.search(name):
@@ -252,7 +252,7 @@ class _Recorded:
         return True
 
     def _within(self, name: str, record: Record, density: float | None) -> str:
-        """A tensor inside of attention: that of its scores, which the one product gives and the other takes."""
+        """Return the tensor of attention's scores, which one product writes and the other reads."""
         own = self._own(name)
         shape = record.geometry.shapes["G" if record.layer.endswith("/qk") else "A"]
         if density is None:

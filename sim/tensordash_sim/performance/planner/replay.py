@@ -1,6 +1,6 @@
-"""Goes through a plan once and checks it: all is there when it is read, fits, and moves as many bytes as it says.
+"""Replays a plan and checks it: tensors are present when read, fit, and move as many bytes as the plan claims.
 
-Written apart from the planner: it knows the graph and what the plan decided, and works out the rest by itself.
+Written apart from the planner: it reads the graph and the plan's decisions, and works out the rest by itself.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ SUM_BYTES = 4
 
 
 class PlanError(ValueError):
-    """A plan that cannot run, or does not move what it says."""
+    """A plan that cannot run, or does not move the bytes that it claims."""
 
 
 @dataclass(frozen=True)
@@ -56,8 +56,8 @@ def replay(plan: Plan) -> Replayed:
     Raises
     ------
     PlanError
-        If a node runs never or twice; reads what is not there, or not all of it; if what it needs does not fit; or if a
-        stage's bytes are others than those of its tensors.
+        If a node never runs or runs twice, or reads a tensor that is missing or incomplete; if what it needs does not
+        fit; or if a stage's bytes differ from its tensors'.
     """
     return _Replay(plan).run()
 
@@ -212,7 +212,7 @@ class _Replay:
             for name in min(repeated_bytes, key=lambda names: sum(loads.get(name, 0.0) for name in names)):
                 if name in loads:
                     loads[name] *= stage.parts
-        # What is on the chip of it is at most what stages may use.
+        # Its share on the chip is at most what stages may use.
         return (
             loads,
             {name: self._stored(tensors[name]) for name in leaves},
@@ -237,7 +237,7 @@ class _Replay:
         spans = {place: range(place, place + 1) for place in range(len(at))}
         for one in self.plan.overlaps:
             if one.left < -1e-9 or any(share < 0 for _, share in one.shares):
-                raise PlanError(f"shares of stage {one.stage} must not be below 0 nor more than all of it")
+                raise PlanError(f"shares of stage {one.stage} must be from 0 to all of its bytes")
             repeated_bytes += self._pauses(one, self.plan.stages[one.stage])
             spans[one.stage] = one.span
             for place in one.places:
@@ -254,7 +254,7 @@ class _Replay:
             for name in node.reads:
                 maker, second = where.get(made.get(name, "")), where[node.name]
                 if maker is not None and maker != second and spans[maker].stop > spans[second].start:
-                    raise PlanError(f"{node.name} reads {name} before all of it is there")
+                    raise PlanError(f"{node.name} reads {name} before it is complete")
         for tensor in self.graph.tensors.values():
             if tensor.name in made and tensor.wanted:
                 last = spans[where[made[tensor.name]]].stop - len(at)

@@ -15,7 +15,7 @@ __all__ = ["plan_step"]
 MAX_RECOMPUTED_STAGES = 8
 """Stages recomputed together for one tensor."""
 BOTH = 0.3
-"""How much a cycle counts of what does not limit the step, if DRAM and tiles overlap: it may limit a part of it."""
+"""Weight of a cycle that does not limit the step, if DRAM and tiles overlap: it may limit some stages."""
 
 
 def plan_step(graph: Graph, budget: Budget, measures: Collection[str] = tuple(MEASURES)) -> Plan:

@@ -40,7 +40,7 @@ class GraphWriter:
     states : int
         Tensors of FP32 that the optimizer keeps for each weight: 1 with momentum, 2 for Adam.
     gradient_density : float
-        Share of values that are not zero in gradients that meet products, unless a layer says otherwise.
+        Share of values that are not zero in gradients that meet products, unless a layer has its own.
 
     Examples
     --------
@@ -80,7 +80,7 @@ class GraphWriter:
         weight_density: float = 1.0,
         axes: set[str] | None = None,
     ) -> Value:
-        """A layer with weights; `density` is that of its results, `axes` theirs if they can be cut otherwise, too."""
+        """A layer with weights; `density` and `axes` describe its results."""
         return self.products(
             name,
             geometry,

@@ -19,7 +19,7 @@ class Call:
     Attributes
     ----------
     func, args, kwargs, result : Any
-        What was called, and what came of it.
+        What was called, and the result.
     name : str
         Of the operation.
     phase : str
@@ -52,7 +52,7 @@ class Call:
 
     @property
     def requires_grad(self) -> bool:
-        """Whether autograd makes a node of it."""
+        """Return whether autograd makes a node."""
         return any(tensor.requires_grad for tensor in self.tensors)
 
     @property

@@ -75,7 +75,7 @@ class FlowRecorder:
         args, result : Any
             Its arguments and results.
         recorded : iterable of (int, dict)
-            What of it was recorded: places of records, and their operands.
+            Its recorded part: places of records, and their operands.
         """
         inputs = {self._storages.number(tensor) for tensor in tensors_in(args) if has_storage(tensor)}
         changed = [tensor for tensor in written if has_storage(tensor) and tensor.numel()]
@@ -98,7 +98,7 @@ class FlowRecorder:
             self._same(args[0], args[1])
         elif places and not _MAKES.search(name):
             products = [(record, self._places(operands)) for record, operands in recorded]
-            writes = [self._new(tensor) for tensor in _apart([*changed, *made], self._storages)]
+            writes = [self._new(tensor) for tensor in _distinct([*changed, *made], self._storages)]
             self._work.append(
                 Work(
                     name=name,
@@ -144,7 +144,7 @@ class FlowRecorder:
         return place
 
     def _new(self, tensor: torch.Tensor) -> int:
-        """A place for what is in a tensor's memory from now on; of a part that was written, for all of it."""
+        """A place for what is in a tensor's memory from now on; of a part that was written, for the whole tensor."""
         number = self._storages.number(tensor)
         described = _described(tensor)
         if number in self._current:
@@ -172,7 +172,7 @@ def tensors_in(values: Iterable[Any]) -> Iterator[torch.Tensor]:
             yield from tensors_in(value)
 
 
-def _apart(tensors: Iterable[torch.Tensor], storages: Storages) -> list[torch.Tensor]:
+def _distinct(tensors: Iterable[torch.Tensor], storages: Storages) -> list[torch.Tensor]:
     """One for each storage."""
     return list({storages.number(tensor): tensor for tensor in tensors}.values())
 

@@ -39,7 +39,7 @@ class Role(NamedTuple):
 
 
 def role_of(step: Step, call: Call) -> Role | None:
-    """The role of a matrix product, which the forward pass tells; none if one of the backward pass cannot be told."""
+    """Return the role of a matrix product, from the forward pass; None if a backward product has no known role."""
     left, right, x, y = operators.factors(call.name, call.args)
     if call.phase == "backward":
         gradient = None if call.number is None else step.roles.gradient(x, y, call.number, call.task)

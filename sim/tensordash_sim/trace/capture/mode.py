@@ -146,7 +146,7 @@ class Capture(TorchDispatchMode):
                     self._record(name, handler, call)
         except (OSError, TraceError) as error:
             self._failed(error)  # which raises
-        except Exception as error:  # training goes on, whatever it is that cannot be told of it
+        except Exception as error:  # training goes on, whatever cannot be recorded
             self.note(f"{name} ({type(error).__name__}: {error})")
 
     def _record(self, name: str, handler: Callable[[Any, Call], None] | None, call: Call) -> None:

@@ -54,7 +54,7 @@ _DOES_NOT = re.compile(
 
 
 def multiplies(name: str) -> bool:
-    """Whether the name of an operation says that it multiplies and adds up.
+    """Return whether an operation multiplies and adds up, by its name.
 
     Examples
     --------

@@ -150,7 +150,7 @@ def _readings(
 def _needed(readings: list[Gradient], task: int, *, known: bool) -> list[Gradient]:
     """Of readings that are known equally well, those whose gradient is needed.
 
-    Where an operand that is known is both A and W, as in ``x @ x.T``, the order tells.
+    Where a known operand is both A and W, as in ``x @ x.T``, the order decides.
     """
     needed = [reading for reading in readings if reading.operation in reading.entry.needs]
     if known and len({reading.operation for reading in needed}) > 1:

@@ -81,7 +81,7 @@ class Sink:
         self._notes[what] += 1
 
     def written(self, tensor: torch.Tensor) -> None:
-        """Take note that an operation has written to a tensor; what was stored of it is no longer there."""
+        """Note that an operation has written to a tensor: its stored values are out of date."""
         if has_storage(tensor):
             self._storages.written(tensor)
 

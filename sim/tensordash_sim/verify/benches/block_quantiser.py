@@ -49,12 +49,12 @@ async def random_blocks(dut, idle: float, stall: float) -> None:
         await pins.settle()
         expected = golden.cycle(offered, values[:lanes], ready, rounding)
         where = f"cycle {pins.cycle}"
-        assert pins.read("values_ready") == expected.in_ready, f"{where}: golden says ready {expected.in_ready}"
-        assert pins.read("out_valid") == expected.out_valid, f"{where}: golden says valid {expected.out_valid}"
+        assert pins.read("values_ready") == expected.in_ready, f"{where}: golden has ready {expected.in_ready}"
+        assert pins.read("out_valid") == expected.out_valid, f"{where}: golden has valid {expected.out_valid}"
         if expected.out_step is not None:
             bits = pins.read("out_payload")
             step = tuple(split(bits, fmt.width, lanes)), bits >> (fmt.width * lanes)
-            assert step == expected.out_step, f"{where}: step is {step}, golden says {expected.out_step}"
+            assert step == expected.out_step, f"{where}: step is {step}, golden has {expected.out_step}"
             left += ready
         waits = expected.out_valid and not ready
         if offered and expected.in_ready:

@@ -33,7 +33,7 @@ async def random_moves(dut) -> None:
         window = split(_known(pins, golden, width), width, lanes * golden.present)
         for slot, step in enumerate(golden.steps):
             found = tuple(window[slot * lanes : (slot + 1) * lanes])
-            assert found == step, f"cycle {pins.cycle}: step {slot} is {found}, golden says {step}"
+            assert found == step, f"cycle {pins.cycle}: step {slot} is {found}, golden has {step}"
             seen += 1
         advance = random.randint(0, golden.present)
         offered = [[random.getrandbits(width) for _ in range(lanes)] for _ in range(depth)]

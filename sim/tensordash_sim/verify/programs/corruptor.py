@@ -13,7 +13,7 @@ __all__ = ["NoRoomError", "ProgramCorruptor", "with_fields"]
 
 
 PAGE = 4096
-"""Bytes; bounds are multiples of it."""
+"""Bytes; bounds are multiples."""
 
 
 def with_fields(bits: int, **fields: int) -> int:
@@ -112,7 +112,7 @@ class ProgramCorruptor:
         """Set fields of a descriptor to any values, legal or not."""
         self.descriptors[index] = with_fields(self.descriptors[index], **fields)
 
-    def made(self, operation: str, **fields: int) -> int:
+    def encode(self, operation: str, **fields: int) -> int:
         """Make a descriptor that waits for no unit; fields left out have their least value, or 0."""
         kind = OPERATIONS[operation]
         least = {field.name: max(field.least or 0, 0) for field in kind.fields}
@@ -121,7 +121,7 @@ class ProgramCorruptor:
     def add(self, operation: str, **fields: int) -> int:
         """Insert a descriptor that waits for no unit, and return its index."""
         at = self.position()
-        self.descriptors.insert(at, self.made(operation, **fields))
+        self.descriptors.insert(at, self.encode(operation, **fields))
         return at
 
     def tokens(self, index: int, producer: str, consumer: str) -> int:

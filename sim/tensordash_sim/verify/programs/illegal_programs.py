@@ -182,7 +182,7 @@ def _tokens_many(corruptor: ProgramCorruptor) -> bool:
     unit = 1 << corruptor.random.randrange(len(UNITS))
     for _ in range(MAX_TOKENS + 1):
         memory, address = corruptor.place(size), corruptor.random.choice(corruptor.free_groups)
-        corruptor.descriptors.insert(at, corruptor.made("store", memory=memory, address=address, signal=unit))
+        corruptor.descriptors.insert(at, corruptor.encode("store", memory=memory, address=address, signal=unit))
     return True
 
 
@@ -260,7 +260,7 @@ def illegal_program(random: Random, config: CoreConfig, name: str, *, second: st
     Returns
     -------
     IllegalProgram
-        The clause stands at the begin, at the end or anywhere.
+        The clause stands at the start, at the end or anywhere.
 
     Raises
     ------

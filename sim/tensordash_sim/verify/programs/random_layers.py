@@ -43,7 +43,7 @@ class LayerWork:
     values: dict[str, NDArray]
 
     def image(self, config: CoreConfig, memory: Memory) -> TensorImage:
-        """All of it in memory."""
+        """The whole image of the memory."""
         turned = self._contraction(config, dict.fromkeys((*self.values, "result"), 0)).turned
         how: dict[str, Any] = {"rows": self.rows, "fp32": self.fp32, "turned": turned}
         return TensorImage(config, memory, self.layer, self.operation, self.values, **how)

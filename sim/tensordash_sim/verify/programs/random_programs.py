@@ -21,7 +21,7 @@ DATA = 0x10000
 """Where tensors begin in memory, from its first address."""
 PAGE = 4096
 PROGRAM = 0x1000
-"""Where the ring of descriptors is, likewise."""
+"""Address of the ring of descriptors, in bytes."""
 
 FEW = 32
 """Groups of a move that may have gaps between its runs in memory, or of one beside: others would not find room."""
@@ -52,7 +52,7 @@ class RandomProgram:
 def random_values(
     random: Random, config: CoreConfig, shape: tuple[int, ...], zeros: float, *, large: bool = False
 ) -> NDArray:
-    """Bit patterns of operands: so many zeros, the rest finite, subnormals and negative zeros among them.
+    """Draw bit patterns of operands: a share of zeros, the rest finite, subnormals and negative zeros among them.
 
     None is beyond 2, so that sums stay small, unless they may be `large`: then some results are infinities.
     """
@@ -74,7 +74,7 @@ class _Writer:
         self._line = max(64, config.group_bytes)
 
     def place(self, size: int, align: int = 0) -> int:
-        """An address at which so many bytes are free: a multiple of a group's, or of `align`."""
+        """Return an address at which `size` bytes are free: a multiple of a group's, or of `align`."""
         at, align = self._next, align or self._line
         if self._edges:
             before = align * self._random.randint(1, max(1, (size - 1) // align))
@@ -282,7 +282,7 @@ class _Maker:
 
 
 def _places(random: Random, room: int, region: int, sizes: Mapping[str, int]) -> dict[str, int]:
-    """Where each tensor begins in so many groups of the buffer, apart from the others.
+    """Draw where each tensor begins in the buffer's groups, apart from the others.
 
     Most in a region of their own, so that units never meet; or one behind the other, and they do.
     """
@@ -339,7 +339,7 @@ def _load(
 
 
 def _draw_moves(random: Random, groups: int) -> tuple[dict[str, Any], list[int]]:
-    """Fields of a move of so many groups in up to four loops, and where in memory each run begins, in groups."""
+    """Draw the fields of a move in up to four loops, and where in memory each run begins, in groups."""
     counts = _factors(random, groups, 4)
     offsets, span = [0], counts[0]
     fields: dict[str, Any] = {"count_0": span}

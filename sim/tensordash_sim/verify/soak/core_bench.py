@@ -128,7 +128,7 @@ class Bench:
     def golden(
         self, made: IllegalProgram, executed: Sequence[int], faults: Iterable[int] = ()
     ) -> tuple[GoldenCore, Outcome]:
-        """Run a program, or a part of it, on golden."""
+        """Run a program, or a part, on golden."""
         return expected_outcome(
             self.config, made.memory, made.base, list(executed), set(faults), self.buffer, made.bounds
         )

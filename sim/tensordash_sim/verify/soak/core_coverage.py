@@ -132,7 +132,7 @@ def state_points(states: Iterable[CoreState]) -> list[str]:
 
 
 def _points(config: CoreConfig, bits: int) -> Iterator[tuple[str, str]]:
-    """What a descriptor says."""
+    """Points of coverage of a descriptor."""
     operation, values = decode(bits)
     assert operation is not None
     name = operation.name

@@ -100,7 +100,7 @@ def draw_core_job(seed: int, index: int, goals: CoreGoals) -> CoreJob:
     random = Random(f"soak core {seed} {index}")
     turns = {name: _turn(f"{seed} {name}", values, index) for name, values in (TILE | CORE).items()}
     for k in range(TRIES):
-        # The longer there is no such core, the more of it is drawn freely.
+        # The longer there is no such core, the more fields are drawn freely.
         free = random.sample(sorted(turns), min(k // 10, len(turns)))
         fields = turns | {name: random.choice((TILE | CORE)[name]) for name in free}
         with suppress(ConfigError):

@@ -36,7 +36,7 @@ REDRAW_OFFSET = 1_000_000
 
 @dataclass(frozen=True, kw_only=True)
 class SoakJob:
-    """One job of a campaign: one tile, with streams of at least so many steps.
+    """One job of a campaign: one tile, with streams of at least `steps` steps.
 
     Parameters
     ----------
@@ -91,7 +91,7 @@ def draw_job(seed: int, index: int) -> SoakJob:
 
 
 def jobs_for(seed: int, positions: int) -> Iterator[SoakJob]:
-    """Jobs in their order, as many as are needed for so many multiply positions."""
+    """Draw jobs in their order, as many as are needed for `positions` multiply positions."""
     index = planned = 0
     while planned < positions:
         job = draw_job(seed, index)

@@ -1,4 +1,4 @@
-"""One job: emit its tile, build it, run its episodes, and say what came of it."""
+"""One job: emit its tile, build it, run its episodes, and return their record."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""Bench of the command queue: a ring that goes round, and descriptors that come out of it."""
+"""Bench of the command queue: a ring that goes round, and descriptors that leave it."""
 
 from dataclasses import dataclass, field
 from random import Random

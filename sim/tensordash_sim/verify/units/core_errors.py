@@ -59,7 +59,7 @@ class Checker:
         await self.host.restart()
 
     async def check(self, made: IllegalProgram, faults: set[int]) -> Outcome:
-        """Run a program on both; what golden says of it."""
+        """Run a program on both; return golden's outcome."""
         host = self.host
         golden, expected = expected_outcome(
             self.config, made.memory, made.base, made.descriptors, faults, self.buffer, made.bounds

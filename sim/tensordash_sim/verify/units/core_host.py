@@ -58,13 +58,13 @@ class Host(CoreMaster):
         return int(self.random.random() >= self.pause)
 
     async def cycles(self, count: int) -> None:
-        """Let so many go by."""
+        """Let cycles go by."""
         for _ in range(count):
             await self.cycle()
             await self.pins.tick()
 
     async def first_write(self, most: int) -> None:
-        """Let cycles go by until a burst of writes begins, but no more than so many."""
+        """Let cycles go by until a burst of writes begins, but no more than `cycles`."""
         for _ in range(most):
             await self.cycle()
             begun = self.pins.read("m_axi_awvalid") and self.pins.read("m_axi_awready")
@@ -172,7 +172,7 @@ class Host(CoreMaster):
             count = len(made.program.descriptors)
             cocotb.log.info("program %d: %s: %d cycles", index, made.title, cycles)
             got = await self.outcome()
-            assert (got.done, got.error) == (before + count, expected.error), f"{got}, golden says {expected}"
+            assert (got.done, got.error) == (before + count, expected.error), f"{got}, golden has {expected}"
             same_memory(self.memory.memory, golden.memory, self.ring)
         return count
 
@@ -207,4 +207,4 @@ def same_memory(left: Memory, right: Memory, *besides: tuple[int, int]) -> None:
             one[low:high] = other[low:high] = bytes(high - low)
     if one != other:
         at = next(k for k, (a, b) in enumerate(zip(one, other, strict=True)) if a != b)
-        raise AssertionError(f"byte {left.base + at:#x} is {one[at]:#04x}, golden says {other[at]:#04x}")
+        raise AssertionError(f"byte {left.base + at:#x} is {one[at]:#04x}, golden has {other[at]:#04x}")

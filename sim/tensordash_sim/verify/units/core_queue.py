@@ -23,7 +23,7 @@ def golden_of(host: Host, made: RandomProgram, descriptors: Sequence[int]) -> tu
 
 
 def with_ends(host: Host, made: RandomProgram) -> list[int]:
-    """The program with more ends: at the begin, and behind its own."""
+    """Return the program with more ends: at the start, and after its own."""
     ends = host.random.randint(1, 3)
     return [*[END] * host.random.randint(0, 2), *made.program.descriptors, *[END] * ends]
 
@@ -44,7 +44,7 @@ async def begun(host: Host, made: RandomProgram, log2_places: int) -> None:
 
 
 async def finish(host: Host, golden: GoldenCore, count: int) -> None:
-    """Wait until so many descriptors are done; then all is as golden says."""
+    """Wait until `count` descriptors are done; then compare with golden."""
     began = host.pins.cycle
     while await host.read("done") != count:
         assert host.pins.cycle - began < host.job.patience(MAX_PROGRAM_CYCLES), (

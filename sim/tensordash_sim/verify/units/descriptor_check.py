@@ -46,7 +46,7 @@ class Checked:
             await self.pins.settle()
             if beat == BITS // BEAT - 1:
                 error = self.pins.read("error")
-                assert error == (ERRORS[expected] if expected else 0), f"{bits:#x}: {error}, golden says {expected}"
+                assert error == (ERRORS[expected] if expected else 0), f"{bits:#x}: {error}, golden has {expected}"
                 assert self.pins.read("operation") == bits % 16
             await self.pins.tick()
         return expected
@@ -109,12 +109,12 @@ async def every_pair_of_units(dut) -> None:
         for consumer, (takes, take) in ways.items():
             giving = encode(gives, {f"{give}signal": 1 << UNITS.index(consumer)})
             taking = encode(takes, {f"{take}wait": 1 << UNITS.index(producer)})
-            for given, taken, last in ((16, 0, giving), (15, 16, taking), (3, 3, 7), (3, 2, 7), (0, 1, taking)):
+            for signals, taken, last in ((16, 0, giving), (15, 16, taking), (3, 3, 7), (3, 2, 7), (0, 1, taking)):
                 await checked.reset()
-                program = [giving] * given + [taking] * taken
+                program = [giving] * signals + [taking] * taken
                 errors = [await checked.show(bits) for bits in (program if last != 7 else [*program, last])]
                 assert not any(errors[:-1])
-                assert errors[-1] == ("" if (given, taken) == (3, 3) else "tokens")
+                assert errors[-1] == ("" if (signals, taken) == (3, 3) else "tokens")
 
 
 @cocotb.test()

@@ -128,7 +128,7 @@ class Bench:
         while (error := await self.cycle()) is None:
             taken = self.beats.completed_in if self.beats.completed_in is not None else taken
             assert self.pins.cycle < limit, f"not done in cycle {limit}: {values}"
-        assert error == outcome.code, f"error {error}, golden says {outcome.error or 'none'}: {values}"
+        assert error == outcome.code, f"error {error}, golden has {outcome.error or 'none'}: {values}"
         if outcome.error == "range":
             begin = self.depth * values["base"]
             self._same(self.streams[:begin], streams[:begin], values)

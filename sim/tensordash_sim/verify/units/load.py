@@ -42,7 +42,7 @@ def plain_move(random: Random, config, base: int) -> dict[str, Any]:
 
 
 def impossible(fields: dict[str, int], config, content: Memory) -> bool:
-    """Whether a table says more units than any masks could: hardware does not read them, where golden does."""
+    """Return whether a table has more units than any masks could: hardware does not read them, where golden does."""
     segments = -(-fields["count_0"] // fields["segment"])
     ends = [content.read(fields["table"] + 4 * k, 4) for k in (0, segments)]
     begin, end = (int.from_bytes(each or b"", "little") for each in ends)

@@ -1,4 +1,4 @@
-"""Bench of the registers: random accesses with any pauses against what REGISTERS says."""
+"""Bench of the registers: random accesses with any pauses against REGISTERS."""
 
 from random import Random
 

@@ -56,9 +56,9 @@ def test_a_copy_is_a_graph_as_any_other() -> None:
     once = chain.with_copy("relu", {"B"})
     assert list(once.nodes) == ["relu", "A", "relu for B", "B"]
     assert once.nodes["B"].reads == ("y for B",)
-    twice = once.with_copy("relu", {"A"})  # nobody reads the first one any more
-    assert list(twice.nodes) == ["relu for A", "A", "relu for B", "B"]
-    for graph in (once, twice):
+    copied_both = once.with_copy("relu", {"A"})  # nobody reads the first one any more
+    assert list(copied_both.nodes) == ["relu for A", "A", "relu for B", "B"]
+    for graph in (once, copied_both):
         copied = Graph(graph.tensors.values(), graph.nodes.values(), graph.axes)
         assert copied.readers == graph.readers
         assert copied.writer == graph.writer

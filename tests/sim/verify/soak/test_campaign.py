@@ -48,7 +48,7 @@ def ran(monkeypatch):
         if job.index == jobs.stop:
             raise KeyboardInterrupt
         jobs.append(job.index)
-        return record(job, "cycle 3: taken is 1, golden says 0" if job.index == jobs.fail else None)
+        return record(job, "cycle 3: taken is 1, golden has 0" if job.index == jobs.fail else None)
 
     monkeypatch.setattr(campaign, "run_job", run)
     return jobs
