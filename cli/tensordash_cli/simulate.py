@@ -105,8 +105,8 @@ def command(
     RUN.trace: every layer and operation on the chip. `speedup` is the tiles' speedup; `shared`, if tiles that share
     reads wait for each other; `with memory` is the chip's speedup, where tiles, DRAM, banks or
     transposers limit an operation, whichever is slowest (`limit`).
-    `row side` is the operand whose zeros are skipped. Of several steps, sums of each layer follow. What the trace says
-    was not captured is listed. DIR/simulate keeps what is done, where it can be written: an interrupted run goes on
+    `row side` is the operand whose zeros are skipped. Of several steps, sums of each layer follow. What the trace did
+    not capture is listed. DIR/simulate keeps what is done, where it can be written: an interrupted run goes on
     where it was.
 
     --stream takes an array of bool (rows, T, lanes), --stream-a (columns, T, lanes): one tile.

@@ -20,7 +20,7 @@ __all__ = ["KINDS", "WiringMutant", "WiringMutants"]
 KINDS = ("neighbour", "swapped", "dropped", "stuck", "bit stuck")
 """Kinds of wiring mutants. A dropped bus reads as zeros, a stuck bus as ones."""
 
-CLOCK = "clk"  # a multiplexer would delay the only clock behind the data that it samples
+CLOCK = "clk"  # a multiplexer would delay the only clock against the data that it samples
 MAX_DRAWS = 20  # of a new change at a place, before the place counts as exhausted
 
 Bits = list[int | str]

@@ -1,4 +1,4 @@
-"""The flow behind a core's energy: a training step on the mapped netlists, gate by gate."""
+"""The flow of a core's energy: a training step on the mapped netlists, gate by gate."""
 
 from collections.abc import Mapping
 

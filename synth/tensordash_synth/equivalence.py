@@ -41,7 +41,7 @@ SCREENING_VECTORS = 1 << 10
 """Vectors that tell nets apart."""
 PLAIN = ["proc", "flatten", "opt_clean"]
 ELABORATED = "synth -flatten -noabc -booth -top {top}"
-# A clock net carries whether the cycle ends with an edge on it: 1 on the clock itself, the enable behind a clock gate.
+# A clock net carries whether the cycle ends with an edge on it: 1 on the clock itself, the enable after a clock gate.
 EDGES = """\
 (* techmap_celltype = "$_DFF_P_" *)
 module _edge (input D, C, output Q);

@@ -50,7 +50,7 @@ def gate_level_files(
     Returns
     -------
     list of Path
-        The netlist, with memories behind it, the cells' models, and the module `POWER_UP`.
+        The netlist, then memories, the cells' models, and the module `POWER_UP`.
 
     Raises
     ------

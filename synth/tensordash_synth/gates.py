@@ -32,7 +32,7 @@ OPPOSITE = {"input": "output", "output": "input"}
 
 @dataclass(frozen=True, kw_only=True)
 class _Model:
-    """What a cell does: tables over its inputs in order, the state of a flip-flop behind them.
+    """What a cell does: tables over its inputs in order, the state of a flip-flop after them.
 
     `needed` are the places of the inputs that an output depends on: Q of a flip-flop does not on its D.
     """
@@ -282,7 +282,7 @@ def _depends(table: int, variable: int, variables: int) -> bool:
 
 
 def _order(gates: list[tuple[int, list[int], int]], nets: int) -> list[int]:
-    """Gates behind those that they depend on."""
+    """Gates after those that they depend on."""
     driver = {output: i for i, (output, _, _) in enumerate(gates)}
     waiting = [0] * len(gates)
     readers: list[list[int]] = [[] for _ in range(nets)]

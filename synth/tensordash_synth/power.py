@@ -67,7 +67,7 @@ library (sources) {{
 """
 
 # A line for each cell: internal, switching, leakage and total power in watts. OpenSTA lets gated clocks run in all
-# cycles; the second table is what the cells behind them take for that alone.
+# cycles; the second table is what the cells after them take for that alone.
 SCRIPT = """\
 set_cmd_units -time ns -capacitance fF -resistance kOhm
 read_liberty cells.lib

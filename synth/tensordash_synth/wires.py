@@ -118,8 +118,8 @@ def annotations(
 ) -> str:
     """Commands that give OpenSTA the wires of all nets but clocks.
 
-    A driver sees a half of the wire, its resistance over half the perimeter, and the other half with the pins behind
-    it. An input behind a distance d of wire has, by Elmore, r d (half of what the net has, and half of its own pin):
+    A driver sees a half of the wire, its resistance over half the perimeter, and the other half with the pins after
+    it. An input after a distance d of wire has, by Elmore, r d (half of what the net has, and half of its own pin):
     exact for two pins, and for more as if the others were along the wire.
 
     Parameters

@@ -60,7 +60,7 @@ def test_ranges(arguments: str, message: str, tmp_path: Path, capsys):
 
 
 def test_the_front_is_written(tmp_path: Path, capsys, monkeypatch: pytest.MonkeyPatch):
-    """With areas that are made up: what is on the front can be generated, and says what is as good."""
+    """With areas that are made up: what is on the front can be generated, and lists equally good ones."""
     areas = {2: 1.1, 3: 1.105, 4: 1.3, 5: 1.4}
     judged: list[TileConfig] = []
 

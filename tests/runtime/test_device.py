@@ -1,4 +1,4 @@
-"""A device computes what it says, on every backend, and refuses in one line what it cannot."""
+"""A device computes what it claims, on every backend, and refuses in one line what it cannot."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -219,7 +219,7 @@ PRODUCTS = MatrixProduct(batch=2, samples=5, in_features=6, out_features=7)
 
 
 def test_bias_relu_and_mask(device: Device) -> None:
-    """What the output unit does, on every backend; biases of groups one behind the other, of a batch the same."""
+    """What the output unit does, on every backend; biases of groups one after the other, of a batch the same."""
     geometries: list[Convolution | MatrixProduct] = [GROUPS, PRODUCTS]
     for seed, geometry in enumerate(geometries):
         a, w, g = (drawn(geometry.shapes[name], seed=seed + k) for k, name in enumerate("AWG"))
@@ -355,7 +355,7 @@ def test_a_tile_with_scales_quantises_float32(preset: str) -> None:
 
 
 def test_a_tile_with_scales_computes_convolutions() -> None:
-    """Stochastic rounding is of gradients alone, other bits in every operation; nothing is done behind the sums."""
+    """Stochastic rounding is of gradients alone, other bits in every operation; nothing is done after the sums."""
     a, w = drawn((2, 16, 6, 6), seed=1, kind=torch.float32), drawn((8, 16, 3, 3), seed=2, kind=torch.float32)
     layer = Convolution(
         batch=2,

@@ -250,7 +250,7 @@ def test_netlists_equal_golden(kind: dict, library, tmp_path: Path) -> None:
     simulation = GateSimulation(read_netlist(text, "tensordash_tile", library, tmp_path))
     simulate(simulation, config, random_streams(config, 0.6))
     assert simulation.cycles > 64
-    # In the PE or what is written behind it, where a gate makes sums; else any.
+    # In the PE or what is written after it, where a gate makes sums; else any.
     module = next(placement.module for placement in hierarchy.placements if placement.role.endswith("pe"))
     gates = [found.start() for found in re.finditer(r"NAND2_X1 _\d+_", text)]
     gate = next((place for place in gates if place > text.index(f"module {module}(")), gates[0])

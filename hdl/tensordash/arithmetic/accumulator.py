@@ -36,7 +36,7 @@ def shifted_up(
     width : int
         Bits, at least as many as there are.
     name : str
-        Of the signals, with the level behind it.
+        Of the signals, with the level after it.
     """
     for level, selected in enumerate(shift):
         reach, top = 1 << level, bits[-1] if above is None else above
@@ -146,7 +146,7 @@ class ExactAccumulator(Block):
         positive = Signal(reset_less=True)
         negative = Signal(reset_less=True)
         counting = Signal()
-        # A loop that adds nothing while the tile is frozen needs no enable; one behind a register does.
+        # A loop that adds nothing while the tile is frozen needs no enable; one after a register does.
         registered = self.stages > 1
         m.d.comb += self._active.eq(self.active & ~self.sum.hold.replicate(len(self.active)))
         added = [

@@ -73,7 +73,7 @@ class AddendAccumulator(Block):
             self.product_sum.products.eq(self.products),
             self.product_sum.active.eq(self.active & ~self.sum.hold.replicate(self.lanes)),
         ]
-        # A loop that adds nothing while the tile is frozen needs no enable; one behind a register does.
+        # A loop that adds nothing while the tile is frozen needs no enable; one after a register does.
         if self.stages > 1:
             with m.If(~self.sum.hold):
                 m.d.sync += added.eq(self.product_sum.sum)

@@ -114,8 +114,8 @@ class Converter(Block):
         m.d.comb += not_a_number.eq(special & fraction.any() if not self.saturating else 0)
         quiet = fmt.largest + (not self.saturating)
         nan = quiet | 1 << (fmt.fraction_bits - 1) if fmt.infinities else quiet
-        kept_finite = self.toward_zero & ~special
-        magnitude = Mux(beyond, Mux(kept_finite, fmt.largest, quiet), pattern[: fmt.width - 1])
+        stays_finite = self.toward_zero & ~special
+        magnitude = Mux(beyond, Mux(stays_finite, fmt.largest, quiet), pattern[: fmt.width - 1])
         with m.If(not_a_number):
             m.d.comb += self.result.eq(nan)
         with m.Else():

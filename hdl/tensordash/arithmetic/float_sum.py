@@ -25,7 +25,7 @@ EXPONENT_BITS = 8
 MIN_EXPONENT = -126
 """FP32's least exponent."""
 BEHIND = 3
-"""Bits behind a fraction that rounding the sum of two numbers to nearest needs: a guard bit, one for what moves up, and
+"""Bits after a fraction that rounding the sum of two numbers to nearest needs: a guard bit, one for what moves up, and
 a mark of the rest."""
 
 
@@ -105,7 +105,7 @@ class Rounding:
         self.lowest = levels_up(exponent_bits) if lowest is None else lowest
 
     def apply(self, m: Module, total: Signal, level: Value, infinite: tuple[Value, Value]) -> View:
-        """Normalise and round. Without its sign a negative number is its magnitude less one: ones behind it.
+        """Normalise and round. Without its sign a negative number is its magnitude less one: ones after it.
 
         Parameters
         ----------
@@ -145,7 +145,7 @@ class Rounding:
             below = normal[: -(result_bits + 2)]
             m.d.comb += up.eq(Mux(sign, guard | (below.all() & last), guard & (below.any() | last)))
         else:
-            # Only what the complement lacks: cut-off bits of all ones, and the endless ones behind them, are a whole.
+            # Only what the complement lacks: cut-off bits of all ones, and the endless ones after them, are a whole.
             m.d.comb += up.eq(sign & rest.all())
         m.d.comb += [
             field.eq((limit + 1 - shift) & normal[-1].replicate(len(field))),

@@ -70,7 +70,7 @@ class IntegerAccumulator(Block):
         ]
         total = Signal(signed(terms[0].shape().width + (self.lanes - 1).bit_length()), reset_less=True)
         counting = Signal()
-        # A loop that adds nothing while the tile is frozen needs no enable; one behind a register does.
+        # A loop that adds nothing while the tile is frozen needs no enable; one after a register does.
         registered = self.stages > 1
         added = [total.eq(reduce(add, terms)), counting.eq(self.active.any() & ~self.sum.hold)]
         if registered:

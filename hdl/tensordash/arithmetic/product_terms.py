@@ -142,7 +142,7 @@ class ProductTerms:
                 terms[lane].magnitude.eq(shifted_right(m, masked, distance, f"aligned_{lane}")),
                 terms[lane].sign.eq(product.sign & counts[lane]),
             ]
-        # A loop that adds nothing while the tile is frozen needs no enable; one behind a register does.
+        # A loop that adds nothing while the tile is frozen needs no enable; one after a register does.
         if registered:
             with m.If(~hold):
                 m.d.sync += updates

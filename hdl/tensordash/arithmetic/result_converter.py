@@ -122,13 +122,13 @@ class ResultConverter(Block):
         ]
         negative = sign & ~self.relu if self.has_relu else sign
         cleared = sign & self.relu if self.has_relu else Const(0)
-        kept_finite = toward_zero & ~special
+        stays_finite = toward_zero & ~special
 
         def of(target: FloatFormat, bits):
             """The result in a format, of the rounded magnitude."""
             quiet = target.largest + 1
             nan = quiet | 1 << (target.fraction_bits - 1) if target.infinities else quiet
-            magnitude = Mux(beyond, Mux(kept_finite, target.largest, quiet), bits)
+            magnitude = Mux(beyond, Mux(stays_finite, target.largest, quiet), bits)
             return Mux(not_a_number, nan, Mux(cleared, 0, Cat(magnitude[: target.width - 1], negative)))
 
         m.d.comb += [

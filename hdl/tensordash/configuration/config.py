@@ -240,7 +240,7 @@ class TileConfig:
         return beats + beats_of_c + self.snapshot + 4  # m_axis_tready, clear, clk, rst
 
     def step_bytes(self, side: str) -> int:
-        """Bytes of a step of side "a" or "b" on AXI4-Stream: its lanes one behind the other, filled up; then its scale.
+        """Bytes of a step of side "a" or "b" on AXI4-Stream: its lanes one after the other, filled up; then its scale.
 
         >>> TileConfig().step_bytes("a"), TileConfig(format="tf32", accumulator="ampere").step_bytes("b")
         (8, 10)
@@ -303,14 +303,14 @@ class TileConfig:
         Raises
         ------
         ConfigError
-            If there are any, naming who takes none.
+            If the configuration has scales; the message names who takes none.
         """
         if self.numerics.scale is not None:
             raise ConfigError(f'tile.scale must be "{NO_SCALE}" {who}, not "{self.scale}"')
 
     @property
     def step_values(self) -> int:
-        """What a step consists of: values, and the scale behind them if there is one.
+        """What a step consists of: values, and the scale after them if there is one.
 
         >>> TileConfig().step_values, TileConfig(format="fp4_e2m1", scale="e4m3").step_values
         (4, 5)

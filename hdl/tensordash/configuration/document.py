@@ -13,7 +13,7 @@ Config = TypeVar("Config")
 
 
 class ConfigError(TensorDashError, ValueError):
-    """A configuration file, or a setting on top of it, that cannot be used; the message is one line."""
+    """A configuration file, or a setting, that cannot be used; the message is one line."""
 
     def __init__(self, message: str) -> None:
         super().__init__(" ".join(message.splitlines()))  # keys, which it may name, can hold anything

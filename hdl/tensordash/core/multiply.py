@@ -25,7 +25,7 @@ class Multiply(Block):
     that it offers next. Streams are as long in every bank, so that each bank reads word after word, from pass to pass,
     and is never more than one word ahead of another: banks before the *head*, from which the next step is taken, are.
     A bank that cannot read, for it is written, is *late*: it reads in one of the next cycles, and until then neither
-    its step nor one behind it is offered.
+    its step nor one after it is offered.
 
     Timing: the first steps are offered 2 cycles after the descriptor's last beat was taken, and then as many in every
     cycle as the tile holds, or all up to the end of the pass, or to a bank that is late, without a bubble between
@@ -176,7 +176,7 @@ class Multiply(Block):
         -------
         (Value, Value, dict of str to (Value, Value))
             Whether the next word is its pass's last, and the last of all; for each side where it is, and where the word
-            behind it is.
+            after it is.
         """
         steps = Signal(16, name="steps_left", reset_less=True)  # of the pass, from the next word's first on
         column, row = (Signal(12, name=f"{name}_stream", reset_less=True) for name in ("column", "row"))  # from 1 on

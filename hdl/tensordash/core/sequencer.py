@@ -120,7 +120,7 @@ class Sequencer(Block):
         return m
 
     def _accept(self, m: Module) -> None:
-        """Descriptors into the window, each looked at; behind one that is refused all are dropped."""
+        """Descriptors into the window, each looked at; after one that is refused all are dropped."""
         beats, check, window = self.descriptors, self._check, self._window
         beat = Signal(range(COMMAND_BEATS))
         unread = Signal()  # memory answered an earlier beat with an error
@@ -208,7 +208,7 @@ class Sequencer(Block):
         m.d.comb += errors.eq(Cat(*(unit.failed for unit in units)).any())
         wants: list[Value] = []
         befores: list[Value] = []
-        distances: list[Signal] = []  # from a unit's place to the first error: negative behind it
+        distances: list[Signal] = []  # from a unit's place to the first error: negative after it
         for unit in units:
             # No two places are further apart than the window is long.
             distance = Signal(self._slot_bits + 1, name=f"{unit.name}_distance")
@@ -258,7 +258,7 @@ class Sequencer(Block):
             m.d.comb += [window.read_enable.eq(1), window.read_address.eq(Cat((beat + 1)[:2], place))]
             m.d.sync += [beat.eq(beat + 1), sending.eq(beat != COMMAND_BEATS - 1)]
         self._quiet = Signal(name="quiet")  # nothing that was given away is under way
-        # Of a multiply behind an error one unit may have its descriptor and the other will never get it: what waits so
+        # Of a multiply after an error one unit may have its descriptor and the other will never get it: what waits so
         # is not waited for. Neither of the two touches memory.
         waited_for = [
             unit.begun & ~(self._limited & distance[-1]) if unit.name in ("multiply", "output") else unit.begun
@@ -289,7 +289,7 @@ class Sequencer(Block):
         place = self.done[: self._slot_bits + 1]
         there = Signal()
         oldest = Signal()
-        stands = Signal()  # an error does: for good, whatever is found behind it
+        stands = Signal()  # an error does: for good, whatever is found after it
         m.d.comb += [
             there.eq(place != self._checked),
             oldest.eq(there & (Array(self._left)[place[:-1]] == 0)),

@@ -11,7 +11,7 @@ TILE: Rules = {
     "input": (
         (r"rst|aresetn", 10, "from a tree of its own"),
         (r"out_ready|m_axis_tready", 25, "with c_ready of the next tile, a whole period; it decides on taken"),
-        (r"[ab]_\d+_(steps|available|last)", 30, "from memories or registers; a schedule, or taken, is behind it"),
+        (r"[ab]_\d+_(steps|available|last)", 30, "from memories or registers; a schedule, or taken, follows"),
         (r".*", 50, "C, with the results that may be it, a whole period; and what only registers take"),
     ),
     "output": (

@@ -48,7 +48,7 @@ class Compaction:
     held : list of Value
         Bit p: a value belongs at place p.
 
-    Source: docs/core.md, "Tensors"; the reverse banyan network behind a concentrator's adder, e.g. A. Huang and
+    Source: docs/core.md, "Tensors"; the reverse banyan network after a concentrator's adder, e.g. A. Huang and
     S. Knauer, Starlite: a wideband digital switch, GLOBECOM 1984.
     """
 

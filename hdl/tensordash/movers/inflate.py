@@ -17,7 +17,7 @@ class Inflate(Block):
     """Takes beats of units, and gives a group for each mask: one in a cycle, unless it ends in a beat after the next.
 
     It holds as few beats as a mask can span. What follows is taken from the beat
-    that is offered. A group that goes on behind that one is given in parts, each of as many values as a beat has units,
+    that is offered. A group that goes on after that one is given in parts, each of as many values as a beat has units,
     or as a position has if those are more; a mask of which values are to come is kept.
 
     Timing: a part is offered in the cycle in which its last unit is, but the first units of all one later. Beats that
@@ -73,7 +73,7 @@ class Inflate(Block):
         self.shift = self.beat.bit_length() - 1
         self.part = max(lanes, min(self.beat, self.size))  # values
         self.number = self.size // self.part
-        # A mask is within the beats that are kept, and a part behind it within those and the next.
+        # A mask is within the beats that are kept, and a part after it within those and the next.
         before = self.beat - 1 + self.masks
         self.slots = max(-(-before // self.beat), -(-(before + self.part) // self.beat) - 1)
         super().__init__(
@@ -179,8 +179,8 @@ class Inflate(Block):
             return
         waits = Signal()
         earlier = Signal(len(reach), name="reach_before", reset_less=True)
-        kept_on = waits.replicate(len(reach))
-        m.d.comb += reach.eq((earlier & kept_on) | (most & ~kept_on))
+        hold_lines = waits.replicate(len(reach))
+        m.d.comb += reach.eq((earlier & hold_lines) | (most & ~hold_lines))
         m.d.sync += waits.eq(self.out.valid & ~self.out.ready & ~self.start)
         with m.If(~waits):
             m.d.sync += earlier.eq(most)
@@ -210,8 +210,8 @@ class Inflate(Block):
             earlier = Signal(self.size, reset_less=True)
             again = done.any()
             whole = Signal(self.size)
-            kept_on = again.replicate(self.size)
-            m.d.comb += whole.eq((earlier & kept_on) | (comes & ~kept_on))
+            hold_lines = again.replicate(self.size)
+            m.d.comb += whole.eq((earlier & hold_lines) | (comes & ~hold_lines))
             with m.If(~again):
                 m.d.sync += earlier.eq(comes)
             left = Cat(bit.replicate(self.part) for bit in ~done)

@@ -26,13 +26,13 @@ class MoveWalk:
     Attributes
     ----------
     begin, step, skip : Signal
-        To be driven: go to the first run, from one to the next, or behind a run in the buffer and nowhere else; one of
+        To be driven: go to the first run, from one to the next, or after a run in the buffer and nowhere else; one of
         them.
     place : Signal
         The run's first group in memory: its address in groups. One more bit is set where the run does not begin within
         the addresses that there are; the walk is of no use after that.
     address : Signal
-        The run's first group in the buffer: the one behind the last run before.
+        The run's first group in the buffer: the one after the last run before.
     end : Signal
         The group of the buffer after the run's last.
     fits : Signal

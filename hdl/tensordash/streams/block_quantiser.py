@@ -21,7 +21,7 @@ E8M0 = SCALES["e8m0"]
 
 
 def step_layout(fmt: FloatFormat, lanes: int) -> StructLayout:
-    """A step with its scale behind it, as a tile's ports have it."""
+    """A step with its scale after it, as a tile's ports have it."""
     return StructLayout({"elements": ArrayLayout(fmt.width, lanes), "scale": E8M0.width})
 
 

@@ -25,7 +25,7 @@ class Feeder(Block):
     width, lanes, depth : int
         Shape of a beat: `depth` steps of `lanes` values of `width` bits, each step filled up to whole bytes.
     scale_bits : int
-        Of the scale behind each step, whole bytes; 0 without.
+        Of the scale after each step, whole bytes; 0 without.
 
     Members
     -------

@@ -43,7 +43,7 @@ class RingFeeder(Feeder):
         return self._show(m)
 
     def _enter(self, m: Module) -> None:
-        """Step k of a beat goes to the slot that is `k` behind the next one to write."""
+        """Step k of a beat goes to the slot that is `k` after the next one to write."""
         depth, slots, writing = self.depth, self.slots, self._writing
         for line in range(depth):
             lines = [(writing[(line - k) % slots] | writing[(line - k + depth) % slots]) for k in range(depth)]

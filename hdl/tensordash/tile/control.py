@@ -198,7 +198,7 @@ class Control(Block):
             if not self.ring:
                 choices = [self._leaving[k] & staying[slot] for k in range(depth - slot)]
                 choices += [staying_count[slot - step] for step in range(slot + 1)]
-                if depth == 1:  # an operand register: without a new step it holds, so that nothing behind it toggles
+                if depth == 1:  # an operand register: without a new step it holds, so that nothing after it toggles
                     choices = [~fills[0], fills[0]]
                 m.d.comb += self.motion.refill[slot].eq(Cat(*choices))
             m.d.comb += present_next[slot].eq(staying[slot] | filling[slot])
@@ -207,7 +207,7 @@ class Control(Block):
                 ending_stays[slot].eq(
                     reduce(or_, (self._leaving[k] & self._ending[slot + k] for k in range(depth - slot)))
                 ),
-                # No step is behind an end that enters now: only ends that stay keep steps from being eligible.
+                # No step is after an end that enters now: only ends that stay keep steps from being eligible.
                 self.motion.eligible_next[slot].eq(present_next[slot] & ~ending_stays[:slot].any()),
             ]
             m.d.sync += [
@@ -232,7 +232,7 @@ class Control(Block):
             ]
         present_count = Signal(depth + 1)
         m.d.comb += present_count.eq(_one_hot(self._present))
-        # The slot behind the youngest step, where the next one is written.
+        # The slot after the youngest step, where the next one is written.
         count = list(enumerate(present_count))
         behind = [reduce(or_, (n & oldest[(slot - k) % depth] for k, n in count)) for slot in range(depth)]
         m.d.sync += oldest.eq(oldest_next)

@@ -54,7 +54,7 @@ class Drain(Block):
     c : In(32, columns, out_rows), overflow : Out(1)
         Only where C is added: what is added to the beat that `moves`; the INT32 sum of the two leaves its range.
     empty : Out(1)
-        No beat is left in the block, nor anywhere behind it.
+        No beat is left in the block, nor anywhere after it.
     non_finite : Out(1)
         A beat with an infinity or NaN leaves `out` in this cycle.
     out : Out(stream of beat_layout)
@@ -110,7 +110,7 @@ class Drain(Block):
         return Rounder(width=width, least_exponent=least_exponent, bypassed=self.adds_c)
 
     def elaborate(self, platform):
-        """A one-hot beat counter, a row mux, and behind it the registers of a beat."""
+        """A one-hot beat counter, a row mux, and after it the registers of a beat."""
         m = Module()
         beats = self.rows // self.out_rows
         beat = Signal(beats)  # the one that moves next; none when the block has left

@@ -53,9 +53,9 @@ class PE(Block):
     lanes : int
         Multipliers.
     stages : int
-        Register stages, the accumulator included: 1; 2 with a register behind the multipliers (exact) or behind the
+        Register stages, the accumulator included: 1; 2 with a register after the multipliers (exact) or after the
         alignment of the products (fused; their sum if the addend comes after), whichever balances better; 3 with both.
-        With scales that are numbers, behind the sums of each step instead of the multipliers.
+        With scales that are numbers, after the sums of each step instead of the multipliers.
     steps : int
         With scales: steps of the window, from any of which a lane's operands may come.
 

@@ -229,7 +229,7 @@ class Tile(Block):
         return m
 
     def _ports(self, m: Module, platform) -> None:
-        """A staging buffer and flags behind each port."""
+        """A staging buffer and flags after each port."""
         config, control = self.config, self.control
         ports = [("a", *each) for each in enumerate(self.a_inputs)] + [
             ("b", *each) for each in enumerate(self.b_inputs)

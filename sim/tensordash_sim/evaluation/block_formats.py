@@ -133,7 +133,7 @@ def quantise(values: NDArray, fmt: BlockFormat, axis: int) -> Floats:
 
     Examples
     --------
-    Where 16 values share a scale, those behind them have another one.
+    Where 16 values share a scale, those after them have another one.
 
     >>> row = np.array([[2688.0, 112.0] + 14 * [0.0] + [1344.0, 112.0] + 14 * [0.0]])
     >>> quantise(row, BLOCK_FORMATS["nvfp4"], axis=1)[0, [0, 1, 16, 17]].tolist()  # times 448 and 224
@@ -182,7 +182,7 @@ def hadamard(values: NDArray, size: int, axis: int, seed: int) -> Floats:
     values : array of float, any shape
         Values.
     size : int
-        Of a block, a power of two. What is left behind the last whole block stays as it is.
+        Of a block, a power of two. What is left after the last whole block stays as it is.
     axis : int
         Along which blocks run.
     seed : int

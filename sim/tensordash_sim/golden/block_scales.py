@@ -140,7 +140,7 @@ def _saturated(values: NDArray[np.float64], fmt: FloatFormat) -> NDArray[np.uint
 def _moved(values: NDArray[np.float64], fmt: FloatFormat, random: NDArray[np.uint16]) -> NDArray[np.float64]:
     """Values of the format: what lies between two of its magnitudes becomes the upper one as often as it is near it.
 
-    The random bits are added behind the last place, and what is then behind it is cut off.
+    The random bits are added after the last place, and what is then after it is cut off.
     """
     exponents = np.frexp(values)[1] - 1
     places = np.maximum(exponents - fmt.fraction_bits, fmt.least_exponent)
@@ -149,7 +149,7 @@ def _moved(values: NDArray[np.float64], fmt: FloatFormat, random: NDArray[np.uin
 
 
 def scaled_steps(made: Scaled, config: TileConfig) -> NDArray[np.uint8]:
-    """Elements and scales as steps of a tile, each with its scale behind its values.
+    """Elements and scales as steps of a tile, each with its scale after its values.
 
     Parameters
     ----------

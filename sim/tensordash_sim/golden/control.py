@@ -99,7 +99,7 @@ class Control:
         return tuple(map(tuple, operands))
 
     def _pair(self, a: Sequence[int], b: Sequence[int], lane: int) -> tuple[int, ...]:
-        """The values of a lane of a step, with the step's scales, which stand behind the values."""
+        """The values of a lane of a step, with the step's scales, which stand after the values."""
         return (a[lane], b[lane]) if self._scale is None else (a[lane], b[lane], a[-1], b[-1])
 
     def clock(self, made: TileSchedule | None, a: Sequence[Offer], b: Sequence[Offer], taken: int) -> tuple[bool, bool]:

@@ -72,7 +72,7 @@ def matmul(a: ArrayLike, b: ArrayLike, config: TileConfig, c: ArrayLike | None =
     b : array, (rows, T, lanes) or (batch, rows, T, lanes)
         Bit patterns (unsigned integers) or floats, which are rounded to the format (nearest, ties to even); for int8
         bit patterns or signed integers. Side B is the one whose zeros are skipped. Of a tile with a scale bit patterns
-        alone, lanes + 1 of a step: behind the values the step's scale (`block_scales.scaled_steps`).
+        alone, lanes + 1 of a step: after the values the step's scale (`block_scales.scaled_steps`).
     config : TileConfig
         The tile.
     c : array, (rows, columns) or (batch, rows, columns), optional
@@ -129,7 +129,7 @@ def checked_operands(
 
 
 def run_streams(streams: Sequence[tuple[NDArray, ...]], config: TileConfig) -> MatmulResult:
-    """Run streams, one behind the other, as `matmul` does, but each with its own T.
+    """Run streams, one after the other, as `matmul` does, but each with its own T.
 
     Parameters
     ----------

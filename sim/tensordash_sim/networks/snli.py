@@ -59,7 +59,7 @@ class PairClassifier(nn.Module):
         self.classifier = nn.Linear(pair, 3)
 
     def _encode(self, words: Tensor) -> Tensor:
-        """The LSTM's last state after a sentence, (batch, hidden); padding stands behind the words."""
+        """The LSTM's last state after a sentence, (batch, hidden); padding stands after the words."""
         projected = self.projection(self.embed(words)).relu()
         last: Tensor = self.encoder(self.dropout(projected))[1][0][-1]
         return last

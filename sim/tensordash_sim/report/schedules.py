@@ -24,7 +24,7 @@ Stream = tuple[NDArray[np.unsignedinteger[Any]], NDArray[np.unsignedinteger[Any]
 
 @dataclass(frozen=True)
 class ScheduleRun:
-    """Streams through a tile, one behind the other, cycle by cycle.
+    """Streams through a tile, one after the other, cycle by cycle.
 
     Attributes
     ----------

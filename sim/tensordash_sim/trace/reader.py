@@ -144,7 +144,7 @@ class Trace:
     created : dict of str to str
         When, and by which version of which program.
     complete : bool
-        Whether the recording came to its end; else it was interrupted behind the last step here, or is under way.
+        Whether the recording came to its end; else it was interrupted after the last step here, or is under way.
     conditions : dict of str to str
         What was trained: whatever the one who recorded it found worth noting.
     steps : tuple of Step

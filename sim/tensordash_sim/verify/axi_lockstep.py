@@ -54,7 +54,7 @@ class _Sender:
         return self.beats[0] if self.offered else None
 
     def take(self) -> None:
-        """Go on behind the beat offered."""
+        """Go on after the beat offered."""
         self.beats.pop(0)
         self.offered = False
 

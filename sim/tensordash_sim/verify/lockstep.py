@@ -79,7 +79,7 @@ class Lockstep:
     def feed(self, a: Sequence[list], b: Sequence[list], c: Sequence[list] = ()) -> None:
         """Streams to offer to an idle tile: for each column, and each row, (stream, T, lanes) bit patterns.
 
-        With a scale, it stands behind the values of each step.
+        With a scale, it stands after the values of each step.
         `c` is each stream's C, (stream, rows, columns), if the tile takes one.
         """
         lanes = self.config.lanes

@@ -58,7 +58,7 @@ def scaled(random: Random, config: TileConfig, a: list, b: list, specials: float
 def _scaled_blocks(
     random: Random, config: TileConfig, streams: list[list[list[int]]], specials: float, around: int
 ) -> list[list[list[int]]]:
-    """One port's streams with a scale behind the values of each step: blocks, and steps that have their own."""
+    """One port's streams with a scale after the values of each step: blocks, and steps that have their own."""
     scale = config.numerics.scale
     assert scale is not None
     each = scale.block // config.lanes
@@ -120,7 +120,7 @@ def random_inputs(
     Returns
     -------
     a, b : list of list of list of list of int, (columns or rows, stream, T, lanes)
-        With a scale, it stands behind the values of each step: lanes + 1.
+        With a scale, it stands after the values of each step: lanes + 1.
     c : list of list of list of int, (stream, rows, columns)
         Bit patterns; no C if the tile takes none.
     """
@@ -175,7 +175,7 @@ class Source:
     Parameters
     ----------
     streams : list of list of list of int
-        (stream, T, lanes) bit patterns; what stands behind the values is the step's scale.
+        (stream, T, lanes) bit patterns; what stands after the values is the step's scale.
     width, lanes : int
         Bits of a value and values of a step.
     """
@@ -245,7 +245,7 @@ class BlockSource:
         return self.beats[0] if self._offered else None
 
     def take(self) -> None:
-        """Go on behind the beat offered."""
+        """Go on after the beat offered."""
         self.beats.pop(0)
         self._offered = False
 

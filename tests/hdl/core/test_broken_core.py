@@ -49,7 +49,10 @@ OF_ERRORS = {
     "an answer to a write is not looked at": (".axi_bresp(m_axi_bresp)", ".axi_bresp(2'h0)"),
     "an answer to a read is not looked at": (".axi_rresp(read_arbiter__second_rresp)", ".axi_rresp(2'h0)"),
     "an answer to a fetch is not looked at": (".axi_rresp(read_arbiter__first_rresp)", ".axi_rresp(2'h0)"),
-    "the core says that it is busy": (".busy(command_queue__busy & ~sequencer__failed)", ".busy(command_queue__busy)"),
+    "the core reports that it is busy": (
+        ".busy(command_queue__busy & ~sequencer__failed)",
+        ".busy(command_queue__busy)",
+    ),
 }
 
 

@@ -89,7 +89,7 @@ def expected_read(register: RegisterModel, written: int, reported: int) -> int:
 
 
 def differences(model: dict[str, RegisterModel], config: CoreConfig) -> set[str]:
-    """Registers whose hardware is not what a model says of it."""
+    """Registers whose hardware differs from the model."""
     dut, found = Registers(config=config), set()
     read_back = {"head": 0x12345678, "done": 0x23456789, "error_index": 0x3456789A, "error": 0xA}
     counters = {name: COUNT * (k + 1) for k, (name, _) in enumerate(COUNTERS)}
@@ -122,7 +122,7 @@ def differences(model: dict[str, RegisterModel], config: CoreConfig) -> set[str]
         reported["status"] = 1
         for pattern in (ONES, 0, 0x5A5A5A5A):
             for name, register in model.items():
-                # Neither a soft reset, nor a bit that says that an address does not fit: its rule is another.
+                # Neither a soft reset, nor a bit that marks an address as too large: its rule is another.
                 spared = sum(
                     ((1 << each.width) - 1) << each.low
                     for field, each in register.fields.items()

@@ -335,7 +335,7 @@ def test_json_schedule_times_are_the_tiles():
 
 
 def verilator_lint(folder, top: str, *files: str) -> tuple[int, list[str]]:
-    """Exit status and what it says, without its banner."""
+    """Exit status and output, without the banner."""
     with _environment():
         command = ["verilator", "--lint-only", "-Wall", "--top-module", top, *files]
         run = subprocess.run(command, cwd=folder, capture_output=True, text=True)

@@ -1,4 +1,4 @@
-"""Layers of any kind on every preset: golden core and Verilog leave what PyTorch says."""
+"""Layers of any kind on every preset: golden core and Verilog leave PyTorch's results."""
 
 from dataclasses import replace
 from math import prod
@@ -49,7 +49,7 @@ def bits(values):
 def check(config, works, core=None, begins=(None,)):
     """Each on the golden core, and on the Verilog if it is there, which leave the same; its result is PyTorch's.
 
-    Of what comes first a part comes alone, of as many in turn as `begins` says; if it is none, as is thought best.
+    Of what comes first a part comes alone, of as many in turn as `begins` gives; the search chooses if it is None.
     """
     for place, (number, work) in enumerate(works):
         said = f"{number}: {work.operation} with {work.rows} on rows of {work.layer}, {', '.join(work.values)}"

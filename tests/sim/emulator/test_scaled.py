@@ -99,7 +99,7 @@ def meet(layer, operation, values, index, filled):
 def test_results_are_those_of_vectors_made_by_hand(name, operation, which):
     layer, rows = LAYERS[name], OPERANDS[operation][which]
     values = drawn(layer, operation, seed=which)
-    # Exact: one rounding of the sum and one of the product of it and the tensors' scales.
+    # Exact: one rounding of the sum, and one of the product with the tensors' scales.
     made = contract_scaled(NVFP4, layer, operation, rows, values)
     filled = NVFP4.lanes if operation == "AxG" else 1
     wanted = by_hand(layer, operation, values, dict.fromkeys(values, "nvfp4"), filled)
@@ -155,7 +155,7 @@ def test_elements_are_rounded_up_as_often_as_they_are_near(element, scale):
 
 
 def test_random_bits_decide_between_neighbours_alone():
-    """All bits zero is rounding toward zero; all ones away from it, unless nothing was behind the last place."""
+    """All bits zero is rounding toward zero; all ones away from it, unless nothing was after the last place."""
     fmt, kind = FORMATS["fp4_e2m1"], SCALES["e8m0"]
     assert isinstance(fmt, FloatFormat)
     values = np.zeros((1, 32), np.float32)

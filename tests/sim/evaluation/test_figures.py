@@ -133,7 +133,7 @@ def test_the_page_of_systems_has_the_evaluation_s_figures() -> None:
     for measure, tiles, with_memory, _ in rows[1:]:
         name = next((name for option, name in options.items() if option in measure), measure)
         seen.append(name)
-        wanted = [means[where][name] for where in ("shared reads", "256 GB/s")]  # three digits of it
+        wanted = [means[where][name] for where in ("shared reads", "256 GB/s")]  # three digits
         assert [float(tiles), float(with_memory)] == pytest.approx(wanted, abs=0.0055)
     assert seen == ["none", *options.values(), "all"]
 
@@ -296,7 +296,7 @@ def test_fusing_only_saves() -> None:
 
 
 def test_all_claims_are_of_the_paper() -> None:
-    # Experiments that are not the paper's have no value of it.
+    # Experiments that are not the paper's have no such value.
     for name in ("roworder", "gpt"):
         assert EXPERIMENTS[name].source.startswith("not in the paper")
 

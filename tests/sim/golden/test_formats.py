@@ -97,7 +97,7 @@ def test_the_largest_number(name):
 
 
 def test_tf32_is_the_upper_part_of_fp32(rng):
-    """Every pattern is worth what FP32's is with zeros behind it, and one is rounded to where FP32's half is even."""
+    """Every pattern is worth what FP32's is with zeros after it, and one is rounded to where FP32's half is even."""
     fmt = float_format("tf32")
     bits = np.arange(1 << 19, dtype=np.uint32)
     with np.errstate(invalid="ignore"):

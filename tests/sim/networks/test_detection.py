@@ -114,7 +114,7 @@ def target(boxes: list[list[float]]) -> Target:
 
 
 def test_regions_come_from_the_level_of_their_size() -> None:
-    """Levels hold their own number, so pooling tells which one was asked, and of which image."""
+    """Levels hold their own number, so pooling shows which one was read, and of which image."""
     heads = Heads(SETTINGS)
     levels = [
         torch.stack([torch.full((4, 64 >> level, 64 >> level), 10.0 * image + level) for image in range(2)])

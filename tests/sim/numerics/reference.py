@@ -123,7 +123,7 @@ def _products(names: Names, pairs: Pairs) -> tuple[list[tuple[int, int]], float]
 
 
 def _round(total: int, rounding: str, seen: Counter, significand_bits: int = 23, least: int = -126) -> int:
-    """FP32 bits of a number of units, with so many fraction bits kept; "zero" or "nearest", ties to even.
+    """FP32 bits of a number of units, rounded to `significand_bits` fraction bits; "zero" or "nearest", ties to even.
 
     `least` is the exponent of the least normal number: FP32's, or FP16's.
 
@@ -164,7 +164,7 @@ def exact_dot(
     c : int
         FP32 bits.
     width : int, optional
-        Of the accumulator, in bits: the sum of the products wraps after each cycle. None: no end of it.
+        Of the accumulator, in bits: the sum of the products wraps after each cycle. None: unlimited.
     seen : Counter, optional
         Counts what this case tries.
 

@@ -1,4 +1,4 @@
-"""The generator tries what it says: every exponent, every gap, ties, and so on."""
+"""The generator tries every case: every exponent, every gap, ties, and so on."""
 
 import numpy as np
 import pytest

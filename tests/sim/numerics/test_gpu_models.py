@@ -54,7 +54,7 @@ def test_recorded_results_of_a_published_model(entry):
 
 
 def cancels(case: str, bits: int) -> bool:
-    """Whether the exact sum of the fp16 products and C is so many bits below the largest product."""
+    """Whether the exact sum of the fp16 products and C is `bits` below the largest product."""
     a_bits, b_bits, c, _ = case.split()
     a, b = ([float(each) for each in np.array(split(bits, 4), np.uint16).view(np.float16)] for bits in (a_bits, b_bits))
     products = [Fraction(x) * Fraction(y) for x, y in zip(a, b, strict=True)]

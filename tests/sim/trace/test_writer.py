@@ -24,7 +24,7 @@ def files(folder: Path) -> list[Path]:
 
 
 def interrupt(path: Path, complete: int, overwrite: bool = False) -> None:
-    """Record so many steps, and be interrupted in the next one."""
+    """Record `complete` steps, and be interrupted in the next one."""
     with TraceWriter(path, overwrite=overwrite) as writer:
         for index in range(complete):
             record_step(writer, index)

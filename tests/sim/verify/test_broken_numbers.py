@@ -134,7 +134,7 @@ class TestC:
 @pytest.mark.sampled(5)
 class TestFused:
     def test_a_small_difference_moves_up_too_far(self, tmp_path):
-        """A mutant that passed: how far it may is compared, but for what the largest step has taken of it."""
+        """A mutant that passed: how far it may is compared, but for the part that the largest step has taken."""
         generate(VOLTA, tmp_path / "verilog")
         file = tmp_path / "verilog" / "tensordash.v"
         text = file.read_text()

@@ -143,7 +143,7 @@ class TestTop:
         assert says(found(bench), "golden has")
 
     def test_of_the_first_shift_of_the_rounder(self, found, monkeypatch):
-        """The top four bits behind the normaliser's first stage."""
+        """The top four bits after the normaliser's first stage."""
         original = normalizer.normalize
 
         def wrong(m, bits, *args, **kwargs):

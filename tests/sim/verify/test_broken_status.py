@@ -1,4 +1,4 @@
-"""Benches can fail, continued: faults in what a tile says of itself, in its output buffer, and in reset."""
+"""Benches can fail, continued: faults in a tile's status, in its output buffer, and in reset."""
 
 from dataclasses import replace
 

@@ -80,7 +80,7 @@ def test_a_cache_that_cannot_be_read(cache, built, tmp_path):
 
 
 def test_a_cache_that_is_full(cache, built, monkeypatch):
-    """The library fits no more: it serves all the same, and no part of it is kept."""
+    """The library fits no more: it serves all the same, and no partial file stays."""
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     original = core_library.store_cached
 
@@ -97,7 +97,7 @@ def test_a_cache_that_is_full(cache, built, monkeypatch):
 
 
 def test_no_room_to_build(cache, tmp_path, monkeypatch):
-    """One line says where; no folder is left there."""
+    """One line names the folder; none is left there."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (16, limits[1]))
@@ -141,7 +141,7 @@ def test_two_processes_at_once(cache, tmp_path):
 
 
 def test_what_a_killed_build_has_left_goes(cache, built, tmp_path, monkeypatch):
-    """With the next build; that of a process that still builds does not."""
+    """They go with the next build; a process that still builds keeps its own."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     code = (
         "import sys, time; from tensordash_storage.files import scratch;\n"

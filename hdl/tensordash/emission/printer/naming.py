@@ -21,7 +21,7 @@ WORDS = {
     ">>": "shifted", "s>>": "shifted", "?:": "choice", "case": "choice", "cat": "joined", "neg": "negative",
     "repeat": "mask", "index": "word", "slice": "part", "r|": "nonzero", "r&": "ones", "r^": "parity",
 }  # fmt: skip
-"""What an expression without a variable in the source is called, behind the name of what it is for."""
+"""What an expression without a variable in the source is called, after the name of what it is for."""
 
 
 def require_names(model: ModuleModel) -> None:

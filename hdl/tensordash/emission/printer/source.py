@@ -47,7 +47,7 @@ def _text(path: str) -> str:
 
 @cache
 def _comments(path: str) -> tuple[dict[int, str], dict[int, str]]:
-    """Comments on lines of their own and those behind code, by line."""
+    """Comments on lines of their own and those after code, by line."""
     own: dict[int, str] = {}
     behind: dict[int, str] = {}
     for token in tokenize.generate_tokens(io.StringIO(_text(path)).readline):
@@ -93,7 +93,7 @@ def purpose_of(location: tuple[str, int] | None) -> tuple[int, str]:
 
 
 def comment_beside(location: tuple[str, int] | None) -> str:
-    """The comment behind the code of a line."""
+    """The comment after the code of a line."""
     return "" if location is None else _comments(location[0])[1].get(location[1], "")
 
 

@@ -19,7 +19,7 @@ MEASURES = {
     "recompute": "what is cheap to make again is not stored",
     "keep": "tensors stay on the chip from one stage to a later one",
     "compress": "results leave compressed",
-    "overlap": "loads run ahead of the stages, stores behind them, and what waits for DRAM beside what does not",
+    "overlap": "loads run ahead of the stages, stores after them, and what waits for DRAM beside what does not",
 }
 """What a plan may do, in the order in which tables add it."""
 

@@ -1,4 +1,4 @@
-"""Stages one after the other: loads run ahead of the work, and stores behind it."""
+"""Stages one after the other: loads run ahead of the work, and stores after it."""
 
 from bisect import bisect_left
 from collections.abc import Sequence

@@ -14,7 +14,7 @@ class Schedule {
     this.steps = run.streams.reduce((sum, steps) => sum + steps, 0);
     this.schedulers = rows * (sparsity === "both" ? columns : 1);
     this.multipliers = rows * columns * lanes;
-    this.heads = [0];  // the oldest step in each cycle, and behind the last one the number of steps
+    this.heads = [0];  // the oldest step in each cycle, and after the last one the number of steps
     for (const advance of run.advance) this.heads.push(this.heads.at(-1) + advance);
     this.ends = [];  // the step after each stream's last
     for (const steps of run.streams) this.ends.push((this.ends.at(-1) ?? 0) + steps);

@@ -87,7 +87,7 @@ def _block(random: Random, fmt: FloatFormat, bits: Sequence[int]) -> list[int]:
     for _ in range(BLOCK):
         field = max(0, top - min(random.randrange(spread), random.randrange(spread)))
         fraction = random.getrandbits(23)
-        if kind == "ties":  # few bits behind the last place
+        if kind == "ties":  # few bits after the last place
             bits_left = fmt.fraction_bits + random.randint(0, 3)
             fraction = fraction >> (23 - bits_left) << (23 - bits_left) | random.choice((0, 0, 1, 1 << 6))
         made.append(random.getrandbits(1) << 31 | field << 23 | fraction)

@@ -45,7 +45,7 @@ async def random_traffic(dut, idle: float, stall: float) -> None:
 
 @cocotb.test()
 async def single_steps(dut) -> None:
-    """Streams of one step, one behind the other: as many boundaries in the window as fit."""
+    """Streams of one step, one after the other: as many boundaries in the window as fit."""
     job, random, lockstep = await started(dut, "single")
     lockstep.feed(*random_inputs(random, job.config, [1] * max(12, round(60 * job.effort))))
     await lockstep.run()

@@ -177,7 +177,7 @@ def _wrong_mask(corruptor: ProgramCorruptor) -> bool:
         # The first group's: where another's is, depends on the masks before it.
         bit = corruptor.random.randrange(corruptor.config.tile.lanes**2)
         changed[bit // 8] ^= 1 << bit % 8
-        # What is behind a wrong mask may be right by chance.
+        # What is after a wrong mask may be right by chance.
         if inflate(np.frombuffer(changed, kind), corruptor.config, fields["count_0"]) is None:
             break
     load_tensor(corruptor, bytes(changed), table, fields)

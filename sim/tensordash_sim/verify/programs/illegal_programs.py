@@ -142,7 +142,7 @@ def _address_layout(corruptor: ProgramCorruptor) -> bool:
 
 
 def _address_layout_row(corruptor: ProgramCorruptor) -> bool:
-    """Positions go on behind the buffer's end, where a row ends."""
+    """Positions go on after the buffer's end, where a row ends."""
     index = corruptor.pick("layout_a", "layout_b")
     corruptor.change(index, address=corruptor.config.groups - 1, x_size=65535, x=corruptor.config.tile.lanes - 1)
     return True

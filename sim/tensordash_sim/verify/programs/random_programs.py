@@ -67,7 +67,7 @@ def random_values(
 
 
 class _Writer:
-    """Puts tensors into memory, one behind the other, or with `edges` each across the end of a page."""
+    """Puts tensors into memory, one after the other, or with `edges` each across the end of a page."""
 
     def __init__(self, random: Random, config: CoreConfig, memory: Memory, *, edges: bool) -> None:
         self._random, self._memory, self._edges, self._next = random, memory, edges, memory.base + DATA
@@ -284,7 +284,7 @@ class _Maker:
 def _places(random: Random, room: int, region: int, sizes: Mapping[str, int]) -> dict[str, int]:
     """Draw where each tensor begins in the buffer's groups, apart from the others.
 
-    Most in a region of their own, so that units never meet; or one behind the other, and they do.
+    Most in a region of their own, so that units never meet; or one after the other, and they do.
     """
     free = room - sum(sizes.values())
     if free < 0 or random.random() < 0.5:

@@ -165,7 +165,7 @@ class Bench:
         model, wanted = self.golden(made, made.descriptors, faults)
         self.prepare(made)
         device.fail(faults)
-        # An error may come behind an end.
+        # An error may come after an end.
         device.begin(made.base, len(made.descriptors), causes=2 if wanted.error else 3)
         assert device.wait(MAX_PROGRAM_CYCLES), f"no interrupt in {MAX_PROGRAM_CYCLES} cycles, golden: {wanted}"
         got, self.moved = device.outcome(), device.moved
@@ -189,7 +189,7 @@ class Bench:
         any_order: bool = False,
         legal: bool = True,
     ) -> None:
-        """Judge a program that was stopped: what is behind its first `done` descriptors may be there in part.
+        """Judge a program that was stopped: what is after its first `done` descriptors may be there in part.
 
         With `any_order` the core may have executed any of the program's descriptors, in any order. Where a `legal` one
         writes to memory, there is what was there before or what is there in the end.

@@ -31,7 +31,7 @@ class Inputs:
     Parameters
     ----------
     a, b : list of list of list of list of int, (columns or rows, stream, T, lanes)
-        With a scale, it stands behind the values of each step: lanes + 1.
+        With a scale, it stands after the values of each step: lanes + 1.
     c : list of list of list of int, (stream, rows, columns)
         Bit patterns; no C if the tile takes none.
     styles : dict of str to list of str

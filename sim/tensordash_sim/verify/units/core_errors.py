@@ -99,8 +99,8 @@ class Checker:
         await host.cycles(CYCLES_OF_REST + 2 * fetches)
         assert memory.idle
         now = memory.read_bursts, memory.write_bursts
-        assert now[0] <= begun[0], f"{now[0] - begun[0]} reads began behind an error"
-        assert now[1] == begun[1], f"{now[1] - begun[1]} writes began behind an error"
+        assert now[0] <= begun[0], f"{now[0] - begun[0]} reads began after an error"
+        assert now[1] == begun[1], f"{now[1] - begun[1]} writes began after an error"
         assert not any(host.pins.read(f"m_axi_{name}valid") for name in ("ar", "aw", "w"))
         assert (await host.read("cause"), host.pins.read("irq")) == (0, 0), "the error's cause was set twice"
         assert (await host.read("error"), await host.read("error_index")) == (expected.code, expected.index)

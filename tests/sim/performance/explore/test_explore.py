@@ -91,7 +91,7 @@ def test_starts_are_valid(lanes, depth, options):
 
 @pytest.mark.parametrize(("lanes", "depth", "sources"), [(2, 2, 4), (4, 4, 8), (4, 4, 4), (16, 3, 9), (4, 3, 12)])
 def test_rings_stay_rings(lanes, depth, sources):
-    """Whatever the search tries has the same lane offsets at every step, or a tile of it could not be made."""
+    """Whatever the search tries has the same lane offsets at every step, or no tile could be made."""
     structure = Structure(lanes=lanes, depth=depth, rows=1, columns=1, sources=sources, staging="ring")
     words = np.random.default_rng(0).integers(0, 1 << lanes, (4, 1, 40), np.uint32)
     base = structure.config(PAPER, start_options(structure))

@@ -29,5 +29,5 @@ def perceptron(density: float = 1.0) -> Graph:
 
 
 def budget(kib: float, bytes_per_cycle: float = 16.0) -> Budget:
-    """So much room, and an eighth of it for what comes early."""
+    """Return a budget; an eighth is for early loads."""
     return Budget(capacity=kib * 1024, prefetch=kib * 128, dram_bytes_per_cycle=bytes_per_cycle, elements_per_cycle=64)

@@ -88,7 +88,7 @@ def test_published_steps(name: str, gbps: float) -> None:
 
 
 def test_alone_a_product_moves_what_the_chip_s_model_says() -> None:
-    """`chip.traffic` knows the least for one operation whose operands have a memory each."""
+    """`chip.traffic` has the least for one operation whose operands have a memory each."""
     step = GraphWriter({"samples": 64}, lambda *_: (1, 0))
     tensors = [
         Tensor(name="A", values=60_000, density=0.5, axes=frozenset({"samples"}), is_input=True),

@@ -126,7 +126,7 @@ def dense(graph: Graph, pooled: float) -> Graph:
 
 
 def facts(graph: Graph, kinds: tuple[str, ...]) -> Counter:
-    """What nodes read and write, without names; values of each, and whether there are parts of it."""
+    """What nodes read and write, without names; values of each, and whether there are parts."""
 
     def sizes(names: tuple[str, ...]) -> tuple:
         tensors = [graph.tensors[name] for name in names]

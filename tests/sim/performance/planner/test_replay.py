@@ -166,7 +166,7 @@ def stage(nodes: str, **more: Any) -> Stage:
 @pytest.mark.parametrize(
     ("stages", "message"),
     [
-        # The gradient is a sum over all parts: an update cannot wait in front of it.
+        # The gradient is a sum over all parts: an update cannot wait before it.
         ([stage("relu, add up, divide, update, gradient")], "reads dW, which is not there"),
         # Sums are there when everything has passed.
         (
@@ -195,11 +195,11 @@ def sound() -> Plan:
     ("overlap", "message"),
     [
         (Overlap(4, ((5, 1.0),)), "must be there before the next step reads it|"),
-        (Overlap(3, ((4, 1.0),)), "reads dW before all of it is there"),
-        (Overlap(4, ((3, 1.0),)), "reads dW before all of it is there"),
-        (Overlap(2, ((1, 0.5),)), "reads s before all of it is there"),
-        (Overlap(4, ((5, 0.7), (6, 0.7))), "must not be below 0 nor more than all of it"),
-        (Overlap(4, ((5, -0.1),)), "must not be below 0 nor more than all of it"),
+        (Overlap(3, ((4, 1.0),)), "reads dW before it is complete"),
+        (Overlap(4, ((3, 1.0),)), "reads dW before it is complete"),
+        (Overlap(2, ((1, 0.5),)), "reads s before it is complete"),
+        (Overlap(4, ((5, 0.7), (6, 0.7))), "must be from 0 to all of its bytes"),
+        (Overlap(4, ((5, -0.1),)), "must be from 0 to all of its bytes"),
     ],
 )
 def test_impossible_overlaps(overlap: Overlap, message: str) -> None:
