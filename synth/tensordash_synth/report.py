@@ -21,7 +21,7 @@ SCRATCHPADS_MM2 = (5.9, 3.95)  # TensorDash's have more ports; as the paper give
 COMPONENTS = ("compute_cores", "transposers", "schedulers_b_muxes", "a_muxes", "staging_buffers", "control")
 DELAY_NOTES = (
     "delay: ABC, registers, inputs and outputs; without wires, clk-to-q and setup (a tenth of the period is kept)",
-    "maximum frequency: the inverse of the least delay that a mapping for speed reaches, in GE",
+    "maximum frequency: the inverse of the least delay that a mapping for speed reaches, without wires",
 )
 NOTES = (
     *DELAY_NOTES,

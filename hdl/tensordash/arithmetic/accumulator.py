@@ -21,7 +21,7 @@ __all__ = ["ExactAccumulator", "shifted_up"]
 def shifted_up(
     m: Module, bits: list[Value], shift: Value, *, below: Value, above: Value | None = None, width: int, name: str
 ) -> list[Value]:
-    """A barrel shifter to the left, whose result has no more than `width` bits: what leaves it is lost.
+    """A barrel shifter to the left, whose result has at most `width` bits; upper bits are lost.
 
     Parameters
     ----------
@@ -172,7 +172,7 @@ class ExactAccumulator(Block):
             following.number.eq(grown),
             following.positive.eq((accumulated.positive & ~self.sum.start) | positive),
             following.negative.eq((accumulated.negative & ~self.sum.start) | negative),
-            # Nothing is known of the sum before a first stream.
+            # The sum is undefined before the first stream.
             self.sum.overflow.eq(counting & ~self.sum.hold & ~(grown[width - 1 :].all() | ~grown[width - 1 :].any())),
             self.sum.value.eq(finished),
         ]

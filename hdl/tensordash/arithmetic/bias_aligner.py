@@ -16,11 +16,11 @@ MAX_SHIFT = 127
 
 
 class BiasAligner(Block):
-    """Places an FP32 number in a fixed-point sum: what lies below the sum's least bit is dropped.
+    """Places an FP32 number in a fixed-point sum; bits below the sum's least bit are dropped.
 
     A magnitude of 2^127 of those bits, or that the sum has no bits for, counts as an infinity.
 
-    Timing: none, it is combinational.
+    Timing: combinational.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ class BiasAligner(Block):
         )
 
     def elaborate(self, platform):
-        """A shift by less than eight places, one by eights, and the complement."""
+        """Build a shift by 0 to 7 places, one by multiples of 8, and the complement."""
         m = Module()
         fraction, field, sign = self.value[:FRACTION_BITS], self.value[FRACTION_BITS:-1], self.value[-1]
         special, large, small = field.all(), field >= self.beyond, field < self.lowest

@@ -17,7 +17,7 @@ MAX_SHIFT = 31  # places to the right at which nothing is left but what rounds t
 class Converter(Block):
     """Rounds FP32 to a format with no more fraction bits, to nearest even, toward zero or stochastically.
 
-    Timing: none, it is combinational.
+    Timing: combinational.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ class Converter(Block):
         )
 
     def elaborate(self, platform):
-        """Exponent; shift where the result is subnormal; round; what is special."""
+        """Compute the exponent; shift subnormal results; round; select special values."""
         m = Module()
         fmt = self.fmt
         fraction, field, sign = self.value[:FRACTION_BITS], self.value[FRACTION_BITS:-1], self.value[-1]

@@ -85,7 +85,7 @@ class IntegerAccumulator(Block):
         m.d.comb += [
             basis.eq(Mux(self.sum.start, 0, accumulated)),
             grown.eq(basis + total),
-            # Nothing is known of the sum before a first stream.
+            # The sum is undefined before the first stream.
             self.sum.overflow.eq(counting & ~self.sum.hold & ~(grown[width - 1 :].all() | ~grown[width - 1 :].any())),
             self.sum.value.eq(finished),
         ]

@@ -25,7 +25,7 @@ class ResultConverter(Block):
 
     Both results take the same shift, and the same carry chain from where the last place is.
 
-    Timing: none, it is combinational.
+    Timing: combinational.
 
     Parameters
     ----------
@@ -73,7 +73,7 @@ class ResultConverter(Block):
         )
 
     def elaborate(self, platform):
-        """Exponent; shift where the result is subnormal; round; what is special."""
+        """Compute the exponent; shift subnormal results; round; select special values."""
         m = Module()
         fmt = self.fmt
         fraction, field, sign = self.value[:FRACTION_BITS], self.value[FRACTION_BITS:-1], self.value[-1]

@@ -104,7 +104,7 @@ class Core(Block):
         self.tile = Tile(tile, rounded=False)
 
     def elaborate(self, platform):
-        """Everything but the registers, which run a soft reset, is reset by one."""
+        """A soft reset resets everything except the registers, which run it."""
         m = Module()
         m.submodules.registers = placed(self.registers, platform)
         restart = self.registers.restart

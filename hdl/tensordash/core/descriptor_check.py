@@ -22,9 +22,9 @@ SWITCHES = ("bias", "scale", "relu", "mask", "stochastic")
 
 
 class DescriptorCheck(Block):
-    """Looks at every beat of every descriptor in the program's order, and counts tokens in that order.
+    """Checks every beat of every descriptor in the program's order, and counts tokens in that order.
 
-    Timing: `operation` and `error` are there in the cycle in which a descriptor's last beat is taken.
+    Timing: `operation` and `error` are valid in the cycle in which a descriptor's last beat is taken.
 
     Parameters
     ----------
@@ -170,7 +170,7 @@ class DescriptorCheck(Block):
         return self._any(found)
 
     def _count_tokens(self, m: Module, code: Signal, first: Signal, last: Signal) -> Value:
-        """Whether the descriptor's tokens break the rule; with its last beat they are counted."""
+        """Return whether the descriptor's tokens break the rule; its last beat counts them."""
         names = {field.name: field for field in (*HEADER, *OPERATIONS["multiply"].fields)}
         fields = {name: names[name] for name in ("wait", "signal", "output_wait", "output_signal")}
         held = {name: Signal(len(UNITS), name=f"{name}_held", reset_less=True) for name in fields}

@@ -25,7 +25,7 @@ ADDRESS_BITS = 16
 
 
 class GroupWriter(Block):
-    """Collects rows of results, as many as there are lanes or as make a word of FP32, and writes what they make.
+    """Collects rows of results until they make groups (or FP32 words), and writes these to the buffer.
 
     Timing: a row in each cycle until the rows are there; then each group takes a cycle for each turn (the greatest
     common divisor of stride and lanes) and word, two more with a mask. Of FP32, rows that are channels make a word,
@@ -314,7 +314,7 @@ class GroupWriter(Block):
         return address
 
     def _mask(self, m: Module, go, word, done) -> list[Any]:
-        """Read the mask of what is to be written, and keep which values it hides: bits of each bank's word."""
+        """Read the mask of the group to write; hold which values it hides, as bits of each bank's word."""
         lanes, width, words = self.lanes, self.width, self.config.fp32_groups
         per_word = lanes // words
         self._masked = Signal(name="masked")  # the mask is known

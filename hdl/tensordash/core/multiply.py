@@ -19,7 +19,7 @@ __all__ = ["Multiply"]
 
 
 class Multiply(Block):
-    """Executes `multiply`: offers the tile the steps of pass after pass, as the banks of the stream buffers hold them.
+    """Executes `multiply`: offers the steps of all passes to the tile, from the banks of the stream buffers.
 
     No step is held but by the banks, which show what they read last: as soon as a step is taken, its bank reads the one
     that it offers next. Streams are as long in every bank, so that each bank reads word after word, from pass to pass,
@@ -30,7 +30,7 @@ class Multiply(Block):
     Timing: the first steps are offered 2 cycles after the descriptor's last beat was taken, and then as many in every
     cycle as the tile holds, or all up to the end of the pass, or to a bank that is late, without a bubble between
     passes. Banks just taken from are the last to be wanted again: one that is late for a cycle holds up a tile that
-    takes `n` steps, and `m` in the next cycle, only if `n + m` is more than `depth`. `done` comes in the cycle after
+    takes `n` steps, and `m` in the next cycle, only if `n + m` is more than `depth`. `done` is high in the cycle after
     the last step was taken. `available` and `last` are functions of registers; the banks that read depend on `taken` in
     the same cycle, what they read does not.
 
@@ -113,7 +113,7 @@ class Multiply(Block):
         next_ends, next_final, words = self._next_word(m, descriptor, running, starts, after)
         with m.If(after):
             m.d.sync += [ends.eq(next_ends), final.eq(next_final)]
-        begins = Signal(self.depth)  # banks that shall read another word
+        begins = Signal(self.depth)  # banks that must read another word
         m.d.comb += begins.eq(
             starts.replicate(self.depth) | (takes & ~Mux(next_final, ahead, 0) & ~Mux(final, ~ahead, 0))
         )
@@ -124,7 +124,7 @@ class Multiply(Block):
     def _read(
         self, m: Module, side: str, late: Signal, begins: Signal, ahead: Signal, words: tuple[Any, Any, Signal]
     ) -> None:
-        """Read what a side's banks show next: of those before the head the word after the next, of others the next."""
+        """Read each bank's next word: the word after the next for banks before the head, the next one for others."""
         address, behind, after = words
         read, current = getattr(self, f"{side}_read"), Signal.like(address, name=f"{side}_current", reset_less=True)
         with m.If(after):
@@ -234,7 +234,7 @@ class Multiply(Block):
         return Mux(beyond, 0, base[: (words - 1).bit_length()]), beyond
 
     def _see_range(self, m: Module, starts: Signal, goes_on: Any, sides: dict[str, tuple[Any, Any]]) -> None:
-        """Remember whether a word is wanted that is not there; passes go on all the same, with any words."""
+        """Remember whether a word beyond the buffer is requested; passes continue with undefined words."""
         beyond = Signal(name="beyond", reset_less=True)
         bases = Cat(base for base, _ in sides.values()).any()
         words = Cat(goes_on & over for _, over in sides.values()).any()

@@ -101,7 +101,7 @@ class Output(Block):
         m.submodules.partial_sums = placed(self.partial_sums, platform)
         self._descriptor = DescriptorRegister(m, self.command, OPERATIONS["multiply"])
         self._running = Signal(name="running")
-        self._starts = Signal(name="starts")  # in this cycle, the first in which the descriptor is whole
+        self._starts = Signal(name="starts")  # in this cycle, the first with the complete descriptor
         m.d.comb += self._starts.eq(self._descriptor.present & ~self._running)
         self._biased = self._descriptor["bias"] if self.config.bias else Const(0, 1)
         left = self._take(m)

@@ -17,14 +17,14 @@ __all__ = ["ADDRESS_BITS", "Registers"]
 
 
 class Registers(Block):
-    """Reads and writes of `REGISTERS`, and the course of a soft reset.
+    """Serves reads and writes of `REGISTERS`, and runs a soft reset.
 
     It is not reset by a soft reset: it runs it. `halt` is high from the write of `control.reset` until nothing is on
     its way (`idle`); then `restart` is high for a cycle, in which all else is reset, and with it what is told here.
 
     Timing: a read is answered in the cycle after its address was taken. Address and data of a write are taken together,
-    in the cycle after both are there, and answered in the next one; one read and one write in two cycles. Every output
-    follows registers alone.
+    in the cycle after both have arrived, and answered in the next one; one read and one write in two cycles. Outputs
+    depend on registers only.
 
     Parameters
     ----------
@@ -87,7 +87,7 @@ class Registers(Block):
         )
 
     def elaborate(self, platform):
-        """A word for everything that is written, a mux for all that is read."""
+        """Build a register for each writable word, and a mux for reads."""
         m = Module()
         written, data, mask = self._written(m)
         words = {

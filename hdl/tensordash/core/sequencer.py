@@ -33,13 +33,13 @@ class _Unit:
         self.place = Signal(place_bits, name=f"{name}_place")
         self.found = Signal(name=f"{name}_found")  # its next descriptor is at `place`
         self.ready = Signal(name=f"{name}_ready")  # ... and its tokens are known
-        self.begun = Signal(name=f"{name}_begun")  # ... and it was given away
-        self.failed = Signal(name=f"{name}_failed")  # ... and has an error, which nobody has looked at yet
+        self.begun = Signal(name=f"{name}_begun")  # ... and it was sent
+        self.failed = Signal(name=f"{name}_failed")  # ... and has an error that has not been read yet
         self.error = Signal(4, name=f"{name}_error", reset_less=True)
         # Of the other units, in their order.
         self.wait = Signal(len(UNITS) - 1, name=f"{name}_wait", reset_less=True)
         self.signal = Signal(len(UNITS) - 1, name=f"{name}_signal", reset_less=True)
-        self.tokens = Signal(name=f"{name}_tokens")  # all that it waits for are there
+        self.tokens = Signal(name=f"{name}_tokens")  # all tokens that it waits for have arrived
         self.ends = Signal(name=f"{name}_ends")  # done in this cycle, without an error
 
 
@@ -107,7 +107,7 @@ class Sequencer(Block):
         self._code = Signal(4, name="code", reset_less=True)
 
     def elaborate(self, platform):
-        """Descriptors come in on one side; units and the pointer of what is done go through the window."""
+        """Descriptors enter on one side; units and the pointer of finished ones go through the window."""
         m = Module()
         m.submodules.check = placed(self._check, platform)
         m.submodules.window = placed(self._window, platform)
@@ -120,7 +120,7 @@ class Sequencer(Block):
         return m
 
     def _accept(self, m: Module) -> None:
-        """Descriptors into the window, each looked at; after one that is refused all are dropped."""
+        """Write checked descriptors into the window; drop all after one that is refused."""
         beats, check, window = self.descriptors, self._check, self._window
         beat = Signal(range(COMMAND_BEATS))
         unread = Signal()  # memory answered an earlier beat with an error
@@ -198,7 +198,7 @@ class Sequencer(Block):
             m.d.comb += consumer.tokens.eq(Cat(*has_tokens[j]).all())
 
     def _serve(self, m: Module) -> None:
-        """One unit at a time: look at its error, else send its descriptor or read its tokens."""
+        """Serve one unit at a time: read its error, else send its descriptor or read its tokens."""
         window, units = self._window, self._units
         reading = Signal()  # tokens come from the window in this cycle
         sending = Signal()  # a beat of a descriptor is offered
@@ -257,7 +257,7 @@ class Sequencer(Block):
         with m.If(taken):
             m.d.comb += [window.read_enable.eq(1), window.read_address.eq(Cat((beat + 1)[:2], place))]
             m.d.sync += [beat.eq(beat + 1), sending.eq(beat != COMMAND_BEATS - 1)]
-        self._quiet = Signal(name="quiet")  # nothing that was given away is under way
+        self._quiet = Signal(name="quiet")  # nothing that was sent is under way
         # Of a multiply after an error one unit may have its descriptor and the other will never get it: what waits so
         # is not waited for. Neither of the two touches memory.
         waited_for = [

@@ -90,7 +90,7 @@ class AxiWriter(Block):
         beat = Signal(self.address_bits - self.skipped + 1, reset_less=True)  # where the next burst begins
         left = Signal(self.count_bits)  # beats that no address was taken for
         on_way = Signal(range(MAX_OUTSTANDING + 1))  # bursts without an answer
-        offered = Signal()  # an address stands that may not be taken back
+        offered = Signal()  # an address is offered, which must not be withdrawn
         waits = Signal()  # a burst has begun, and the data of the one before are not all sent
         length, closes = next_burst(m, beat, left, self.burst)
         begins = Signal()  # an address is offered for the first time

@@ -19,7 +19,7 @@ ALIGNED = 128
 
 
 class Deflate(Block):
-    """Packs the masks and values of groups into beats: a group in a cycle, if no more than one beat becomes whole.
+    """Packs the masks and values of groups into beats: a group per cycle, if it completes at most one beat.
 
     Nothing is kept but units that make no beat yet. A group stays offered until it is taken; meanwhile its beats leave,
     one by one, each straight from its values. It is taken with the last of them, or at once if it makes none.
@@ -27,7 +27,7 @@ class Deflate(Block):
     As many values as a beat has units are brought together by a network of their own; since its ring is a beat, the
     first of them comes where the ones before have ended. Which beat a place belongs to is a matter of the last choice.
 
-    Timing: a beat is offered in the cycle in which the group is that makes it whole.
+    Timing: a beat is offered in the cycle of the group that completes it.
 
     Parameters
     ----------
@@ -97,8 +97,8 @@ class Deflate(Block):
         filled = Signal(shift, reset_less=True)  # of them
         beats_before = Signal(len(self.units) - shift, reset_less=True)  # that all groups before made
         sent = Signal(range(self.most_beats), reset_less=True)  # beats of the group
-        total = Signal(range(beat + self.most))  # units from the begin of the first beat on, with the group's
-        made = Signal(range(self.most_beats + 1))  # beats that it makes whole
+        total = Signal(range(beat + self.most))  # units from the start of the first beat, with the group's
+        made = Signal(range(self.most_beats + 1))  # beats that it completes
         blocks = self._blocks(m, filled, total)
 
         takes = Signal()
@@ -150,7 +150,7 @@ class Deflate(Block):
         return m
 
     def _blocks(self, m: Module, filled: Signal, total: Signal) -> list[tuple[Value, list[Value], list[Value]]]:
-        """Of each network: where its first unit belongs, counted from the begin of the first beat on; which places of a
+        """Of each network: where its first unit belongs, counted from the start of the first beat; which places of a
         beat it has a unit for, and the units. Masks come first.
         """
         group, beat = self.groups.payload, self.beat

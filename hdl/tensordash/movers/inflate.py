@@ -14,7 +14,7 @@ __all__ = ["Inflate"]
 
 
 class Inflate(Block):
-    """Takes beats of units, and gives a group for each mask: one in a cycle, unless it ends in a beat after the next.
+    """Takes beats of units, and returns a group for each mask: one per cycle, unless it ends in a beat after the next.
 
     It holds as few beats as a mask can span. What follows is taken from the beat
     that is offered. A group that goes on after that one is given in parts, each of as many values as a beat has units,
@@ -93,13 +93,13 @@ class Inflate(Block):
         )
 
     def elaborate(self, platform):
-        """Beats that are kept, and for each part a choice among them and a network that moves values apart."""
+        """Held beats, and for each part a mux among them and a network that spreads the values."""
         m = Module()
         slots, shift, out = self.slots, self.shift, self.out
         buffered = [Signal(self.beat * self.width, name=f"kept_{k}", reset_less=True) for k in range(slots)]
         held = Signal(range(slots + 1))  # of them
         head = Signal(shift)  # the next unit
-        done = Signal(self.number)  # parts of the group that have been given
+        done = Signal(self.number)  # parts of the group that have left
         limit = Signal(
             len(self.limit), name="limit_left", reset_less=True
         )  # where units end, from the first beat kept on
@@ -191,7 +191,7 @@ class Inflate(Block):
     def _mask(
         self, m: Module, buffered: list[Signal], held: Signal, head: Signal, done: Signal
     ) -> tuple[Signal, Signal]:
-        """Values that are to come of the group, and where they begin."""
+        """Return which values of the group are still to come, and where they begin."""
         units = [unit for beat in buffered for unit in self._units(beat)]
         for k in reversed(range(self.shift)):
             count = min(len(units), self.masks + (1 << k) - 1)

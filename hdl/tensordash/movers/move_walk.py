@@ -58,7 +58,7 @@ class MoveWalk:
         places = [*inner, memory]
         outside = Signal(name="walk_outside")
         self.place = Cat(places[0], outside)
-        turns = [Signal(16, name=f"walk_turns_{k}", reset_less=True) for k in (1, 2)]  # this one and those to come
+        turns = [Signal(16, name=f"walk_turns_{k}", reset_less=True) for k in (1, 2)]  # this one and later ones
         turns.append(descriptor.stored_bits("count_3"))
         counts = [descriptor[f"count_{k}"] for k in (1, 2, 3)]
         strides = [descriptor[f"stride_{k}"] for k in (1, 2, 3)]

@@ -50,7 +50,7 @@ def turns_of(lanes: int) -> Iterator[tuple[int, int, range]]:
 
 
 class Placement(Block):
-    """Which banks are read in a turn, and in which group each, for ports at `stride` positions from each other.
+    """Selects which banks are read in a turn, and in which group, for ports that are `stride` positions apart.
 
     Timing: combinational.
 

@@ -13,7 +13,7 @@ __all__ = ["OperandFlags"]
 
 
 class OperandFlags(Block):
-    """Finds the zeros and the non-finite values of a port's steps, once, where they enter.
+    """Flags the zeros and the non-finite values of a port's steps, once, where they enter.
 
     Timing: combinational.
 

@@ -65,7 +65,7 @@ class RowScheduler(Block):
         self.scheduler = Scheduler(connectivity)
 
     def elaborate(self, platform):
-        """What remains of the window and what enters are the next one; the schedule from it is registered."""
+        """Build the next window from remaining and new steps; register the schedule made from it."""
         m = Module()
         m.submodules.scheduler = placed(self.scheduler, platform)
         depth, lanes = self.connectivity.depth, self.connectivity.lanes

@@ -91,7 +91,7 @@ class AxiStreamTile(Block):
         return m
 
     def _status(self, m: Module) -> None:
-        """The tile's own, and what the feeders add to it."""
+        """Combine the tile's status with the feeders'."""
         m.d.sync += self._wrong.eq((self._wrong | Cat(feeder.wrong for feeder in self.feeders).any()) & ~self.clear)
         added = {
             "idle": self.tile.idle & Cat(feeder.empty for feeder in self.feeders).all(),

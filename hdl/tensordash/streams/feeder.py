@@ -58,7 +58,7 @@ class Feeder(Block):
         self._count = Signal(range(self.slots + 1), name="count")  # steps held
         self._known = Signal(range(self.slots + 1), name="known")  # those of them that are not open
         self._open = Signal(name="open")
-        self._left = Signal(range(self.slots + 1), name="left")  # steps that are held and not taken
+        self._left = Signal(range(self.slots + 1), name="left")  # held steps that are not taken
         self._kept = Signal(depth, name="kept")  # steps of a beat, as a thermometer
         self._enters = Signal(depth, name="enters")  # those that enter
         self._ends = Signal(depth, name="ends")  # the one of them that ends its stream
@@ -127,7 +127,7 @@ class Feeder(Block):
         ]
 
     def _offer(self, m: Module, ending) -> None:
-        """Offer the steps that are known, up to the first that ends a stream."""
+        """Offer the complete steps, up to the first that ends a stream."""
         port, known, depth = self.port, self._known, self.depth
         m.d.comb += port.available.eq(Mux(known < depth, known, depth))
         for step in reversed(range(depth)):

@@ -66,7 +66,7 @@ class RingFeeder(Feeder):
         ending = Signal(depth, name="ending_by_age")
         for step in range(depth):
             here = (reading[slot] & self._ending[(slot + step) % slots] for slot in range(slots))
-            # What left a slot is still marked there.
+            # A slot keeps the mark of the step that left it.
             m.d.comb += ending[step].eq(reduce(or_, here) & (self._known > step))
         return ending
 

@@ -21,7 +21,7 @@ def count_bits(limit: int) -> int:
 
 
 class Control(Block):
-    """Moves all windows of a tile together, and keeps streams apart.
+    """Moves all windows of a tile together, and separates streams.
 
     Counts of steps are thermometers inside (bit j: more than j), which need no adders or comparators.
 
@@ -157,7 +157,7 @@ class Control(Block):
             m.d.sync += self._first.eq(self.ends)
 
     def _advance(self, m: Module):
-        """How many steps leave (one-hot, from 0), and which ages are held after that (a thermometer)."""
+        """Return how many steps leave (one-hot, from 0), and which ages remain (a thermometer)."""
         depth, present = self.depth, self._present
         staying = Signal(depth)
         m.d.comb += self._leaving.eq(_one_hot(self.advance))
@@ -183,7 +183,7 @@ class Control(Block):
         entering = self.entering
         m.d.comb += [
             entering_count.eq(_one_hot(entering)),
-            # In reset nothing is taken.
+            # In reset no step is taken.
             self.taken.eq(reduce(or_, (Mux(entering_count[n] & ~ResetSignal(), n, 0) for n in range(1, depth + 1)))),
         ]
         # A port's stream ends if the last step that it offers with `last` enters.

@@ -150,7 +150,7 @@ class Drain(Block):
         return m
 
     def _beat_registers(self, m: Module, beat: Signal):
-        """Say when each register of a beat loads; the last one is the output's."""
+        """Drive when each register of a beat loads; the last one is the output's."""
         free = Signal()
         sum_valid = Signal()
         m.d.comb += [

@@ -336,7 +336,7 @@ class Tile(Block):
             )
 
     def _pipeline(self, m: Module) -> None:
-        """Carry each schedule's marks to its accumulation, and freeze there when a block has no place to go."""
+        """Carry each schedule's marks to its accumulation; freeze there while the last block has not left."""
         first, ends = self.control.starts, self.control.ends
         ending = []
         for stage in range(self.latency):
@@ -369,7 +369,7 @@ class Tile(Block):
             m.d.comb += [store.pop.eq(self.drain.moves), self.drain.c.eq(store.values)]
 
     def _output(self, m: Module, platform) -> None:
-        """Results leave, and with the last of them the tile is idle."""
+        """Results leave; after the last one the tile is idle."""
         empty = [self.control.empty, ~self._ending, self.drain.empty]
         if self.config.initial:
             empty.append(self.store.empty)
@@ -383,7 +383,7 @@ class Tile(Block):
         m.d.comb += self.idle.eq(Cat(empty).all())
 
     def _raise(self, m: Module) -> None:
-        """Say what the flags are to remember."""
+        """Drive the events that raise flags."""
         control, initial = self.control, self.config.initial
         entering = control.write if self.config.ring else control.entering
         entering_special = Cat((flags.non_finite & entering).any() for flags, _ in [*self.a_inputs, *self.b_inputs])
@@ -400,7 +400,7 @@ class Tile(Block):
         ]
 
     def _count(self, m: Module, platform) -> None:
-        """Counters, and the copy of them that is shown if there is one."""
+        """Build the counters and, with snapshots, their copy."""
         counters, control = self.counters, self.control
         m.submodules.counters = placed(counters, platform)
         m.d.comb += [

@@ -208,7 +208,7 @@ def _side(name: str, values: ArrayLike, fmt: Format, config: TileConfig) -> NDAr
         return _bit_patterns(name, array, fmt)
     if not np.issubdtype(array.dtype, np.unsignedinteger):
         raise TypeError(
-            f"{name} must be an array of {fmt.name} bit patterns (unsigned integers) with {scale.name} scales behind "
+            f"{name} must be an array of {fmt.name} bit patterns (unsigned integers) with {scale.name} scales after "
             f"them, not of {array.dtype}"
         )
     if array.ndim and array.shape[-1] == config.step_values:  # else its shape is wrong
