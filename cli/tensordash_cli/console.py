@@ -74,7 +74,13 @@ def preset_options(
     names = [name for kind in kinds for name in preset_names(kind)]
     preset = f"Instead of CONFIG: {', '.join(names)} (default: {default})."
     for option in (
-        click.option("--set", "settings", metavar="KEY=VALUE", multiple=True, help="On top, for instance tile.rows=8."),
+        click.option(
+            "--set",
+            "settings",
+            metavar="KEY=VALUE",
+            multiple=True,
+            help="Change a key of the configuration, for instance tile.rows=8.",
+        ),
         click.option("--preset", metavar="NAME", help=preset),
     ):
         command = option(command)
@@ -154,9 +160,9 @@ def split_inputs(inputs: tuple[Path, ...], names: str) -> tuple[Path | None, Pat
 
 def json_option(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add --json to a command, which gets `as_json: bool`."""
-    return click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout, nothing else there.")(
-        command
-    )
+    return click.option(
+        "--json", "as_json", is_flag=True, help="Print one JSON document on stdout, and nothing else there."
+    )(command)
 
 
 def runner_options(command: Callable[..., Any], *, aliases: tuple[str, ...] = ()) -> Callable[..., Any]:

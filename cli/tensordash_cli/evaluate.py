@@ -29,11 +29,13 @@ __all__ = ["command"]
     type=Path,
     default=Path("build/traces"),
     show_default=True,
-    help="Recorded networks, NAME.trace each, your own among them; if it is not given and has none, "
-    "the trace that comes with the package stands in.",
+    help="Folder of recorded networks, NAME.trace each; without the option and without networks there, the package's "
+    "own trace is used.",
 )
-@click.option("--scale", default="small", show_default=True, help="full, small or tiny: of networks, streams, samples.")
-@click.option("--seed", type=WholeRange(min=0, max=2**31), default=0, show_default=True, help="Of random zeros.")
+@click.option(
+    "--scale", default="small", show_default=True, help="Size of networks, streams and samples: full, small or tiny."
+)
+@click.option("--seed", type=WholeRange(min=0, max=2**31), default=0, show_default=True, help="Seed of random zeros.")
 @click.option("-o", "--output", metavar="DIR", type=Path, default=Path("build/evaluation"), show_default=True)
 @click.option(
     "--synth",
@@ -63,9 +65,8 @@ def command(
 ) -> None:
     """Reproduce figures and tables of the paper; without NAME, list them.
 
-    DIR gets NAME.json, NAME.csv, NAME.svg and NAME.png; with --all also index.html, a report of all that needs no
-    network. DIR/answers keeps what is done, by configuration, trace and
-    code: an interrupted run goes on there.
+    DIR gets NAME.json, NAME.csv, NAME.svg and NAME.png; with --all also index.html, a report that needs no network.
+    DIR/answers stores finished work by configuration, trace and code, so an interrupted run continues.
     """
     from tensordash_sim.evaluation import EXPERIMENTS, NAMES, Settings, evaluate, write_figure
     from tensordash_sim.evaluation import page as render

@@ -37,8 +37,8 @@ def command(
 ) -> None:
     """Prove what docs/verification.md lists for a tile or a core, on its emitted Verilog.
 
-    DIR gets prove.json, and in prove/ every question with its answer, log and counterexample (VCD). What has been
-    answered there is not asked again, so that an interrupted run goes on where it was.
+    DIR gets prove.json, and in prove/ every property with its result, log and counterexample (VCD). Stored results are
+    not computed again, so an interrupted run continues.
     """
     from tensordash_formal import full_suite, suite_of
 

@@ -71,17 +71,28 @@ MAX_HELD_STEPS = 1 << 27
     "--join-samples",
     default="never",
     show_default=True,
-    help="AxG of a convolution over all samples at once, not one by one: never, always, or faster (both are tried).",
+    help="Reduce AxG of a convolution over all samples in one stream: never, always, or faster (both are tried).",
 )
 @click.option(
     "--row-order", default="natural", show_default=True, help="natural, or density: similar rows share a tile."
 )
 @click.option("--layer", "layers", metavar="NAME", multiple=True, help="Only this layer; may be repeated.")
 @click.option("--op", "operations", metavar="OP", multiple=True, help="Only AxW, WxG or AxG; may be repeated.")
-@click.option("--csv", "csv_file", metavar="FILE.csv", type=Path, help="Write the table there, too.")
-@click.option("-o", "--output", metavar="DIR", type=Path, default=Path("build"), show_default=True, help="See below.")
+@click.option("--csv", "csv_file", metavar="FILE.csv", type=Path, help="Also write the table to this file.")
 @click.option(
-    "--stream", metavar="MASK.npy", type=Path, help="Instead of a trace: row side of one stream, non-zeros true."
+    "-o",
+    "--output",
+    metavar="DIR",
+    type=Path,
+    default=Path("build"),
+    show_default=True,
+    help="Folder of results; an interrupted run continues there.",
+)
+@click.option(
+    "--stream",
+    metavar="MASK.npy",
+    type=Path,
+    help="Instead of a trace: the row side of one stream, true where values are not zero.",
 )
 @click.option("--stream-a", metavar="MASK.npy", type=Path, help='Column side, needed with tile.sparsity = "both".')
 @click.option("--random", "zeros", metavar="SHARE", type=FiniteRange(0, 1), help="Instead of a trace: random zeros.")
@@ -103,11 +114,10 @@ def command(
     """Count cycles exactly, next to the dense baseline.
 
     RUN.trace: every layer and operation on the chip. `speedup` is the tiles' speedup; `shared`, if tiles that share
-    reads wait for each other; `with memory` is the chip's speedup, where tiles, DRAM, banks or
-    transposers limit an operation, whichever is slowest (`limit`).
-    `row side` is the operand whose zeros are skipped. Of several steps, sums of each layer follow. What the trace did
-    not capture is listed. DIR/simulate keeps what is done, where it can be written: an interrupted run goes on
-    where it was.
+    reads wait for each other; `with memory` is the chip's speedup, where tiles, DRAM, banks or transposers limit an
+    operation, whichever is slowest (`limit`). `row side` is the operand whose zeros are skipped. For several steps,
+    sums of each layer follow. Operations that the trace did not capture are listed. DIR/simulate stores finished
+    operations, if it can be written, so an interrupted run continues.
 
     --stream takes an array of bool (rows, T, lanes), --stream-a (columns, T, lanes): one tile.
 

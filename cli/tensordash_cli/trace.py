@@ -35,23 +35,35 @@ class _Enough(BaseException):
 @click.option("--every", metavar="K", type=WholeRange(min=1), default=1, help="Record every K-th step only.")
 @click.option("--stop", is_flag=True, help="End the script when --steps are recorded.")
 @click.option("--layer", "layers", metavar="PATTERN", multiple=True, help="Only these layers (*, ?); may be repeated.")
-@click.option("--values", is_flag=True, help="Store values, too, not only where zeros are.")
-@click.option("--overwrite", is_flag=True, help="RUN.trace may be a trace, and is replaced.")
+@click.option("--values", is_flag=True, help="Store values, not only masks of zeros.")
+@click.option("--overwrite", is_flag=True, help="Replace RUN.trace if it is a trace.")
 @click.option("--list", "listing", is_flag=True, help="Show the built-in networks.")
 @click.option("--model", metavar="NAME", help="Instead of SCRIPT: train a built-in network.")
-@click.option("--scale", default="small", show_default=True, help="Of --model: full, small or tiny.")
-@click.option("--seed", type=WholeRange(min=0), default=0, show_default=True, help="Of --model.")
-@click.option("--after", metavar="N", type=WholeRange(min=0), default=0, help="Of --model: train N steps before.")
-@click.option("--set", "settings", metavar="KEY=VALUE", multiple=True, help="Of --model, for instance sparsity=0.5.")
+@click.option(
+    "--scale", default="small", show_default=True, help="With --model: size of the network: full, small or tiny."
+)
+@click.option(
+    "--seed", type=WholeRange(min=0), default=0, show_default=True, help="With --model: seed of data and weights."
+)
+@click.option(
+    "--after", metavar="N", type=WholeRange(min=0), default=0, help="With --model: train N steps before recording."
+)
+@click.option(
+    "--set",
+    "settings",
+    metavar="KEY=VALUE",
+    multiple=True,
+    help="With --model: change a setting, for instance sparsity=0.5.",
+)
 @json_option
 @click.pass_context
 def command(context: click.Context, as_json: bool, output: Path | None, **parameters: Any) -> None:
     """Run a training script of PyTorch, unchanged, and record the products of its steps.
 
-    With --model, a built-in network is trained instead, and its zeros are shown next to those that the paper reports.
+    With --model, train a built-in network instead, and show its zeros next to the paper's.
 
-    A step ends when an optimizer has stepped. Exit status 1 if the script fails; RUN.trace then holds the steps that
-    were complete. docs/trace.md lists what is captured, docs/models.md the networks.
+    A step ends when an optimizer has stepped. Exit status 1 if the script fails; RUN.trace then holds the complete
+    steps. docs/trace.md lists what is captured, docs/models.md the networks.
     """
     from . import networks
 

@@ -36,8 +36,14 @@ WIDTH = 100
 
 @click.command("train")
 @any_config_options
-@click.option("--model", type=click.Choice(MODELS), default="digits", show_default=True, help="What is trained.")
-@click.option("--backend", type=click.Choice(BACKENDS), default="emulator", show_default=True, help="What computes.")
+@click.option("--model", type=click.Choice(MODELS), default="digits", show_default=True, help="Network to train.")
+@click.option(
+    "--backend",
+    type=click.Choice(BACKENDS),
+    default="emulator",
+    show_default=True,
+    help="Backend that computes the products.",
+)
 @click.option("--steps", metavar="N", type=WholeRange(min=1), help="Train N steps.")
 @click.option("--epochs", metavar="N", type=WholeRange(min=1), help="Train N epochs (default: one).")
 @click.option("--batch", metavar="N", type=WholeRange(min=1), help="Samples in a step (default: 16; gpt: 4).")
@@ -46,22 +52,30 @@ WIDTH = 100
     type=WholeRange(min=0, max=2**32 - 1),
     default=0,
     show_default=True,
-    help="Of weights, order and rounding.",
+    help="Seed of weights, order of samples and rounding.",
 )
 @click.option(
     "--rounding",
     type=click.Choice(ROUNDINGS),
     default="nearest",
     show_default=True,
-    help="Of results in the operands' format, or of gradients that get scales; with --seed.",
+    help="Rounding of results in the operands' format, or of gradients with scales; stochastic uses --seed.",
 )
-@click.option("--compare", type=click.Choice(BACKENDS[1:]), help="Run all on this, too; stop where a bit differs.")
 @click.option(
-    "-o", "--output", metavar="DIR", type=Path, help="For checkpoints, run.json and report.html; goes on there."
+    "--compare",
+    type=click.Choice(BACKENDS[1:]),
+    help="Run every product on this backend, too; stop where a bit differs.",
+)
+@click.option(
+    "-o",
+    "--output",
+    metavar="DIR",
+    type=Path,
+    help="Folder of checkpoints, run.json and report.html; an existing run continues.",
 )
 @json_option
 def command(config: TileConfig | CoreConfig, as_json: bool, **options: Any) -> None:
-    """Train a network with all of its products on a core, and the same in plain PyTorch beside it.
+    """Train a network with all of its products on a core, and again in plain PyTorch to compare.
 
     An fp16 core trains in fp16 with loss scaling and FP32 master weights. Prints loss and accuracy of both, cycles,
     the speedup over the dense core, and zeros. Exit status 1 if --compare finds a difference.
