@@ -90,7 +90,7 @@ def work(tile: TileConfig) -> Iterator[Work]:
 
 
 def run(config: CoreConfig, program: Program, image: bytes) -> tuple[CoreRun, bytes]:
-    """A program on an image of memory, and what is left in it."""
+    """Return a program on an image of memory, and what is left in it."""
     with VerilatedCore(config, MEMORY + (1 << 18)) as core:
         core.memory[: len(image)] = np.frombuffer(image, np.uint8)
         done = core.run(program.descriptors, MEMORY, every=EVERY)
@@ -100,7 +100,7 @@ def run(config: CoreConfig, program: Program, image: bytes) -> tuple[CoreRun, by
 
 
 def layer_figures(each: Work, cores: Mapping[str, CoreConfig]) -> dict[str, Any]:
-    """Both cores on one operation, with the same program but for where streams begin."""
+    """Return both cores on one operation, with the same program but for where streams begin."""
     blocking, runs, left = None, {}, {}
     for name, config in cores.items():
         image = TensorImage(config, Memory(MEMORY), each.layer, each.operation, each.values)
@@ -143,7 +143,7 @@ def _cut(contraction: Contraction, image: TensorImage) -> Blocking:
 
 
 def output_units(cores: Mapping[str, CoreConfig], shortest: Work, console: Console) -> Iterator[dict[str, Any]]:
-    """The output unit with all adders of a row, half of them, and one: its logic, and its price.
+    """Yield the output unit with all adders of a row, half of them, and one: its logic, and its price.
 
     The price is measured on the layer with the shortest reductions, with biases: without, they have nothing to add.
     """
@@ -165,7 +165,7 @@ def output_units(cores: Mapping[str, CoreConfig], shortest: Work, console: Conso
 
 
 def compression(config: CoreConfig, zeros: float, groups: int = 1024) -> dict[str, Any]:
-    """A tensor through the core and back, plain and compressed: bytes moved, and groups a cycle."""
+    """Return a tensor through the core and back, plain and compressed: bytes moved, and groups a cycle."""
     rng = np.random.default_rng(1)
     size = config.tile.lanes**2
     values = rng.integers(1, 1 << 15, (groups, size))
@@ -201,7 +201,7 @@ def compression(config: CoreConfig, zeros: float, groups: int = 1024) -> dict[st
 
 
 def random_programs(config: CoreConfig, count: int) -> int:
-    """How many random programs leave golden's bits, outcome included; all, or the run ends."""
+    """Return how many random programs leave golden's bits, outcome included; all, or the run ends."""
     with VerilatedCore(config, 1 << 17, latency=(0, 100), pause=0.2, seed=1) as core:
         for seed in range(count):
             made = random_program(Random(seed), config)
@@ -253,7 +253,7 @@ def main() -> int:
 
 
 def _goals(document: Mapping[str, Any]) -> dict[str, Any]:
-    """The figures that have goals, each where it is worst, by layer where they are of layers."""
+    """Return the figures that have goals, each where it is worst, by layer where they are of layers."""
     by_layer = {
         name: {f"{each['name']} {each['operation']}": each[name] for each in document["layers"]}
         for name in ("busy", "speedup_ratio")

@@ -40,7 +40,7 @@ LAYER = Layer(samples=8, channels=64, filters=64, size=(28, 28), kernel=(3, 3), 
 
 
 def drawn(shape: tuple[int, ...], fmt: Format, zeros: float, rng: np.random.Generator) -> NDArray:
-    """Bit patterns of normal numbers, some of them zero; of integers up to 127."""
+    """Return bit patterns of normal numbers, some of them zero; of integers up to 127."""
     values = np.where(rng.random(shape) < zeros, 0, rng.standard_normal(shape))
     if fmt.name == "int8":
         return encode(np.clip(np.rint(values * 40), -127, 127).astype(np.int8), fmt)
@@ -84,7 +84,7 @@ def layer_rate(config: TileConfig, operation: str, zeros: float, seed: int) -> f
 
 
 def verilator_rate() -> float:
-    """Cycles a second of the core's Verilog, which is built first if it was not before."""
+    """Return cycles a second of the core's Verilog, which is built first if it was not before."""
     record = next(each for each in Trace.open(example_trace()).records if (each.layer, str(each.operation)) == STEP)
     operands = {name: record.values(name).astype(np.float16) for name in "AWG" if name in STEP[1]}
     cycles = []

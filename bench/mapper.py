@@ -86,7 +86,7 @@ class Comparison:
         }
 
     def _estimate(self, operand: Any, executed: Executed) -> int:
-        """Cycles with all streams of the row side counted."""
+        """Return cycles with all streams of the row side counted."""
         expectations, work = self._devices[0].expectations, executed.work
         assert expectations is not None
         contraction, _, program = expectations.compile(work)

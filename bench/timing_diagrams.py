@@ -41,7 +41,7 @@ def streams(lengths: Sequence[int], seed: int) -> dict[str, list]:
 
 
 def pick(pattern: str, cycle: int) -> int:
-    """A pattern's digit in a cycle; its last one goes on."""
+    """Return a pattern's digit in a cycle; its last one goes on."""
     return int(pattern[min(cycle, len(pattern) - 1)])
 
 
@@ -56,7 +56,7 @@ def tile(
     c: str | None = None,
     seed: int = 3,
 ) -> list[Cycle]:
-    """Cycles of the tile's own ports.
+    """Return cycles of the tile's own ports.
 
     Parameters
     ----------
@@ -204,7 +204,7 @@ SINGLE = ("rst", "clear", "valid", "ready", "last", "busy", "irq")
 
 
 def wavedrom_source(title: str, seen: Sequence[Cycle], names: Sequence[str], *, clock: bool = True) -> dict[str, Any]:
-    """A WaveDrom source: the clock, unless a column is more than a cycle, and the signals named; "" is a gap."""
+    """Return a WaveDrom source: the clock, unless a column is more than a cycle, and the signals named; "" is a gap."""
     rows: list[dict[str, Any]] = [{"name": "clk", "wave": "p" + "." * (len(seen) - 1)}] * clock
     for name in names:
         if not name:
@@ -281,7 +281,7 @@ UNITS = ("load", "layout_b", "layout_a", "multiply", "output", "store")
 
 
 def core_diagrams() -> dict[str, dict[str, Any]]:
-    """A program of a core: its first cycles, and the whole run."""
+    """Return a program of a core: its first cycles, and the whole run."""
     seen = play_example(CORE)
     shown = {"awvalid": "s_axi_awaddr", "wvalid": "s_axi_wdata", "arvalid": "m_axi_araddr"}
     begin: list[Cycle] = []
@@ -312,7 +312,7 @@ def core_diagrams() -> dict[str, dict[str, Any]]:
 
 
 def on_white(picture: str) -> str:
-    """A picture that can be read on a dark page, too: its lines are black."""
+    """Return a picture that can be read on a dark page, too: its lines are black."""
     end = picture.index(">") + 1
     return f'{picture[:end]}<rect width="100%" height="100%" fill="white" />{picture[end:]}'
 

@@ -117,7 +117,7 @@ def _with_config(
 
 
 def chosen_config(config_file: Path | None, preset: str | None, settings: tuple[str, ...]) -> TileConfig:
-    """The tile that CONFIG, --preset and --set name."""
+    """Return the tile that CONFIG, --preset and --set name."""
     _only_one(config_file, preset)
     if config_file is not None:
         return TileConfig.load(config_file, settings)
@@ -150,7 +150,7 @@ def _only_one(config_file: Path | None, preset: str | None) -> None:
 
 
 def split_inputs(inputs: tuple[Path, ...], names: str) -> tuple[Path | None, Path | None]:
-    """A configuration and a folder, called `names`; each may be missing. A configuration is a file."""
+    """Return a configuration and a folder, called `names`; each may be missing. A configuration is a file."""
     configs = [path for path in inputs if path.suffix == ".toml" or path.is_file()]
     folders = [path for path in inputs if path not in configs]
     if len(configs) > 1 or len(folders) > 1 or [*configs, *folders] != list(inputs):
@@ -190,7 +190,7 @@ class FiniteRange(click.FloatRange):
     """A range of numbers, with an upper end, that NaN is not in."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """The number, or a usage error."""
+        """Return the number, or a usage error."""
         try:
             number = super().convert(value, param, ctx)
         except click.BadParameter:
@@ -204,7 +204,7 @@ class WholeRange(click.IntRange):
     """A range of integers, with or without an upper end."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """The number, or a usage error."""
+        """Return the number, or a usage error."""
         allowed = f"of at least {self.min}" if self.max is None else f"from {self.min} to {self.max}"
         try:
             number: int = super().convert(value, param, ctx)
@@ -228,7 +228,7 @@ def not_among(option: str, value: str, known: Iterable[str], trace: Path | None)
 
 
 def waves_file(path: Path, option: str) -> Path:
-    """A file for waveforms, which are written as VCD, checked before the long work begins."""
+    """Return a file for waveforms, which are written as VCD, checked before the long work begins."""
     writable(path, option)
     if path.suffix.lower() != ".vcd":
         raise click.UsageError(f"{option} must be a .vcd file, the only kind that is written, not {path}")
@@ -236,7 +236,7 @@ def waves_file(path: Path, option: str) -> Path:
 
 
 def writable(path: Path, option: str) -> Path:
-    """A file that can be written later, checked before the long work begins."""
+    """Return a file that can be written later, checked before the long work begins."""
     if path.is_dir():
         raise click.UsageError(f"{option} must be a file, not the folder {path}")
     if not path.parent.is_dir():
@@ -246,7 +246,7 @@ def writable(path: Path, option: str) -> Path:
 
 
 def is_writable(path: Path) -> bool:
-    """Whether something can be written to a folder, which may have to be made."""
+    """Return whether something can be written to a folder, which may have to be made."""
     try:
         writable_folder(path, "folder")
     except click.UsageError:
@@ -255,7 +255,7 @@ def is_writable(path: Path) -> bool:
 
 
 def writable_folder(path: Path, option: str) -> Path:
-    """A folder that exists or can be made later, checked before the long work begins."""
+    """Return a folder that exists or can be made later, checked before the long work begins."""
     parent = next(place for place in (path, *path.parents) if place.exists())
     if not parent.is_dir():
         raise click.UsageError(f"{option} must be a folder, not the file {parent}")

@@ -185,7 +185,7 @@ def _operations(
 
 
 def _relative_error(found: NDArray[np.uint32], exact: NDArray[np.uint32]) -> float:
-    """The largest error of FP32 results relative to the exact ones, those that are zero left out."""
+    """Return the largest error of FP32 results relative to the exact ones, those that are zero left out."""
     values, wanted = (bits.view(np.float32).astype(np.float64) for bits in (found, exact))
     counted = wanted != 0
     return float(np.max(np.abs(values - wanted)[counted] / np.abs(wanted)[counted], initial=0.0))

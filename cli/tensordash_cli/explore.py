@@ -50,7 +50,7 @@ class Numbers(click.ParamType):
         self.least, self.most = least, most
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
-        """The numbers, each once, or a usage error."""
+        """Return the numbers, each once, or a usage error."""
         if isinstance(value, tuple):
             return value
         parts = value.split(",")
@@ -161,7 +161,7 @@ def _choices(option: str, text: str, allowed: Sequence[str]) -> tuple[str, ...]:
 
 
 def _like(base: TileConfig, name: str) -> TileConfig:
-    """A preset's shape and options, with all else as in the base."""
+    """Return a preset's shape and options, with all else as in the base."""
     preset = load_preset(name)
     return replace(base, lanes=preset.lanes, depth=preset.depth, connectivity=preset.options, staging=preset.staging)
 

@@ -121,7 +121,7 @@ def command(
 
 
 def _first_layer(folder: Path) -> str:
-    """The first layer that is recorded."""
+    """Return the first layer that is recorded."""
     from tensordash_sim.trace import Trace
 
     names = [record.layer for step in Trace.open(folder).steps for record in step.records]

@@ -375,7 +375,7 @@ def _width(table: "Table") -> int:
 
 
 def _merged(results: list[Result]) -> dict[tuple[int, str, str], dict[str, Any]]:
-    """One line for each step, layer and operation: a recurrent layer has a record for each time."""
+    """Return one line for each step, layer and operation: a recurrent layer has a record for each time."""
     from tensordash_sim.performance.chip import totals
 
     calls: dict[tuple[int, str, str], list[dict[str, Any]]] = {}

@@ -31,7 +31,7 @@ class _JobName(click.ParamType):
     name = "SEED:INDEX"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, int]:
-        """The two numbers, or a usage error."""
+        """Return the two numbers, or a usage error."""
         if isinstance(value, tuple):
             return value
         match = re.fullmatch(r"(\d{1,18}):(\d{1,9})", value)

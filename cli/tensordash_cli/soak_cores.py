@@ -100,7 +100,7 @@ def check_coverage(never: dict[str, list[str]]) -> None:
 
 
 def coverage_table(coverage: dict[str, dict[str, int]]) -> Any:
-    """A row for each group of points."""
+    """Return a row for each group of points."""
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False)
@@ -131,7 +131,7 @@ def replay_core(seed: int, index: int, cores: int, options: Goals, as_json: bool
 
 
 def tile_name(config: Any) -> str:
-    """A tile in a few words."""
+    """Return a tile in a few words."""
     accumulator = config.accumulator if isinstance(config.accumulator, str) else "fused"
     formats = config.format if isinstance(config.format, str) else " x ".join(config.format)
     shape = f"{config.rows}x{config.columns} PEs of {config.lanes} lanes"

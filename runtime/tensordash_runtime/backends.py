@@ -75,7 +75,7 @@ class Emulator:
 
 @lru_cache(maxsize=256)
 def _random_bits(config: CoreConfig, work: Work) -> RandomBits:
-    """Where a program's random bits go, wherever its tensors are."""
+    """Return where a program's random bits go, wherever its tensors are."""
     contraction = contraction_of(config, work)
     program = contraction.program(cut_of(config, work))
     return RandomBits(config, work.layer, work.operation, program.descriptors, contraction.tensors["result"])

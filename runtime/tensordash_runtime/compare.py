@@ -19,7 +19,7 @@ class DifferenceError(TensorDashError, RuntimeError):
 
 
 def comparison(other: Device) -> Callable[[Product, Done], Done]:
-    """A watcher for `offload`, which runs every product on another device, too.
+    """Return a watcher for `offload`, which runs every product on another device, too.
 
     Parameters
     ----------

@@ -24,7 +24,7 @@ __all__ = ["tensordash"]
 def tensordash(
     graph: torch.fx.GraphModule, inputs: list[torch.Tensor], *, options: Mapping[str, Any] | None = None
 ) -> Callable[..., Any]:
-    """A backend of ``torch.compile``, registered when this module is imported.
+    """Return a backend of ``torch.compile``, registered when this module is imported.
 
     Parameters
     ----------

@@ -264,7 +264,7 @@ class Device:
         *,
         row_side: str | None = None,
     ) -> Any:
-        """The gradient of a convolution by its input, of shape `shape`; `g` is the gradient by its result."""
+        """Return the gradient of a convolution by its input, of shape `shape`; `g` is the gradient by its result."""
         type_of("w", w), type_of("g", g)
         geometry = convolution_of(tuple(shape), tuple(w.shape), stride, padding, dilation, groups)
         return self._convolve(geometry, {"w": w, "g": g}, "WxG", row_side)
@@ -281,7 +281,7 @@ class Device:
         *,
         row_side: str | None = None,
     ) -> Any:
-        """The gradient of a convolution by its weights, of shape `shape`; `g` is the gradient by its result."""
+        """Return the gradient of a convolution by its weights, of shape `shape`; `g` is the gradient by its result."""
         type_of("a", a), type_of("g", g)
         geometry = convolution_of(tuple(a.shape), tuple(shape), stride, padding, dilation, groups)
         return self._convolve(geometry, {"a": a, "g": g}, "AxG", row_side)

@@ -127,7 +127,7 @@ class Expectations:
         return self._dense[work]
 
     def traffic(self, work: Work) -> int:
-        """Bytes read from memory and written to it, descriptors left out."""
+        """Return bytes read from memory and written to it, descriptors left out."""
         if work not in self._moved:
             *_, program = self.compile(work)
             self._moved[work] = moved_bytes(program, self._config)

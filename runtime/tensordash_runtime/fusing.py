@@ -102,7 +102,7 @@ def _type(node: Any, config: CoreConfig) -> str:
 
 
 def _fits(weight: Any, *, transposed: bool) -> bool:
-    """Whether a convolution may be fused: one that is transposed is a gradient, which has no bias."""
+    """Return whether a convolution may be fused: one that is transposed is a gradient, which has no bias."""
     return not transposed and weight.meta["val"].dim() in (3, 4)
 
 

@@ -85,7 +85,7 @@ class Job:
 
 
 def random_key(seed: int, operation: int) -> int:
-    """A number for each pair of a seed and an operation, of 32 bits each."""
+    """Return a number for each pair of a seed and an operation, of 32 bits each."""
     return operation << 32 | seed
 
 

@@ -19,7 +19,7 @@ def set_default_device(device: Device | None) -> None:
 
 
 def default_device() -> Device:
-    """The device of custom operations.
+    """Return the device of custom operations.
 
     Raises
     ------

@@ -65,7 +65,7 @@ def _stored(tensor: torch.Tensor) -> int:
 
 
 def _pattern(tensor: torch.Tensor) -> torch.Tensor:
-    """Where a sparse tensor holds elements, as a tensor of ones and zeros."""
+    """Return where a sparse tensor holds elements, as a tensor of ones and zeros."""
     return tensor.to_dense() != 0
 
 
@@ -125,7 +125,7 @@ def _recurrent(call: Call) -> int:
 
 
 def _attention(call: Call) -> int:
-    """Both products of the forward pass, all four of the backward pass."""
+    """Return both products of the forward pass, all four of the backward pass."""
     arguments = call.named()
     query, key, value = (arguments[name] for name in ("query", "key", "value"))
     scores = query.numel() // int(query.shape[-1]) * int(key.shape[-2])

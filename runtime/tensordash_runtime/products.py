@@ -68,11 +68,11 @@ class Contracting(Step, Protocol):
     """Who has the device."""
 
     def contract(self, product: Product, *, fp32: bool) -> torch.Tensor | None:
-        """The result, shaped as the geometry has it; none if it did not run, which is then listed."""
+        """Return the result, shaped as the geometry has it; none if it did not run, which is then listed."""
 
 
 def named_factors(call: Call) -> str:
-    """The name of a product that has no other: by its shapes.
+    """Return the name of a product that has no other: by its shapes.
 
     Examples
     --------

@@ -21,7 +21,7 @@ RECORD = 32
 
 
 def contraction_of(config: CoreConfig, work: Work, tensors: Mapping[str, int] | None = None) -> Contraction:
-    """An operation on tensors at their addresses; at some addresses if those do not matter.
+    """Return an operation on tensors at their addresses; at some addresses if those do not matter.
 
     FP32 results are turned where that saves cycles.
     """
@@ -47,7 +47,7 @@ def cut_of(config: CoreConfig, work: Work) -> Blocking:
 
 
 def recorded(program: Program, memory: int) -> Program:
-    """A program with a record of its counts before its end: in the unit of stores, behind all of them."""
+    """Return a program with a record of its counts before its end: in the unit of stores, behind all of them."""
     end = program.descriptors.pop()
     program.add("record", memory=memory)
     program.descriptors.append(end)
@@ -55,7 +55,7 @@ def recorded(program: Program, memory: int) -> Program:
 
 
 def moved_bytes(program: Program, config: CoreConfig) -> int:
-    """Bytes that a program's plain loads and stores move, and its records."""
+    """Return bytes that a program's plain loads and stores move, and its records."""
     groups = records = 0
     for bits in program.descriptors:
         operation, fields = decode(bits)

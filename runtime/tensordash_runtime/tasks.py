@@ -165,7 +165,7 @@ TASKS: dict[str, Callable[[int, int | None], Task]] = {"digits": _digits, "mlp":
 
 
 def load_task(name: str, seed: int = 0, batch: int | None = None) -> Task:
-    """A network in training, by its name.
+    """Return a network in training, by its name.
 
     Parameters
     ----------

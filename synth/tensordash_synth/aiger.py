@@ -132,18 +132,18 @@ class Graph:
         return 2 * self._variables
 
     def gate(self, one: int, other: int) -> int:
-        """Whether both are true."""
+        """Return whether both are true."""
         self._variables += 1
         self.gates.append((one, other))
         self._of.append(2 * self._variables)
         return 2 * self._variables
 
     def or_gate(self, one: int, other: int) -> int:
-        """Whether one of them is true, or both."""
+        """Return whether one of them is true, or both."""
         return self.gate(one ^ 1, other ^ 1) ^ 1
 
     def choice(self, select: int, one: int, other: int) -> int:
-        """The first if `select` is true, else the second."""
+        """Return the first if `select` is true, else the second."""
         return self.or_gate(self.gate(select, one), self.gate(select ^ 1, other))
 
     def add(self, module: Registers, known: dict[int, int]) -> None:
@@ -170,7 +170,7 @@ class Graph:
         path.write_bytes(bytes(text))
 
     def simulate(self, values: NDArray[np.uint64], outputs: Iterable[int]) -> NDArray[np.uint64]:
-        """Values of outputs of a graph without registers, 64 runs in a word.
+        """Return values of outputs of a graph without registers, 64 runs in a word.
 
         Parameters
         ----------

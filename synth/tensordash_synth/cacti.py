@@ -151,7 +151,7 @@ def cacti_array(words: int, bits: int, *, ports: tuple[int, int, int] = (0, 1, 1
 
 
 def _shapes(words: int, bits: int) -> Iterator[tuple[int, int]]:
-    """The shape in whole bytes, and the next ones that may be built."""
+    """Yield the shape in whole bytes, and the next ones that may be built."""
     width = -(-bits // 8) * 8
     yield words, width
     width = max(width, MIN_BITS)
@@ -163,7 +163,7 @@ def _shapes(words: int, bits: int) -> Iterator[tuple[int, int]]:
 
 
 def _sources() -> Path:
-    """The folder of CACTI's sources.
+    """Return the folder of CACTI's sources.
 
     Raises
     ------
@@ -221,7 +221,7 @@ def _program(sources: Path, folder: Path) -> Path:
 
 
 def _asked(program: Path, sources: Path, words: int, bits: int, ports: tuple[int, int, int]) -> Array | None:
-    """Its answer; None where it finds no way to build it."""
+    """Return its answer; None where it finds no way to build it."""
     asked = {
         "size (bytes)": str(words * bits // 8),
         "block size (bytes)": str(bits // 8),

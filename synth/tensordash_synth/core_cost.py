@@ -241,7 +241,7 @@ def synthesize_core(
 
 
 def _parts(hierarchy: Hierarchy, mapped: Mapping[str, Mapped]) -> tuple[Hierarchy, dict[str, Mapped], list[str]]:
-    """A core as `place_designs` takes it."""
+    """Return a core as `place_designs` takes it."""
     boxes = sorted({place.module for place in hierarchy.placements if place.role == MEMORY})
     texts = [interface(hierarchy.modules[name].text) for name in boxes]
     return hierarchy, {name: mapped[hierarchy.digest(name)] for name in hierarchy.logic}, texts

@@ -115,7 +115,7 @@ class GateRun:
 
 
 def run_gates(gates: GateNetlist, config: CoreConfig, descriptors: Sequence[int], memory: bytearray) -> GateRun:
-    """A program on a core's netlist, from reset, with a memory that answers after 50 cycles and at full rate.
+    """Return a program on a core's netlist, from reset, with a memory that answers after 50 cycles and at full rate.
 
     Parameters
     ----------

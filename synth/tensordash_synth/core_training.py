@@ -60,7 +60,7 @@ def training_energies(
     mapped: Mapping[str, Mapped],
     memories: tuple[CoreMemories, CoreMemories],
 ) -> tuple[StepEnergy, StepEnergy]:
-    """A training step on a core and on the one around the dense tile.
+    """Return a training step on a core and on the one around the dense tile.
 
     Both mapped netlists execute the step's operations, each cut as is best for that core, and must leave in memory
     what the golden core leaves.

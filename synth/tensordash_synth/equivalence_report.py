@@ -64,7 +64,7 @@ class EquivalenceReport:
         return {"digest": self.digest, "library": self.library, "passed": not self.failures, "modules": modules}
 
     def table(self) -> str:
-        """A line for each module."""
+        """Return a line for each module."""
         width = max(len(each.module) for each in self.modules)
         lines = [f"{'module':{width}}  registers  outputs  seconds  result"]
         for each in self.modules:

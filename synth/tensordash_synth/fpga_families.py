@@ -81,7 +81,7 @@ class Family:
     pins: tuple[str, ...] = ()
 
     def count(self, cells: Mapping[str, int]) -> Counter[str]:
-        """How much of each of `RESOURCES` cells take, which are given by name with their numbers."""
+        """Return how much of each of `RESOURCES` cells take, which are given by name with their numbers."""
         counts: Counter[str] = Counter(dict.fromkeys(RESOURCES, 0))
         for cell, number in cells.items():
             if fitting := [start for start in self.cells if cell.startswith(start)]:

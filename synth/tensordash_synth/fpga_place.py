@@ -77,7 +77,7 @@ class FpgaPlacement:
     baseline: FpgaDesign
 
     def share(self, design: FpgaDesign, resource: str) -> float:
-        """How much of the part a design takes, without the shell."""
+        """Return how much of the part a design takes, without the shell."""
         return design.counts[resource] / FAMILIES[self.target].parts[self.device].holds[resource]
 
     @property
@@ -190,7 +190,7 @@ def _source(config: TileConfig | CoreConfig) -> tuple[str, str]:
 
 
 def _part(target: str, device: str | None, counts: Mapping[str, Mapping[str, int]]) -> str:
-    """The part that is asked for, or the smallest on which both designs go.
+    """Return the part that is asked for, or the smallest on which both designs go.
 
     Raises
     ------

@@ -75,7 +75,7 @@ def gate_level_files(
 
 
 def _models(library: Liberty) -> Path:
-    """The library's Verilog, which lies beside it."""
+    """Return the library's Verilog, which lies beside it."""
     models = library.path.with_suffix(".v")
     if not models.is_file():
         raise LibertyError(f"{library.path}: no models of its cells in Verilog beside it ({models.name})")
@@ -83,7 +83,7 @@ def _models(library: Liberty) -> Path:
 
 
 def _power_up(design: Hierarchy, netlists: Mapping[str, str], library: Liberty, seed: int) -> str:
-    """A module that deposits a random bit in every flip-flop's state, which Liberty calls as the models do.
+    """Return a module that deposits a random bit in every flip-flop's state, which Liberty calls as the models do.
 
     Words of memories are assigned: nothing else gives them a value before the first edge of the clock.
     """

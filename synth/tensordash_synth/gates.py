@@ -206,7 +206,7 @@ class _Flattening:
         )
 
     def _enable(self, nets: list[int]) -> int:
-        """The net that enables a clock gate; one for tests is tied."""
+        """Return the net that enables a clock gate; one for tests is tied."""
         nets = [net for net in nets if net]
         if len(nets) != 1:
             raise SynthesisError("a clock gate with two enables is not simulated")
@@ -276,7 +276,7 @@ class _Flattening:
 
 
 def _depends(table: int, variable: int, variables: int) -> bool:
-    """Whether a truth table has another value where one of its variables has."""
+    """Return whether a truth table has another value where one of its variables has."""
     rows = (row for row in range(1 << variables) if not row >> variable & 1)
     return any((table >> row & 1) != (table >> (row | 1 << variable) & 1) for row in rows)
 
@@ -311,7 +311,7 @@ def _arrays(gates: list[tuple[int, list[int], int]]) -> tuple[NDArray, NDArray, 
 
 
 def _model(kind: str, module: Mapping[str, Any]) -> _Model:
-    """A cell's truth tables, from the gates that Yosys makes of its Liberty functions."""
+    """Return a cell's truth tables, from the gates that Yosys makes of its Liberty functions."""
     ports, cells = module["ports"], list(module["cells"].values())
     flip_flops = [cell for cell in cells if cell["type"] == FLIP_FLOP]
     clocks = {bit for cell in flip_flops for bit in cell["connections"]["C"]}

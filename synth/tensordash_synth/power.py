@@ -193,7 +193,7 @@ def random_streams(config: TileConfig, zeros: float, seed: int = 0) -> Activity:
 
 
 def _scaled(values: NDArray[np.float32], config: TileConfig, fmt: Format) -> NDArray:
-    """Values, (..., T, lanes), as steps with scales."""
+    """Return values, (..., T, lanes), as steps with scales."""
     from tensordash_sim.golden.block_scales import quantise_blocks, scaled_steps
 
     scale = config.numerics.scale
@@ -204,7 +204,7 @@ def _scaled(values: NDArray[np.float32], config: TileConfig, fmt: Format) -> NDA
 
 
 def waiting(config: TileConfig, seed: int = 0) -> Activity:
-    """A tile that has worked, and waits: nothing is available, and what is in its registers stays there.
+    """Return a tile that has worked, and waits: nothing is available, and what is in its registers stays there.
 
     Parameters
     ----------

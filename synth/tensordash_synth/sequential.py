@@ -20,7 +20,7 @@ SAID_WITH = re.compile(r"(?P<channel>.*_|.*_a[rw]|.*_w)(payload|enable|address|d
 
 
 def same_runs(one: str, other: str, name: str, folder: Path, boxes: Sequence[str] = ()) -> bool | None:
-    """Whether a module, with those below it, does the same in two files of Verilog in every run from reset on.
+    """Return whether a module, with those below it, does the same in two files of Verilog in every run from reset on.
 
     None if ABC finds no answer. A run begins with what a reset makes of the registers. Those that it leaves alone hold
     anything, and where both files have one, the same in both. Inputs are free in every cycle, `rst` among them. Outputs
@@ -56,14 +56,14 @@ def same_runs(one: str, other: str, name: str, folder: Path, boxes: Sequence[str
 
 
 def _never(path: Path) -> bool:
-    """Whether the output of a graph that ABC wrote is the constant 0: ABC prints nothing then."""
+    """Return whether the output of a graph that ABC wrote is the constant 0: ABC prints nothing then."""
     lines = path.read_bytes().split(b"\n")
     states = int(lines[0].split()[3])
     return lines[1 + states] == b"0"
 
 
 def _product(one: Registers, other: Registers) -> tuple[Graph, int]:
-    """Both views with the same inputs, and whether they differ in a cycle."""
+    """Return both views with the same inputs, and whether they differ in a cycle."""
     graph, views = Graph(), (one, other)
     inputs = {bit: graph.input() for bit in sorted({*one.inputs, *other.inputs} - {CLOCK})} | {CLOCK: 1}
     begun = graph.state()  # this is not the first cycle

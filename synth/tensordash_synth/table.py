@@ -127,7 +127,7 @@ def fpga_table(report: FpgaReport) -> str:
 
 
 def sweep_table(reports: Sequence[CostReport]) -> str:
-    """Area against clock, one line for each target.
+    """Return area against clock, one line for each target.
 
     Parameters
     ----------

@@ -230,7 +230,7 @@ def _in_reset(channel: str) -> Fault:
 
 
 def _waited(m: Module, outer: Any, channel: str) -> Signal:
-    """Whether a transfer was offered and not accepted in the previous cycle."""
+    """Return whether a transfer was offered and not accepted in the previous cycle."""
     waited = Signal(name=f"{channel}_waited")
     m.d.sync += waited.eq(getattr(outer.axi, f"{channel}valid") & ~getattr(outer.axi, f"{channel}ready"))
     return waited

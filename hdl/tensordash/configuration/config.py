@@ -398,7 +398,7 @@ class TileConfig:
         return {"tile": table}
 
     def to_toml(self) -> str:
-        """The configuration as TOML, as `to_mapping` has it."""
+        """Return the configuration as TOML, as `to_mapping` has it."""
         return tomlkit.dumps(self.to_mapping())
 
     @cached_property
@@ -412,7 +412,7 @@ class TileConfig:
 
 
 def _fused(table: Mapping[str, Any]) -> Fused:
-    """A fused accumulator from its table."""
+    """Return a fused accumulator from its table."""
     options = {field.name for field in fields(Fused)} - {"fraction_bits"}
     if "fused" not in table or not set(table) <= {"fused", *options}:
         raise ValueError(

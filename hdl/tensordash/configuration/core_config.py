@@ -215,7 +215,7 @@ class CoreConfig:
         return (self.tile.columns if side == "a" else self.tile.rows) // self.tile.lanes
 
     def step_bits(self, side: str) -> int:
-        """Bits of a step of a side."""
+        """Return bits of a step of a side."""
         return self.parts(side) * self.group_bits
 
     def stream_words(self, side: str) -> int:
@@ -282,7 +282,7 @@ class CoreConfig:
         return {**self.tile.to_mapping(), "core": table}
 
     def to_toml(self) -> str:
-        """The configuration as TOML, every key written out."""
+        """Return the configuration as TOML, every key written out."""
         return tomlkit.dumps(self.to_mapping())
 
     @cached_property

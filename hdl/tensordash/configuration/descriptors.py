@@ -72,7 +72,7 @@ class Field:
         return ((1 << self.width) - 1) << self.low
 
     def get(self, bits: int) -> int:
-        """Its value in a descriptor."""
+        """Return its value in a descriptor."""
         value = (bits & self.mask) >> self.low
         return value - (1 << self.width) if self.signed and value >> (self.width - 1) else value
 
@@ -108,7 +108,7 @@ class Operation:
 
 
 def _fields(*rows: tuple[int, int, int, str, str] | tuple[int, int, int, str, str, dict]) -> tuple[Field, ...]:
-    """Fields from (word, low bit in it, width, name, doc[, more])."""
+    """Return fields from (word, low bit in it, width, name, doc[, more])."""
     return tuple(
         Field(name=name, low=32 * word + low, width=width, doc=doc, **(more[0] if more else {}))
         for word, low, width, name, doc, *more in rows
@@ -127,7 +127,7 @@ SIGNED = {"signed": True}
 
 
 def loop_fields(first_word: int, loops: int, counts: tuple[int, int]) -> tuple[Field, ...]:
-    """Fields of a nest of loops, the innermost first; the outermost has no count.
+    """Return fields of a nest of loops, the innermost first; the outermost has no count.
 
     Parameters
     ----------
@@ -252,7 +252,7 @@ OPERATIONS: Mapping[str, Operation] = MappingProxyType(
 
 
 def encode(operation: Operation, values: Mapping[str, int]) -> int:
-    """A descriptor's bits.
+    """Return a descriptor's bits.
 
     Parameters
     ----------
@@ -288,7 +288,7 @@ def encode(operation: Operation, values: Mapping[str, int]) -> int:
 
 
 def decode(bits: int) -> tuple[Operation | None, dict[str, int]]:
-    """The operation of a descriptor, None if there is none of that code, and its fields."""
+    """Return the operation of a descriptor, None if there is none of that code, and its fields."""
     code = HEADER[0].get(bits)
     operation = next((each for each in OPERATIONS.values() if each.code == code), None)
     fields = (*HEADER, *(operation.fields if operation else ()))

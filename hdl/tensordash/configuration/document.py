@@ -39,7 +39,7 @@ def loaded(path: str | Path, build: Callable[[str], Config], what: str = "config
 
 
 def parsed(text: str, settings: Iterable[str] = ()) -> dict[str, Any]:
-    """A document, with `settings` such as ``"tile.rows=8"`` on top.
+    """Return a document, with `settings` such as ``"tile.rows=8"`` on top.
 
     Raises
     ------
@@ -61,7 +61,7 @@ def parsed(text: str, settings: Iterable[str] = ()) -> dict[str, Any]:
 
 
 def checked_table(document: Mapping[str, Any], name: str, known: Collection[str]) -> Mapping[str, Any]:
-    """A table of a document, empty if it is not there.
+    """Return a table of a document, empty if it is not there.
 
     Raises
     ------

@@ -96,7 +96,7 @@ class Fused:
             )
 
     def table(self) -> dict[str, int | str]:
-        """The accumulator as a table of a configuration: what is left out has its default.
+        """Return the accumulator as a table of a configuration: what is left out has its default.
 
         >>> Fused(13, "zero", result_bits=13).table()
         {'fused': 13, 'rounding': 'zero', 'result_bits': 13}

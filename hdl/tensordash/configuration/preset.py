@@ -15,7 +15,7 @@ KINDS = ("tile", "core")
 
 
 def preset_names(kind: str = "tile") -> list[str]:
-    """Names of all presets of a kind, the usual one first: of tiles `paper`, of cores `core`.
+    """Return names of all presets of a kind, the usual one first: of tiles `paper`, of cores `core`.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ def preset_text(name: str) -> str:
 
 
 def load_preset(name: str, settings: Iterable[str] = ()) -> TileConfig:
-    """The configuration of a tile's preset, with `settings` such as ``"tile.rows=8"`` on top.
+    """Return the configuration of a tile's preset, with `settings` such as ``"tile.rows=8"`` on top.
 
     Raises
     ------
@@ -66,7 +66,7 @@ def load_preset(name: str, settings: Iterable[str] = ()) -> TileConfig:
 
 
 def load_any_preset(name: str, settings: Iterable[str] = ()) -> TileConfig | CoreConfig:
-    """A preset's configuration, of a tile or of a core, with `settings` on top.
+    """Return a preset's configuration, of a tile or of a core, with `settings` on top.
 
     >>> load_any_preset("core", ["core.buffer=32"]).groups
     1024
@@ -76,7 +76,7 @@ def load_any_preset(name: str, settings: Iterable[str] = ()) -> TileConfig | Cor
 
 @cache
 def _texts() -> dict[str, str]:
-    """The presets' TOML by name."""
+    """Return the presets' TOML by name."""
     return {
         entry.name.removesuffix(".toml"): entry.read_text(encoding="utf-8")
         for entry in _FOLDER.iterdir()

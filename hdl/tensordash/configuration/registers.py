@@ -237,7 +237,7 @@ REGISTERS: tuple[Register, ...] = (
 
 
 def named(name: str) -> Register:
-    """The register of a name.
+    """Return the register of a name.
 
     >>> hex(named("tail").offset)
     '0x34'

@@ -48,7 +48,7 @@ class _Rules:
         self.lines: list[str] = []
 
     def port(self, name: str) -> str:
-        """A port, which is then read."""
+        """Return a port, which is then read."""
         self.used.add(name)
         return name
 
@@ -106,7 +106,7 @@ class _Rules:
         self.rule("idle_is_empty", f"{self.port('idle')} |-> !{out_valid}")
 
     def text(self, top: str) -> str:
-        """The module, and its binding."""
+        """Return the module, and its binding."""
         widths = {"clk": 1, "rst": 1, **self.widths}
         ports = [
             f"    input wire {f'[{width - 1}:0] ' if width > 1 else ''}{name}"
@@ -118,7 +118,7 @@ class _Rules:
 
 
 def assertions(config: TileConfig, wrapper: AxiStreamTile, prefix: str) -> str:
-    """The file that holds the rules of both tops.
+    """Return the file that holds the rules of both tops.
 
     Parameters
     ----------

@@ -44,7 +44,7 @@ CHOSEN = {"tile": ", chosen so that tiles can be wired to each other", "core": "
 
 
 def constraints(top: str, ports: Iterable[tuple[str, str, int]], kind: str = "tile", clock: str = "clk") -> str:
-    """The constraints as SDC.
+    """Return the constraints as SDC.
 
     Parameters
     ----------

@@ -40,7 +40,7 @@ MACRO = """\
 
 
 def librelane(name: str, top: str, verilog: Iterable[str], sdc: str, memories: Iterable[Mapping[str, Any]] = ()) -> str:
-    """The configuration, in YAML.
+    """Return the configuration, in YAML.
 
     Parameters
     ----------

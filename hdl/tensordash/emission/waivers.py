@@ -40,7 +40,7 @@ LOOPS = {
 
 
 def waivers(prefix: str, texts: Mapping[str, str], partly_unused: Mapping[str, Iterable[str]]) -> str:
-    """A configuration file for Verilator, with no more than what the modules need.
+    """Return a configuration file for Verilator, with no more than what the modules need.
 
     Parameters
     ----------

@@ -38,7 +38,7 @@ def contract(
     random: NDArray[np.uint16] | None = None,
     scale: int = 0,
 ) -> NDArray:
-    """One of the three operations of a layer, as a core computes it.
+    """Return one of the three operations of a layer, as a core computes it.
 
     Parameters
     ----------

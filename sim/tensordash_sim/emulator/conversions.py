@@ -43,7 +43,7 @@ def _converted(
 
 
 def encode(values: ArrayLike, fmt: Format, scale: int = 0) -> NDArray:
-    """Bit patterns of numbers.
+    """Return bit patterns of numbers.
 
     Parameters
     ----------
@@ -101,7 +101,7 @@ def _encode_integers(array: NDArray, fmt: IntegerFormat) -> NDArray:
 
 
 def decode(bits: ArrayLike, fmt: Format) -> NDArray[np.float32]:
-    """The values of bit patterns; float32 holds those of every format.
+    """Return the values of bit patterns; float32 holds those of every format.
 
     Parameters
     ----------

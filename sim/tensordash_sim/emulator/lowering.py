@@ -54,7 +54,7 @@ def _gather(tensor, ys, xs, out):
 
 
 def windows(tensor: NDArray, phase: Phase, counts: tuple[int, int], unit: int) -> NDArray:
-    """All windows that a phase has on a tensor.
+    """Return all windows that a phase has on a tensor.
 
     Parameters
     ----------
@@ -117,7 +117,7 @@ def gradient(tensor: NDArray, fill: Fill) -> NDArray:
 
 
 def activations(tensor: NDArray, layer: Layer, fill: Fill) -> NDArray:
-    """A of AxG.
+    """Return a of AxG.
 
     Parameters
     ----------

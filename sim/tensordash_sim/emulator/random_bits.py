@@ -58,7 +58,7 @@ class RandomBits:
                 self._moves.append(("store", self._store(values, result)))
 
     def of(self, seed: int, operation: int = 0) -> NDArray[np.uint16]:
-        """The bits for a seed and an operation's number, as `stochastic` takes them, shaped like the result."""
+        """Return the bits for a seed and an operation's number, as `stochastic` takes them, shaped like the result."""
         config, layer = self._config, self._layer
         tile = config.tile
         buffer = np.zeros((config.groups, tile.lanes, tile.lanes), np.uint16)

@@ -26,7 +26,7 @@ def contract_scaled(
     *,
     seed: int | None = None,
 ) -> NDArray[np.float32]:
-    """One of the three operations of a layer on a tile with scales.
+    """Return one of the three operations of a layer on a tile with scales.
 
     Vectors are reductions in the order of a core's streams; blocks run along them, from their beginning, so that a
     value may have another scale in each operation, and in each window of a convolution. A block with an infinity or
@@ -143,5 +143,5 @@ def drawn(random: np.random.Philox, shape: tuple[int, ...]) -> NDArray[np.uint16
 
 
 def _largest(values: NDArray[np.float32]) -> float:
-    """The largest magnitude that is finite."""
+    """Return the largest magnitude that is finite."""
     return float(np.abs(values, where=np.isfinite(values), out=np.zeros_like(values)).max(initial=0.0))

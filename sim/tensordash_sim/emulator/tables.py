@@ -104,7 +104,7 @@ class Digits(NamedTuple):
 
 
 def pattern_type(fmt: Format) -> np.dtype:
-    """The type of a format's patterns: as wide as the format, or the next wider.
+    """Return the type of a format's patterns: as wide as the format, or the next wider.
 
     >>> from tensordash.configuration.formats import FORMATS
     >>> [pattern_type(FORMATS[name]).itemsize for name in ("fp8_e4m3", "fp16", "tf32")]
@@ -114,13 +114,13 @@ def pattern_type(fmt: Format) -> np.dtype:
 
 
 def _patterns(fmt: Format) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """All patterns without their sign, and their signs."""
+    """Return all patterns without their sign, and their signs."""
     every = np.arange(1 << fmt.width)
     return every & ((1 << (fmt.width - 1)) - 1), every >> (fmt.width - 1) == 1
 
 
 def is_finite(bits: NDArray, fmt: Operand) -> NDArray[np.bool_]:
-    """Which patterns are neither infinities nor NaN.
+    """Return which patterns are neither infinities nor NaN.
 
     >>> from tensordash.configuration.formats import FORMATS
     >>> is_finite(np.array([0x00, 0xFE, 0xFF], np.uint8), FORMATS["fp8_e4m3"])
@@ -171,7 +171,7 @@ def scaled(fmt: Operand) -> Scaled:
 
 @cache
 def marks(fmt: Operand) -> NDArray[np.uint8]:
-    """Whether patterns are a zero, an infinity, a NaN, and negative, as a bit each.
+    """Return whether patterns are a zero, an infinity, a NaN, and negative, as a bit each.
 
     >>> from tensordash.configuration.formats import FORMATS
     >>> marks(FORMATS["fp16"])[[0x8000, 0x3C00, 0xFC00, 0x7C01]].tolist()
@@ -216,7 +216,7 @@ def digits(fmt: Operand) -> Digits:
 
 @cache
 def floats(fmt: Format) -> NDArray[np.float32]:
-    """The value of every pattern; exact.
+    """Return the value of every pattern; exact.
 
     >>> from tensordash.configuration.formats import FORMATS
     >>> floats(FORMATS["fp16"])[[0x3C00, 0xFC00, 0x7C01]]
@@ -261,7 +261,7 @@ def with_scales(name: str, bits: NDArray, scales: ArrayLike, fmt: ScaledFormat) 
 
 
 def checked_bits(name: str, values: ArrayLike, fmt: Format) -> NDArray:
-    """An operand as an array as wide as its format.
+    """Return an operand as an array as wide as its format.
 
     Raises
     ------

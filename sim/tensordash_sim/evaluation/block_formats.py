@@ -173,7 +173,7 @@ def _scales(largest: Floats, fmt: BlockFormat) -> Floats:
 
 
 def hadamard(values: NDArray, size: int, axis: int, seed: int) -> Floats:
-    """A random Hadamard transform: signs, then each block times an orthogonal matrix of 1 and -1 over its root.
+    """Return a random Hadamard transform: signs, then each block times an orthogonal matrix of 1 and -1 over its root.
 
     Both operands of a product, transformed along its reduction with the same signs, give the same product.
 

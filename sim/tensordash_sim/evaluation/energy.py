@@ -25,7 +25,7 @@ BATCH = {"full": 64, "small": 64, "tiny": 1}
 
 
 def _published(settings: Settings, preset: str) -> Job:
-    """A layer whose data is used as often as at the published scale: small networks hardly reuse theirs."""
+    """Return a layer whose data is used as often as at the published scale: small networks hardly reuse theirs."""
     layer = Convolution(
         batch=BATCH[settings.scale],
         in_channels=256,

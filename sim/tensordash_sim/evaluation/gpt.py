@@ -126,7 +126,7 @@ class ElementWise(NamedTuple):
 
 
 def element_wise(shape: Shape) -> list[ElementWise]:
-    """All of a block, forward and backward."""
+    """Return all of a block, forward and backward."""
     hidden, wide = shape.length * shape.hidden, 4 * shape.length * shape.hidden
     scores = shape.heads * shape.length**2
     return [
@@ -142,7 +142,7 @@ def element_wise(shape: Shape) -> list[ElementWise]:
 
 
 def _traffic(shape: Shape, answers: Answers, zeros: float) -> float:
-    """Bytes between DRAM and the chip for a block's products, operands compressed."""
+    """Return bytes between DRAM and the chip for a block's products, operands compressed."""
     return float(
         sum(
             _answer(answers, name, zeros, str(operation))["traffic"]["dram"] * (1 if name in PRUNED else shape.heads)

@@ -38,7 +38,7 @@ def published_step(
     seed: int,
     every: bool = True,
 ) -> dict[str, Any]:
-    """A step's cycles, TensorDash's and the baseline's, at several bandwidths and with more and more measures.
+    """Return a step's cycles, TensorDash's and the baseline's, at several bandwidths and with more and more measures.
 
     Each has its own plan, which is checked (`planner.replay`).
 

@@ -33,7 +33,7 @@ def page(figures: Sequence[Figure], names: Sequence[str] = (), old: str = "") ->
 
 
 def section(figure: Figure) -> str:
-    """One figure.
+    """Return one figure.
 
     Parameters
     ----------

@@ -110,7 +110,7 @@ def _step_points(answers: Answers) -> list[Point]:
 
 
 def _speedups(operations: list[dict[str, Any]]) -> dict[str, float | None]:
-    """Where, and how much is left there, over the baseline with the same measures."""
+    """Return where, and how much is left there, over the baseline with the same measures."""
     added = totals(operations)
     found = {ALONE: added["compute_speedup"], SHARED: added["shared_speedup"]}
     for gbps in BANDWIDTHS:

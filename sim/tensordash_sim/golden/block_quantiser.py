@@ -62,7 +62,7 @@ def quantised_block(
 
 
 def _scale(values: Sequence[int], fmt: FloatFormat, scale_rounding: str) -> int:
-    """The scale of a block."""
+    """Return the scale of a block."""
     numbers = [decode(bits, FP32) for bits in values]
     if any(number.kind in (Kind.NAN, Kind.INFINITE) for number in numbers):
         return NAN
@@ -95,7 +95,7 @@ def _elements(
 
 
 def _exceeds(number: Decoded, top: Decoded, power: int) -> bool:
-    """Whether a magnitude is larger than the largest element times a power of two."""
+    """Return whether a magnitude is larger than the largest element times a power of two."""
     places = number.exponent - top.exponent - power
     significand, limit = number.significand, top.significand
     return significand << max(places, 0) > limit << max(-places, 0)
@@ -157,7 +157,7 @@ class BlockQuantiser:
     def cycle(
         self, in_valid: bool, values: Sequence[int] | None, out_ready: bool, rounding: int = 0
     ) -> QuantiserOutputs:
-        """One clock cycle.
+        """Return one clock cycle.
 
         Parameters
         ----------

@@ -132,7 +132,7 @@ def quantise_blocks(
 
 
 def _saturated(values: NDArray[np.float64], fmt: FloatFormat) -> NDArray[np.uint8]:
-    """Bit patterns, rounded to nearest even; beyond the largest the largest."""
+    """Return bit patterns, rounded to nearest even; beyond the largest the largest."""
     top = to_float(fmt.largest, fmt)
     return np.asarray(encode(np.clip(values, -top, top), fmt), np.uint8)
 

@@ -83,11 +83,11 @@ class Feeder:
         return Offer(tuple(offered), len(offered), last=False)
 
     def ready(self, taken: int) -> bool:
-        """Whether a beat enters that is on the port while the tile takes `taken` steps; not so in reset."""
+        """Return whether a beat enters that is on the port while the tile takes `taken` steps; not so in reset."""
         return 2 * self.depth - (len(self._held) - taken) >= self.depth
 
     def clock(self, taken: int, beat: AxiBeat | None) -> bool:
-        """The end of a cycle in which the tile takes `taken` steps.
+        """Return the end of a cycle in which the tile takes `taken` steps.
 
         Parameters
         ----------

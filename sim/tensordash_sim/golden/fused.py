@@ -99,7 +99,7 @@ class FusedAccumulator:
         return self._fused_sum(pairs, self.bits)
 
     def _sum_of_two(self, left: int, right: int) -> int:
-        """The sum of two results, FP32 bits each, rounded once to what a result has, to nearest."""
+        """Return the sum of two results, FP32 bits each, rounded once to what a result has, to nearest."""
         terms = decode(left, FP32), decode(right, FP32)
         special = special_bits(term_signs(terms[0]) | term_signs(terms[1]), FUSED_NAN)
         if special is not None:
@@ -134,20 +134,20 @@ class FusedAccumulator:
         return self._as_fp32(round_fixed(total, least, self._format, self._fused.rounding))
 
     def _as_fp32(self, bits: int) -> int:
-        """A result's value, an infinity or a number, as FP32: never -0."""
+        """Return a result's value, an infinity or a number, as FP32: never -0."""
         number = decode(bits, self._format)
         if number.kind is Kind.INFINITE:
             return number.sign << 31 | (FP32.largest + 1)
         return round_fixed(-number.significand if number.sign else number.significand, number.exponent, FP32)
 
     def _cut(self, fp32: int) -> int:
-        """A number's bits as a result has them, cut toward zero."""
+        """Return a number's bits as a result has them, cut toward zero."""
         number = decode(fp32, FP32)
         signed = -number.significand if number.sign else number.significand
         return round_fixed(signed, number.exponent, self._format, "zero")
 
     def _scales(self, bits: list[int]) -> list[Decoded]:
-        """Both sides' scales: powers of two, or NaN."""
+        """Return both sides' scales: powers of two, or NaN."""
         assert self._scale is not None
         return [decode_scale(each, self._scale) for each in bits]
 
@@ -160,11 +160,11 @@ class FusedAccumulator:
         return self._as_fp32(self._cut(c))
 
     def result_bits(self, c: int = 0) -> int:
-        """The result as FP32 bits: with the addend last the number with C added, otherwise the number alone."""
+        """Return the result as FP32 bits: with the addend last the number with C added, otherwise the number alone."""
         return self._sum_of_two(self.bits, self._started(c)) if self._adds_c_last else self.bits
 
     def result_overflow(self, c: int = 0) -> bool:
-        """Whether the result left its range: never."""
+        """Return whether the result left its range: never."""
         return False
 
     def block_bits(self) -> int:

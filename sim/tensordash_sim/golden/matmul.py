@@ -194,7 +194,7 @@ def run_streams(streams: Sequence[tuple[NDArray, ...]], config: TileConfig) -> M
 
 
 def _beats(c: NDArray, config: TileConfig) -> list[Beat]:
-    """A block of C as the beats of its port."""
+    """Return a block of C as the beats of its port."""
     rows = [tuple(row) for row in c.tolist()]
     height = config.out_rows
     starts = range(0, config.rows, height)
@@ -202,7 +202,7 @@ def _beats(c: NDArray, config: TileConfig) -> list[Beat]:
 
 
 def _side(name: str, values: ArrayLike, fmt: Format, config: TileConfig) -> NDArray:
-    """The values of a side as bit patterns, followed by their scales, if any."""
+    """Return the values of a side as bit patterns, followed by their scales, if any."""
     scale, array = config.numerics.scale, np.asarray(values)
     if scale is None:
         return _bit_patterns(name, array, fmt)

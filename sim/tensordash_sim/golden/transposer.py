@@ -9,7 +9,7 @@ Block = tuple[int, ...]
 
 
 def transpose_group(group: Sequence[Sequence[int]]) -> list[Block]:
-    """A group of `lanes` blocks of `lanes` values, transposed: what a transposer gives where `transpose` is set.
+    """Return a group of `lanes` blocks of `lanes` values, transposed: what a transposer gives where `transpose` is set.
 
     >>> transpose_group([(1, 2), (3, 4)])
     [(1, 3), (2, 4)]
@@ -71,7 +71,7 @@ class Transposer:
         self._transpose = False  # of the next group, once its first block is written
 
     def _cells(self, index: int) -> list[tuple[int, int]]:
-        """Where block `index` lies."""
+        """Return where block `index` lies."""
         if self._by_columns:
             return [(row, index) for row in range(self.lanes)]
         return [(index, column) for column in range(self.lanes)]
@@ -79,7 +79,7 @@ class Transposer:
     def cycle(
         self, in_valid: bool, in_block: Sequence[int] | None, in_transpose: bool, out_ready: bool
     ) -> TransposerOutputs:
-        """One clock cycle.
+        """Return one clock cycle.
 
         Parameters
         ----------

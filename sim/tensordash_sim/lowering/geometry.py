@@ -204,7 +204,7 @@ class Convolution:
         return self.batch * channel_pairs * y.pairs_inside * x.pairs_inside
 
     def to_json(self) -> dict[str, Any]:
-        """The document from which `geometry_from_json` builds this geometry."""
+        """Return the document from which `geometry_from_json` builds this geometry."""
         return _document(self)
 
 
@@ -255,7 +255,7 @@ class MatrixProduct:
         return self.batch * self.samples * self.in_features * self.out_features
 
     def to_json(self) -> dict[str, Any]:
-        """The document from which `geometry_from_json` builds this geometry."""
+        """Return the document from which `geometry_from_json` builds this geometry."""
         return _document(self)
 
 

@@ -86,12 +86,12 @@ def cache_folder() -> Path:
 
 
 def dataset_folder(name: str) -> Path:
-    """The folder of one data set's files, fetched or not; another version is another folder."""
+    """Return the folder of one data set's files, fetched or not; another version is another folder."""
     return cache_folder() / f"{name}-{_dataset(name).version}"
 
 
 def available(name: str) -> bool:
-    """Whether a data set has been fetched."""
+    """Return whether a data set has been fetched."""
     try:
         folder = dataset_folder(name)
     except FileNotFoundError:  # no home, and nothing in it

@@ -148,7 +148,7 @@ class Proposals(nn.Module):
         return {"objectness": torch.stack(objectness).sum() / count, "anchors": torch.stack(shifts).sum() / count}
 
     def _propose(self, levels: list[tuple[Tensor, Tensor, Tensor]], size: tuple[int, int]) -> Tensor:
-        """The best boxes of an image: of each level the best ones, without near duplicates."""
+        """Return the best boxes of an image: of each level the best ones, without near duplicates."""
         found, values = [], []
         for scores, deltas, boxes in levels:
             best = scores.topk(min(self.settings.before, len(scores))).indices

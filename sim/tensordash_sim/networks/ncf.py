@@ -67,7 +67,7 @@ class NeuMF(nn.Module):
 
 
 def build(scale: str) -> NeuMF:
-    """The network alone, with random weights."""
+    """Return the network alone, with random weights."""
     return NeuMF(SCALES[scale])
 
 
@@ -105,7 +105,7 @@ def _loss(model: nn.Module, batch: Batch) -> Tensor:
 
 
 def load(scale: str, seed: int) -> Training:
-    """The network in training."""
+    """Return the network in training."""
     shape = SCALES[scale]
     with seeded(seed):
         model = build(scale)

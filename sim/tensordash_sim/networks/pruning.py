@@ -148,7 +148,7 @@ class _Moving(StaticSparsity, ABC):
         """Prune and regrow; return how many weights moved."""
 
     def _momentum(self, name: str) -> Tensor | None:
-        """The optimizer's running mean of a weight's gradient: SGD's momentum, Adam's first moment."""
+        """Return the optimizer's running mean of a weight's gradient: SGD's momentum, Adam's first moment."""
         state = self.optimizer.state.get(self.weights[name], {})
         found = state.get("momentum_buffer", state.get("exp_avg"))
         return found if isinstance(found, Tensor) else None

@@ -18,7 +18,7 @@ class ReportError(TensorDashError):
 
 
 def read_figure(document: Any, where: str = "result") -> Figure:
-    """A figure from its document.
+    """Return a figure from its document.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ def read_figure(document: Any, where: str = "result") -> Figure:
 
 
 def load_results(folder: Path) -> list[Figure]:
-    """The results in a folder, in the order of their names, a number in a name counting as a number.
+    """Return the results in a folder, in the order of their names, a number in a name counting as a number.
 
     Parameters
     ----------
@@ -127,6 +127,6 @@ def _text(document: Mapping[str, Any], name: str, where: str, joint: str = ": ")
 
 
 def _shown(value: Any) -> str:
-    """A value in an error message, not longer than a line."""
+    """Return a value in an error message, not longer than a line."""
     text = json.dumps(value, default=str)
     return text if len(text) <= 60 else f"{text[:57]}..."

@@ -28,7 +28,7 @@ CHUNK_BYTES = 1 << 20
 
 
 def typed(array: ArrayLike, dtype: str | None = None) -> tuple[NDArray, str]:
-    """An array as it is stored, and the type of its values.
+    """Return an array as it is stored, and the type of its values.
 
     Parameters
     ----------
@@ -105,7 +105,7 @@ def pack(array: NDArray, dtype: str) -> NDArray[np.uint8]:
 
 
 def count_ones(packed: NDArray[np.uint8]) -> int:
-    """How many bits of a packed mask are 1."""
+    """Return how many bits of a packed mask are 1."""
     return int(np.bitwise_count(packed).sum(dtype=np.int64))
 
 
@@ -155,7 +155,7 @@ def store(path: Path, array: NDArray) -> None:
 
 
 def load_mask(folder: Path, operand: Operand, where: str) -> NDArray[np.bool_]:
-    """An operand's mask, its checksum verified.
+    """Return an operand's mask, its checksum verified.
 
     Parameters
     ----------
@@ -183,7 +183,7 @@ def load_mask(folder: Path, operand: Operand, where: str) -> NDArray[np.bool_]:
 
 
 def load_values(folder: Path, operand: Operand, where: str) -> NDArray:
-    """An operand's values, their checksum verified, and that they have its mask.
+    """Return an operand's values, their checksum verified, and that they have its mask.
 
     Parameters
     ----------

@@ -150,7 +150,7 @@ def describe_values(record: Record, config: TileConfig, scales: Mapping[str, int
 
 
 def recorded_values(record: Record, name: str) -> NDArray[np.float32]:
-    """An operand's values as a trace has them, as numbers.
+    """Return an operand's values as a trace has them, as numbers.
 
     Parameters
     ----------
@@ -182,7 +182,7 @@ def _formats(record: Record, config: TileConfig) -> dict[str, Format]:
 
 
 def _bits(record: Record, name: str, fmt: Format, rng: np.random.Generator) -> NDArray:
-    """An operand in a format."""
+    """Return an operand in a format."""
     if record.operands[name].values is not None:
         return quantized(recorded_values(record, name), fmt)
     mask = record.mask(name)

@@ -53,7 +53,7 @@ class Record:
         return max((self.operation.left, self.operation.right), key=lambda name: self.operands[name].zeros)
 
     def mask(self, name: str) -> NDArray[np.bool_]:
-        """Where an operand is not zero, its checksum verified.
+        """Return where an operand is not zero, its checksum verified.
 
         Parameters
         ----------
@@ -75,7 +75,7 @@ class Record:
         return load_mask(self.arrays, self._operand(name), self._where(name))
 
     def values(self, name: str) -> NDArray:
-        """An operand's values, their checksum verified.
+        """Return an operand's values, their checksum verified.
 
         Parameters
         ----------

@@ -28,7 +28,7 @@ def beats_of(streams: Sequence[Sequence], depth: int, step_bytes: int) -> list[A
 
 
 def with_null_beats(beats: Iterable[AxiBeat], depth: int, random: Random) -> list[AxiBeat]:
-    """The same streams: half of those that end with a full beat are ended by a null beat; others say nothing."""
+    """Return the same streams: half of those that end with a full beat are ended by a null beat; others say nothing."""
     made = []
     for beat in beats:
         null = AxiBeat(beat.steps, 0, last=False)

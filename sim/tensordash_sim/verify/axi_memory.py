@@ -109,7 +109,7 @@ class AxiMemory:
         return self.pins.cycle + (self.random.randint(low, high) if self.random.random() < 0.3 else low)
 
     def idle_pins(self) -> dict[str, int]:
-        """All inputs, while nothing happens."""
+        """Return all inputs, while nothing happens."""
         values: dict[str, int] = {}
         if self.reads:
             values |= {"arready": 0, "rdata": 0, "rresp": 0, "rlast": 0, "rvalid": 0} | ({"rid": 0} if self.ids else {})
@@ -191,7 +191,7 @@ class AxiMemory:
         return None
 
     def _begun(self, offer: tuple) -> _Burst:
-        """A burst of an address that was taken."""
+        """Return a burst of an address that was taken."""
         address, length, *number = offer
         beats, where = length + 1, f"cycle {self.pins.cycle}: burst of {length + 1} beats at {address:#x}"
         assert address % self.bytes == 0, f"{where} is not aligned"

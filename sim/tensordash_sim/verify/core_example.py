@@ -53,7 +53,7 @@ class _Image:
 
 
 def example_program(config: CoreConfig, seed: int = 0) -> Example:
-    """A matrix product with biases and ReLU, and a compressed store: of these, what the core is built with.
+    """Return a matrix product with biases and ReLU, and a compressed store: of these, what the core is built with.
 
     Parameters
     ----------

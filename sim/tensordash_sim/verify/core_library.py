@@ -103,7 +103,7 @@ def verilog_of(config: CoreConfig) -> str:
 
 @cache
 def core_library(verilog: str, quick: bool, waves: bool) -> ctypes.CDLL:
-    """The library of a core's Verilog."""
+    """Return the library of a core's Verilog."""
     with scratch("tensordash-core-") as folder:
         made = folder / f"core-{hashlib.sha256(verilog.encode()).hexdigest()[:16]}.so"
         key = build_key(f"core {quick=} {waves=}", _hints(verilog) + verilog + _clocked(verilog), HARNESS.read_bytes())
@@ -123,7 +123,7 @@ def core_library(verilog: str, quick: bool, waves: bool) -> ctypes.CDLL:
 
 @cache
 def core_states(verilog: str) -> tuple[CoreState, ...]:
-    """Whether a soft reset has begun (the first bit), which units run, and the states of all state machines.
+    """Return whether a soft reset has begun (the first bit), which units run, and the states of all state machines.
 
     Only those that the Verilog has: a core that somebody has written may have none.
     """
@@ -164,7 +164,7 @@ def _hints(verilog: str) -> str:
 
 
 def _clocked(verilog: str) -> str:
-    """A module around the core in which what is driven comes from registers.
+    """Return a module around the core in which what is driven comes from registers.
 
     Verilator evaluates what follows from a model's inputs whenever it is called, that is before a clock edge and again
     after it: from AXI's ready that is the tile. As registers, inputs change with the clock, and all is evaluated once.

@@ -57,7 +57,7 @@ class CoreMaster:
         )
 
     def ready(self) -> int:
-        """Whether it takes an answer in this cycle."""
+        """Return whether it takes an answer in this cycle."""
         return 1
 
     async def begin(self) -> None:

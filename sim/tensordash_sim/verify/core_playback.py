@@ -69,7 +69,7 @@ class _Memory:
 
 
 def play_example(config: CoreConfig, *, seed: int = 0, latency: int = 4) -> list[Mapping[str, int]]:
-    """Cycles from the write of `tail` on until the interrupt has been answered.
+    """Return cycles from the write of `tail` on until the interrupt has been answered.
 
     Parameters
     ----------

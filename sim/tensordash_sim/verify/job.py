@@ -47,7 +47,7 @@ class Job:
 
 
 def current_job() -> Job:
-    """The job of the bench that runs in this process."""
+    """Return the job of the bench that runs in this process."""
     document = json.loads(Path(os.environ[JOB_VARIABLE]).read_text(encoding="utf-8"))
     kind = CoreConfig if "core" in document["config"] else TileConfig
     return Job(**{**document, "config": kind.from_mapping(document["config"])})

@@ -89,7 +89,7 @@ class Lockstep:
         self.expected_count = len(self.results) + len(b[0]) * self.config.rows
 
     async def cycle(self, *, reset: bool = False, clear: bool = False) -> Outputs:
-        """One cycle; in reset, or with `clear`."""
+        """Return one cycle; in reset, or with `clear`."""
         depth = self.config.window_depth
         offers = [[source.offer(self.arrival.most(depth)) for source in side] for side in (self.a, self.b)]
         ready = self.random.random() >= self.stall

@@ -93,6 +93,6 @@ class Pins:
 
 
 def split(number: int, width: int, count: int) -> list[int]:
-    """The `count` fields of `width` bits of a number, the lowest first."""
+    """Return the `count` fields of `width` bits of a number, the lowest first."""
     mask = (1 << width) - 1
     return [number >> (i * width) & mask for i in range(count)]

@@ -233,7 +233,7 @@ class Simulation:
 
 
 def _last_words(log: Path) -> str:
-    """The end of a log, in one line."""
+    """Return the end of a log, in one line."""
     text = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
     return " ".join(" ".join(text.splitlines()[-6:]).split())
 
@@ -253,7 +253,7 @@ def _program(top: str, sources: Sequence[Path], *, waves: bool, options: Sequenc
 
 @contextmanager
 def _environment(extra: Mapping[str, str] = MappingProxyType({})) -> Iterator[None]:
-    """The environment in which Verilator runs, and more."""
+    """Yield the environment in which Verilator runs, and more."""
     saved = dict(os.environ)
     os.environ.update(verilator_environment() | {**extra})
     try:

@@ -51,7 +51,7 @@ COUNTER_WIRES = """\
 
 
 def render_testbench(config: TileConfig, prefix: str = "tensordash", seed: int = 0) -> dict[str, str]:
-    """Files of a self-checking testbench of `config`'s tile, by name, for `tensordash.emission.verilog.render`.
+    """Return files of a self-checking testbench of `config`'s tile, by name, for `tensordash.emission.verilog.render`.
 
     It plays streams of random operands at full rate, then with gaps and back-pressure and a reset between, and compares
     every result and, at full rate, counters and flags with those of the golden model.

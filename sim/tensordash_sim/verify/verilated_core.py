@@ -350,7 +350,7 @@ class VerilatedCore:
         self._library.core_seed(self._device, seed)
 
     def _standing(self) -> str:
-        """How far a program is."""
+        """Return how far a program is."""
         return f"{self.read('done')} of {self.read('tail')} descriptors are done"
 
     def silence(self, channel: str, after: int = 0) -> None:

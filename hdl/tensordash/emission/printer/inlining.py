@@ -22,7 +22,7 @@ NUMBER = re.compile(r"_\d+$")
 
 
 def roots(item: Item) -> Iterator[Node]:
-    """The expressions of an item."""
+    """Yield the expressions of an item."""
     if isinstance(item, Wire):
         yield from (node for _, node in item.pieces)
     elif isinstance(item, Cell):
@@ -122,7 +122,7 @@ def _pruned(statements: Iterable[Statement], read: set[int]) -> list[Statement]:
 
 
 def driven(item: Item) -> Iterator[Net]:
-    """The nets that an item drives."""
+    """Yield the nets that an item drives."""
     if isinstance(item, Wire):
         yield item.net
     elif isinstance(item, Cell):
@@ -192,7 +192,7 @@ class Substitution:
 
 
 def rebuilt(make: Expressions, node: Node, args: list[Node]) -> Node:
-    """An expression of the same kind with other operands."""
+    """Return an expression of the same kind with other operands."""
     kind = node.kind
     if kind == "slice":
         return make.slice(args[0], node.value, node.width)
@@ -440,7 +440,7 @@ def is_field(net: Net, driver: Node) -> bool:
 
 
 def _without_circles(candidates: dict[Net, Wire]) -> dict[Net, Wire]:
-    """The candidates but for those that are on a circle of candidates."""
+    """Return the candidates but for those that are on a circle of candidates."""
     state: dict[Net, int] = {}
     bad: set[Net] = set()
     reads = {net: list(_nets(wire)) for net, wire in candidates.items()}

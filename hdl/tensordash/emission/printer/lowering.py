@@ -58,7 +58,7 @@ class Lowering:
         self._uses: dict[int, int] = {}
 
     def net(self, signal: Signal) -> Net:
-        """The net of a signal."""
+        """Return the net of a signal."""
         if id(signal) not in self.nets:
             made = Net(
                 signal.name, len(signal), init=signal.init, resets=not signal.reset_less, location=signal.src_loc
@@ -90,7 +90,7 @@ class Lowering:
     # Values
 
     def bits(self, value: Value, width: int | None = None) -> Node:
-        """A value, cut or extended to a width as Amaranth does in an assignment."""
+        """Return a value, cut or extended to a width as Amaranth does in an assignment."""
         width = len(value) if width is None else width
         key = id(value), width
         if key not in self._lowered:
@@ -192,7 +192,7 @@ class Lowering:
         raise TypeError(f"the operator {kind}, which has no form in Verilog here")
 
     def _addend(self, value: Value, width: int) -> Node:
-        """The right operand of a sum; a sum of its own keeps its width, for synthesis makes a narrow adder."""
+        """Return the right operand of a sum; a sum of its own keeps its width, for synthesis makes a narrow adder."""
         shape = value.shape()
         is_sum = isinstance(value, Operator) and value.operator == "+" and len(value.operands) == 2
         if is_sum and not shape.signed and shape.width < width:
@@ -200,7 +200,7 @@ class Lowering:
         return self.bits(value, width)
 
     def condition(self, test: Value, patterns: Iterable[str | int]) -> Node:
-        """Whether a test is as one of some patterns."""
+        """Return whether a test is as one of some patterns."""
         found = [self._matches(test, _as_text(pattern, len(test))) for pattern in patterns]
         return self.make.bitwise("|", found) if found else self.make.const(0, 1)
 
@@ -216,7 +216,7 @@ class Lowering:
         return make.bitwise("&", bits) if bits else make.const(1, 1)
 
     def _merged(self, test: Value, arms: Sequence[tuple[tuple[str | int, ...] | None, Node]], fallback: Node) -> Node:
-        """The value of the first arm that matches."""
+        """Return the value of the first arm that matches."""
         exact = _exact(test, [patterns for patterns, _ in arms])
         if exact is None or len(test) == 1:
             result = fallback
@@ -230,7 +230,7 @@ class Lowering:
     # Statements
 
     def assigned(self, statements: Iterable[Any]) -> Iterator[tuple[Net, int, int]]:
-        """Every target of combinational statements, with repetition."""
+        """Yield every target of combinational statements, with repetition."""
         for statement in statements:
             if isinstance(statement, Assign):
                 yield from self.targets(statement.lhs)
@@ -357,7 +357,7 @@ def _as_text(pattern: str | int, width: int) -> str:
 
 
 def _exact(test: Value, cases: Sequence[tuple[str | int, ...] | None]) -> list[tuple[int, ...] | None] | None:
-    """The values of each case, those of earlier ones left out; None if a case has bits that do not matter."""
+    """Return the values of each case, those of earlier ones left out; None if a case has bits that do not matter."""
     if len(test) == 0:
         return None
     found: list[tuple[int, ...] | None] = []
@@ -415,14 +415,14 @@ def _value_of(form: Any) -> Value | None:
 
 
 def _place(value: Value) -> tuple[int, int]:
-    """The lowest bit of a part within what it is a part of, directly."""
+    """Return the lowest bit of a part within what it is a part of, directly."""
     if isinstance(value, Operator) and value.operator in ("u", "s"):
         return _place(value.operands[0])
     return (value.start, len(value)) if isinstance(value, Slice) else (0, len(value))
 
 
 def _is_power(value: int) -> bool:
-    """Whether a number is a power of two."""
+    """Return whether a number is a power of two."""
     return value > 0 and value.bit_count() == 1
 
 

@@ -52,7 +52,7 @@ class Page:
         self.clocked = frozenset(self._clocked())
 
     def module(self, notes: Mapping[str, str] = {}) -> str:
-        """The module, from ``module`` to ``endmodule``; `notes` stand beside ports, by name."""
+        """Return the module, from ``module`` to ``endmodule``; `notes` stand beside ports, by name."""
         ports = [net for net in (self.model.clock, self.model.reset) if net is not None and net.name in self.clocked]
         ports += self.model.ports
         head = "\n".join(self._port(net, "," * (net is not ports[-1]), notes.get(net.name, "")) for net in ports)
@@ -116,7 +116,7 @@ class Page:
         self.model.items = joined
 
     def _clocked(self) -> Iterator[str]:
-        """Which of clk and rst the module has."""
+        """Yield which of clk and rst the module has."""
         items = self.model.items
         if any(isinstance(item, Registers | Memory) for item in items):
             yield "clk"
@@ -237,7 +237,7 @@ class Page:
         yield from dict.fromkeys([*read, *own])
 
     def _as_one(self, item: Wire) -> Node | None:
-        """The value of all of a wire, if it fits on a line or comes from one expression."""
+        """Return the value of all of a wire, if it fits on a line or comes from one expression."""
         if sum(node.width for _, node in item.pieces) < item.net.width:
             return None  # an instance drives the rest
         if len(item.pieces) == 1:

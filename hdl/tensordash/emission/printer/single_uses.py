@@ -32,7 +32,7 @@ def drop_single_uses(model: ModuleModel, names: dict[Node, Net]) -> dict[Node, N
 
 
 def _chosen(model: ModuleModel, names: dict[Node, Net]) -> dict[Net, Node]:
-    """The wires that go in this round, with their expressions: none that another of them reads."""
+    """Return the wires that go in this round, with their expressions: none that another of them reads."""
     uses: Counter[Net] = Counter()
     shared: set[Net] = set()
     readers: dict[Net, Net | None] = {}
@@ -66,5 +66,5 @@ def _chosen(model: ModuleModel, names: dict[Node, Net]) -> dict[Net, Node]:
 
 
 def _is_part(net: Net, whole: Net | None) -> bool:
-    """Whether a wire names a field of a structure that is put together."""
+    """Return whether a wire names a field of a structure that is put together."""
     return whole is not None and net.name.startswith(f"{whole.name}_")

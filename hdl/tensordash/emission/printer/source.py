@@ -40,7 +40,7 @@ def _assignments(path: str) -> dict[int, list[tuple[str, ast.expr]]]:
 
 @cache
 def _text(path: str) -> str:
-    """The source file; nothing of what was typed at a prompt or in a notebook."""
+    """Return the source file; nothing of what was typed at a prompt or in a notebook."""
     file = Path(path)
     return file.read_text(encoding="utf-8") if file.is_file() else ""
 
@@ -59,7 +59,7 @@ def _comments(path: str) -> tuple[dict[int, str], dict[int, str]]:
 
 
 def comment_above(location: tuple[str, int] | None) -> list[tuple[int, str]]:
-    """The lines of comment right above a line, with their numbers."""
+    """Return the lines of comment right above a line, with their numbers."""
     if location is None:
         return []
     own, _ = _comments(location[0])
@@ -93,13 +93,13 @@ def purpose_of(location: tuple[str, int] | None) -> tuple[int, str]:
 
 
 def comment_beside(location: tuple[str, int] | None) -> str:
-    """The comment after the code of a line."""
+    """Return the comment after the code of a line."""
     return "" if location is None else _comments(location[0])[1].get(location[1], "")
 
 
 @cache
 def _state_lines(path: str) -> dict[str, int]:
-    """The lines of `with m.State(NAME):`, by NAME."""
+    """Return the lines of `with m.State(NAME):`, by NAME."""
     return {
         call.args[0].value: call.lineno
         for call in ast.walk(ast.parse(_text(path)))
@@ -109,13 +109,13 @@ def _state_lines(path: str) -> dict[str, int]:
 
 
 def comment_of_state(paths: Iterable[str], name: str) -> str:
-    """The comment behind the line of a state, in the first of some files that has one."""
+    """Return the comment behind the line of a state, in the first of some files that has one."""
     lines = ((path, _state_lines(path).get(name, 0)) for path in paths)
     return next((text for each in lines if (text := comment_beside(each))), "")
 
 
 def variable(node: Node) -> str:
-    """The variable that the source gives this expression to, if there is one."""
+    """Return the variable that the source gives this expression to, if there is one."""
     if node.location is None:
         return ""
     return next(
@@ -124,7 +124,7 @@ def variable(node: Node) -> str:
 
 
 def _makes(value: ast.expr, node: Node) -> bool:
-    """Whether a value in the source is made by the operator of an expression."""
+    """Return whether a value in the source is made by the operator of an expression."""
     if isinstance(value, ast.IfExp):
         return _makes(value.body, node) or _makes(value.orelse, node)
     if isinstance(value, ast.Compare):

@@ -172,11 +172,11 @@ class GoldenCore:
 
     @staticmethod
     def _wide_field(values: Mapping[str, int], name: str, offset: int = 0) -> int:
-        """An address of its two halves, plus an offset in bytes. It may be one that the core does not have."""
+        """Return an address of its two halves, plus an offset in bytes. It may be one that the core does not have."""
         return (values[name] | values[f"{name}_high"] << 32) + offset
 
     def _is_allowed(self, address: int, count: int) -> bool:
-        """Whether all of some bytes are within the bounds and the bus."""
+        """Return whether all of some bytes are within the bounds and the bus."""
         low, high = self.bounds
         return low <= address and address + count - 1 <= min(high, (1 << self.config.address_bits) - 1)
 
@@ -345,7 +345,7 @@ class GoldenCore:
             raise CoreFailure("address")
 
     def _block(self, rows: NDArray, columns: NDArray) -> list[ExactAccumulator]:
-        """The sums of a pass, row by row; a pair whose b is zero is skipped, as the tile does."""
+        """Return the sums of a pass, row by row; a pair whose b is zero is skipped, as the tile does."""
         tile, block = self.config.tile, []
         skips = tile.sparsity != "none"
         a_values = fixed_values(tile.a_format)
@@ -453,7 +453,7 @@ class GoldenCore:
         counts.non_finite = min(MAX_COUNT, counts.non_finite + sum(not is_finite(bits, made) for bits in results))
 
     def _bias(self, values: Mapping[str, int], channel: int) -> int:
-        """An FP32 value of the vector of biases."""
+        """Return an FP32 value of the vector of biases."""
         size = self.config.group_bytes // 4
         group, place = divmod(channel, size)
         words = self.buffer[(values["bias_address"] + group) % len(self.buffer)].reshape(-1).view("<u4")

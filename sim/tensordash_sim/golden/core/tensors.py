@@ -11,7 +11,7 @@ __all__ = ["bias_length", "deflate", "from_groups", "inflate", "to_groups", "val
 
 
 def value_type(bits: int) -> np.dtype:
-    """The type of a value's bits, little-endian."""
+    """Return the type of a value's bits, little-endian."""
     return np.dtype({8: "<u1", 16: "<u2", 32: "<u4"}[bits])
 
 
@@ -68,7 +68,7 @@ def to_groups(values: ArrayLike, config: CoreConfig, *, bits: int = 0) -> NDArra
 def from_groups(
     groups: ArrayLike, config: CoreConfig, channels: int, positions: int, *, bits: int = 0, turned: bool = False
 ) -> NDArray[np.unsignedinteger]:
-    """The reverse of `to_groups`.
+    """Return the reverse of `to_groups`.
 
     Parameters
     ----------

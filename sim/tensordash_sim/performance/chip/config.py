@@ -240,11 +240,11 @@ class ChipConfig:
         return loaded(path, cls.from_toml, "chip")
 
     def to_mapping(self) -> dict[str, Any]:
-        """The document that builds this chip again, every key written out."""
+        """Return the document that builds this chip again, every key written out."""
         table = asdict(self)
         parts = {name: table.pop(name) for name in PARTS}
         return {"chip": table, **parts}
 
     def to_toml(self) -> str:
-        """The chip as TOML, every key written out."""
+        """Return the chip as TOML, every key written out."""
         return tomlkit.dumps(self.to_mapping())

@@ -18,7 +18,7 @@ __all__ = ["OperationResult", "ratio", "scheduled_operand", "simulate_operation"
 
 
 def ratio(dividend: float, divisor: float) -> float | None:
-    """How many times as much; None if it is of nothing."""
+    """Return how many times as much; None if it is of nothing."""
     return dividend / divisor if divisor else None
 
 
@@ -159,7 +159,7 @@ def simulate_operation(
 
 
 def _sums(geometry: Geometry, operation: Operation) -> int:
-    """How many sums make one result: each sample gives one of the gradient of a convolution's weights."""
+    """Return how many sums make one result: each sample gives one of the gradient of a convolution's weights."""
     return geometry.batch if operation is Operation.WEIGHT_GRADIENT and isinstance(geometry, Convolution) else 1
 
 
@@ -238,7 +238,7 @@ def _simulated(
 
 
 def scheduled_operand(sides: Mapping[str, NDArray[np.bool_]], operation: Operation, side: str = "sparser") -> str:
-    """The operand that is scheduled; of two that are as sparse, the left one."""
+    """Return the operand that is scheduled; of two that are as sparse, the left one."""
     if side != "sparser":
         return operation.left if side == "left" else operation.right
     left, right = (np.count_nonzero(sides[name]) / sides[name].size for name in (operation.left, operation.right))

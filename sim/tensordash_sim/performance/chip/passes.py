@@ -114,7 +114,7 @@ def run_passes(
 def _blocks_of_rows(
     rows: Vectors, columns: Vectors, order: NDArray[np.int64], config: TileConfig, scheduler: Scheduler
 ) -> Iterator[_Block]:
-    """A group of rows takes as long with any columns: it is scheduled once."""
+    """Yield a group of rows takes as long with any columns: it is scheduled once."""
     lanes, size = config.lanes, config.rows
     column_groups = -(-columns.count // config.columns)
     spare = column_groups * config.columns - columns.count

@@ -98,6 +98,6 @@ class ProductsRun:
         }
 
     def _in_order(self, product: Product) -> tuple[Vectors, Vectors]:
-        """The scheduled side, and the other one."""
+        """Return the scheduled side, and the other one."""
         sides = (product.left, product.right)
         return sides if self.scheduled == product.left.name else sides[::-1]

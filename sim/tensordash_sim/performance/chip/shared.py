@@ -15,7 +15,7 @@ __all__ = ["Grid", "SharedReads", "run_ahead", "scratchpad_side"]
 
 
 def scratchpad_side(chip: ChipConfig) -> float:
-    """Bytes of a tile's scratchpad for one side: a half."""
+    """Return bytes of a tile's scratchpad for one side: a half."""
     return chip.memory.scratchpad_kib * 1024 / chip.tiles / 2
 
 
@@ -245,7 +245,7 @@ class SharedReads:
         return sum(copy.waits for copy in self._copies)
 
     def finish(self) -> int:
-        """Cycles until the last tile is done."""
+        """Return cycles until the last tile is done."""
         self._run(end=True)
         return max(copy.cycles for copy in self._copies)
 

@@ -96,7 +96,7 @@ class Traffic:
 def dram_traffic(
     left: Operand, right: Operand, result: Operand, chip: ChipConfig, *, elements: int = 1, sums: int = 1
 ) -> float:
-    """Bytes between DRAM and the chip.
+    """Return bytes between DRAM and the chip.
 
     Operands are read and the result is written once, if one of the operands fits into its memory. If neither does,
     one of them passes by again for every part of the other, whichever way is less. The result's zeros are not known
@@ -133,7 +133,7 @@ def on_chip_traffic(
     reordered: bool,
     sums: int = 1,
 ) -> Traffic:
-    """Bytes that the passes of a product move on the chip.
+    """Return bytes that the passes of a product move on the chip.
 
     A block of `lanes` values that several vectors of a group read, such as overlapping windows, is read once for the
     group; one read reaches all tiles that need it at the same time. A group of rows that fits into half of a tile's

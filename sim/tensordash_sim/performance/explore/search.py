@@ -66,14 +66,14 @@ class Structure:
         return f"{self.lanes} lanes, {self.depth} deep, {self.sources} sources{ring}, {self.rows}x{self.columns}"
 
     def fits(self, config: TileConfig) -> bool:
-        """Whether a tile's options are of this structure."""
+        """Return whether a tile's options are of this structure."""
         if (config.lanes, config.depth, config.staging) != (self.lanes, self.depth, self.staging):
             return False
         connectivity = Connectivity(config.options, lanes=config.lanes, depth=config.depth)
         return len(connectivity.sources(config.ring)) == self.sources
 
     def config(self, base: TileConfig, options: Sequence[Option]) -> TileConfig:
-        """A tile with these options, and all else as in `base`."""
+        """Return a tile with these options, and all else as in `base`."""
         return replace(
             base,
             lanes=self.lanes,

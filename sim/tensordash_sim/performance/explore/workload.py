@@ -33,7 +33,7 @@ class Workload:
     weights: list[NDArray[np.float64]]
 
     def speedup(self, config: TileConfig) -> float:
-        """The baseline's cycles over the tile's; `config` has the lanes and rows of the words."""
+        """Return the baseline's cycles over the tile's; `config` has the lanes and rows of the words."""
         scheduler = Scheduler(config)
         beats = config.rows // config.out_rows
         dense = cycles = 0.0

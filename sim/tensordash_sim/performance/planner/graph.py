@@ -203,11 +203,11 @@ class Graph:
         return {name: tuple(nodes) for name, nodes in found.items()}
 
     def needed_after(self, tensor: str, inside: Iterable[str]) -> bool:
-        """Whether a tensor is wanted, or read by a node that is not `inside`."""
+        """Return whether a tensor is wanted, or read by a node that is not `inside`."""
         return self.tensors[tensor].wanted or not set(self.readers[tensor]) <= set(inside)
 
     def with_copy(self, node: str, readers: Collection[str]) -> "Graph":
-        """The graph in which a node is computed a second time, for some of its readers.
+        """Return the graph in which a node is computed a second time, for some of its readers.
 
         What the copy gives has names of its own. If nobody reads what the node itself gives any more, it is gone.
         """

@@ -31,7 +31,7 @@ INDEX = 1 / 4
 def convolution(
     images: int, channels: int, filters: int, size: int, kernel: int, stride: int = 1, *, padding: int | None = None
 ) -> Convolution:
-    """A square one, padded to keep its size."""
+    """Return a square one, padded to keep its size."""
     border = kernel // 2 if padding is None else padding
     return Convolution(
         batch=images,
@@ -98,7 +98,7 @@ def vgg16(images: int, zeros: float, cycles: Cycles, *, size: int = 224, thin: i
 
 
 def resnet50_layers(images: int, size: int = 224, thin: int = 1) -> Iterator[tuple[str, Convolution]]:
-    """Its convolutions, the stride of a block in the 3 x 3 one; `size` and `thin` as of `vgg16`."""
+    """Yield its convolutions, the stride of a block in the 3 x 3 one; `size` and `thin` as of `vgg16`."""
     channels = 64 // thin
     yield "conv1", convolution(images, 3, channels, size, 7, 2)
     size //= 4
@@ -162,7 +162,7 @@ def resnet50(
 
 
 def gpt_block(zeros: float, cycles: Cycles, *, thin: int = 1) -> Graph:
-    """A block of a 13B GPT on one sequence, in the middle of the network, with Adam; weights with a static mask.
+    """Return a block of a 13B GPT on one sequence, in the middle of the network, with Adam; weights with a static mask.
 
     Masked weights have neither gradients nor state: those are as sparse as they are.
 

@@ -29,7 +29,7 @@ _Cycles = tuple[int, int]
 
 
 def step_graph(step: Step, cycles: Sequence[int], apart: Sequence[int] | None = None) -> Graph:
-    """A recorded step, to be planned.
+    """Return a recorded step, to be planned.
 
     What is assumed is as in `GraphWriter`: operands are fp16, weights' gradients, weights and optimizer states FP32,
     masks of ReLU bits; biases, gains and scalars are left out. Tensors are cut along their first dimension, into as
@@ -315,7 +315,7 @@ class _Recorded:
         return name if self.names[name] == 1 else f"{name} {self.names[name]}"
 
     def _read(self, place: int) -> str:
-        """The tensor of a place; one that nothing has written is given."""
+        """Return the tensor of a place; one that nothing has written is given."""
         if place not in self.tensor:
             name = f"given {place}"
             if place in self.parameters:
@@ -326,7 +326,7 @@ class _Recorded:
         return self.tensor[place]
 
     def _write(self, place: int, name: str, reads: Sequence[str], is_sum: bool) -> str:
-        """The tensor of a place that is written now."""
+        """Return the tensor of a place that is written now."""
         is_sum = is_sum or place in self.gradients
         extent = (self.flow.tensors[place].shape or (1,))[0]
         is_cut = not is_sum and any(self.tensors[each].axes for each in reads) and extent % self.samples == 0
@@ -350,7 +350,7 @@ class _Recorded:
         )
 
     def _mask(self, name: str) -> str:
-        """The mask of a tensor, which what gives the tensor gives, too."""
+        """Return the mask of a tensor, which what gives the tensor gives, too."""
         mask = f"{name}.mask"
         if mask not in self.tensors:
             like = self.tensors[name]

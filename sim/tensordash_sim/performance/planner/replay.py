@@ -95,7 +95,7 @@ class _Replay:
         return Replayed(loads, stores, fullest, tiles, dram, alone)
 
     def _stage(self, place: int, stage: Stage) -> tuple[float, float, float]:
-        """Bytes loaded, stored, and on the chip."""
+        """Return bytes loaded, stored, and on the chip."""
         self.on_chip_before = {one.tensor for one in self.plan.residents if one.first < place <= one.last}
         nodes = [self.graph.nodes[name] for name in stage.nodes]
         made: dict[str, Node] = {}
@@ -173,7 +173,7 @@ class _Replay:
     def _around(
         self, stage: Stage, nodes: list[Node], inputs: set[str], leaves: set[str], on_chip: set[str]
     ) -> tuple[dict[str, float], dict[str, float], float]:
-        """One tensor stays, in pieces if it does not fit; everything else passes by."""
+        """Return one tensor stays, in pieces if it does not fit; everything else passes by."""
         tensors = self.graph.tensors
         products = [node for node in nodes if node.kind == "product"]
         is_sum = any(stage.around in node.writes for node in products)

@@ -76,7 +76,7 @@ class _Search:
             self.put(stage)
 
     def stage(self, nodes: Iterable[str], *, graph: Graph | None = None, **how) -> Stage | None:
-        """The best stage of nodes, put in order."""
+        """Return the best stage of nodes, put in order."""
         options = {"capacity": self.budget.capacity} | how
         return best_stage(
             graph or self.graph,
@@ -87,7 +87,7 @@ class _Search:
         )
 
     def put(self, stage: Stage) -> int:
-        """A new stage instead of those that its nodes were in; its number."""
+        """Return a new stage instead of those that its nodes were in; its number."""
         number = next(self.numbers)
         for old in {self.stage_of[name] for name in stage.nodes if self.stage_of.get(name) in self.stages}:
             self.remove(old)
@@ -103,7 +103,7 @@ class _Search:
         self.moved -= self.budget.dram(stage)
 
     def saved(self, old: Iterable[Stage], new: Iterable[Stage]) -> float:
-        """Cycles that the step is shorter with the new stages instead of the old ones."""
+        """Return cycles that the step is shorter with the new stages instead of the old ones."""
         if not self.per_step:
             return self._alone(old) - self._alone(new)
         tiles, moved = self.tiles, self.moved
@@ -159,7 +159,7 @@ class _Search:
                     yield -gain, number, other, merged
 
     def _may_merge(self, first: int, second: int) -> bool:
-        """Whether the measures allow it."""
+        """Return whether the measures allow it."""
         nodes = [[self.graph.nodes[name] for name in self.stages[each].nodes] for each in (first, second)]
         products = [any(node.kind == "product" for node in each) for each in nodes]
         if not all(products):
@@ -170,7 +170,7 @@ class _Search:
         return ("depth-first" if flows else "share") in self.measures
 
     def _between(self, first: int, second: int) -> bool:
-        """Whether a third stage needs the one and is needed by the other, so that they cannot be one."""
+        """Return whether a third stage needs the one and is needed by the other, so that they cannot be one."""
         for start, end in ((first, second), (second, first)):
             reached, todo = set[int](), [each for each in self._after(start) if each != end]
             while todo:
@@ -253,7 +253,7 @@ class _Search:
         self.stages, self.stage_of = dict(stages), dict(stage_of)
 
     def plan(self) -> Plan:
-        """The stages as they are, in order, with what stays on the chip, and what overlaps.
+        """Return the stages as they are, in order, with what stays on the chip, and what overlaps.
 
         A stage that reads what is kept, or makes it, stays in its place, and what is kept leaves less room beside
         others. So nothing is kept of stages that wait for DRAM, or nothing at all, if that is better.

@@ -181,7 +181,7 @@ def _counts(most: int) -> list[int]:
 def _by_parts(
     graph: Graph, touched: _Touched, capacity: float, resident: Collection[str], packed: bool
 ) -> Iterator[_Choice]:
-    """All choices in which each part passes all nodes."""
+    """Yield all choices in which each part passes all nodes."""
     axis = touched.parts[0].axis if touched.parts else ""
     loads = {tensor.name: tensor.packed for tensor in touched.inputs if tensor.name not in resident}
     stores = {
@@ -229,7 +229,7 @@ def _by_parts(
 
 
 def _fullest(graph: Graph, touched: _Touched, axis: str, resident: Collection[str]) -> Callable[[int], float]:
-    """Bytes of a part that are on the chip at the fullest moment, by the number of parts."""
+    """Return bytes of a part that are on the chip at the fullest moment, by the number of parts."""
     first: dict[str, int] = {}
     last: dict[str, int] = {}
     for place, node in enumerate(touched.parts):
@@ -256,7 +256,7 @@ def _fullest(graph: Graph, touched: _Touched, axis: str, resident: Collection[st
 def _around(
     graph: Graph, touched: _Touched, capacity: float, resident: Collection[str], packed: bool
 ) -> Iterator[_Choice]:
-    """One tensor lies on the chip, everything else passes by.
+    """Yield one tensor lies on the chip, everything else passes by.
 
     It may be an operand that all products share: results are made whole, one by one. Or the only product's result, as
     sums of FP32 to which each piece of the operands adds. What does not fit is cut into pieces, if there is one product

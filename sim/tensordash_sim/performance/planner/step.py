@@ -80,7 +80,7 @@ class GraphWriter:
         weight_density: float = 1.0,
         axes: set[str] | None = None,
     ) -> Value:
-        """A layer with weights; `density` and `axes` describe its results."""
+        """Return a layer with weights; `density` and `axes` describe its results."""
         return self.products(
             name,
             geometry,
@@ -134,7 +134,7 @@ class GraphWriter:
     def contraction(
         self, name: str, geometry: Geometry, a: Value, b: Value, *, axis: str, density: float, axes: set[str]
     ) -> Value:
-        """A product of two activations, as in attention: A, and W, which is an activation as well.
+        """Return a product of two activations, as in attention: A, and W, which is an activation as well.
 
         A batch element, such as a head, needs all of its W for each part of its A.
         """
@@ -232,11 +232,11 @@ class GraphWriter:
         return Value(y)
 
     def add(self, name: str, first: Value, second: Value, *, axis: str) -> Value:
-        """A sum: its gradient goes to both."""
+        """Return a sum: its gradient goes to both."""
         return self.element_wise(name, [first, second], axis=axis, keeps_size=False)
 
     def norm(self, name: str, x: Value, *, sums: int, over: set[str], axis: str) -> Value:
-        """A normalisation: sums first, then value by value; both ways.
+        """Return a normalisation: sums first, then value by value; both ways.
 
         Parameters
         ----------
@@ -269,7 +269,7 @@ class GraphWriter:
         return Value(y)
 
     def finish(self, y: Value, *, axis: str, is_block: bool = False) -> Graph:
-        """The way back from a result; the graph.
+        """Return the way back from a result; the graph.
 
         Parameters
         ----------
@@ -337,7 +337,7 @@ class GraphWriter:
         return replace(self._element(name, reads, writes, axis, values), kind="sums")
 
     def _update(self, name: str, density: float) -> Node:
-        """The optimizer. Weights with zeros have a static mask: it is read once, and never written."""
+        """Return the optimizer. Weights with zeros have a static mask: it is read once, and never written."""
         gradient, weights = self.tensors[f"{name}.dW"], self.tensors[f"{name}.W"]
         masked = density < 1
         mask = Tensor(name=f"{name}.mask", values=weights.values, value_bytes=BIT, is_input=True) if masked else None
@@ -347,7 +347,7 @@ class GraphWriter:
         return node
 
     def _gradient(self, y: str) -> str:
-        """The gradient of a tensor: the sum of what its readers gave, if they are several."""
+        """Return the gradient of a tensor: the sum of what its readers gave, if they are several."""
         gradients = self._gradients[y]
         while len(gradients) > 1:
             first, second = gradients[:2]

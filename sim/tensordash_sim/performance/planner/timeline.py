@@ -18,7 +18,7 @@ on a slice begins when its loads are there, its stores begin when it is done."""
 
 
 def alone(stages: Sequence[Stage], budget: Budget) -> int:
-    """Cycles if no stage begins before the one before is done; within one, DRAM and tiles work at the same time.
+    """Return cycles if no stage begins before the one before is done; within one, DRAM and tiles work at the same time.
 
     Parameters
     ----------
@@ -114,7 +114,7 @@ class _Timeline:
         self.stored: list[float] = []
 
     def run(self) -> float:
-        """Cycles from the end of the first half's work to the end of all work."""
+        """Return cycles from the end of the first half's work to the end of all work."""
         free = 0.0
         while len(self.stored) < len(self.work):
             self._work()
@@ -151,7 +151,7 @@ class _Timeline:
         return self.begun[self.used - 1] if self.used else 0.0
 
     def _has_room(self, number: int) -> bool:
-        """Whether a slice can be loaded once the first `used` are in use, and stay until it is used itself."""
+        """Return whether a slice can be loaded once the first `used` are in use, and stay until it is used itself."""
         now, then = self.stage[max(self.used - 1, 0)], self.stage[number]
         until = self.loads[number + 1]
         if until - self.loads[self.used] > self.rooms[now]:

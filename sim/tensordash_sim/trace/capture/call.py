@@ -66,7 +66,7 @@ class Call:
         return None
 
     def named(self) -> dict[str, Any]:
-        """Its arguments by name, defaults included."""
+        """Return its arguments by name, defaults included."""
         arguments = self.func._schema.arguments
         arguments_by_name = {
             argument.name: argument.default_value for argument in arguments if argument.has_default_value()
@@ -99,4 +99,4 @@ class Recording(Step, Protocol):
     def put(self, layer: str, operation: Operation, geometry: Any, operands: dict[str, torch.Tensor]) -> None: ...
 
     def wants(self, layer: str) -> bool:
-        """Whether a layer is to be recorded."""
+        """Return whether a layer is to be recorded."""

@@ -128,7 +128,7 @@ class FlowRecorder:
                 self._updates.append(Update(parameter=self._place(parameter), gradient=gradient, states=states))
 
     def close(self) -> Flow | None:
-        """The flow; None if it cannot be told."""
+        """Return the flow; None if it cannot be told."""
         if self.unsupported_reason or not self._work:
             return None
         return Flow(tensors=tuple(self._tensors), work=tuple(self._work), updates=tuple(self._updates))
@@ -164,7 +164,7 @@ class FlowRecorder:
 
 
 def tensors_in(values: Iterable[Any]) -> Iterator[torch.Tensor]:
-    """The tensors among values, and in lists of them."""
+    """Yield the tensors among values, and in lists of them."""
     for value in values:
         if isinstance(value, torch.Tensor):
             yield value
@@ -173,12 +173,12 @@ def tensors_in(values: Iterable[Any]) -> Iterator[torch.Tensor]:
 
 
 def _distinct(tensors: Iterable[torch.Tensor], storages: Storages) -> list[torch.Tensor]:
-    """One for each storage."""
+    """Return one for each storage."""
     return list({storages.number(tensor): tensor for tensor in tensors}.values())
 
 
 def _size(tensor: torch.Tensor) -> int:
-    """Values that a tensor's storage has room for."""
+    """Return values that a tensor's storage has room for."""
     return tensor.untyped_storage().nbytes() // tensor.element_size()
 
 

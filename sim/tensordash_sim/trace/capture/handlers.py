@@ -161,7 +161,7 @@ def _lstm_backward(capture: Recording, call: Call) -> None:
 
 
 def _lstm_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """The forward operation counts its weights from 0, the backward one from 1."""
+    """Return the forward operation counts its weights from 0, the backward one from 1."""
     backward = "cx_tmp" in arguments
     weights = [arguments[f"weight{number + backward}"] for number in range(4)]
     return {

@@ -69,6 +69,6 @@ def layer_of(step: Step, call: Call, kind: str, operand: torch.Tensor | None) ->
 
 
 def _needs(**tensors: torch.Tensor) -> frozenset[Operation]:
-    """The gradients that A and W need."""
+    """Return the gradients that A and W need."""
     gradients = {"A": INPUT_GRADIENT, "W": WEIGHT_GRADIENT}
     return frozenset(gradients[name] for name, tensor in tensors.items() if tensor.requires_grad)

@@ -190,13 +190,13 @@ class Capture(TorchDispatchMode):
         self.sink.put(layer, operation, geometry, operands)
 
     def wants(self, layer: str) -> bool:
-        """Whether a layer is to be recorded."""
+        """Return whether a layer is to be recorded."""
         assert self.sink is not None
         return self.sink.wants(layer)
 
 
 def _writes_of(func: Any) -> list[tuple[int, str]]:
-    """Which arguments of an operation it writes to: their places and names."""
+    """Return which arguments of an operation it writes to: their places and names."""
     arguments = getattr(getattr(func, "_schema", None), "arguments", ())
     written = [(place, each.name, each.alias_info) for place, each in enumerate(arguments)]
     return [(place, name) for place, name, alias in written if alias is not None and alias.is_write]

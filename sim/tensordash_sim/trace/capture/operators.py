@@ -77,7 +77,7 @@ def factors(name: str, args: Any) -> tuple[torch.Tensor, torch.Tensor, torch.Ten
 
 
 def convolution_axes(inputs: torch.Tensor, weight: torch.Tensor, settings: Any) -> list[Axis]:
-    """The dimensions of a convolution, or of the one whose input gradient a transposed convolution computes.
+    """Return the dimensions of a convolution, or of the one whose input gradient a transposed convolution computes.
 
     Parameters
     ----------
@@ -142,7 +142,7 @@ class Convolved(NamedTuple):
 
 
 def name_of(func: Any, handled: Container[str]) -> str:
-    """The name of an operation that is to be looked at; nothing if it does not multiply.
+    """Return the name of an operation that is to be looked at; nothing if it does not multiply.
 
     One that writes to its first operand goes by the name of the one that does not, if that is handled.
     """

@@ -87,7 +87,7 @@ class Roles:
         return self._by_number.get(number, [])
 
     def repeated(self, number: int, task: int) -> Entry | None:
-        """The next of a node's, for a backward pass that computes them anew in order."""
+        """Return the next of a node's, for a backward pass that computes them anew in order."""
         entries, place = self.entries(number), self._repeated[number, task]
         self._repeated[number, task] += 1
         return entries[place] if place < len(entries) else None

@@ -54,7 +54,7 @@ class Sink:
         return self._step is None and not self._notes
 
     def wants(self, layer: str) -> bool:
-        """Whether a layer is to be recorded."""
+        """Return whether a layer is to be recorded."""
         wanted = self._layers is None or any(fnmatchcase(layer, pattern) for pattern in self._layers)
         if not wanted:
             self.passed_over.add(layer)

@@ -33,7 +33,7 @@ def products(config: TileConfig, a: list, b: list, c: list) -> list[tuple[int, .
 
 
 def count_of(job, most: int) -> int:
-    """How many streams to send."""
+    """Return how many streams to send."""
     return max(4, round(most * job.effort))
 
 

@@ -213,7 +213,7 @@ def _split(random: Random, exponent: int, a_format: FloatFormat, b_format: Float
 
 
 def _power(fmt: FloatFormat, exponent: int) -> int:
-    """The pattern of a power of two, subnormal or not."""
+    """Return the pattern of a power of two, subnormal or not."""
     field = exponent + fmt.bias
     return field << fmt.fraction_bits if field > 0 else 1 << (exponent - fmt.least_exponent)
 

@@ -74,7 +74,7 @@ class Player:
         await self.cycle(clear=self.random.random() < 0.5)
 
     async def cycle(self, *, clear: bool = False, reset: bool = False) -> Outputs:
-        """One cycle in lockstep, noted."""
+        """Return one cycle in lockstep, noted."""
         self.lockstep.stall = self._stalls()
         results = len(self.lockstep.results)
         outputs = await self.lockstep.cycle(clear=clear, reset=reset)

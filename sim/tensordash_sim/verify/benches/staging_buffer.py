@@ -53,7 +53,7 @@ async def random_moves(dut) -> None:
 
 
 def _known(pins: Pins, golden: StagingBuffer, width: int) -> int:
-    """The window's bits of the steps present; the others may be undefined."""
+    """Return the window's bits of the steps present; the others may be undefined."""
     bits = golden.present * golden.lanes * width
     text = str(pins.dut.window.value)
     return int(text[len(text) - bits :], 2) if bits else 0

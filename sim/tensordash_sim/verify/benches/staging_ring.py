@@ -39,7 +39,7 @@ async def random_moves(dut) -> None:
 
 
 def _known(pins: Pins, slot: int, bits: int) -> int:
-    """A slot's bits; those of others may be undefined."""
+    """Return a slot's bits; those of others may be undefined."""
     text = str(pins.dut.window.value)
     end = len(text) - slot * bits
     return int(text[end - bits : end], 2)

@@ -80,7 +80,7 @@ class ProgramCorruptor:
         self.top_groups = next((k for k in range(config.groups) if last - k in used), config.groups)
 
     def _longest_free(self, used: set[int]) -> range:
-        """The longest run of groups that are not used."""
+        """Return the longest run of groups that are not used."""
         marks = [-1, *sorted(used), self.config.groups]
         return max((range(a + 1, b) for a, b in pairwise(marks)), key=len)
 
@@ -101,7 +101,7 @@ class ProgramCorruptor:
         return self.random.choice([places[0], self.random.choice(places), places[-1]])
 
     def has(self, operation: str) -> bool:
-        """Whether the program has a descriptor of an operation."""
+        """Return whether the program has a descriptor of an operation."""
         return any(kind is OPERATIONS[operation] for kind, _ in map(decode, self.descriptors))
 
     def value(self, index: int, name: str) -> int:
@@ -139,7 +139,7 @@ class ProgramCorruptor:
         return count
 
     def waits(self, consumer: str, producer: str) -> bool:
-        """Whether any descriptor of a unit waits for another unit."""
+        """Return whether any descriptor of a unit waits for another unit."""
         found = False
         for operation, values in map(decode, self.descriptors):
             if operation is not None and operation.unit:

@@ -57,7 +57,7 @@ def _unaligned(corruptor: ProgramCorruptor) -> bool:
 
 
 def _beyond(corruptor: ProgramCorruptor) -> tuple[int, int]:
-    """A first group and a number of groups that go beyond the buffer's end, through free ones."""
+    """Return a first group and a number of groups that go beyond the buffer's end, through free ones."""
     random, groups = corruptor.random, corruptor.config.groups
     least = groups - corruptor.top_groups
     address = min(random.choice([least, groups - 1, groups, random.randint(least, 65535), 65535]), 65535)
@@ -105,7 +105,7 @@ def _range_store_compressed(corruptor: ProgramCorruptor) -> bool:
 
 
 def _outside_memory(corruptor: ProgramCorruptor, operation: str) -> bool:
-    """A move of free groups of which all, or one run, has no memory."""
+    """Return a move of free groups of which all, or one run, has no memory."""
     random, size = corruptor.random, corruptor.config.group_bytes
     count = random.randint(1, min(MAX_GROUPS, len(corruptor.free_groups) // 2))
     if random.random() < 0.5:
@@ -127,7 +127,7 @@ def _write(corruptor: ProgramCorruptor) -> bool:
 
 
 def random_tensor(corruptor: ProgramCorruptor) -> tuple[bytes, NDArray[np.uint32], dict[str, int]]:
-    """A compressed tensor that fits into the free groups, and the fields of its move but for where it is."""
+    """Return a compressed tensor that fits into the free groups, and the fields of its move but for where it is."""
     random, config = corruptor.random, corruptor.config
     count = random.randint(1, min(MAX_GROUPS, len(corruptor.free_groups)))
     segment = random.choice([1, 2, 100])

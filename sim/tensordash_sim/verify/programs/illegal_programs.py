@@ -161,7 +161,7 @@ def _address_output(corruptor: ProgramCorruptor) -> bool:
 
 
 def _tokens_wait(corruptor: ProgramCorruptor) -> bool:
-    """A token that nobody gives."""
+    """Return a token that nobody gives."""
     index = corruptor.pick("load", "layout_a", "layout_b", "multiply", "store", "record")
     operation, _ = decode(corruptor.descriptors[index])
     assert operation is not None
@@ -177,7 +177,7 @@ def _tokens_wait(corruptor: ProgramCorruptor) -> bool:
 
 
 def _tokens_many(corruptor: ProgramCorruptor) -> bool:
-    """One more than may be."""
+    """Return one more than may be."""
     size, at = corruptor.config.group_bytes, corruptor.position()
     unit = 1 << corruptor.random.randrange(len(UNITS))
     for _ in range(MAX_TOKENS + 1):
@@ -187,7 +187,7 @@ def _tokens_many(corruptor: ProgramCorruptor) -> bool:
 
 
 def _tokens_left(corruptor: ProgramCorruptor) -> bool:
-    """One that is left at an end, of a unit for which nobody waits: another would begin too early."""
+    """Return one that is left at an end, of a unit for which nobody waits: another would begin too early."""
     index = corruptor.pick("load", "layout_a", "layout_b", "multiply", "store", "record")
     operation, _ = decode(corruptor.descriptors[index])
     assert operation is not None
@@ -202,14 +202,14 @@ def _tokens_left(corruptor: ProgramCorruptor) -> bool:
 
 
 def _tokens_end(corruptor: ProgramCorruptor) -> bool:
-    """An end with tokens of its own."""
+    """Return an end with tokens of its own."""
     name = corruptor.random.choice(["wait", "signal"])
     corruptor.change(corruptor.pick("end"), **{name: corruptor.random.randint(1, 63)})
     return True
 
 
 def _fetch(corruptor: ProgramCorruptor) -> bool:
-    """The ring goes on where there is no memory."""
+    """Return the ring goes on where there is no memory."""
     last = len(corruptor.descriptors) - 1
     first_missing = corruptor.random.choice([0, corruptor.random.randint(0, last), last])
     corruptor.base = len(corruptor.memory.bytes) - 64 * first_missing
@@ -244,7 +244,7 @@ TRIES = 60
 
 
 def illegal_program(random: Random, config: CoreConfig, name: str, *, second: str = "") -> IllegalProgram:
-    """A random legal program made illegal.
+    """Return a random legal program made illegal.
 
     Parameters
     ----------

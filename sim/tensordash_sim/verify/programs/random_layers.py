@@ -43,7 +43,7 @@ class LayerWork:
     values: dict[str, NDArray]
 
     def image(self, config: CoreConfig, memory: Memory) -> TensorImage:
-        """The whole image of the memory."""
+        """Return the whole image of the memory."""
         turned = self._contraction(config, dict.fromkeys((*self.values, "result"), 0)).turned
         how: dict[str, Any] = {"rows": self.rows, "fp32": self.fp32, "turned": turned}
         return TensorImage(config, memory, self.layer, self.operation, self.values, **how)
@@ -66,7 +66,7 @@ class LayerWork:
 
 
 def random_layer(random: Random, macs: tuple[int, int]) -> Layer:
-    """A convolution or a batch of matrix products.
+    """Return a convolution or a batch of matrix products.
 
     Parameters
     ----------
@@ -101,7 +101,7 @@ def random_layer(random: Random, macs: tuple[int, int]) -> Layer:
 
 
 def random_work(random: Random, config: CoreConfig, macs: tuple[int, int] = (1, 300_000)) -> LayerWork:
-    """An operation of a random layer, with operands of which some are zeros, for a core's formats.
+    """Return an operation of a random layer, with operands of which some are zeros, for a core's formats.
 
     Parameters
     ----------

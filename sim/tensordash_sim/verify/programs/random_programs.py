@@ -93,7 +93,7 @@ class _Writer:
 def random_program(
     random: Random, config: CoreConfig, size: int = 1 << 17, *, edges: bool = False, at: int = 0
 ) -> RandomProgram:
-    """A matrix product in as many chunks as there are, on either side, with any of the output unit's functions.
+    """Return a matrix product in as many chunks as there are, on either side, with any of the output unit's functions.
 
     Parameters
     ----------
@@ -352,7 +352,7 @@ def _draw_moves(random: Random, groups: int) -> tuple[dict[str, Any], list[int]]
 
 
 def _parted(random: Random, loop: Loop) -> list[Loop]:
-    """A loop, as three that do the same."""
+    """Return a loop, as three that do the same."""
     loops, inside = [], 1
     for count in _factors(random, loop.count, 3):
         loops.append(Loop(count=count, address=inside * loop.address, x=inside * loop.x))
@@ -373,7 +373,7 @@ def _factors(random: Random, number: int, most: int) -> list[int]:
 def _result(
     config: CoreConfig, flags: dict[str, int], places: dict[str, int], a_positions: int, b_positions: int
 ) -> dict[str, int]:
-    """Fields of where results go, and what becomes of them."""
+    """Return fields of where results go, and what becomes of them."""
     fields = {name: value for name, value in flags.items() if value}
     counted = (a_positions if flags["transposed"] else b_positions) * flags["stride"]
     fields |= {"address": places["result"], "x_size": counted}
@@ -381,7 +381,7 @@ def _result(
 
 
 def _blocks(config: CoreConfig, flags: dict[str, int], a_streams: int, b_streams: int, positions: int) -> list[Loop]:
-    """The order of a multiply's groups: columns within rows of a block, streams of A within those of B."""
+    """Return the order of a multiply's groups: columns within rows of a block, streams of A within those of B."""
     lanes = config.tile.lanes
     width = config.fp32_groups if flags["fp32"] else 1
     along = {"x": lanes * flags["stride"]}

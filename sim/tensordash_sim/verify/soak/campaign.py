@@ -97,7 +97,7 @@ class Summary:
         ]
 
     def to_json(self) -> dict[str, Any]:
-        """The summary as JSON types."""
+        """Return the summary as JSON types."""
         met, of = self.options
         passed = [record for record in self.records if not record.failure]
         return {
@@ -120,7 +120,7 @@ class Summary:
 
 
 def replay_command(seed: int, record: Record) -> str:
-    """The command that runs a job again."""
+    """Return the command that runs a job again."""
     return f"tensordash soak --replay {seed}:{record.index} --simulator {record.simulator}"
 
 

@@ -110,7 +110,7 @@ class Bench:
     # Programs
 
     def legal(self) -> IllegalProgram:
-        """A program that breaks no rule, now and then twice in a row, with tokens that nobody needs."""
+        """Return a program that breaks no rule, now and then twice in a row, with tokens that nobody needs."""
         at, edges = self.device.base, self.random.random() < 0.5
         made = random_program(self.random, self.config, SIZE, edges=edges, at=at)
         descriptors = made.program.descriptors
@@ -268,7 +268,7 @@ class Bench:
         assert not wrong, f"group {wrong[0]} of the buffer differs, and {len(wrong) - 1} others"
 
     def _described(self, descriptors: Iterable[int]) -> Open:
-        """All that descriptors may write which the sequencer lets pass, whatever tokens there are."""
+        """Return all that descriptors may write which the sequencer lets pass, whatever tokens there are."""
         memory, groups = [], set[int]()
         for bits in descriptors:
             if Sequencer(self.config).refusal(bits) in ("", "tokens"):
@@ -301,7 +301,7 @@ class Bench:
         return int(values["a_streams"] * values["b_streams"] * steps * tile.rows * tile.columns * tile.lanes)
 
     def layer(self, device: VerilatedCore) -> str:
-        """A random layer as the mapper cuts it, in a memory of its own; what it is, nothing if it does not fit.
+        """Return a random layer as the mapper cuts it, in a memory of its own; what it is, nothing if it does not fit.
 
         A small one is golden's to the byte; of a large one, for which that is too slow, the result is the emulator's
         and all else in memory stays.
@@ -364,7 +364,7 @@ def repeat_program(config: CoreConfig, descriptors: Sequence[int]) -> list[int]:
 
 
 def with_tokens(random: Random, config: CoreConfig, descriptors: Sequence[int]) -> list[int]:
-    """The same program with a few more tokens, which only make units wait for what is done long since.
+    """Return the same program with a few more tokens, which only make units wait for what is done long since.
 
     A token of a descriptor for a later one: in the program's order, so that nothing deadlocks.
     """
@@ -389,7 +389,7 @@ def with_tokens(random: Random, config: CoreConfig, descriptors: Sequence[int]) 
 
 
 def _ends(bits: int) -> dict[str, tuple[str, str]]:
-    """A descriptor's units, and the fields of their tokens."""
+    """Return a descriptor's units, and the fields of their tokens."""
     operation, _ = decode(bits)
     assert operation is not None
     if not operation.unit:

@@ -91,7 +91,7 @@ class CoreJob:
 
 
 def draw_core_job(seed: int, index: int, goals: CoreGoals) -> CoreJob:
-    """The job of a campaign with this number: of each key it is another value's turn.
+    """Return the job of a campaign with this number: of each key it is another value's turn.
 
     >>> goals = CoreGoals(positions=1, descriptors=1, faults=1)
     >>> draw_core_job(3, 5, goals) == draw_core_job(3, 5, goals), draw_core_job(3, 5, goals).config.window
@@ -117,7 +117,7 @@ def _turn(name: str, values: Any, index: int) -> Any:
 
 
 def _document(random: Random, fields: dict[str, Any]) -> dict[str, Any]:
-    """A configuration of these keys and the others at random."""
+    """Return a configuration of these keys and the others at random."""
     tile, core = ({name: fields[name] for name in names} for names in (TILE, CORE))
     lanes, depth = tile["lanes"], tile["depth"]
     sides = (lanes, lanes, 2 * lanes) if lanes == 4 else (lanes,)
@@ -132,7 +132,7 @@ def _document(random: Random, fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def key_points(config: CoreConfig | None = None) -> set[str]:
-    """Values of keys as points of the coverage: of a core, or all that there are."""
+    """Return values of keys as points of the coverage: of a core, or all that there are."""
     if config is None:
         points = {f"{name} {value}" for name, values in CORE.items() for value in values}
         points |= {f"{name} {value}" for name in ("lanes", "depth", "sparsity") for value in TILE[name]}

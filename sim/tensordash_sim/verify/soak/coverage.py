@@ -169,7 +169,7 @@ class Coverage:
                 self.add("flag", f"{flag}, {number}")
 
     def to_json(self) -> dict[str, dict[str, int]]:
-        """The points' counts as JSON types."""
+        """Return the points' counts as JSON types."""
         return {group: dict(counts) for group, counts in self.counts.items()}
 
 
@@ -248,7 +248,7 @@ def _config_points(config: TileConfig) -> list[str]:
 
 @cache
 def universe() -> Mapping[str, tuple[str, ...]]:
-    """Every point that a campaign can reach, by group."""
+    """Return every point that a campaign can reach, by group."""
     floats = [fmt for fmt in FORMATS.values() if isinstance(fmt, FloatFormat)]
     operands = [f"{fmt.name} {side} {kind}" for fmt in FORMATS.values() for side in "ab" for kind in _all_kinds(fmt)]
     operands += [f"{fmt.name} c {kind}" for fmt in (FP32, INT32) for kind in _all_kinds(fmt)]
@@ -313,7 +313,7 @@ def lane_options(options: Iterable[Iterable[int]]) -> tuple[int, int]:
 
 
 def merged(jobs: Iterable[Mapping[str, Mapping[str, int]]]) -> Counts:
-    """The points of many jobs; every point of the universe, 0 if it was never met."""
+    """Return the points of many jobs; every point of the universe, 0 if it was never met."""
     total: Counts = {group: Counter(dict.fromkeys(points, 0)) for group, points in universe().items()}
     for job in jobs:
         for group, counts in job.items():

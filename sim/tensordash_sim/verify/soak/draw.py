@@ -74,7 +74,7 @@ def positions_per_step(config: TileConfig) -> int:
 
 
 def draw_job(seed: int, index: int) -> SoakJob:
-    """The job of a campaign with this number.
+    """Return the job of a campaign with this number.
 
     >>> draw_job(3, 5) == draw_job(3, 5), draw_job(3, 5) == draw_job(3, 6)
     (True, False)
@@ -101,7 +101,7 @@ def jobs_for(seed: int, positions: int) -> Iterator[SoakJob]:
 
 
 def _draw_large(random: Random) -> TileConfig:
-    """A tile of more PEs or multipliers than others have."""
+    """Return a tile of more PEs or multipliers than others have."""
     while True:
         rows, columns, lanes = random.choice(LARGE_SIDES), random.choice(LARGE_SIDES), random.choice(LARGE_LANES)
         if rows * columns > MAX_PES or rows * columns * lanes > MAX_MULTIPLIERS:
@@ -110,7 +110,7 @@ def _draw_large(random: Random) -> TileConfig:
 
 
 def _draw_config(random: Random) -> TileConfig:
-    """A valid tile: every parameter at random, large ones less often."""
+    """Return a valid tile: every parameter at random, large ones less often."""
     rows, columns, lanes = random.choice(SIDES), random.choice(SIDES), random.choice(LANES)
     while rows * columns > MAX_PES or rows * columns * lanes > MAX_MULTIPLIERS:
         rows, columns, lanes = random.choice(SIDES), random.choice(SIDES), random.choice(LANES)

@@ -54,7 +54,7 @@ class Record:
     options: list[list[int]]
 
     def to_json(self) -> dict[str, Any]:
-        """The record as JSON types."""
+        """Return the record as JSON types."""
         return asdict(self)
 
 

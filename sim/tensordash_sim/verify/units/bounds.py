@@ -20,7 +20,7 @@ def bounds_value(address_bits: int, base: int = 0, limit: int | None = None) -> 
 
 
 def random_bounds(random: Random, content: Memory) -> tuple[int, int]:
-    """A lowest and a highest address around some pages of a memory."""
+    """Return a lowest and a highest address around some pages of a memory."""
     pages = len(content.bytes) // PAGE
     first = random.randrange(pages)
     base = content.base // PAGE * PAGE
@@ -28,7 +28,7 @@ def random_bounds(random: Random, content: Memory) -> tuple[int, int]:
 
 
 def is_inside(bounds: tuple[int, int], address: int) -> bool:
-    """Whether the page of an address is within bounds."""
+    """Return whether the page of an address is within bounds."""
     return bounds[0] <= address <= bounds[1]
 
 

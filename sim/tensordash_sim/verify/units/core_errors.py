@@ -177,7 +177,7 @@ async def halves_of_a_multiply(dut) -> None:
 
 
 def possible(name: str, config: CoreConfig) -> bool:
-    """Whether programs of a core can be illegal so."""
+    """Return whether programs of a core can be illegal so."""
     try:
         illegal_program(Random(0), config, name)
     except ValueError:
@@ -213,7 +213,7 @@ async def failing_memory(dut, latency: tuple[int, int], pause: float) -> None:
 
 
 def line_of(kind: str, random: Random, config: CoreConfig, descriptors: Sequence[int]) -> int:
-    """A line of memory that a program's descriptors are in, or that it reads or writes."""
+    """Return a line of memory that a program's descriptors are in, or that it reads or writes."""
     line = config.axi_bits // 8
     if kind == "fetch":
         return (PROGRAM + random.randrange(64 * len(descriptors))) // line

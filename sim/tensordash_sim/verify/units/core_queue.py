@@ -16,7 +16,7 @@ MAX_PROGRAM_CYCLES = 60_000
 
 
 def golden_of(host: Host, made: RandomProgram, descriptors: Sequence[int]) -> tuple[GoldenCore, Outcome]:
-    """The golden core after a program."""
+    """Return the golden core after a program."""
     golden = GoldenCore(host.config, Memory(SIZE))
     golden.memory.bytes[:] = made.memory.bytes
     return golden, golden.run(descriptors)
@@ -29,7 +29,7 @@ def with_ends(host: Host, made: RandomProgram) -> list[int]:
 
 
 def in_turns(host: Host, made: RandomProgram) -> list[int]:
-    """The program such that it may follow itself: nobody waits for an end, so that loads wait for the record."""
+    """Return the program such that it may follow itself: nobody waits for an end, so that loads wait for the record."""
     *before, record, end = made.program.descriptors
     barrier = Program()
     barrier.add("load", wait=["store"], memory=DATA, address=host.config.groups - 1, count_0=1)

@@ -53,7 +53,7 @@ class Checked:
 
 
 async def started(dut) -> tuple[Checked, Random]:
-    """A check, as from a reset."""
+    """Return a check, as from a reset."""
     job, pins = current_job(), Pins(dut)
     cocotb.log.info("seed %s", job.seed)
     await pins.reset(data=0, beat=0, take=0)
@@ -83,7 +83,7 @@ async def every_bit(dut) -> None:
 
 
 def edges(field: Field) -> list[int]:
-    """Bit patterns of a field around what is allowed, its least and greatest among them."""
+    """Return bit patterns of a field around what is allowed, its least and greatest among them."""
     return sorted({value % (1 << field.width) for value in (0, 1, 2, 4, 5, 8, 16, 32, 64, -1, -2, -128)})
 
 

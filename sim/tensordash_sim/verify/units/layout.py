@@ -23,7 +23,7 @@ OVERHEAD = 6
 
 
 def signed(value: int) -> int:
-    """A number of 16 bits in two's complement."""
+    """Return a number of 16 bits in two's complement."""
     return (value & 0xFFFF ^ 0x8000) - 0x8000
 
 
@@ -61,7 +61,7 @@ class Bench:
         await self.pins.reset(read_ready=0, read_data=0, command_descriptor_valid=0)
 
     async def cycle(self, *, reset: bool = False) -> int | None:
-        """One cycle; the descriptor's error if it is done."""
+        """Return one cycle; the descriptor's error if it is done."""
         pins, random = self.pins, self.random
         self.beats.drive()
         ready = random.random() < self.ready
@@ -141,7 +141,7 @@ class Bench:
             assert cycles == expected, f"it takes {cycles} cycles, not {expected}: {values}"
 
     def groups(self, values: dict[str, int]) -> int:
-        """Cycles that groups, and the zeros after them, take."""
+        """Return cycles that groups, and the zeros after them, take."""
         runs = values["streams"] * self.config.parts(self.side)
         return runs * (values["steps"] + (values["steps"] % self.depth > 0)) * gcd(values["stride"], self.lanes)
 
@@ -171,7 +171,7 @@ class Bench:
 
 
 def drawn(bench: Bench) -> dict[str, int]:
-    """A random descriptor: mostly a walk that stays in the buffer, sometimes none that makes sense."""
+    """Return a random descriptor: mostly a walk that stays in the buffer, sometimes none that makes sense."""
     random, config = bench.random, bench.config
     wild = random.random() < 0.15
     words = config.stream_words(bench.side)

@@ -52,7 +52,7 @@ class Bench:
         await self.pins.reset(taken=0, command_descriptor_valid=0, a_read_ready=0, b_read_ready=0)
 
     async def cycle(self, *, reset: bool = False) -> tuple[int, int, int | None]:
-        """One cycle: how many steps were offered, whether the last of them ends, and the error if it is done."""
+        """Return one cycle: how many steps were offered, whether the last of them ends, and the error if it is done."""
         pins, random = self.pins, self.random
         self.beats.drive()
         ready = {side: sum((random.random() >= self.written) << k for k in range(self.depth)) for side in SIDES}
@@ -134,7 +134,7 @@ class Bench:
 
 
 def drawn(bench: Bench) -> dict[str, int]:
-    """A random descriptor, mostly of streams that fit."""
+    """Return a random descriptor, mostly of streams that fit."""
     random, depth = bench.random, bench.depth
     most = min(bench.words.values())
     words = random.choice([1, 1, 2, 3, random.randrange(1, most + 1)])

@@ -75,7 +75,7 @@ CODES = {"fp16": 1, "bf16": 2, "fp8_e4m3": 3, "fp8_e5m2": 4}
 
 
 def features_of(config: CoreConfig) -> int:
-    """The register, from its table in docs/core.md."""
+    """Return the register, from its table in docs/core.md."""
     flags = [config.bias, config.scale, config.relu, config.mask, config.stochastic, config.compression]
     flags.append(config.tile.sparsity != "none")
     built = sum(int(flag) << 16 + k for k, flag in enumerate(flags))

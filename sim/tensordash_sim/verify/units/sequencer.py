@@ -31,7 +31,7 @@ def owners(bits: int) -> list[tuple[str, str, str]]:
 
 
 def random_fields(random: Random, config: CoreConfig, name: str) -> dict[str, int]:
-    """Fields that a core of this kind allows, tokens left out."""
+    """Return fields that a core of this kind allows, tokens left out."""
     operation = OPERATIONS[name]
     fields = {}
     for field in operation.fields:
@@ -113,7 +113,7 @@ class Unit:
         self.ready = self.done = False
 
     def goes_on(self, units: dict[str, "Unit"]) -> bool:
-        """Whether it may be done: the two that share a multiply wait for each other."""
+        """Return whether it may be done: the two that share a multiply wait for each other."""
         if self.name not in ("multiply", "output") or self.index is None:
             return True
         other = units["output" if self.name == "multiply" else "multiply"]

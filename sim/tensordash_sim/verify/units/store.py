@@ -21,7 +21,7 @@ IDLE = {"buffer_ready": 0, "buffer_data": 0, "halt": 0} | dict.fromkeys(COUNTS, 
 
 
 def plain_move(random: Random, config, base: int) -> dict[str, Any]:
-    """Fields of a store whose runs do not overlap in memory."""
+    """Return fields of a store whose runs do not overlap in memory."""
     size = config.group_bytes
     counts = [random.choice([1, 1, 2, 3, random.randint(1, 12)]) for _ in range(4)]
     if counts[0] * counts[1] * counts[2] * counts[3] > 60:
@@ -46,7 +46,7 @@ def plain_move(random: Random, config, base: int) -> dict[str, Any]:
 
 
 def compressed_move(random: Random, config, base: int) -> dict[str, Any]:
-    """Fields of a compressed store, now and then beyond an end."""
+    """Return fields of a compressed store, now and then beyond an end."""
     count, segment = random.choice([1, random.randint(1, 30), 40]), random.choice([1, 2, 3, 7, 100])
     memory = base + 16 * random.randrange(SIZE // 64)
     place = base + SIZE // 2 + 4 * random.randrange(SIZE // 16)

@@ -39,7 +39,7 @@ def drawn(random: Random, loops: int) -> dict:
 
 
 def packed(values: list[int], width: int) -> int:
-    """Values beside each other, the first lowest."""
+    """Return values beside each other, the first lowest."""
     return sum(value << k * width for k, value in enumerate(values))
 
 
