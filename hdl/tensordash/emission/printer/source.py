@@ -11,7 +11,7 @@ import amaranth
 
 from .expression import Node
 
-__all__ = ["comment_above", "comment_beside", "comment_of_state", "purpose_of", "variable"]
+__all__ = ["comment_above", "comment_after", "comment_of_state", "purpose_of", "variable"]
 
 AMARANTH = str(Path(amaranth.__file__).parent)
 METHODS = {"any": "r|", "bool": "r|", "all": "r&", "xor": "r^"}
@@ -92,7 +92,7 @@ def purpose_of(location: tuple[str, int] | None) -> tuple[int, str]:
     return (inside[-1][0], inside[-1][2]) if inside else (0, "")
 
 
-def comment_beside(location: tuple[str, int] | None) -> str:
+def comment_after(location: tuple[str, int] | None) -> str:
     """Return the comment after the code of a line."""
     return "" if location is None else _comments(location[0])[1].get(location[1], "")
 
@@ -109,9 +109,9 @@ def _state_lines(path: str) -> dict[str, int]:
 
 
 def comment_of_state(paths: Iterable[str], name: str) -> str:
-    """Return the comment behind the line of a state, in the first of some files that has one."""
+    """Return the comment after the line of a state, in the first of some files that has one."""
     lines = ((path, _state_lines(path).get(name, 0)) for path in paths)
-    return next((text for each in lines if (text := comment_beside(each))), "")
+    return next((text for each in lines if (text := comment_after(each))), "")
 
 
 def variable(node: Node) -> str:
