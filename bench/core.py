@@ -1,12 +1,12 @@
 """What the core reaches: how busy its tile is, its speedup, what compression saves, and what its logic costs.
 
-    python bench/core.py              # all of it: minutes, most of them for synthesis
+    python bench/core.py              # everything: minutes, most of them for synthesis
     python bench/core.py --no-logic   # what runs on the Verilog alone
     python bench/core.py --page       # and write the table into docs/core.md
 
 Everything runs on the emitted Verilog of the presets `core` and `core-dense`, with 16 bytes of memory a cycle after 50
-cycles of latency. Results must be those of PyTorch in float64, rounded as docs/core.md says, and both cores must leave
-the same memory; a layer for which that is not so ends the run.
+cycles of latency. Results must equal PyTorch's in float64, rounded as docs/core.md defines, and both cores must
+leave the same memory; a layer for which that is not so ends the run.
 """
 
 import sys
@@ -115,7 +115,7 @@ def layer_figures(each: Work, cores: Mapping[str, CoreConfig]) -> dict[str, Any]
         runs[name], left[name] = run(config, contraction.program(blocking), bytes(image.memory.bytes))
         image.memory.bytes[:] = left[name]
         if not np.array_equal(image.result(), expected(each.layer, each.operation, each.values)):
-            raise SystemExit(f"{each.name} {each.operation} on {name} is not what PyTorch says")
+            raise SystemExit(f"{each.name} {each.operation} on {name} is not PyTorch's result")
     if left["core"] != left["core-dense"]:
         raise SystemExit(f"{each.name} {each.operation}: the cores leave different memories")
     core, dense = runs["core"], runs["core-dense"]
@@ -212,7 +212,7 @@ def random_programs(config: CoreConfig, count: int) -> int:
             ring = slice(PROGRAM, PROGRAM + 4096)
             core.memory[ring] = np.frombuffer(golden.memory.bytes, np.uint8)[ring]
             if got != wanted or core.memory.tobytes() != bytes(golden.memory.bytes):
-                raise SystemExit(f"random program {seed} ({made.title}): {got}, golden says {wanted}")
+                raise SystemExit(f"random program {seed} ({made.title}): {got}, golden has {wanted}")
     return count
 
 

@@ -15,7 +15,7 @@ from tensordash.emission.verilog import render
 
 ROOT = Path(__file__).parents[1]
 FOLDERS = ("hdl", "sim", "synth", "formal", "runtime", "cli", "bench", "examples", "tests")
-SUFFIXES = {".py", ".toml", ".md", ".cpp", ".h", ".js", ".css", ".html", ".yml"}
+SUFFIXES = {".py", ".j2", ".toml", ".md", ".cpp", ".h", ".js", ".css", ".html", ".yml"}
 MIN_FILES = 900
 
 GAP = r"""(?:\s|[#*/]|"\s+f?")+"""

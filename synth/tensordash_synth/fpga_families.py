@@ -59,7 +59,7 @@ class Family:
         wants the first one's port open. Yosys connects a constant that has no effect (YosysHQ/yosys, "CCU2 cells get
         the low order CIN connected to constant 1'b0").
     cells : dict of str to (str, int)
-        What the name of a cell begins with: its resource, and how many of it. The longest that fits counts.
+        What the name of a cell begins with: its resource, and their number. The longest that fits counts.
     package, program : str
         The package on PyPI whose nextpnr places it, and the function in there.
     pins : str

@@ -91,7 +91,7 @@ def energies(results: Results, synthesis: Synthesis, chip: ChipConfig | None = N
     -------
     dict
         "tensordash" and "baseline": core, sram, dram, `constant` (core with the power of no zeros), `anchored` (core,
-        scaled so that the baseline's power without zeros is that of Table IV), and, of what is in none of these,
+        scaled so that the baseline's power without zeros matches Table IV), and, of what is in none of these,
         `busy` (tiles while they have work) and `idle` (tiles while they wait, or have no pass).
     """
     chip, curve = chip or ChipConfig(), _curve(synthesis)
