@@ -31,7 +31,7 @@ SPREAD = 50
 
 @contextmanager
 def style(salt: str) -> Iterator[None]:
-    """What is drawn in the block has this style, and the same bytes for the same numbers.
+    """Draw in this style, with the same bytes for the same numbers.
 
     Parameters
     ----------

@@ -59,7 +59,7 @@ class Registers:
 
 
 def literal_of(known: Mapping[int, int], literal: int) -> int:
-    """What a literal is in another graph, of which the variables are known."""
+    """Return a literal in another graph, whose variables are known."""
     return known[literal & ~1] ^ (literal & 1)
 
 

@@ -180,7 +180,7 @@ def _sources() -> Path:
 
 
 def cacti_digest() -> str:
-    """Of everything that decides its answers: sources, what they know of technologies, and settings.
+    """Return a digest of everything that decides CACTI's results: sources, technology files, and settings.
 
     Raises
     ------

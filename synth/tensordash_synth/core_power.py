@@ -77,7 +77,7 @@ class _Box:
         self.reads = self.writes = 0
 
     def sample(self, values: NDArray[np.uint8]) -> None:
-        """What the edge does: a word is read as it was before it is written; at one port, if it is not."""
+        """Apply a clock edge: a read returns the word before the write; with one port, a write excludes a read."""
         enables, enabled = values[self._nets["write_enable"]], values[self._nets["read_enable"]][0]
         if enabled and not (self._one and enables.any()):
             self.reads += 1

@@ -180,7 +180,7 @@ def _blackbox(boxes: Sequence[str]) -> list[str]:
 
 
 def _opened(boxes: Sequence[str]) -> list[str]:
-    """What stands in other modules is cut off: its inputs are outputs here, its outputs inputs."""
+    """Cut off other modules: their inputs are outputs here, their outputs inputs."""
     return [f"expose -evert {' '.join(f't:{box}' for box in boxes)}"] if boxes else []
 
 
@@ -373,7 +373,7 @@ def _constants(view: Registers, states: Sequence[int]) -> dict[int, int]:
 
 
 def _seen(view: Registers, literals: Sequence[int], fixed: Mapping[int, int] | None = None) -> np.ndarray:
-    """What literals are on random vectors of inputs and states, of which some may be fixed to 0 or 1."""
+    """Evaluate literals on random vectors of inputs and states, of which some may be fixed to 0 or 1."""
     graph = Graph()
     known = {literal: graph.input() for literal in [*view.inputs.values(), *view.registers]} | dict(fixed or {})
     graph.add(view, known)

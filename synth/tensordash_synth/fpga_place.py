@@ -225,7 +225,7 @@ class _Flow:
     progress: Progress
 
     def counts(self) -> dict[str, int]:
-        """What it takes, without its shell."""
+        """Return the resources of the design, without its shell."""
         found: dict[str, int] = cached_document([*self._key, "counts"], self._map)
         self.progress(f"{self.label}: {', '.join(f'{found[name]:,} {RESOURCES[name]}' for name in RESOURCES)}")
         return found

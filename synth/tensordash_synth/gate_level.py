@@ -115,7 +115,7 @@ def _random_words(path: str, text: str, random: Random) -> Iterator[str]:
 
 
 def _states(text: str) -> dict[str, str]:
-    """What each flip-flop of a library calls its state."""
+    """Return the name of each flip-flop's state in a library."""
     pattern = r"\bcell\s*\(\s*\"?(\w+)\"?\s*\)|\bff\s*\(\s*\"?(\w+)\"?\s*,"
     states, cell = {}, ""
     for found in re.finditer(pattern, text):

@@ -120,7 +120,7 @@ class Liberty:
 
     @cached_property
     def driving_cell(self) -> Cell:
-        """What drives every input of a module: the smallest buffer, or inverter where there is none."""
+        """Return the cell that drives every input of a module: the smallest buffer, or inverter if there is none."""
         cell = self._smallest("01") or self._smallest("10")
         if cell is None:
             raise LibertyError(f"{self.path}: neither a buffer nor an inverter with an area")
@@ -132,7 +132,7 @@ class Liberty:
 
     @property
     def output_load(self) -> float:
-        """What every output of a module drives, in femtofarads."""
+        """Return the load of every output of a module, in femtofarads."""
         return LOAD_OF_OUTPUTS * max(self.driving_cell.inputs.values())
 
     @property

@@ -99,7 +99,7 @@ class PlacedClock:
 
 
 def placed_clock(log: str, what: str) -> PlacedClock:
-    """What nextpnr printed, when at least placement is done.
+    """Return the clock that nextpnr printed, when at least placement is done.
 
     Raises
     ------

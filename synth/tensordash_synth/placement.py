@@ -122,7 +122,7 @@ class Placed:
 
     @cached_property
     def faults(self) -> list[str]:
-        """What is illegal: cells outside the rows, on one another, or upside down in their row; [] if all is well."""
+        """Return what is illegal: cells outside the rows, overlapping, or upside down; [] if nothing is."""
         found = []
         ends = self.columns + self.widths
         if outside := np.flatnonzero(

@@ -162,7 +162,7 @@ class DesignPower:
 
     @property
     def watts(self) -> float:
-        """Of the whole design."""
+        """Power of the whole design."""
         return sum(power.total for power in self.parts.values())
 
 

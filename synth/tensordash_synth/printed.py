@@ -278,7 +278,7 @@ def _interface(rtlil: str) -> str:
 
 
 def _shape(dump: str) -> Iterator[str]:
-    """What both views must have: ports, submodules, initial values, and parameters of memories."""
+    """Return what both views must share: ports, submodules, initial values, and parameters of memories."""
     cell = ""
     for line in map(str.strip, dump.splitlines()):
         if port := PORT.fullmatch(line):

@@ -110,7 +110,7 @@ class Run:
 
     @cached_property
     def _key(self) -> list[str]:
-        """What decides every mapping: the library."""
+        """Return the key of every mapping: the library's."""
         return [self.library.digest]
 
     def power(self, config: TileConfig, netlist: str, activities: Sequence[Activity], label: str) -> list[DesignPower]:

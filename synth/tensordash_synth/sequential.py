@@ -110,7 +110,7 @@ def _says(name: str, outputs: dict[Bit, int], graph: Graph) -> int:
 
 
 def _after_reset(view: Registers) -> dict[int, int]:
-    """What a reset makes of each register that it does not leave alone."""
+    """Return the value after reset of each register that a reset changes."""
     fixed = {CLOCK: 1, RESET: 1}
     values: dict[int, int | None] = {0: 0} | dict.fromkeys(view.registers)
     values |= {literal: fixed.get(bit) for bit, literal in view.inputs.items()}

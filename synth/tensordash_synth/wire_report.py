@@ -124,7 +124,7 @@ def _design(design: PlacedDesign) -> dict[str, Any]:
 
 
 def wires_json(report: WireReport) -> dict[str, Any]:
-    """What a document of both designs has of their wires."""
+    """Return the wires' part of a document of both designs."""
     return {"placement_density": round(report.density, 4), "wires": report.to_json()}
 
 

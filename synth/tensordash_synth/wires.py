@@ -62,7 +62,7 @@ class Wires:
 
 
 def wire_load(library: Liberty) -> WireLoad:
-    """What a micrometre of wire has by the library's own wire loads: its default one, or else its first.
+    """Return a micrometre of wire's parameters in the library's wire loads: the default one, or else the first.
 
     For Nangate 45 that is 0.177 fF and 3.57 ohm, the resistance of metal 2 and 3 at their least width: wires on higher
     metals have less.

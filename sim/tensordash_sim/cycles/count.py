@@ -44,7 +44,7 @@ class Counts:
         return self.steps / self.cycles
 
     def to_json(self, config: TileConfig) -> dict[str, Any]:
-        """As a document, with the ideal speedup: positions of the dense schedule over effectual ones."""
+        """Return a document with the ideal speedup: positions of the dense schedule over effectual ones."""
         dense = self.steps * config.lanes * config.rows * (config.columns if config.sparsity == "both" else 1)
         return asdict(self) | {
             "speedup": self.speedup,
@@ -116,7 +116,7 @@ def count(streams: Sequence[ArrayLike], config: TileConfig, *, a: Sequence[Array
 def count_words(
     blocks: Sequence[NDArray[np.uint32]], config: TileConfig, *, a: Sequence[NDArray[np.uint32]] = ()
 ) -> Counts:
-    """As `count`, for packed streams.
+    """Count cycles as `count` does, for packed streams.
 
     Parameters
     ----------

@@ -40,7 +40,7 @@ def _schedule(window, free, undecided, levels, steps, ups, downs):
 
 @njit(cache=True, nogil=True)
 def fill_table(table, lanes, depth, levels, steps, ups, downs):
-    """What becomes of every window: the positions that remain, and above them the leading steps without any."""
+    """Tabulate every window's remaining positions and, in the bits above, the leading steps without any."""
     count = len(table)
     window, scratch = np.empty((depth, count), np.uint32), np.empty((2, count), np.uint32)
     for bits in range(count):
@@ -139,7 +139,7 @@ def _fill(window, first, words_b, words_a, both, step, places, stop):
 
 @njit(parallel=True, cache=True, nogil=True)
 def count_wide(words_b, words_a, both, depth, levels, steps, ups, downs, parts, cycles, advances, paces):
-    """As `count_narrow`, without a table: some groups at a time, each a slot, so that vectors are full."""
+    """Count as `count_narrow` does, without a table: several groups at a time, one per slot, fill the vectors."""
     groups, rows, count = words_b.shape
     columns = words_a.shape[1] if both else 1
     size = rows * columns

@@ -20,7 +20,7 @@ FieldsOfFormat = tuple[int, int, int, int, bool, int]
 
 
 def _fields(fmt: FloatFormat) -> FieldsOfFormat:
-    """What compiled code wants to know of a format."""
+    """Return a format's parameters for compiled code."""
     return fmt.width, fmt.fraction_bits, fmt.least_exponent, fmt.largest, fmt.infinities, fmt.beyond
 
 
@@ -141,7 +141,7 @@ def result_bits(
     random: NDArray[np.uint16] | None = None,
     scale: int = 0,
 ) -> NDArray:
-    """What a core's output unit makes of sums with their bias.
+    """Round sums with their bias as a core's output unit does.
 
     Parameters
     ----------

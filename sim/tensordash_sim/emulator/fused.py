@@ -98,7 +98,7 @@ def _order(a: NDArray[np.int32], b: NDArray[np.int32], config: TileConfig) -> Or
 
 @cache
 def _table(fmt: Operand) -> Scaled:
-    """As `scaled`, but for the exponents of infinities and NaN."""
+    """Tabulate as `scaled` does, except for the exponents of infinities and NaN."""
     significand, exponent = scaled(fmt)
     marked = marks(fmt)
     far = np.where(marked & INFINITE, FAR, np.where(marked & NAN, 4 * FAR, exponent))

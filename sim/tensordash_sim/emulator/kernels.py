@@ -46,7 +46,7 @@ TOGETHER = 128
 
 @intrinsic
 def _leading_zeros(typingctx, bits):
-    """Of 64 bits, one instruction: nothing in Numba's reach does it."""
+    """Count leading zeros of 64 bits, which Numba has no function for."""
 
     def generate(context, builder, signature, arguments):
         return builder.ctlz(arguments[0], ir.Constant(ir.IntType(1), 0))
@@ -56,7 +56,7 @@ def _leading_zeros(typingctx, bits):
 
 @njit(cache=True, nogil=True)
 def _bit_length(magnitude):
-    """As int's; of a uint64."""
+    """Return the bit length of a uint64, as `int.bit_length` does."""
     return 64 - np.int64(_leading_zeros(magnitude))
 
 
@@ -124,7 +124,7 @@ def convert(bits, source, target, signed_nan, relu, toward_zero, random, out, sc
 
 @njit(parallel=True, cache=True, nogil=True)
 def scan(bits, sign, largest):
-    """Of patterns: the largest magnitude of a finite one, how many are zeros, and how many are not finite.
+    """Return the patterns' largest finite magnitude, and how many are zeros and not finite.
 
     `sign` is the sign's bit, and `largest` the pattern of the format's largest finite number.
     """
@@ -391,7 +391,7 @@ def _accumulated(a, a_exponent, b, b_exponent, chosen, ends, product_fraction, f
 
 @njit(cache=True, nogil=True)
 def _accumulate_together(a, a_exponent, b, b_exponent, chosen, ends, product_fraction, fused, largest, total, sums):
-    """As `_accumulated`, of finite numbers, for columns that share a schedule: `a` (K, columns).
+    """Accumulate finite numbers as `_accumulated` does, for columns that share a schedule: `a` (K, columns).
 
     Without a branch inside a loop over columns, so that many are added in one instruction. Fraction bits are so few
     that 64 bits hold the sum, whose exponents are FP32's. `largest`, `total` and `sums` have room for each column;

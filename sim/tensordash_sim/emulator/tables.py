@@ -76,7 +76,7 @@ class ScaledFormat(NamedTuple):
         return self.element.least_exponent + (-self.scale.bias if number is None else number.least_exponent)
 
     def both(self, table: NDArray, of_scales: NDArray) -> tuple[NDArray, NDArray]:
-        """What tables of elements and of scales say of every pattern."""
+        """Combine the tables of elements and of scales for every pattern."""
         every = np.arange(1 << self.width)
         return table[every % (1 << self.element.width)], of_scales[every >> self.element.width]
 
@@ -231,7 +231,7 @@ def floats(fmt: Format) -> NDArray[np.float32]:
 
 
 def operand_formats(config: TileConfig) -> tuple[Operand, Operand]:
-    """What the operands of sides a and b are patterns of: with scales, of both."""
+    """Return the formats of the patterns of sides a and b; with scales, of elements and scales."""
     a, b, scale = config.a_format, config.b_format, config.numerics.scale
     if scale is None:
         return a, b

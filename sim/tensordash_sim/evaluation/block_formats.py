@@ -115,7 +115,7 @@ def rounded(values: Floats, element: Element) -> Floats:
 
 
 def quantise(values: NDArray, fmt: BlockFormat, axis: int) -> Floats:
-    """What is left of values in a format, as numbers again.
+    """Round values to a format, and return them as numbers.
 
     Parameters
     ----------
@@ -153,7 +153,7 @@ def quantise(values: NDArray, fmt: BlockFormat, axis: int) -> Floats:
 
 
 def _scales(largest: Floats, fmt: BlockFormat) -> Floats:
-    """Of blocks with these largest magnitudes: what their elements are multiplied by."""
+    """Return the scales of blocks with these largest magnitudes."""
     element = fmt.element
     if fmt.scale == "nvfp4":
         top = float(largest.max(initial=0.0))

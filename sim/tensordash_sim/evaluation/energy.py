@@ -49,7 +49,7 @@ def _plan(settings: Settings, preset: str = "paper") -> Plan:
 
 
 def _results(settings: Settings, answers: Answers) -> dict[str, list[Any]]:
-    """Of operations, by network; the published shape last."""
+    """Return results of operations, by network; the published shape is last."""
     found = {name: list(answers[name,]["operations"]) for name in settings.networks}
     return found | {PUBLISHED: list(answers[PUBLISHED,].values())}
 

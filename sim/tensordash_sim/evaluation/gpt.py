@@ -87,7 +87,7 @@ class _Cycles(NamedTuple):
 
 
 def _cycles(shape: Shape, answers: Answers, zeros: float, operation: str, block: int = 1) -> _Cycles:
-    """Of a block of the network on one tile, with weights masked in blocks."""
+    """Return cycles of a block of the network on one tile, with weights masked in blocks."""
     dense = sparse = passes = bound = 0.0
     for name in shape.products:
         count = 1 if name in PRUNED else shape.heads

@@ -51,7 +51,7 @@ FIELDS = (
 
 
 def short(result: OperationResult) -> dict[str, Any]:
-    """What figures are made of: `FIELDS`, and bytes of DRAM traffic."""
+    """Return the fields that figures read: `FIELDS`, and bytes of DRAM traffic."""
     document = result.to_json()
     return {name: document[name] for name in FIELDS} | {"traffic": {"dram": result.traffic.dram}}
 

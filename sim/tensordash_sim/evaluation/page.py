@@ -61,7 +61,7 @@ def section(figure: Figure) -> str:
 
 
 def _table(metric: str, points: list[Point]) -> str:
-    """Of a metric: places down, series across, or the other way round if there are more series."""
+    """Return a metric's table: places down, series across, or transposed if there are more series."""
     series, places = (list(dict.fromkeys(each)) for each in zip(*((p.series, p.x) for p in points), strict=True))
     if min(len(series), len(places)) > MAX_TABLE_ROWS or max(len(series), len(places)) > 2 * MAX_TABLE_ROWS:
         points = [point for point in points if point.paper is not None]

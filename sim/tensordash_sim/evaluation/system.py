@@ -71,7 +71,7 @@ def _workloads(answers: Answers) -> list[str]:
 
 
 def _best(answers: Answers, workload: str) -> list[dict[str, Any]]:
-    """What a step takes, row by row; a plan may leave out a measure: none is slower than one with fewer."""
+    """Return a step's cycles, row by row. A plan may leave out a measure, so none is slower than one with fewer."""
     best: dict[tuple[float, str], dict[str, Any]] = {}
     rows = []
     for row in answers["step", workload]["rows"]:
@@ -85,7 +85,7 @@ def _best(answers: Answers, workload: str) -> list[dict[str, Any]]:
 
 
 def _named(measures: list[str]) -> str:
-    """Of a row that has all measures before it as well."""
+    """Return the name of a row that also has all measures before it."""
     return f"+ {measures[-1]}" if measures else "none"
 
 

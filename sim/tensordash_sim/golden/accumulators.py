@@ -26,7 +26,7 @@ class Accumulator(Protocol):
         """Return whether adding C wraps."""
 
     def block_bits(self) -> int:
-        """What the PE's `block` port shows of the sum."""
+        """Return the bits of the PE's `block` port."""
 
 
 def make_accumulator(config: TileConfig) -> Accumulator:

@@ -37,7 +37,7 @@ class Scaled:
 
 
 def scale_values(bits: ArrayLike, scale: ScaleFormat) -> NDArray[np.float64]:
-    """What scales are worth.
+    """Return the values of scales.
 
     >>> from tensordash.configuration.formats import SCALES
     >>> scale_values([0x7F, 0x81, 0xFF], SCALES["e8m0"]).tolist(), scale_values([0x38], SCALES["e4m3"]).tolist()

@@ -98,7 +98,7 @@ class _FixedPoint:
         return factors + [decode_scale(bits, self._scale) for bits in scales if self._scale is not None]
 
     def block_bits(self) -> int:
-        """What the PE's `block` port shows: the sum, two's complement in `width` bits."""
+        """Return the bits of the PE's `block` port: the sum, two's complement in `width` bits."""
         return self.total % (1 << self.width)
 
 
@@ -176,7 +176,7 @@ class ExactAccumulator(_FixedPoint):
         return False
 
     def block_bits(self) -> int:
-        """What the PE's `block` port shows.
+        """Return the bits of the PE's `block` port.
 
         The sum, two's complement in `width` bits; above it, whether infinities or a NaN of plus sign came in, and of
         minus sign. The sum means nothing if one of them did.

@@ -122,7 +122,7 @@ def _sign_or_special(value: Fraction | float) -> float:
 def matmul_exact(
     a_bits: ArrayLike, b_bits: ArrayLike, config: TileConfig, c_bits: ArrayLike | None = None
 ) -> NDArray[np.uint32]:
-    """What a tile with exact accumulators must give for one stream, as long as they do not overflow.
+    """Return the results of a tile with exact accumulators for one stream, if none overflows.
 
     Parameters
     ----------

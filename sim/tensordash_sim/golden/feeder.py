@@ -62,7 +62,7 @@ class Feeder:
         self.reset()
 
     def reset(self) -> None:
-        """What a clock edge with reset does."""
+        """Apply a clock edge with reset."""
         # Steps, and whether each ends its stream: True, False, or None for an open one.
         self._held: deque[tuple[Sequence[int], bool | None]] = deque()
 
@@ -72,7 +72,7 @@ class Feeder:
         return not self._held
 
     def offer(self) -> Offer:
-        """What the tile is offered."""
+        """Return the offer to the tile."""
         offered: list[Sequence[int]] = []
         for step, ends in self._held:
             if ends is None or len(offered) == self.depth:

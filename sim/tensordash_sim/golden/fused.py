@@ -168,7 +168,8 @@ class FusedAccumulator:
         return False
 
     def block_bits(self) -> int:
-        """What the PE's `block` port shows: FP32's upper bits, or FP16, and the marks `positive` and `negative`.
+        """Return the bits of the PE's `block` port: FP32's upper bits, or FP16, and the marks `positive` and
+        `negative`.
 
         They say that the number is an infinity of that sign, or NaN (both); the bits below mean nothing then. A zero's
         sign means nothing either: results get theirs on the way out.

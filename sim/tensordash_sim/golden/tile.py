@@ -72,7 +72,7 @@ class Tile:
         self.reset()
 
     def reset(self) -> None:
-        """What a clock edge with reset does; `cycle` with `reset` also returns what is visible in that cycle."""
+        """Apply a clock edge with reset; `cycle` with `reset` also returns the outputs of that cycle."""
         self.control.reset()
         self.datapath.reset()
         self._clear()

@@ -43,7 +43,7 @@ def anchors(size: tuple[int, int], stride: int, side: float) -> Tensor:
 
 
 def encode(boxes: Tensor, references: Tensor, weights: tuple[float, float]) -> Tensor:
-    """What must be done to the references to get the boxes: shifts and logarithms of growth, (n, 4).
+    """Return the transformation from references to boxes: shifts and logarithms of growth, (n, 4).
 
     `weights` scale shifts and growths, as in R-CNN.
     """

@@ -81,7 +81,7 @@ Download = Callable[[Dataset, Path], None]
 
 
 def cache_folder() -> Path:
-    """Where data sets are kept: ``tensordash/data`` in the user's cache folder (XDG_CACHE_HOME, or ``~/.cache``)."""
+    """Return the folder of data sets: ``tensordash/data`` in the cache folder (XDG_CACHE_HOME, or ``~/.cache``)."""
     return user_cache("data")
 
 
@@ -162,7 +162,7 @@ def _dataset(name: str) -> Dataset:
 
 
 def _remove_stale(root: Path, name: str) -> None:
-    """What downloads that were killed left; a younger one may be under way."""
+    """Remove the files of killed downloads; a younger one may be under way."""
     for left in root.glob(f".{name}-*"):
         if time.time() - left.stat().st_mtime > STALE_SECONDS:
             shutil.rmtree(left, ignore_errors=True)

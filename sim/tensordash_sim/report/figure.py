@@ -46,7 +46,7 @@ class Point:
         return self.ours / self.paper - 1
 
     def to_json(self) -> dict[str, Any]:
-        """As a document; `more` lies beside the rest."""
+        """Return a document; `more` adds fields."""
         fixed = {"metric": self.metric, "series": self.series, "x": self.x, "paper": self.paper, "ours": self.ours}
         return fixed | dict(self.more)
 

@@ -129,7 +129,7 @@ def _plotly() -> str:
 
 
 def _drawn(result: Figure) -> dict[str, Any]:
-    """What the charts need of a result."""
+    """Return the part of a result that charts need."""
     fields = ("metric", "series", "x", "paper", "ours")
     points = [{name: getattr(point, name) for name in fields} for point in result.points]
     labels = {metric: result.x_label_of(metric) for metric in result.metrics}

@@ -73,7 +73,8 @@ float8_e5m2, int8, int16, int32, not of uint16; bit patterns need dtype
 
 
 def pack(array: NDArray, dtype: str) -> NDArray[np.uint8]:
-    """Where values are not zero: 1 bit a value, in C order, the first in bit 0 of byte 0, the last byte filled with 0.
+    """Pack where values are not zero: 1 bit a value, in C order, the first in bit 0 of byte 0, the last byte padded
+    with 0.
 
     Parameters
     ----------

@@ -177,7 +177,7 @@ def recorded_values(record: Record, name: str) -> NDArray[np.float32]:
 
 
 def _formats(record: Record, config: TileConfig) -> dict[str, Format]:
-    """Of each operand; the sparser one is on the row side."""
+    """Return the format of each operand; the sparser one is on the row side."""
     return {name: config.b_format if name == record.sparser else config.a_format for name in record.operands}
 
 
@@ -193,7 +193,7 @@ def _bits(record: Record, name: str, fmt: Format, rng: np.random.Generator) -> N
 def _chosen(
     sides: list[tuple[Vectors, Vectors]], config: TileConfig, sample: int, rng: np.random.Generator
 ) -> dict[int, tuple[NDArray[np.int64], NDArray[np.int64]]]:
-    """Of each product, the numbers of the vectors in the rows and in the columns of the passes that are drawn."""
+    """Return, for each product, the numbers of the vectors in rows and columns of the drawn passes."""
     shapes = []
     for rows, columns in sides:
         shapes.append((rows.batch, -(-rows.count // config.rows), -(-columns.count // config.columns)))

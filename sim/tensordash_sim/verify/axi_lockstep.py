@@ -110,7 +110,7 @@ class AxiLockstep:
         self.feed([[] for _ in self.sides])
 
     def feed(self, beats: Sequence[Sequence[AxiBeat]], c: Sequence[Beat] = ()) -> None:
-        """What is sent from now on: to each column, then to each row; and C."""
+        """Set the streams to send from now on: to each column, then to each row; and C."""
         self.senders = [_Sender(each) for each in beats]
         self.c = _Sender(c)
 

@@ -177,7 +177,7 @@ class AxiMemory:
         return self.pins.read(self.prefix + name)
 
     def _offer(self, channel: str, names: tuple[str, ...]) -> tuple | None:
-        """What a channel of the master moves in this cycle, if anything; it may not change while it waits."""
+        """Offer a transfer of a master's channel in this cycle, if any; it must not change while it waits."""
         valid = self._pin(f"{channel}valid")
         stood = self._offers.pop(channel, None)
         if not valid:

@@ -165,7 +165,7 @@ def _tools() -> tuple[str, ...]:
 
 
 def build_key(*parts: object) -> str:
-    """What a build depends on: these, the tools, and the environment's flags for the compiler."""
+    """Return a key of what a build depends on: these files, the tools, and the environment's compiler flags."""
     flags = [os.environ.get(name, "") for name in ("CXXFLAGS", "CPPFLAGS", "LDFLAGS")]
     return hashlib.sha256(repr((_tools(), flags, parts)).encode()).hexdigest()
 

@@ -159,7 +159,7 @@ def _example(config: CoreConfig, random: Random, steps: int, streams: int) -> Ex
 
 
 def _places(config: CoreConfig, sizes: dict[str, int]) -> dict[str, int] | None:
-    """Where tensors begin in the buffer: each in a region of its own if there is room, else one after the other."""
+    """Place tensors in the buffer: each in its own region if there is room, else one after the other."""
     region = config.groups // config.regions
     if len(sizes) <= config.regions and max(sizes.values()) <= region:
         return {name: k * region for k, name in enumerate(sizes)}

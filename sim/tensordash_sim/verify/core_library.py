@@ -97,7 +97,7 @@ class VerilatedError(TensorDashError, RuntimeError):
 
 @cache
 def verilog_of(config: CoreConfig) -> str:
-    """What is emitted for a core."""
+    """Return the Verilog emitted for a core."""
     return core_verilog(config)
 
 
@@ -156,7 +156,7 @@ def core_states(verilog: str) -> tuple[CoreState, ...]:
 
 
 def _hints(verilog: str) -> str:
-    """What Verilator is told of a core's modules."""
+    """Return Verilator's hints for a core's modules."""
     lines = [f'no_inline -module "tensordash_{name}"' for name in SHARED]
     lines += [f'split_var -module "tensordash_{module}" -var "{signal}"' for module, signal in SPLIT]
     modules = set(re.findall(r"^module (\w+)", verilog, flags=re.MULTILINE))

@@ -118,7 +118,7 @@ def strided(bench: ProgramBench) -> None:
 
 
 def full_streams(bench: ProgramBench) -> None:
-    """As many streams as a stream buffer has words, of either side, and the last place of partial sums."""
+    """Fill a stream buffer with streams, of each side, and use the last place of partial sums."""
     config, width = bench.config, bench.config.fp32_groups
     lanes, parts = config.tile.lanes, {side: config.parts(side) for side in "ab"}
     for side, other in ("ab", "ba"):
@@ -214,7 +214,7 @@ def _partial_sums(bench: ProgramBench) -> None:
 
 
 def tokens(bench: ProgramBench, count: int) -> None:
-    """As many tokens from one unit to another as the rule allows, more on their way, and one too many."""
+    """Signal the most tokens from one unit to another that the rule allows, more on their way, and one too many."""
     for _ in range(count):
         _tokens(bench)
 

@@ -81,7 +81,7 @@ def choose_simulator(name: str) -> str:
 def quicker_simulator(
     name: str, top: str, sources: Sequence[Path], *, cycles: float, positions: int, waves: bool = False
 ) -> str:
-    """As `choose_simulator`, but "auto" is the one that is done first, building included.
+    """Choose as `choose_simulator` does, but "auto" is the one that finishes first, building included.
 
     Parameters
     ----------
@@ -239,7 +239,7 @@ def _last_words(log: Path) -> str:
 
 
 def _program(top: str, sources: Sequence[Path], *, waves: bool, options: Sequence[str] = ()) -> Program:
-    """What Verilator makes, with what benches look at visible.
+    """Build Verilator's program, with the signals visible that benches read.
 
     Making every signal visible, as cocotb's own runner asks, costs minutes of compilation.
     """

@@ -137,7 +137,7 @@ def _hex(number: int, bits: int) -> str:
 
 
 def _values(config: TileConfig, golden: MatmulResult) -> dict[str, str]:
-    """What stands in the template for this tile."""
+    """Return the template's values for this tile."""
     depth, beats = config.window_depth, config.rows // config.out_rows * len(LENGTHS)
     # The order of a fused accumulator's sums may depend on what has arrived, unless schedules wait for a full window.
     gaps = isinstance(config.numerics.accumulator, Exact) or config.needs_full_window or depth == 1

@@ -307,7 +307,7 @@ class VerilatedCore:
         raise SilentMemoryError(f"{self._owed()}: {self._standing()}")
 
     def _owed(self) -> str:
-        """What the memory has not done for the longest time."""
+        """Return the transfer that the memory has owed for the longest time."""
         waited = self._library.core_waited(self._device)
         place = max(range(len(CHANNELS)), key=lambda each: waited[each])
         if not waited[place]:
@@ -318,7 +318,7 @@ class VerilatedCore:
         return f"memory has not {said} for {waited[place]} cycles"
 
     def outcome(self) -> Outcome:
-        """What became of the program, as registers say now."""
+        """Return the program's outcome from the registers."""
         code = self.read("error")
         name = next((name for name, each in ERRORS.items() if each == code), "")
         index = self.read("error_index") if code else 0

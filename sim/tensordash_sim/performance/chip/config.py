@@ -140,16 +140,16 @@ class Power:
 
     @property
     def dense(self) -> float:
-        """Of a tile of the baseline."""
+        """Power of a tile of the baseline."""
         return self.cores + self.transposers
 
     @property
     def sparse(self) -> float:
-        """Of a TensorDash tile."""
+        """Power of a TensorDash tile."""
         return self.dense + self.schedulers + self.a_muxes + self.staging
 
     def working(self, skips: bool) -> float:
-        """Of a tile at work, TensorDash's if it skips zeros."""
+        """Return the power of a tile at work, TensorDash's if it skips zeros."""
         return self.sparse if skips else self.dense
 
     def waiting(self, skips: bool) -> float:

@@ -47,7 +47,7 @@ class Operand:
 
     @property
     def compressed(self) -> float:
-        """In DRAM: a bit for each value, and the values that are not zero."""
+        """Return the bytes in DRAM: a bit for each value, and the values that are not zero."""
         return self.size / 8 + self.non_zeros * self.value_bytes
 
 
@@ -81,12 +81,12 @@ class Traffic:
         return Traffic(*(getattr(self, each.name) + getattr(other, each.name) for each in fields(self)))
 
     def bank_cycles(self, chip: ChipConfig) -> int:
-        """What the busiest of the three memories needs."""
+        """Return cycles of the busiest of the three memories."""
         busiest = max(self.rows, self.columns, self.sums + self.results)
         return ceil(busiest / chip.memory.bytes_per_cycle)
 
     def transposer_cycles(self, chip: ChipConfig) -> int:
-        """What the transposers need."""
+        """Return cycles of the transposers."""
         return ceil(self.transposed / chip.memory.transposers)
 
     def dram_cycles(self, chip: ChipConfig) -> int:

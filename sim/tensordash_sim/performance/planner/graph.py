@@ -72,7 +72,7 @@ class Tensor:
 
     @property
     def packed(self) -> float:
-        """In DRAM, compressed if that is less: a bit for each value, and the values that are not zero."""
+        """Bytes in DRAM, compressed if that is less: a bit for each value, and the values that are not zero."""
         return min(self.bytes, self.has_mask * self.values / 8 + self.values * self.density * self.value_bytes)
 
     def part(self, parts: int) -> float:

@@ -81,7 +81,7 @@ class Plan:
 
     @property
     def dram_cycles(self) -> int:
-        """What DRAM needs for all of them."""
+        """Return the DRAM cycles of all stages."""
         return ceil(self.dram / self.budget.dram_bytes_per_cycle)
 
     @cached_property

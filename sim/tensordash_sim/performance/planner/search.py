@@ -125,7 +125,7 @@ class _Search:
         return {self.stage_of[node] for node in nodes} - {number}
 
     def tensors_of(self, node: str) -> tuple[str, ...]:
-        """What a node reads and writes."""
+        """Return the tensors that a node reads and writes."""
         return (*self.graph.nodes[node].reads, *self.graph.nodes[node].writes)
 
     def merge(self) -> None:

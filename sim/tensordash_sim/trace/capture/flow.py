@@ -40,7 +40,7 @@ class FlowRecorder:
         self._updates: list[Update] = []
 
     def take(self, args: Any, kwargs: Mapping[str, Any]) -> list[int | torch.Tensor]:
-        """What an operation reads, as it is before it: places, and arguments that have none yet."""
+        """Return an operation's reads before it runs: places, and arguments that have none yet."""
         reads: list[int | torch.Tensor] = []
         for tensor in tensors_in((*args, *kwargs.values())):
             if not has_storage(tensor):

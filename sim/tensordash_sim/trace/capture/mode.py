@@ -111,7 +111,7 @@ class Capture(TorchDispatchMode):
         return result
 
     def _phase(self) -> str:
-        """What an operation is a part of, as far as the flow goes."""
+        """Return the phase that an operation belongs to in the flow."""
         enabled = torch.is_grad_enabled()
         if torch._C._current_graph_task_id() != -1:
             if enabled:

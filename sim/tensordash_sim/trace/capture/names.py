@@ -123,7 +123,7 @@ class Names:
         return path if reference is not None and reference() is module else None
 
     def _path(self, module: torch.nn.Module) -> str:
-        """Of one that is under way; it may have been made while another one was."""
+        """Return the path of a module that is under way; it may have been created within another one."""
         if (path := self._known(module)) is None:
             modules = [entered for entered, _ in self._stack]
             above = modules[: modules.index(module)] if module in modules else []

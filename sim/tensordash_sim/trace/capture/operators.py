@@ -118,7 +118,7 @@ class Convolved(NamedTuple):
 
     @classmethod
     def of(cls, inputs: torch.Tensor, weight: torch.Tensor, settings: Any) -> "Convolved":
-        """From a convolution's input and weight, and its arguments from `stride` to `groups`."""
+        """Build from a convolution's input and weight, and its arguments from `stride` to `groups`."""
         *_, transposed, _, groups = settings
         size, kernel, stride, padding, dilation, ends = zip(*convolution_axes(inputs, weight, settings), strict=True)
         geometry = Convolution(

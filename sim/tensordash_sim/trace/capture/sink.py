@@ -72,7 +72,7 @@ class Sink:
         self._records += 1
 
     def products(self) -> list[tuple[int, Mapping[str, torch.Tensor]]]:
-        """What was recorded since this was asked for last: the place of each record, and its operands."""
+        """Return the records since the last call: the place of each, and its operands."""
         products, self._products = self._products, []
         return products
 

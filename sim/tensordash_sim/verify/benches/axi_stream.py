@@ -101,7 +101,7 @@ async def reset_in_a_stream(dut) -> None:
 
 
 def broken(kind: str, beat: AxiBeat, depth: int) -> list[AxiBeat]:
-    """What stands for a full beat of a stream, to break the rules."""
+    """Return a wrong replacement of a full beat of a stream."""
     whole, step_bytes = beat.keep, beat.keep.bit_length() // depth
     if kind == "empty stream":
         return [replace(beat, last=True), replace(beat, keep=0, last=True)]

@@ -342,7 +342,7 @@ async def one_special(dut) -> None:
 
 @cocotb.test()
 async def reset_at_the_ends(dut) -> None:
-    """What was on its way is gone after a reset: nothing is added to a sum at the accumulator's end."""
+    """Check that a reset drops products in flight: nothing is added to a sum at the accumulator's end."""
     bench = Bench(dut, "reset at the ends")
     await bench.start()
     config, pins = bench.config, bench.pins

@@ -49,7 +49,7 @@ class LayerWork:
         return TensorImage(config, memory, self.layer, self.operation, self.values, **how)
 
     def contraction(self, config: CoreConfig, image: TensorImage) -> Contraction:
-        """What is done there."""
+        """Return the contraction of the layer."""
         return self._contraction(config, image.tensors)
 
     def _contraction(self, config: CoreConfig, tensors: Mapping[str, int]) -> Contraction:

@@ -299,7 +299,7 @@ def _places(random: Random, room: int, region: int, sizes: Mapping[str, int]) ->
 
 
 def _flags(random: Random, config: CoreConfig) -> dict[str, int]:
-    """What the output unit does."""
+    """Draw the flags of the output unit."""
     flags = {
         name: int(random.random() < 0.4 and getattr(config, name, True))
         for name in ("transposed", "fp32", "bias", "relu", "mask", "stochastic")

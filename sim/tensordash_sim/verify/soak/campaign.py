@@ -27,7 +27,7 @@ TURNS = 4
 
 @cache
 def code_digest() -> str:
-    """Of all code that a job's outcome depends on: hardware, golden model, benches and what draws jobs."""
+    """Return a digest of all code that a job's outcome depends on: hardware, golden model, benches, this folder."""
     folders = [Path(module.__file__ or "").parent for module in (tensordash, golden, verify)]
     return files.code_digest(*folders, Path(__file__).parent)[:16]
 
@@ -54,7 +54,7 @@ class Summary:
 
     @property
     def failures(self) -> dict[str, str]:
-        """What differed first, by the command that runs this job again."""
+        """Return the first difference of each failed job, by the command that runs it again."""
         return {replay_command(self.seed, record): record.failure for record in self.records if record.failure}
 
     @property

@@ -82,7 +82,7 @@ class _Run:
         self.said = ""
 
     def total(self, name: str) -> int:
-        """What all benches have done."""
+        """Return a total over all benches."""
         return sum(getattr(bench, name) for bench in self.benches)
 
     def go(self) -> None:
@@ -184,7 +184,7 @@ class CoreSummary:
 
     @property
     def failures(self) -> dict[str, str]:
-        """What differed first, by the job."""
+        """Return the first difference of each failed job, by its name."""
         return {f"{self.seed}:{each.index}": each.failure for each in self.records if each.failure}
 
     @property

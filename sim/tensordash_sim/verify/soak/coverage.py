@@ -181,7 +181,7 @@ def _values(counters: Counters) -> Iterator[tuple[str, int]]:
 
 @cache
 def _kind(fmt: Format, bits: int) -> str:
-    """What coverage calls a value."""
+    """Return the class of a value in the coverage."""
     if isinstance(fmt, IntegerFormat):
         half = 1 << (fmt.width - 1)
         special = {0: "zero", half: "least", half - 1: "largest"}
@@ -196,7 +196,7 @@ def _kind(fmt: Format, bits: int) -> str:
 
 
 def _kind_of_scale(scale: ScaleFormat, bits: int) -> str:
-    """What coverage calls a scale."""
+    """Return the class of a scale in the coverage."""
     if scale.number is not None:
         return _kind(scale.number, bits)
     return {0: "least", scale.nan - 1: "largest", scale.nan: "NaN"}.get(bits, "between")
@@ -221,7 +221,7 @@ def _all_kinds(fmt: Format) -> list[str]:
 
 
 def _config_points(config: TileConfig) -> list[str]:
-    """What a tile is like."""
+    """Return the coverage points of a tile's configuration."""
     a, b, accumulator = config.a_format.name, config.b_format.name, config.numerics.accumulator
     if isinstance(accumulator, Exact):
         numbers = "exact"
@@ -303,7 +303,7 @@ def universe() -> Mapping[str, tuple[str, ...]]:
 
 
 def lane_options(options: Iterable[Iterable[int]]) -> tuple[int, int]:
-    """Of a job's `Coverage.options`, how many pairs of a lane and one of its options were met, and how many there are.
+    """Return how many pairs of a lane and one of its options a job's `Coverage.options` met, and how many there are.
 
     >>> lane_options([[3, 0], [1, 1]])
     (3, 4)

@@ -55,7 +55,7 @@ class SoakJob:
 
     @property
     def name(self) -> str:
-        """What `tensordash soak --replay` takes."""
+        """Name of the job for `tensordash soak --replay`."""
         return f"{self.seed}:{self.index}"
 
     @property
@@ -185,7 +185,7 @@ def _invariant_options(random: Random, lanes: int, depth: int) -> tuple[Option, 
 
 
 def connectivity_style(config: TileConfig) -> str:
-    """What coverage calls a tile's options.
+    """Return the class of a tile's options in the coverage.
 
     >>> [connectivity_style(TileConfig(depth=3, connectivity=((0, 0), *rest)))
     ...  for rest in ([(1, 0), (2, 0)], [(1, 0), (2, 1)])]

@@ -10,7 +10,7 @@ __all__ = ["PAGE", "bounds_value", "is_inside", "random_bounds", "random_request
 
 
 def bounds_value(address_bits: int, base: int = 0, limit: int | None = None) -> int:
-    """What the pins `bounds` are for a lowest and a highest address; every address if left out.
+    """Return the value of the pins `bounds` for a lowest and a highest address; every address by default.
 
     >>> hex(bounds_value(32, 0x1000, 0x2FFF))
     '0x400001'

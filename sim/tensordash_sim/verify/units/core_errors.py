@@ -106,7 +106,7 @@ class Checker:
         assert (await host.read("error"), await host.read("error_index")) == (expected.code, expected.index)
 
     async def _see_buffer(self, golden: GoldenCore, besides: set[int]) -> None:
-        """What golden and core have in their buffers, but for some groups."""
+        """Compare the buffers of golden and core, except for some groups."""
         host = self.host
         await host.start()
         await host.run(Memory(self._size), dump_program(self.config))

@@ -73,7 +73,7 @@ class Host(CoreMaster):
                 return
 
     async def start(self, base: int | None = None, log2_places: int = LOG2_PLACES) -> None:
-        """As after a reset: say where the ring is, and that descriptors may be fetched."""
+        """Set up the ring, and enable fetching of descriptors, as after a reset."""
         base = self.at + PROGRAM if base is None else base
         self.tail, self.base, self.log2_places = 0, base, log2_places
         assert await self.read("identity") == IDENTITY
@@ -132,7 +132,7 @@ class Host(CoreMaster):
         return await self.interrupt(most)
 
     async def outcome(self) -> Outcome:
-        """What registers say of the program."""
+        """Return the program's outcome from the registers."""
         code = await self.read("error")
         name = next((name for name, each in ERRORS.items() if each == code), "")
         return Outcome(done=await self.read("done"), error=name, index=await self.read("error_index") if code else 0)

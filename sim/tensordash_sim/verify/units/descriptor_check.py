@@ -31,7 +31,7 @@ class Checked:
         self.pins, self.config = pins, config
 
     async def reset(self) -> None:
-        """As from a reset: no tokens."""
+        """Reset the unit: no tokens."""
         self.golden = Sequencer(self.config)
         self.pins.drive(rst=1, take=0)
         await self.pins.settle()

@@ -42,7 +42,7 @@ class Bench:
         self.forget()
 
     def forget(self) -> None:
-        """What banks show is of no use any more."""
+        """Mark the banks' outputs as stale."""
         self.shown = {side: [None] * self.depth for side in SIDES}
         self.reads = {side: [0] * self.depth for side in SIDES}
         self.late = dict.fromkeys(SIDES, 0)  # banks that could not read in the cycle before
@@ -188,7 +188,7 @@ async def every_bit_of_a_base(dut) -> None:
 
 @cocotb.test()
 async def many_streams(dut) -> None:
-    """As many streams of a side as its stream buffer has words, and of the other side one."""
+    """Multiply as many streams of one side as its stream buffer has words by one of the other side."""
     bench = Bench(dut, "many streams", "all", 1.0, 0.0)
     await bench.begin()
     for side, other in ("ab", "ba"):

@@ -52,7 +52,7 @@ async def biases(dut) -> None:
 
 @cocotb.test()
 async def masks(dut) -> None:
-    """Of zeros, of either sign, and of values that have one bit and hide nothing: each bit in each place."""
+    """Use masks of zeros of both signs, and of values with one bit: each bit in each place."""
     bench = Bench(dut, "output masks")
     if not bench.config.mask:
         return
