@@ -24,8 +24,8 @@ Goals = tuple[int, int | None, int | None]
 """Goals from the command line: positions, descriptors and faults."""
 
 
-def soak_cores(seed: int, cores: int, options: Given, output: Path, runner: Runner, cover: bool, as_json: bool) -> None:
-    """Run a campaign, or what is left of it."""
+def soak_cores(seed: int, cores: int, options: Goals, output: Path, runner: Runner, cover: bool, as_json: bool) -> None:
+    """Run a campaign, or resume one."""
     from tensordash_sim.verify.soak.cores import CoreCampaign
 
     campaign = CoreCampaign(output, seed, cores, _goals(options))

@@ -169,7 +169,7 @@ class _Products:
         }
 
     def _smaller(self, geometry: Geometry) -> tuple[Geometry, int]:
-        """Return the simulated part, and how many of it the whole has."""
+        """Return the simulated part, and how many such parts the whole has."""
         if isinstance(geometry, Convolution):
             return replace(geometry, batch=self.simulated), self.images // self.simulated
         if isinstance(geometry, MatrixProduct) and geometry.batch > 1:

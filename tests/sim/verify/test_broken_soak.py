@@ -45,7 +45,7 @@ def test_a_campaign_of_sound_verilog(tmp_path, capfd):
 
 
 def test_a_fault_is_found_and_found_again(tmp_path, capfd, sabotage):
-    """The command that a campaign prints says the same, in the same cycle."""
+    """The command that a campaign prints reports the same, in the same cycle."""
     sabotage(
         Counters, lambda self: self.counts.input_limited.eq(self.counts.input_limited + self.starved), domain="sync"
     )

@@ -125,7 +125,7 @@ def replay_command(seed: int, record: Record) -> str:
 
 
 class Campaign:
-    """Jobs of a seed until so many multiply positions are consumed, and if asked until each lane has taken its options.
+    """Draws jobs of a seed until `positions` are consumed and, with `cover`, each lane has taken its options.
 
     The folder of its records is named after the seed, the simulator and the code, so that what another version of the
     hardware did is never taken for this one's.

@@ -120,9 +120,9 @@ def test_what_was_found_is_kept(trace, tmp_path: Path, monkeypatch: pytest.Monke
 
     tried: list[int] = []
 
-    def count_tries(*given, tries: int, **others):
+    def count_tries(*arguments, tries: int, **others):
         tried.append(tries)
-        return search(*given, tries=tries, **others)
+        return search(*arguments, tries=tries, **others)
 
     monkeypatch.setattr("tensordash_sim.performance.explore.campaign.search", count_tries)
     structure = Structure(lanes=4, depth=4, rows=4, columns=4, sources=8)

@@ -95,7 +95,7 @@ def test_other_code_or_seed_starts_anew(tmp_path, ran, monkeypatch):
 def test_a_difference_is_told_and_the_rest_is_run(tmp_path, ran):
     ran.fail = 1
     summary = Campaign(tmp_path, 5, POSITIONS).run(HERE)
-    assert summary.failures == {"tensordash soak --replay 5:1 --simulator icarus": "cycle 3: taken is 1, golden says 0"}
+    assert summary.failures == {"tensordash soak --replay 5:1 --simulator icarus": "cycle 3: taken is 1, golden has 0"}
     assert not summary.to_json()["passed"]
     assert len(ran) == len(summary.records) > 2
     assert Campaign(tmp_path, 5, POSITIONS).run(HERE).failures == summary.failures
