@@ -57,9 +57,9 @@ def test_names_of_shared_weights(tmp_path: Path) -> None:
 
     model = Tied()
     trace = traced(tmp_path, lambda: model(torch.arange(3)).square().sum().backward(), model=model)
-    names = ["twice", "twice", "head"]
+    names = ["shared", "shared", "head"]
     assert [line for line in operations(trace) if line.endswith("AxW")] == [f"{name} AxW" for name in names]
-    assert operations(trace).count("twice AxG") == 2
+    assert operations(trace).count("shared AxG") == 2
 
 
 def test_layers_that_are_computed_weights(tmp_path: Path) -> None:
