@@ -87,7 +87,7 @@ def test_files(rendered):
     config, texts = rendered
     assert list(texts) == [
         "tensordash.v",
-        *(f"{name}.v" for name in beside(config)),
+        *(f"{name}.v" for name in companions(config)),
         *("tensordash_assertions.sv", "tensordash.vlt", "tensordash.f", "tensordash.core"),
         *("tensordash_tile.sdc", "tensordash_axi_stream_tile.sdc", "tensordash_librelane.yaml", "tensordash_ports.md"),
         *("config.toml", "config.json", "component.xml"),

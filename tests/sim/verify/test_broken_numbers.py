@@ -124,7 +124,7 @@ class TestC:
             lambda self, inside: inside["value"].eq(Mux(self.load, self.sum.number, inside["value"])),
             domain="sync",
         )
-        assert says(found("tile", NEAREST, only="all_zeros"), "out_payload is ['0x80000000']", "golden says ['0x0']")
+        assert says(found("tile", NEAREST, only="all_zeros"), "out_payload is ['0x80000000']", "golden has ['0x0']")
 
     def test_stays_at_the_wrapper(self, found, sabotage):
         sabotage(Tile, lambda self: self.c.ready.eq(0))
@@ -175,7 +175,7 @@ class TestFused:
 
     def test_subnormal_c_has_an_exponent_too_low(self, found, sabotage):
         sabotage(FusedAccumulator, lambda self, inside: inside["c_level"].eq(inside["basis"].number[23:-1]))
-        assert says(found("pe", VOLTA), "block is", "golden says")
+        assert says(found("pe", VOLTA), "block is", "golden has")
 
     def test_adds_without_an_active_lane(self, found, sabotage):
         sabotage(FusedAccumulator, lambda self, inside: inside["marks"].counting.eq(1), domain="sync")
@@ -356,11 +356,11 @@ class TestE4M3:
 
     def test_nan_is_not_noticed(self, found, monkeypatch):
         monkeypatch.setattr(FloatView, "is_special", property(lambda self: Const(0)))
-        assert says(found("tile", E4M3, only="c_alone|special"), "non_finite is 0", "golden says 1")
+        assert says(found("tile", E4M3, only="c_alone|special"), "non_finite is 0", "golden has 1")
 
     def test_largest_binade_is_not_finite(self, found, monkeypatch):
         monkeypatch.setattr(FloatView, "is_special", property(lambda self: self.exponent.all()))
-        assert says(found("tile", E4M3, only="traffic"), "non_finite is 1", "golden says 0")
+        assert says(found("tile", E4M3, only="traffic"), "non_finite is 1", "golden has 0")
 
     def test_overflow_is_not_noticed(self, found, sabotage):
         sabotage(ExactAccumulator, lambda self: self.sum.overflow.eq(0))

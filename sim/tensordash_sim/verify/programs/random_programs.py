@@ -24,7 +24,7 @@ PROGRAM = 0x1000
 """Address of the ring of descriptors, in bytes."""
 
 FEW = 32
-"""Groups of a move that may have gaps between its runs in memory, or of one beside: others would not find room."""
+"""Groups of a move that may have gaps between its runs in memory, or of one neighbour: others would not find room."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,12 +170,12 @@ class _Maker:
         halves = {side: self.config.stream_words(side) // 2 for side in "ab"}
         fits_twice = words * self.a_streams <= halves["a"] and words * self.b_streams <= halves["b"]
         turns = 2 if fits_twice else 1
-        beside = self.random.randrange(self.chunks)
+        neighbour = self.random.randrange(self.chunks)
         for index in range(self.chunks):
             steps = min(self.chunk, self.channel_groups - index * self.chunk)
             base = {side: index % turns * half for side, half in halves.items()}
             self._lay_out(index, turns, steps, base)
-            if self.sizes["aside"] and index == beside:
+            if self.sizes["aside"] and index == neighbour:
                 self._move_beside()
             self._multiply(index, turns, steps, base)
         self._store()
@@ -237,7 +237,7 @@ class _Maker:
             )
 
     def _move_beside(self) -> None:
-        """Load and store groups beside the product, not compressed: that could read what is being stored."""
+        """Load and store groups neighbour the product, not compressed: that could read what is being stored."""
         count = self.sizes["aside"]
         values = random_values(self.random, self.config, (count, self.config.tile.lanes**2), 0.5)
         moved: dict[str, Any] = {"address": self.places["aside"], "count_0": count}
@@ -276,7 +276,7 @@ class _Maker:
             where |= {"compressed": 1, "table": table, "segment": segment, "count_0": self.results}
             self.program.add("store", memory=target, **where)
         else:
-            moves, offsets = _moves(random, self.results)
+            moves, offsets = _draw_moves(random, self.results)
             place = writer.place((max(offsets) + moves["count_0"]) * config.group_bytes)
             self.program.add("store", memory=place, **where, **moves)
 

@@ -189,7 +189,7 @@ async def random_loads(dut, latency: int, pause: float) -> None:
         code = outcome.code
         if outcome.error == "read" and compressed and impossible(fields, config, content):
             code = ERRORS["compressed"]
-        assert bench.command.error == code, f"{where}: golden says {outcome.error or 'no error'}"
+        assert bench.command.error == code, f"{where}: golden has {outcome.error or 'no error'}"
         assert (bench.buffer == golden.buffer)[~described].all(), f"{where}: the buffer differs"
         assert bench.pins.read("idle")
         bench.buffer[:] = golden.buffer

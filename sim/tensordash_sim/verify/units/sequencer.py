@@ -318,8 +318,8 @@ class Run:
         assert unit.index is not None
         unit.beats.append(pins.read(f"{unit.name}_descriptor_payload"))
         if len(unit.beats) == 4:
-            given = packed(unit.beats, 128)
-            assert given == self.made.program[unit.index], f"{where}: {given:#x} is not its descriptor"
+            descriptor_bits = packed(unit.beats, 128)
+            assert descriptor_bits == self.made.program[unit.index], f"{where}: {descriptor_bits:#x} is not its descriptor"
             unit.busy = self.random.randint(0, self.slow)
 
     def _is_active(self, *, has_room: bool) -> bool:
@@ -348,11 +348,11 @@ async def random_programs(dut, slow: int) -> None:
         await pins.settle()
         run = Run(bench, made, f"program {number}", slow, earlier)
         await run.execute()
-        assert run.done() == made.index, f"program {number}: done is {run.done()}, golden says {made.index}"
+        assert run.done() == made.index, f"program {number}: done is {run.done()}, golden has {made.index}"
         assert pins.read("failed") == (made.index < len(made.program)), f"program {number}"
         error = pins.read("error")
-        assert error in made.codes, f"program {number}: error is {error}, golden says {made.codes}"
-        assert run.ends == made.ends, f"program {number}: {run.ends} ends, golden says {made.ends}"
+        assert error in made.codes, f"program {number}: error is {error}, golden has {made.codes}"
+        assert run.ends == made.ends, f"program {number}: {run.ends} ends, golden has {made.ends}"
         found[str(min(made.codes))] += 1
         await pins.restart(descriptors_valid=0, **inputs)
         await pins.settle()

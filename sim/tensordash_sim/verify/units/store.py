@@ -186,7 +186,7 @@ async def random_stores(dut, latency: int, pause: float) -> None:
             content.bytes[:] = expected.bytes
             continue
         where = f"store {number} {program.listing()}"
-        assert bench.command.error == outcome.code, f"{where}: golden says {outcome.error or 'no error'}"
+        assert bench.command.error == outcome.code, f"{where}: golden has {outcome.error or 'no error'}"
         assert bench.pins.read("idle")
         assert bench.memory.idle
         assert bench.cleared == (kind == "record"), f"{where}: cleared {bench.cleared} times"
