@@ -35,7 +35,7 @@ pytestmark = pytest.mark.usefixtures("folder")
 
 
 def fail(arguments: str, capfd: pytest.CaptureFixture[str]) -> str:
-    """Run the command, which fails; return what it says."""
+    """Run the command, which fails; return its message."""
     _, err = call(arguments, capfd, 2)
     assert err.count("\n") == 1, err
     return err

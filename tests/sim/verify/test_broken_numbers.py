@@ -53,7 +53,7 @@ def test_sound_verilog_passes(name, bench, tmp_path):
 
 @pytest.fixture
 def found(caught):
-    """A bench, or one test of it, with little stimulus that must find a fault."""
+    """A bench, or one of its tests, with little stimulus that must find a fault."""
     return lambda bench, config, emitted=None, only="": caught(bench, emitted, config=config, effort=0.05, only=only)
 
 

@@ -25,7 +25,7 @@ def falsify(random: Random, units: list[int], width: int) -> list[int]:
 
 
 class Groups:
-    """Groups that come out of the unit, in parts of so many values."""
+    """Groups that come out of the unit, in parts of several values."""
 
     def __init__(self, pins: Pins, width: int, size: int, part: int) -> None:
         self.pins, self.width, self.size, self.part = pins, width, size, part

@@ -147,7 +147,7 @@ def writable_masks(config: CoreConfig) -> dict[str, int]:
 
 
 class Model:
-    """The registers at a port, and what docs/core.md says that they hold.
+    """The registers at a port, and the contents that docs/core.md defines.
 
     Attributes
     ----------

@@ -163,7 +163,7 @@ def hoards() -> list[list[int]]:
 
 @dataclasses.dataclass
 class Plan:
-    """A program, its errors, and what the golden rules say of it.
+    """A program, its errors, and the outcome by the golden rules.
 
     Attributes
     ----------
@@ -310,7 +310,7 @@ class Run:
             assert unit.expected, f"{where}: a descriptor that is not its own"
             unit.index, bits = unit.expected.pop(0)
             late = unit.offered > self.wrong_cycle + 1
-            assert not (late and unit.index > self.wrong_at), f"{where}: behind an error"
+            assert not (late and unit.index > self.wrong_at), f"{where}: after an error"
             wait = next(wait for each, wait, _ in owners(bits) if each == unit.name)
             for j, other in enumerate(UNITS):
                 self.tokens[other, unit.name] -= decode(bits)[1][wait] >> j & 1
@@ -319,7 +319,7 @@ class Run:
         unit.beats.append(pins.read(f"{unit.name}_descriptor_payload"))
         if len(unit.beats) == 4:
             descriptor_bits = packed(unit.beats, 128)
-            assert descriptor_bits == self.made.program[unit.index], f"{where}: {descriptor_bits:#x} is not its descriptor"
+            assert descriptor_bits == self.made.program[unit.index], f"{where}: {descriptor_bits:#x}: another descriptor"
             unit.busy = self.random.randint(0, self.slow)
 
     def _is_active(self, *, has_room: bool) -> bool:

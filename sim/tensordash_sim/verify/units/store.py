@@ -103,8 +103,8 @@ class StoreBench(MoveBench):
         """Put random values into the buffer, of which a share is not zero, and draw the counts of results."""
         random, golden = self.random, self.golden
         values = np.frombuffer(random.randbytes(golden.buffer.nbytes), golden.buffer.dtype)
-        kept = np.array([random.random() < share for _ in range(values.size)])
-        golden.buffer[:] = (values * kept).reshape(golden.buffer.shape)
+        nonzero = np.array([random.random() < share for _ in range(values.size)])
+        golden.buffer[:] = (values * nonzero).reshape(golden.buffer.shape)
         self.counts = {name: random.getrandbits(32) for name in COUNTS}
         for name, count in self.counts.items():
             setattr(golden.counts, name, count)
