@@ -319,7 +319,7 @@ class Run:
         unit.beats.append(pins.read(f"{unit.name}_descriptor_payload"))
         if len(unit.beats) == 4:
             descriptor_bits = packed(unit.beats, 128)
-            assert descriptor_bits == self.made.program[unit.index], f"{where}: {descriptor_bits:#x}: another descriptor"
+            assert descriptor_bits == self.made.program[unit.index], f"{where}: {descriptor_bits:#x} is wrong"
             unit.busy = self.random.randint(0, self.slow)
 
     def _is_active(self, *, has_room: bool) -> bool:
