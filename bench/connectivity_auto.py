@@ -46,17 +46,17 @@ def speedup(options: Sequence[Option], lanes: int, depth: int, staging: str = "s
 
 
 def levels(options: Sequence[Option], lanes: int, depth: int) -> int:
-    """How many lanes decide one after the other."""
+    """Return how many lanes decide one after the other."""
     return len(Connectivity(options, lanes=lanes, depth=depth).levels)
 
 
 def lanes_of(first: int) -> range:
-    """The range of lanes that begins there."""
+    """Return the range of lanes that begins there."""
     return range(first, min((other for other in RANGES if other > first), default=33))
 
 
 def search_entry(first: int, depth: int, tries: int, seeds: int) -> tuple[Option, ...]:
-    """The best that is found for a range of lanes."""
+    """Return the best that is found for a range of lanes."""
     most = MAX_OPTIONS if depth > 2 else MAX_TWO_STEP_OPTIONS
     structure = Structure(first, depth, ROWS, 1, min(most, 1 + (depth - 1) * min(first, 7)))
 

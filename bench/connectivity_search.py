@@ -61,7 +61,7 @@ def score(options: Options, depth: int) -> float:
 
 
 def neighbour(options: Options, depth: int, random: Random) -> Options:
-    """The options with two of them swapped in order, or one replaced."""
+    """Return the options with two of them swapped in order, or one replaced."""
     changed = list(options)
     if random.random() < 0.3:
         i, j = random.sample(range(1, len(changed)), 2)

@@ -1,12 +1,12 @@
 """What the core reaches: how busy its tile is, its speedup, what compression saves, and what its logic costs.
 
-    python bench/core.py              # all of it: minutes, most of them for synthesis
+    python bench/core.py              # everything: minutes, most of them for synthesis
     python bench/core.py --no-logic   # what runs on the Verilog alone
     python bench/core.py --page       # and write the table into docs/core.md
 
 Everything runs on the emitted Verilog of the presets `core` and `core-dense`, with 16 bytes of memory a cycle after 50
-cycles of latency. Results must be those of PyTorch in float64, rounded as docs/core.md says, and both cores must leave
-the same memory; a layer for which that is not so ends the run.
+cycles of latency. Results must equal PyTorch's in float64, rounded as docs/core.md defines, and both cores must
+leave the same memory; a layer for which that is not so ends the run.
 """
 
 import sys
@@ -93,7 +93,7 @@ def work(tile: TileConfig) -> Iterator[Work]:
 
 
 def run(config: CoreConfig, program: Program, image: bytes) -> tuple[CoreRun, bytes]:
-    """A program on an image of memory, and what is left in it."""
+    """Return a program on an image of memory, and what is left in it."""
     with VerilatedCore(config, MEMORY + (1 << 18)) as core:
         core.memory[: len(image)] = np.frombuffer(image, np.uint8)
         done = core.run(program.descriptors, MEMORY, every=EVERY)
@@ -103,7 +103,7 @@ def run(config: CoreConfig, program: Program, image: bytes) -> tuple[CoreRun, by
 
 
 def layer_figures(each: Work, cores: Mapping[str, CoreConfig]) -> dict[str, Any]:
-    """Both cores on one operation, with the same program but for where streams begin."""
+    """Return both cores on one operation, with the same program but for where streams begin."""
     tiling, runs, left = None, {}, {}
     problem = Problem(layer=each.layer, operation=each.operation, rows=each.rows, bias="bias" in each.values)
     for name, config in cores.items():
@@ -114,7 +114,7 @@ def layer_figures(each: Work, cores: Mapping[str, CoreConfig]) -> dict[str, Any]
         runs[name], left[name] = run(config, program, bytes(image.memory.bytes))
         image.memory.bytes[:] = left[name]
         if not np.array_equal(image.result(), expected(each.layer, each.operation, each.values)):
-            raise SystemExit(f"{each.name} {each.operation} on {name} is not what PyTorch says")
+            raise SystemExit(f"{each.name} {each.operation} on {name} is not PyTorch's result")
     if left["core"] != left["core-dense"]:
         raise SystemExit(f"{each.name} {each.operation}: the cores leave different memories")
     core, dense = runs["core"], runs["core-dense"]
@@ -142,7 +142,7 @@ def _tiling(space: IterationSpace, image: TensorImage) -> Tiling:
 
 
 def output_units(cores: Mapping[str, CoreConfig], shortest: Work, console: Console) -> Iterator[dict[str, Any]]:
-    """The output unit with all adders of a row, half of them, and one: its logic, and its price.
+    """Yield the output unit with all adders of a row, half of them, and one: its logic, and its price.
 
     The price is measured on the layer with the shortest reductions, with biases: without, they have nothing to add.
     """
@@ -164,7 +164,7 @@ def output_units(cores: Mapping[str, CoreConfig], shortest: Work, console: Conso
 
 
 def compression(config: CoreConfig, zeros: float, groups: int = 1024) -> dict[str, Any]:
-    """A tensor through the core and back, plain and compressed: bytes moved, and groups a cycle."""
+    """Return a tensor through the core and back, plain and compressed: bytes moved, and groups a cycle."""
     rng = np.random.default_rng(1)
     size = config.tile.lanes**2
     values = rng.integers(1, 1 << 15, (groups, size))
@@ -200,7 +200,7 @@ def compression(config: CoreConfig, zeros: float, groups: int = 1024) -> dict[st
 
 
 def random_programs(config: CoreConfig, count: int) -> int:
-    """How many random programs leave golden's bits, outcome included; all, or the run ends."""
+    """Return how many random programs leave golden's bits, outcome included; all, or the run ends."""
     with VerilatedCore(config, 1 << 17, latency=(0, 100), pause=0.2, seed=1) as core:
         for seed in range(count):
             made = random_program(Random(seed), config)
@@ -211,7 +211,7 @@ def random_programs(config: CoreConfig, count: int) -> int:
             ring = slice(PROGRAM, PROGRAM + 4096)
             core.memory[ring] = np.frombuffer(golden.memory.bytes, np.uint8)[ring]
             if got != wanted or core.memory.tobytes() != bytes(golden.memory.bytes):
-                raise SystemExit(f"random program {seed} ({made.title}): {got}, golden says {wanted}")
+                raise SystemExit(f"random program {seed} ({made.title}): {got}, golden has {wanted}")
     return count
 
 
@@ -252,7 +252,7 @@ def main() -> int:
 
 
 def _goals(document: Mapping[str, Any]) -> dict[str, Any]:
-    """The figures that have goals, each where it is worst, by layer where they are of layers."""
+    """Return the figures that have goals, each where it is worst, by layer where they are of layers."""
     by_layer = {
         name: {f"{each['name']} {each['operation']}": each[name] for each in document["layers"]}
         for name in ("busy", "speedup_ratio")

@@ -46,7 +46,7 @@ def layouts(count: int) -> Program:
 
 
 def load(runs: int) -> Program:
-    """A load of `GROUPS` groups in runs that are apart in memory."""
+    """Return a load of `GROUPS` groups in runs that are apart in memory."""
     program = Program()
     program.add("load", memory=0, address=0, count_0=GROUPS // runs, count_1=runs, stride_1=2 * GROUPS // runs)
     program.add("end")

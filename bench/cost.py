@@ -203,7 +203,7 @@ def _explore() -> Any:
 
 
 def parts() -> dict[str, Part]:
-    """All of them, the quick ones first."""
+    """Return all of them, the quick ones first."""
     cores = tuple(every_numerics(PAPER))
     slower = tuple(core for core in cores if (core.format, core.accumulator) in SLOWER)
     found = {

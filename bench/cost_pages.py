@@ -113,7 +113,7 @@ def power_fall(document: Any, design: str) -> float:
 
 
 def delay(document: Any, role: str) -> float:
-    """Return the delay of the slowest module of a role, in ns; its name may end in what tells it from others."""
+    """Return the delay of the slowest module of a role, in ns; its name may end in a suffix that makes it unique."""
     pattern = rf"tensordash_{role}($|__| )"
     return max(each["delay_ns"] for name, each in document["modules"].items() if re.match(pattern, name))
 
@@ -139,7 +139,7 @@ def in_one_piece(document: Any, design: str) -> float:
 
 
 def break_even(document: Any) -> str:
-    """Return the share of random zeros, interpolated, from which speed per area is that of the baseline.
+    """Return the share of random zeros, interpolated, from which speed per area equals the baseline's.
 
     >>> break_even({"speedups": {"0.0": 1.0, "0.1": 1.1, "0.2": 1.3}, "ratio": {"area": 1.2}})
     '15%'

@@ -38,7 +38,7 @@ def drawn(config: TileConfig, steps: int, zeros: float, seed: int) -> list[NDArr
 
 
 def numpy_cycles(words: NDArray[np.uint32], config: TileConfig) -> int:
-    """All streams in step, lane by lane, in plain NumPy."""
+    """Return all streams in step, lane by lane, in plain NumPy."""
     levels = Connectivity(config.options, lanes=config.lanes, depth=config.depth).levels
     streams, rows, steps = words.shape
     bits = (words[..., None] >> np.arange(config.lanes, dtype=np.uint32) & 1).astype(bool)

@@ -40,7 +40,7 @@ LAYER = Layer(samples=8, channels=64, filters=64, size=(28, 28), kernel=(3, 3), 
 
 
 def drawn(shape: tuple[int, ...], fmt: Format, zeros: float, rng: np.random.Generator) -> NDArray:
-    """Bit patterns of normal numbers, some of them zero; of integers up to 127."""
+    """Return bit patterns of normal numbers, some of them zero; of integers up to 127."""
     values = np.where(rng.random(shape) < zeros, 0, rng.standard_normal(shape))
     if fmt.name == "int8":
         return encode(np.clip(np.rint(values * 40), -127, 127).astype(np.int8), fmt)
@@ -84,7 +84,7 @@ def layer_rate(config: TileConfig, operation: str, zeros: float, seed: int) -> f
 
 
 def verilator_rate() -> float:
-    """Cycles a second of the core's Verilog, which is built first if it was not before."""
+    """Return cycles a second of the core's Verilog, which is built first if it was not before."""
     record = next(each for each in Trace.open(example_trace()).records if (each.layer, str(each.operation)) == STEP)
     operands = {name: record.values(name).astype(np.float16) for name in "AWG" if name in STEP[1]}
     cycles = []
@@ -110,10 +110,10 @@ def main() -> None:
     numba.set_num_threads(1)
     core = core_preset()
     tiles = {(name, kind): replace(core.tile, format=name, accumulator=kind) for name, kind in NUMBERS}
-    given = arguments.zeros, arguments.seed
+    settings = arguments.zeros, arguments.seed
     with threadpool_limits(1):
         if arguments.json:
-            rates = {kind: product_rates(tiles["fp16", kind], arguments.size, *given) for kind in ("exact", FUSED)}
+            rates = {kind: product_rates(tiles["fp16", kind], arguments.size, *settings) for kind in ("exact", FUSED)}
             named = {"exact": rates["exact"], "fused": rates[FUSED]}
             document = {
                 "mac_per_second": {kind: round(made["emulator"]) for kind, made in named.items()},
@@ -126,12 +126,12 @@ def main() -> None:
         print(f"one core, {arguments.zeros:.0%} zeros, products of size {arguments.size}, seed {arguments.seed}\n")
         print(f"{'M MAC/s':24} {'emulator':>10} {'golden':>10} {'NumPy float32':>14}")
         for (name, kind), config in tiles.items():
-            made = product_rates(config, arguments.size, *given)
+            made = product_rates(config, arguments.size, *settings)
             figures = [made[which] / 1e6 for which in ("emulator", "golden", "numpy")]
             print(f"{f'{name}, {kind}':24} {figures[0]:10.1f} {figures[1]:10.4f} {figures[2]:14.1f}")
         print(f"\n{'3x3, 64 channels, fp16':24} {'exact':>10} {FUSED:>10}")
         for operation in OPERANDS:
-            speeds = [layer_rate(tiles["fp16", kind], operation, *given) / 1e6 for kind in ("exact", FUSED)]
+            speeds = [layer_rate(tiles["fp16", kind], operation, *settings) / 1e6 for kind in ("exact", FUSED)]
             print(f"{operation:24} {speeds[0]:10.1f} {speeds[1]:10.1f}")
         print(f"\nVerilog of `core`, {' '.join(STEP)}: {verilator_rate():,.0f} cycles a second")
 

@@ -87,7 +87,7 @@ class Comparison:
         }
 
     def _estimate(self, operand: Any, executed: Executed) -> int:
-        """Cycles with all streams of the row side counted."""
+        """Return cycles with all streams of the row side counted."""
         expectations, problem = self._devices[0].expectations, executed.problem
         assert expectations is not None
         program = expectations.program(problem)

@@ -65,7 +65,6 @@ def main() -> int:
 
 
 def print_result(result: PrintedModule) -> None:
-    """Print one line."""
     verdict = "proven" if result.proven else f"differs: {result.difference}"
     print(f"  {result.name}: {verdict}, {result.seconds:.1f} s", flush=True)
 

@@ -1,4 +1,4 @@
-"""The picture of docs/cost.md's tables of scaling: what is added per PE, and a fit of it.
+"""The picture of docs/cost.md's tables of scaling: what is added per PE, and a fit.
 
 python bench/scaling_picture.py [FILE.svg]    # reads docs/cost.md, writes docs/scaling.svg
 """
@@ -42,10 +42,10 @@ def terms(parameter: str, at: np.ndarray) -> np.ndarray:
 
 def fitted(parameter: str, added: Mapping[int, float]) -> Fit:
     """Least squares over the points of a parameter."""
-    at, there = np.array(list(added), float), np.array(list(added.values()))
+    at, heights = np.array(list(added), float), np.array(list(added.values()))
     found = terms(parameter, at)
-    (slope, constant), *_ = np.linalg.lstsq(np.stack([found, np.ones_like(at)], axis=1), there, rcond=None)
-    return Fit(float(slope), float(constant), float(np.abs((slope * found + constant) / there - 1).max()))
+    (slope, constant), *_ = np.linalg.lstsq(np.stack([found, np.ones_like(at)], axis=1), heights, rcond=None)
+    return Fit(float(slope), float(constant), float(np.abs((slope * found + constant) / heights - 1).max()))
 
 
 def tables(text: str) -> dict[str, dict[int, float]]:

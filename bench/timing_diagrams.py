@@ -41,7 +41,7 @@ def streams(lengths: Sequence[int], seed: int) -> dict[str, list]:
 
 
 def pick(pattern: str, cycle: int) -> int:
-    """A pattern's digit in a cycle; its last one goes on."""
+    """Return a pattern's digit in a cycle; its last one goes on."""
     return int(pattern[min(cycle, len(pattern) - 1)])
 
 
@@ -56,7 +56,7 @@ def tile(
     c: str | None = None,
     seed: int = 3,
 ) -> list[Cycle]:
-    """Cycles of the tile's own ports.
+    """Return cycles of the tile's own ports.
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ def tile(
     cycles : int
         How many to show.
     offers : mapping of str to str
-        Most steps that a port offers, by cycle; "all" is that of ports not named.
+        Most steps that a port offers, by cycle; "all" is for ports not named.
     ready, reset, clear : str
         `out_ready`, `rst` and `clear`, by cycle.
     c : str, optional
@@ -134,7 +134,7 @@ def _tile_cycle(ctx: Any, dut: Any, rst: Any, offered: Mapping[str, Any], c_beat
 
 
 def axi_stream(lengths: Sequence[int], cycles: int, *, valid: str, ready: str = "1", seed: int = 3) -> list[Cycle]:
-    """Cycles of the AXI4-Stream top; `valid` says when a beat may be offered, on every port, the rest as for `tile`."""
+    """Return cycles of the AXI4-Stream top; `valid` selects those in which every port may offer a beat; as `tile`."""
     dut = AxiStreamTile(CONFIG)
     depth, step_bytes = CONFIG.window_depth, CONFIG.lanes * CONFIG.b_format.width // 8
     seen: list[Cycle] = []
@@ -153,15 +153,15 @@ def axi_stream(lengths: Sequence[int], cycles: int, *, valid: str, ready: str = 
                 ctx.set(beat.tlast, int(offer.last))
                 ctx.set(beat.tvalid, held and offer.available > 0)
             shown = offers["b_0"]
-            there = bool(ctx.get(dut.s_axis_b0.tvalid))
+            is_valid = bool(ctx.get(dut.s_axis_b0.tvalid))
             out = ctx.get(dut.m_axis.tvalid)
             seen.append(
                 {
-                    "s_axis_b0_tvalid": int(there),
+                    "s_axis_b0_tvalid": int(is_valid),
                     "s_axis_b0_tready": ctx.get(dut.s_axis_b0.tready),
-                    "s_axis_b0_tdata": f"{shown.available} step{'s' * (shown.available > 1)}" if there else None,
-                    "s_axis_b0_tkeep": f"{ctx.get(dut.s_axis_b0.tkeep):08X}" if there else None,
-                    "s_axis_b0_tlast": int(shown.last) if there else None,
+                    "s_axis_b0_tdata": f"{shown.available} step{'s' * (shown.available > 1)}" if is_valid else None,
+                    "s_axis_b0_tkeep": f"{ctx.get(dut.s_axis_b0.tkeep):08X}" if is_valid else None,
+                    "s_axis_b0_tlast": int(shown.last) if is_valid else None,
                     "m_axis_tvalid": out,
                     "m_axis_tready": ctx.get(dut.m_axis.tready),
                     "m_axis_tdata": _number(ctx.get(dut.m_axis.tdata)) if out else None,
@@ -170,7 +170,7 @@ def axi_stream(lengths: Sequence[int], cycles: int, *, valid: str, ready: str = 
                     "steps": ctx.get(dut.steps),
                 }
             )
-            if there and seen[-1]["s_axis_b0_tready"]:
+            if is_valid and seen[-1]["s_axis_b0_tready"]:
                 held = False
                 for source, offer in zip(sources.values(), offers.values(), strict=True):
                     source.take(offer.available)
@@ -204,7 +204,7 @@ SINGLE = ("rst", "clear", "valid", "ready", "last", "busy", "irq")
 
 
 def wavedrom_source(title: str, seen: Sequence[Cycle], names: Sequence[str], *, clock: bool = True) -> dict[str, Any]:
-    """A WaveDrom source: the clock, unless a column is more than a cycle, and the signals named; "" is a gap."""
+    """Return a WaveDrom source: the clock, unless a column is more than a cycle, and the signals named; "" is a gap."""
     rows: list[dict[str, Any]] = [{"name": "clk", "wave": "p" + "." * (len(seen) - 1)}] * clock
     for name in names:
         if not name:
@@ -281,7 +281,7 @@ UNITS = ("load", "layout_b", "layout_a", "multiply", "output", "store")
 
 
 def core_diagrams() -> dict[str, dict[str, Any]]:
-    """A program of a core: how it begins, cycle by cycle, and all of it."""
+    """Return a program of a core: its first cycles, and the whole run."""
     seen = play_example(CORE)
     shown = {"awvalid": "s_axi_awaddr", "wvalid": "s_axi_wdata", "arvalid": "m_axi_araddr"}
     begin: list[Cycle] = []
@@ -312,7 +312,7 @@ def core_diagrams() -> dict[str, dict[str, Any]]:
 
 
 def on_white(picture: str) -> str:
-    """A picture that can be read on a dark page, too: its lines are black."""
+    """Return a picture that can be read on a dark page, too: its lines are black."""
     end = picture.index(">") + 1
     return f'{picture[:end]}<rect width="100%" height="100%" fill="white" />{picture[end:]}'
 

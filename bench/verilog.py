@@ -89,13 +89,13 @@ def declared(code: str) -> dict[str, str]:
 
 
 def statements(code: str) -> str:
-    """The code of a module without its declarations."""
+    """Return the code of a module without its declarations."""
     plain = r"^\s*(?:(?:input|output)\s+)?(?:wire|reg)\b[^=;]*;$|^\s*(?:input|output)\b.*$"
     return re.sub(plain, "", code, flags=re.MULTILINE)
 
 
 def named_fields(code: str) -> set[str]:
-    """Wires that name one bit range of a vector; the pin of an instance only names a range of another pin of it."""
+    """Wires that name one bit range of a vector; the pin of an instance only names a range of another pin."""
     return {
         name
         for name, vector in RANGE.findall(code)
@@ -131,7 +131,7 @@ def single_use_wires(code: str) -> list[str]:
 
 
 def generate(preset: str) -> tuple[dict[str, str], float]:
-    """The Verilog files of a preset, and CPU seconds of generating them."""
+    """Return the Verilog files of a preset, and CPU seconds of generating them."""
     with tempfile.TemporaryDirectory() as folder:
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         command = [sys.executable, "-c", "from tensordash_cli.main import run; run()"]

@@ -26,10 +26,10 @@ class StepMemory(wiring.Component):
         port, count = self.port, len(self.steps)
         memory = Memory(shape=ArrayLayout(self.width, len(self.steps[0])), depth=count, init=self.steps)
         m.submodules.memory = memory
-        following = Signal(range(count + 1))  # the first step that the tile has not taken
+        next_step = Signal(range(count + 1))  # the first step that the tile has not taken
         left = Signal(range(count + 1))
         m.d.comb += [
-            left.eq(count - following),
+            left.eq(count - next_step),
             port.available.eq(left),
             port.last.eq((left > 0) & (left <= self.depth)),
         ]
@@ -37,8 +37,8 @@ class StepMemory(wiring.Component):
             m.d.comb += port.available.eq(self.depth)
         for slot in range(self.depth):
             read = memory.read_port(domain="comb")
-            m.d.comb += [read.addr.eq(following + slot), port.steps[slot].eq(read.data)]
-        m.d.sync += following.eq(following + port.taken)
+            m.d.comb += [read.addr.eq(next_step + slot), port.steps[slot].eq(read.data)]
+        m.d.sync += next_step.eq(next_step + port.taken)
         return m
 
 

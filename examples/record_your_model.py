@@ -1,4 +1,4 @@
-"""Record what a training run multiplies; then `tensordash simulate run.trace` says what skipping its zeros gains."""
+"""Record what a training run multiplies; then `tensordash simulate run.trace` prints what skipping its zeros gains."""
 
 import torch
 from sklearn.datasets import load_digits

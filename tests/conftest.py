@@ -21,8 +21,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if found is not None and item.get_closest_marker("slow") is None:
             node, mark = found
             marked.setdefault(node.nodeid.partition("[")[0], (mark.args[0], []))[1].append(item)
-    for kept, tests in marked.values():
-        chosen = {k * (len(tests) - 1) // max(kept - 1, 1) for k in range(kept)}
+    for sample_size, tests in marked.values():
+        chosen = {k * (len(tests) - 1) // max(sample_size - 1, 1) for k in range(sample_size)}
         for k, item in enumerate(tests):
             if k not in chosen:
                 item.add_marker(pytest.mark.slow)

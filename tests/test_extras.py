@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 TRACE = str(ROOT / "sim/tensordash_sim/data/digits_cnn.trace")
 MAX_SECONDS = 60
-"""For the line, on a busy machine; importing what is not optional takes most of it."""
+"""For the line, on a busy machine; importing what is not optional takes most time."""
 
 MAP = "map --preset core --channels 8 --filters 8"
 BASE = (
@@ -88,10 +88,10 @@ NEEDED_BY = {
 
 def outcomes(cases: list[tuple[list[str], str]], folder: Path) -> list[dict[str, Any]]:
     """Run commands, each without some modules."""
-    given = json.dumps([(modules, command.split()) for modules, command in cases])
+    stdin = json.dumps([(modules, command.split()) for modules, command in cases])
     done = subprocess.run(
         [sys.executable, str(ROOT / "tests/blocked_imports.py")],
-        input=given,
+        input=stdin,
         capture_output=True,
         text=True,
         check=True,

@@ -54,12 +54,12 @@ def test_timing_diagrams_are_of_this_design() -> None:
 @pytest.mark.parametrize("source", sorted(WAVES.glob("*.json")), ids=lambda path: path.stem)
 def test_pictures_are_of_their_sources(source: Path) -> None:
     picture = wavedrom.render(source.read_text(encoding="utf-8")).tostring()
-    kept = source.with_suffix(".svg").read_text(encoding="utf-8")
+    stored = source.with_suffix(".svg").read_text(encoding="utf-8")
     # Black lines, on white whatever the page's colour is: the first thing that is drawn, as large as the picture.
     ground = '<rect width="100%" height="100%" fill="white" />'
-    assert kept.count(ground) == 1
-    assert re.match(rf"<svg [^>]*>{re.escape(ground)}", kept)
-    assert kept.replace(ground, "") == picture + "\n"
+    assert stored.count(ground) == 1
+    assert re.match(rf"<svg [^>]*>{re.escape(ground)}", stored)
+    assert stored.replace(ground, "") == picture + "\n"
 
 
 def test_example(capsys: pytest.CaptureFixture[str]) -> None:

@@ -37,10 +37,10 @@ def test_python_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: py
     from torch import nn, ones
 
     model = nn.Linear(8, 4)
-    given = {"model": model, "train": lambda it: it(ones(2, 8)).sum().backward()}
-    exec(compile(offloading, "README.md", "exec"), dict(given))
+    namespace = {"model": model, "train": lambda it: it(ones(2, 8)).sum().backward()}
+    exec(compile(offloading, "README.md", "exec"), dict(namespace))
     assert "Linear" in capsys.readouterr().out
-    exec(compile(recording, "README.md", "exec"), given)
+    exec(compile(recording, "README.md", "exec"), namespace)
     assert [str(record.operation) for record in Trace.open("run.trace").records] == ["AxW", "AxG"]
 
 
@@ -64,8 +64,8 @@ def options(command: str) -> set[str]:
 
 def test_which_commands_take_a_configuration() -> None:
     (names,) = re.findall(r"^((?:`\w+`(?:, | and |\s)?)+)take `CONFIG\.toml` or `--preset NAME`", README, re.MULTILINE)
-    told = re.findall(r"`(\w+)`", names)
-    assert told == [each for each in COMMANDS if {"[CONFIG.toml]", "--preset", "--set"} <= options(each)]
+    listed = re.findall(r"`(\w+)`", names)
+    assert listed == [each for each in COMMANDS if {"[CONFIG.toml]", "--preset", "--set"} <= options(each)]
     assert "every command takes `--json`" in " ".join(README.split())
     for each in COMMANDS:
         assert "--json" in options(each), each
@@ -91,14 +91,14 @@ def test_first_tile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pyt
 def test_picture(tmp_path: Path) -> None:
     """At the head, small, and what the command makes, but for the fonts that there are."""
     (name,) = re.findall(r"\]\((docs/\S+\.png)\)", README.split("##")[0])
-    kept = (ROOT / name).read_bytes()
-    assert kept.startswith(b"\x89PNG")
-    assert len(kept) < 300_000
+    stored = (ROOT / name).read_bytes()
+    assert stored.startswith(b"\x89PNG")
+    assert len(stored) < 300_000
     made = runpy.run_path(str(ROOT / "bench/viewer_picture.py"))
     if not any(map(shutil.which, made["BROWSERS"])):
         pytest.skip("no Chromium (apt-get install chromium)")
     pytest.importorskip("playwright.sync_api")
     made["picture"](tmp_path / "viewer.png")
-    sizes = [struct.unpack(">II", data[16:24]) for data in (kept, (tmp_path / "viewer.png").read_bytes())]
+    sizes = [struct.unpack(">II", data[16:24]) for data in (stored, (tmp_path / "viewer.png").read_bytes())]
     assert sizes[0][0] == sizes[1][0]
     assert abs(sizes[0][1] - sizes[1][1]) < 200

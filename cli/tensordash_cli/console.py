@@ -74,7 +74,13 @@ def preset_options(
     names = [name for kind in kinds for name in preset_names(kind)]
     preset = f"Instead of CONFIG: {', '.join(names)} (default: {default})."
     for option in (
-        click.option("--set", "settings", metavar="KEY=VALUE", multiple=True, help="On top, for instance tile.rows=8."),
+        click.option(
+            "--set",
+            "settings",
+            metavar="KEY=VALUE",
+            multiple=True,
+            help="Change a key of the configuration, for instance tile.rows=8.",
+        ),
         click.option("--preset", metavar="NAME", help=preset),
     ):
         command = option(command)
@@ -111,7 +117,7 @@ def _with_config(
 
 
 def chosen_config(config_file: Path | None, preset: str | None, settings: tuple[str, ...]) -> TileConfig:
-    """The tile that CONFIG, --preset and --set name."""
+    """Return the tile that CONFIG, --preset and --set name."""
     _only_one(config_file, preset)
     if config_file is not None:
         return TileConfig.load(config_file, settings)
@@ -144,7 +150,7 @@ def _only_one(config_file: Path | None, preset: str | None) -> None:
 
 
 def split_inputs(inputs: tuple[Path, ...], names: str) -> tuple[Path | None, Path | None]:
-    """A configuration and a folder, called `names`; each may be missing. A configuration is a file."""
+    """Return a configuration and a folder, called `names`; each may be missing. A configuration is a file."""
     configs = [path for path in inputs if path.suffix == ".toml" or path.is_file()]
     folders = [path for path in inputs if path not in configs]
     if len(configs) > 1 or len(folders) > 1 or [*configs, *folders] != list(inputs):
@@ -154,9 +160,9 @@ def split_inputs(inputs: tuple[Path, ...], names: str) -> tuple[Path | None, Pat
 
 def json_option(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add --json to a command, which gets `as_json: bool`."""
-    return click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout, nothing else there.")(
-        command
-    )
+    return click.option(
+        "--json", "as_json", is_flag=True, help="Print one JSON document on stdout, and nothing else there."
+    )(command)
 
 
 def runner_options(command: Callable[..., Any], *, aliases: tuple[str, ...] = ()) -> Callable[..., Any]:
@@ -184,7 +190,7 @@ class FiniteRange(click.FloatRange):
     """A range of numbers, with an upper end, that NaN is not in."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """The number, or a usage error."""
+        """Return the number, or a usage error."""
         try:
             number = super().convert(value, param, ctx)
         except click.BadParameter:
@@ -198,7 +204,7 @@ class WholeRange(click.IntRange):
     """A range of integers, with or without an upper end."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """The number, or a usage error."""
+        """Return the number, or a usage error."""
         allowed = f"of at least {self.min}" if self.max is None else f"from {self.min} to {self.max}"
         try:
             number: int = super().convert(value, param, ctx)
@@ -207,22 +213,22 @@ class WholeRange(click.IntRange):
         return number
 
 
-def not_among(option: str, given: str, known: Iterable[str], trace: Path | None) -> click.UsageError:
+def not_among(option: str, value: str, known: Iterable[str], trace: Path | None) -> click.UsageError:
     """What is wrong with a layer's name: all that a trace has, or the closest ones and how to list the rest."""
     names = list(dict.fromkeys(known))
-    said = f"{option} must be one of {', '.join(names) or 'nothing'}, not {given}"
+    said = f"{option} must be one of {', '.join(names) or 'nothing'}, not {value}"
     if len(names) > MAX_LISTED_NAMES:
         folded = {name.casefold(): name for name in reversed(names)}
-        close = [folded[name] for name in get_close_matches(given.casefold(), folded, n=3, cutoff=0.4)]
+        close = [folded[name] for name in get_close_matches(value.casefold(), folded, n=3, cutoff=0.4)]
         where = trace if trace is not None else "the package's trace"
-        said = f"{option} must be one of the {len(names)} of {where}, not {given}"
+        said = f"{option} must be one of the {len(names)} of {where}, not {value}"
         said += f"; closest: {', '.join(close)}" if close else ""
         said += f" (tensordash inspect {trace} lists them)" if trace is not None else ""
     return click.UsageError(said)
 
 
 def waves_file(path: Path, option: str) -> Path:
-    """A file for waveforms, which are written as VCD, checked before the long work begins."""
+    """Return a file for waveforms, which are written as VCD, checked before the long work begins."""
     writable(path, option)
     if path.suffix.lower() != ".vcd":
         raise click.UsageError(f"{option} must be a .vcd file, the only kind that is written, not {path}")
@@ -230,7 +236,7 @@ def waves_file(path: Path, option: str) -> Path:
 
 
 def writable(path: Path, option: str) -> Path:
-    """A file that can be written later, checked before the long work begins."""
+    """Return a file that can be written later, checked before the long work begins."""
     if path.is_dir():
         raise click.UsageError(f"{option} must be a file, not the folder {path}")
     if not path.parent.is_dir():
@@ -240,7 +246,7 @@ def writable(path: Path, option: str) -> Path:
 
 
 def is_writable(path: Path) -> bool:
-    """Whether something can be written to a folder, which may have to be made."""
+    """Return whether something can be written to a folder, which may have to be made."""
     try:
         writable_folder(path, "folder")
     except click.UsageError:
@@ -249,7 +255,7 @@ def is_writable(path: Path) -> bool:
 
 
 def writable_folder(path: Path, option: str) -> Path:
-    """A folder that exists or can be made later, checked before the long work begins."""
+    """Return a folder that exists or can be made later, checked before the long work begins."""
     parent = next(place for place in (path, *path.parents) if place.exists())
     if not parent.is_dir():
         raise click.UsageError(f"{option} must be a folder, not the file {parent}")

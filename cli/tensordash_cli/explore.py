@@ -50,7 +50,7 @@ class Numbers(click.ParamType):
         self.least, self.most = least, most
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
-        """The numbers, each once, or a usage error."""
+        """Return the numbers, each once, or a usage error."""
         if isinstance(value, tuple):
             return value
         parts = value.split(",")
@@ -66,7 +66,12 @@ class Numbers(click.ParamType):
 @click.command("explore")
 @config_options
 @click.option(
-    "--trace", "paths", metavar="RUN.trace", type=Path, multiple=True, help="May be repeated (default: the digits CNN)."
+    "--trace",
+    "paths",
+    metavar="RUN.trace",
+    type=Path,
+    multiple=True,
+    help="Trace to search on; may be repeated (default: the digits CNN).",
 )
 @click.option("--depth", "depths", type=Numbers(2, 6), default="2,3,4", show_default=True, help="Steps of the window.")
 @click.option("--lanes", type=Numbers(2, 32), default="4", show_default=True)
@@ -75,8 +80,16 @@ class Numbers(click.ParamType):
 @click.option("--sources", type=Numbers(2, 42), default="4,8", show_default=True, help="Inputs of a lane's mux.")
 @click.option("--staging", "stagings", default="shift,ring", show_default=True, help="shift, ring, or both.")
 @click.option("--row-order", "orders", default="natural", show_default=True, help="natural, density; both: a,b.")
-@click.option("--tries", type=WholeRange(min=0), default=300, show_default=True, help="Candidates of a structure.")
-@click.option("--row-steps", type=WholeRange(min=1), default=1 << 14, show_default=True, help="Of each product.")
+@click.option(
+    "--tries", type=WholeRange(min=0), default=300, show_default=True, help="Candidates tried for each structure."
+)
+@click.option(
+    "--row-steps",
+    type=WholeRange(min=1),
+    default=1 << 14,
+    show_default=True,
+    help="Row steps simulated of each product.",
+)
 @click.option("--seed", type=WholeRange(min=0), default=0, show_default=True)
 @click.option("--area/--no-area", default=True, help="Synthesize the tiles (a minute each; default).")
 @click.option("-o", "--output", metavar="DIR", type=Path, default=Path("build/explore"), show_default=True)
@@ -87,13 +100,13 @@ def command(
 ) -> None:
     """Search tiles that are fast on traces, and small.
 
-    CONFIG gives what is not searched. For every combination of depth, lanes, rows, columns, sources, staging and row
-    order, sets and orders of options are tried on passes drawn from the traces (--row-steps of each product); the best
-    is then simulated on all of them, exactly, and synthesized, next to the presets. What nothing beats in both is the
-    Pareto front; what is as good if 1% of either does not count is a tie. DIR gets explore.json, front/*.toml (each
-    point of the front, as CONFIG), and explore.svg and explore.png if matplotlib is installed.
+    CONFIG has the keys that are not searched. For every combination of depth, lanes, rows, columns, sources, staging
+    and row order, sets and orders of options are tried on passes drawn from the traces (--row-steps of each product);
+    the best are then simulated exactly on all passes, and synthesized, next to the presets. Tiles that none beats in
+    both are the Pareto front; tiles within 1% are ties. DIR gets explore.json, front/*.toml (each point of the front,
+    as CONFIG), and explore.svg and explore.png if matplotlib is installed.
 
-    DIR keeps what is done: an interrupted search goes on where it was, and one that is done answers at once.
+    DIR stores finished work: an interrupted search continues, and a finished one prints its results immediately.
     """
     from tensordash_sim.performance.chip import ROW_ORDERS
     from tensordash_sim.performance.explore import Campaign
@@ -148,7 +161,7 @@ def _choices(option: str, text: str, allowed: Sequence[str]) -> tuple[str, ...]:
 
 
 def _like(base: TileConfig, name: str) -> TileConfig:
-    """A preset's shape and options, with all else as in the base."""
+    """Return a preset's shape and options, with all else as in the base."""
     preset = load_preset(name)
     return replace(base, lanes=preset.lanes, depth=preset.depth, connectivity=preset.options, staging=preset.staging)
 
@@ -163,15 +176,15 @@ def _search(
     possible = [structure for structure in structures if structure.is_possible]
     if not possible:
         most = max(len(structure.positions) + 1 for structure in structures)
-        given = ",".join(map(str, arguments["sources"]))
+        sources = ",".join(map(str, arguments["sources"]))
         raise click.UsageError(
             f"--sources must be at most {most} for these lanes and depths, and of a ring a multiple of its depth, "
-            f"not {given}"
+            f"not {sources}"
         )
     for structure in possible:
         try:
             structure.config(campaign.base, start_options(structure))
-        except (TypeError, ValueError) as error:  # what CONFIG says does not go with the shape
+        except (TypeError, ValueError) as error:  # CONFIG does not go with the shape
             raise click.UsageError(f"{structure.label}: {error}") from None
     return campaign.find([(structure, order) for order in orders for structure in possible], runner)
 

@@ -14,22 +14,22 @@ __all__ = ["command"]
 
 @click.command("generate")
 @any_config_options
-@click.option("-o", "--output", metavar="DIR", required=True, type=Path, help="Folder to write to; made if need be.")
 @click.option(
-    "--name", "prefix", default="tensordash", show_default=True, help="What file and module names begin with."
+    "-o", "--output", metavar="DIR", required=True, type=Path, help="Folder to write to; created if it does not exist."
 )
+@click.option("--name", "prefix", default="tensordash", show_default=True, help="Prefix of file and module names.")
 @click.option(
     "--testbench",
     is_flag=True,
-    help="Also a self-checking testbench in plain Verilog, with the golden model's results.",
+    help="Add a self-checking testbench in plain Verilog, with the golden model's results.",
 )
 @json_option
 def command(config: TileConfig | CoreConfig, output: Path, prefix: str, testbench: bool, as_json: bool) -> None:
-    """Write a tile, or a core, as Verilog: NAME.v with the tops, and what goes with it.
+    """Write a tile or a core as Verilog: NAME.v with the tops, and its companions.
 
-    That is, of a tile: the transposer, lint waivers, a file list, a FuseSoC core, timing constraints, a configuration
-    for LibreLane, tables of the ports, and the configuration. Of a core, whose configuration has a table [core]: its
-    memories, a C header of its registers and descriptors, and the rest likewise.
+    The companions of a tile are the transposer, lint waivers, a file list, a FuseSoC core, timing constraints, a
+    configuration for LibreLane, tables of the ports, and the configuration. A core (a configuration with a table
+    [core]) adds its memories and a C header of its registers and descriptors.
     """
     from tensordash.emission.verilog import check_prefix, generate
 
@@ -47,7 +47,6 @@ def command(config: TileConfig | CoreConfig, output: Path, prefix: str, testbenc
 
 
 def _bench(config: TileConfig | CoreConfig, prefix: str) -> dict[str, str]:
-    """A testbench's files."""
     if isinstance(config, CoreConfig):
         from tensordash_sim.verify.core_testbench import render_core_testbench
 

@@ -156,7 +156,7 @@ def _brief(geometry: dict[str, Any]) -> str:
         if any(extent != default for extent in extents):
             parts.append(f"{name} {'x'.join(map(str, extents)) if len(set(extents)) > 1 else extents[0]}")
     if ends := geometry.get("end_padding"):
-        parts.append(f"{'x'.join(map(str, ends))} of it at the end")
+        parts.append(f"{'x'.join(map(str, ends))} at the end")
     if geometry["groups"] > 1:
         parts.append(f"groups {geometry['groups']}")
     return f"convolution {', '.join(parts)}"

@@ -20,19 +20,27 @@ __all__ = ["command"]
 @click.command("map")
 @core_options
 @click.option("--samples", type=WholeRange(min=1), default=1, show_default=True, help="Images, or rows of a product.")
-@click.option("--channels", type=WholeRange(min=1), required=True, help="Of the input; in features of a product.")
-@click.option("--filters", type=WholeRange(min=1), required=True, help="Of the output; out features of a product.")
-@click.option("--size", type=WholeRange(min=1), help="Pixels of a side; without it, it is a matrix product.")
-@click.option("--kernel", type=WholeRange(min=1), default=1, show_default=True, help="Taps of a side.")
-@click.option("--stride", type=WholeRange(min=1), default=1, show_default=True, help="In both directions.")
-@click.option("--padding", type=WholeRange(min=0), default=0, show_default=True, help="On all sides.")
+@click.option(
+    "--channels", type=WholeRange(min=1), required=True, help="Channels of the input, or input features of a product."
+)
+@click.option(
+    "--filters", type=WholeRange(min=1), required=True, help="Channels of the output, or output features of a product."
+)
+@click.option(
+    "--size", type=WholeRange(min=1), help="Height and width of the image; without it, the layer is a matrix product."
+)
+@click.option("--kernel", type=WholeRange(min=1), default=1, show_default=True, help="Height and width of the kernel.")
+@click.option("--stride", type=WholeRange(min=1), default=1, show_default=True, help="Stride in both directions.")
+@click.option("--padding", type=WholeRange(min=0), default=0, show_default=True, help="Padding on all sides.")
 @click.option("--op", "operation", type=click.Choice(("AxW", "WxG", "AxG")), default="AxW", show_default=True)
 @click.option("--rows", type=click.Choice(("A", "W", "G")), help="The operand whose zeros are skipped.")
-@click.option("--speedup", type=click.FloatRange(min=1.0), default=2.0, show_default=True, help="Of the tile.")
-@click.option("--listing", is_flag=True, help="Print all descriptors, too.")
+@click.option(
+    "--speedup", type=click.FloatRange(min=1.0), default=2.0, show_default=True, help="Assumed speedup of the tile."
+)
+@click.option("--listing", is_flag=True, help="Also print all descriptors.")
 @json_option
 def command(config: CoreConfig, as_json: bool, **options: Any) -> None:
-    """Print how a convolution or matrix product is cut, the bytes that it moves and the cycles that it should take.
+    """Print the tiling of a convolution or matrix product, its schedule, the bytes that it moves, and estimated cycles.
 
     For instance: tensordash map --preset core --channels 128 --filters 128 --size 8 --kernel 3 --padding 1
     """

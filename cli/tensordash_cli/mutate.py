@@ -33,14 +33,20 @@ __all__ = ["command"]
 @click.command("mutate")
 @any_config_options
 @click.option("--by-hand", is_flag=True, help="Faults made by hand in the sources instead; see below.")
-@click.option("--all", "everything", is_flag=True, help="The campaigns of docs/verification.md instead.")
-@click.option("--kind", type=click.Choice(["bits", "wires"]), help="What is wrong (default: bits).")
+@click.option("--all", "everything", is_flag=True, help="Run the campaigns of docs/verification.md instead.")
+@click.option("--kind", type=click.Choice(["bits", "wires"]), help="Kind of mutants (default: bits).")
 @click.option("--count", type=WholeRange(1, 60_000), help="Mutants (default: 300).")
-@click.option("--component", "components", metavar="NAME", multiple=True, help="Of this one only; may be repeated.")
-@click.option("--name", "names", metavar="NAME", multiple=True, help="With --by-hand: this fault; may be repeated.")
+@click.option(
+    "--component", "components", metavar="NAME", multiple=True, help="Only mutants of this component; may be repeated."
+)
+@click.option(
+    "--name", "names", metavar="NAME", multiple=True, help="With --by-hand: apply this fault only; may be repeated."
+)
 @click.option("--sample", type=WholeRange(1, 10_000), help="With --by-hand: draw this many faults (--seed).")
 @click.option("--list", "list_only", is_flag=True, help="With --by-hand: print the faults, and run nothing.")
-@click.option("--page", metavar="FILE.md", type=Path, help="With --list: write the table between its marks there.")
+@click.option(
+    "--page", metavar="FILE.md", type=Path, help="With --list: write the table into this page, between its marks."
+)
 @click.option("--seed", type=WholeRange(min=0), default=0, show_default=True, help="Seed of mutants and benches.")
 @click.option("--effort", type=FiniteRange(0.05, 1000), default=0.3, show_default=True, help="Of the benches.")
 @click.option("--proofs/--no-proofs", default=True, help="Ask proofs about what benches let pass (default).")
@@ -67,13 +73,12 @@ def command(
     runner: Runner,
     as_json: bool,
 ) -> None:
-    """Make mutants of a tile or a core, each with one thing wrong, and see whether benches and proofs find them.
+    """Make mutants of a tile or a core, each with one change, and check whether benches and proofs find them.
 
     One bit of an operator, or (--kind wires) one connection of an instance: dropped, stuck, its neighbour's, swapped
-    with it, or one bit of it stuck. Each component gets the same number. What the component's bench lets pass is
-    compared with what was emitted, and if it differs, the proofs are asked. DIR gets mutate.json, and in mutate/ what
-    became of each mutant; what has been answered there is not asked again, so that an interrupted run goes on where it
-    was.
+    with it, or one of its bits stuck. Each component gets the same number. A mutant that passes its component's bench
+    is compared with the emitted Verilog; if it differs, the proofs run. DIR gets mutate.json, and in mutate/ the result
+    of each mutant. Stored results are not computed again, so an interrupted run continues.
 
     --by-hand applies faults made by hand, one at a time, to a private copy of the Python sources, and runs the checks
     that must find each: tests, benches and proofs. It needs a checkout. DIR gets mutate-by-hand.json, and answers in

@@ -11,12 +11,12 @@ __all__ = ["command"]
 
 @click.command("presets")
 @click.argument("name", required=False)
-@click.option("--chip", is_flag=True, help="Instead: the chip that `simulate` takes unless it is given another one.")
+@click.option("--chip", is_flag=True, help="Print the default chip of `simulate` instead.")
 @json_option
 def command(name: str | None, chip: bool, as_json: bool) -> None:
     """List the presets, of tiles and then of cores, or print one as TOML to start a configuration of your own.
 
-    A core's has a table [core]: `generate`, `verify` and `synth` take it, other commands take a tile's.
+    A core's preset has a table [core]. Commands whose help lists it under --preset take it.
     """
     if chip:
         if name is not None:

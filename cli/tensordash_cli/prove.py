@@ -17,7 +17,12 @@ __all__ = ["command"]
 
 @click.command("prove")
 @any_config_options
-@click.option("--all", "everything", is_flag=True, help="Every preset and odd tiles instead, and what must not hold.")
+@click.option(
+    "--all",
+    "everything",
+    is_flag=True,
+    help="Prove every preset and the corner configurations, and refute the broken variants.",
+)
 @click.option("-o", "--output", metavar="DIR", type=Path, default=Path("build"), show_default=True, help="See below.")
 @runner_options
 @json_option
@@ -32,8 +37,8 @@ def command(
 ) -> None:
     """Prove what docs/verification.md lists for a tile or a core, on its emitted Verilog.
 
-    DIR gets prove.json, and in prove/ every question with its answer, log and counterexample (VCD). What has been
-    answered there is not asked again, so that an interrupted run goes on where it was.
+    DIR gets prove.json, and in prove/ every property with its result, log and counterexample (VCD). Stored results are
+    not computed again, so an interrupted run continues.
     """
     from tensordash_formal import full_suite, suite_of
 

@@ -32,16 +32,20 @@ __all__ = ["command"]
 @click.command("report")
 @click.argument("inputs", metavar="[CONFIG.toml] [DIR|RUN.trace]", nargs=-1, type=Path)
 @preset_options
-@click.option("-o", "--output", metavar="FILE.html", type=Path, required=True, help="The page.")
+@click.option("-o", "--output", metavar="FILE.html", type=Path, required=True, help="Page to write.")
 @click.option("--trace", metavar="RUN.trace", type=Path, help="Schedules of this trace (default: the package's).")
 @click.option("--step", type=WholeRange(min=0), help="Of RUN.trace (default: the last one).")
-@click.option("--chip", "chip_file", metavar="CHIP.toml", type=Path, help="What is around the tiles of RUN.trace.")
-@click.option("--synth/--no-synth", "synth", default=None, help="Area, clock and power of that very tile (default).")
-@click.option("--plan/--no-plan", "plan", default=None, help="The step as a whole (default, if its flow is there).")
+@click.option("--chip", "chip_file", metavar="CHIP.toml", type=Path, help="The chip around the tiles of RUN.trace.")
+@click.option("--synth/--no-synth", "synth", default=None, help="Synthesize the tile: area, clock and power (default).")
+@click.option(
+    "--plan/--no-plan", "plan", default=None, help="Plan the step as a whole (default, if the trace has its flow)."
+)
 @click.option("--layer", metavar="NAME", help="Layer whose schedules are shown (of the package's trace: CNN.conv2).")
 @click.option("--op", "operations", metavar="OP", multiple=True, help="Only AxW, WxG or AxG; may be repeated.")
-@click.option("--passes", type=WholeRange(1, 1000), default=8, show_default=True, help="Passes of an operation.")
-@click.option("--seed", type=WholeRange(min=0), default=0, show_default=True, help="Which passes.")
+@click.option(
+    "--passes", type=WholeRange(1, 1000), default=8, show_default=True, help="Passes shown of each operation."
+)
+@click.option("--seed", type=WholeRange(min=0), default=0, show_default=True, help="Seed that draws the passes.")
 @json_option
 def command(
     inputs: tuple[Path, ...],
@@ -59,15 +63,15 @@ def command(
     seed: int,
     as_json: bool,
 ) -> None:
-    """Write one HTML page that needs no network: what a tile brings on a recorded step, or results of an evaluation.
+    """Write one HTML page that needs no network: a tile's speedup and cost on a recorded step, or results of an
+    evaluation.
 
-    RUN.trace is a recording (`tensordash trace`): the page has speedup, zeros and limits by layer and operation, what
-    memory leaves of it at three bandwidths and what a better order of work brings back, a roofline, energy, and what
-    the tile costs, next to the dense baseline. Synthesis of the tile takes minutes; it is kept.
+    RUN.trace is a recording (`tensordash trace`): the page has speedup, zeros and limits by layer and operation, the
+    speedup with memory at three bandwidths and with a better order of work, a roofline, energy, and the tile's cost,
+    next to the dense baseline. Synthesis of the tile takes minutes; its result is cached.
 
-    DIR holds results of `tensordash evaluate`. Without either, the page has schedules to step through alone. They are
-    the golden model's, of passes that are drawn from a layer of a trace's first step, on the configured tile; and the
-    example of the paper's Fig. 3.
+    DIR holds results of `tensordash evaluate`. Without either, the page has only schedules to step through: the golden
+    model's, of passes drawn from a layer of a trace's first step, and the example of the paper's Fig. 3.
     """
     from tensordash_sim.report import figure_3_run, load_results, write_report
     from tensordash_sim.trace.format import INDEX
@@ -117,7 +121,7 @@ def command(
 
 
 def _first_layer(folder: Path) -> str:
-    """The first layer that is recorded."""
+    """Return the first layer that is recorded."""
     from tensordash_sim.trace import Trace
 
     names = [record.layer for step in Trace.open(folder).steps for record in step.records]
@@ -179,8 +183,8 @@ def _runs(
     chosen = [one for one in records if one.layer == wanted and (not operations or one.operation in operations)]
     if not chosen:
         places = (f"{one.layer} {one.operation}" for one in records)
-        given = " ".join((str(wanted), *operations))
-        raise not_among("--layer and --op", given, places, trace or example_trace())
+        name = " ".join((str(wanted), *operations))
+        raise not_among("--layer and --op", name, places, trace or example_trace())
     # A layer that is called repeatedly has a record for each call; the first stands for all.
     first = {one.operation: one for one in reversed(chosen)}
     with progress.status("making schedules"):

@@ -71,17 +71,28 @@ MAX_HELD_STEPS = 1 << 27
     "--join-samples",
     default="never",
     show_default=True,
-    help="AxG of a convolution over all samples at once, not one by one: never, always, or faster (both are tried).",
+    help="Reduce AxG of a convolution over all samples in one stream: never, always, or faster (both are tried).",
 )
 @click.option(
     "--row-order", default="natural", show_default=True, help="natural, or density: similar rows share a tile."
 )
 @click.option("--layer", "layers", metavar="NAME", multiple=True, help="Only this layer; may be repeated.")
 @click.option("--op", "operations", metavar="OP", multiple=True, help="Only AxW, WxG or AxG; may be repeated.")
-@click.option("--csv", "csv_file", metavar="FILE.csv", type=Path, help="Write the table there, too.")
-@click.option("-o", "--output", metavar="DIR", type=Path, default=Path("build"), show_default=True, help="See below.")
+@click.option("--csv", "csv_file", metavar="FILE.csv", type=Path, help="Also write the table to this file.")
 @click.option(
-    "--stream", metavar="MASK.npy", type=Path, help="Instead of a trace: row side of one stream, non-zeros true."
+    "-o",
+    "--output",
+    metavar="DIR",
+    type=Path,
+    default=Path("build"),
+    show_default=True,
+    help="Folder of results; an interrupted run continues there.",
+)
+@click.option(
+    "--stream",
+    metavar="MASK.npy",
+    type=Path,
+    help="Instead of a trace: the row side of one stream, true where values are not zero.",
 )
 @click.option("--stream-a", metavar="MASK.npy", type=Path, help='Column side, needed with tile.sparsity = "both".')
 @click.option("--random", "zeros", metavar="SHARE", type=FiniteRange(0, 1), help="Instead of a trace: random zeros.")
@@ -102,12 +113,11 @@ def command(
 ) -> None:
     """Count cycles exactly, next to the dense baseline.
 
-    RUN.trace: every layer and operation on the chip. `speedup` is that of the tiles; `shared`, if those that share
-    reads wait for each other; `with memory` is that of the chip, where an operation takes as long as such tiles, DRAM,
-    banks or transposers need, whichever is slowest (`limit`).
-    `row side` is the operand whose zeros are skipped. Of several steps, sums of each layer follow. What the trace says
-    was not captured is listed. DIR/simulate keeps what is done, where it can be written: an interrupted run goes on
-    where it was.
+    RUN.trace: every layer and operation on the chip. `speedup` is the tiles' speedup; `shared`, if tiles that share
+    reads wait for each other; `with memory` is the chip's speedup, where tiles, DRAM, banks or transposers limit an
+    operation, whichever is slowest (`limit`). `row side` is the operand whose zeros are skipped. For several steps,
+    sums of each layer follow. Operations that the trace did not capture are listed. DIR/simulate stores finished
+    operations, if it can be written, so an interrupted run continues.
 
     --stream takes an array of bool (rows, T, lanes), --stream-a (columns, T, lanes): one tile.
 
@@ -116,21 +126,21 @@ def command(
     config_file, trace = split_inputs(inputs, "[CONFIG.toml] [RUN.trace]")
     config = chosen_config(config_file, preset, settings)
     default = click.core.ParameterSource.DEFAULT
-    given = {name for name in context.params if context.get_parameter_source(name) is not default}
+    options = {name for name in context.params if context.get_parameter_source(name) is not default}
     sources = {"RUN.trace": trace, "--stream": arguments["stream"], "--random": arguments["zeros"]}
     chosen = [name for name, value in sources.items() if value is not None]
     if len(chosen) != 1:
         raise click.UsageError(f"give one of RUN.trace, --stream and --random, not {' and '.join(chosen) or 'none'}")
     allowed = {"RUN.trace": (*TRACE_OPTIONS, "row_order"), "--stream": ("stream_a",)}
     allowed["--random"] = (*RANDOM_OPTIONS, "row_order")
-    for name in sorted(given.intersection((*TRACE_OPTIONS, *RANDOM_OPTIONS, "row_order", "stream_a"))):
+    for name in sorted(options.intersection((*TRACE_OPTIONS, *RANDOM_OPTIONS, "row_order", "stream_a"))):
         if name not in allowed[chosen[0]]:
             option = next(param.opts[-1] for param in context.command.params if param.name == name)
             raise click.UsageError(f"{option} does not go with {chosen[0]}")
     _choice("--row-order", arguments["row_order"], ("natural", "density"))
     _use(threads)
     if trace is not None:
-        _trace(config, trace, arguments, keeps="output" in given)
+        _trace(config, trace, arguments, keeps="output" in options)
     elif arguments["stream"] is not None:
         _stream(config, arguments)
     else:
@@ -365,7 +375,7 @@ def _width(table: "Table") -> int:
 
 
 def _merged(results: list[Result]) -> dict[tuple[int, str, str], dict[str, Any]]:
-    """One line for each step, layer and operation: a recurrent layer has a record for each time."""
+    """Return one line for each step, layer and operation: a recurrent layer has a record for each time."""
     from tensordash_sim.performance.chip import totals
 
     calls: dict[tuple[int, str, str], list[dict[str, Any]]] = {}

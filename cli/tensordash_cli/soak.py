@@ -31,7 +31,7 @@ class _JobName(click.ParamType):
     name = "SEED:INDEX"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, int]:
-        """The two numbers, or a usage error."""
+        """Return the two numbers, or a usage error."""
         if isinstance(value, tuple):
             return value
         match = re.fullmatch(r"(\d{1,18}):(\d{1,9})", value)
@@ -43,7 +43,9 @@ class _JobName(click.ParamType):
 
 
 @click.command("soak")
-@click.option("--seed", type=WholeRange(min=0, max=10**18 - 1), default=0, show_default=True, help="Of everything.")
+@click.option(
+    "--seed", type=WholeRange(min=0, max=10**18 - 1), default=0, show_default=True, help="Seed of all random choices."
+)
 @click.option(
     "--positions",
     metavar="N",
@@ -52,17 +54,24 @@ class _JobName(click.ParamType):
     show_default=True,
     help="Multiply positions to feed at least: rows x columns x lanes x steps.",
 )
-@click.option("--cores", metavar="N", type=WholeRange(1, 10**6), help="Random cores instead of tiles, so many.")
 @click.option(
-    "--descriptors", metavar="N", type=WholeRange(1, 10**12), help="Of all cores, at least (default: 10,000)."
+    "--cores", metavar="N", type=WholeRange(1, 10**6), help="Number of random cores to run, instead of tiles."
 )
-@click.option("--faults", metavar="N", type=WholeRange(1, 10**12), help="Of all cores, at least (default: 1,000).")
+@click.option(
+    "--descriptors",
+    metavar="N",
+    type=WholeRange(1, 10**12),
+    help="Descriptors to run at least, on all cores (default: 10,000).",
+)
+@click.option(
+    "--faults", metavar="N", type=WholeRange(1, 10**12), help="Faults to run at least, on all cores (default: 1,000)."
+)
 @click.option("-o", "--output", metavar="DIR", type=Path, default=Path("build/soak"), show_default=True)
 @runner_options
 @click.option("--simulator", default="auto", show_default=True, help="auto, verilator or icarus.")
-@click.option("--cover", is_flag=True, help="Fail, too, if a point of the coverage that can be reached was not.")
-@click.option("--replay", metavar="SEED:INDEX", type=_JobName(), help="Instead: run one job of a campaign again.")
-@click.option("--waves", metavar="FILE.vcd", type=Path, help="With --replay: dump the run.")
+@click.option("--cover", is_flag=True, help="Also fail if a reachable point of the coverage was not reached.")
+@click.option("--replay", metavar="SEED:INDEX", type=_JobName(), help="Run one job of a campaign again instead.")
+@click.option("--waves", metavar="FILE.vcd", type=Path, help="With --replay: write waveforms of the run.")
 @json_option
 @click.pass_context
 def command(
@@ -82,26 +91,26 @@ def command(
 ) -> None:
     """Run random tiles on random streams, with random arrival, stalls and resets, against the golden model.
 
-    Every job is one tile, and everything visible is compared in every cycle. What is done is kept in DIR: the same
-    command goes on where an interrupted one was. A difference does not stop the campaign; the command that runs its job
-    again is printed. DIR/soak-SEED.json gets what was covered; with --cover, tiles are fed again, with other streams,
-    whose lanes have options that were taken on no tile.
+    Every job is one tile; all of its outputs are compared in every cycle. Finished jobs are stored in DIR, so the same
+    command continues an interrupted run. A difference does not stop the campaign: the command that repeats its job is
+    printed. DIR/soak-SEED.json has the coverage. With --cover, a tile runs again with new streams while one of its
+    lanes has an option that no tile has exercised.
 
-    With --cores every job is one core, whose Verilog executes layers and random programs, --positions, --descriptors
-    and --faults of them in all: errors in every field, a memory that fails or is silent, a queue used wrongly, soft
-    resets in every state. Memory, buffer, error and index must be the golden core's, and a legal program must run
-    afterwards. DIR/soak-cores-SEED.json gets what was done. A job of such a campaign runs again with --replay and the
-    same other options.
+    With --cores every job is one core. Its Verilog executes layers and random programs until --positions, --descriptors
+    and --faults are reached: errors in every field, a memory that fails or is silent, a queue used wrongly, soft resets
+    in every state. Memory, buffer, error and index must be the golden core's, and a legal program must run afterwards.
+    DIR/soak-cores-SEED.json gets what was done. A job of such a campaign runs again with --replay and the same other
+    options.
     """
-    if cores is None and (given := [name for name in ("descriptors", "faults") if _given(context, name)]):
-        raise click.UsageError(f"--{given[0]} needs --cores")
-    if cores is not None and (given := [name for name in ("simulator", "waves") if _given(context, name)]):
-        raise click.UsageError(f"--cores excludes --{given[0]}, which is of tiles")
+    if cores is None and (conflicting := [name for name in ("descriptors", "faults") if _is_set(context, name)]):
+        raise click.UsageError(f"--{conflicting[0]} needs --cores")
+    if cores is not None and (conflicting := [name for name in ("simulator", "waves") if _is_set(context, name)]):
+        raise click.UsageError(f"--cores excludes --{conflicting[0]}, which is of tiles")
     if replay is not None:
         excluded = ("seed", "output", "jobs", "cluster", "cover", *(() if cores else ("positions",)))
-        given = [name for name in excluded if _given(context, name)]
-        if given:
-            raise click.UsageError(f"--replay excludes --{given[0]}: SEED:INDEX says which job")
+        conflicting = [name for name in excluded if _is_set(context, name)]
+        if conflicting:
+            raise click.UsageError(f"--replay excludes --{conflicting[0]}: SEED:INDEX selects the job")
         if cores is not None:
             replay_core(*replay, cores, (positions, descriptors, faults), as_json)
             return
@@ -116,7 +125,7 @@ def command(
     _campaign(seed, positions, output, runner, simulator, cover, as_json)
 
 
-def _given(context: click.Context, name: str) -> bool:
+def _is_set(context: click.Context, name: str) -> bool:
     return context.get_parameter_source(name) == click.core.ParameterSource.COMMANDLINE
 
 

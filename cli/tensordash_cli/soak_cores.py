@@ -1,4 +1,4 @@
-"""`tensordash soak --cores`: a campaign of random cores, and what is said of it."""
+"""`tensordash soak --cores`: a campaign of random cores, and its report."""
 
 import json
 from pathlib import Path
@@ -20,15 +20,15 @@ DEFAULT_DESCRIPTORS = 10_000
 """Descriptors of a campaign without --descriptors."""
 DEFAULT_FAULTS = 1_000
 """Faults of a campaign without --faults."""
-Given = tuple[int, int | None, int | None]
-"""Goals as they are given: positions, descriptors and faults."""
+Goals = tuple[int, int | None, int | None]
+"""Goals from the command line: positions, descriptors and faults."""
 
 
-def soak_cores(seed: int, cores: int, given: Given, output: Path, runner: Runner, cover: bool, as_json: bool) -> None:
-    """Run a campaign, or what is left of it."""
+def soak_cores(seed: int, cores: int, options: Goals, output: Path, runner: Runner, cover: bool, as_json: bool) -> None:
+    """Run a campaign, or resume one."""
     from tensordash_sim.verify.soak.cores import CoreCampaign
 
-    campaign = CoreCampaign(output, seed, cores, _goals(given))
+    campaign = CoreCampaign(output, seed, cores, _goals(options))
     output.mkdir(parents=True, exist_ok=True)
 
     def describe(job, record) -> str:
@@ -49,17 +49,17 @@ def soak_cores(seed: int, cores: int, given: Given, output: Path, runner: Runner
         _print(document, cover)
     if summary.failures:
         name, failure = next(iter(summary.failures.items()))
-        goals = " ".join(f"--{name} {value}" for name, value in vars(_goals(given)).items())
-        again = f"tensordash soak --cores {cores} {goals} --replay {name}"
-        raise CheckError(f"{len(summary.failures)} of {cores} cores differ from golden: {failure}; again: {again}")
+        goals = " ".join(f"--{name} {value}" for name, value in vars(_goals(options)).items())
+        replay = f"tensordash soak --cores {cores} {goals} --replay {name}"
+        raise CheckError(f"{len(summary.failures)} of {cores} cores differ from golden: {failure}; again: {replay}")
     if cover:
         check_coverage(document["never"])
 
 
-def _goals(given: Given) -> "CoreGoals":
+def _goals(options: Goals) -> "CoreGoals":
     from tensordash_sim.verify.soak.cores import CoreGoals
 
-    positions, descriptors, faults = given
+    positions, descriptors, faults = options
     return CoreGoals(
         positions=positions, descriptors=descriptors or DEFAULT_DESCRIPTORS, faults=faults or DEFAULT_FAULTS
     )
@@ -100,7 +100,7 @@ def check_coverage(never: dict[str, list[str]]) -> None:
 
 
 def coverage_table(coverage: dict[str, dict[str, int]]) -> Any:
-    """A row for each group of points."""
+    """Return a row for each group of points."""
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False)
@@ -113,11 +113,11 @@ def coverage_table(coverage: dict[str, dict[str, int]]) -> Any:
     return table
 
 
-def replay_core(seed: int, index: int, cores: int, given: Given, as_json: bool) -> None:
+def replay_core(seed: int, index: int, cores: int, options: Goals, as_json: bool) -> None:
     """Run one job of a campaign again."""
     from tensordash_sim.verify.soak.cores import draw_core_job, run_core_job
 
-    job = draw_core_job(seed, index, _goals(given).share(cores))
+    job = draw_core_job(seed, index, _goals(options).share(cores))
     with progress.status(f"job {seed}:{index}, core around {tile_name(job.config.tile)}"):
         record = run_core_job(job)
     if as_json:
@@ -131,7 +131,7 @@ def replay_core(seed: int, index: int, cores: int, given: Given, as_json: bool) 
 
 
 def tile_name(config: Any) -> str:
-    """A tile in a few words."""
+    """Return a tile in a few words."""
     accumulator = config.accumulator if isinstance(config.accumulator, str) else "fused"
     formats = config.format if isinstance(config.format, str) else " x ".join(config.format)
     shape = f"{config.rows}x{config.columns} PEs of {config.lanes} lanes"

@@ -45,16 +45,18 @@ class Placing:
 @click.option("--liberty", metavar="FILE.lib", type=Path, help="Your own cell library (default: Nangate 45 nm).")
 @click.option("--clock", "clock_ns", metavar="NS", type=FiniteRange(0.05, 100), default=2.0, show_default=True)
 @click.option("--power/--no-power", default=True, help="Measure power, if OpenSTA is installed (minutes; default).")
-@click.option("--wires", is_flag=True, help="Place both as well: area, clock and power with wires (many minutes).")
+@click.option("--wires", is_flag=True, help="Also place both designs: area, clock and power with wires (many minutes).")
 @click.option("--lef", metavar="FILE.lef", type=Path, multiple=True, help="Shapes of your own library's cells.")
-@click.option("--output", "-o", metavar="DIR", type=Path, help="With --wires: pictures of both placements go here.")
-@click.option("--sweep", metavar="NS,NS...", help="Instead: area and delay for several clocks.")
-@click.option("--target", metavar="FAMILY", help="Instead: what an FPGA needs: ecp5, nexus or gowin.")
-@click.option("--place", is_flag=True, help="With --target: place and route both as well; clocks (many minutes).")
+@click.option("--output", "-o", metavar="DIR", type=Path, help="With --wires: folder of pictures of both placements.")
+@click.option("--sweep", metavar="NS,NS...", help="Print area and delay for several clocks instead.")
+@click.option("--target", metavar="FAMILY", help="Print the cells of an FPGA instead: ecp5, nexus or gowin.")
+@click.option(
+    "--place", is_flag=True, help="With --target: also place and route both designs, for their clocks (many minutes)."
+)
 @click.option("--device", metavar="PART", help="With --place: the FPGA (default: the smallest with room).")
 @click.option("--route/--no-route", default=True, help="With --place: clocks after routing (default), or placement.")
-@click.option("--numerics", is_flag=True, help="Instead: the PE for every format and accumulator (minutes).")
-@click.option("--equivalence", is_flag=True, help="Instead: prove each module's netlist equal to its RTL (minutes).")
+@click.option("--numerics", is_flag=True, help="Map the PE for every format and accumulator instead (minutes).")
+@click.option("--equivalence", is_flag=True, help="Prove each module's netlist equal to its RTL instead (minutes).")
 @json_option
 @click.pass_context
 def command(
@@ -77,14 +79,15 @@ def command(
 ) -> None:
     """Map a tile and its dense baseline to a cell library and print both in the shape of the paper's Table IV.
 
-    Of a core, whose configuration has a table [core]: logic of each unit and memories next to the core around the dense
-    tile, and, with power, energy of a training step on both. --liberty, --clock, --wires and --json go with it.
+    For a core (a configuration with a table [core]), print the logic of each unit and the memories next to the core
+    around the dense tile and, with power, the energy of a training step on both. A core takes --liberty, --clock,
+    --wires and --json.
 
     With --wires, both designs are placed flat on rows, cells grow for the wires that they drive, and OpenSTA measures
-    clock and power with them. Placements are kept in the cache.
+    clock and power with wires. Placements are cached.
 
-    With --target and --place, of a core as well, Yosys and nextpnr (extra `fpga`) put both designs on an FPGA, their
-    ports at registers. Placements are kept in the cache.
+    With --target and --place, of a core as well, Yosys and nextpnr (extra `fpga`) put both designs on an FPGA, with
+    ports at registers. Placements are cached.
 
     Power comes from a simulation of the mapped netlists, which must equal the golden model, and OpenSTA.
 
@@ -185,8 +188,8 @@ def _core(
 
     default = click.core.ParameterSource.DEFAULT
     for option in context.command.params:
-        given = context.get_parameter_source(str(option.name)) is not default
-        if given and option.name in ("sweep", "target", "numerics"):
+        is_set = context.get_parameter_source(str(option.name)) is not default
+        if is_set and option.name in ("sweep", "target", "numerics"):
             name = f"{option.opts[0]} without --place" if option.name == "target" else option.opts[0]
             raise click.UsageError(
                 f"{name} does not go with a core: --liberty, --clock, --power, --wires and --json do"
@@ -231,7 +234,7 @@ def _placed(
 
 
 def _check(context: click.Context, instead: dict[str, bool]) -> None:
-    chosen = [option for option, given in instead.items() if given]
+    chosen = [option for option, is_set in instead.items() if is_set]
     if len(chosen) > 1:
         raise click.UsageError(f"{' and '.join(chosen)} exclude each other")
     # What the others leave out of account.
@@ -243,8 +246,8 @@ def _check(context: click.Context, instead: dict[str, bool]) -> None:
     }
     default = click.core.ParameterSource.DEFAULT
     for option in context.command.params:
-        given = context.get_parameter_source(str(option.name)) is not default
-        if chosen and given and option.name in without[chosen[0]]:
+        is_set = context.get_parameter_source(str(option.name)) is not default
+        if chosen and is_set and option.name in without[chosen[0]]:
             raise click.UsageError(f"{option.opts[0]} does not go with {chosen[0]}")
 
 

@@ -13,7 +13,7 @@ from tensordash_storage.files import atomic_write, code_digest
 
 from .console import progress
 
-__all__ = ["made", "read"]
+__all__ = ["read", "synthesis_results"]
 
 WITHOUT_POWER = ("paper-16lane",)
 """Of wider tiles, the netlists' simulation would take longest, and only areas are read."""
@@ -39,7 +39,7 @@ def read(presets: Iterable[str], folder: Path) -> dict[str, dict[str, Any]]:
     return found
 
 
-def made(presets: Iterable[str], folder: Path) -> dict[str, dict[str, Any]]:
+def synthesis_results(presets: Iterable[str], folder: Path) -> dict[str, dict[str, Any]]:
     """Documents by preset; synthesized where they are not kept in the folder by the same code."""
     found = {}
     for preset in presets:

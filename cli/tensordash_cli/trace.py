@@ -35,23 +35,35 @@ class _Enough(BaseException):
 @click.option("--every", metavar="K", type=WholeRange(min=1), default=1, help="Record every K-th step only.")
 @click.option("--stop", is_flag=True, help="End the script when --steps are recorded.")
 @click.option("--layer", "layers", metavar="PATTERN", multiple=True, help="Only these layers (*, ?); may be repeated.")
-@click.option("--values", is_flag=True, help="Store values, too, not only where zeros are.")
-@click.option("--overwrite", is_flag=True, help="RUN.trace may be a trace, and is replaced.")
+@click.option("--values", is_flag=True, help="Store values, not only masks of zeros.")
+@click.option("--overwrite", is_flag=True, help="Replace RUN.trace if it is a trace.")
 @click.option("--list", "listing", is_flag=True, help="Show the built-in networks.")
 @click.option("--model", metavar="NAME", help="Instead of SCRIPT: train a built-in network.")
-@click.option("--scale", default="small", show_default=True, help="Of --model: full, small or tiny.")
-@click.option("--seed", type=WholeRange(min=0), default=0, show_default=True, help="Of --model.")
-@click.option("--after", metavar="N", type=WholeRange(min=0), default=0, help="Of --model: train N steps before.")
-@click.option("--set", "settings", metavar="KEY=VALUE", multiple=True, help="Of --model, for instance sparsity=0.5.")
+@click.option(
+    "--scale", default="small", show_default=True, help="With --model: size of the network: full, small or tiny."
+)
+@click.option(
+    "--seed", type=WholeRange(min=0), default=0, show_default=True, help="With --model: seed of data and weights."
+)
+@click.option(
+    "--after", metavar="N", type=WholeRange(min=0), default=0, help="With --model: train N steps before recording."
+)
+@click.option(
+    "--set",
+    "settings",
+    metavar="KEY=VALUE",
+    multiple=True,
+    help="With --model: change a setting, for instance sparsity=0.5.",
+)
 @json_option
 @click.pass_context
-def command(context: click.Context, as_json: bool, output: Path | None, **given: Any) -> None:
+def command(context: click.Context, as_json: bool, output: Path | None, **parameters: Any) -> None:
     """Run a training script of PyTorch, unchanged, and record the products of its steps.
 
-    With --model, a built-in network is trained instead, and its zeros are shown next to those that the paper reports.
+    With --model, train a built-in network instead, and show its zeros next to the paper's.
 
-    A step ends when an optimizer has stepped. Exit status 1 if the script fails; RUN.trace then holds the steps that
-    were complete. docs/trace.md says what is captured, docs/models.md what the networks are.
+    A step ends when an optimizer has stepped. Exit status 1 if the script fails; RUN.trace then holds the complete
+    steps. docs/trace.md lists what is captured, docs/models.md the networks.
     """
     from . import networks
 
@@ -61,21 +73,31 @@ def command(context: click.Context, as_json: bool, output: Path | None, **given:
         return
     if output is None:
         raise click.UsageError("-o RUN.trace is missing: the folder to write to")
-    options = {name: given[name] for name in ("every", "values", "overwrite")} | {"layers": given["layers"] or None}
+    options = {name: parameters[name] for name in ("every", "values", "overwrite")} | {
+        "layers": parameters["layers"] or None
+    }
     if source == "--model":
-        settings = {name: given[name] for name in ("scale", "seed", "after", "settings")}
-        networks.train(output, given["model"], steps=given["steps"] or 1, **settings, **options)
+        settings = {name: parameters[name] for name in ("scale", "seed", "after", "settings")}
+        networks.train(output, parameters["model"], steps=parameters["steps"] or 1, **settings, **options)
     else:
-        _record_script(output, given["script"], given["arguments"], given["steps"], given["stop"], as_json, options)
-    _report(output, given["model"], as_json)
+        _record_script(
+            output,
+            parameters["script"],
+            parameters["arguments"],
+            parameters["steps"],
+            parameters["stop"],
+            as_json,
+            options,
+        )
+    _report(output, parameters["model"], as_json)
 
 
 def _source(context: click.Context) -> str:
     """What is asked for; options of something else are wrong."""
     default = click.core.ParameterSource.DEFAULT
-    given = {name for name in context.params if context.get_parameter_source(name) is not default}
+    changed = {name for name in context.params if context.get_parameter_source(name) is not default}
     of_source = {"script": "SCRIPT.py", "model": "--model", "listing": "--list"}
-    chosen = [text for name, text in of_source.items() if name in given]
+    chosen = [text for name, text in of_source.items() if name in changed]
     if len(chosen) != 1:
         raise click.UsageError(f"give one of SCRIPT.py, --model and --list, not {' and '.join(chosen) or 'none'}")
     common = {"output", "steps", "every", "layers", "values", "overwrite"}
@@ -85,7 +107,7 @@ def _source(context: click.Context) -> str:
         "--list": {"listing"},
     }
     for option in context.command.params:
-        if option.name in given - allowed[chosen[0]] - {"as_json"}:
+        if option.name in changed - allowed[chosen[0]] - {"as_json"}:
             raise click.UsageError(f"{option.opts[-1]} does not go with {chosen[0]}")
     return chosen[0]
 
@@ -113,8 +135,8 @@ def _record_script(
     if problem is None and not recorder.recorded:
         problem = f"has run, and {recorder.shortage}"
     if problem is not None:
-        kept = f"{output} holds {_count(recorder.recorded, 'step')}" if recorder.recorded else "nothing was recorded"
-        raise CheckError(f"{script} {problem}; {kept}")
+        outcome = f"{output} holds {_count(recorder.recorded, 'step')}" if recorder.recorded else "nothing was recorded"
+        raise CheckError(f"{script} {problem}; {outcome}")
 
 
 def _run(script: Path, arguments: tuple[str, ...], recorder: "Recorder", stop: bool) -> str | None:
@@ -133,7 +155,7 @@ def _run(script: Path, arguments: tuple[str, ...], recorder: "Recorder", stop: b
     except SystemExit as end:
         return f"ended with exit status {end.code}" if isinstance(end.code, int) else f"ended: {end.code}"
     except TensorDashError:
-        raise  # of the recording; it says in one line what there is
+        raise  # the recording's own error is one line
     except KeyboardInterrupt:
         if recorder.recorded:
             progress.print(f"{recorder.path} holds {_count(recorder.recorded, 'step')}", markup=False)

@@ -36,8 +36,14 @@ WIDTH = 100
 
 @click.command("train")
 @any_config_options
-@click.option("--model", type=click.Choice(MODELS), default="digits", show_default=True, help="What is trained.")
-@click.option("--backend", type=click.Choice(BACKENDS), default="emulator", show_default=True, help="What computes.")
+@click.option("--model", type=click.Choice(MODELS), default="digits", show_default=True, help="Network to train.")
+@click.option(
+    "--backend",
+    type=click.Choice(BACKENDS),
+    default="emulator",
+    show_default=True,
+    help="Backend that computes the products.",
+)
 @click.option("--steps", metavar="N", type=WholeRange(min=1), help="Train N steps.")
 @click.option("--epochs", metavar="N", type=WholeRange(min=1), help="Train N epochs (default: one).")
 @click.option("--batch", metavar="N", type=WholeRange(min=1), help="Samples in a step (default: 16; gpt: 4).")
@@ -46,43 +52,51 @@ WIDTH = 100
     type=WholeRange(min=0, max=2**32 - 1),
     default=0,
     show_default=True,
-    help="Of weights, order and rounding.",
+    help="Seed of weights, order of samples and rounding.",
 )
 @click.option(
     "--rounding",
     type=click.Choice(ROUNDINGS),
     default="nearest",
     show_default=True,
-    help="Of results in the operands' format, or of gradients that get scales; with --seed.",
+    help="Rounding of results in the operands' format, or of gradients with scales; stochastic uses --seed.",
 )
-@click.option("--compare", type=click.Choice(BACKENDS[1:]), help="Run all on this, too; stop where a bit differs.")
 @click.option(
-    "-o", "--output", metavar="DIR", type=Path, help="For checkpoints, run.json and report.html; goes on there."
+    "--compare",
+    type=click.Choice(BACKENDS[1:]),
+    help="Run every product on this backend, too; stop where a bit differs.",
+)
+@click.option(
+    "-o",
+    "--output",
+    metavar="DIR",
+    type=Path,
+    help="Folder of checkpoints, run.json and report.html; an existing run continues.",
 )
 @json_option
-def command(config: TileConfig | CoreConfig, as_json: bool, **given: Any) -> None:
-    """Train a network with all of its products on a core, and the same in plain PyTorch beside it.
+def command(config: TileConfig | CoreConfig, as_json: bool, **options: Any) -> None:
+    """Train a network with all of its products on a core, and again in plain PyTorch to compare.
 
     An fp16 core trains in fp16 with loss scaling and FP32 master weights. Prints loss and accuracy of both, cycles,
     the speedup over the dense core, and zeros. Exit status 1 if --compare finds a difference.
     """
-    if given["steps"] is not None and given["epochs"] is not None:
+    if options["steps"] is not None and options["epochs"] is not None:
         raise click.UsageError("--steps and --epochs exclude each other")
-    if given["compare"] == given["backend"]:
-        raise click.UsageError(f"--compare must be another one than --backend, not {given['compare']}")
+    if options["compare"] == options["backend"]:
+        raise click.UsageError(f"--compare must be another one than --backend, not {options['compare']}")
     if isinstance(config, TileConfig):
         for option in ("backend", "compare"):
-            if given[option] not in (None, "emulator"):
+            if options[option] not in (None, "emulator"):
                 raise click.UsageError(
-                    f"--{option} must be emulator for a tile, which executes no programs, not {given[option]}: "
+                    f"--{option} must be emulator for a tile, which executes no programs, not {options[option]}: "
                     "choose a core (--preset core)"
                 )
-    if given["output"] is not None:
-        writable_folder(given["output"], "--output")
-    trainer, run = _train(config, **given)
+    if options["output"] is not None:
+        writable_folder(options["output"], "--output")
+    trainer, run = _train(config, **options)
     document = _document(trainer, run)
-    if given["output"] is not None:
-        _write(given["output"], trainer, run, document)
+    if options["output"] is not None:
+        _write(options["output"], trainer, run, document)
     if as_json:
         print_json(document)
     else:

@@ -31,15 +31,23 @@ __all__ = ["command"]
 @any_config_options
 @click.option("--bench", "benches", metavar="NAME", multiple=True, help="Run this bench only; may be repeated.")
 @click.option("--seed", type=WholeRange(min=0), default=0, show_default=True, help="Seed of the benches' stimulus.")
-@click.option("--effort", type=FiniteRange(0.05, 1000), default=1.0, show_default=True, help="More or less of it.")
+@click.option(
+    "--effort",
+    type=FiniteRange(0.05, 1000),
+    default=1.0,
+    show_default=True,
+    help="Factor on the number of random streams.",
+)
 @click.option("--simulator", default="auto", show_default=True, help="auto, verilator or icarus.")
 @click.option(
     "--netlist", is_flag=True, help="Instead: the bench tile, or core, on the mapped gates, on Icarus (long)."
 )
 @click.option("--operands", metavar="FILE.npz", type=Path, help="Replay these operands instead: arrays a, b (, c).")
 @click.option("-o", "--output", metavar="OUT.npz", type=Path, help="With --operands: results and counters.")
-@click.option("--waves", metavar="FILE.vcd", type=Path, help="Dump the run (with one bench, or --operands).")
-@click.option("--trace", metavar="RUN.trace", type=Path, help="Instead: passes of a recorded layer; see below.")
+@click.option(
+    "--waves", metavar="FILE.vcd", type=Path, help="Write waveforms of the run (with one bench, or --operands)."
+)
+@click.option("--trace", metavar="RUN.trace", type=Path, help="Replay passes of a recorded layer instead.")
 @click.option("--layer", metavar="NAME", help="With --trace: the layer.")
 @click.option("--op", "operation", metavar="OP", help="With --trace: AxW, WxG or AxG.")
 @click.option("--sample", type=WholeRange(1, 1000), default=8, show_default=True, help="With --trace: passes.")
@@ -64,10 +72,9 @@ def command(
 ) -> None:
     """Emit a tile's Verilog, or a core's, and run it in a simulator, compared with the golden model.
 
-    A tile is compared in every cycle. A core, whose configuration has a table [core], executes random programs, legal
-    and illegal, on memory that is quick, that is not, and that fails, with soft resets in between: what memory holds
-    after each is compared, and what registers say. --seed, --effort, --simulator, --netlist, --waves and --json go with
-    a core, the other options do not.
+    A tile is compared in every cycle. A core (a configuration with a table [core]) executes random programs, legal and
+    illegal, on fast, slow and failing memory, with soft resets in between. The contents of memory and registers are
+    compared after each. A core takes --seed, --effort, --simulator, --netlist, --waves and --json, and no other option.
 
     --operands takes b (rows, T, lanes) and a (columns, T, lanes) as bit patterns (unsigned integers) or floats (int8:
     signed integers) and, exactly if tile.initial = true, c (rows, columns) as FP32 bits or floats (int8: integers); a

@@ -1,4 +1,4 @@
-"""Rules of AXI4."""
+"""Rules of AXI4 as properties of one clock cycle."""
 
 from amaranth.hdl import Const, Module, Mux, Signal, Value
 from amaranth.lib.data import StructLayout

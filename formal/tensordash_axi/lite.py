@@ -1,4 +1,4 @@
-"""Rules of AXI4-Lite."""
+"""Rules of AXI4-Lite as properties of one clock cycle."""
 
 from amaranth.hdl import Module, Signal
 

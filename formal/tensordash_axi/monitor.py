@@ -86,7 +86,7 @@ class Monitor(wiring.Component):
     def add_response_rules(self, m: Module, pending: dict[str, tuple[Any, Any]]) -> None:
         """Add the rules of response times: a pending transfer completes within the bound.
 
-        `pending` has for each channel the condition of a pending transfer and that of its completion.
+        `pending` has for each channel the conditions of a pending transfer and of its completion.
         """
         for channel, (when, completes) in pending.items() if self.within else ():
             waits = Signal(range(self.within + 1), name=f"{channel}_waits")

@@ -35,11 +35,10 @@ class Queue:
 
     @property
     def first(self) -> Any:
-        """The oldest entry."""
         return self.entries[0]
 
     def fits(self, pop: Any) -> Any:
-        """Whether there is room for another entry."""
+        """Return whether there is room for another entry."""
         return (self.count != self.depth) | pop
 
     def update(self, m: Module, *, push: Any, entry: Any, pop: Any) -> None:

@@ -83,7 +83,7 @@ class FaultReport:
         return "\n".join(lines)
 
     def to_json(self) -> dict[str, Any]:
-        """The report as JSON types."""
+        """Return the report as JSON types."""
         return {"passed": not self.failures, "faults": [asdict(each) for each in self.results]}
 
 

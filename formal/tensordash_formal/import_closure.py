@@ -8,7 +8,7 @@ __all__ = ["imported_files"]
 
 
 def imported_files(package: Path, *files: Path) -> tuple[Path, ...]:
-    """Return files of a package and all files of it that they import, sorted. Other packages are left out.
+    """Return files of a package and all of its files that they import, sorted. Other packages are left out.
 
     Parameters
     ----------

@@ -74,7 +74,7 @@ class LayoutHarness(Harness):
         self.claim("zeros_where_no_position_is", written == 0, when=writes & ~nest.reads(at, self.watched))
 
     def _is_watched(self, at: Any) -> Value:
-        """Whether the watched port's position is the watched one of the buffer."""
+        """Return whether the watched port's position is the watched one of the buffer."""
         nest, port = self.nest, self.watched
         return nest.reads(at, port) & (nest.bank_of(at, port) == self.bank) & (nest.group(at, port) == self.group)
 

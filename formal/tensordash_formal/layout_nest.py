@@ -109,15 +109,15 @@ class LayoutNest(ReferenceDescriptor):
         return (self["steps"] + self.depth - 1) >> shift
 
     def is_group(self, at: Any) -> Value:
-        """Whether the iteration writes a group, and not the zeros after a run."""
+        """Return whether the iteration writes a group, and not the zeros after a run."""
         return at.step < self["steps"]
 
     def ends(self, at: Any) -> Value:
-        """Whether the iteration completes a run."""
+        """Return whether the iteration completes a run."""
         return ~self.is_group(at) | ((at.step + 1 == self["steps"]) & (at.bank == self.depth - 1))
 
     def is_left(self, at: Any) -> Value:
-        """Whether the iteration is one of the nest: the last stream is not complete."""
+        """Return whether the iteration is one of the nest: the last stream is not complete."""
         return at.stream != self["streams"]
 
     def place(self, at: Any) -> Value:
@@ -125,7 +125,7 @@ class LayoutNest(ReferenceDescriptor):
         return at.begin + at.word
 
     def is_beyond(self, at: Any) -> Value:
-        """Whether the word is beyond the stream buffer."""
+        """Return whether the word is beyond the stream buffer."""
         return self.place(at) >= self.words
 
     def banks(self, at: Any) -> Value:
@@ -142,7 +142,7 @@ class LayoutNest(ReferenceDescriptor):
         return at.x.as_signed() + self.distance(port)
 
     def is_valid(self, at: Any, port: Any) -> Value:
-        """Whether a port's position lies in the tensor."""
+        """Return whether a port's position lies in the tensor."""
         position = self.position(at, port)
         y = at.y.as_signed()
         row = ~self["checked"] | ((y >= 0) & (y < self["y_size"]))
@@ -161,11 +161,11 @@ class LayoutNest(ReferenceDescriptor):
         return (self.lanes - 1).bit_length()
 
     def reads(self, at: Any, port: Any) -> Value:
-        """Whether a port gets a value of the buffer, and not zero."""
+        """Return whether a port gets a value of the buffer, and not zero."""
         return self.is_valid(at, port) & (self.group(at, port) < self.groups)
 
     def lies_outside(self, at: Any, port: Any) -> Value:
-        """Whether a valid position lies outside the buffer."""
+        """Return whether a valid position lies outside the buffer."""
         return self.is_valid(at, port) & (self.group(at, port) >= self.groups)
 
     def turns(self) -> Value:

@@ -172,7 +172,7 @@ def _screen(task: _Task, numbers: Sequence[int], *, others: bool = False) -> dic
     pending, never_ended = list(numbers), dict[int, tuple[str, str]]()
     while True:
         answers.unlink(missing_ok=True)
-        # The last run has no mutant. If it fails, a mutant left state behind that a reset does not clear.
+        # The last run has no mutant. If it fails, a mutant has left a state that a reset does not clear.
         options: dict[str, Any] = {
             "benches": task.subject.benches,
             "numbers": [*pending, 0],

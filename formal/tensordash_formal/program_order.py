@@ -30,7 +30,7 @@ FEATURES = {
 
 
 def has_reserved(config: CoreConfig, bits: Value, below: int = BITS) -> Value:
-    """Whether a reserved bit below bit `below` is set, for the descriptor's operation and this core."""
+    """Return whether a reserved bit below bit `below` is set, for the descriptor's operation and this core."""
     return _for_operation(bits, lambda operation: Cat(bits[i] for i in _reserved(config, operation) if i < below).any())
 
 
@@ -41,7 +41,7 @@ def _reserved(config: CoreConfig, operation: Operation) -> list[int]:
 
 
 def has_illegal_field(config: CoreConfig, bits: Value, below: int = BITS) -> Value:
-    """Whether a field that starts below bit `below` has an illegal value, by itself or with the other fields."""
+    """Return whether a field that starts below bit `below` has an illegal value, by itself or with the other fields."""
     return _for_operation(bits, lambda operation: Cat(*_illegal_fields(config, operation, bits, below)).any())
 
 
@@ -92,12 +92,12 @@ class Entry:
         self.units = _units_of(code)
 
     def signals(self, producer: int, consumer: Any) -> Value:
-        """Whether the producer signals a token to the consumer when it has finished the descriptor."""
+        """Return whether the producer signals a token to the consumer when it has finished the descriptor."""
         field = self.tokens["output_signal" if UNITS[producer] == "output" else "signal"]
         return self.units[producer] & field.bit_select(consumer, 1)
 
     def waits_for(self, producer: int, consumer: int) -> Value:
-        """Whether the consumer waits for a token of the producer before it begins."""
+        """Return whether the consumer waits for a token of the producer before it begins."""
         field = self.tokens["output_wait" if UNITS[consumer] == "output" else "wait"]
         return self.units[consumer] & field[producer]
 
@@ -252,9 +252,9 @@ class ProgramOrder:
                     m.d.sync += count.eq(count + self.new.signals(i, j) - self.new.waits_for(i, j))
 
     def signals(self, entry: Entry, producer: int) -> Value:
-        """Whether a descriptor signals a token from the producer to the consumer."""
+        """Return whether a descriptor signals a token from the producer to the consumer."""
         return entry.signals(producer, self.consumer)
 
     def waits_for(self, entry: Entry, producer: int) -> Value:
-        """Whether a descriptor makes the consumer wait for a token from the producer."""
+        """Return whether a descriptor makes the consumer wait for a token from the producer."""
         return Array(entry.waits_for(producer, j) for j, _ in enumerate(UNITS))[self.consumer]

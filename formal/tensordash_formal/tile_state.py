@@ -165,7 +165,6 @@ class TileState:
         m.d.comb += [self.stream_steps.eq(eligible), self.eligible.eq(Mux(self.scheduled, eligible, 0))]
 
     def _accumulate(self, m: Module) -> None:
-        """Model step 4."""
         made = Cat(self.scheduled, self.pipe_made)
         first = Cat(self.scheduled & self.first, self.pipe_first)
         last = Cat(self.scheduled & self.last, self.pipe_last)
@@ -186,7 +185,6 @@ class TileState:
             m.d.sync += self.left.eq(self.left - 1)
 
     def _refill(self, m: Module) -> None:
-        """Model step 5."""
         ports = [*self.tile.a, *self.tile.b]
         self.entering = Signal(range(self.depth + 1))
         self.stays = Signal(range(self.depth + 1))

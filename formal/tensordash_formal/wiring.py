@@ -20,7 +20,7 @@ __all__ = ["KINDS", "WiringMutant", "WiringMutants"]
 KINDS = ("neighbour", "swapped", "dropped", "stuck", "bit stuck")
 """Kinds of wiring mutants. A dropped bus reads as zeros, a stuck bus as ones."""
 
-CLOCK = "clk"  # a multiplexer would delay the only clock behind the data that it samples
+CLOCK = "clk"  # a multiplexer would delay the only clock against the data that it samples
 MAX_DRAWS = 20  # of a new change at a place, before the place counts as exhausted
 
 Bits = list[int | str]
@@ -271,7 +271,6 @@ class _Netlist:
         self._next = 1 + max((bit for bits in all_bits for bit in bits if isinstance(bit, int)), default=1)
 
     def wire(self, width: int, name: str = "") -> Bits:
-        """Create nets."""
         bits: Bits = list(range(self._next, self._next + width))
         self._next += width
         if name:

@@ -35,17 +35,17 @@ class Block(wiring.Component):
         hashable. Blocks of equal identity become one Verilog module.
     """
 
-    # A block that shares another's module is never elaborated itself: Amaranth would warn of it.
+    # A block that shares another's module is never elaborated itself: Amaranth would warn.
     _MustUse__silence = True
     identity: tuple[Any, ...]
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         """Remember the arguments, whatever the constructor of a subclass makes of them."""
         self = super().__new__(cls, *args, **kwargs)
-        with suppress(TypeError):  # the constructor says what is wrong with them
-            given = inspect.signature(cls).bind(*args, **kwargs)
-            given.apply_defaults()
-            self.identity = (cls, *given.arguments.items())
+        with suppress(TypeError):  # the constructor raises the error
+            bound = inspect.signature(cls).bind(*args, **kwargs)
+            bound.apply_defaults()
+            self.identity = (cls, *bound.arguments.items())
         return self
 
     def __init__(self, signature: Any, variant: str = "") -> None:

@@ -47,7 +47,7 @@ DISTRIBUTIONS = {"scikit-learn": "sklearn", "z3-solver": "z3"}
 
 
 class MissingExtraError(TensorDashError):
-    """A module of an extra that is not installed; the message says how to install it."""
+    """A module of an extra that is not installed; the message names how to install it."""
 
 
 def install_command(*extras: str) -> str:

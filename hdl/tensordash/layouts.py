@@ -44,7 +44,7 @@ class FloatLayout(StructLayout):
 
 
 class FloatView(View):
-    """A value of a floating-point format, with what is known of it."""
+    """A value of a floating-point format, with its class flags."""
 
     @property
     def is_zero(self):
@@ -53,14 +53,12 @@ class FloatView(View):
 
     @property
     def is_special(self):
-        """Infinity or NaN."""
         if not self.shape().fmt.nan:
             return Const(0)
         return self.exponent.all() if self.shape().fmt.infinities else self.as_value()[:-1].all()
 
     @property
     def is_nan(self):
-        """NaN."""
         return self.is_special & self.fraction.any()
 
     @property

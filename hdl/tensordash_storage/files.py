@@ -79,7 +79,7 @@ def scratch(prefix: str, parent: Path | None = None) -> Iterator[Path]:
 
 
 def _is_left(folder: Path) -> bool:
-    """Whether the process of a scratch folder has ended."""
+    """Return whether the process of a scratch folder has ended."""
     with suppress(OSError):  # The folder is removed, another user's, or locked.
         if time.time() - folder.stat().st_mtime > FRESH:
             with (folder / LOCK).open() as lock:

@@ -28,7 +28,7 @@ def user_cache(name: str) -> Path:
 
 
 def usable_cache(name: str) -> Path:
-    """Likewise, for what is made anew where it is missed: in a folder that can be written; see `usable_cache_home`."""
+    """Return a writable folder for files that are made again where they are missing; see `usable_cache_home`."""
     usable_cache_home()
     return _home(own=False) / "tensordash" / name
 

@@ -31,19 +31,19 @@ ALIGNED = 64
 
 
 class Backend(Protocol):
-    """What runs jobs."""
+    """A backend that runs jobs: emulator, golden model or Verilog."""
 
     def run(self, job: Job) -> Ran:
-        """Do it.
+        """Run a job and return its results.
 
         Raises
         ------
         DeviceError
-            If there is no room for it, or the core says that it is wrong.
+            If the job does not fit the memory, or the core reports an error.
         """
 
     def close(self) -> None:
-        """Give back what it holds."""
+        """Release memory and simulators."""
 
 
 class Emulator:
@@ -74,8 +74,7 @@ class Emulator:
             how["random"] = _random_bits(self._config, problem).of(job.seed, job.operation)
         return Ran(bits=contract(self._config, problem.layer, problem.operation, problem.rows, job.values, **how))
 
-    def close(self) -> None:
-        """Nothing is held."""
+    def close(self) -> None: ...
 
 
 @lru_cache(maxsize=256)
@@ -140,7 +139,7 @@ class _Programs:
         )
 
     def close(self) -> None:
-        """Let go of the memory."""
+        """Release the memory."""
         self._memory = Memory(0)
 
     def _program(self, problem: Problem, image: TensorImage) -> Program:
@@ -187,7 +186,6 @@ class Verilator(_Programs):
         self.draw: tuple[Path, int | None] | None = None
 
     def close(self) -> None:
-        """End the simulation."""
         super().close()
         self._core.close()
 

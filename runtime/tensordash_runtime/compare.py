@@ -19,7 +19,7 @@ class DifferenceError(TensorDashError, RuntimeError):
 
 
 def comparison(other: Device) -> Callable[[Product, Done], Done]:
-    """A watcher for `offload`, which runs every product on another device, too.
+    """Return a watcher for `offload`, which runs every product on another device, too.
 
     Parameters
     ----------
@@ -29,20 +29,20 @@ def comparison(other: Device) -> Callable[[Product, Done], Done]:
     Returns
     -------
     callable
-        What the other device did of it; raises `DifferenceError` at the first element whose bits differ.
+        What the other device did; raises `DifferenceError` at the first element whose bits differ.
     """
 
     def watcher(product: Product, done: Done) -> Done:
         fp32 = done.executed.problem.fp32
         other.operations = done.executed.number  # stochastic rounding draws the same
-        again = product.run_on(other, fp32=fp32, count=done.executed.counted)
-        mine, theirs = (np.ascontiguousarray(plain(each.result)) for each in (done, again))
+        repeated = product.run_on(other, fp32=fp32, count=done.executed.counted)
+        mine, theirs = (np.ascontiguousarray(plain(each.result)) for each in (done, repeated))
         width = mine.dtype.itemsize
         different = np.argwhere(mine.view(f"u{width}") != theirs.view(f"u{width}"))
         if len(different):
             place = tuple(map(int, different[0]))
             found = " and ".join(f"{each.view(f'u{width}')[place]:#0{2 * width + 2}x}" for each in (mine, theirs))
             raise DifferenceError(f"{product.operation} of {product.layer}: element {place} of {mine.shape} is {found}")
-        return again
+        return repeated
 
     return watcher

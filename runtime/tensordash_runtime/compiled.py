@@ -24,7 +24,7 @@ __all__ = ["tensordash"]
 def tensordash(
     graph: torch.fx.GraphModule, inputs: list[torch.Tensor], *, options: Mapping[str, Any] | None = None
 ) -> Callable[..., Any]:
-    """A backend of ``torch.compile``, registered when this module is imported.
+    """Return a backend of ``torch.compile``, registered when this module is imported.
 
     Parameters
     ----------
@@ -40,15 +40,17 @@ def tensordash(
     DeviceError
         If there is no device, or an option is not one of these.
     """
-    given = dict(options or {})
-    device: Device = given.pop("device", None) or default_device()
-    run: Run | None = given.pop("run", None)
-    strict = bool(given.pop("strict", False))
-    flush_limit = float(given.pop("flush_limit", 0.0))
-    count = bool(given.pop("count", True))
-    fusing = bool(given.pop("fuse", True))
-    if given:
-        raise DeviceError(f"options must be device, run, strict, flush_limit, count and fuse, not {', '.join(given)}")
+    settings = dict(options or {})
+    device: Device = settings.pop("device", None) or default_device()
+    run: Run | None = settings.pop("run", None)
+    strict = bool(settings.pop("strict", False))
+    flush_limit = float(settings.pop("flush_limit", 0.0))
+    count = bool(settings.pop("count", True))
+    fusing = bool(settings.pop("fuse", True))
+    if settings:
+        raise DeviceError(
+            f"options must be device, run, strict, flush_limit, count and fuse, not {', '.join(settings)}"
+        )
     config = device.config
 
     def changed(module: torch.fx.GraphModule) -> torch.fx.GraphModule:
@@ -63,12 +65,12 @@ def tensordash(
 
         return make_boxed_func(call)
 
-    def forward_only(module: torch.fx.GraphModule, given: Any) -> Any:
-        return compiler(changed(module), given)
+    def forward_only(module: torch.fx.GraphModule, inputs: Any) -> Any:
+        return compiler(changed(module), inputs)
 
-    def partition(module: torch.fx.GraphModule, *given: Any, **settings: Any) -> Any:
+    def partition(module: torch.fx.GraphModule, *inputs: Any, **settings: Any) -> Any:
         # While forward and backward pass are one graph: there it is seen where a mask comes from.
-        return default_partition(changed(module), *given, **settings)
+        return default_partition(changed(module), *inputs, **settings)
 
     compilers = {"fw_compiler": compiler, "bw_compiler": compiler, "inference_compiler": forward_only}
     return aot_autograd(**compilers, partition_fn=partition)(graph, inputs)

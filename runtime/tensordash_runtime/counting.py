@@ -26,7 +26,6 @@ class Counted(NamedTuple):
 
     @property
     def cycles(self) -> float:
-        """Of the tile."""
         return self.dense / self.speedup
 
 

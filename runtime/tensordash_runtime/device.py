@@ -163,7 +163,6 @@ class Device:
 
     @property
     def tile(self) -> TileConfig:
-        """The tile."""
         return self.config.tile if isinstance(self.config, CoreConfig) else self.config
 
     @property
@@ -187,7 +186,7 @@ class Device:
         b : array or tensor, (..., k, m)
             Right factor.
         row_side : str, optional
-            The factor on the row side, "a" or "b", as `contract` says; a where results depend on it.
+            The factor on the row side, "a" or "b", as for `contract`; a where results depend on it.
 
         Returns
         -------
@@ -238,7 +237,7 @@ class Device:
         groups : int
             As in PyTorch.
         row_side : str, optional
-            The operand on the row side, "a" or "w", as `contract` says.
+            The operand on the row side, "a" or "w", as for `contract`.
 
         Returns
         -------
@@ -265,7 +264,7 @@ class Device:
         *,
         row_side: str | None = None,
     ) -> Any:
-        """The gradient of a convolution by its input, of shape `shape`; `g` is the gradient by its result."""
+        """Return the gradient of a convolution by its input, of shape `shape`; `g` is the gradient by its result."""
         type_of("w", w), type_of("g", g)
         geometry = convolution_of(tuple(shape), tuple(w.shape), stride, padding, dilation, groups)
         return self._convolve(geometry, {"w": w, "g": g}, "WxG", row_side)
@@ -282,7 +281,7 @@ class Device:
         *,
         row_side: str | None = None,
     ) -> Any:
-        """The gradient of a convolution by its weights, of shape `shape`; `g` is the gradient by its result."""
+        """Return the gradient of a convolution by its weights, of shape `shape`; `g` is the gradient by its result."""
         type_of("a", a), type_of("g", g)
         geometry = convolution_of(tuple(a.shape), tuple(shape), stride, padding, dilation, groups)
         return self._convolve(geometry, {"a": a, "g": g}, "AxG", row_side)
@@ -381,7 +380,7 @@ class Device:
         path : path
             The file; its folder must be there.
         command : int, optional
-            Which descriptor of its program, counted from 0; as `VerilatedCore.run` says. All of them if left out.
+            Which descriptor of its program, counted from 0; as for `VerilatedCore.run`. All of them if left out.
 
         Raises
         ------

@@ -62,7 +62,7 @@ def offload(
     flush_limit : float
         With `strict`: the share of an operand's non-zero values that rounding may make zero, 0 to 1.
     watcher : callable, optional
-        Gets each product and what the device made of it.
+        Gets each product and the device's result.
     run : Run, optional
         One of this device that goes on; by default a new one.
     count : bool
@@ -125,7 +125,7 @@ def _offload(
         stack.enter_context(torch.compiler.set_stance("force_eager"))
         stack.enter_context(sdpa_kernel(SDPBackend.MATH))  # attention as its two products
         stack.callback(torch._C._set_mkldnn_enabled, torch._C._get_mkldnn_enabled())
-        torch._C._set_mkldnn_enabled(False)  # recurrent layers, likewise
+        torch._C._set_mkldnn_enabled(False)  # recurrent layers are taken apart, too
         stack.callback(torch.backends.mha.set_fastpath_enabled, torch.backends.mha.get_fastpath_enabled())
         torch.backends.mha.set_fastpath_enabled(False)
         functions.watch()
@@ -178,29 +178,29 @@ class _Mode(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run an operation, on the device if it multiplies."""
-        given = kwargs or {}
+        keywords = kwargs or {}
         if func not in self._kinds:
             self._kinds[func] = operators.name_of(func, HANDLERS)
         name = self._kinds[func]
         if not name or os.getpid() != self._process or any(issubclass(each, FakeTensor) for each in types):
-            return func(*args, **given)
+            return func(*args, **keywords)
         if threading.get_ident() != self._thread:  # to which autograd or a fork of TorchScript has taken this mode
             with threads.excluded():
-                result = func(*args, **given)
+                result = func(*args, **keywords)
                 if name not in operators.COPIES:
-                    self.find_elsewhere(Call(func, args, given, result, name=name))
+                    self.find_elsewhere(Call(func, args, keywords, result, name=name))
             return result
         if name in operators.COPIES:
-            result = func(*args, **given)
+            result = func(*args, **keywords)
             if isinstance(args[0], torch.Tensor) and args[0].layout is torch.strided:
                 self.names.alias(args[0], result)
             return result
         if name not in HANDLERS and func._can_decompose():  # under torch.inference_mode
             with self:
-                made = func.decompose(*args, **given)
+                made = func.decompose(*args, **keywords)
             if made is not NotImplemented:
                 return made
-        return self._multiply(Call(func, args, given, None, name=name))
+        return self._multiply(Call(func, args, keywords, None, name=name))
 
     def _multiply(self, call: Call) -> Any:
         number, enabled = torch.autograd._get_sequence_nr() - 1, torch.is_grad_enabled()

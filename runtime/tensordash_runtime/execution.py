@@ -87,7 +87,6 @@ class Execution:
 
     @property
     def tile(self) -> TileConfig:
-        """The tile."""
         return self.config.tile if isinstance(self.config, CoreConfig) else self.config
 
     @property
@@ -205,7 +204,7 @@ class Execution:
         rows: str,
         speedup: float,
     ) -> float:
-        """The tile's speedup with all zeros that the device skips."""
+        """Return the tile's speedup with all zeros that the device skips."""
         if not self.count or not any(each.has_other_zeros for each in rounded.values()):
             return speedup
         left = {name: each.non_zeros for name, each in operands.items()}

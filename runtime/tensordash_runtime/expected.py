@@ -61,7 +61,7 @@ class Expectations:
         return self._programs[problem]
 
     def times(self, problem: Problem, speedup: float) -> Timing:
-        """Of the program, with a tile that is so much faster than the dense one: all of it, and by unit."""
+        """Return the cycles of a program, in total and by unit, with a tile `speedup` times as fast as the dense one."""
         key = problem, speedup
         if key not in self._times:
             program = self.program(problem)

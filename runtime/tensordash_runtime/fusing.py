@@ -70,8 +70,8 @@ for _each in (_convolution, _convolution_input, _matmul):
 def fuse(module: GraphModule, config: CoreConfig) -> None:
     """Put fused operations in the place of products and of what only follows them.
 
-    That is a bias and ReLU behind a convolution or matrix product, and in a joint graph the gradient of ReLU behind the
-    gradient of a convolution's input, or behind a matrix product. They are left alone if something else uses what is in
+    That is a bias and ReLU after a convolution or matrix product, and in a joint graph the gradient of ReLU after the
+    gradient of a convolution's input, or after a matrix product. They are left alone if something else uses what is in
     between, or if the core is built without what it takes.
 
     Parameters
@@ -102,7 +102,7 @@ def _type(node: Any, config: CoreConfig) -> str:
 
 
 def _fits(weight: Any, *, transposed: bool) -> bool:
-    """Whether a convolution may be fused: one that is transposed is a gradient, which has no bias."""
+    """Return whether a convolution may be fused: one that is transposed is a gradient, which has no bias."""
     return not transposed and weight.meta["val"].dim() in (3, 4)
 
 

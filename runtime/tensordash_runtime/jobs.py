@@ -1,4 +1,4 @@
-"""What a device is asked to do, and what became of it."""
+"""Jobs of a device, and their results."""
 
 import math
 from collections.abc import Mapping
@@ -49,7 +49,7 @@ class Job:
 
 
 def random_key(seed: int, operation: int) -> int:
-    """A number for each pair of a seed and an operation, of 32 bits each."""
+    """Return a number for each pair of a seed and an operation, of 32 bits each."""
     return operation << 32 | seed
 
 

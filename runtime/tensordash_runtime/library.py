@@ -19,7 +19,7 @@ def set_default_device(device: Device | None) -> None:
 
 
 def default_device() -> Device:
-    """The device of custom operations.
+    """Return the device of custom operations.
 
     Raises
     ------
@@ -87,8 +87,8 @@ def convolution(
 @convolution.register_fake
 def _(a: Tensor, w: Tensor, stride: list[int], padding: list[int], dilation: list[int], groups: int) -> Tensor:
     size = (
-        (given + 2 * pad - apart * (taps - 1) - 1) // step + 1
-        for given, taps, step, pad, apart in zip(a.shape[2:], w.shape[2:], stride, padding, dilation, strict=True)
+        (extent + 2 * pad - apart * (taps - 1) - 1) // step + 1
+        for extent, taps, step, pad, apart in zip(a.shape[2:], w.shape[2:], stride, padding, dilation, strict=True)
     )
     return a.new_empty((a.shape[0], w.shape[0], *size))
 

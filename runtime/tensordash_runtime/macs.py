@@ -65,18 +65,18 @@ def _stored(tensor: torch.Tensor) -> int:
 
 
 def _pattern(tensor: torch.Tensor) -> torch.Tensor:
-    """Where a sparse tensor holds elements, as a tensor of ones and zeros."""
+    """Return where a sparse tensor holds elements, as a tensor of ones and zeros."""
     return tensor.to_dense() != 0
 
 
 def _sampled(call: Call) -> int:
-    given = call.named()
-    return _stored(given["self"]) * int(given["mat1"].shape[-1])
+    arguments = call.named()
+    return _stored(arguments["self"]) * int(arguments["mat1"].shape[-1])
 
 
 def _grouped(call: Call) -> int:
-    given = call.named()
-    left, right, offsets = (given[name] for name in ("self", "mat2", "offs"))
+    arguments = call.named()
+    left, right, offsets = (arguments[name] for name in ("self", "mat2", "offs"))
     last = None if offsets is None else int(offsets[-1])
     if left.dim() == right.dim() == 3:
         return left.numel() * int(right.shape[-1])
@@ -91,20 +91,20 @@ def _grouped(call: Call) -> int:
 
 
 def _convolution(call: Call) -> int:
-    given, weight, _, *settings = call.args[:9]
-    return convolution_macs(given, weight, settings)
+    inputs, weight, _, *settings = call.args[:9]
+    return convolution_macs(inputs, weight, settings)
 
 
 def _convolution_backward(call: Call) -> int:
-    _, given, weight, _, *settings, wanted = call.args
-    return convolution_macs(given, weight, settings) * sum(wanted[:2])
+    _, inputs, weight, _, *settings, wanted = call.args
+    return convolution_macs(inputs, weight, settings) * sum(wanted[:2])
 
 
 def _other_convolution(call: Call) -> int:
     """Taps in the padding included."""
-    given = call.named()
+    arguments = call.named()
     packed = next((each for each in call.args if hasattr(each, "unpack")), None)
-    weight = given["weight"] if packed is None else packed.unpack()[0]
+    weight = arguments["weight"] if packed is None else packed.unpack()[0]
     if call.name == "aten::conv_tbc":
         return _result(call).numel() * prod(weight.shape[:2])
     starts = call.tensors[0] if "transpose" in call.name else _result(call)
@@ -113,11 +113,11 @@ def _other_convolution(call: Call) -> int:
 
 def _recurrent(call: Call) -> int:
     """Each matrix of weights once for each sample and time."""
-    given = call.named()
-    tensors = [*(given.get("weight") or []), *(given.get("params") or [])]
-    tensors += [each for name, each in given.items() if re.fullmatch(r"weight\d", name)]
+    arguments = call.named()
+    tensors = [*(arguments.get("weight") or []), *(arguments.get("params") or [])]
+    tensors += [each for name, each in arguments.items() if re.fullmatch(r"weight\d", name)]
     weights = [each for each in tensors if each.dim() == 2]
-    inputs = given["input"]
+    inputs = arguments["input"]
     if not weights:
         raise ValueError("no weights")
     macs = inputs.numel() // int(inputs.shape[-1]) * sum(each.numel() for each in weights)
@@ -125,9 +125,9 @@ def _recurrent(call: Call) -> int:
 
 
 def _attention(call: Call) -> int:
-    """Both products of the forward pass, all four of the backward pass."""
-    given = call.named()
-    query, key, value = (given[name] for name in ("query", "key", "value"))
+    """Return both products of the forward pass, all four of the backward pass."""
+    arguments = call.named()
+    query, key, value = (arguments[name] for name in ("query", "key", "value"))
     scores = query.numel() // int(query.shape[-1]) * int(key.shape[-2])
     return (1 + ("backward" in call.name)) * scores * int(query.shape[-1] + value.shape[-1])
 
@@ -143,8 +143,8 @@ def _trilinear(call: Call) -> int:
 
 
 def _embedding_bag(call: Call) -> int:
-    given = call.named()
-    return given["indices"].numel() * int(given["weight"].shape[-1])
+    arguments = call.named()
+    return arguments["indices"].numel() * int(arguments["weight"].shape[-1])
 
 
 def _distances(call: Call) -> int:

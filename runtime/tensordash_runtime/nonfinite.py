@@ -88,7 +88,7 @@ def _signs(numbers: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def _count_bits(tile: TileConfig) -> int:
-    """A sum of ones is exact below this power of two; more non-finite products in one result count as NaN."""
+    """Return a sum of ones is exact below this power of two; more non-finite products in one result count as NaN."""
     accumulator = tile.numerics.accumulator
     if isinstance(accumulator, Exact):
         return MAX_COUNT_BITS

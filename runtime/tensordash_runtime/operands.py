@@ -65,7 +65,6 @@ class Rounding:
         return self.flushed / max(1, self.values - self.zeros)
 
     def to_json(self) -> dict[str, int | None]:
-        """As a document."""
         names = ("values", "zeros", "flushed", "saturated", "non_finite", "exponent")
         return {name: getattr(self, name) for name in names}
 
@@ -160,7 +159,6 @@ class Operand:
 
     @property
     def non_finite(self) -> int:
-        """Infinities and NaN."""
         return self._scanned[2]
 
     @cached_property
@@ -169,7 +167,7 @@ class Operand:
         return self.array if self.kind == FLOAT32 else decode(self.bits, self.format)
 
     def exponent(self, fmt: FloatFormat, limit: int, scaling: Scaling) -> int:
-        """The power of two that the values are multiplied by: a function of the largest one and the format.
+        """Return the power of two that the values are multiplied by: a function of the largest one and the format.
 
         Only float32 tensors are scaled. Automatic scaling takes the largest power that leaves every finite value
         within the format and at most ``2**limit``.
@@ -186,7 +184,7 @@ class Operand:
         return most_exponent - exponent - (significand > most_significand)
 
     def rounded(self, fmt: FloatFormat, exponent: int) -> RoundedOperand:
-        """Bit patterns of a format, of the values times ``2**exponent``, rounded to nearest, ties to even."""
+        """Return bit patterns of a format, of the values times ``2**exponent``, rounded to nearest, ties to even."""
         if self.kind != FLOAT32:
             bits, (_, zeros, non_finite) = self.bits, self._scanned
         else:
@@ -215,7 +213,7 @@ class Operand:
 
 
 def scanned(bits: NDArray, fmt: FloatFormat) -> tuple[int, int, int]:
-    """The largest finite magnitude's pattern, zeros, and infinities and NaN, of bit patterns."""
+    """Return the largest finite magnitude's pattern, zeros, and infinities and NaN, of bit patterns."""
     flat = np.ascontiguousarray(bits).reshape(-1)
     most, zeros, non_finite = scan(flat, 1 << (fmt.width - 1), fmt.largest)
     return int(most), int(zeros), int(non_finite)
@@ -244,7 +242,7 @@ def scaling_limit(tile: TileConfig, reduced: int) -> int:
 
 
 def checked_scaling(scaling: Scaling) -> Scaling:
-    """The argument `scaling` of a device.
+    """Return the argument `scaling` of a device.
 
     Raises
     ------

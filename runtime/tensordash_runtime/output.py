@@ -27,7 +27,7 @@ MAX_BIAS_BITS = 126
 def output_values(
     config: CoreConfig | TileConfig, geometry: Geometry, problem: Problem, bias: Any, mask: Any
 ) -> dict[str, NDArray]:
-    """A bias and a mask as a job has them.
+    """Return a bias and a mask as a job has them.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ def output_values(
 
 
 def fitting_bias(tile: TileConfig, bias: NDArray[np.float32], power: int) -> NDArray[np.float32] | None:
-    """A bias times ``2**power``, as it is added to sums of scaled operands; none if sums do not hold it exactly.
+    """Return a bias times ``2**power``, as it is added to sums of scaled operands; none if sums do not hold it exactly.
 
     Parameters
     ----------

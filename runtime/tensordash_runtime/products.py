@@ -68,11 +68,11 @@ class Contracting(Step, Protocol):
     """Who has the device."""
 
     def contract(self, product: Product, *, fp32: bool) -> torch.Tensor | None:
-        """The result, shaped as the geometry has it; none if it did not run, which is then listed."""
+        """Return the result, shaped as the geometry has it; none if it did not run, which is then listed."""
 
 
 def named_factors(call: Call) -> str:
-    """The name of a product that has no other: by its shapes.
+    """Return the name of a product that has no other: by its shapes.
 
     Examples
     --------
@@ -111,9 +111,9 @@ def _matrix_product(at: Contracting, call: Call) -> torch.Tensor | None:
 
 def _grouped_product(at: Contracting, call: Call) -> torch.Tensor | None:
     """Group by group; rows and columns after the last group, which PyTorch leaves undefined, are zeros."""
-    given = call.named()
-    left = given["self"]
-    if given["bias"] is not None or given["out_dtype"] not in (None, left.dtype):
+    arguments = call.named()
+    left = arguments["self"]
+    if arguments["bias"] is not None or arguments["out_dtype"] not in (None, left.dtype):
         raise UnfitError("a bias, or a result of another type than the operands")
     try:
         groups = list(groups_of(at, call))
@@ -129,7 +129,7 @@ def _grouped_product(at: Contracting, call: Call) -> torch.Tensor | None:
 
 
 def _role(at: Contracting, call: Call, *, turnable: bool = True) -> tuple[Product, bool]:
-    """What a matrix product is, and whether its result is transposed; if it may not be, the product says no more."""
+    """What a matrix product is, and whether its result is transposed; None if it may not be."""
     _, _, x, y = factors(call.name, call.args)
     role = None if call.name == "aten::addbmm" else role_of(at, call)
     if role is not None and (turnable or not role.turned):
@@ -142,26 +142,26 @@ def _role(at: Contracting, call: Call, *, turnable: bool = True) -> tuple[Produc
 
 def _added(call: Call, product: torch.Tensor) -> torch.Tensor:
     """``beta * self + alpha * product`` in FP32, as BLAS has it: with beta = 0, `self` does not matter."""
-    given = call.named()
-    total = product if given["alpha"] == 1 else product * given["alpha"]
-    if given["beta"] != 0:
-        addend = given["self"].float()
-        total = total + (addend if given["beta"] == 1 else addend * given["beta"])
+    arguments = call.named()
+    total = product if arguments["alpha"] == 1 else product * arguments["alpha"]
+    if arguments["beta"] != 0:
+        addend = arguments["self"].float()
+        total = total + (addend if arguments["beta"] == 1 else addend * arguments["beta"])
     if call.name == "aten::_addmm_activation":
-        total = F.gelu(total, approximate="tanh") if given["use_gelu"] else total.relu()
+        total = F.gelu(total, approximate="tanh") if arguments["use_gelu"] else total.relu()
     return total
 
 
 def _convolution(at: Contracting, call: Call) -> torch.Tensor | None:
-    given, weight, bias, *settings = call.args[:9]
+    inputs, weight, bias, *settings = call.args[:9]
     fused = call.args[9:]  # of what `fusing` makes: ReLU, and a bias that the device adds
     _see_dimensions(weight)
     layer = layer_of(at, call, "convolution", weight)
     if call.phase not in ("none", "backward"):
-        at.roles.add(Entry(layer), call.number, {"A": given, "W": weight})
-    convolved = Convolved.of(given, weight, settings)
+        at.roles.add(Entry(layer), call.number, {"A": inputs, "W": weight})
+    convolved = Convolved.of(inputs, weight, settings)
     operation = "WxG" if convolved.transposed else "AxW"
-    operands = {"WxG": {"W": weight, "G": given}, "AxW": {"A": given, "W": weight}}[operation]
+    operands = {"WxG": {"W": weight, "G": inputs}, "AxW": {"A": inputs, "W": weight}}[operation]
     product = Product(layer, operation, convolved.geometry, operation, operands)
     if fused:
         return at.contract(product._replace(bias=bias, relu=fused[0]), fp32=False)
@@ -169,15 +169,15 @@ def _convolution(at: Contracting, call: Call) -> torch.Tensor | None:
     if made is None:
         return None
     if bias is not None:
-        made = (made + bias.float().reshape(-1, *[1] * (weight.dim() - 2))).to(given.dtype)
+        made = (made + bias.float().reshape(-1, *[1] * (weight.dim() - 2))).to(inputs.dtype)
     return made
 
 
 def _convolution_backward(at: Contracting, call: Call) -> list[torch.Tensor | None] | None:
-    grad, given, weight, _, *settings, (for_input, for_weight, for_bias) = call.args
+    grad, inputs, weight, _, *settings, (for_input, for_weight, for_bias) = call.args
     layer = _backward_layer(at, call, weight)
-    convolved = Convolved.of(given, weight, settings)
-    operands = convolved.operands(given, weight, grad)
+    convolved = Convolved.of(inputs, weight, settings)
+    operands = convolved.operands(inputs, weight, grad)
     by_input = "AxW" if convolved.transposed else "WxG"
     made: list[torch.Tensor | None] = [None, None, None]
     left = [False, False, False]
@@ -196,8 +196,8 @@ def _convolution_backward(at: Contracting, call: Call) -> list[torch.Tensor | No
 
 def _masked_input(at: Contracting, call: Call) -> torch.Tensor | None:
     """What `fusing` makes of a convolution's gradient by its input and of ReLU's before it."""
-    grad, given, weight, *settings, mask = call.args
-    convolved = Convolved.of(given, weight, settings)
+    grad, inputs, weight, *settings, mask = call.args
+    convolved = Convolved.of(inputs, weight, settings)
     layer = _backward_layer(at, call, weight)
     product = Product(layer, "WxG", convolved.geometry, "WxG", {"W": weight, "G": grad}, mask=mask)
     return at.contract(product, fp32=False)

@@ -140,7 +140,7 @@ class Totals:
 
     @property
     def tile_speedup(self) -> float:
-        """Of the tile over the dense tile: what is left of it is `speedup`."""
+        """Speedup of the tile over the dense tile; loads and stores leave `speedup`."""
         return self._ratio(self.dense_tile_cycles, self.tile_cycles)
 
     @property

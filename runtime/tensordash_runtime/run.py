@@ -62,11 +62,11 @@ class Run:
         return self._core_cycles(executed, executed.speedup), dense
 
     def flushed_cycles(self, each: Contracted) -> int:
-        """Cycles of a contraction on the core, which skips the zeros that rounding made, too."""
+        """Return cycles of a contraction on the core, which skips the zeros that rounding made, too."""
         return self._core_cycles(each.executed, each.executed.flushed_speedup)
 
     def _core_cycles(self, executed: Executed, speedup: float) -> int:
-        """Cycles of a contraction and its checks for a given speedup of the tile."""
+        """Return cycles of a contraction and its checks for a given speedup of the tile."""
         expected = self.device.expectations
         checks = sum(self._core_cycles(check, check.speedup) for check in executed.checks)
         if expected is None:
@@ -81,7 +81,7 @@ class Run:
         return checks + executed.cycles + max(0, own - skipped)
 
     def traffic(self, each: Contracted) -> int:
-        """Bytes that a contraction moves, measured or expected; 0 for a tile, which has no memory."""
+        """Return bytes that a contraction moves, measured or expected; 0 for a tile, which has no memory."""
         return self._traffic(each.executed)
 
     def _traffic(self, executed: Executed) -> int:
@@ -216,7 +216,7 @@ class Run:
         return type(self.device.config).__name__ + " " + self.device.config.digest
 
     def to_json(self) -> dict[str, Any]:
-        """All of it as a document: the device, totals, every contraction, and what did not run."""
+        """Return a document: the device, totals, every contraction, and what did not run."""
         contractions = []
         for each in self.contractions:
             counted = each.executed.counted
@@ -274,7 +274,7 @@ class Run:
 
 
 def _in_words(count: int) -> str:
-    """A number with three digits.
+    """Return a number with three digits.
 
     >>> _in_words(999), _in_words(9_996), _in_words(20_960_000)
     ('999', '10.0 k', '21.0 M')

@@ -25,7 +25,7 @@ def scaled_non_zeros(
     values: Mapping[str, NDArray[np.float32]],
     seed: int | None,
 ) -> dict[str, NDArray[np.bool_]]:
-    """Where operands are not zero once they are quantised.
+    """Return where operands are not zero once they are quantised.
 
     Blocks run along channels, filters or positions: whatever the operation reduces. Of a convolution a stream has them
     across taps as well; its zeros are as many but for chance.

@@ -13,7 +13,7 @@ Pair = int | tuple[int, ...]
 
 
 def broadcast(tensor: Any, shape: tuple[int, ...]) -> Any:
-    """An array or tensor of another shape that it fits."""
+    """Return an array or tensor of another shape that it fits."""
     if tuple(tensor.shape) == shape:
         return tensor
     return np.broadcast_to(tensor, shape) if isinstance(tensor, np.ndarray) else tensor.expand(shape)
@@ -22,13 +22,13 @@ def broadcast(tensor: Any, shape: tuple[int, ...]) -> Any:
 def convolution_of(
     a: tuple[int, ...], w: tuple[int, ...], stride: Pair, padding: Pair, dilation: Pair, groups: int
 ) -> Convolution:
-    """The geometry of a convolution of such tensors; what does not fit is an error."""
+    """Return the geometry of a convolution of such tensors; what does not fit is an error."""
     dimensions = len(w) - 2
     if len(a) != len(w) or dimensions not in (1, 2):
         raise ValueError(f"a and w must both have 3 or 4 axes, not {len(a)} and {len(w)}")
     if a[1] != w[1] * groups:
         raise ValueError(f"a must have the {w[1] * groups} channels of w and groups = {groups}, not {a[1]}")
-    given = {"stride": stride, "padding": padding, "dilation": dilation}
+    settings = {"stride": stride, "padding": padding, "dilation": dilation}
     return Convolution(
         batch=a[0],
         in_channels=a[1],
@@ -36,5 +36,5 @@ def convolution_of(
         size=a[2:],
         kernel=w[2:],
         groups=groups,
-        **{name: each if isinstance(each, tuple) else (each,) * dimensions for name, each in given.items()},
+        **{name: each if isinstance(each, tuple) else (each,) * dimensions for name, each in settings.items()},
     )

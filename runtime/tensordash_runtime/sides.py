@@ -18,7 +18,7 @@ __all__ = ["chosen_rows", "fixed_rows", "possible_rows", "requested_rows", "shar
 
 
 def possible_rows(types: tuple[str, str], kinds: Mapping[str, str], *, scaled: bool) -> list[str]:
-    """Which operands can be on the row side.
+    """Return which operands can be on the row side.
 
     Parameters
     ----------
@@ -42,14 +42,14 @@ def possible_rows(types: tuple[str, str], kinds: Mapping[str, str], *, scaled: b
         if kinds[row] == kinds[column] == FLOAT32 or (kinds[row], kinds[column]) == (b, a)
     ]
     if not possible:
-        given = " and ".join(f"{name} {kind}" for name, kind in kinds.items())
+        dtypes = " and ".join(f"{name} {kind}" for name, kind in kinds.items())
         other = "" if scaled else f", or {a} and {b}"
-        raise TypeError(f"operands must both be {FLOAT32}{other}, not {given}")
+        raise TypeError(f"operands must both be {FLOAT32}{other}, not {dtypes}")
     return possible
 
 
 def fixed_rows(tile: TileConfig, operation: str) -> str | None:
-    """The operand on the row side of a tile whose results depend on the side: a rule that no value changes.
+    """Return the operand on the row side of a tile whose results depend on the side: a rule that no value changes.
 
     That is the gradient, or A in AxW, which has none. If the sides have different formats, the gradient has the one
     with the wider range.
@@ -91,7 +91,7 @@ def chosen_rows(
     possible: list[str],
     non_zeros: Mapping[str, NDArray[np.bool_]],
 ) -> tuple[str, Counted]:
-    """The operand with which the tile takes the fewest cycles; in a tie, the one with more zeros, or the first.
+    """Return the operand with which the tile takes the fewest cycles; in a tie, the one with more zeros, or the first.
 
     Parameters
     ----------
@@ -126,7 +126,7 @@ def requested_rows(tile: TileConfig, operation: str, possible: list[str], row_si
     Raises
     ------
     ValueError
-        If the caller asks for an operand that is not one, or whose type is not that of the row side.
+        If the caller asks for an operand that is not one, or whose type the row side does not have.
     """
     if row_side is not None:
         if row_side not in possible:

@@ -121,7 +121,7 @@ def _mlp(seed: int, batch: int | None) -> Task:
 
 
 def _gpt(seed: int, batch: int | None) -> Task:
-    """The next byte of a text; the last eighth of it is for the test."""
+    """Predict the next byte of a text; its last eighth is for the test."""
     shape = SCALES["tiny"]
     size = require_int("batch", shape.batch if batch is None else batch, 1, TEXTS)
     prose, source = text()
@@ -165,7 +165,7 @@ TASKS: dict[str, Callable[[int, int | None], Task]] = {"digits": _digits, "mlp":
 
 
 def load_task(name: str, seed: int = 0, batch: int | None = None) -> Task:
-    """A network in training, by its name.
+    """Return a network in training, by its name.
 
     Parameters
     ----------

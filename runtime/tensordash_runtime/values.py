@@ -20,7 +20,7 @@ def _is_torch(tensor: Any) -> bool:
 
 
 def type_of(name: str, tensor: Any) -> str:
-    """The type of an array's or tensor's values.
+    """Return the type of an array's or tensor's values.
 
     Raises
     ------
@@ -41,7 +41,7 @@ def type_of(name: str, tensor: Any) -> str:
 
 
 def plain(tensor: Any) -> NDArray:
-    """A tensor as an array: of floats that NumPy has, or of the bits of those that it lacks."""
+    """Return a tensor as an array: of floats that NumPy has, or of the bits of those that it lacks."""
     if isinstance(tensor, np.ndarray):
         return tensor if tensor.dtype.kind == "f" else tensor.view(f"u{tensor.dtype.itemsize}")
     import torch
@@ -54,7 +54,7 @@ def plain(tensor: Any) -> NDArray:
 
 
 def bits_of(array: NDArray, fmt: Format) -> NDArray:
-    """Bit patterns of an array that `plain` gave: float32 is rounded to the nearest, ties to even.
+    """Return bit patterns of an array that `plain` gave: float32 is rounded to the nearest, ties to even.
 
     Examples
     --------
@@ -70,12 +70,12 @@ def bits_of(array: NDArray, fmt: Format) -> NDArray:
     return encode(np.ascontiguousarray(array), fmt)
 
 
-def like(given: Any, bits: NDArray, kind: str) -> Any:
-    """Bit patterns as an array or tensor, as what was given is, and where that is.
+def like(template: Any, bits: NDArray, kind: str) -> Any:
+    """Return bit patterns as an array or tensor, as what was given is, and where that is.
 
     Parameters
     ----------
-    given : array or tensor
+    template : array or tensor
         An operand.
     bits : array of unsigned
         Patterns of a result.
@@ -83,9 +83,9 @@ def like(given: Any, bits: NDArray, kind: str) -> Any:
         Their type, as `type_of` calls it. Types that NumPy lacks stay bit patterns there.
     """
     bits = np.require(bits, requirements=["C", "W"])
-    if not _is_torch(given):
+    if not _is_torch(template):
         return bits.view(kind) if kind in (FLOAT32, "float16") else bits
     import torch
 
     signed = torch.from_numpy(bits.view(f"i{bits.dtype.itemsize}"))
-    return signed.view(getattr(torch, kind)).to(given.device)
+    return signed.view(getattr(torch, kind)).to(template.device)

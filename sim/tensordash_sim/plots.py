@@ -31,7 +31,7 @@ SPREAD = 50
 
 @contextmanager
 def style(salt: str) -> Iterator[None]:
-    """What is drawn in the block has this style, and the same bytes for the same numbers.
+    """Draw in this style, with the same bytes for the same numbers.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ def style(salt: str) -> Iterator[None]:
 
 
 def is_spread(places: Sequence[float]) -> bool:
-    """Whether whole numbers are so far apart that their axis has to be logarithmic.
+    """Return whether whole numbers are so far apart that their axis has to be logarithmic.
 
     >>> is_spread([4, 16, 36, 144, 757]), is_spread([1, 2, 4, 8, 16]), is_spread([0.1, 0.9999])
     (True, False, False)

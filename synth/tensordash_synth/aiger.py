@@ -17,7 +17,7 @@ Bit = tuple[str, int]
 
 @dataclass(frozen=True, kw_only=True)
 class Registers:
-    """A module as Yosys' `write_aiger -ascii -vmap` says it; literals as in AIGER: twice the variable, plus 1 inverted.
+    """A module as Yosys' `write_aiger -ascii -vmap` writes it; AIGER's literals: twice the variable, plus 1 inverted.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ class Registers:
 
 
 def literal_of(known: Mapping[int, int], literal: int) -> int:
-    """What a literal is in another graph, of which the variables are known."""
+    """Return a literal in another graph, whose variables are known."""
     return known[literal & ~1] ^ (literal & 1)
 
 
@@ -121,31 +121,30 @@ class Graph:
     _of: list[int] = field(default_factory=list)
 
     def input(self) -> int:
-        """A new input."""
         self._variables += 1
         self.inputs.append(2 * self._variables)
         return 2 * self._variables
 
     def state(self) -> int:
-        """A new register, which stays at 0 until `states` says what it becomes."""
+        """Add a register, which stays at 0 until `states` defines its next state."""
         self._variables += 1
         self.states[2 * self._variables] = 0
         return 2 * self._variables
 
     def gate(self, one: int, other: int) -> int:
-        """Whether both are true."""
+        """Return whether both are true."""
         self._variables += 1
         self.gates.append((one, other))
         self._of.append(2 * self._variables)
         return 2 * self._variables
 
-    def either(self, one: int, other: int) -> int:
-        """Whether one of them is true, or both."""
+    def or_gate(self, one: int, other: int) -> int:
+        """Return whether one of them is true, or both."""
         return self.gate(one ^ 1, other ^ 1) ^ 1
 
     def choice(self, select: int, one: int, other: int) -> int:
-        """The first if `select` is true, else the second."""
-        return self.either(self.gate(select, one), self.gate(select ^ 1, other))
+        """Return the first if `select` is true, else the second."""
+        return self.or_gate(self.gate(select, one), self.gate(select ^ 1, other))
 
     def add(self, module: Registers, known: dict[int, int]) -> None:
         """A module's gates; `known` has this graph's literals of its inputs and states, and gets those of its gates."""
@@ -171,7 +170,7 @@ class Graph:
         path.write_bytes(bytes(text))
 
     def simulate(self, values: NDArray[np.uint64], outputs: Iterable[int]) -> NDArray[np.uint64]:
-        """Values of outputs of a graph without registers, 64 runs in a word.
+        """Return values of outputs of a graph without registers, 64 runs in a word.
 
         Parameters
         ----------

@@ -31,7 +31,7 @@ MIN_WORDS = 32
 MAX_WORDS = 1 << 20
 """Depth of the deepest shape to try."""
 # Low operating power, which 2 ns leaves time for, at the temperature of the library's corner; of what can be built, the
-# least energy times delay squared. It knows 45 nm from the ITRS. The last lines are of DRAM's pins: they change nothing
+# least energy times delay squared. It has 45 nm from the ITRS. The last lines are of DRAM's pins: they change nothing
 # here, but it reads them whatever it is asked.
 SETTINGS = """\
 -technology (u) 0.045
@@ -112,7 +112,7 @@ class Array:
 
 
 def cacti_array(words: int, bits: int, *, ports: tuple[int, int, int] = (0, 1, 1)) -> Array:
-    """What CACTI says of a memory at 45 nm; kept, and so asked once.
+    """Return CACTI's costs of a memory at 45 nm; they are cached.
 
     Widths are rounded up to bytes. What CACTI cannot build, which is less than about 64 bytes, is rounded up to what
     it can.
@@ -144,14 +144,14 @@ def cacti_array(words: int, bits: int, *, ports: tuple[int, int, int] = (0, 1, 1
             if found is not None:
                 break
         else:
-            raise CactiError(f"CACTI knows no memory of {words} words of {bits} bits")
+            raise CactiError(f"CACTI cannot build a memory of {words} words of {bits} bits")
     with suppress(OSError):  # a folder that cannot be written costs time, and nothing else
         atomic_write(path, json.dumps(asdict(found)))
     return found
 
 
 def _shapes(words: int, bits: int) -> Iterator[tuple[int, int]]:
-    """The shape in whole bytes, and the next ones that may be built."""
+    """Yield the shape in whole bytes, and the next ones that may be built."""
     width = -(-bits // 8) * 8
     yield words, width
     width = max(width, MIN_BITS)
@@ -163,7 +163,7 @@ def _shapes(words: int, bits: int) -> Iterator[tuple[int, int]]:
 
 
 def _sources() -> Path:
-    """The folder of CACTI's sources.
+    """Return the folder of CACTI's sources.
 
     Raises
     ------
@@ -180,7 +180,7 @@ def _sources() -> Path:
 
 
 def cacti_digest() -> str:
-    """Of everything that decides its answers: sources, what they know of technologies, and settings.
+    """Return a digest of everything that decides CACTI's results: sources, technology files, and settings.
 
     Raises
     ------
@@ -221,7 +221,7 @@ def _program(sources: Path, folder: Path) -> Path:
 
 
 def _asked(program: Path, sources: Path, words: int, bits: int, ports: tuple[int, int, int]) -> Array | None:
-    """Its answer; None where it finds no way to build it."""
+    """Return its answer; None where it finds no way to build it."""
     asked = {
         "size (bytes)": str(words * bits // 8),
         "block size (bytes)": str(bits // 8),
@@ -234,7 +234,7 @@ def _asked(program: Path, sources: Path, words: int, bits: int, ports: tuple[int
     file.write_text(SETTINGS + "".join(f"-{name} {value}\n" for name, value in asked.items()), encoding="utf-8")
     answer = file.with_name("memory.cfg.out")
     answer.unlink(missing_ok=True)
-    _run([str(program), "-infile", str(file)], sources)  # beside what it knows of technologies
+    _run([str(program), "-infile", str(file)], sources)  # next to its technology files
     try:
         with answer.open(encoding="utf-8") as text:
             (row,) = csv.DictReader(text, skipinitialspace=True)

@@ -47,7 +47,7 @@ class CoreDesign:
 
     @property
     def gates(self) -> float:
-        """Gate equivalents of all of it."""
+        """Gate equivalents in total."""
         return sum(self.units.values())
 
     @property
@@ -111,7 +111,7 @@ class CoreCostReport:
 
     @property
     def ratio(self) -> float:
-        """Logic of the core over that of the dense core."""
+        """Return the ratio of the core's logic to the dense core's."""
         return self.tensordash.gates / self.baseline.gates
 
     def area_um2(self, source: str) -> tuple[float, float]:
@@ -136,7 +136,6 @@ class CoreCostReport:
         return found | (self.wires.ratios if self.wires is not None else {})
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values."""
         designs: dict[str, Any] = {
             name: {
                 "units_ge": {unit: round(gates) for unit, gates in design.units.items()},
@@ -242,7 +241,7 @@ def synthesize_core(
 
 
 def _parts(hierarchy: Hierarchy, mapped: Mapping[str, Mapped]) -> tuple[Hierarchy, dict[str, Mapped], list[str]]:
-    """A core as `place_designs` takes it."""
+    """Return a core as `place_designs` takes it."""
     boxes = sorted({place.module for place in hierarchy.placements if place.role == MEMORY})
     texts = [interface(hierarchy.modules[name].text) for name in boxes]
     return hierarchy, {name: mapped[hierarchy.digest(name)] for name in hierarchy.logic}, texts

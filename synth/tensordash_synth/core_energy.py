@@ -28,7 +28,7 @@ class CoreMemories:
     costs: Mapping[str, Mapping[str, MemoryCost]]
 
     def area_um2(self, source: str) -> float:
-        """Area of all of them."""
+        """Return area of all of them."""
         return sum(count * self.costs[shape][source].area_um2 for shape, count in self.counts.items())
 
     def leakage_w(self, source: str) -> float:
@@ -36,7 +36,7 @@ class CoreMemories:
         return 1e-3 * sum(count * self.costs[shape][source].leakage_mw for shape, count in self.counts.items())
 
     def access_ns(self, source: str) -> float:
-        """The slowest one's time."""
+        """Return the slowest one's time."""
         return max(self.costs[shape][source].access_ns for shape in self.counts)
 
     def accesses_j(self, source: str, accesses: Mapping[str, tuple[int, int]]) -> float:
@@ -48,7 +48,6 @@ class CoreMemories:
         return found
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values."""
         return {
             shape: {
                 "count": count,
@@ -113,7 +112,6 @@ class StepEnergy:
 
     @property
     def cycles(self) -> int:
-        """Of all operations."""
         return sum(each.cycles for each in self.operations)
 
     @cached_property

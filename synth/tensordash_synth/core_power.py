@@ -47,7 +47,6 @@ class CoreSimulation(GateSimulation):
         return {path: (box.reads, box.writes) for path, box in self._boxes.items()}
 
     def forget(self) -> None:
-        """Count anew."""
         super().forget()
         for box in self._boxes.values():
             box.reads = box.writes = 0
@@ -78,7 +77,7 @@ class _Box:
         self.reads = self.writes = 0
 
     def sample(self, values: NDArray[np.uint8]) -> None:
-        """What the edge does: a word is read as it was before it is written; at one port, if it is not."""
+        """Apply a clock edge: a read returns the word before the write; with one port, a write excludes a read."""
         enables, enabled = values[self._nets["write_enable"]], values[self._nets["read_enable"]][0]
         if enabled and not (self._one and enables.any()):
             self.reads += 1
@@ -116,7 +115,7 @@ class GateRun:
 
 
 def run_gates(gates: GateNetlist, config: CoreConfig, descriptors: Sequence[int], memory: bytearray) -> GateRun:
-    """A program on a core's netlist, from reset, with a memory that answers after 50 cycles and at full rate.
+    """Return a program on a core's netlist, from reset, with a memory that answers after 50 cycles and at full rate.
 
     Parameters
     ----------
@@ -140,10 +139,10 @@ def run_gates(gates: GateNetlist, config: CoreConfig, descriptors: Sequence[int]
     simulation = CoreSimulation(gates)
     ring = -(-len(memory) // BYTES) * BYTES
     places = max(0, (len(descriptors) - 1).bit_length())
-    bytes_there = Memory(ring + (BYTES << places))
-    bytes_there.bytes[: len(memory)] = memory
-    bytes_there.write(ring, b"".join(bits.to_bytes(BYTES, "little") for bits in descriptors))
-    host = CoreMaster(simulation, config, bytes_there, Random(0), latency=LATENCY, pause=0.0)
+    image = Memory(ring + (BYTES << places))
+    image.bytes[: len(memory)] = memory
+    image.write(ring, b"".join(bits.to_bytes(BYTES, "little") for bits in descriptors))
+    host = CoreMaster(simulation, config, image, Random(0), latency=LATENCY, pause=0.0)
     settings = {"queue_base": ring % (1 << 32), "queue_base_high": ring >> 32, "queue_size": places}
     try:
         complete(host.begin())
@@ -154,7 +153,7 @@ def run_gates(gates: GateNetlist, config: CoreConfig, descriptors: Sequence[int]
         complete(host.interrupt(MAX_CYCLES))
     except AssertionError as error:
         raise SynthesisError(f"the core's netlist fails: {error}") from error
-    memory[:] = bytes_there.bytes[: len(memory)]
+    memory[:] = image.bytes[: len(memory)]
     toggles = Toggles(activity=simulation.activity, duty=simulation.duty)
     beats = host.memory.read_beats + host.memory.write_beats
     return GateRun(cycles=simulation.cycles, toggles=toggles, accesses=simulation.accesses, beats=beats)

@@ -1,4 +1,4 @@
-"""The flow behind a core's energy: a training step on the mapped netlists, gate by gate."""
+"""The flow of a core's energy: a training step on the mapped netlists, gate by gate."""
 
 from collections.abc import Mapping
 
@@ -26,7 +26,7 @@ class NoEnergyError(TensorDashError, RuntimeError):
 
 
 def memory_shape(module: str) -> str:
-    """What tells a memory's module from others.
+    """Return the key that identifies a memory's module.
 
     >>> memory_shape("tensordash_memory__512x64")
     '512x64'
@@ -60,7 +60,7 @@ def training_energies(
     mapped: Mapping[str, Mapped],
     memories: tuple[CoreMemories, CoreMemories],
 ) -> tuple[StepEnergy, StepEnergy]:
-    """A training step on a core and on the one around the dense tile.
+    """Return a training step on a core and on the one around the dense tile.
 
     Both mapped netlists execute the step's operations, each cut as is best for that core, and must leave in memory
     what the golden core leaves.

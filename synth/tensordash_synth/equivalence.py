@@ -41,7 +41,7 @@ SCREENING_VECTORS = 1 << 10
 """Vectors that tell nets apart."""
 PLAIN = ["proc", "flatten", "opt_clean"]
 ELABORATED = "synth -flatten -noabc -booth -top {top}"
-# A clock net carries whether the cycle ends with an edge on it: 1 on the clock itself, the enable behind a clock gate.
+# A clock net carries whether the cycle ends with an edge on it: 1 on the clock itself, the enable after a clock gate.
 EDGES = """\
 (* techmap_celltype = "$_DFF_P_" *)
 module _edge (input D, C, output Q);
@@ -157,14 +157,13 @@ def _clock_gates(library: Liberty) -> str:
 
 
 def _rtl(name: str, boxes: Sequence[str], passes: Sequence[str], label: str, folder: Path) -> Registers:
-    """The RTL's logic and registers."""
+    """Return the RTL's logic and registers."""
     commands = ["read_verilog rtl.v", *_blackbox(boxes), f"hierarchy -check -top {name}", *passes]
     commands += [*_opened(boxes), "opt_clean", "techmap", "simplemap", "dffunmap", "opt_clean"]
     return _graph(commands, label, name, folder)
 
 
 def _netlist(name: str, boxes: Sequence[str], folder: Path) -> Registers:
-    """Likewise the netlist's."""
     commands = ["read_liberty -ignore_miss_func cells.lib", "read_verilog -overwrite clock_gates.v"]
     if boxes:
         commands += ["read_verilog rtl.v", f"delete {name}", *_blackbox(boxes)]
@@ -181,7 +180,7 @@ def _blackbox(boxes: Sequence[str]) -> list[str]:
 
 
 def _opened(boxes: Sequence[str]) -> list[str]:
-    """What stands in other modules is cut off: its inputs are outputs here, its outputs inputs."""
+    """Cut off other modules: their inputs are outputs here, their outputs inputs."""
     return [f"expose -evert {' '.join(f't:{box}' for box in boxes)}"] if boxes else []
 
 
@@ -192,7 +191,7 @@ def _graph(commands: Sequence[str], label: str, name: str, folder: Path) -> Regi
 
 
 def same_logic(one: str, other: str, name: str, folder: Path, boxes: Sequence[str] = ()) -> bool | None:
-    """Whether a module, with those below it, does the same in two files of Verilog; None if ABC finds no answer.
+    """Return whether a module, with those below it, does the same in two files of Verilog; None if ABC finds no answer.
 
     From any state of the registers, which have the same names in both.
 
@@ -320,13 +319,13 @@ class Pairs:
         return "{}[{}] differs".format(*self.names[wrong[0]])
 
     def simulate(self, values: np.ndarray, pairs: Sequence[tuple[int, int]]) -> tuple[np.ndarray, np.ndarray]:
-        """Values of the first and of the second literal of each pair."""
+        """Return values of the first and of the second literal of each pair."""
         one, other = (self._graph.simulate(values, [pair[i] for pair in pairs]) for i in (0, 1))
         return one, other
 
 
 def counterparts(one: Registers, other: Registers) -> dict[int, int | None]:
-    """The literal, in the other view, of each register; None if it is not there.
+    """Return the literal, in the other view, of each register; None if it is not there.
 
     Registers are called the same in both, or synthesis has called one by a net that is nothing but it: an output that
     is a choice between a register and zero for instance. A wrong guess is no danger: what corresponds must be equal.
@@ -348,7 +347,7 @@ def counterparts(one: Registers, other: Registers) -> dict[int, int | None]:
 
 
 def _constants(view: Registers, states: Sequence[int]) -> dict[int, int]:
-    """Which of these registers stay at a value that they are reset to, or may have at power-up, and at which.
+    """Return which of these registers stay at a value that they are reset to, or may have at power-up, and at which.
 
     What random vectors cannot tell from a constant: that it is one is to be proven.
     """
@@ -374,7 +373,7 @@ def _constants(view: Registers, states: Sequence[int]) -> dict[int, int]:
 
 
 def _seen(view: Registers, literals: Sequence[int], fixed: Mapping[int, int] | None = None) -> np.ndarray:
-    """What literals are on random vectors of inputs and states, of which some may be fixed to 0 or 1."""
+    """Evaluate literals on random vectors of inputs and states, of which some may be fixed to 0 or 1."""
     graph = Graph()
     known = {literal: graph.input() for literal in [*view.inputs.values(), *view.registers]} | dict(fixed or {})
     graph.add(view, known)
@@ -383,12 +382,12 @@ def _seen(view: Registers, literals: Sequence[int], fixed: Mapping[int, int] | N
 
 
 def _same(bits: np.ndarray) -> bool:
-    """Whether a bit is the same in all vectors."""
+    """Return whether a bit is the same in all vectors."""
     return not bits.any() or not (~bits).any()
 
 
 def _counterpart(bits: Sequence[Bit], other: Registers) -> int | None:
-    """The literal, in the other view, of a register with these names; None if it is not there."""
+    """Return the literal, in the other view, of a register with these names; None if it is not there."""
     for bit in bits:
         literal = other.nets.get(bit)
         if literal is not None and (literal < 2 or literal & ~1 in other.registers):
@@ -426,7 +425,7 @@ def _shapes(text: str) -> Iterator[tuple[int, int, int, bool]]:
 
 
 def _right(view: Registers, a: int, b: int, y: int, signed: bool) -> bool:
-    """Whether a multiplier's logic gives the product of all operands."""
+    """Return whether a multiplier's logic gives the product of all operands."""
     graph = Graph()
     inputs = [("a", i) for i in range(a)] + [("b", i) for i in range(b)]
     places = {bit: graph.input() for bit in inputs}

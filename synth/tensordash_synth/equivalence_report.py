@@ -60,12 +60,11 @@ class EquivalenceReport:
         return lines if self.modules else ["no module was compared"]
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values."""
         modules = [{**asdict(each), "seconds": round(each.seconds, 1)} for each in self.modules]
         return {"digest": self.digest, "library": self.library, "passed": not self.failures, "modules": modules}
 
     def table(self) -> str:
-        """A line for each module."""
+        """Return a line for each module."""
         width = max(len(each.module) for each in self.modules)
         lines = [f"{'module':{width}}  registers  outputs  seconds  result"]
         for each in self.modules:

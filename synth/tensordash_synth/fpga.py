@@ -47,7 +47,7 @@ class FpgaReport:
         return sparse / dense if dense else None
 
     def to_json(self) -> dict[str, Any]:
-        """The report as a document of plain values."""
+        """Return the report as a document of plain values."""
         return {
             "config": self.digest,
             "target": self.target,

@@ -59,7 +59,7 @@ class Family:
         wants the first one's port open. Yosys connects a constant that has no effect (YosysHQ/yosys, "CCU2 cells get
         the low order CIN connected to constant 1'b0").
     cells : dict of str to (str, int)
-        What the name of a cell begins with: its resource, and how many of it. The longest that fits counts.
+        What the name of a cell begins with: its resource, and their number. The longest that fits counts.
     package, program : str
         The package on PyPI whose nextpnr places it, and the function in there.
     pins : str
@@ -81,7 +81,7 @@ class Family:
     pins: tuple[str, ...] = ()
 
     def count(self, cells: Mapping[str, int]) -> Counter[str]:
-        """How much of each of `RESOURCES` cells take, which are given by name with their numbers."""
+        """Return how much of each of `RESOURCES` cells take, which are given by name with their numbers."""
         counts: Counter[str] = Counter(dict.fromkeys(RESOURCES, 0))
         for cell, number in cells.items():
             if fitting := [start for start in self.cells if cell.startswith(start)]:

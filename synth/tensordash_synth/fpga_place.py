@@ -77,7 +77,7 @@ class FpgaPlacement:
     baseline: FpgaDesign
 
     def share(self, design: FpgaDesign, resource: str) -> float:
-        """How much of the part a design takes, without the shell."""
+        """Return how much of the part a design takes, without the shell."""
         return design.counts[resource] / FAMILIES[self.target].parts[self.device].holds[resource]
 
     @property
@@ -89,7 +89,6 @@ class FpgaPlacement:
         return {f"fpga_{name}": ours / theirs if theirs else None for name, (ours, theirs) in pairs.items()}
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values."""
         return {
             "config": self.digest,
             "target": self.target,
@@ -179,7 +178,7 @@ def place_fpga(
 
 
 def _source(config: TileConfig | CoreConfig) -> tuple[str, str]:
-    """Name of the top, and Verilog of it in its shell."""
+    """Return the top's name, and its Verilog in the shell."""
     from tensordash.core.core import Core  # imports Amaranth, which takes its time
     from tensordash.emission.library import Library, ports
     from tensordash.tile.tile import Tile
@@ -191,7 +190,7 @@ def _source(config: TileConfig | CoreConfig) -> tuple[str, str]:
 
 
 def _part(target: str, device: str | None, counts: Mapping[str, Mapping[str, int]]) -> str:
-    """The part that is asked for, or the smallest on which both designs go.
+    """Return the part that is asked for, or the smallest on which both designs go.
 
     Raises
     ------
@@ -226,13 +225,12 @@ class _Flow:
     progress: Progress
 
     def counts(self) -> dict[str, int]:
-        """What it takes, without its shell."""
+        """Return the resources of the design, without its shell."""
         found: dict[str, int] = cached_document([*self._key, "counts"], self._map)
         self.progress(f"{self.label}: {', '.join(f'{found[name]:,} {RESOURCES[name]}' for name in RESOURCES)}")
         return found
 
     def place(self, device: str, route: bool) -> str:
-        """What nextpnr prints."""
         part = self.family.parts[device]
 
         def make() -> str:

@@ -1,4 +1,4 @@
-"""A shell around a design for an FPGA: thousands of ports behind three pins, every one at a register."""
+"""A shell around a design for an FPGA: thousands of ports reached through three pins, every one at a register."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -42,8 +42,8 @@ def placed_table(report: FpgaPlacement) -> str:
             for text in (f"{design.counts[name]:,}", f"{design.counts[name] / part.holds[name]:.1%}")
         ]
         rows.append((words, *cells, ratio(name), f"{part.holds[name]:,}"))
-    rows.append(("clock, MHz", *_apart(f"{each.clock_mhz:.1f}" for each in designs), ratio("clock"), ""))
-    rows.append(("after", *_apart("routing" if each.routed else "placement" for each in designs), "", ""))
+    rows.append(("clock, MHz", *_distinct(f"{each.clock_mhz:.1f}" for each in designs), ratio("clock"), ""))
+    rows.append(("after", *_distinct("routing" if each.routed else "placement" for each in designs), "", ""))
     paths = [
         f"longest path of {label}: {_path(design)}"
         for label, design in (("TensorDash", designs[0]), ("the baseline", designs[1]))
@@ -54,7 +54,7 @@ def placed_table(report: FpgaPlacement) -> str:
     return "\n".join([head, "", *aligned(rows, labels=1), "", *paths, "", *(f"- {note}" for note in notes)])
 
 
-def _apart(texts: Iterable[str]) -> list[str]:
+def _distinct(texts: Iterable[str]) -> list[str]:
     """Texts in the columns of numbers, with nothing in those of shares."""
     return [cell for text in texts for cell in (text, "")]
 

@@ -30,7 +30,7 @@ def gate_level_files(
     progress: Progress | None = None,
     jobs: int | None = None,
 ) -> list[Path]:
-    """Map a tile or a core and write what a simulator needs of it.
+    """Map a tile or a core and write what a simulator needs.
 
     No cell has a reset, and what the design's reset leaves alone is unknown at power-up. Gates turn one unknown bit
     into more than are unknown, so that every register begins with a random value instead, as it does on silicon. A
@@ -50,7 +50,7 @@ def gate_level_files(
     Returns
     -------
     list of Path
-        The netlist, with memories behind it, the cells' models, and the module `POWER_UP`.
+        The netlist, then memories, the cells' models, and the module `POWER_UP`.
 
     Raises
     ------
@@ -75,7 +75,7 @@ def gate_level_files(
 
 
 def _models(library: Liberty) -> Path:
-    """The library's Verilog, which lies beside it."""
+    """Return the library's Verilog, which lies beside it."""
     models = library.path.with_suffix(".v")
     if not models.is_file():
         raise LibertyError(f"{library.path}: no models of its cells in Verilog beside it ({models.name})")
@@ -83,7 +83,7 @@ def _models(library: Liberty) -> Path:
 
 
 def _power_up(design: Hierarchy, netlists: Mapping[str, str], library: Liberty, seed: int) -> str:
-    """A module that deposits a random bit in every flip-flop's state, which Liberty calls as the models do.
+    """Return a module that deposits a random bit in every flip-flop's state, which Liberty calls as the models do.
 
     Words of memories are assigned: nothing else gives them a value before the first edge of the clock.
     """
@@ -115,7 +115,7 @@ def _random_words(path: str, text: str, random: Random) -> Iterator[str]:
 
 
 def _states(text: str) -> dict[str, str]:
-    """What each flip-flop of a library calls its state."""
+    """Return the name of each flip-flop's state in a library."""
     pattern = r"\bcell\s*\(\s*\"?(\w+)\"?\s*\)|\bff\s*\(\s*\"?(\w+)\"?\s*,"
     states, cell = {}, ""
     for found in re.finditer(pattern, text):

@@ -51,7 +51,6 @@ class GateSimulation:
         self.forget()
 
     def forget(self) -> None:
-        """Count anew."""
         self.cycles = 0
         self._toggles = np.zeros(self.netlist.nets, np.int64)
         self._ones = np.zeros(self.netlist.nets, np.int64)
@@ -73,7 +72,6 @@ class GateSimulation:
         return ones / max(self.cycles, 1)
 
     def drive(self, **values: int) -> None:
-        """Set inputs."""
         for name, value in values.items():
             if name == CLOCK:
                 continue
@@ -93,7 +91,6 @@ class GateSimulation:
             self._settled = True
 
     async def tick(self) -> None:
-        """Clock edge."""
         self._settle()
         net = self.netlist
         _count(self._values, self._before, self._toggles, self._ones)
@@ -142,12 +139,12 @@ def _evaluate(values, outputs, operands, tables):
 
 
 @numba.njit(cache=True, nogil=True)
-def _clock(values, following, states, operands, tables, enables):
+def _clock(values, next_values, states, operands, tables, enables):
     for i in range(len(states)):
         enabled = values[enables[i]]
-        following[i] = _looked_up(values, operands[i], tables[i]) if enabled else values[states[i]]
+        next_values[i] = _looked_up(values, operands[i], tables[i]) if enabled else values[states[i]]
     for i in range(len(states)):
-        values[states[i]] = following[i]
+        values[states[i]] = next_values[i]
 
 
 @numba.njit(cache=True, nogil=True)

@@ -32,7 +32,7 @@ OPPOSITE = {"input": "output", "output": "input"}
 
 @dataclass(frozen=True, kw_only=True)
 class _Model:
-    """What a cell does: tables over its inputs in order, the state of a flip-flop behind them.
+    """What a cell does: tables over its inputs in order, the state of a flip-flop after them.
 
     `needed` are the places of the inputs that an output depends on: Q of a flip-flop does not on its D.
     """
@@ -53,7 +53,7 @@ class GateCell:
     path : tuple of str
         Names of the instances that it is in, from the top.
     kind : str
-        The library's name of it.
+        Its name in the library.
     pins : dict of str to int
         Nets on its pins.
     """
@@ -77,7 +77,7 @@ class GateNetlist:
     outputs, operands, tables : array of int32 (n,), int32 (n, 6), uint64 (n,)
         Gates in an order in which they can be evaluated: output net, input nets, truth table over these.
     states, next_operands, next_tables : array
-        Likewise of the flip-flops: the nets that hold their states, and what these become.
+        Of the flip-flops: the nets that hold their states, and the next states.
     enables : array of int32 (n,)
         Nets that are high in the cycles that end with a clock edge for them.
     gated : dict of int to int
@@ -206,7 +206,7 @@ class _Flattening:
         )
 
     def _enable(self, nets: list[int]) -> int:
-        """The net that enables a clock gate; one for tests is tied."""
+        """Return the net that enables a clock gate; one for tests is tied."""
         nets = [net for net in nets if net]
         if len(nets) != 1:
             raise SynthesisError("a clock gate with two enables is not simulated")
@@ -214,11 +214,11 @@ class _Flattening:
 
     def _enabled(self, net: int, clock: int, gated: Mapping[int, int]) -> int:
         if net not in {clock, *gated}:
-            raise SynthesisError(f"a flip-flop's clock is neither {CLOCK} nor that of a clock gate")
+            raise SynthesisError(f"a flip-flop's clock is neither {CLOCK} nor a clock gate's")
         return gated.get(net, 1)
 
     def _walk(self, module: str, path: tuple[str, ...], nets: dict[int | str, int]) -> None:
-        """One instance; `nets` knows the nets at its ports, and gets those inside."""
+        """One instance; `nets` has the nets at its ports, and gets those inside."""
         for name, cell in self._modules[module]["cells"].items():
             connections = {port: [self._net(nets, bit) for bit in bits] for port, bits in cell["connections"].items()}
             kind = cell["type"]
@@ -276,13 +276,13 @@ class _Flattening:
 
 
 def _depends(table: int, variable: int, variables: int) -> bool:
-    """Whether a truth table has another value where one of its variables has."""
+    """Return whether a truth table has another value where one of its variables has."""
     rows = (row for row in range(1 << variables) if not row >> variable & 1)
     return any((table >> row & 1) != (table >> (row | 1 << variable) & 1) for row in rows)
 
 
 def _order(gates: list[tuple[int, list[int], int]], nets: int) -> list[int]:
-    """Gates behind those that they depend on."""
+    """Gates after those that they depend on."""
     driver = {output: i for i, (output, _, _) in enumerate(gates)}
     waiting = [0] * len(gates)
     readers: list[list[int]] = [[] for _ in range(nets)]
@@ -311,7 +311,7 @@ def _arrays(gates: list[tuple[int, list[int], int]]) -> tuple[NDArray, NDArray, 
 
 
 def _model(kind: str, module: Mapping[str, Any]) -> _Model:
-    """A cell's truth tables, from the gates that Yosys makes of its Liberty functions."""
+    """Return a cell's truth tables, from the gates that Yosys makes of its Liberty functions."""
     ports, cells = module["ports"], list(module["cells"].values())
     flip_flops = [cell for cell in cells if cell["type"] == FLIP_FLOP]
     clocks = {bit for cell in flip_flops for bit in cell["connections"]["C"]}

@@ -88,7 +88,7 @@ def grow(
     Raises
     ------
     LibertyError
-        If the library says of no buffer what it may drive.
+        If the library has no buffer with a maximum load.
     """
     growth = _Growth(gates, library, lef, placed, load, share)
     for _ in range(PASSES):
@@ -130,7 +130,7 @@ class _Growth:
         self._placed = replace(self._placed, widths=self._widths(cells))
 
     def add_buffers(self) -> None:
-        """Where the strongest driver drives too much, give groups of its pins a buffer each."""
+        """Give groups of pins a buffer each where the strongest driver drives too much."""
         pins, at, loads = self._measured()
         cells = list(self._gates.cells)
         ports = {name: (way, nets.copy()) for name, (way, nets) in self._gates.ports.items()}
@@ -178,7 +178,7 @@ class _Growth:
         )
 
     def grown(self, before: GateNetlist, placed: Placed) -> Grown:
-        """What has become of a netlist that was placed."""
+        """Return a placed netlist with grown cells."""
         return Grown(
             gates=self._gates,
             origins=np.array(self._origins),
@@ -197,7 +197,7 @@ class _Growth:
         return pins, at, np.where(pins.counts > 1, pins.loads_ff + wires(pins, at, self._load).ff, 0.0)
 
     def _group_load(self, pins: PinTable, at: NDArray[np.float64], group: NDArray[np.int64]) -> float:
-        """What a buffer in the middle of some pins would drive, in femtofarads."""
+        """Return the load of a buffer in the middle of some pins, in femtofarads."""
         half = float((at[group].max(axis=0) - at[group].min(axis=0)).sum())
         factor = float(length_factors(np.array([len(group) + 1]))[0])
         return half * factor * self._load.ff_per_um + float(pins.loads[group].sum())

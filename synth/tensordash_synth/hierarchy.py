@@ -35,7 +35,7 @@ MERGED = frozenset(
 
 
 def role(module: str) -> str:
-    """The component that a module is, without what tells it from others of its kind.
+    """Return the component of a module, without the suffix of its variant.
 
     >>> role("tensordash_operand_flags__fp16_zeros")
     'operand_flags'
@@ -44,7 +44,7 @@ def role(module: str) -> str:
 
 
 def named(netlist: str, name: str) -> str:
-    """A mapped module under a name of its own."""
+    """Return a mapped module under a name of its own."""
     head, _, rest = netlist.partition("module ")
     return f"{head}module {name}{rest[rest.index('(') :]}"
 
@@ -167,13 +167,13 @@ class Hierarchy:
         return "\n".join(normalised(self.modules[name].text) for name in names)
 
     def _merged(self, module: str) -> list[str]:
-        """A module and the parts that are mapped with it, each once."""
+        """Return a module and the parts that are mapped with it, each once."""
         children = sorted({child for _, child in self.modules[module].children if role(child) in MERGED})
         return list(dict.fromkeys([module, *(name for child in children for name in self._merged(child))]))
 
 
 def hierarchy_of(config: TileConfig | CoreConfig) -> Hierarchy:
-    """The modules of a tile or a core, as they are emitted."""
+    """Return the modules of a tile or a core, as they are emitted."""
     if isinstance(config, CoreConfig):
         from tensordash.emission.core_files import core_verilog  # imports Amaranth, which takes its time
 

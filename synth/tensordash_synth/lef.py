@@ -26,7 +26,7 @@ class LefCell:
     Parameters
     ----------
     sites : int
-        Width in sites; its height is that of a row.
+        Width in sites; its height is a row's.
     pins : dict of str to (float, float)
         Middle of each pin's shapes, in micrometres from the cell's lower left corner; power and ground included.
     """

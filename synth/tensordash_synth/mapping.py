@@ -12,7 +12,7 @@ from .yosys import SynthesisError, run_yosys
 
 __all__ = ["LOGIC_SHARE", "Mapped", "map_fastest", "map_for_area", "map_for_area_and_fastest", "statistics"]
 
-# What is left of the period for logic: ABC knows neither clk-to-q nor setup.
+# What is left of the period for logic: ABC models neither clk-to-q nor setup.
 LOGIC_SHARE = 0.9
 MAX_FANOUT = 20
 # Flip-flops that share an enable stop their clock with one gate, where the library has such a cell, from this many on.
@@ -83,7 +83,7 @@ def map_for_area(
     liberty : Liberty
         The library.
     clock_ns : float
-        Target period; a tenth of it is kept for the flip-flops.
+        Target period; a tenth is reserved for the flip-flops.
     folder : Path
         An existing, empty folder for temporary files.
     thorough : bool
@@ -95,7 +95,7 @@ def map_for_area(
 
 
 def _smallest(tried: list[Mapped], top: str, target: float, folder: Path) -> Mapped:
-    """Of those that meet the target the smallest; if none does, what the recipes for delay give."""
+    """Return the smallest mapping that meets the target; if none does, the fastest of the recipes for delay."""
     if fitting := [mapped for mapped in tried if mapped.delay_ns <= target]:
         return min(fitting, key=lambda mapped: mapped.area_um2)
     for name, recipe in DELAY_RECIPES.items():
@@ -167,7 +167,7 @@ def _map(
 
 
 def statistics(path: Path, top: str) -> dict[str, Any]:
-    """What Yosys' `stat -json` wrote of a module."""
+    """Return Yosys' `stat -json` of a module."""
     text = path.read_text(encoding="utf-8")
     found: dict[str, Any] | None = json.loads(text[text.index("{") :])["modules"].get(f"\\{top}")
     if found is None:

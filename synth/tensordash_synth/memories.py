@@ -76,7 +76,7 @@ class MemoryCost:
 
 
 def memory_costs(words: int, bits: int, ports: int = 2) -> Mapping[str, MemoryCost]:
-    """A memory by each of `SOURCES`.
+    """Return a memory by each of `SOURCES`.
 
     CACTI is asked for it in one piece, and for 2, 4 and 8 equal ones side by side that are read and written together;
     the least area counts. (What it makes of one wide memory is larger than that, and takes more energy.) Macros are put

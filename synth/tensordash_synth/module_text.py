@@ -46,7 +46,7 @@ def interface(text: str) -> str:
 
 
 def _statements(text: str) -> tuple[str, list[str]]:
-    """The head, up to its semicolon, and the statements of a module, without comments and empty lines."""
+    """Return the head, up to its semicolon, and the statements of a module, without comments and empty lines."""
     head, _, body = COMMENT.sub("", text).partition(";")
     statements: list[str] = []
     attributes = ""

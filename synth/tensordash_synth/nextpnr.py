@@ -64,7 +64,7 @@ class PlacedClock:
     Parameters
     ----------
     log : str
-        All of it.
+        The whole output.
     """
 
     log: str
@@ -95,11 +95,11 @@ class PlacedClock:
     @property
     def utilisation(self) -> dict[str, tuple[int, int]]:
         """By nextpnr's names: how many are used, the shell's among them, and how many there are."""
-        return {name: (int(used), int(there)) for name, used, there in USED.findall(self.log) if int(used)}
+        return {name: (int(used), int(available)) for name, used, available in USED.findall(self.log) if int(used)}
 
 
 def placed_clock(log: str, what: str) -> PlacedClock:
-    """What nextpnr printed, when at least placement is behind it.
+    """Return the clock that nextpnr printed, when at least placement is done.
 
     Raises
     ------
@@ -113,7 +113,7 @@ def placed_clock(log: str, what: str) -> PlacedClock:
 
 
 def _register(name: str) -> str:
-    """A register by its name in the Verilog, from the top of the tile or core on.
+    """Return a register by its name in the Verilog, from the top of the tile or core on.
 
     >>> _register("dut.drain.beat_TRELLIS_FF_Q_1.Q")
     'drain.beat'
@@ -122,7 +122,7 @@ def _register(name: str) -> str:
 
 
 def _instance(net: str) -> str:
-    """The instance in the tile or core that a net is in.
+    """Return the instance in the tile or core that a net is in.
 
     >>> _instance("dut.pe_1_0.pe.sum_LUT4_Z_A[2]"), _instance("dut.marks"), _instance("entering[3]")
     ('pe_1_0', 'top', 'shell')

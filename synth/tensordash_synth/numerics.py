@@ -33,7 +33,7 @@ NUMERICS_NOTES = (
 
 
 def every_numerics(config: TileConfig) -> list[TileConfig]:
-    """Every format and accumulator that go together, and a tile's own, in its lanes, pipeline and headroom.
+    """Return every format and accumulator that go together, and a tile's own, in its lanes, pipeline and headroom.
 
     int8 takes as much of the headroom as its results allow. Accumulators named after fp8 go with fp8 only, and
     equal ones are listed once.
@@ -60,7 +60,7 @@ def every_numerics(config: TileConfig) -> list[TileConfig]:
 
 
 def _single(config: TileConfig) -> TileConfig:
-    """The dense tile of one PE."""
+    """Return the dense tile of one PE."""
     return replace(config.baseline, rows=1, columns=1, out_rows=1)
 
 
@@ -124,11 +124,11 @@ class NumericsReport:
     cores: tuple[CoreCost, ...]
 
     def meets_clock(self, core: CoreCost) -> bool:
-        """Whether what is left of the period for logic is enough."""
+        """Return whether what is left of the period for logic is enough."""
         return core.at_target.delay_ns <= LOGIC_SHARE * self.clock_ns
 
     def to_json(self) -> dict[str, Any]:
-        """The report as a document of plain values; areas in um2 and gate equivalents (`ge`), delays in ns."""
+        """Return the report as a document of plain values; areas in um2 and gate equivalents (`ge`), delays in ns."""
         shape = self.cores[0].config
         return {
             "library": self.library,
@@ -225,7 +225,6 @@ class _Pending:
                 self.results.append(results[digest])
 
     def cost(self) -> CoreCost:
-        """The finished core."""
         from tensordash.layouts import FixedPoint, accumulator_shape
 
         numerics = self.config.numerics

@@ -25,7 +25,7 @@ class PinTable:
     nets : array of int (pins,)
         The net of each pin.
     places : array of int (pins,)
-        Its cell, or the number of cells plus that of the port's bit.
+        Its cell, or the number of cells plus the port bit's number.
     names : list of str
         Its name in its cell; "" for a port.
     offsets : array of float (pins, 2)

@@ -182,7 +182,7 @@ def _closed(
     """A design whose paths across modules are within the clock before there are wires, if mapping for speed helps.
 
     Modules were mapped one by one, as if each had the whole period: of a path that is too long, modules that take a
-    part of it are mapped for speed; but not PEs, of which both designs have the same.
+    part are mapped for speed; but not PEs, of which both designs have the same.
     """
     of = {place.path: place.module for place in hierarchy.placements if place.module in modules}
     faster: list[str] = []

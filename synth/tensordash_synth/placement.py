@@ -79,7 +79,7 @@ class Floorplan:
 
 
 def floorplan(lef: Lef, sites: int, density: float) -> Floorplan:
-    """The floor on which cells of so many sites in all have a density, or a little less.
+    """Return the floor on which cells of `sites` in total have a density, or a little less.
 
     Raises
     ------
@@ -122,7 +122,7 @@ class Placed:
 
     @cached_property
     def faults(self) -> list[str]:
-        """What is illegal: cells outside the rows, on one another, or upside down in their row; [] if all is well."""
+        """Return what is illegal: cells outside the rows, overlapping, or upside down; [] if nothing is."""
         found = []
         ends = self.columns + self.widths
         if outside := np.flatnonzero(
@@ -130,8 +130,8 @@ class Placed:
         ).tolist():
             found.append(f"{len(outside)} cells stand outside the rows, cell {outside[0]} first")
         order = np.lexsort((self.columns, self.rows))
-        beside = self.rows[order][1:] == self.rows[order][:-1]
-        if overlaps := np.flatnonzero(beside & (self.columns[order][1:] < ends[order][:-1])).tolist():
+        adjacent = self.rows[order][1:] == self.rows[order][:-1]
+        if overlaps := np.flatnonzero(adjacent & (self.columns[order][1:] < ends[order][:-1])).tolist():
             pair = order[overlaps[0]], order[overlaps[0] + 1]
             found.append(f"{len(overlaps)} cells stand on others, cell {pair[1]} on {pair[0]} first")
         if wrong := np.flatnonzero(np.isin(self.orientations, FLIPPED_Y) != (self.rows % 2 == 1)).tolist():
@@ -139,7 +139,7 @@ class Placed:
         return found
 
     def pins_um(self, pins: PinTable) -> NDArray[np.float64]:
-        """Where every pin is; (pins, 2) micrometres. Ports stand around the edge."""
+        """Return where every pin is; (pins, 2) micrometres. Ports stand around the edge."""
         cells = len(self.widths)
         at = np.zeros((len(pins.places), 2))
         port = pins.places >= cells
@@ -236,17 +236,17 @@ def _solved(problem: dict[str, NDArray], folder: Path) -> tuple[NDArray, NDArray
     digest = hashlib.sha256(f"{find_placer()} {WORKER_VERSION} ".encode())
     for name, values in problem.items():
         digest.update(name.encode() + values.astype(np.int64).tobytes())
-    kept = cache_folder() / f"{digest.hexdigest()}.npz"
+    cached = cache_folder() / f"{digest.hexdigest()}.npz"
     with suppress(OSError, ValueError, KeyError):
-        return _read(kept)
-    given, answer = folder / "problem.npz", folder / "solution.npz"
-    np.savez(given, allow_pickle=False, **problem)
-    _run(given, answer, folder)
+        return _read(cached)
+    task, answer = folder / "problem.npz", folder / "solution.npz"
+    np.savez(task, allow_pickle=False, **problem)
+    _run(task, answer, folder)
     found = _read(answer)
     with suppress(OSError):
-        part = kept.with_suffix(f".{os.getpid()}.part")
+        part = cached.with_suffix(f".{os.getpid()}.part")
         part.write_bytes(answer.read_bytes())
-        part.replace(kept)
+        part.replace(cached)
     return found
 
 
@@ -255,8 +255,8 @@ def _read(path: Path) -> tuple[NDArray, NDArray, NDArray]:
         return file["x"], file["y"], file["orientation"]
 
 
-def _run(given: Path, answer: Path, folder: Path) -> None:
-    command = [sys.executable, str(WORKER), str(given), str(answer)]
+def _run(task: Path, answer: Path, folder: Path) -> None:
+    command = [sys.executable, str(WORKER), str(task), str(answer)]
     try:
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=TIME_LIMIT)
     except subprocess.TimeoutExpired:

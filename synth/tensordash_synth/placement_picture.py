@@ -34,7 +34,7 @@ MARGIN = 12  # pixels
 
 
 def unit(path: Sequence[str]) -> str:
-    """The kind of unit that a cell belongs to: the first instance it is in, without its number.
+    """Return the kind of unit that a cell belongs to: the first instance it is in, without its number.
 
     >>> unit(("pe_0_3", "a_mux_1")), unit(())
     ('pe', 'top')
@@ -43,7 +43,7 @@ def unit(path: Sequence[str]) -> str:
 
 
 def placement_svg(placed: Placed, cells: Sequence[GateCell], title: str) -> str:
-    """A placement as SVG.
+    """Return a placement as SVG.
 
     Parameters
     ----------
@@ -113,7 +113,7 @@ def _svg(image: NDArray[np.uint8], title: str, legend: Sequence[tuple[str, tuple
 
 
 def _png(image: NDArray[np.uint8]) -> bytes:
-    """An image of 8-bit colours as PNG.
+    """Return an image of 8-bit colours as PNG.
 
     Source: W3C, Portable Network Graphics, sections 5 and 11.
     """

@@ -17,9 +17,9 @@ def main(problem: str, solution: str) -> None:
     import coloquinte as placer  # which nothing but this process needs
 
     with np.load(problem) as file:
-        given = {name: file[name] for name in file.files}
-    height, rows, sites = (int(given[name]) for name in ("height", "rows", "sites"))
-    widths, pad_x, pad_y = given["widths"], given["pad_x"], given["pad_y"]
+        arrays = {name: file[name] for name in file.files}
+    height, rows, sites = (int(arrays[name]) for name in ("height", "rows", "sites"))
+    widths, pad_x, pad_y = arrays["widths"], arrays["pad_x"], arrays["pad_y"]
     cells, pads = len(widths), len(pad_x)
     circuit = placer.Circuit(cells + pads)
     circuit.cell_width = [*widths.tolist(), *[0] * pads]
@@ -27,8 +27,8 @@ def main(problem: str, solution: str) -> None:
     circuit.cell_is_fixed = [False] * cells + [True] * pads
     circuit.cell_is_obstruction = [True] * cells + [False] * pads
     circuit.cell_row_polarity = [placer.CellRowPolarity.SAME] * (cells + pads)
-    starts = given["starts"].tolist()
-    places, xs, ys = (given[name].tolist() for name in ("places", "offset_x", "offset_y"))
+    starts = arrays["starts"].tolist()
+    places, xs, ys = (arrays[name].tolist() for name in ("places", "offset_x", "offset_y"))
     for start, end in pairwise(starts):
         circuit.add_net(places[start:end], xs[start:end], ys[start:end])
     circuit.cell_x = [*[sites // 2] * cells, *pad_x.tolist()]
@@ -39,9 +39,9 @@ def main(problem: str, solution: str) -> None:
         for row in range(rows)
     ]
     circuit.check()
-    parameters = placer.ColoquinteParameters(int(given["effort"]), int(given["seed"]))
+    parameters = placer.ColoquinteParameters(int(arrays["effort"]), int(arrays["seed"]))
     circuit.place_global(parameters)
-    if given["rough"]:
+    if arrays["rough"]:
         circuit.legalize(parameters)
     else:
         circuit.place_detailed(parameters)

@@ -67,7 +67,7 @@ library (sources) {{
 """
 
 # A line for each cell: internal, switching, leakage and total power in watts. OpenSTA lets gated clocks run in all
-# cycles; the second table is what the cells behind them take for that alone.
+# cycles; the second table is what the cells after them take for that alone.
 SCRIPT = """\
 set_cmd_units -time ns -capacitance fF -resistance kOhm
 read_liberty cells.lib
@@ -124,7 +124,7 @@ class Activity:
     streams : list of (array of unsigned int, array of unsigned int), (columns, T, lanes) and (rows, T, lanes)
         Bit patterns of the column side and the row side.
     waits : int
-        Cycles behind them in which nothing arrives and no input moves: if there are any, power is that of these alone.
+        Cycles after them in which nothing arrives and no input moves. If not 0, power is measured in these alone.
     """
 
     name: str
@@ -142,7 +142,6 @@ class Power:
 
     @property
     def total(self) -> float:
-        """All of it."""
         return self.internal + self.switching + self.leakage
 
 
@@ -163,7 +162,7 @@ class DesignPower:
 
     @property
     def watts(self) -> float:
-        """Of the whole design."""
+        """Power of the whole design."""
         return sum(power.total for power in self.parts.values())
 
 
@@ -194,7 +193,7 @@ def random_streams(config: TileConfig, zeros: float, seed: int = 0) -> Activity:
 
 
 def _scaled(values: NDArray[np.float32], config: TileConfig, fmt: Format) -> NDArray:
-    """Values, (..., T, lanes), as steps with scales."""
+    """Return values, (..., T, lanes), as steps with scales."""
     from tensordash_sim.golden.block_scales import quantise_blocks, scaled_steps
 
     scale = config.numerics.scale
@@ -205,7 +204,7 @@ def _scaled(values: NDArray[np.float32], config: TileConfig, fmt: Format) -> NDA
 
 
 def waiting(config: TileConfig, seed: int = 0) -> Activity:
-    """A tile that has worked, and waits: nothing is available, and what is in its registers stays there.
+    """Return a tile that has worked, and waits: nothing is available, and what is in its registers stays there.
 
     Parameters
     ----------

@@ -67,7 +67,7 @@ class PrintedModule:
 
 
 def library_of(config: TileConfig | CoreConfig) -> Library:
-    """Every module of a configuration: what `generate` prints for it."""
+    """Return every module of a configuration: what `generate` prints for it."""
     library = Library()
     if isinstance(config, CoreConfig):
         library.module(Core(config))
@@ -78,13 +78,13 @@ def library_of(config: TileConfig | CoreConfig) -> Library:
 
 
 def module_texts(verilog: str) -> dict[str, str]:
-    """The text of each module of a Verilog file, by name."""
+    """Return the text of each module of a Verilog file, by name."""
     found = re.finditer(r"^module (\w+).*?^endmodule\n", verilog, re.MULTILINE | re.DOTALL)
     return {module[1]: module[0] for module in found}
 
 
 def rtlil_of(library: Library) -> dict[str, str]:
-    """Every module of a library as Amaranth converts it to RTLIL, with names that Verilog can have."""
+    """Return every module of a library as Amaranth converts it to RTLIL, with names that Verilog can have."""
     texts = {}
     for name, block in library.blocks.items():
         ports = {
@@ -270,7 +270,7 @@ def _submodules(rtlil: dict[str, str], name: str) -> list[str]:
 
 
 def _interface(rtlil: str) -> str:
-    """A module in RTLIL with nothing but its ports."""
+    """Return a module in RTLIL with nothing but its ports."""
     head = re.search(r"^module \S+$", rtlil, re.MULTILINE)
     assert head is not None
     lines = [f"  {found[0]}" for found in PORT.finditer(rtlil)]
@@ -278,7 +278,7 @@ def _interface(rtlil: str) -> str:
 
 
 def _shape(dump: str) -> Iterator[str]:
-    """What both views must have: ports, submodules, initial values, and parameters of memories."""
+    """Return what both views must share: ports, submodules, initial values, and parameters of memories."""
     cell = ""
     for line in map(str.strip, dump.splitlines()):
         if port := PORT.fullmatch(line):
@@ -294,7 +294,7 @@ def _shape(dump: str) -> Iterator[str]:
 
 
 def _first_difference(pairs: Pairs) -> str:
-    """The named signal nearest to the inputs that differs on the counterexample, and its values."""
+    """Return the named signal nearest to the inputs that differs on the counterexample, and its values."""
     assert pairs.counterexample is not None
     bits = list(pairs.nets)
     one, other = pairs.simulate(pairs.counterexample, list(pairs.nets.values()))

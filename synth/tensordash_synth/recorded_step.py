@@ -98,7 +98,7 @@ def _operation(record: Record, fmt: Format) -> RecordedOperation:
 
 
 def step_program(config: CoreConfig, work: RecordedOperation) -> StepProgram:
-    """The program of an operation, cut as is best for the core and for what its tile gains on these values."""
+    """Return the program of an operation, cut as is best for the core and for what its tile gains on these values."""
     image = TensorImage(config, Memory(MEMORY), work.layer, work.operation, work.values, rows=work.rows)
     problem = Problem(layer=work.layer, operation=work.operation, rows=work.rows)
     program = compile_problem(problem, config, image.tensors)

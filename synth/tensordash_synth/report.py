@@ -21,7 +21,7 @@ SCRATCHPADS_MM2 = (5.9, 3.95)  # TensorDash's have more ports; as the paper give
 COMPONENTS = ("compute_cores", "transposers", "schedulers_b_muxes", "a_muxes", "staging_buffers", "control")
 DELAY_NOTES = (
     "delay: ABC, registers, inputs and outputs; without wires, clk-to-q and setup (a tenth of the period is kept)",
-    "maximum frequency: the inverse of the least delay that a mapping for speed reaches, likewise",
+    "maximum frequency: the inverse of the least delay that a mapping for speed reaches, without wires",
 )
 NOTES = (
     *DELAY_NOTES,
@@ -32,7 +32,7 @@ NOTES = (
 
 
 def component(placement: Placement) -> str:
-    """The row of the table that an instance belongs to, `flags` for the flags of the operands.
+    """Return the row of the table that an instance belongs to, `flags` for the flags of the operands.
 
     >>> component(Placement(("pe_0_0", "a_mux"), "tensordash_operand_mux"))
     'a_muxes'
@@ -91,7 +91,7 @@ class Design:
     keys: dict[str, str]
 
     def areas(self, modules: Mapping[str, Mapped]) -> dict[str, float]:
-        """Area by row, before anything is moved between rows."""
+        """Return area by row, before anything is moved between rows."""
         return component_sums((place, modules[self.keys[place.module]].area_um2) for place in self.placements)
 
     def counts(self) -> Counter[str]:
@@ -176,17 +176,17 @@ class CostReport(Areas):
 
     @property
     def chip_ratio(self) -> float:
-        """Area of a whole chip of tiles and memories over that of the baseline's."""
+        """Return the ratio of a whole chip's area, tiles and memories, to the baseline's."""
         logic = [area / self.gate_area * NAND2_MM2 * TILES for area in self.components["total"]]
         sparse, dense = (BANKS_MM2 + pads + area for pads, area in zip(SCRATCHPADS_MM2, logic, strict=True))
         return sparse / dense
 
     def meets_clock(self, design: Mapping[str, Any]) -> bool:
-        """Whether a design of `to_json` leaves its part of the period to flip-flops."""
+        """Return whether a design of `to_json` leaves its part of the period to flip-flops."""
         return bool(design["delay_ns"] <= LOGIC_SHARE * self.clock_ns)
 
     def to_json(self) -> dict[str, Any]:
-        """The report as a document of plain values; areas in um2 and gate equivalents (`ge`), delays in ns."""
+        """Return the report as a document of plain values; areas in um2 and gate equivalents (`ge`), delays in ns."""
         dense, sparse = self._design("baseline", 1), self._design("tensordash", 0)
         total_sparse, total_dense = self.ge_per_pe("total")
         sparse["added_ge_per_pe"] = round(total_sparse - total_dense, 3)

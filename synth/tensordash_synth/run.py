@@ -110,7 +110,7 @@ class Run:
 
     @cached_property
     def _key(self) -> list[str]:
-        """What decides every mapping: the library."""
+        """Return the key of every mapping: the library's."""
         return [self.library.digest]
 
     def power(self, config: TileConfig, netlist: str, activities: Sequence[Activity], label: str) -> list[DesignPower]:
@@ -147,7 +147,7 @@ class Run:
         return [f"read_verilog {file.name}"]
 
     def room(self) -> Path:
-        """A new, empty folder."""
+        """Return a new, empty folder."""
         return Path(tempfile.mkdtemp(dir=self.folder))
 
     def _say(self, label: str, mapped: Mapped) -> Mapped:
@@ -158,7 +158,7 @@ class Run:
 
 @contextmanager
 def running(liberty: str | Path | None, clock_ns: float, progress: Progress | None, jobs: int | None) -> Iterator[Run]:
-    """A run in a scratch folder that goes when it ends, whatever ends it.
+    """Yield a run in a scratch folder that goes when it ends, whatever ends it.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Equivalence from reset on: two views of a module that no run tells apart."""
+"""Equivalence from reset on: two views of a module that no run distinguishes."""
 
 import re
 import subprocess
@@ -16,11 +16,11 @@ SECONDS = 60
 SCRIPT = f"read runs.aig; scleanup; scorr; write_aiger left.aig; pdr -T {SECONDS}"
 
 SAID_WITH = re.compile(r"(?P<channel>.*_|.*_a[rw]|.*_w)(payload|enable|address|data|addr|id|len|size|burst|strb|last)")
-"""What says nothing while its channel's `valid` is low."""
+"""Outputs that mean nothing while their channel's `valid` is low."""
 
 
 def same_runs(one: str, other: str, name: str, folder: Path, boxes: Sequence[str] = ()) -> bool | None:
-    """Whether a module, with those below it, does the same in two files of Verilog in every run from reset on.
+    """Return whether a module, with those below it, does the same in two files of Verilog in every run from reset on.
 
     None if ABC finds no answer. A run begins with what a reset makes of the registers. Those that it leaves alone hold
     anything, and where both files have one, the same in both. Inputs are free in every cycle, `rst` among them. Outputs
@@ -56,14 +56,14 @@ def same_runs(one: str, other: str, name: str, folder: Path, boxes: Sequence[str
 
 
 def _never(path: Path) -> bool:
-    """Whether the output of a graph that ABC wrote is the constant 0: of this it says nothing."""
+    """Return whether the output of a graph that ABC wrote is the constant 0: ABC prints nothing then."""
     lines = path.read_bytes().split(b"\n")
     states = int(lines[0].split()[3])
     return lines[1 + states] == b"0"
 
 
 def _product(one: Registers, other: Registers) -> tuple[Graph, int]:
-    """Both views with the same inputs, and whether they differ in a cycle."""
+    """Return both views with the same inputs, and whether they differ in a cycle."""
     graph, views = Graph(), (one, other)
     inputs = {bit: graph.input() for bit in sorted({*one.inputs, *other.inputs} - {CLOCK})} | {CLOCK: 1}
     begun = graph.state()  # this is not the first cycle
@@ -91,12 +91,12 @@ def _product(one: Registers, other: Registers) -> tuple[Graph, int]:
     for bit, literal in found[0].items():
         both, neither = graph.gate(literal, found[1][bit]), graph.gate(literal ^ 1, found[1][bit] ^ 1)
         says = _says(bit[0], found[0], graph)
-        differs = graph.either(differs, graph.gate(graph.gate(both ^ 1, neither ^ 1), says))
+        differs = graph.or_gate(differs, graph.gate(graph.gate(both ^ 1, neither ^ 1), says))
     return graph, differs
 
 
 def _says(name: str, outputs: dict[Bit, int], graph: Graph) -> int:
-    """Whether an output says something in this cycle."""
+    """Return whether an output is meaningful in this cycle."""
     if (channel := SAID_WITH.fullmatch(name)) and (valid := outputs.get((f"{channel['channel']}valid", 0))) is not None:
         return valid
     prefix = name.rpartition("_")[0]
@@ -104,13 +104,13 @@ def _says(name: str, outputs: dict[Bit, int], graph: Graph) -> int:
         some = 0
         for (other, _), literal in outputs.items():
             if other == f"{prefix}_bank":
-                some = graph.either(some, literal)
+                some = graph.or_gate(some, literal)
         return some
     return 1
 
 
 def _after_reset(view: Registers) -> dict[int, int]:
-    """What a reset makes of each register that it does not leave alone."""
+    """Return the value after reset of each register that a reset changes."""
     fixed = {CLOCK: 1, RESET: 1}
     values: dict[int, int | None] = {0: 0} | dict.fromkeys(view.registers)
     values |= {literal: fixed.get(bit) for bit, literal in view.inputs.items()}
@@ -122,5 +122,5 @@ def _after_reset(view: Registers) -> dict[int, int]:
     for output, *taken in view.sorted_gates():
         inputs = [value(each) for each in taken]
         values[output] = 0 if 0 in inputs else 1 if inputs == [1, 1] else None
-    found = {state: value(following) for state, following in view.registers.items()}
+    found = {state: value(next_value) for state, next_value in view.registers.items()}
     return {state: constant for state, constant in found.items() if constant is not None}

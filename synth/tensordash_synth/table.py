@@ -19,7 +19,7 @@ PAPER_MM2 = {
     "staging_buffers": (4.91, 0.0),
     "total": (79.01, 69.11),
 }
-# Likewise in mW.
+# The paper's power in mW.
 PAPER_MW = {
     "compute_cores": (23_748.0, 23_748.0),
     "transposers": (44.4, 44.4),
@@ -127,7 +127,7 @@ def fpga_table(report: FpgaReport) -> str:
 
 
 def sweep_table(reports: Sequence[CostReport]) -> str:
-    """Area against clock, one line for each target.
+    """Return area against clock, one line for each target.
 
     Parameters
     ----------
@@ -266,7 +266,7 @@ def _summary(report: CostReport) -> list[str]:
     ratio, sparse, dense = document["ratio"], document["tensordash"], document["baseline"]
     return [
         f"area {ratio['area']:.3f} of the baseline's (paper: fp16 1.143, bf16 1.16); "
-        f"highest clock {ratio['clock']:.3f} of it; "
+        f"highest clock {ratio['clock']:.3f} of the baseline's; "
         f"256 tiles with the banks and scratchpads of Table III: {ratio['chip']:.3f} (paper: 1.048)",
         f"per PE: compute {dense['pe_ge']:,.0f} GE, added {sparse['added_ge_per_pe']:,.0f} "
         f"(derived from the paper, fp16, 4 lanes: 11,700 and 1,680), in all {sparse['total_ge_per_pe']:,.0f}",

@@ -1,4 +1,4 @@
-"""The flow behind wires: both designs placed, and what toggles in the tiles put on their wires."""
+"""The flow with wires: both designs are placed, and activity of the tiles is put on their wires."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

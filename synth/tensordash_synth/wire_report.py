@@ -10,8 +10,8 @@ __all__ = ["WIRE_NOTES", "WirePower", "WireReport", "rounded", "wire_table", "wi
 
 DESIGNS = ("tensordash", "baseline")
 WIRE_NOTES = (
-    "wires: cells placed flat by Coloquinte, ports around the edge; half perimeters, times what trees of so many pins "
-    "take (RISA), with the library's own capacitance and resistance of a micrometre",
+    "wires: cells placed flat by Coloquinte, ports around the edge; half perimeters, times the factor of "
+    "trees with that number of pins (RISA), with the library's own capacitance and resistance of a micrometre",
     "drivers are as strong as their wires ask for, and have buffers where no driver is: cells with wires; the floor is "
     "rows with the gaps that a legal placement has; no routing, no clock tree, no power grid",
     "clock here: OpenSTA, clk-to-q and setup included, an ideal clock, of the very netlist whose area and power are "
@@ -124,7 +124,7 @@ def _design(design: PlacedDesign) -> dict[str, Any]:
 
 
 def wires_json(report: WireReport) -> dict[str, Any]:
-    """What a document of both designs has of their wires."""
+    """Return the wires' part of a document of both designs."""
     return {"placement_density": round(report.density, 4), "wires": report.to_json()}
 
 

@@ -56,7 +56,7 @@ class Timing:
 
 
 def timing_verilog(gates: GateNetlist, top: str = TOP) -> str:
-    """A netlist in one module, its cells called g0, g1, ..., nets n2, n3, ... and ports i2, ... and o3, ...."""
+    """Return a netlist in one module, its cells called g0, g1, ..., nets n2, n3, ... and ports i2, ... and o3, ...."""
     names = {net: f"n{net}" for net in range(gates.nets)} | {0: "1'b0", 1: "1'b1", gates.clock: CLOCK}
     inputs = sorted(_bits(gates, "input") - {0, 1, gates.clock})
     outputs = sorted(_bits(gates, "output") - {0, 1, gates.clock})
@@ -76,10 +76,10 @@ def _bits(gates: GateNetlist, direction: str) -> set[int]:
 
 
 def measure_timing(gates: GateNetlist, library: Liberty, clock_ns: float, folder: Path, wires: str = "") -> Timing:
-    """The longest path; answers are kept.
+    """Return the longest path; answers are kept.
 
-    Inputs arrive with the clock, behind the library's smallest buffer; outputs drive four of it, and are due with the
-    next clock edge. Ports of memories are taken for such.
+    Inputs arrive with the clock, after the library's smallest buffer. Outputs drive four such buffers, and are due with
+    the next clock edge. Ports of memories count as inputs and outputs.
 
     Parameters
     ----------

@@ -62,7 +62,7 @@ class Wires:
 
 
 def wire_load(library: Liberty) -> WireLoad:
-    """What a micrometre of wire has by the library's own wire loads: its default one, or else its first.
+    """Return a micrometre of wire's parameters in the library's wire loads: the default one, or else the first.
 
     For Nangate 45 that is 0.177 fF and 3.57 ohm, the resistance of metal 2 and 3 at their least width: wires on higher
     metals have less.
@@ -81,7 +81,7 @@ def wire_load(library: Liberty) -> WireLoad:
     units = re.search(r'\bpulling_resistance_unit\s*:\s*"?\s*1\s*(\w+)', text)
     farads = re.search(r'\bcapacitive_load_unit\s*\(\s*"?([\d.eE+-]+)"?\s*,\s*"?(\w+)', text)
     if found is None or farads is None:
-        raise LibertyError(f"{library.path}: no wire_load, which says what a wire's capacitance and resistance are")
+        raise LibertyError(f"{library.path}: no wire_load, which gives a wire's capacitance and resistance")
     ohms = OHMS.get(units[1].lower(), 1e3) if units else 1e3
     femto = float(farads[1]) * {"ff": 1.0, "pf": 1e3}.get(farads[2].lower(), 1e3)
     per_um = {
@@ -118,8 +118,8 @@ def annotations(
 ) -> str:
     """Commands that give OpenSTA the wires of all nets but clocks.
 
-    A driver sees a half of the wire, its resistance over half the perimeter, and the other half with the pins behind
-    it. An input behind a distance d of wire has, by Elmore, r d (half of what the net has, and half of its own pin):
+    A driver sees a half of the wire, its resistance over half the perimeter, and the other half with the pins after
+    it. An input after a distance d of wire has, by Elmore, r d (half of what the net has, and half of its own pin):
     exact for two pins, and for more as if the others were along the wire.
 
     Parameters

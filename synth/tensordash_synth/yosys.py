@@ -58,7 +58,7 @@ def run_yosys(commands: Sequence[str], folder: Path, module: str) -> str:
         If the user interrupts; the process gets it too, and this may be another thread than the main one.
     """
     try:
-        code, text = run_logged(WORKER, [], folder, "yosys.log", limit=TIME_LIMIT, given="\n".join(commands))
+        code, text = run_logged(WORKER, [], folder, "yosys.log", limit=TIME_LIMIT, stdin="\n".join(commands))
     except subprocess.TimeoutExpired:
         raise SynthesisError(f"synthesis of {module} took more than {TIME_LIMIT:.0f} seconds") from None
     if code:

@@ -1,4 +1,4 @@
-"""Wrong use and wrong input: exit status 2, one line that says what is wrong and what is allowed, nothing written."""
+"""Wrong use and wrong input: exit status 2, one line with what is wrong and what is allowed, nothing written."""
 
 import re
 import shlex
@@ -57,7 +57,7 @@ def test_enough_of_them() -> None:
 
 
 def test_installed_command(tmp_path: Path) -> None:
-    """The console script itself, not the function behind it."""
+    """The console script itself, not the function that it calls."""
     command = Path(sys.executable).with_name("tensordash")
     result = subprocess.run(
         [command, "generate", "missing.toml", "-o", "out"], cwd=tmp_path, capture_output=True, text=True

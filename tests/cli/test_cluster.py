@@ -39,7 +39,7 @@ def small(monkeypatch):
     """Campaigns of little work."""
     draw = cores.draw_core_job
     config = load_any_preset("core")  # Other tests have built it.
-    monkeypatch.setattr(cores, "draw_core_job", lambda *given: replace(draw(*given), config=config))
+    monkeypatch.setattr(cores, "draw_core_job", lambda *arguments: replace(draw(*arguments), config=config))
     monkeypatch.setattr("tensordash_formal.suite.PROOFS", [each for each in PROOFS if each.name == "tile_control"])
 
 

@@ -61,13 +61,13 @@ def test_an_unknown_layer_is_told_in_short(folder: Path, capfd: pytest.CaptureFi
         for index in range(300):
             masks = {name: np.ones(layer.shapes[name], bool) for name in "AW"}
             step.record(f"Encoder.block{index}.dense", "AxW", layer, masks)
-    for command, given in (
+    for command, options in (
         ("simulate run.trace", "--layer Encoder.block17.dens"),
         ("verify --trace run.trace", "--layer Encoder.block17.dens --op AxW"),
         ("report -o page.html --trace run.trace", "--layer Encoder.block17.dens --op AxW"),
     ):
         with pytest.raises(SystemExit) as stop:
-            run(f"{command} {given}".split())
+            run(f"{command} {options}".split())
         assert stop.value.code == 2
         said = capfd.readouterr().err
         assert "one of the 300 of run.trace" in said

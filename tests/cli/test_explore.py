@@ -30,12 +30,12 @@ def test_finds_simulates_and_resumes(tmp_path: Path, capsys):
     assert labels[1:3] == ["4 lanes, 2 deep, 4 sources, 2x2", "4 lanes, 2 deep, 4 sources, ring, 2x2"]
     assert "paper 2x2" in labels
     assert all(1 < point["speedup"] < 4 for point in document["points"])
-    kept = {
+    stored = {
         path: path.stat().st_mtime_ns for folder in ("search", "simulate") for path in (tmp_path / folder).iterdir()
     }
     assert tensordash(*SMALL, "--no-area", "-o", str(tmp_path)) == 0
     assert "4 lanes, 2 deep, 3 sources, 2x2" in capsys.readouterr().out
-    assert kept == {path: path.stat().st_mtime_ns for path in kept}
+    assert stored == {path: path.stat().st_mtime_ns for path in stored}
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_ranges(arguments: str, message: str, tmp_path: Path, capsys):
 
 
 def test_the_front_is_written(tmp_path: Path, capsys, monkeypatch: pytest.MonkeyPatch):
-    """With areas that are made up: what is on the front can be generated, and says what is as good."""
+    """With areas that are made up: what is on the front can be generated, and lists equally good ones."""
     areas = {2: 1.1, 3: 1.105, 4: 1.3, 5: 1.4}
     judged: list[TileConfig] = []
 

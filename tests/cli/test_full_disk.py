@@ -1,4 +1,4 @@
-"""What does not fit on the disk: status 2, one line that names the file, and no part of it."""
+"""What does not fit on the disk: status 2, one line that names the file, and no partial file."""
 
 import errno
 import os
@@ -18,7 +18,7 @@ from tensordash_storage.files import atomic_copy, atomic_path, atomic_write
 from .called import call
 
 LIMIT = 2000
-"""Bytes that a file may have. The system says so as it says that a disk is full: when a write comes back."""
+"""Bytes that a file may have. The system reports it as it reports a full disk: when a write returns."""
 
 
 @contextmanager
@@ -35,7 +35,7 @@ pytestmark = pytest.mark.usefixtures("folder")
 
 
 def fail(arguments: str, capfd: pytest.CaptureFixture[str]) -> str:
-    """Run the command, which fails; return what it says."""
+    """Run the command, which fails; return its message."""
     _, err = call(arguments, capfd, 2)
     assert err.count("\n") == 1, err
     return err

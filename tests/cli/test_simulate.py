@@ -303,10 +303,10 @@ class TestTrace:
         document = call_json(f"run.trace {options}", capfd)
         assert [(result["layer"], result["operation"]) for result in document["operations"]] == expected
         assert list(document["totals"]) == [*dict.fromkeys(op for _, op in expected), "all"]
-        whole = {
+        full = {
             (result["layer"], result["operation"]): result for result in call_json("run.trace", capfd)["operations"]
         }
-        assert document["operations"] == [whole[place] for place in expected]
+        assert document["operations"] == [full[place] for place in expected]
 
     def test_machine(self, folder: Path, capfd: Capture) -> None:
         document = call_json(
@@ -419,9 +419,9 @@ class TestRandom:
         assert natural["steps"] == density["steps"] == 4000
         assert natural["effectual"] == density["effectual"]
         assert density["cycles"] < 0.9 * natural["cycles"]
-        again = call_json(f"{arguments} --row-order natural", capfd)
-        for document in (natural, again):
+        repeated = call_json(f"{arguments} --row-order natural", capfd)
+        for document in (natural, repeated):
             assert document["dense_cycles"] == 4000
             assert document.pop("row_steps_per_second") == pytest.approx(4 * 4000 / document.pop("seconds"))
-        assert again == natural
+        assert repeated == natural
         assert call_json(f"{arguments} --seed 1", capfd)["effectual"] != natural["effectual"]

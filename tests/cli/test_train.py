@@ -19,8 +19,8 @@ def test_training_goes_on_where_it_stopped(tmp_path: Path, capfd: pytest.Capture
     assert (second["steps"], second["model"], second["backend"]) == (4, "mlp", "emulator")
     assert second["dense_cycles"] == sum(step["dense_cycles"] for step in second["history"])
     assert second["speedup"] == round(second["dense_cycles"] / second["cycles"], 4)
-    kept = json.loads((tmp_path / "run" / "run.json").read_text(encoding="utf-8"))
-    assert {step["step"] for step in kept["run"]["contractions"]} == {2, 3}
+    document = json.loads((tmp_path / "run" / "run.json").read_text(encoding="utf-8"))
+    assert {step["step"] for step in document["run"]["contractions"]} == {2, 3}
     assert "<h1" in (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
     _, err = call(f"train --preset core --model mlp --seed 4 -o {tmp_path / 'run'}", capfd, status=2)
     assert err.count("\n") == 1
@@ -37,10 +37,10 @@ def test_the_tables(capfd: pytest.CaptureFixture[str]) -> None:
 
 def test_compared_with_golden(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     command = "train --preset core --model gpt --steps 1 --compare golden"
-    whole = Golden.run
+    original_run = Golden.run
 
     def broken(self: Golden, job: Any) -> Any:
-        ran = whole(self, job)
+        ran = original_run(self, job)
         ran.bits.reshape(-1)[3] ^= 1
         return ran
 

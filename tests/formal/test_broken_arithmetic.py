@@ -39,10 +39,10 @@ def status(tmp_path):
 
 class TestAccumulator:
     @pytest.mark.parametrize("kept_bits", [91, 95])
-    def test_upper_bits_are_the_sign(self, kept_bits, status, sabotage):
+    def test_upper_bits_are_the_sign(self, result_bits, status, sabotage):
         def assignments(self, inside):
             number = inside["accumulated"].number
-            cut = Cat(number[:kept_bits], number[-1].replicate(self.shape.width - kept_bits))
+            cut = Cat(number[:result_bits], number[-1].replicate(self.shape.width - result_bits))
             return inside["basis"].eq(Mux(self.sum.start, 0, cut).as_signed())
 
         sabotage(ExactAccumulator, assignments)

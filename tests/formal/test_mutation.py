@@ -237,7 +237,7 @@ def test_wires_at_full_size_are_found(tmp_path):
     assert set(selected) == set(KINDS)
     results = mutation._evaluate_batch(task, tmp_path, [each.number for each in selected.values()])
     assert {each.outcome for each in results} == {"bench"}, results
-    assert all("golden says" in each.detail for each in results), "killed by their behaviour"
+    assert all("golden has" in each.detail for each in results), "killed by their behaviour"
 
 
 @pytest.mark.slow

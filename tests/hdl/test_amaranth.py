@@ -145,10 +145,10 @@ def sums_for(width: int, random: Random) -> list[int]:
     sums = [0, 1, -1, 2, -2, 3, -3, (1 << top) - 1, -(1 << top), (1 << top) - 2, -(1 << top) + 1]
     for exponent in range(top):
         sums += [1 << exponent, -(1 << exponent), (1 << exponent) - 1, 1 - (1 << exponent), -(1 << exponent) - 1]
-    for kept in ((1 << 23) + 1, (1 << 23) + 2, (1 << 24) - 1, (1 << 24) - 2, 1 << 23):
+    for significand in ((1 << 23) + 1, (1 << 23) + 2, (1 << 24) - 1, (1 << 24) - 2, 1 << 23):
         # Exactly between two results, and next to it on both sides.
         for shift in (1, 2, 3, 7, 30, top - 25, top - 24):
-            tie = (kept << shift) + (1 << (shift - 1))
+            tie = (significand << shift) + (1 << (shift - 1))
             sums += [sign * (tie + off) for sign in (1, -1) for off in (-1, 0, 1)]
     for _ in range(1000):
         magnitude = random.getrandbits(random.randint(1, top))
@@ -171,7 +171,7 @@ class TestRounder:
                 await ctx.tick()
                 found = ctx.get(design.value)
                 expected = round_fixed(number, least)
-                assert found == expected, f"{number:#x}: {found:#010x}, golden says {expected:#010x}"
+                assert found == expected, f"{number:#x}: {found:#010x}, golden has {expected:#010x}"
 
         simulate(design, testbench, clocked=True, limit=len(sums) + 10)
 
@@ -244,9 +244,9 @@ class TestExactAccumulator:
                     assert ctx.get(design.sum.value.number) == expected % (1 << golden.width), f"cycle {cycle}"
                     assert not ctx.get(design.sum.value.positive) | ctx.get(design.sum.value.negative)
                 entering.append([pair for lane, pair in enumerate(pairs) if active >> lane & 1])
-                due = entering.pop(0)
+                leaving = entering.pop(0)
                 if cycle >= stages - 1:
-                    overflow = golden.accumulate(due, start)
+                    overflow = golden.accumulate(leaving, start)
                     assert ctx.get(design.sum.overflow) == overflow, f"cycle {cycle}"
                     overflows += overflow
                     if take:

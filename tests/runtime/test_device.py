@@ -1,4 +1,4 @@
-"""A device computes what it says, on every backend, and refuses in one line what it cannot."""
+"""A device computes what it claims, on every backend, and refuses in one line what it cannot."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -144,10 +144,10 @@ def test_convolutions_and_their_gradients(device: Device, settings: dict[str, An
     out = conv2d(wide_a, wide_w, **settings)
     g = drawn(tuple(out.shape), seed=3, zeros=0.7, kind=kind)
     wide_g = g.half().double()
-    given: Any = a.shape
+    shape: Any = a.shape
     for got, wanted in (
         (device.convolution(a, w, **settings), out),
-        (device.convolution_input(a.shape, w, g, **settings), conv2d_input(given, wide_w, wide_g, **settings)),
+        (device.convolution_input(a.shape, w, g, **settings), conv2d_input(shape, wide_w, wide_g, **settings)),
         (device.convolution_weight(a, w.shape, g, **settings), conv2d_weight(wide_a, w.shape, wide_g, **settings)),
     ):
         assert got.dtype is kind
@@ -219,7 +219,7 @@ PRODUCTS = MatrixProduct(batch=2, samples=5, in_features=6, out_features=7)
 
 
 def test_bias_relu_and_mask(device: Device) -> None:
-    """What the output unit does, on every backend; biases of groups one behind the other, of a batch the same."""
+    """What the output unit does, on every backend; biases of groups one after the other, of a batch the same."""
     geometries: list[Convolution | MatrixProduct] = [GROUPS, PRODUCTS]
     for seed, geometry in enumerate(geometries):
         a, w, g = (drawn(geometry.shapes[name], seed=seed + k) for k, name in enumerate("AWG"))
@@ -233,13 +233,13 @@ def test_bias_relu_and_mask(device: Device) -> None:
             back = conv2d_input(a.shape, w.double(), g.double(), *settings)
         wide = bias.double() if isinstance(geometry, MatrixProduct) else bias.double()[:, None, None]
         forward = {"A": a, "W": w}
-        for given in (bias, bias.float()):
-            done = device.contract(geometry, "AxW", forward, bias=given, relu=True, mask=torch.where(g > 0, 0, g))
+        for bias_values in (bias, bias.float()):
+            done = device.contract(geometry, "AxW", forward, bias=bias_values, relu=True, mask=torch.where(g > 0, 0, g))
             wanted = (sums + wide).float().half().relu()
             assert torch.equal(done.result, torch.where(g > 0, 0, torch.where(g == 0, 0, wanted)))
             assert done.executed.problem.fused == ("bias", "relu", "mask")
-        kept = device.contract(geometry, "AxW", forward, fp32=True, bias=bias).result
-        assert torch.equal(kept, (sums + wide).float())
+        unrounded = device.contract(geometry, "AxW", forward, fp32=True, bias=bias).result
+        assert torch.equal(unrounded, (sums + wide).float())
         masked = device.contract(geometry, "WxG", {"W": w, "G": g}, mask=mask).result
         assert torch.equal(masked, torch.where(mask == 0, 0, (back + 0.0).float().half()))
         assert not torch.signbit(masked[mask == 0]).any()
@@ -265,13 +265,13 @@ def test_biases_and_masks_that_do_not_fit(changed: Any, error: type[Exception], 
 
 @pytest.mark.parametrize("name", ["bias", "relu", "mask"])
 def test_cores_that_are_built_without(name: str) -> None:
-    given: Any = {"bias": torch.ones(7), "relu": True, "mask": torch.ones(2, 5, 7).half()}[name]
+    fused: Any = {"bias": torch.ones(7), "relu": True, "mask": torch.ones(2, 5, 7).half()}[name]
     tensors = {name: torch.ones(PRODUCTS.shapes[name]).half() for name in "AW"}
     with (
         Device(CoreConfig.from_toml("", [f"core.{name}=false"])) as device,
         pytest.raises(ValueError, match=f"{name} must be left out: core"),
     ):
-        device.contract(PRODUCTS, "AxW", tensors, **{name: given})
+        device.contract(PRODUCTS, "AxW", tensors, **{name: fused})
 
 
 def test_room_for_a_mask_and_biases_counts() -> None:
@@ -355,7 +355,7 @@ def test_a_tile_with_scales_quantises_float32(preset: str) -> None:
 
 
 def test_a_tile_with_scales_computes_convolutions() -> None:
-    """Stochastic rounding is of gradients alone, other bits in every operation; nothing is done behind the sums."""
+    """Stochastic rounding is of gradients alone, other bits in every operation; nothing is done after the sums."""
     a, w = drawn((2, 16, 6, 6), seed=1, kind=torch.float32), drawn((8, 16, 3, 3), seed=2, kind=torch.float32)
     layer = Convolution(
         batch=2,

@@ -101,7 +101,7 @@ def test_out_of_device_memory(backend: str) -> None:
 
 
 def test_room_for_the_program_counts() -> None:
-    """Operands and result fit, and the descriptors behind them do not."""
+    """Operands and result fit, and the descriptors after them do not."""
     device = Device("core", "golden", memory_bytes=(1 << 12) + 256)
     with pytest.raises(NoRoomError, match="with the program"):
         device.matmul(torch.ones(4, 4), torch.ones(4, 4))

@@ -114,7 +114,7 @@ CASES: dict[str, tuple[list[Callable[[], nn.Module]], tuple[int, ...], list[str]
         ["bias relu", "bias"],
         {"mask": 1},
     ),
-    "a view behind a product": (
+    "a view after a product": (
         [lambda: nn.Linear(7, 4), lambda: nn.Unflatten(0, (2, 3)), nn.ReLU],
         (6, 7),
         ["bias"],

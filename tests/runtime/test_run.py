@@ -1,4 +1,4 @@
-"""What a run tells: its document, its table, its page; and that its figures are those of the device."""
+"""A run's document, table and page have the device's figures."""
 
 import json
 from pathlib import Path

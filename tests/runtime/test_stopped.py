@@ -105,13 +105,13 @@ def test_killed_in_a_step(tmp_path: Path) -> None:
         assert len(resumed.history) == STEPS
         resumed.train(2 * STEPS)
     with Device("core") as device:
-        whole = trainer(device, None)
-        whole.train(2 * STEPS)
+        uninterrupted = trainer(device, None)
+        uninterrupted.train(2 * STEPS)
     # Plain PyTorch's own sums are in another order on another day.
     assert [replace(step, plain_loss=0.0) for step in resumed.history] == [
-        replace(step, plain_loss=0.0) for step in whole.history
+        replace(step, plain_loss=0.0) for step in uninterrupted.history
     ]
-    for one, other in zip(resumed.model.parameters(), whole.model.parameters(), strict=True):
+    for one, other in zip(resumed.model.parameters(), uninterrupted.model.parameters(), strict=True):
         assert torch.equal(one, other)
 
 
@@ -121,8 +121,8 @@ def test_a_checkpoint_that_does_not_fit(tmp_path: Path) -> None:
     with Device("core") as device:
         mine = trainer(device, tmp_path)
         mine.train(1)
-        kept = (tmp_path / "checkpoint.pt").read_bytes()
-        resource.setrlimit(resource.RLIMIT_FSIZE, (len(kept) // 2, limits[1]))
+        checkpoint = (tmp_path / "checkpoint.pt").read_bytes()
+        resource.setrlimit(resource.RLIMIT_FSIZE, (len(checkpoint) // 2, limits[1]))
         try:
             with pytest.raises(OSError, match=r"checkpoint\.pt") as raised:
                 mine.train(2)
@@ -130,7 +130,7 @@ def test_a_checkpoint_that_does_not_fit(tmp_path: Path) -> None:
             resource.setrlimit(resource.RLIMIT_FSIZE, limits)
         assert raised.value.errno == errno.EFBIG
         assert [path.name for path in tmp_path.iterdir()] == ["checkpoint.pt"]
-        assert (tmp_path / "checkpoint.pt").read_bytes() == kept
-        again = trainer(device, tmp_path)
-        assert again.resume()
-        assert len(again.history) == 1
+        assert (tmp_path / "checkpoint.pt").read_bytes() == checkpoint
+        resumed = trainer(device, tmp_path)
+        assert resumed.resume()
+        assert len(resumed.history) == 1

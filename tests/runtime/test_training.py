@@ -74,11 +74,11 @@ def test_a_resumed_run_is_the_same(tmp_path: Path, rounding: str) -> None:
 
     task = load_task("mlp")
     end = task.steps_per_epoch + 3
-    once, twice = train(None, end), train(tmp_path, 2, task.steps_per_epoch, end)
-    assert once.history == twice.history
-    for one, other in zip(once.model.parameters(), twice.model.parameters(), strict=True):
+    uninterrupted, resumed = train(None, end), train(tmp_path, 2, task.steps_per_epoch, end)
+    assert uninterrupted.history == resumed.history
+    for one, other in zip(uninterrupted.model.parameters(), resumed.model.parameters(), strict=True):
         assert torch.equal(one, other)
-    assert twice.accuracies[-1] == once.accuracies[-1]
+    assert resumed.accuracies[-1] == uninterrupted.accuracies[-1]
 
 
 def test_wrong_checkpoints(tmp_path: Path) -> None:
@@ -103,10 +103,10 @@ def test_a_difference_is_told(wrong: int, monkeypatch: pytest.MonkeyPatch) -> No
             a @ b
         assert len(run.contractions) == 1
         backend = other.require_usable()
-        whole = backend.run
+        original_run = backend.run
 
         def broken(job: Any) -> Any:
-            ran = whole(job)
+            ran = original_run(job)
             ran.bits[..., 4, 0, 1] = wrong
             return ran
 

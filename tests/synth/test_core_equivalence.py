@@ -101,8 +101,8 @@ def test_a_register_that_is_left_out_as_a_constant(reset, becomes, equal, tmp_pa
 
     def module(register, value):
         ports = "input clk, input rst, input a, input b, output q"
-        kept = "reg kept; always @(posedge clk) kept <= a;"
-        return f"module m({ports}); {kept} {register} assign q = kept ^ {value}; endmodule"
+        constant = "reg kept; always @(posedge clk) kept <= a;"
+        return f"module m({ports}); {constant} {register} assign q = kept ^ {value}; endmodule"
 
     register = f"reg gone; always @(posedge clk) {reset} gone <= {becomes};"
     verdict = same_logic(module(register, "gone"), module("", "1'b0"), "m", tmp_path)

@@ -167,13 +167,13 @@ def asked(config: CoreConfig, descriptors: tuple[int, ...]) -> dict[str, int]:
 
 def check_accesses(name: str, design: str, operations: set[str]) -> None:
     config = core(name)
-    kept = json.loads((ROOT / "docs" / "cost.json").read_text())["core"]["figures"][design]["step"]["operations"]
+    stored = json.loads((ROOT / "docs" / "cost.json").read_text())["core"]["figures"][design]["step"]["operations"]
     for work in recorded_operations(config):
         if work.name not in operations and operations:
             continue
         wanted = asked(config, step_program(config, work).descriptors)
         found: dict[str, int] = {}
-        for memory, (reads, writes) in kept[work.name]["accesses"].items():
+        for memory, (reads, writes) in stored[work.name]["accesses"].items():
             unit = memory.split()[0].removeprefix("stream_buffer_").replace("output_unit", "partial")
             found |= {f"{unit} reads": reads, f"{unit} writes": writes}
         assert {each: found[each] for each in wanted} == wanted, work.name
@@ -193,9 +193,9 @@ def test_accesses_of_the_whole_step(name, design):
 @pytest.mark.slow
 def test_a_core_comes_out_as_written():
     """Netlists that leave the golden core's bits, and what they take: minutes."""
-    kept = json.loads((ROOT / "docs" / "cost.json").read_text())["core"]["figures"]
+    stored = json.loads((ROOT / "docs" / "cost.json").read_text())["core"]["figures"]
     document = synthesize_core(core("core"), power=True).to_json()
     if reason := document["memories_reason"] or document["step_reason"]:
         pytest.skip(reason)
-    assert document["ratio"] == kept["ratio"]
-    assert document["tensordash"]["step"]["operations"] == kept["tensordash"]["step"]["operations"]
+    assert document["ratio"] == stored["ratio"]
+    assert document["tensordash"]["step"]["operations"] == stored["tensordash"]["step"]["operations"]

@@ -64,17 +64,17 @@ def test_another_figure_is_another_page(bench, pages, results):
     ],
 )
 def test_modules_come_out_as_written(role, results, fresh):
-    kept = results["paper"]["modules"][f"tensordash_{role}"]
+    stored = results["paper"]["modules"][f"tensordash_{role}"]
     mapped, gate_area = fresh(load_preset("paper"), f"tensordash_{role}")
-    assert (round(mapped.area_um2, 3), round(mapped.delay_ns, 4)) == (kept["area_um2"], kept["delay_ns"]), HOW
-    assert round(mapped.area_um2 / gate_area, 3) == kept["ge"]
+    assert (round(mapped.area_um2, 3), round(mapped.delay_ns, 4)) == (stored["area_um2"], stored["delay_ns"]), HOW
+    assert round(mapped.area_um2 / gate_area, 3) == stored["ge"]
 
 
 def test_a_core_comes_out_as_written(results, fresh):
-    (kept,) = [core for core in results["numerics"]["cores"] if core["format"]["a"] == "int8"]
+    (stored,) = [core for core in results["numerics"]["cores"] if core["format"]["a"] == "int8"]
     tile = replace(load_preset("dense"), rows=1, columns=1, format="int8")
     mapped, _ = fresh(tile, "tensordash_pe")
-    assert (round(mapped.area_um2, 3), round(mapped.delay_ns, 4)) == (kept["area_um2"], kept["delay_ns"]), HOW
+    assert (round(mapped.area_um2, 3), round(mapped.delay_ns, 4)) == (stored["area_um2"], stored["delay_ns"]), HOW
 
 
 @pytest.mark.slow

@@ -30,7 +30,7 @@ def test_memories_are_block_ram(family: str, shape: tuple[int, int, int], tmp_pa
     run_yosys(["read_verilog design.v", synth, "tee -q -o stat.json stat -json"], tmp_path, top)
     counts = FAMILIES[family].count(statistics(tmp_path / "stat.json", top)["num_cells_by_type"])
     assert counts["bram"] == SHAPES[shape]
-    # Of one with a single port, what says whether a word is read or written.
+    # Of one with a single port, the signal that selects read or write.
     assert (counts["ff"], counts["dsp"]) == (0, 0)
     assert counts["lut"] <= (2 if ports == 1 else 0)
 

@@ -14,7 +14,7 @@ from tensordash_synth.memories import MACROS, MemoryCost, memory_costs
 
 
 @pytest.fixture
-def there() -> None:
+def require_cacti() -> None:
     """CACTI: skips where it is not installed, or nothing compiles it."""
     try:
         cacti_digest()
@@ -50,18 +50,18 @@ class TestCacti:
         assert (found.words, found.bits) == built
 
     def test_too_large(self):
-        with pytest.raises(CactiError, match="knows no memory of 1073741824 words"):
+        with pytest.raises(CactiError, match="cannot build a memory of 1073741824 words"):
             cacti_array(1 << 30, 64)
 
     def test_answers_are_kept(self, tmp_path, monkeypatch):
         monkeypatch.setattr(cacti, "cache_folder", lambda: tmp_path)
         first = cacti_array(64, 64)
-        (kept,) = tmp_path.glob("cacti-*.json")
+        (stored,) = tmp_path.glob("cacti-*.json")
         asked = []
         monkeypatch.setattr(cacti, "_asked", lambda *arguments: asked.append(arguments))
         assert cacti_array(64, 64) == first
         assert not asked
-        kept.write_text("{")
+        stored.write_text("{")
         with pytest.raises(CactiError):
             cacti_array(64, 64)
         assert asked

@@ -74,7 +74,7 @@ def test_a_core_is_mapped_with_all_that_is_in_it(setting):
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", ["mxfp8", "nvfp4"])
 def test_a_core_with_scales_is_mapped_with_all_that_is_in_it(name):
-    """Likewise, of the dense tile as well, which has its scales elsewhere."""
+    """Scales cost area in the dense tile as well, which has them elsewhere."""
     tile = load_preset(name, ["tile.rows=1", "tile.columns=1"])
     _nothing_is_left_out(tile)
     _nothing_is_left_out(tile.baseline)

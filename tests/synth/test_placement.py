@@ -97,17 +97,17 @@ def test_same_seed_same_placement(pins, placed: Placed, tmp_path: Path, monkeypa
     monkeypatch.setattr(module, "cache_folder", lambda: tmp_path / "cache")
     (tmp_path / "cache").mkdir()
 
-    def again(seed: int = SEED) -> Placed:
+    def place_again(seed: int = SEED) -> Placed:
         return place(pins, placed.widths.tolist(), placed.floor, tmp_path, seed=seed)
 
-    same = again()
+    same = place_again()
     assert (same.columns == placed.columns).all()
     assert (same.rows == placed.rows).all()
     assert len(list((tmp_path / "cache").iterdir())) == 1
     monkeypatch.setattr(module, "_run", lambda *_: pytest.fail("a placement that is kept is made again"))
-    assert (again().columns == placed.columns).all()
+    assert (place_again().columns == placed.columns).all()
     monkeypatch.undo()
-    other = again(seed=2)
+    other = place_again(seed=2)
     assert other.faults == []
     assert not (other.columns == placed.columns).all()
 
@@ -135,8 +135,8 @@ def test_illegal_placements_are_found(placed: Placed, name: str) -> None:
     ends = {
         (row, column + width) for row, column, width in zip(placed.rows, placed.columns, placed.widths, strict=True)
     }
-    beside = next(i for i, at in enumerate(zip(placed.rows, placed.columns, strict=True)) if at in ends)
-    assert any(message in fault for fault in replace(placed, **change(placed, beside)).faults)
+    neighbour = next(i for i, at in enumerate(zip(placed.rows, placed.columns, strict=True)) if at in ends)
+    assert any(message in fault for fault in replace(placed, **change(placed, neighbour)).faults)
 
 
 @needs_placer

@@ -250,14 +250,14 @@ def test_netlists_equal_golden(kind: dict, library, tmp_path: Path) -> None:
     simulation = GateSimulation(read_netlist(text, "tensordash_tile", library, tmp_path))
     simulate(simulation, config, random_streams(config, 0.6))
     assert simulation.cycles > 64
-    # In the PE or what is written behind it, where a gate makes sums; else any.
+    # In the PE or what is written after it, where a gate makes sums; else any.
     module = next(placement.module for placement in hierarchy.placements if placement.role.endswith("pe"))
     gates = [found.start() for found in re.finditer(r"NAND2_X1 _\d+_", text)]
     gate = next((place for place in gates if place > text.index(f"module {module}(")), gates[0])
     wrong = text[:gate] + "NOR2_X1" + text[gate + len("NAND2_X1") :]
     (tmp_path / "wrong").mkdir()
     simulation = GateSimulation(read_netlist(wrong, "tensordash_tile", library, tmp_path / "wrong"))
-    with pytest.raises(SynthesisError, match="the netlist differs from the golden model on .*golden says"):
+    with pytest.raises(SynthesisError, match="the netlist differs from the golden model on .*golden has"):
         simulate(simulation, config, random_streams(config, 0.6))
 
 

@@ -138,8 +138,8 @@ def test_a_difference_is_found(library, old, new, module, difference):
 def test_a_module_is_proven_once(library):
     results = prove_printed(library, VERILOG)
     assert not prove_printed(library, VERILOG, skip=results)
-    (again,) = prove_printed(library, VERILOG.replace("a * b", "(a * b)"), skip=results).values()
-    assert (again.name, again.proven) == ("tensordash_product", True)
+    (repeated,) = prove_printed(library, VERILOG.replace("a * b", "(a * b)"), skip=results).values()
+    assert (repeated.name, repeated.proven) == ("tensordash_product", True)
 
 
 def test_modules_of_a_tile_are_proven():

@@ -56,7 +56,7 @@ def test_a_payload_is_looked_at_while_it_is_valid(tmp_path):
 
 
 def test_one_register_may_do_the_work_of_two(tmp_path):
-    """Bits that are only added: which of them is which says nothing."""
+    """Bits that are only added: their order means nothing."""
     adds = "module m(input clk, input rst, input a, input b, output [1:0] y);\nreg p, q; assign y = p + q;\n"
     one = f"{adds}always @(posedge clk) begin p <= a; q <= b; end\nendmodule\n"
     assert same(one, one.replace("p <= a; q <= b", "p <= b; q <= a"), tmp_path)

@@ -101,5 +101,5 @@ def test_a_small_tile_with_wires() -> None:
         for name in ("tensordash", "baseline"):
             assert run["watts"][name] > run["watts_without_wires"][name]
     assert "clock, with wires, MHz" in cost_table(report)
-    again = synthesize(SMALL, wires=True).to_json()
-    assert again["wires"]["tensordash"] == document["wires"]["tensordash"], "placements are kept, and the same"
+    repeated = synthesize(SMALL, wires=True).to_json()
+    assert repeated["wires"]["tensordash"] == document["wires"]["tensordash"], "placements are kept, and the same"

@@ -185,8 +185,8 @@ def test_cells_grow_for_what_they_drive(gates, library, lef, placed, grown) -> N
     assert set(grown.origins[gates.nets :]) <= set(range(gates.nets))
     heavier = grow(gates, library, lef, placed, replace(LOAD, ff_per_um=4 * LOAD.ff_per_um))
     assert heavier.near.density > grown.near.density
-    again = grow(gates, library, lef, placed, LOAD)
-    assert [cell.kind for cell in again.gates.cells] == [cell.kind for cell in grown.gates.cells]
+    repeated = grow(gates, library, lef, placed, LOAD)
+    assert [cell.kind for cell in repeated.gates.cells] == [cell.kind for cell in grown.gates.cells]
 
 
 def same(one: GateNetlist, other: GateNetlist, library, folder: Path, steps: int = 40) -> bool:

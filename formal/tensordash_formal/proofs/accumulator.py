@@ -132,11 +132,11 @@ class SumModel:
         return values
 
     def _updates(self, age: int) -> Value:
-        """Whether sums are updated. With one stage they always are, but a frozen tile adds nothing."""
+        """Return whether sums are updated. With one stage they always are, but a frozen tile adds nothing."""
         return Const(1) if self.dut.stages == 1 else ~self.hold[age]
 
     def _is_out_of_range(self, number: Value) -> Value:
-        """Whether a sum is out of range."""
+        """Return whether a sum is out of range."""
         return (number < -(1 << (self.width - 1))) | (number >= 1 << (self.width - 1))
 
     def _start(self, age: int, number: Value) -> Value:
@@ -322,7 +322,7 @@ BROKEN_VARIANTS = (
 
 
 def _is_proven(config: TileConfig) -> bool:
-    """Whether the solver finishes: 8-bit formats, and fp16 on 4 lanes with two stages as in the paper's PE."""
+    """Return whether the solver finishes: 8-bit formats, and fp16 on 4 lanes with two stages as in the paper's PE."""
     sixteen = config.a_format.name == config.b_format.name == "fp16"
     return is_eight_bit_exact(config) or (is_exact(config) and sixteen and config.lanes == 4 and config.stages > 1)
 

@@ -137,7 +137,7 @@ class CommandQueueHarness(Harness):
                 m.d.sync += self.passed.eq(self.passed + 1)
 
     def _slot(self, number: Value) -> Value:
-        """The place of a descriptor in the FIFO."""
+        """Return the place of a descriptor in the FIFO."""
         return number[: (self.config.prefetch - 1).bit_length()]
 
     def _claim_requests(self) -> None:

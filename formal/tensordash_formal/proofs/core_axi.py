@@ -12,7 +12,7 @@ from tensordash.core.core import Core
 from tensordash.core.registers import Registers
 from tensordash.movers.axi import PAGE_BITS
 from tensordash.movers.axi_reader import AxiReader
-from tensordash.movers.axi_writer import MOST_ON_WAY, AxiWriter
+from tensordash.movers.axi_writer import MAX_OUTSTANDING, AxiWriter
 from tensordash.movers.load import Load
 from tensordash.movers.read_arbiter import ReadArbiter
 from tensordash_axi import Axi4Rules
@@ -53,7 +53,7 @@ class PortHarness(Harness):
             address_bits=config.address_bits,
             id_bits=1,
             reads=max(config.prefetch, config.outstanding),
-            writes=MOST_ON_WAY,
+            writes=MAX_OUTSTANDING,
             addresses=2,
             leading=1,
         )
@@ -230,7 +230,7 @@ def _in_reset(channel: str) -> Fault:
 
 
 def _waited(m: Module, outer: Any, channel: str) -> Signal:
-    """Whether a transfer was offered and not accepted in the previous cycle."""
+    """Return whether a transfer was offered and not accepted in the previous cycle."""
     waited = Signal(name=f"{channel}_waited")
     m.d.sync += waited.eq(getattr(outer.axi, f"{channel}valid") & ~getattr(outer.axi, f"{channel}ready"))
     return waited

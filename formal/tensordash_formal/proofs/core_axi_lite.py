@@ -49,7 +49,7 @@ def build(config: CoreConfig, fault: tuple[type[Block], Fault] | None = None) ->
 
 
 def _was_stalled(m: Module, *, valid: Any, ready: Any) -> Signal:
-    """Whether a transfer was offered and not accepted in the previous cycle."""
+    """Return whether a transfer was offered and not accepted in the previous cycle."""
     waited = Signal()
     m.d.sync += waited.eq(valid & ~ready)
     return waited

@@ -85,7 +85,7 @@ class WiringHarness(Harness):
         assert self._unchecked <= fixed, f"port {min(self._unchecked - fixed)} is unchecked"
 
     def _is_driven(self, name: str) -> bool:
-        """Whether the wires drive a port: an input of a unit, or an output of the core."""
+        """Return whether the wires drive a port: an input of a unit, or an output of the core."""
         return bool(self._ends[name][1]) == ("." in name)
 
     def value_at(self, name: str) -> Value:

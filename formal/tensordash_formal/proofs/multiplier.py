@@ -116,12 +116,12 @@ def _integer_value(bits: Value) -> Value:
 
 
 def is_eight_bit_exact(config: TileConfig) -> bool:
-    """Whether both operands have 8 bits and sums are exact."""
+    """Return whether both operands have 8 bits and sums are exact."""
     return is_exact(config) and config.a_format.width == config.b_format.width == 8
 
 
 def is_exact(config: TileConfig) -> bool:
-    """Whether sums are exact."""
+    """Return whether sums are exact."""
     return config.accumulator == "exact"
 
 

@@ -34,7 +34,6 @@ class Muxes(Block):
         super().__init__(members)
 
     def elaborate(self, platform: Any) -> Module:
-        """Instantiate the muxes."""
         m = Module()
         for width, mux in self.muxes.items():
             m.submodules[f"mux_{width}"] = placed(mux, platform)

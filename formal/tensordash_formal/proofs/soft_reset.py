@@ -90,7 +90,7 @@ def _takes_no_response(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += outer.axi.bready.eq(~outer.halt)
 
 
-def _at_once(m: Module, sound: Any, outer: Any) -> None:
+def _reset_immediately(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += sound.idle.eq(1)
 
 
@@ -125,7 +125,7 @@ BROKEN_VARIANTS = (
     _variant("arriving_data_are_taken", "RREADY waits for the unit", _waits_for_the_unit, AxiReader),
     _variant("data_are_sent_without_waiting", "WVALID waits for the unit's data", _waits_for_data, AxiWriter),
     _variant("responses_are_taken", "BREADY is low", _takes_no_response, AxiWriter),
-    _variant("ends_when_no_transaction_is_outstanding", "it ends at once", _at_once, Registers),
+    _variant("ends_when_no_transaction_is_outstanding", "it ends at once", _reset_immediately, Registers),
     _variant("ends_once_none_is_outstanding", "it never ends", _never, Registers),
     _variant("all_units_are_reset_at_its_end", "no unit is reset", _resets_nothing, Registers),
     _variant("no_unit_is_reset_before", "units are reset as it begins", _resets_at_its_start, Registers),

@@ -32,7 +32,6 @@ class Windows(Block):
         super().__init__(members)
 
     def elaborate(self, platform: Any) -> Module:
-        """Instantiate the buffers."""
         m = Module()
         for width, buffer in self.buffers.items():
             m.submodules[f"buffer_{width}"] = placed(buffer, platform)

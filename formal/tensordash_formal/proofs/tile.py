@@ -119,7 +119,7 @@ class WatchedTile(TileHarness):
         return {"none": Const(1), "rows": nonzero["b"], "both": nonzero["a"] & nonzero["b"]}[config.sparsity]
 
     def _places(self) -> list[tuple[Value, Value, Value]]:
-        """List the pair's places: whether it is there, whether a wrong sum is there, and the blocks ahead of it."""
+        """List the pair's places: whether it or a wrong sum is there, and the blocks before the pair's."""
         config, state, depth = self.config, self.state, self.state.depth
         older = self.slot - 1
         self.window_ahead = count(self.ended) + count(state.ends & older[:depth])
@@ -253,7 +253,7 @@ class WatchedTile(TileHarness):
             self.lemma(ahead == blocks, when=here)
 
     def _c_places(self) -> list[tuple[Value, Value]]:
-        """List the places of the watched C: whether it is there, and the blocks ahead of it."""
+        """List the places of the watched C: whether it is there, and the blocks before the pair's."""
         state, config, beats = self.state, self.config, self.state.beats
         places: list[tuple[Value, Value]] = []
         bits = 32 * config.columns * config.out_rows

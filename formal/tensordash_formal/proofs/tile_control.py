@@ -120,7 +120,7 @@ class TileControlHarness(TileHarness):
             self.claim("c_waits_only_while_results_leave", state.pipe_made.any() | (state.left != 0), when=waits)
 
     def _complete(self) -> Value:
-        """Whether the window is as full as it needs to be."""
+        """Return whether the window is as full as it needs to be."""
         if not self.config.needs_full_window:
             return Const(1)
         return (self.state.held == self.state.depth) | self.state.ends.any()
@@ -162,7 +162,7 @@ class TileControlHarness(TileHarness):
         self._claim_flag("overflow_is_right", tile.overflow, self._overflows())
 
     def _overflows(self) -> Value:
-        """Whether a PE's sum overflows or, with int8, a sum with C that leaves the block in this cycle."""
+        """Return whether a PE's sum overflows or, with int8, a sum with C that leaves the block in this cycle."""
         config, state = self.config, self.state
         causes = [self.port(f"{path}.sum_overflow", 1) for path in self._pes()]
         if state.adds_c and not state.has_sum:
@@ -245,7 +245,7 @@ class TileControlHarness(TileHarness):
 
 
 def _special(value: Value, fmt: Format) -> Value:
-    """Whether a value is an infinity or NaN in its format."""
+    """Return whether a value is an infinity or NaN in its format."""
     if not isinstance(fmt, FloatFormat) or not fmt.nan:
         return Const(0)
     exponent = value[fmt.fraction_bits : fmt.fraction_bits + fmt.exponent_bits]
@@ -253,7 +253,7 @@ def _special(value: Value, fmt: Format) -> Value:
 
 
 def _special_scale(value: Value, scale: ScaleFormat) -> Value:
-    """Whether a scale is NaN."""
+    """Return whether a scale is NaN."""
     return value.all() if scale.number is None else _special(value, scale.number)
 
 

@@ -71,7 +71,7 @@ class GroupState:
 
         self.entering = Signal(range(lanes))  # index of the next block to enter
         self.leaving = Signal(range(lanes))
-        self.complete = Signal()  # a complete group, or the rest of it, is inside
+        self.complete = Signal()  # a complete group, or its rest, is inside
         self.held = Signal(range(2 * lanes))
         m.d.comb += self.held.eq(Mux(self.complete, lanes, 0) + self.entering - self.leaving)
         last_enters, last_leaves = Signal(), Signal()

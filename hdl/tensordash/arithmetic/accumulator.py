@@ -21,7 +21,7 @@ __all__ = ["ExactAccumulator", "shifted_up"]
 def shifted_up(
     m: Module, bits: list[Value], shift: Value, *, below: Value, above: Value | None = None, width: int, name: str
 ) -> list[Value]:
-    """A barrel shifter to the left, whose result has no more than `width` bits: what leaves it is lost.
+    """A barrel shifter to the left, whose result has at most `width` bits; upper bits are lost.
 
     Parameters
     ----------
@@ -32,11 +32,11 @@ def shifted_up(
     shift : Value
         By how many.
     below, above : Value
-        What comes in at both ends; above, if left out, the highest bit: that of a number with a sign.
+        What comes in at both ends; above, if left out, the highest bit: a sign bit.
     width : int
         Bits, at least as many as there are.
     name : str
-        Of the signals, with the level behind it.
+        Of the signals, with the level after it.
     """
     for level, selected in enumerate(shift):
         reach, top = 1 << level, bits[-1] if above is None else above
@@ -146,7 +146,7 @@ class ExactAccumulator(Block):
         positive = Signal(reset_less=True)
         negative = Signal(reset_less=True)
         counting = Signal()
-        # A loop that adds nothing while the tile is frozen needs no enable; one behind a register does.
+        # A loop that adds nothing while the tile is frozen needs no enable; one after a register does.
         registered = self.stages > 1
         m.d.comb += self._active.eq(self.active & ~self.sum.hold.replicate(len(self.active)))
         added = [
@@ -172,7 +172,7 @@ class ExactAccumulator(Block):
             following.number.eq(grown),
             following.positive.eq((accumulated.positive & ~self.sum.start) | positive),
             following.negative.eq((accumulated.negative & ~self.sum.start) | negative),
-            # Nothing is known of the sum before a first stream.
+            # The sum is undefined before the first stream.
             self.sum.overflow.eq(counting & ~self.sum.hold & ~(grown[width - 1 :].all() | ~grown[width - 1 :].any())),
             self.sum.value.eq(finished),
         ]

@@ -73,7 +73,7 @@ class AddendAccumulator(Block):
             self.product_sum.products.eq(self.products),
             self.product_sum.active.eq(self.active & ~self.sum.hold.replicate(self.lanes)),
         ]
-        # A loop that adds nothing while the tile is frozen needs no enable; one behind a register does.
+        # A loop that adds nothing while the tile is frozen needs no enable; one after a register does.
         if self.stages > 1:
             with m.If(~self.sum.hold):
                 m.d.sync += added.eq(self.product_sum.sum)
@@ -82,10 +82,10 @@ class AddendAccumulator(Block):
         accumulated = Signal(layout, reset_less=True)
         finished = Signal(layout, reset_less=True)
         basis = started(m, self.sum, accumulated, self.numerics)
-        following = self.addition.apply(m, basis, added)
+        next_sum = self.addition.apply(m, basis, added)
         m.d.comb += self.sum.value.eq(finished)
         with m.If(~self.sum.hold if self.stages > 1 else Const(1)):
-            m.d.sync += accumulated.eq(following)
+            m.d.sync += accumulated.eq(next_sum)
         with m.If(self.sum.take):
-            m.d.sync += finished.eq(following)
+            m.d.sync += finished.eq(next_sum)
         return m

@@ -12,15 +12,15 @@ __all__ = ["BiasAligner"]
 FRACTION_BITS = 23
 BIAS = 127
 FINE = 3
-MOST_PLACES = 127
+MAX_SHIFT = 127
 
 
 class BiasAligner(Block):
-    """Places an FP32 number in a fixed-point sum: what lies below the sum's least bit is dropped.
+    """Places an FP32 number in a fixed-point sum; bits below the sum's least bit are dropped.
 
     A magnitude of 2^127 of those bits, or that the sum has no bits for, counts as an infinity.
 
-    Timing: none, it is combinational.
+    Timing: combinational.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ class BiasAligner(Block):
     def __init__(self, *, width: int, least_exponent: int) -> None:
         self.width = require_int("width", width, 2)
         # The exponent fields at which the hidden bit is the least of the sum, and at which there is no bit for it.
-        self.places = min(width - 1, MOST_PLACES)
+        self.places = min(width - 1, MAX_SHIFT)
         self.lowest, self.beyond = least_exponent + BIAS, least_exponent + self.places + BIAS
         if self.lowest < 1 or self.beyond > 2 * BIAS + 1:
             raise ValueError(
@@ -67,7 +67,7 @@ class BiasAligner(Block):
         )
 
     def elaborate(self, platform):
-        """A shift by less than eight places, one by eights, and the complement."""
+        """Build a shift by 0 to 7 places, one by multiples of 8, and the complement."""
         m = Module()
         fraction, field, sign = self.value[:FRACTION_BITS], self.value[FRACTION_BITS:-1], self.value[-1]
         special, large, small = field.all(), field >= self.beyond, field < self.lowest
@@ -83,7 +83,7 @@ class BiasAligner(Block):
         m.d.comb += counts.eq(self.enable & ~large & ~small)
         coarse = [
             Signal(len(fine), name=f"placed_{k}") for k in range((self.places - 1 >> FINE) + 1)
-        ]  # by so many eights
+        ]  # by a multiple of eight
         magnitude: list = [Const(0)] * (self.width - 1)
         for k, placed in enumerate(coarse):
             m.d.comb += placed.eq(fine & (counts & (places[FINE:] == k)).replicate(len(fine)))

@@ -11,13 +11,13 @@ __all__ = ["Converter"]
 
 FRACTION_BITS = 23
 BIAS = 127
-FARTHEST = 31  # places to the right at which nothing is left but what rounds to nothing
+MAX_SHIFT = 31  # places to the right at which nothing is left but what rounds to nothing
 
 
 class Converter(Block):
     """Rounds FP32 to a format with no more fraction bits, to nearest even, toward zero or stochastically.
 
-    Timing: none, it is combinational.
+    Timing: combinational.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ class Converter(Block):
         )
 
     def elaborate(self, platform):
-        """Exponent; shift where the result is subnormal; round; what is special."""
+        """Compute the exponent; shift subnormal results; round; select special values."""
         m = Module()
         fmt = self.fmt
         fraction, field, sign = self.value[:FRACTION_BITS], self.value[FRACTION_BITS:-1], self.value[-1]
@@ -84,22 +84,22 @@ class Converter(Block):
         rest_bits = max(cut, RANDOM_BITS)
         too_small = Signal()
         below = Signal(12)
-        distance = Signal(range(FARTHEST + 1))
+        distance = Signal(range(MAX_SHIFT + 1))
         m.d.comb += [
             too_small.eq(exponent < 1),
             below.eq(C(1) - exponent),
-            distance.eq(Mux(too_small, Mux(below[5:].any(), FARTHEST, below[:5]), 0)),
+            distance.eq(Mux(too_small, Mux(below[5:].any(), MAX_SHIFT, below[:5]), 0)),
         ]
         wide = Signal(fmt.fraction_bits + 1 + rest_bits)
-        shifted = Signal(len(wide) + FARTHEST)  # what leaves at the lower end only says that it is there
+        shifted = Signal(len(wide) + MAX_SHIFT)  # bits below the lower end count as one sticky bit
         m.d.comb += [
             wide.eq(significand << (rest_bits - cut)),
-            shifted.eq(Cat(C(0, FARTHEST), wide) >> distance),
+            shifted.eq(Cat(C(0, MAX_SHIFT), wide) >> distance),
         ]
-        kept = shifted[FARTHEST + rest_bits :]
-        rest = shifted[FARTHEST : FARTHEST + rest_bits]
-        lost = shifted[:FARTHEST].any()
-        nearest = rest[-1] & (rest[:-1].any() | lost | kept[0])
+        significand_bits = shifted[MAX_SHIFT + rest_bits :]
+        rest = shifted[MAX_SHIFT : MAX_SHIFT + rest_bits]
+        lost = shifted[:MAX_SHIFT].any()
+        nearest = rest[-1] & (rest[:-1].any() | lost | significand_bits[0])
         drawn = rest[-RANDOM_BITS:] + self.random
         up = Signal()
         m.d.comb += up.eq(Mux(self.stochastic, drawn[-1], nearest) & ~self.toward_zero)
@@ -107,15 +107,15 @@ class Converter(Block):
         # The hidden bit adds 1 to the exponent field, and a significand rounded up to 2 another 1.
         pattern = Signal(fmt.fraction_bits + 11)
         base = Mux(too_small | ~hidden, 0, (exponent - 1)[:10])
-        m.d.comb += pattern.eq((base << fmt.fraction_bits) + kept + up)
+        m.d.comb += pattern.eq((base << fmt.fraction_bits) + significand_bits + up)
         beyond = Signal()
         m.d.comb += beyond.eq((pattern > fmt.largest) | special)
         not_a_number = Signal()
         m.d.comb += not_a_number.eq(special & fraction.any() if not self.saturating else 0)
         quiet = fmt.largest + (not self.saturating)
         nan = quiet | 1 << (fmt.fraction_bits - 1) if fmt.infinities else quiet
-        kept_finite = self.toward_zero & ~special
-        magnitude = Mux(beyond, Mux(kept_finite, fmt.largest, quiet), pattern[: fmt.width - 1])
+        stays_finite = self.toward_zero & ~special
+        magnitude = Mux(beyond, Mux(stays_finite, fmt.largest, quiet), pattern[: fmt.width - 1])
         with m.If(not_a_number):
             m.d.comb += self.result.eq(nan)
         with m.Else():

@@ -12,7 +12,7 @@ from .normalizer import normalize
 
 __all__ = [
     "EXPONENT_BITS",
-    "LEAST",
+    "MIN_EXPONENT",
     "FloatAddition",
     "Rounding",
     "levels_up",
@@ -22,15 +22,15 @@ __all__ = [
 ]
 
 EXPONENT_BITS = 8
-LEAST = -126
+MIN_EXPONENT = -126
 """FP32's least exponent."""
 BEHIND = 3
-"""Bits behind a fraction that rounding the sum of two numbers to nearest needs: a guard bit, one for what moves up, and
+"""Bits after a fraction that rounding the sum of two numbers to nearest needs: a guard bit, one for what moves up, and
 a mark of the rest."""
 
 
 def levels_up(exponent_bits: int) -> int:
-    """How far the least level of a number with so many exponent bits lies above FP32's, which is 1."""
+    """How far the least level of a number with `exponent_bits` lies above FP32's, which is 1."""
     return (1 << (EXPONENT_BITS - 1)) - (1 << (exponent_bits - 1))
 
 
@@ -43,7 +43,7 @@ def scaled(significand: Value, shift: int, width: int) -> Value:
 def shifted_right(m: Module, bits: Value, distance: Value, name: str, *, marked: bool = False) -> Value:
     """`bits` moved down by `distance`, cut off below; all gone if it is beyond them.
 
-    `marked`: the lowest bit of the result says whether itself or anything that was cut off is a one.
+    `marked`: the lowest bit of the result is set if it, or any bit that was cut off, is a one.
     """
     width, stages = len(bits), (len(bits) - 1).bit_length()
     cut: Value = bits.any() & distance[stages:].any()
@@ -53,8 +53,8 @@ def shifted_right(m: Module, bits: Value, distance: Value, name: str, *, marked:
         if marked:
             cut = cut | (distance[stage] & bits[: 1 << stage].any())
         bits = moved
-    kept = bits & (~distance[stages:].any()).replicate(width)
-    return Cat(kept[0] | cut, kept[1:]) if marked else kept
+    near_bits = bits & (~distance[stages:].any()).replicate(width)
+    return Cat(near_bits[0] | cut, near_bits[1:]) if marked else near_bits
 
 
 def signed_total(m: Module, pairs: Sequence[tuple[Value, Value]], width: int) -> Signal:
@@ -81,7 +81,7 @@ class Rounding:
     level_bits : int
         Of a level that is not below 1.
     below : int
-        How far below that of the result's least normal number a level may be.
+        How far a level may lie below the level of the result's least normal number.
     exponent_bits : int
         Of the result.
     lowest : int
@@ -105,7 +105,7 @@ class Rounding:
         self.lowest = levels_up(exponent_bits) if lowest is None else lowest
 
     def apply(self, m: Module, total: Signal, level: Value, infinite: tuple[Value, Value]) -> View:
-        """Normalise and round. Without its sign a negative number is its magnitude less one: ones behind it.
+        """Normalise and round. Without its sign a negative number is its magnitude less one: ones after it.
 
         Parameters
         ----------
@@ -114,7 +114,7 @@ class Rounding:
         total : Signal
             The sum, two's complement, in units of two to the exponent less `fraction_bits`.
         level : Value
-            The exponent less FP32's least, or that of `lowest`, plus one.
+            The exponent less FP32's least (or `lowest`), plus one.
         infinite : (Value, Value)
             Whether an infinity of plus or of minus sign, or for both a NaN, is among the terms.
 
@@ -123,9 +123,9 @@ class Rounding:
         View of RawSumLayout
             The result with its marks.
         """
-        kept = self.result_bits
+        result_bits = self.result_bits
         sign = total[-1]
-        padding = max(0, kept + 4 - len(total))  # so that there is something below the result's last place
+        padding = max(0, result_bits + 4 - len(total))  # so that there is something below the result's last place
         # Of the lowest level the top is to be at the place of the least normal number, or above.
         above = max(0, self.below - (len(total) - 1 - self.fraction_bits - 1))
         bits = Signal(len(total) - 1 + padding + above)
@@ -138,26 +138,26 @@ class Rounding:
         ]
         normal, shift, _, _ = normalize(m, bits, sign, limit)
         field = Signal(signed(len(limit) + 1))
-        rounded = Signal(kept + len(field))
+        rounded = Signal(result_bits + len(field))
         up = Signal()
-        rest, last, guard = normal[: -(kept + 1)], normal[-(kept + 1)], normal[-(kept + 2)]
+        rest, last, guard = normal[: -(result_bits + 1)], normal[-(result_bits + 1)], normal[-(result_bits + 2)]
         if self.nearest:
-            below = normal[: -(kept + 2)]
+            below = normal[: -(result_bits + 2)]
             m.d.comb += up.eq(Mux(sign, guard | (below.all() & last), guard & (below.any() | last)))
         else:
-            # Only what the complement lacks: cut-off bits of all ones, and the endless ones behind them, are a whole.
+            # Only what the complement lacks: cut-off bits of all ones, and the endless ones after them, are a whole.
             m.d.comb += up.eq(sign & rest.all())
         m.d.comb += [
             field.eq((limit + 1 - shift) & normal[-1].replicate(len(field))),
-            rounded.eq(Cat(normal[-(kept + 1) : -1], field) + up),
+            rounded.eq(Cat(normal[-(result_bits + 1) : -1], field) + up),
         ]
-        width = 1 + self.exponent_bits + kept
+        width = 1 + self.exponent_bits + result_bits
         result = Signal(RawSumLayout(width))
         special, overflow = (Signal(name=name) for name in ("special", "overflow"))
         m.d.comb += [
             special.eq(infinite[0] | infinite[1]),
-            overflow.eq(~special & (rounded[kept:] >= (1 << self.exponent_bits) - 1)),
-            result.number.eq(Cat(rounded[: kept + self.exponent_bits], sign) & (~overflow).replicate(width)),
+            overflow.eq(~special & (rounded[result_bits:] >= (1 << self.exponent_bits) - 1)),
+            result.number.eq(Cat(rounded[: result_bits + self.exponent_bits], sign) & (~overflow).replicate(width)),
             result.positive.eq(infinite[0] | (overflow & ~sign)),
             result.negative.eq(infinite[1] | (overflow & sign)),
         ]

@@ -9,7 +9,7 @@ from ..configuration.formats import FP32
 from ..configuration.numerics import Fused, Numerics
 from ..configuration.parameters import require_int
 from ..layouts import RawSumLayout, accumulator_shape
-from .float_sum import LEAST, Rounding, levels_up, scaled, shifted_right, signed_total
+from .float_sum import MIN_EXPONENT, Rounding, levels_up, scaled, shifted_right, signed_total
 from .product_scaler import scale_sum_layout
 from .product_terms import ProductTerms
 from .sum_ports import SumSignature, starts_from_c
@@ -61,15 +61,15 @@ class FusedAccumulator(Block):
         assert isinstance(accumulator, Fused)
         if accumulator.addend == "after":
             raise ValueError(f'numerics must have accumulator.addend = "inside" or "last", not "{accumulator.addend}"')
-        if shared and (not numerics.scale_bits or accumulator.zero_exponent != LEAST):
+        if shared and (not numerics.scale_bits or accumulator.zero_exponent != MIN_EXPONENT):
             raise ValueError(
-                f"numerics must have scales and count zeros as {LEAST} where they are shared, not {numerics}"
+                f"numerics must have scales and count zeros as {MIN_EXPONENT} where they are shared, not {numerics}"
             )
         self.numerics, self.result_bits, self.shared = numerics, accumulator.result_bits, shared
         exponent_bits = accumulator.result_exponent_bits
-        # How far the level of the least normal result lies above 1, and that of the least product below it.
+        # How far the level of the least normal result lies above 1, and the least product's level below it.
         self.up = levels_up(exponent_bits)
-        self.beneath = max(self.terms.beneath, LEAST + self.up - self.terms.least_product if self.up else 0)
+        self.beneath = max(self.terms.beneath, MIN_EXPONENT + self.up - self.terms.least_product if self.up else 0)
         self.rounding = Rounding(
             fraction_bits=accumulator.fraction_bits,
             result_bits=accumulator.result_bits,
@@ -113,9 +113,9 @@ class FusedAccumulator(Block):
 
     def _add(self, m: Module, basis: View, level: Signal, terms: View, marks: View) -> View:
         """C + products: the result with its marks."""
-        width, level_bits, kept = self.terms.width, self.terms.level_bits, self.result_bits
+        width, level_bits, result_bits = self.terms.width, self.terms.level_bits, self.result_bits
         number = basis.number
-        field, sign = number[kept:-1], number[-1]
+        field, sign = number[result_bits:-1], number[-1]
         normal = field.any()
         own_level = Cat(field[0] | ~normal, field[1:])
         c_level = Signal(level_bits)
@@ -130,7 +130,7 @@ class FusedAccumulator(Block):
             c_above.eq(~up[-1] & number[:-1].any() if self.beneath else ~up[-1]),
             top_level.eq(Mux(c_above, c_level, level)),
         ]
-        c_magnitude = scaled(Cat(number[:kept], normal), self.terms.fraction_bits - kept, width)
+        c_magnitude = scaled(Cat(number[:result_bits], normal), self.terms.fraction_bits - result_bits, width)
         near = (~c_above).replicate(len(down)) & down
         far = c_above.replicate(len(up)) & up
         pairs = [(shifted_right(m, c_magnitude, near[:-1], "c_aligned"), sign)]
@@ -174,11 +174,11 @@ def cut_c(m: Module, c: Value, basis: View, numerics: Numerics) -> None:
 
 def _as_fp16(m: Module, fraction: Value, field: Value, accumulator: Fused) -> tuple[Value, Value]:
     """Magnitude of an FP32 number as FP16, cut toward zero, and whether it is too large for one."""
-    kept, up = accumulator.result_bits, levels_up(accumulator.result_exponent_bits)
+    result_bits, up = accumulator.result_bits, levels_up(accumulator.result_exponent_bits)
     below = Signal(range(-(1 << len(field)), up + 2), name="c_below")  # how far it lies below the least normal number
     m.d.comb += below.eq(1 + up - field)
     small = below > 0
     distance = Mux(small, below[:-1], 0)
-    moved = shifted_right(m, Cat(fraction[-kept:], Const(1, 1)), distance, "c_cut")
+    moved = shifted_right(m, Cat(fraction[-result_bits:], Const(1, 1)), distance, "c_cut")
     exponent = (field - up)[: accumulator.result_exponent_bits] & (~small).replicate(accumulator.result_exponent_bits)
-    return Cat(moved[:kept], exponent), field >= up + (1 << accumulator.result_exponent_bits) - 1
+    return Cat(moved[:result_bits], exponent), field >= up + (1 << accumulator.result_exponent_bits) - 1

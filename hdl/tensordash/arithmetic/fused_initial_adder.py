@@ -58,8 +58,8 @@ class FusedInitialAdder(Block):
         added = Signal(self.layout)
         held = Signal(self.layout, reset_less=True)
         cut_c(m, self.c, added, self.numerics)
-        following = self.addition.apply(m, self.sum, added)
+        next_sum = self.addition.apply(m, self.sum, added)
         m.d.comb += self.total.eq(held)
         with m.If(self.load):
-            m.d.sync += held.eq(following)
+            m.d.sync += held.eq(next_sum)
         return m

@@ -50,7 +50,6 @@ class FusedResult(Block):
         super().__init__({"sum": In(layout), "load": In(1), "value": Out(RESULT_BITS), "non_finite": Out(1)})
 
     def elaborate(self, platform):
-        """Patterns, register."""
         m = Module()
         positive, negative = self.sum.positive, self.sum.negative
         value = Signal(RESULT_BITS, reset_less=True)
@@ -67,14 +66,14 @@ class FusedResult(Block):
 
     def _widened(self, m: Module) -> Value:
         """The magnitude with FP32's exponents: subnormal numbers become normal ones."""
-        kept, exponent_bits = self.accumulator.result_bits, self.accumulator.result_exponent_bits
-        field = self.sum.number[kept:-1]
+        result_bits, exponent_bits = self.accumulator.result_bits, self.accumulator.result_exponent_bits
+        field = self.sum.number[result_bits:-1]
         normal = field.any()
-        significand = Signal(kept + 1)
-        m.d.comb += significand.eq(Cat(self.sum.number[:kept], normal))
+        significand = Signal(result_bits + 1)
+        m.d.comb += significand.eq(Cat(self.sum.number[:result_bits], normal))
         top, shift, _, _ = normalize(m, significand, Const(0, 1))
         exponent = Signal(EXPONENT_BITS)
         m.d.comb += exponent.eq(
             (Mux(normal, field, 1) + levels_up(exponent_bits) - shift) & top[-1].replicate(EXPONENT_BITS)
         )
-        return Cat(top[:kept], exponent)
+        return Cat(top[:result_bits], exponent)

@@ -17,7 +17,7 @@ ABOVE = FRACTION_BITS + 2
 class InitialAdder(Block):
     """Adds an FP32 number of any magnitude to a fixed-point sum, exactly as far as one rounding can tell.
 
-    The sum gets `BELOW` bits at its lower end and `ABOVE` at its upper. What of C lies below them only says that C
+    The sum gets `BELOW` bits at its lower end and `ABOVE` at its upper. C's bits below them only record that C
     is not a multiple of the least bit. A C above them outweighs every sum: the result is C itself, as it is when
     the sum is zero, and passes by.
 
@@ -66,7 +66,7 @@ class InitialAdder(Block):
         m = Module()
         fraction, field, sign = self.c[:FRACTION_BITS], self.c[FRACTION_BITS:-1], self.c[-1]
         special = field.all()
-        # The exponent field at which C's significand ends right below the widened sum, all of it to be jammed.
+        # The exponent field at which C's significand ends right below the widened sum, so that all its bits are jammed.
         lowest = self.total_least_exponent + BIAS - 1
         # At this one, the half of C's last place is no less than the greatest magnitude of a sum.
         dominant_field = self.least_exponent + self.width - 1 + FRACTION_BITS + 2 + BIAS

@@ -25,7 +25,7 @@ class IntegerAccumulator(Block):
     Parameters
     ----------
     numerics : Numerics
-        Integer formats; the width is that of the products and the headroom.
+        Integer formats; the width is the products' width plus the headroom.
     lanes : int
         Products per cycle, at least 1.
     stages : int
@@ -70,7 +70,7 @@ class IntegerAccumulator(Block):
         ]
         total = Signal(signed(terms[0].shape().width + (self.lanes - 1).bit_length()), reset_less=True)
         counting = Signal()
-        # A loop that adds nothing while the tile is frozen needs no enable; one behind a register does.
+        # A loop that adds nothing while the tile is frozen needs no enable; one after a register does.
         registered = self.stages > 1
         added = [total.eq(reduce(add, terms)), counting.eq(self.active.any() & ~self.sum.hold)]
         if registered:
@@ -85,7 +85,7 @@ class IntegerAccumulator(Block):
         m.d.comb += [
             basis.eq(Mux(self.sum.start, 0, accumulated)),
             grown.eq(basis + total),
-            # Nothing is known of the sum before a first stream.
+            # The sum is undefined before the first stream.
             self.sum.overflow.eq(counting & ~self.sum.hold & ~(grown[width - 1 :].all() | ~grown[width - 1 :].any())),
             self.sum.value.eq(finished),
         ]

@@ -39,7 +39,6 @@ class IntegerMultiplier(Block):
         )
 
     def elaborate(self, platform):
-        """Multiply."""
         m = Module()
         m.d.comb += self.product.eq(self.a * self.b)
         return m

@@ -50,7 +50,6 @@ class IntegerResult(Block):
         super().__init__(members)
 
     def elaborate(self, platform):
-        """Extend, add, register."""
         m = Module()
         total = Signal(signed(RESULT_BITS + 1))
         value = Signal(RESULT_BITS, reset_less=True)

@@ -10,7 +10,7 @@ def normalize(m: Module, bits: Signal, fill, limit: Signal | None = None, *, wan
 
     Each stage leaves off what none of the later ones can bring among the bits that are wanted.
 
-    With `fill` = 1, `bits` stand for a magnitude with an endless string of ones behind it. All zeros come out as
+    With `fill` = 1, `bits` stand for a magnitude with an endless string of ones after it. All zeros come out as
     `fill` at the top: the shift is then the width at least.
 
     Parameters

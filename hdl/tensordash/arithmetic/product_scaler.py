@@ -17,7 +17,7 @@ __all__ = ["ProductScaler", "scale_sum", "scale_sum_layout"]
 
 
 def scale_sum_layout(bits: int) -> StructLayout:
-    """The powers of two of both sides as one: the sum of two patterns of so many bits, or a mark of NaN."""
+    """The powers of two of both sides as one: the sum of two patterns, or a mark of NaN."""
     return StructLayout({"sum": bits + 1, "nan": 1})
 
 

@@ -10,7 +10,7 @@ from amaranth.lib.data import ArrayLayout, StructLayout
 from ..configuration.formats import FloatFormat
 from ..configuration.numerics import Fused, Numerics
 from ..layouts import product_layout
-from .float_sum import LEAST, scaled, shifted_right
+from .float_sum import MIN_EXPONENT, scaled, shifted_right
 from .largest import largest_of
 
 __all__ = ["ProductTerms"]
@@ -63,10 +63,10 @@ class ProductTerms:
         # The exponent of a product whose shift is 0, and how far the least level of a product lies below 1.
         scales = 0 if scale is None else 2 * scale.bias
         self.least_product = a.least_exponent + b.least_exponent + self.product_fraction_bits - scales
-        self.below = max(0, LEAST - self.least_product)
-        self.beneath = min(self.below, LEAST - accumulator.zero_exponent)
+        self.below = max(0, MIN_EXPONENT - self.least_product)
+        self.beneath = min(self.below, MIN_EXPONENT - accumulator.zero_exponent)
         reach = a.exponent_range + b.exponent_range - 2 + (0 if scale is None else 2 * (scale.exponent_range - 1))
-        top_level = self.least_product + reach - LEAST + 1
+        top_level = self.least_product + reach - MIN_EXPONENT + 1
         self.level_bits = max(8, top_level.bit_length())
 
     def align(
@@ -90,7 +90,7 @@ class ProductTerms:
         Returns
         -------
         level : Signal
-            The largest level, and that of an accumulator of zero at least.
+            The largest level; at least the level of an accumulator of zero.
         terms : View of ArrayLayout, (lanes,)
             Magnitudes, in units of two to the exponent less `fraction_bits`, and signs.
         marks : View
@@ -98,7 +98,7 @@ class ProductTerms:
         """
         width = self.width
         levels, counts = [], []
-        offset = self.least_product + self.below - LEAST  # so that level = shift + offset + 1 - below
+        offset = self.least_product + self.below - MIN_EXPONENT  # so that level = shift + offset + 1 - below
         for lane, product in enumerate(products):
             counted = Signal(name=f"counted_{lane}")
             most = 1 << len(product.shift) if self.shared else self.below + (1 << self.level_bits)
@@ -142,7 +142,7 @@ class ProductTerms:
                 terms[lane].magnitude.eq(shifted_right(m, masked, distance, f"aligned_{lane}")),
                 terms[lane].sign.eq(product.sign & counts[lane]),
             ]
-        # A loop that adds nothing while the tile is frozen needs no enable; one behind a register does.
+        # A loop that adds nothing while the tile is frozen needs no enable; one after a register does.
         if registered:
             with m.If(~hold):
                 m.d.sync += updates
@@ -151,7 +151,7 @@ class ProductTerms:
         return level, terms, marks
 
     def _highest(self, m: Module, levels: list[Signal]) -> Value:
-        """The largest level, and at least that of an accumulator of zero: a tree of comparisons."""
+        """Return the largest level, at least an accumulator of zero's, by a tree of comparisons."""
         rest: list[Value] = [*levels]
         if not self.shared:
             rest.append(Const(self.below - self.beneath, len(levels[0])))

@@ -11,7 +11,7 @@ from .random_bits import RANDOM_BITS
 __all__ = ["OFFSET_BITS", "ResultConverter", "offset_of"]
 
 FRACTION_BITS = 23
-FARTHEST = 31  # places to the right at which nothing is left but what rounds to nothing
+MAX_SHIFT = 31  # places to the right at which nothing is left but what rounds to nothing
 OFFSET_BITS = 10
 
 
@@ -25,7 +25,7 @@ class ResultConverter(Block):
 
     Both results take the same shift, and the same carry chain from where the last place is.
 
-    Timing: none, it is combinational.
+    Timing: combinational.
 
     Parameters
     ----------
@@ -73,19 +73,19 @@ class ResultConverter(Block):
         )
 
     def elaborate(self, platform):
-        """Exponent; shift where the result is subnormal; round; what is special."""
+        """Compute the exponent; shift subnormal results; round; select special values."""
         m = Module()
         fmt = self.fmt
         fraction, field, sign = self.value[:FRACTION_BITS], self.value[FRACTION_BITS:-1], self.value[-1]
         special, hidden = field.all(), field.any()
-        cut = FRACTION_BITS - fmt.fraction_bits  # from the last place of FP32 to that of the format
+        cut = FRACTION_BITS - fmt.fraction_bits  # from the last place of FP32 to the format's
         rest_bits = max(cut + 2, RANDOM_BITS)
 
         # The exponent field that a result with this hidden bit has; one that is too small moves the significand.
         exponent = Signal(signed(OFFSET_BITS + 1))
         below = Signal(signed(OFFSET_BITS + 2))
         too_small = Signal()
-        distance = Signal(range(FARTHEST + 1))
+        distance = Signal(range(MAX_SHIFT + 1))
         m.d.comb += [
             exponent.eq(field + self.offset),
             below.eq(C(1) - exponent),
@@ -93,28 +93,28 @@ class ResultConverter(Block):
             distance.eq(Mux(too_small, below[:5] | below[5:-1].any().replicate(5), 0)),
         ]
         significand = Cat(C(0, rest_bits - cut), fraction, hidden)
-        shifted = Signal(len(significand) + FARTHEST)  # what leaves at the lower end only says that it is there
-        m.d.comb += shifted.eq(Cat(C(0, FARTHEST), significand) >> distance)
-        kept, lost = shifted[FARTHEST:], shifted[:FARTHEST].any()
+        shifted = Signal(len(significand) + MAX_SHIFT)  # bits below the lower end count as one sticky bit
+        m.d.comb += shifted.eq(Cat(C(0, MAX_SHIFT), significand) >> distance)
+        significand_bits, lost = shifted[MAX_SHIFT:], shifted[:MAX_SHIFT].any()
 
         def nearest(place):
             """Whether a number whose last place this is is rounded up."""
-            return kept[place - 1] & (kept[: place - 1].any() | lost | kept[place])
+            return significand_bits[place - 1] & (significand_bits[: place - 1].any() | lost | significand_bits[place])
 
         wide, narrow = rest_bits - cut, rest_bits
         carries = nearest(narrow)
         if self.is_stochastic:
-            drawn = kept[narrow - RANDOM_BITS : narrow] + self.random
+            drawn = significand_bits[narrow - RANDOM_BITS : narrow] + self.random
             carries = Mux(self.stochastic, drawn[-1], carries)
         toward_zero = self.toward_zero & ~self.fp32
         up = Signal()
         m.d.comb += up.eq(Mux(self.fp32, nearest(wide), carries & ~toward_zero))
 
         # Ones below a narrow result's last place carry what is rounded up there. The hidden bit is in the exponent.
-        filled = kept[wide:narrow] | (~self.fp32).replicate(cut)
+        filled = significand_bits[wide:narrow] | (~self.fp32).replicate(cut)
         base = Mux(too_small | ~hidden, 0, exponent[:-1])
         pattern = Signal(FRACTION_BITS + OFFSET_BITS)
-        m.d.comb += pattern.eq(Cat(filled, kept[narrow : narrow + fmt.fraction_bits], base) + up)
+        m.d.comb += pattern.eq(Cat(filled, significand_bits[narrow : narrow + fmt.fraction_bits], base) + up)
         beyond, not_a_number = Signal(name="beyond"), Signal(name="not_a_number")
         m.d.comb += [
             beyond.eq(Mux(self.fp32, pattern[FRACTION_BITS:] >= 0xFF, pattern[cut:] > fmt.largest) | special),
@@ -122,13 +122,13 @@ class ResultConverter(Block):
         ]
         negative = sign & ~self.relu if self.has_relu else sign
         cleared = sign & self.relu if self.has_relu else Const(0)
-        kept_finite = toward_zero & ~special
+        stays_finite = toward_zero & ~special
 
         def of(target: FloatFormat, bits):
             """The result in a format, of the rounded magnitude."""
             quiet = target.largest + 1
             nan = quiet | 1 << (target.fraction_bits - 1) if target.infinities else quiet
-            magnitude = Mux(beyond, Mux(kept_finite, target.largest, quiet), bits)
+            magnitude = Mux(beyond, Mux(stays_finite, target.largest, quiet), bits)
             return Mux(not_a_number, nan, Mux(cleared, 0, Cat(magnitude[: target.width - 1], negative)))
 
         m.d.comb += [

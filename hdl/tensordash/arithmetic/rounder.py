@@ -20,7 +20,7 @@ class Rounder(Block):
     A zero sum is +0, NaN is 0x7FC00000. Sums lie within FP32's normal numbers for every operand format and headroom of
     an exact accumulator, so neither overflow nor subnormal results arise; the constructor checks it.
 
-    Timing: one cycle, one sum per cycle. Normalised in the cycle of `load`, rounded behind the register.
+    Timing: one cycle, one sum per cycle. Normalised in the cycle of `load`, rounded after the register.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ class Rounder(Block):
 
     def __init__(self, *, width: int, least_exponent: int, bypassed: bool = False) -> None:
         self.width = require_int("width", width, 2)
-        # Sums of narrow products get zeros behind them, so that there is something to cut off.
+        # Sums of narrow products get zeros after them, so that there is something to cut off.
         self.padding = max(0, FRACTION_BITS + 4 - width)
         # The biased exponents of a sum's least and greatest bit; rounding up may carry into the next.
         self.least, self.top = least_exponent + BIAS, least_exponent + width - 2 + BIAS
@@ -69,10 +69,9 @@ class Rounder(Block):
         super().__init__(members)
 
     def elaborate(self, platform):
-        """Normalise; register; round."""
         m = Module()
         # Without its sign a negative number is its magnitude less one: m. Taking m and an endless string of ones
-        # behind it for the magnitude saves the carry chain of a negation.
+        # after it for the magnitude saves the carry chain of a negation.
         sign = self.sum.number[-1]
         bits = Signal(self.width + self.padding - 1)
         number = Cat(Const(0, self.padding), self.sum.number[:-1]) if self.padding else self.sum.number[:-1]
@@ -96,7 +95,7 @@ class Rounder(Block):
                 special.eq(Cat(self.sum.positive, self.sum.negative, ~(normal[-1] | sign))),
             ]
 
-        # Ones behind the number turn "guard 0, all ones after it" into a tie and "guard 1" into more than one.
+        # Ones after the number turn "guard 0, all ones after it" into a tie and "guard 1" into more than one.
         up = Signal()
         rounded = Signal(FRACTION_BITS + 8)
         positive, negative, zero = special

@@ -13,7 +13,7 @@ __all__ = ["SumAdder"]
 class SumAdder(Block):
     """Adds a partial sum to a sum, or a bias to a sum or to an earlier total.
 
-    Timing: none, it is combinational.
+    Timing: combinational.
 
     Parameters
     ----------

@@ -9,7 +9,7 @@ __all__ = ["SumSignature", "starts_from_c"]
 
 
 class SumSignature(Signature):
-    """How a tile's pipeline runs a sum, and what comes of it. Seen from the pipeline.
+    """How a tile's pipeline runs a sum, and what it returns; directions as the pipeline has them.
 
     Parameters
     ----------

@@ -11,7 +11,7 @@ __all__ = ["any_config_from_toml", "is_of_core", "load_any_config"]
 
 
 def is_of_core(text: str) -> bool:
-    """Whether a TOML document configures a core.
+    """Return whether a TOML document configures a core.
 
     >>> is_of_core("[tile]\\nrows = 4"), is_of_core("[core]")
     (False, True)

@@ -143,26 +143,26 @@ class TileConfig:
         self._check_size()
 
     def _check_formats(self) -> None:
-        given = self.format._asdict() if isinstance(self.format, SideFormats) else self.format
-        if not isinstance(given, Mapping):
-            require_choice("tile.format", given, FORMATS, alternative="{ a = ..., b = ... } or ")
+        formats = self.format._asdict() if isinstance(self.format, SideFormats) else self.format
+        if not isinstance(formats, Mapping):
+            require_choice("tile.format", formats, FORMATS, alternative="{ a = ..., b = ... } or ")
             return
-        if set(given) != {"a", "b"}:
-            raise ValueError(f"tile.format must have the keys a and b, not {', '.join(map(str, given)) or 'none'}")
-        for side, name in given.items():
+        if set(formats) != {"a", "b"}:
+            raise ValueError(f"tile.format must have the keys a and b, not {', '.join(map(str, formats)) or 'none'}")
+        for side, name in formats.items():
             require_choice(f"tile.format.{side}", name, FORMATS)
-        sides = SideFormats(**given)
+        sides = SideFormats(**formats)
         object.__setattr__(self, "format", sides.a if sides.a == sides.b else sides)
 
     def _check_accumulator(self) -> None:
         try:
             Exact(self.headroom_bits)  # checked even where a fused accumulator does not use it
-            given = _fused(self.accumulator) if isinstance(self.accumulator, Mapping) else self.accumulator
-            if isinstance(given, Fused):
-                given = next((name for name, known in ACCUMULATORS.items() if known == given), given)
+            accumulator = _fused(self.accumulator) if isinstance(self.accumulator, Mapping) else self.accumulator
+            if isinstance(accumulator, Fused):
+                accumulator = next((name for name, known in ACCUMULATORS.items() if known == accumulator), accumulator)
             else:
-                require_choice("accumulator", given, [*ACCUMULATORS, "exact"], alternative=FUSED_TABLE)
-            object.__setattr__(self, "accumulator", given)
+                require_choice("accumulator", accumulator, [*ACCUMULATORS, "exact"], alternative=FUSED_TABLE)
+            object.__setattr__(self, "accumulator", accumulator)
             self.numerics  # noqa: B018  its own checks
         except (TypeError, ValueError) as error:
             raise type(error)(f"tile.{error}") from None
@@ -180,24 +180,24 @@ class TileConfig:
             )
 
     def _check_connectivity(self) -> None:
-        given = self.connectivity
-        if given is None:
-            given = "paper" if (self.lanes, self.depth, self.staging) == (4, 4, "shift") else "auto"
-        if isinstance(given, str):
-            if given not in ("paper", "auto"):
+        connectivity = self.connectivity
+        if connectivity is None:
+            connectivity = "paper" if (self.lanes, self.depth, self.staging) == (4, 4, "shift") else "auto"
+        if isinstance(connectivity, str):
+            if connectivity not in ("paper", "auto"):
                 raise ValueError(
-                    f'tile.connectivity must be "paper", "auto" or a list of [step, lane offset], not {given!r}'
+                    f'tile.connectivity must be "paper", "auto" or a list of [step, lane offset], not {connectivity!r}'
                 )
-            # The baseline schedules nothing: any shape of it may have the paper's.
-            if given == "paper" and self.sparsity != "none" and (self.lanes, self.depth) != (4, 4):
+            # The baseline schedules nothing: its connectivity may have any shape.
+            if connectivity == "paper" and self.sparsity != "none" and (self.lanes, self.depth) != (4, 4):
                 raise ValueError(
                     'tile.connectivity "paper" is for tile.lanes = 4 and tile.depth = 4, '
                     f'not {self.lanes} and {self.depth}: use "auto", or list the options as [step, lane offset]'
                 )
-            object.__setattr__(self, "connectivity", given)
+            object.__setattr__(self, "connectivity", connectivity)
             return
         try:
-            checked = Connectivity(given, lanes=self.lanes, depth=self.depth)
+            checked = Connectivity(connectivity, lanes=self.lanes, depth=self.depth)
         except (TypeError, ValueError) as error:
             raise type(error)(f"tile.{error}") from None
         named = (self.lanes, self.depth) == (4, 4) and checked.options == PAPER_OPTIONS
@@ -240,7 +240,7 @@ class TileConfig:
         return beats + beats_of_c + self.snapshot + 4  # m_axis_tready, clear, clk, rst
 
     def step_bytes(self, side: str) -> int:
-        """Bytes of a step of side "a" or "b" on AXI4-Stream: its lanes one behind the other, filled up; then its scale.
+        """Bytes of a step of side "a" or "b" on AXI4-Stream: its lanes one after the other, filled up; then its scale.
 
         >>> TileConfig().step_bytes("a"), TileConfig(format="tf32", accumulator="ampere").step_bytes("b")
         (8, 10)
@@ -303,14 +303,14 @@ class TileConfig:
         Raises
         ------
         ConfigError
-            If there are any, naming who takes none.
+            If the configuration has scales; the message names who takes none.
         """
         if self.numerics.scale is not None:
             raise ConfigError(f'tile.scale must be "{NO_SCALE}" {who}, not "{self.scale}"')
 
     @property
     def step_values(self) -> int:
-        """What a step consists of: values, and the scale behind them if there is one.
+        """What a step consists of: values, and the scale after them if there is one.
 
         >>> TileConfig().step_values, TileConfig(format="fp4_e2m1", scale="e4m3").step_values
         (4, 5)
@@ -398,7 +398,7 @@ class TileConfig:
         return {"tile": table}
 
     def to_toml(self) -> str:
-        """The configuration as TOML, as `to_mapping` has it."""
+        """Return the configuration as TOML, as `to_mapping` has it."""
         return tomlkit.dumps(self.to_mapping())
 
     @cached_property
@@ -411,12 +411,12 @@ class TileConfig:
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _fused(given: Mapping[str, Any]) -> Fused:
-    """A fused accumulator from its table."""
+def _fused(table: Mapping[str, Any]) -> Fused:
+    """Return a fused accumulator from its table."""
     options = {field.name for field in fields(Fused)} - {"fraction_bits"}
-    if "fused" not in given or not set(given) <= {"fused", *options}:
+    if "fused" not in table or not set(table) <= {"fused", *options}:
         raise ValueError(
             f"accumulator must be {FUSED_TABLE}one of {', '.join(sorted([*ACCUMULATORS, 'exact']))}, "
-            f"not a table of {', '.join(map(str, given)) or 'nothing'}"
+            f"not a table of {', '.join(map(str, table)) or 'nothing'}"
         )
-    return Fused(given["fused"], **{"rounding": "zero"} | {name: given[name] for name in given if name in options})
+    return Fused(table["fused"], **{"rounding": "zero"} | {name: table[name] for name in table if name in options})

@@ -187,7 +187,7 @@ class Connectivity:
 
 
 def auto_options(lanes: int, depth: int, *, ring: bool) -> tuple[Option, ...]:
-    """The best options that are known for a shape, in priority order.
+    """Return the best options that are known for a shape, in priority order.
 
     Eight of them, or as many as there are, and with two steps five. A ring of more steps offers a lane's own offset and
     its neighbour's at every step, so that its muxes have twice as many sources as it has steps.

@@ -215,7 +215,7 @@ class CoreConfig:
         return (self.tile.columns if side == "a" else self.tile.rows) // self.tile.lanes
 
     def step_bits(self, side: str) -> int:
-        """Bits of a step of a side."""
+        """Return bits of a step of a side."""
         return self.parts(side) * self.group_bits
 
     def stream_words(self, side: str) -> int:
@@ -247,9 +247,9 @@ class CoreConfig:
             if key not in ("tile", "core"):
                 raise ConfigError(f"unknown key {key}: the only tables are [tile] and [core]")
         table = checked_table(document, "core", [each.name for each in fields(cls) if each.name != "tile"])
-        given = document.get("tile", {})
+        tile = document.get("tile", {})
         tile = TileConfig.from_mapping(
-            {"tile": {"staging": "ring", "counters": "snapshot", **given} if isinstance(given, Mapping) else given}
+            {"tile": {"staging": "ring", "counters": "snapshot", **tile} if isinstance(tile, Mapping) else tile}
         )
         try:
             return cls(tile=tile, **table)
@@ -282,7 +282,7 @@ class CoreConfig:
         return {**self.tile.to_mapping(), "core": table}
 
     def to_toml(self) -> str:
-        """The configuration as TOML, every key written out."""
+        """Return the configuration as TOML, every key written out."""
         return tomlkit.dumps(self.to_mapping())
 
     @cached_property

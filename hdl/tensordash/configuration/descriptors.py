@@ -43,7 +43,7 @@ class Field:
     low, width : int
         Its lowest bit in the descriptor, and how many there are.
     doc : str
-        What it says, in one line.
+        Its meaning, in one line.
     signed : bool
         Two's complement.
     least : int
@@ -75,7 +75,7 @@ class Field:
         return ((1 << self.width) - 1) << self.low
 
     def get(self, bits: int) -> int:
-        """Its value in a descriptor."""
+        """Return its value in a descriptor."""
         value = (bits & self.mask) >> self.low
         return value - (1 << self.width) if self.signed and value >> (self.width - 1) else value
 
@@ -111,7 +111,7 @@ class Operation:
 
 
 def _fields(*rows: tuple[int, int, int, str, str] | tuple[int, int, int, str, str, dict]) -> tuple[Field, ...]:
-    """Fields from (word, low bit in it, width, name, doc[, more])."""
+    """Return fields from (word, low bit in it, width, name, doc[, more])."""
     return tuple(
         Field(name=name, low=32 * word + low, width=width, doc=doc, **(more[0] if more else {}))
         for word, low, width, name, doc, *more in rows
@@ -130,7 +130,7 @@ SIGNED = {"signed": True}
 
 
 def loop_fields(first_word: int, loops: int, counts: tuple[int, int]) -> tuple[Field, ...]:
-    """Fields of a nest of loops, the innermost first; the outermost has no count.
+    """Return fields of a nest of loops, the innermost first; the outermost has no count.
 
     Parameters
     ----------
@@ -171,11 +171,11 @@ _MOVE = _fields(
     (3, 0, 16, "address", "first group in the buffer"),
     (4, 0, 16, "count_0", "groups that stand together in memory; compressed: all groups", AT_LEAST_ONE),
     (4, 16, 16, "count_1", "how often loop 1 runs; compressed: 1", AT_LEAST_ONE),
-    (5, 0, 16, "count_2", "likewise, loop 2", AT_LEAST_ONE),
-    (5, 16, 16, "count_3", "likewise, loop 3", AT_LEAST_ONE),
+    (5, 0, 16, "count_2", "how often loop 2 runs; compressed: 1", AT_LEAST_ONE),
+    (5, 16, 16, "count_3", "how often loop 3 runs; compressed: 1", AT_LEAST_ONE),
     (6, 0, 32, "stride_1", "groups from one turn of loop 1 to the next, in memory", SIGNED),
-    (7, 0, 32, "stride_2", "likewise, loop 2", SIGNED),
-    (8, 0, 32, "stride_3", "likewise, loop 3", SIGNED),
+    (7, 0, 32, "stride_2", "groups from one turn of loop 2 to the next, in memory", SIGNED),
+    (8, 0, 32, "stride_3", "groups from one turn of loop 3 to the next, in memory", SIGNED),
     (0, 24, 1, "compressed", "the tensor in memory is compressed"),
     (9, 0, 32, "table", "compressed: address of the first segment's entry in the table, bytes, low half"),
     (10, 0, 32, "table_high", "the same, high half"),
@@ -255,7 +255,7 @@ OPERATIONS: Mapping[str, Operation] = MappingProxyType(
 
 
 def encode(operation: Operation, values: Mapping[str, int]) -> int:
-    """A descriptor's bits.
+    """Return a descriptor's bits.
 
     Parameters
     ----------
@@ -291,7 +291,7 @@ def encode(operation: Operation, values: Mapping[str, int]) -> int:
 
 
 def decode(bits: int) -> tuple[Operation | None, dict[str, int]]:
-    """The operation of a descriptor, None if there is none of that code, and its fields."""
+    """Return the operation of a descriptor, None if there is none of that code, and its fields."""
     code = HEADER[0].get(bits)
     operation = next((each for each in OPERATIONS.values() if each.code == code), None)
     fields = (*HEADER, *(operation.fields if operation else ()))

@@ -13,14 +13,14 @@ Config = TypeVar("Config")
 
 
 class ConfigError(TensorDashError, ValueError):
-    """A configuration file, or a setting on top of it, that cannot be used; the message is one line."""
+    """A configuration file, or a setting, that cannot be used; the message is one line."""
 
     def __init__(self, message: str) -> None:
         super().__init__(" ".join(message.splitlines()))  # keys, which it may name, can hold anything
 
 
 def loaded(path: str | Path, build: Callable[[str], Config], what: str = "configuration") -> Config:
-    """What a file's text is built into; `what` it is says the error if it cannot be read.
+    """What a file's text is built into; an error names it as `what`.
 
     Raises
     ------
@@ -39,7 +39,7 @@ def loaded(path: str | Path, build: Callable[[str], Config], what: str = "config
 
 
 def parsed(text: str, settings: Iterable[str] = ()) -> dict[str, Any]:
-    """A document, with `settings` such as ``"tile.rows=8"`` on top.
+    """Return a document, with `settings` such as ``"tile.rows=8"`` on top.
 
     Raises
     ------
@@ -61,7 +61,7 @@ def parsed(text: str, settings: Iterable[str] = ()) -> dict[str, Any]:
 
 
 def checked_table(document: Mapping[str, Any], name: str, known: Collection[str]) -> Mapping[str, Any]:
-    """A table of a document, empty if it is not there.
+    """Return a table of a document, empty if it is not there.
 
     Raises
     ------

@@ -49,7 +49,6 @@ class FloatFormat:
 
     @property
     def bias(self) -> int:
-        """Exponent bias."""
         return (1 << (self.exponent_bits - 1)) - 1
 
     @property

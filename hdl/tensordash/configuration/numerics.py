@@ -58,8 +58,8 @@ class Fused:
         products, as FP32 and to nearest; `after` takes 23 result bits. `last` accumulates as `inside` from zero, and
         adds C to the finished sum, to nearest.
     zero_exponent : int
-        Exponent that an accumulator of zero counts as where terms are aligned: -149 to that of a result's least normal
-        number, which is -126, and -14 of FP16.
+        Exponent that an accumulator of zero counts as where terms are aligned: -149 to -126, the exponent
+        of FP32's least normal result (-14 of FP16).
 
     Raises
     ------
@@ -96,14 +96,14 @@ class Fused:
             )
 
     def table(self) -> dict[str, int | str]:
-        """The accumulator as a table of a configuration: what is left out has its default.
+        """Return the accumulator as a table of a configuration: what is left out has its default.
 
         >>> Fused(13, "zero", result_bits=13).table()
         {'fused': 13, 'rounding': 'zero', 'result_bits': 13}
         """
-        given = asdict(self)
-        kept = {field.name: given[field.name] for field in fields(self) if given[field.name] != field.default}
-        return {"fused": kept.pop("fraction_bits"), **kept}
+        values = asdict(self)
+        changed = {field.name: values[field.name] for field in fields(self) if values[field.name] != field.default}
+        return {"fused": changed.pop("fraction_bits"), **changed}
 
     def __str__(self) -> str:
         """In words.

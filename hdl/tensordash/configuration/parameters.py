@@ -13,7 +13,7 @@ __all__ = ["require_bool", "require_choice", "require_int"]
 def require_int(name: str, value: Any, low: int, high: int | None = None, *, alternative: str = "") -> int:
     """Return `value` if it is an integer from `low` to `high` (inclusive; no upper bound if None).
 
-    `alternative` is put in front of what an error says is allowed.
+    An error lists `alternative` in front of the allowed values.
 
     >>> require_int("lanes", 0, 2, 32)
     Traceback (most recent call last):

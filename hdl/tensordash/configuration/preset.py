@@ -15,7 +15,7 @@ KINDS = ("tile", "core")
 
 
 def preset_names(kind: str = "tile") -> list[str]:
-    """Names of all presets of a kind, the usual one first: of tiles `paper`, of cores `core`.
+    """Return names of all presets of a kind, the usual one first: of tiles `paper`, of cores `core`.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ def preset_names(kind: str = "tile") -> list[str]:
 
 
 def preset_text(name: str) -> str:
-    """A preset's TOML, of either kind; its first line is a comment that says what it is."""
+    """Return a preset's TOML, of a tile or a core; its first line is a comment that describes it."""
     if name not in _texts():
         known = [known for kind in KINDS for known in preset_names(kind)]
         raise ConfigError(f"preset must be one of {', '.join(known)}, not {name!r}")
@@ -43,7 +43,7 @@ def preset_text(name: str) -> str:
 
 
 def load_preset(name: str, settings: Iterable[str] = ()) -> TileConfig:
-    """The configuration of a tile's preset, with `settings` such as ``"tile.rows=8"`` on top.
+    """Return the configuration of a tile's preset, with `settings` such as ``"tile.rows=8"`` on top.
 
     Raises
     ------
@@ -66,7 +66,7 @@ def load_preset(name: str, settings: Iterable[str] = ()) -> TileConfig:
 
 
 def load_any_preset(name: str, settings: Iterable[str] = ()) -> TileConfig | CoreConfig:
-    """A preset's configuration, of a tile or of a core, with `settings` on top.
+    """Return a preset's configuration, of a tile or of a core, with `settings` on top.
 
     >>> load_any_preset("core", ["core.buffer=32"]).groups
     1024
@@ -76,7 +76,7 @@ def load_any_preset(name: str, settings: Iterable[str] = ()) -> TileConfig | Cor
 
 @cache
 def _texts() -> dict[str, str]:
-    """The presets' TOML by name."""
+    """Return the presets' TOML by name."""
     return {
         entry.name.removesuffix(".toml"): entry.read_text(encoding="utf-8")
         for entry in _FOLDER.iterdir()

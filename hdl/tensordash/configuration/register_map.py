@@ -64,7 +64,6 @@ class MapField:
 
     @property
     def high(self) -> int:
-        """The highest bit."""
         return self.low + self.width - 1
 
     @property
@@ -114,7 +113,7 @@ class MapRegister:
 
 
 def constant_values(config: CoreConfig) -> dict[str, int]:
-    """Values of the registers that describe the configuration, by name."""
+    """Return values of the registers that describe the configuration, by name."""
     tile = config.tile
     digest = int(config.digest, 16)
     fields = {
@@ -141,7 +140,7 @@ def constant_values(config: CoreConfig) -> dict[str, int]:
 
 
 def writable_mask(config: CoreConfig, register: Register) -> int:
-    """The bits of a register with access "rw" or "w1c" that store what is written."""
+    """Return the bits of a register with access "rw" or "w1c" that store what is written."""
     name = register.name
     if name == "queue_base":
         return register.mask & -(1 << RING_BITS)
@@ -154,14 +153,14 @@ def writable_mask(config: CoreConfig, register: Register) -> int:
 
 
 def reset_value(config: CoreConfig, name: str) -> int:
-    """The value of a writable register after `rst`: the bounds allow every address, all else is 0."""
+    """Return the value of a writable register after `rst`: the bounds allow every address, all else is 0."""
     if name == "bounds_limit":
         return 0xFFFFFFFF
     return (1 << (config.address_bits - WORD_BITS)) - 1 if name == "bounds_limit_high" else 0
 
 
 def register_map(config: CoreConfig) -> tuple[MapRegister, ...]:
-    """All registers of a core, in the order of their addresses.
+    """Return all registers of a core, in the order of their addresses.
 
     Parameters
     ----------
@@ -208,7 +207,7 @@ def _named_fields(register: Register, constants: Mapping[str, int]) -> tuple[Map
 
 
 def _value_fields(config: CoreConfig, register: Register, constants: Mapping[str, int]) -> tuple[MapField, ...]:
-    """The fields of a register without named fields: its value, and bits beside it that differ in access."""
+    """Return the fields of a register without named fields: its value, and bits beside it that differ in access."""
     name, doc = register.name, register.doc
     if register.access == "ro":
         access = "constant" if name in constants else "ro"

@@ -27,7 +27,7 @@ PAGE_BITS = 12
 """Bits of an address within a page of 4 KiB, the unit of bounds."""
 
 IDENTITY = 0x54440001
-"""What the first register says: "TD", and the version of the registers and descriptors."""
+"""Content of the first register: "TD", and the version of the registers and descriptors."""
 
 ERRORS = {
     "operation": 1,
@@ -237,7 +237,7 @@ REGISTERS: tuple[Register, ...] = (
 
 
 def named(name: str) -> Register:
-    """The register of a name.
+    """Return the register of a name.
 
     >>> hex(named("tail").offset)
     '0x34'

@@ -1,1 +1,1 @@
-"""The core: registers, command queue, sequencer, multiply control, output unit, and all of it together."""
+"""The core: registers, command queue, sequencer, multiply control, output unit, and the core that connects them."""

@@ -67,7 +67,7 @@ class BiasFetch(Block):
         """Read group after group, then wait for the rows."""
         m = Module()
         lanes, groups = self.lanes, self.columns // self.lanes
-        # A group's biases are so many bank words, which lie in one address, from a bank on that they divide.
+        # A group's biases are one or more bank words at one address; the first bank is a multiple of their number.
         taken_banks = 32 // self.width
         shift = (lanes // taken_banks - 1).bit_length()
         group = Signal(groups, reset_less=True)

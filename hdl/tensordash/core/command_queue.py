@@ -22,7 +22,7 @@ def fetched_layout() -> StructLayout:
 
 
 class CommandQueue(Block):
-    """Fetches descriptors into a FIFO as soon as they are in the ring, and passes them on while the window has room.
+    """Fetches descriptors into a FIFO as soon as they are in the ring, and forwards them while the window has room.
 
     The queue reserves a place of the FIFO before it fetches a descriptor, so it takes each beat when it comes. The
     FIFO is a memory with a word for each beat of the bus.
@@ -30,8 +30,8 @@ class CommandQueue(Block):
     The queue does not read a descriptor outside of the bounds. After the descriptors before it, the queue offers marked
     beats until it is reset.
 
-    Timing: a descriptor is offered 3 cycles after its first 128 bits came (of a bus of 32 or 64 bits: after their last
-    beat). A descriptor takes as many cycles as it has beats of the bus, or 4 if it has fewer.
+    Timing: a descriptor is offered 3 cycles after its first 128 bits arrived (with a bus of 32 or 64 bits: after their
+    last beat). A descriptor takes as many cycles as it has beats of the bus, or 4 if it has fewer.
 
     Parameters
     ----------
@@ -91,7 +91,7 @@ class CommandQueue(Block):
         )
 
     def elaborate(self, platform):
-        """Counts of the descriptors that were asked for and that were passed on, and the FIFO between the two."""
+        """Count the descriptors that were requested and forwarded; the FIFO is between the two."""
         m = Module()
         config, reader, out = self.config, self._reader, self.descriptors
         m.submodules.reader = placed(reader, platform)
@@ -143,7 +143,7 @@ class CommandQueue(Block):
         return m
 
     def _store(self, m: Module) -> Signal:
-        """Beats of the bus into the FIFO, and out of it; the returned signal is driven when the word is used up."""
+        """Move beats of the bus through the FIFO; return a signal that the caller drives when the word is used up."""
         beats, fifo = self._reader.beats, self._fifo
         written = Signal(range(2 * self._words))
         read = Signal(range(2 * self._words))

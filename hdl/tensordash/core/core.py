@@ -32,7 +32,7 @@ WRITERS = ("output", "load")
 
 
 class Core(Block):
-    """A core: docs/core.md says what it does with a program.
+    """A core; docs/core.md defines what it does with a program.
 
     Timing: units overlap as tokens allow; the tile takes as many steps in each cycle as it can, from stream buffers
     that the layouts fill with a group in each.
@@ -104,7 +104,7 @@ class Core(Block):
         self.tile = Tile(tile, rounded=False)
 
     def elaborate(self, platform):
-        """Everything but the registers, which run a soft reset, is reset by one."""
+        """A soft reset resets everything except the registers, which run it."""
         m = Module()
         m.submodules.registers = placed(self.registers, platform)
         restart = self.registers.restart

@@ -12,18 +12,18 @@ from ..configuration.descriptors import HEADER, MAX_STRIDE, OPERATIONS, UNITS, F
 from ..configuration.registers import ERRORS
 from ..movers.unit import COMMAND_BEATS, COMMAND_BITS
 
-__all__ = ["MOST_TOKENS", "DescriptorCheck"]
+__all__ = ["MAX_TOKENS", "DescriptorCheck"]
 
-MOST_TOKENS = 15
+MAX_TOKENS = 15
 """Tokens from one unit to another, given less taken, in the program's order."""
 WAITS = ("wait", "output_wait")
 SWITCHES = ("bias", "scale", "relu", "mask", "stochastic")
 
 
 class DescriptorCheck(Block):
-    """Looks at every beat of every descriptor in the program's order, and counts tokens in that order.
+    """Checks every beat of every descriptor in the program's order, and counts tokens in that order.
 
-    Timing: `operation` and `error` are there in the cycle in which a descriptor's last beat is taken.
+    Timing: `operation` and `error` are valid in the cycle in which a descriptor's last beat is taken.
 
     Parameters
     ----------
@@ -112,7 +112,7 @@ class DescriptorCheck(Block):
         return reduce(or_, bits, Const(0, 1))
 
     def _allowed(self, operation: Operation) -> int:
-        """The bits that this core knows."""
+        """Return the bits that this core has."""
         missing = {name for name in SWITCHES if not getattr(self.config, name)}
         missing |= set() if self.config.compression else {"compressed"}
         return operation.mask & ~sum(field.mask for field in operation.fields if field.name in missing)
@@ -169,7 +169,7 @@ class DescriptorCheck(Block):
         return self._any(found)
 
     def _count_tokens(self, m: Module, code: Signal, first: Signal, last: Signal) -> Value:
-        """Whether the descriptor's tokens break the rule; with its last beat they are counted."""
+        """Return whether the descriptor's tokens break the rule; its last beat counts them."""
         names = {field.name: field for field in (*HEADER, *OPERATIONS["multiply"].fields)}
         fields = {name: names[name] for name in ("wait", "signal", "output_wait", "output_signal")}
         held = {name: Signal(len(UNITS), name=f"{name}_held", reset_less=True) for name in fields}
@@ -183,19 +183,19 @@ class DescriptorCheck(Block):
                 codes = [OPERATIONS["multiply"].code]
             m.d.comb += own[unit].eq(self._any(code == each for each in codes))
         ends = code == OPERATIONS["end"].code
-        wrong, there = [], []
-        for i, giver in enumerate(UNITS):
-            for j, taker in enumerate(UNITS):
-                count = Signal(range(MOST_TOKENS + 1), name=f"{giver}_to_{taker}")
-                gives = Signal(name=f"{giver}_gives_{taker}")
-                takes = Signal(name=f"{taker}_takes_{giver}")
+        wrong, token_flags = [], []
+        for i, producer in enumerate(UNITS):
+            for j, consumer in enumerate(UNITS):
+                count = Signal(range(MAX_TOKENS + 1), name=f"{producer}_to_{consumer}")
+                gives = Signal(name=f"{producer}_gives_{consumer}")
+                takes = Signal(name=f"{consumer}_takes_{producer}")
                 m.d.comb += [
-                    gives.eq(own[giver] & held["output_signal" if giver == "output" else "signal"][j]),
-                    takes.eq(own[taker] & held["output_wait" if taker == "output" else "wait"][i]),
+                    gives.eq(own[producer] & held["output_signal" if producer == "output" else "signal"][j]),
+                    takes.eq(own[consumer] & held["output_wait" if consumer == "output" else "wait"][i]),
                 ]
                 with m.If(self.take & last & (gives ^ takes)):
                     m.d.sync += count.eq(count + Mux(gives, 1, -1))
-                wrong.append((takes & (count == 0)) | (gives & ~takes & (count == MOST_TOKENS)))
-                there.append(count != 0)
-        idle = held["wait"].any() | held["signal"].any() | self._any(there)
+                wrong.append((takes & (count == 0)) | (gives & ~takes & (count == MAX_TOKENS)))
+                token_flags.append(count != 0)
+        idle = held["wait"].any() | held["signal"].any() | self._any(token_flags)
         return self._any(wrong) | (ends & idle)

@@ -26,7 +26,7 @@ ADDRESS_BITS = 16
 
 
 class GroupWriter(Block):
-    """Collects rows of results, as many as there are lanes or as make a word of FP32, and writes what they make.
+    """Collects rows of results until they make groups (or FP32 words), and writes these to the buffer.
 
     Timing: a row in each cycle until the rows are there; then each group takes a cycle for each turn (the greatest
     common divisor of stride and lanes) and word, two more with a mask. Of FP32, rows that are channels make a word,
@@ -44,7 +44,7 @@ class GroupWriter(Block):
     transposed, fp32 : In(1), stride : In(3), x_size : In(16)
         The descriptor's fields.
     mask : In(1), mask_offset : In(16)
-        Only with masks: there is one, and so many groups after the results it lies.
+        Only with masks: there is one, and how many groups after the results it lies.
     start : In(1)
         A descriptor begins: in the next cycle the walk stands at its first group.
     address : In(16), x : In(signed(16)), step : Out(1)
@@ -55,7 +55,7 @@ class GroupWriter(Block):
         Only with masks.
     write : Out(BufferWriteSignature)
     zeros, non_finite : Out(0..lanes**2)
-        In the last cycle so many results were written that are zero, and infinite or NaN.
+        Results written in the last cycle that are zero, and that are infinite or NaN.
     outside : Out(1)
         In this cycle a position that was to be written is not in the buffer.
     empty : Out(1)
@@ -187,7 +187,7 @@ class GroupWriter(Block):
             placement.first.eq(self._first),
             placement.limit.eq(self._end),
         ]
-        there, counted = [], []  # of each position: its bank, one-hot, and the same if it counts
+        selects, counted = [], []  # of each position: its bank, one-hot, and the same if it counts
         for position in range(lanes):
             distance = Signal(DISTANCE_BITS, name=f"distance_{position}")
             m.d.comb += distance.eq(
@@ -205,11 +205,11 @@ class GroupWriter(Block):
                 bank.eq(distance + self._low),
                 places.eq(Cat(placement.ports[position] & (bank == each) for each in range(lanes))),
             ]
-            there.append(places)
+            selects.append(places)
             counted.append(places & counts.replicate(lanes))
         # FP32 whose rows are positions: of those of the batch, row i has a column for each word.
         apart = self.fp32 & ~self.transposed
-        rows_there = [one_hot_mux(batch, there[i::rows]) for i in range(rows)]
+        row_selects = [one_hot_mux(batch, selects[i::rows]) for i in range(rows)]
         rows_counted = [one_hot_mux(batch, counted[i::rows]) for i in range(rows)]
         selects = []
         for column in range(lanes):
@@ -217,7 +217,7 @@ class GroupWriter(Block):
             mine = rows_counted[column % rows] & word[column // rows].replicate(lanes)
             m.d.comb += select.eq(Mux(apart, mine, counted[column]))
             selects.append(select)
-        inside = reduce(or_, rows_there) | (~apart).replicate(lanes)
+        inside = reduce(or_, row_selects) | (~apart).replicate(lanes)
         return [[select[bank] for select in selects] for bank in range(lanes)], list(inside)
 
     def _write(self, m: Module, go, group, batch) -> Any:
@@ -265,11 +265,11 @@ class GroupWriter(Block):
                 self.write.address[bank].eq(address),
                 self.write.data[bank].eq(line),
             ]
-            there = Cat(selects[bank]).any() & enable[bank]
+            is_selected = Cat(selects[bank]).any() & enable[bank]
             for place in range(lanes // words):
                 zero, odd = self._kinds(line[place * RESULT_BITS : (place + 1) * RESULT_BITS])
-                zeros += [there & each for each in zero]
-                odds += [there & each for each in odd]
+                zeros += [is_selected & each for each in zero]
+                odds += [is_selected & each for each in odd]
         m.d.comb += [
             self.write.valid.eq(writes & enable.any()),
             self.write.enable.eq(enable),
@@ -315,10 +315,10 @@ class GroupWriter(Block):
         return address
 
     def _mask(self, m: Module, go, word, done) -> list[Any]:
-        """Read the mask of what is to be written, and keep which values it hides: bits of each bank's word."""
+        """Read the mask of the group to write; hold which values it hides, as bits of each bank's word."""
         lanes, width, words = self.lanes, self.width, self.config.fp32_groups
         per_word = lanes // words
-        self._masked = Signal(name="masked")  # what the mask says is known
+        self._masked = Signal(name="masked")  # the mask is known
         if not self.config.mask:
             m.d.comb += self._masked.eq(1)
             return [Const(0, lanes * width)] * lanes

@@ -19,18 +19,18 @@ __all__ = ["Multiply"]
 
 
 class Multiply(Block):
-    """Executes `multiply`: offers the tile the steps of pass after pass, as the banks of the stream buffers hold them.
+    """Executes `multiply`: offers the steps of all passes to the tile, from the banks of the stream buffers.
 
     No step is held but by the banks, which show what they read last: as soon as a step is taken, its bank reads the one
     that it offers next. Streams are as long in every bank, so that each bank reads word after word, from pass to pass,
     and is never more than one word ahead of another: banks before the *head*, from which the next step is taken, are.
     A bank that cannot read, for it is written, is *late*: it reads in one of the next cycles, and until then neither
-    its step nor one behind it is offered.
+    its step nor one after it is offered.
 
     Timing: the first steps are offered 2 cycles after the descriptor's last beat was taken, and then as many in every
     cycle as the tile holds, or all up to the end of the pass, or to a bank that is late, without a bubble between
     passes. Banks just taken from are the last to be wanted again: one that is late for a cycle holds up a tile that
-    takes `n` steps, and `m` in the next cycle, only if `n + m` is more than `depth`. `done` comes in the cycle after
+    takes `n` steps, and `m` in the next cycle, only if `n + m` is more than `depth`. `done` is high in the cycle after
     the last step was taken. `available` and `last` are functions of registers; the banks that read depend on `taken` in
     the same cycle, what they read does not.
 
@@ -48,7 +48,7 @@ class Multiply(Block):
     available : Out(0..depth)
         To all ports of the tile: how many steps are offered.
     last : Out(1)
-        Likewise: the step at ``available - 1`` ends the pass.
+        Per port: the step at ``available - 1`` ends the pass.
     taken : In(0..depth)
         From the tile: how many steps enter in this cycle, never more than are offered.
 
@@ -113,7 +113,7 @@ class Multiply(Block):
         next_ends, next_final, words = self._next_word(m, descriptor, running, starts, after)
         with m.If(after):
             m.d.sync += [ends.eq(next_ends), final.eq(next_final)]
-        begins = Signal(self.depth)  # banks that shall read another word
+        begins = Signal(self.depth)  # banks that must read another word
         m.d.comb += begins.eq(
             starts.replicate(self.depth) | (takes & ~Mux(next_final, ahead, 0) & ~Mux(final, ~ahead, 0))
         )
@@ -124,7 +124,7 @@ class Multiply(Block):
     def _read(
         self, m: Module, side: str, late: Signal, begins: Signal, ahead: Signal, words: tuple[Any, Any, Signal]
     ) -> None:
-        """Read what a side's banks show next: of those before the head the word after the next, of others the next."""
+        """Read each bank's next word: the word after the next for banks before the head, the next one for others."""
         address, behind, after = words
         read, current = getattr(self, f"{side}_read"), Signal.like(address, name=f"{side}_current", reset_less=True)
         with m.If(after):
@@ -176,7 +176,7 @@ class Multiply(Block):
         -------
         (Value, Value, dict of str to (Value, Value))
             Whether the next word is its pass's last, and the last of all; for each side where it is, and where the word
-            behind it is.
+            after it is.
         """
         steps = Signal(16, name="steps_left", reset_less=True)  # of the pass, from the next word's first on
         column, row = (Signal(12, name=f"{name}_stream", reset_less=True) for name in ("column", "row"))  # from 1 on
@@ -184,7 +184,7 @@ class Multiply(Block):
             name: Signal(range(self.words[side]), name=name, reset_less=True)
             for side, name in (("a", "a_word"), ("b", "b_word"), ("b", "b_begin"))
         }
-        following = {name: Signal.like(word, name=f"{name}_after") for name, word in words.items()}
+        next_words = {name: Signal.like(word, name=f"{name}_after") for name, word in words.items()}
         last_word, last_column = Signal(name="last_word"), Signal(name="last_column")
         turns, final = Signal(name="turns"), Signal(name="next_final")  # the next pass has another row's stream
         at_end = {side: words[f"{side}_word"] == self.words[side] - 1 for side in "ab"}
@@ -195,13 +195,13 @@ class Multiply(Block):
             last_column.eq(column == descriptor["a_streams"]),
             turns.eq(last_word & last_column),
             final.eq(turns & (row == descriptor["b_streams"])),
-            following["a_word"].eq(Mux(turns, bases["a"][0], grown["a"])),
-            following["b_word"].eq(Mux(last_word & ~last_column, words["b_begin"], grown["b"])),
-            following["b_begin"].eq(Mux(turns, grown["b"], words["b_begin"])),
+            next_words["a_word"].eq(Mux(turns, bases["a"][0], grown["a"])),
+            next_words["b_word"].eq(Mux(last_word & ~last_column, words["b_begin"], grown["b"])),
+            next_words["b_begin"].eq(Mux(turns, grown["b"], words["b_begin"])),
         ]
         with m.If(after):
             m.d.sync += [
-                *(word.eq(following[name]) for name, word in words.items()),
+                *(word.eq(next_words[name]) for name, word in words.items()),
                 steps.eq(Mux(last_word, descriptor["steps"], steps - self.depth)),
             ]
             with m.If(last_word):
@@ -225,7 +225,7 @@ class Multiply(Block):
                 "b": (bases["b"][1], at_end["b"] & (~last_word | last_column)),
             },
         )
-        return last_word, final, {side: (words[f"{side}_word"], following[f"{side}_word"]) for side in "ab"}
+        return last_word, final, {side: (words[f"{side}_word"], next_words[f"{side}_word"]) for side in "ab"}
 
     def _base(self, descriptor: DescriptorRegister, side: str) -> tuple[Any, Any]:
         """Where the first stream of a side begins, and whether that is beyond the end; then anywhere."""
@@ -234,7 +234,7 @@ class Multiply(Block):
         return Mux(beyond, 0, base[: (words - 1).bit_length()]), beyond
 
     def _see_range(self, m: Module, starts: Signal, goes_on: Any, sides: dict[str, tuple[Any, Any]]) -> None:
-        """Remember whether a word is wanted that is not there; passes go on all the same, with any words."""
+        """Remember whether a word beyond the buffer is requested; passes continue with undefined words."""
         beyond = Signal(name="beyond", reset_less=True)
         bases = Cat(base for base, _ in sides.values()).any()
         words = Cat(goes_on & over for _, over in sides.values()).any()

@@ -101,7 +101,7 @@ class Output(Block):
         m.submodules.partial_sums = placed(self.partial_sums, platform)
         self._descriptor = DescriptorRegister(m, self.command, OPERATIONS["multiply"])
         self._running = Signal(name="running")
-        self._starts = Signal(name="starts")  # in this cycle, the first in which the descriptor is whole
+        self._starts = Signal(name="starts")  # in this cycle, the first with the complete descriptor
         m.d.comb += self._starts.eq(self._descriptor.present & ~self._running)
         self._biased = self._descriptor["bias"] if self.config.bias else Const(0, 1)
         left = self._take(m)
@@ -116,7 +116,7 @@ class Output(Block):
         return m
 
     def _take(self, m: Module) -> Any:
-        """Rows of so many blocks, and no more; whether some are left."""
+        """Count down the rows of the blocks; return whether some are left."""
         left_a, left_b = (Signal(12, name=f"{side}_left", reset_less=True) for side in "ab")
         left, taken, descriptor = Signal(name="left"), Signal(name="taken"), self._descriptor
         rows = self.adder.rows
@@ -132,8 +132,8 @@ class Output(Block):
                 m.d.sync += [left_a.eq(descriptor["a_streams"]), left_b.eq(left_b - 1), left.eq(left_b != 1)]
         with m.If(self._starts):
             m.d.sync += [left_a.eq(descriptor["a_streams"]), left.eq(1)]
-        there, b_streams = descriptor.arriving("b_streams")
-        with m.If(there):
+        arrives, b_streams = descriptor.arriving("b_streams")
+        with m.If(arrives):
             m.d.sync += left_b.eq(b_streams)
         return left
 
@@ -146,7 +146,7 @@ class Output(Block):
         after, first = Signal(range(words + 1), name="word_after"), Signal(range(words + 1), name="first_word")
         kept = Signal(range(words + 1), reset_less=True)
         beyond = Signal(name="beyond")
-        there, place = descriptor.arriving("partial")
+        arrives, place = descriptor.arriving("partial")
         m.d.comb += [
             after.eq(Mux(word == words, words, word + 1)),
             first.eq(Mux(place < self.config.partial_sums, place * of_block, words)),
@@ -161,7 +161,7 @@ class Output(Block):
             m.d.sync += [word.eq(after), kept.eq(word)]
             with m.If((word == words) & (descriptor["add"] | ~descriptor["emit"])):
                 m.d.sync += beyond.eq(1)
-        with m.If(there):
+        with m.If(arrives):
             m.d.sync += [word.eq(first), beyond.eq(0)]
         return beyond
 

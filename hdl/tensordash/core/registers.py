@@ -17,14 +17,14 @@ __all__ = ["ADDRESS_BITS", "Registers"]
 
 
 class Registers(Block):
-    """Reads and writes of `REGISTERS`, and the course of a soft reset.
+    """Serves reads and writes of `REGISTERS`, and runs a soft reset.
 
     It is not reset by a soft reset: it runs it. `halt` is high from the write of `control.reset` until nothing is on
     its way (`idle`); then `restart` is high for a cycle, in which all else is reset, and with it what is told here.
 
     Timing: a read is answered in the cycle after its address was taken. Address and data of a write are taken together,
-    in the cycle after both are there, and answered in the next one; one read and one write in two cycles. Every output
-    follows registers alone.
+    in the cycle after both have arrived, and answered in the next one; one read and one write in two cycles. Outputs
+    depend on registers only.
 
     Parameters
     ----------
@@ -87,23 +87,23 @@ class Registers(Block):
         )
 
     def elaborate(self, platform):
-        """A word for everything that is written, a mux for all that is read."""
+        """Build a register for each writable word, and a mux for reads."""
         m = Module()
         written, data, mask = self._written(m)
-        kept = {
+        words = {
             each.name: Signal(WORD, name=each.name, init=reset_value(self.config, each.name))
             for each in REGISTERS
             if each.access in ("rw", "w1c")
         }
-        kept["cause"] = Signal(2, name="cause")
-        for name, word in kept.items():
+        words["cause"] = Signal(2, name="cause")
+        for name, word in words.items():
             if name != "cause":
                 with m.If(written[name]):
                     m.d.sync += word.eq(self._merged(named(name), word, data, mask))
         acts = data & mask
         resetting = Signal()
         was_failed = Signal()
-        cause = kept["cause"]
+        cause = words["cause"]
         with m.If(written["control"] & acts[1]):
             m.d.sync += resetting.eq(1)
         happens = Cat(self.ended, self.failed & ~was_failed)
@@ -113,30 +113,32 @@ class Registers(Block):
         ]
         with m.If(self.restart):
             m.d.sync += [resetting.eq(0), was_failed.eq(0)]
-            m.d.sync += [word.eq(0) for name, word in kept.items() if not name.startswith(("queue_", "bounds_"))]
+            m.d.sync += [word.eq(0) for name, word in words.items() if not name.startswith(("queue_", "bounds_"))]
         bits = self.config.address_bits
         # Of each address one more bit than those of the bus: it does not fit.
         base, low, high = (
-            Cat(kept[name], kept[f"{name}_high"])[: bits + 1] for name in ("queue_base", "bounds_base", "bounds_limit")
+            Cat(words[name], words[f"{name}_high"])[: bits + 1]
+            for name in ("queue_base", "bounds_base", "bounds_limit")
         )
         m.d.comb += [
-            self.enable.eq(kept["control"][0]),
+            self.enable.eq(words["control"][0]),
             self.queue_base.eq(base),
             self.bounds.base.eq(low[PAGE_BITS:]),
             self.bounds.limit.eq(Mux(high[bits:], -1, high[PAGE_BITS:bits])),
-            self.queue_size.eq(kept["queue_size"]),
-            self.tail.eq(kept["tail"]),
+            self.queue_size.eq(words["queue_size"]),
+            self.tail.eq(words["tail"]),
             self.take.eq(written["snapshot"] & acts[0]),
             self.clear.eq(written["snapshot"] & acts[1]),
             self.halt.eq(resetting),
             self.restart.eq(resetting & self.idle),
-            self.irq.eq((cause & kept["interrupt_enable"]).any()),
+            self.irq.eq((cause & words["interrupt_enable"]).any()),
         ]
-        told: dict[str, Value] = {name: self.counters[i] for i, (name, _) in enumerate(COUNTERS)}
-        told |= {"status": Cat(self.busy, resetting, self.failed), "error": self.error}
-        told |= {name: getattr(self, name) for name in ("head", "done", "error_index")}
+        readable: dict[str, Value] = {name: self.counters[i] for i, (name, _) in enumerate(COUNTERS)}
+        readable |= {"status": Cat(self.busy, resetting, self.failed), "error": self.error}
+        readable |= {name: getattr(self, name) for name in ("head", "done", "error_index")}
         self._read(
-            m, {**{name: Const(value, WORD) for name, value in constant_values(self.config).items()}, **kept, **told}
+            m,
+            {**{name: Const(value, WORD) for name, value in constant_values(self.config).items()}, **words, **readable},
         )
         return m
 

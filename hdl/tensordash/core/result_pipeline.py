@@ -23,7 +23,7 @@ class ResultPipeline(Block):
     """Rounds rows of sums, and converts them.
 
     Timing: a row leaves as results two cycles after its last piece is taken; a row or a piece per cycle. Two rows wait
-    at `out`, so that its `ready` reaches registers only: what goes on behind it would stop the tile in the same cycle.
+    at `out`, so that its `ready` reaches registers only: otherwise a later unit would stop the tile in the same cycle.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ class ResultPipeline(Block):
         self._random = RandomBits(columns=tile.columns) if config.stochastic else None
 
     def elaborate(self, platform):
-        """Normalised; rounded, in two registers: the row that is shown, and one behind it; each with a valid bit."""
+        """Normalised; rounded, in two registers: the row that is shown, and one after it; each with a valid bit."""
         m = Module()
         normal, rounded, behind = Signal(name="normal"), Signal(name="rounded"), Signal(name="behind_valid")
         comes, moves, free = Signal(name="comes"), Signal(name="moves"), Signal(name="free")

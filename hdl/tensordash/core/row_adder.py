@@ -22,7 +22,7 @@ def pieces_layout(config: CoreConfig) -> StructLayout:
 
 
 class RowAdder(Block):
-    """Adds partial sums and biases to rows of sums, in a register of a row.
+    """Adds partial sums and biases to rows of sums, and holds one row in a register.
 
     A row to which nothing is added goes at once. Others go in `result_cycles` *pieces* of as many columns, the lowest
     first.
@@ -49,7 +49,7 @@ class RowAdder(Block):
         Only with biases: with `biased`, what is added to the next piece that has got none yet, as FP32; it waits for
         `bias_valid`.
     bias_taken : Out(1)
-        Likewise: it is added in this cycle.
+        The bias is added in this cycle.
     kept : Out(bits of a piece), keep : Out(1)
         Without `emit`: the sums that become partial sums, in this cycle.
     overflows : Out(result columns)
@@ -93,13 +93,13 @@ class RowAdder(Block):
         self._aligners = [BiasAligner(width=width, least_exponent=least_exponent) for _ in range(columns * config.bias)]
 
     def elaborate(self, platform):
-        """What is held, of which pieces, and whether its bias is still due."""
+        """Hold the sums, their pieces, and whether the bias is pending."""
         m = Module()
         config = self.config
         held, comes, again, moves, ready, whole, twice, at_once = (
             Signal(name=name) for name in ("held", "comes", "again", "moves", "ready", "whole", "twice", "at_once")
         )
-        due = Signal(name="due")  # the bias of what is held is still to be added
+        due = Signal(name="due")  # the bias of the held sums is pending
         piece = Signal(config.result_cycles, init=1)  # of the row that is taken next, one-hot
         pieces = Signal(config.result_cycles)
         biased = self.biased if config.bias else Const(0, 1)

@@ -17,13 +17,13 @@ __all__ = ["RowStore"]
 
 
 class RowStore(Block):
-    """Keeps rows of results as bank words, a *column* of each group's for each of its banks.
+    """Stores rows of results as bank words: a *column* of each group for each of its banks.
 
     Operands: a column is a position, all of its channels. FP32: a word has room for `lanes * width / 32` channels of a
     position, so that the store is full after as many rows, a *batch*. Where rows are channels, a column is a position
     again; where they are positions, column h * rows + i has the channels of word h of the batch's row i.
 
-    Timing: what is taken is there from the next cycle on.
+    Timing: a row that is taken is readable from the next cycle on.
 
     Parameters
     ----------
@@ -94,7 +94,7 @@ class RowStore(Block):
         return m
 
     def _cell(self, m: Module, name: str, values: list[Any], ways: list[tuple[Any, Any, int, int]]) -> Signal:
-        """A cell: in each mode, the row in which it is taken, and of which value it is which part."""
+        """Select for a cell in each mode: the row that writes it, and its part of which value."""
         cell = Signal(self.width, name=name, reset_less=True)
         sources: dict[tuple[int, int], list[Any]] = {}
         for mode, _, value, part in ways:

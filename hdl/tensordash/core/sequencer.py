@@ -14,7 +14,7 @@ from ..configuration.registers import ERRORS
 from ..memory.memory import Memory
 from ..movers.unit import COMMAND_BEATS, COMMAND_BITS, CommandSignature
 from .command_queue import fetched_layout
-from .descriptor_check import MOST_TOKENS, DescriptorCheck
+from .descriptor_check import MAX_TOKENS, DescriptorCheck
 
 __all__ = ["CODES", "Sequencer"]
 
@@ -26,20 +26,20 @@ CODES = {
 
 
 class _Unit:
-    """What the sequencer keeps of a unit: where it is, and what its next or present descriptor says of tokens."""
+    """A unit's state in the sequencer: its place, and the tokens of its next or present descriptor."""
 
     def __init__(self, name: str, place_bits: int) -> None:
         self.name = name
         self.place = Signal(place_bits, name=f"{name}_place")
         self.found = Signal(name=f"{name}_found")  # its next descriptor is at `place`
         self.ready = Signal(name=f"{name}_ready")  # ... and its tokens are known
-        self.begun = Signal(name=f"{name}_begun")  # ... and it was given away
-        self.failed = Signal(name=f"{name}_failed")  # ... and has an error, which nobody has looked at yet
+        self.begun = Signal(name=f"{name}_begun")  # ... and it was sent
+        self.failed = Signal(name=f"{name}_failed")  # ... and has an error that has not been read yet
         self.error = Signal(4, name=f"{name}_error", reset_less=True)
         # Of the other units, in their order.
         self.wait = Signal(len(UNITS) - 1, name=f"{name}_wait", reset_less=True)
         self.signal = Signal(len(UNITS) - 1, name=f"{name}_signal", reset_less=True)
-        self.tokens = Signal(name=f"{name}_tokens")  # all that it waits for are there
+        self.tokens = Signal(name=f"{name}_tokens")  # all tokens that it waits for have arrived
         self.ends = Signal(name=f"{name}_ends")  # done in this cycle, without an error
 
 
@@ -107,7 +107,7 @@ class Sequencer(Block):
         self._code = Signal(4, name="code", reset_less=True)
 
     def elaborate(self, platform):
-        """Descriptors come in on one side; units and the pointer of what is done go through the window."""
+        """Descriptors enter on one side; units and the pointer of finished ones go through the window."""
         m = Module()
         m.submodules.check = placed(self._check, platform)
         m.submodules.window = placed(self._window, platform)
@@ -120,7 +120,7 @@ class Sequencer(Block):
         return m
 
     def _accept(self, m: Module) -> None:
-        """Descriptors into the window, each looked at; behind one that is refused all are dropped."""
+        """Write checked descriptors into the window; drop all after one that is refused."""
         beats, check, window = self.descriptors, self._check, self._window
         beat = Signal(range(COMMAND_BEATS))
         unread = Signal()  # memory answered an earlier beat with an error
@@ -159,15 +159,14 @@ class Sequencer(Block):
                     m.d.sync += [self._limited.eq(1), self._limit.eq(self._checked), self._code.eq(error)]
 
     def _follow(self, m: Module, unit: _Unit) -> None:
-        """A unit's pointer."""
         command = getattr(self, unit.name)
         operation = Array(self._operations)[unit.place[:-1]]
         fits = reduce(or_, (operation == code for code in CODES[unit.name]))
         fails = command.done & (command.error != 0)
         m.d.comb += unit.ends.eq(command.done & (command.error == 0))
-        there = unit.place != self._checked
-        m.d.comb += unit.found.eq(there & fits)
-        with m.If(there & ~fits):
+        is_pending = unit.place != self._checked
+        m.d.comb += unit.found.eq(is_pending & fits)
+        with m.If(is_pending & ~fits):
             m.d.sync += unit.place.eq(unit.place + 1)
         with m.If(unit.ends):
             m.d.sync += [unit.ready.eq(0), unit.begun.eq(0), unit.place.eq(unit.place + 1)]
@@ -183,23 +182,23 @@ class Sequencer(Block):
         A unit's own are there when it waits for them: it did what is before, and the check has seen that it gives them.
         """
         self._starts = Signal(len(UNITS), name="starts")
-        most = MOST_TOKENS + self.config.window
-        there: list[list[Value]] = [[] for _ in UNITS]
-        for i, giver in enumerate(self._units):
-            for j, taker in enumerate(self._units):
-                if giver is taker:
+        most = MAX_TOKENS + self.config.window
+        has_tokens: list[list[Value]] = [[] for _ in UNITS]
+        for i, producer in enumerate(self._units):
+            for j, consumer in enumerate(self._units):
+                if producer is consumer:
                     continue
-                count = Signal(range(most + 1), name=f"{giver.name}_to_{taker.name}")
-                waits = taker.wait[i - (i > j)]
-                gives = giver.ends & giver.signal[j - (j > i)]
+                count = Signal(range(most + 1), name=f"{producer.name}_to_{consumer.name}")
+                waits = consumer.wait[i - (i > j)]
+                gives = producer.ends & producer.signal[j - (j > i)]
                 takes = self._starts[j] & waits
                 m.d.sync += count.eq(count + gives - takes)
-                there[j].append(~waits | (count != 0))
-        for j, taker in enumerate(self._units):
-            m.d.comb += taker.tokens.eq(Cat(*there[j]).all())
+                has_tokens[j].append(~waits | (count != 0))
+        for j, consumer in enumerate(self._units):
+            m.d.comb += consumer.tokens.eq(Cat(*has_tokens[j]).all())
 
     def _serve(self, m: Module) -> None:
-        """One unit at a time: look at its error, else send its descriptor or read its tokens."""
+        """Serve one unit at a time: read its error, else send its descriptor or read its tokens."""
         window, units = self._window, self._units
         reading = Signal()  # tokens come from the window in this cycle
         sending = Signal()  # a beat of a descriptor is offered
@@ -209,7 +208,7 @@ class Sequencer(Block):
         m.d.comb += errors.eq(Cat(*(unit.failed for unit in units)).any())
         wants: list[Value] = []
         befores: list[Value] = []
-        distances: list[Signal] = []  # from a unit's place to the first error: negative behind it
+        distances: list[Signal] = []  # from a unit's place to the first error: negative after it
         for unit in units:
             # No two places are further apart than the window is long.
             distance = Signal(self._slot_bits + 1, name=f"{unit.name}_distance")
@@ -258,8 +257,8 @@ class Sequencer(Block):
         with m.If(taken):
             m.d.comb += [window.read_enable.eq(1), window.read_address.eq(Cat((beat + 1)[:2], place))]
             m.d.sync += [beat.eq(beat + 1), sending.eq(beat != COMMAND_BEATS - 1)]
-        self._quiet = Signal(name="quiet")  # nothing that was given away is under way
-        # Of a multiply behind an error one unit may have its descriptor and the other will never get it: what waits so
+        self._quiet = Signal(name="quiet")  # nothing that was sent is under way
+        # Of a multiply after an error one unit may have its descriptor and the other will never get it: what waits so
         # is not waited for. Neither of the two touches memory.
         waited_for = [
             unit.begun & ~(self._limited & distance[-1]) if unit.name in ("multiply", "output") else unit.begun
@@ -268,7 +267,7 @@ class Sequencer(Block):
         m.d.comb += self._quiet.eq(~errors & ~Cat(*waited_for).any())
 
     def _read_tokens(self, m: Module, reading: Signal, served: Signal) -> None:
-        """What a descriptor says of its unit's tokens."""
+        """Return the token fields of a descriptor's unit."""
         fields = {field.name: field for field in (*HEADER, *OPERATIONS["multiply"].fields)}
         read = {}
         for name in ("wait", "signal", "output_wait", "output_signal"):
@@ -290,7 +289,7 @@ class Sequencer(Block):
         place = self.done[: self._slot_bits + 1]
         there = Signal()
         oldest = Signal()
-        stands = Signal()  # an error does: for good, whatever is found behind it
+        stands = Signal()  # an error does: for good, whatever is found after it
         m.d.comb += [
             there.eq(place != self._checked),
             oldest.eq(there & (Array(self._left)[place[:-1]] == 0)),

@@ -22,9 +22,9 @@ UNIT_COUNTERS = tuple(name for name, _ in COUNTERS if name not in TILE_COUNTERS)
 
 
 class UnitCounters(Block):
-    """Counts the cycles in which something happens; a counter stays at its largest value.
+    """Counts the cycles of each event; a counter saturates.
 
-    Timing: a copy has all cycles before the one in which it is taken.
+    Timing: a copy has the counts of all earlier cycles.
 
     Members
     -------

@@ -13,7 +13,7 @@ WIDTH = 118
 
 HEADER = """\
 // Rules of the ports of {prefix}_tile and {prefix}_axi_stream_tile.
-// Compile this file beside {prefix}.v: it binds itself to both. `assert` is what the tile does, and is proven of it;
+// Compile this file beside {prefix}.v: it binds itself to both. `assert` is what the tile does, and is proven;
 // `assume` is what it wants of its surroundings. docs/tile.md defines every port.
 
 // The rules of both tops are one file to take away.
@@ -48,7 +48,7 @@ class _Rules:
         self.lines: list[str] = []
 
     def port(self, name: str) -> str:
-        """A port, which is then read."""
+        """Return a port, which is then read."""
         self.used.add(name)
         return name
 
@@ -71,8 +71,8 @@ class _Rules:
     def stays(self, valid: str, ready: str, payload: list[str], *, kind: str) -> None:
         """What is offered stays as it is until it is taken."""
         offered = f"{self.port(valid)} && !{self.port(ready)}"
-        kept = ", ".join(self.port(name) for name in payload)
-        self.rule(f"{valid}_stays", f"{offered} |=> {valid} && $stable({{{kept}}})", kind=kind)
+        payload_ports = ", ".join(self.port(name) for name in payload)
+        self.rule(f"{valid}_stays", f"{offered} |=> {valid} && $stable({{{payload_ports}}})", kind=kind)
 
     def beats(self, name: str, valid: str, ready: str, last: str, count: int) -> None:
         """`last` on the final beat of every block."""
@@ -106,7 +106,7 @@ class _Rules:
         self.rule("idle_is_empty", f"{self.port('idle')} |-> !{out_valid}")
 
     def text(self, top: str) -> str:
-        """The module, and its binding."""
+        """Return the module, and its binding."""
         widths = {"clk": 1, "rst": 1, **self.widths}
         ports = [
             f"    input wire {f'[{width - 1}:0] ' if width > 1 else ''}{name}"
@@ -118,7 +118,7 @@ class _Rules:
 
 
 def assertions(config: TileConfig, wrapper: AxiStreamTile, prefix: str) -> str:
-    """The file that holds the rules of both tops.
+    """Return the file that holds the rules of both tops.
 
     Parameters
     ----------

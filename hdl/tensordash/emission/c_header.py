@@ -11,7 +11,7 @@ from .head import check_prefix
 __all__ = ["c_header", "core_parameters"]
 
 HEAD = """\
-/* Registers and descriptors of {prefix}_core, from configuration {digest}: what docs/core.md says, as C99.
+/* Registers and descriptors of {prefix}_core, from configuration {digest}: the tables of docs/core.md as C99.
  *
  *   uint32_t descriptor[{macro}_DESCRIPTOR_WORDS] = {{0}};
  *   {macro}_SET(descriptor, HEADER_OPERATION, {macro}_OPERATION_LOAD);

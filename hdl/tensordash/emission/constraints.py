@@ -10,14 +10,14 @@ Rules = Mapping[str, tuple[tuple[str, int, str], ...]]
 TILE: Rules = {
     "input": (
         (r"rst|aresetn", 10, "from a tree of its own"),
-        (r"out_ready|m_axis_tready", 25, "with c_ready, that of the tile behind, a whole period; it decides on taken"),
-        (r"[ab]_\d+_(steps|available|last)", 30, "from memories or registers; a schedule, or taken, is behind it"),
+        (r"out_ready|m_axis_tready", 25, "with c_ready of the next tile, a whole period; it decides on taken"),
+        (r"[ab]_\d+_(steps|available|last)", 30, "from memories or registers; a schedule, or taken, follows"),
         (r".*", 50, "C, with the results that may be it, a whole period; and what only registers take"),
     ),
     "output": (
         (r"[ab]_\d+_taken", 20, "combinational from available and out_ready; into what counts steps"),
         (r"s_axis_[ab]\d+_tready", 10, "combinational from m_axis_tready"),
-        (r"c_ready|s_axis_c_tready", 75, "out of registers; with out_ready, that of the tile in front, a whole period"),
+        (r"c_ready|s_axis_c_tready", 75, "out of registers; with out_ready of the previous tile, a whole period"),
         (r".*", 50, "results, with the C that they may be, a whole period; counters and flags"),
     ),
 }
@@ -44,7 +44,7 @@ CHOSEN = {"tile": ", chosen so that tiles can be wired to each other", "core": "
 
 
 def constraints(top: str, ports: Iterable[tuple[str, str, int]], kind: str = "tile", clock: str = "clk") -> str:
-    """The constraints as SDC.
+    """Return the constraints as SDC.
 
     Parameters
     ----------

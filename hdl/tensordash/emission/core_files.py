@@ -31,7 +31,7 @@ INSTANCE = re.compile(r"^  (\w+) \w+ \($", re.MULTILINE)
 def render_core(
     config: CoreConfig, prefix: str = "tensordash", bench: Mapping[str, str] = MappingProxyType({})
 ) -> dict[str, str]:
-    """Every file of a core, by name.
+    """Return every file of a core, by name.
 
     Parameters
     ----------
@@ -102,14 +102,14 @@ def render_core(
 
 
 def core_verilog(config: CoreConfig) -> str:
-    """A core's Verilog in one text, memories included; its top is ``tensordash_core``."""
+    """Return a core's Verilog in one text, memories included; its top is ``tensordash_core``."""
     library = Library()
     library.module(Core(config))
     return library.verilog()
 
 
 def core_ports(config: CoreConfig) -> list[Port]:
-    """The ports of a core, in the order of its Verilog."""
+    """Return the ports of a core, in the order of its Verilog."""
     return [
         Port(name, each["direction"], each["width"], describe_port("core", name, ""))
         for name, each in ports(Core(config)).items()
@@ -117,7 +117,7 @@ def core_ports(config: CoreConfig) -> list[Port]:
 
 
 def core_port_table(config: CoreConfig, prefix: str = "tensordash") -> str:
-    """A Markdown table of the ports of a core."""
+    """Return a Markdown table of the ports of a core."""
     rows = [(port.name, port.direction, port.bits) for port in core_ports(config)]
     return f"`{prefix}_core`\n\n" + port_table("core", rows, "")
 

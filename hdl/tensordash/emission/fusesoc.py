@@ -115,7 +115,7 @@ BENCH_TARGET = """\
 
 
 def core_file(prefix: str, digest: str, verilog: Iterable[str], bench: Iterable[str] = ()) -> str:
-    """The core file: targets default, axi_stream, lint and synth, and simulations where there is a testbench.
+    """Return the core file: targets default, axi_stream, lint and synth, and simulations where there is a testbench.
 
     Parameters
     ----------

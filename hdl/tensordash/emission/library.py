@@ -32,7 +32,7 @@ TRANSFORMERS = "ResetInserter, EnableInserter and DomainRenamer"
 
 
 def members(block: Block) -> Iterator[tuple[str, Value, bool]]:
-    """Every member of a component as (port name, signal, whether it is an input)."""
+    """Yield every member of a component as (port name, signal, whether it is an input)."""
     for path, member, value in block.signature.flatten(block):
         if isinstance(value, ValueCastable):
             value = value.as_value()
@@ -65,9 +65,9 @@ class Library:
     blocks : dict of str to Block
         A component of every module, by the module's name.
     texts : dict of str to str
-        The module in Verilog-2005, likewise.
+        The module in Verilog-2005, once all are printed.
     partly_unused : dict of str to tuple of str
-        Its inputs and nets of which nobody reads all bits, likewise.
+        Its inputs and nets with bits that nobody reads, once all are printed.
     """
 
     def __init__(self, prefix: str = "tensordash", *, check: bool = False, enables: bool = True) -> None:
@@ -82,7 +82,7 @@ class Library:
         self._placed: dict[int, tuple[Instance, Block]] = {}
 
     def place(self, block: Block, reset: Value | None = None) -> Elaboratable:
-        """An instance of the module of `block`, wired to its members; see `placed`."""
+        """Return an instance of the module of `block`, wired to its members; see `placed`."""
         if not isinstance(block, Block):
             raise TypeError(
                 f"a block is placed without a transformer around it: {TRANSFORMERS} do not reach its module"
@@ -100,7 +100,7 @@ class Library:
         return instance
 
     def module(self, block: Block) -> tuple[str, frozenset[str]]:
-        """The name of a block's module and which of clk and rst it has.
+        """Return the name of a block's module and which of clk and rst it has.
 
         Raises
         ------
@@ -125,7 +125,6 @@ class Library:
         return name, self._clocked[name]
 
     def _printed(self, block: Block, name: str) -> Printed:
-        """A block's module."""
         try:
             with self.fragment(block) as fragment:
                 return self._text(block, name, fragment)
@@ -156,7 +155,7 @@ class Library:
         return _document(self.texts[name] for name in modules)
 
     def partly_unused_of(self, modules: Iterable[str]) -> tuple[str, ...]:
-        """The names of `partly_unused` in some modules, each once."""
+        """Return the names of `partly_unused` in some modules, each once."""
         return tuple(dict.fromkeys(net for name in modules for net in self.partly_unused[name]))
 
     @contextmanager

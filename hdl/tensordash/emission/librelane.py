@@ -9,7 +9,7 @@ __all__ = ["librelane"]
 
 HEAD = """\
 # LibreLane, flow Classic: librelane {name}   (not tried here: no PDK comes with this package)
-# The period is that of the constraints: change it in both, to what your cells reach.
+# The constraints have the same period: change both, to what your cells reach.
 meta:
   version: 2
   flow: Classic
@@ -28,7 +28,7 @@ PL_TARGET_DENSITY_PCT: 50
 
 MACROS = """\
 # The last file has memories as registers: leave it out, and name macros of the same modules and ports instead, each
-# around one of your PDK's, as integration.md says ("Memories to swap"):
+# around one of your PDK's, as integration.md shows ("Memories to swap"):
 # MACROS:
 """
 MACRO = """\
@@ -40,7 +40,7 @@ MACRO = """\
 
 
 def librelane(name: str, top: str, verilog: Iterable[str], sdc: str, memories: Iterable[Mapping[str, Any]] = ()) -> str:
-    """The configuration, in YAML.
+    """Return the configuration, in YAML.
 
     Parameters
     ----------

@@ -17,7 +17,7 @@ MEANINGS: dict[str, dict[str, str]] = {
 
 
 def shared_name(name: str) -> tuple[str, int | None]:
-    """The name of a port with C or R for the number of its column or row, and the number.
+    """Return the name of a port with C or R for the number of its column or row, and the number.
 
     >>> shared_name("b_3_last"), shared_name("irq")
     (('b_R_last', 3), ('irq', None))
@@ -54,7 +54,7 @@ def describe_port(top: str, name: str, order: str) -> str:
 
 
 def port_table(top: str, ports: Iterable[tuple[str, str, int]], order: str) -> str:
-    """A Markdown table; ports that differ only in the number of their row or column share a line.
+    """Return a Markdown table; ports that differ only in the number of their row or column share a line.
 
     Parameters
     ----------

@@ -38,7 +38,7 @@ __all__ = ["Library", "check_prefix", "emit", "generate", "members", "port_table
 def render(
     config: TileConfig, prefix: str = "tensordash", bench: Mapping[str, str] = MappingProxyType({})
 ) -> dict[str, str]:
-    """Every file of a tile, by name.
+    """Return every file of a tile, by name.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Lint waivers for Verilator: what it says of this Verilog that is as it should be, signal by signal."""
+"""Lint waivers for Verilator: warnings about Verilog that is as it should be, signal by signal."""
 
 import re
 import tomllib
@@ -33,14 +33,14 @@ OTHER = "Some of its bits are of no use in this configuration."
 LOOPS = {
     "fused_accumulator": (
         ".pe_*",
-        "A level is one vector, of which a bit says more of the others: no loop, bit by bit.",
+        "A level is one vector, whose bits depend on each other: no loop, bit by bit.",
     ),
 }
 """Of components that Verilator finds loops in: what it calls them, and why they are none."""
 
 
 def waivers(prefix: str, texts: Mapping[str, str], partly_unused: Mapping[str, Iterable[str]]) -> str:
-    """A configuration file for Verilator, with no more than what the modules need.
+    """Return a configuration file for Verilator, with no more than what the modules need.
 
     Parameters
     ----------

@@ -15,7 +15,7 @@ __all__ = ["Bank", "group_address_bits", "require_power"]
 
 
 def group_address_bits(groups: int) -> int:
-    """Bits of the address of one of so many groups.
+    """Bits of the address of one of `words` groups.
 
     >>> group_address_bits(2048)
     11
@@ -37,7 +37,7 @@ def require_power(name: str, value: int) -> int:
 
 
 class Bank(Block):
-    """A bank of the buffer: a memory for each region, and the ports that were let through to them.
+    """A bank of the buffer: a memory for each region, and the ports that are granted.
 
     Timing: what is read in a cycle is at its port in the next one, and only then.
 
@@ -94,7 +94,7 @@ class Bank(Block):
         self.memories = [Memory(words=max(2, groups // regions), bits=bits) for _ in range(regions)]
 
     def elaborate(self, platform):
-        """A mux of ports in front of each memory, and one of memories in front of each reader."""
+        """Build a mux of ports for each memory, and a mux of memories for each reader."""
         m = Module()
         reads = self._decoded(m, "reads", self.read, self.read_address)
         writes = self._decoded(m, "writes", self.write, self.write_address)

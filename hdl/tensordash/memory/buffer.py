@@ -15,7 +15,7 @@ __all__ = ["Buffer"]
 
 
 class Buffer(Block):
-    """Groups in `lanes` banks, bank i with position i of each, cut into regions that never wait for each other.
+    """Holds groups in `lanes` banks, bank i with position i of each, in regions that never wait for each other.
 
     A request is taken whole or not at all. Those that want the same bank of the same region in one cycle go by index,
     the lowest first, except that one of them, in turn, goes before all others: the turn passes on with every request
@@ -23,7 +23,7 @@ class Buffer(Block):
 
     Timing: `ready` depends on `valid`, `enable` and `address` of all ports of its kind in the same cycle, but, of two
     ports, not on its own `valid`. A read's data are there in the cycle after it was taken; a read that is taken in a
-    cycle after a write sees it. A read of a position that is written in the same cycle gives any value.
+    cycle after a write sees it. A read of a position that is written in the same cycle returns an undefined value.
 
     Parameters
     ----------
@@ -91,7 +91,7 @@ class Buffer(Block):
         return m
 
     def _arbitrate(self, m: Module, kind: str, ports: Sequence[Any]) -> Signal:
-        """Which of the ports' requests are taken."""
+        """Return which of the ports' requests are granted."""
         count = len(ports)
         goes = Signal(count, name=f"{kind}_goes")
         if count == 1:

@@ -15,8 +15,8 @@ class Memory(Block):
 
     Timing: a word that is written in a cycle can be read from the next cycle on. What is read in a cycle is on
     `read_data` from the next cycle on, and stays there until another read, whatever is written. A read of a word in the
-    very cycle in which it is written gives any value: nobody here makes one. With one port a word is either written or
-    read in a cycle. Contents are any at power-up, and a reset leaves them alone.
+    very cycle in which it is written returns an undefined value; no user makes one. With one port a word is either
+    written or read in a cycle. Contents are undefined at power-up; a reset does not change them.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ class Memory(Block):
         )
 
     def elaborate(self, platform):
-        """What synthesis makes a block RAM of, or flip-flops."""
+        """Build a memory from which synthesis infers a block RAM, or flip-flops."""
         m = Module()
         # Contents at power-up are left out of the Verilog, though Amaranth asks for some.
         m.submodules.memory = array = memory.Memory(shape=self.bits, depth=self.words, init=[])

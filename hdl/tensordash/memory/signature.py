@@ -27,7 +27,7 @@ class BufferReadSignature(Signature):
     address : Out(address_bits, lanes)
         The group in each bank; of banks that are not enabled any.
     ready : In(1)
-        It is taken in this cycle: all of it, or none.
+        It is taken in this cycle, as a whole.
     data : In(lanes * width, lanes)
         What each enabled bank holds there, in the cycle after it was taken, and only then.
 
@@ -65,7 +65,7 @@ class BufferWriteSignature(Signature):
     data : Out(lanes * width, lanes)
         A position's values for each bank, channel 0 in the lowest bits.
     ready : In(1)
-        It is taken in this cycle, all of it or none; reads that are taken in later cycles see it.
+        It is taken in this cycle, as a whole; reads that are taken in later cycles see it.
 
     Source: docs/core.md, "Memories".
     """

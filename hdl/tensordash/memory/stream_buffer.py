@@ -76,7 +76,7 @@ class StreamWriteSignature(Signature):
 
 
 class StreamBuffer(Block):
-    """Steps of a side, each a word of all ports in one of `depth` banks; contents survive resets.
+    """Holds steps of a side, each a word of all ports in one of `depth` banks; contents survive resets.
 
     All memories have one port, and writes go first: whoever lays out never waits. A read that is not `ready` is asked
     for again by its reader, who has `depth` - 1 other steps at hand. With a single bank it has none; so even words of
@@ -159,7 +159,7 @@ class StreamBuffer(Block):
         return m
 
     def _use(self, m: Module, name: str, place: Any, memory: Memory, wanted: tuple[Any, Any], bank: int) -> None:
-        """Write a memory, or else read it."""
+        """Write a memory, or read it if there is no write."""
         writes, reads = wanted
         skipped = self.ways.bit_length() - 1  # bits of a word that say which memory
         m.submodules[name] = place

@@ -16,7 +16,7 @@ __all__ = ["Aligner"]
 
 
 class Aligner(Block):
-    """Gives port i the bank of position `low` + i * `stride`.
+    """Connects port i to the bank of position `low` + i * `stride`.
 
     Timing: combinational.
 

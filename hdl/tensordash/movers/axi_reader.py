@@ -19,7 +19,7 @@ def read_beat_layout(data_bits: int) -> StructLayout:
 
 
 class AxiReader(Block):
-    """Reads beats that follow each other in memory, by bursts that end where the address is a multiple of a burst.
+    """Reads consecutive beats from memory, in bursts that end where the address is a multiple of a burst.
 
     A burst outside of the bounds is not offered. It and the rest of its request are dropped, and the reader takes no
     request until it is reset.
@@ -27,7 +27,7 @@ class AxiReader(Block):
     Whoever asks must take the beats sooner or later whatever else happens, for the bus may be shared.
 
     Timing: a burst's address is offered in the cycle after its request was taken, or after the last address of the
-    request before; one burst in a cycle. Beats pass through in the cycle in which they come.
+    request before; one burst in a cycle. Beats pass through in the cycle in which they arrive.
 
     Parameters
     ----------
@@ -99,9 +99,9 @@ class AxiReader(Block):
         m = Module()
         axi, request = self.axi, self.request
         beat = Signal(self.address_bits - self.skipped + 1, reset_less=True)  # where the next burst begins
-        left = Signal(self.count_bits)  # beats that no burst has been begun for
+        left = Signal(self.count_bits)  # beats for which no burst has begun
         on_way = Signal(range(self.outstanding + 1))
-        offered = Signal()  # an address stands that may not be taken back
+        offered = Signal()  # an address is offered, which must not be withdrawn
         length, closes = (left, Const(1)) if self.whole else next_burst(m, beat, left, self.burst)
         begun = Signal()
         ended = Signal()

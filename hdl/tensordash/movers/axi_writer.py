@@ -11,7 +11,7 @@ from .bursts import next_burst, require_bursts, within_bounds
 
 __all__ = ["AxiWriter", "write_beat_layout"]
 
-MOST_ON_WAY = 31
+MAX_OUTSTANDING = 31
 """Bursts that may be without an answer. Nothing is kept of them, so that many cost next to nothing."""
 
 
@@ -89,8 +89,8 @@ class AxiWriter(Block):
         axi, request = self.axi, self.request
         beat = Signal(self.address_bits - self.skipped + 1, reset_less=True)  # where the next burst begins
         left = Signal(self.count_bits)  # beats that no address was taken for
-        on_way = Signal(range(MOST_ON_WAY + 1))  # bursts without an answer
-        offered = Signal()  # an address stands that may not be taken back
+        on_way = Signal(range(MAX_OUTSTANDING + 1))  # bursts without an answer
+        offered = Signal()  # an address is offered, which must not be withdrawn
         waits = Signal()  # a burst has begun, and the data of the one before are not all sent
         length, closes = next_burst(m, beat, left, self.burst)
         begins = Signal()  # an address is offered for the first time
@@ -98,7 +98,7 @@ class AxiWriter(Block):
         allowed = Signal()
         m.d.comb += [
             allowed.eq(within_bounds(self.bounds, beat, self.skipped)),
-            begins.eq((left != 0) & ~offered & ~waits & (on_way != MOST_ON_WAY) & allowed & ~self.halt),
+            begins.eq((left != 0) & ~offered & ~waits & (on_way != MAX_OUTSTANDING) & allowed & ~self.halt),
             axi.awaddr.eq(Cat(Const(0, self.skipped), beat[:-1])),
             axi.awlen.eq(length - 1),
             axi.awvalid.eq(offered | begins),
@@ -125,7 +125,7 @@ class AxiWriter(Block):
         axi, beats = self.axi, self.beats
         waiting_length = Signal(8, reset_less=True)
         sends = Signal()  # a burst whose data are not all sent
-        after = Signal(8, reset_less=True)  # beats of it after the next one
+        after = Signal(8, reset_less=True)  # its beats after the next one
         passes = Signal()  # a beat is what it shall be; otherwise its strobes are low
         stands = Signal()  # a beat was offered before `halt` and is not taken: it may not change
         sent = Signal()

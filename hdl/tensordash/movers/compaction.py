@@ -6,14 +6,14 @@ from amaranth.hdl import Const, Module, Mux, Signal, Value
 
 __all__ = ["Compaction", "above", "count_ones", "unit_bits"]
 
-MOST_GROUPS = 65535
+MAX_GROUPS = 65535
 """Of a compressed move."""
 
 
 def unit_bits(lanes: int, width: int) -> int:
     """Bits of the number of units of the largest compressed move."""
     size = lanes * lanes
-    return (MOST_GROUPS * (size + size // width)).bit_length()
+    return (MAX_GROUPS * (size + size // width)).bit_length()
 
 
 def count_ones(bits: Sequence[Value]) -> Value:
@@ -48,7 +48,7 @@ class Compaction:
     held : list of Value
         Bit p: a value belongs at place p.
 
-    Source: docs/core.md, "Tensors"; the reverse banyan network behind a concentrator's adder, e.g. A. Huang and
+    Source: docs/core.md, "Tensors"; the reverse banyan network after a concentrator's adder, e.g. A. Huang and
     S. Knauer, Starlite: a wideband digital switch, GLOBECOM 1984.
     """
 
@@ -69,41 +69,41 @@ class Compaction:
             place = Signal(stages, name=f"{name}_place_{j}")
             m.d.comb += place.eq(start + before)
             places.append(place)
-        self._name, self._moves = name, []
+        self._name, self._swaps = name, []
         held: list[Value] = list(marks)
         for k in range(stages):
-            moves = Signal(size, name=f"{name}_moves_{k}")
-            kept = Signal(size, name=f"{name}_kept_{k}")
+            swaps = Signal(size, name=f"{name}_moves_{k}")
+            received = Signal(size, name=f"{name}_kept_{k}")
             rest = []
             for q in range(size):
                 other = q ^ 1 << k
                 mine = q >> k & 1
                 m.d.comb += [
-                    moves[q].eq(held[other] & (places[other][0] == mine)),
-                    kept[q].eq((held[q] & (places[q][0] == mine)) | moves[q]),
+                    swaps[q].eq(held[other] & (places[other][0] == mine)),
+                    received[q].eq((held[q] & (places[q][0] == mine)) | swaps[q]),
                 ]
                 if k < stages - 1:  # the bits that later stages look at
                     place = Signal(stages - k - 1, name=f"{name}_place_{k}_{q}")
-                    m.d.comb += place.eq(Mux(moves[q], places[other][1:], places[q][1:]))
+                    m.d.comb += place.eq(Mux(swaps[q], places[other][1:], places[q][1:]))
                     rest.append(place)
-            self._moves.append(moves)
-            held, places = list(kept), rest
+            self._swaps.append(swaps)
+            held, places = list(received), rest
         self.held = held
 
-    def together(self, m: Module, values: Sequence[Value]) -> list[Value]:
-        """The marked values, one after the other from `start` on; at places that hold none is any."""
+    def compact(self, m: Module, values: Sequence[Value]) -> list[Value]:
+        """Return the marked values one after the other, from `start` on; other places are undefined."""
         return self._through(m, "together", values, lambda q, step: q)
 
-    def apart(self, m: Module, values: Sequence[Value]) -> list[Value]:
-        """The reverse: every marked value from where it belongs; those that are not marked are any."""
+    def expand(self, m: Module, values: Sequence[Value]) -> list[Value]:
+        """Reverse `compact`: return every marked value at its place; other places are undefined."""
         return self._through(m, "apart", values, lambda q, step: q ^ step)
 
-    def _through(self, m: Module, what: str, values: Sequence[Value], choice) -> list[Value]:
-        stages = list(enumerate(self._moves))
-        for k, moves in stages if what == "together" else reversed(stages):
+    def _through(self, m: Module, what: str, values: Sequence[Value], source) -> list[Value]:
+        stages = list(enumerate(self._swaps))
+        for k, swaps in stages if what == "together" else reversed(stages):
             chosen = [Signal(len(values[0]), name=f"{self._name}_{what}_{k}_{q}") for q in range(len(values))]
             m.d.comb += [
-                each.eq(Mux(moves[choice(q, 1 << k)], values[q ^ 1 << k], values[q])) for q, each in enumerate(chosen)
+                each.eq(Mux(swaps[source(q, 1 << k)], values[q ^ 1 << k], values[q])) for q, each in enumerate(chosen)
             ]
             values = chosen
         return list(values)

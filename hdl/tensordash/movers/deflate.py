@@ -19,7 +19,7 @@ ALIGNED = 128
 
 
 class Deflate(Block):
-    """Packs the masks and values of groups into beats: a group in a cycle, if no more than one beat becomes whole.
+    """Packs the masks and values of groups into beats: a group per cycle, if it completes at most one beat.
 
     Nothing is kept but units that make no beat yet. A group stays offered until it is taken; meanwhile its beats leave,
     one by one, each straight from its values. It is taken with the last of them, or at once if it makes none.
@@ -27,7 +27,7 @@ class Deflate(Block):
     As many values as a beat has units are brought together by a network of their own; since its ring is a beat, the
     first of them comes where the ones before have ended. Which beat a place belongs to is a matter of the last choice.
 
-    Timing: a beat is offered in the cycle in which the group is that makes it whole.
+    Timing: a beat is offered in the cycle of the group that completes it.
 
     Parameters
     ----------
@@ -97,8 +97,8 @@ class Deflate(Block):
         filled = Signal(shift, reset_less=True)  # of them
         beats_before = Signal(len(self.units) - shift, reset_less=True)  # that all groups before made
         sent = Signal(range(self.most_beats), reset_less=True)  # beats of the group
-        total = Signal(range(beat + self.most))  # units from the begin of the first beat on, with the group's
-        made = Signal(range(self.most_beats + 1))  # beats that it makes whole
+        total = Signal(range(beat + self.most))  # units from the start of the first beat, with the group's
+        made = Signal(range(self.most_beats + 1))  # beats that it completes
         blocks = self._blocks(m, filled, total)
 
         takes = Signal()
@@ -150,7 +150,7 @@ class Deflate(Block):
         return m
 
     def _blocks(self, m: Module, filled: Signal, total: Signal) -> list[tuple[Value, list[Value], list[Value]]]:
-        """Of each network: where its first unit belongs, counted from the begin of the first beat on; which places of a
+        """Of each network: where its first unit belongs, counted from the start of the first beat; which places of a
         beat it has a unit for, and the units. Masks come first.
         """
         group, beat = self.groups.payload, self.beat
@@ -164,8 +164,8 @@ class Deflate(Block):
             some = masks[k : k + beat]
             marks = [Const(1)] * len(some) + [Const(0)] * (beat - len(some))
             network = Compaction(m, f"masks_{k}", marks, place[: self.shift])
-            # What is not marked is any: let it be the same, so that there is less to choose.
-            units = network.together(m, [some[i % len(some)] for i in range(beat)])
+            # Unmarked values are undefined: repeating the same ones makes the muxes smaller.
+            units = network.compact(m, [some[i % len(some)] for i in range(beat)])
             blocks.append((place, [held & ~self.plain for held in network.held], units))
             behind = Signal(range(beat + self.most), name=f"behind_masks_{k}")
             m.d.comb += behind.eq(place + Mux(self.plain, 0, len(some)))
@@ -173,7 +173,7 @@ class Deflate(Block):
         for k in range(0, self.size, beat):
             marks = list(mask[k : k + beat] | self.plain.replicate(beat))
             network = Compaction(m, f"values_{k}", marks, place[: self.shift])
-            blocks.append((place, network.held, network.together(m, values[k : k + beat])))
+            blocks.append((place, network.held, network.compact(m, values[k : k + beat])))
             behind = total if k + beat == self.size else Signal(range(beat + self.most), name=f"behind_values_{k}")
             m.d.comb += behind.eq(place + count_ones(marks))
             place = behind

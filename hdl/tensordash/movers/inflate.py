@@ -14,10 +14,10 @@ __all__ = ["Inflate"]
 
 
 class Inflate(Block):
-    """Takes beats of units, and gives a group for each mask: one in a cycle, unless it ends in a beat after the next.
+    """Takes beats of units, and returns a group for each mask: one per cycle, unless it ends in a beat after the next.
 
-    As little is kept as will do: so many beats that a mask is always within them. What follows is taken from the beat
-    that is offered. A group that goes on behind that one is given in parts, each of as many values as a beat has units,
+    It holds as few beats as a mask can span. What follows is taken from the beat
+    that is offered. A group that goes on after that one is given in parts, each of as many values as a beat has units,
     or as a position has if those are more; a mask of which values are to come is kept.
 
     Timing: a part is offered in the cycle in which its last unit is, but the first units of all one later. Beats that
@@ -52,7 +52,7 @@ class Inflate(Block):
     active : Out(1)
         Groups are to come; of `plain` ones, a beat is kept.
     wrong : Out(1)
-        The units are not those of so many groups; until the next start.
+        The units do not make that number of groups; until the next start.
 
     Raises
     ------
@@ -73,7 +73,7 @@ class Inflate(Block):
         self.shift = self.beat.bit_length() - 1
         self.part = max(lanes, min(self.beat, self.size))  # values
         self.number = self.size // self.part
-        # A mask is within the beats that are kept, and a part behind it within those and the next.
+        # A mask is within the beats that are kept, and a part after it within those and the next.
         before = self.beat - 1 + self.masks
         self.slots = max(-(-before // self.beat), -(-(before + self.part) // self.beat) - 1)
         super().__init__(
@@ -93,13 +93,13 @@ class Inflate(Block):
         )
 
     def elaborate(self, platform):
-        """Beats that are kept, and for each part a choice among them and a network that moves values apart."""
+        """Held beats, and for each part a mux among them and a network that spreads the values."""
         m = Module()
         slots, shift, out = self.slots, self.shift, self.out
-        kept = [Signal(self.beat * self.width, name=f"kept_{k}", reset_less=True) for k in range(slots)]
+        buffered = [Signal(self.beat * self.width, name=f"kept_{k}", reset_less=True) for k in range(slots)]
         held = Signal(range(slots + 1))  # of them
         head = Signal(shift)  # the next unit
-        done = Signal(self.number)  # parts of the group that have been given
+        done = Signal(self.number)  # parts of the group that have left
         limit = Signal(
             len(self.limit), name="limit_left", reset_less=True
         )  # where units end, from the first beat kept on
@@ -111,8 +111,8 @@ class Inflate(Block):
         m.d.comb += [full.eq(held == slots), self.active.eq(counts | (self.plain & (held != 0)))]
         self._reach(m, full, held, reach)
 
-        mask, after_mask = self._mask(m, kept, held, head, done)
-        window = [unit for beat in (*kept, self.beats.payload) for unit in self._units(beat)]
+        mask, after_mask = self._mask(m, buffered, held, head, done)
+        window = [unit for beat in (*buffered, self.beats.payload) for unit in self._units(beat)]
         ends, values = self._values(m, window, mask, after_mask)
         there = Signal(self.number)
         used = Signal(len(ends[-1]))  # where the last part ends that is there
@@ -144,10 +144,10 @@ class Inflate(Block):
             takes.eq(self.beats.valid & self.beats.ready),
         ]
         m.d.sync += [held.eq(held + takes - freed), limit.eq(limit - (freed << shift))]
-        for k, beat in enumerate(kept):
+        for k, beat in enumerate(buffered):
             following: Any = self.beats.payload
             for far in reversed(range(slots - k)):
-                following = Mux((freed == far) & (held > k + far), kept[k + far], following)
+                following = Mux((freed == far) & (held > k + far), buffered[k + far], following)
             with m.If(takes | (freed != 0) if slots > 1 else takes):
                 m.d.sync += beat.eq(following)
         with m.If(gives):
@@ -179,8 +179,8 @@ class Inflate(Block):
             return
         waits = Signal()
         earlier = Signal(len(reach), name="reach_before", reset_less=True)
-        kept_on = waits.replicate(len(reach))
-        m.d.comb += reach.eq((earlier & kept_on) | (most & ~kept_on))
+        hold_lines = waits.replicate(len(reach))
+        m.d.comb += reach.eq((earlier & hold_lines) | (most & ~hold_lines))
         m.d.sync += waits.eq(self.out.valid & ~self.out.ready & ~self.start)
         with m.If(~waits):
             m.d.sync += earlier.eq(most)
@@ -188,9 +188,11 @@ class Inflate(Block):
     def _units(self, beat: Value) -> list[Value]:
         return [beat.word_select(i, self.width) for i in range(self.beat)]
 
-    def _mask(self, m: Module, kept: list[Signal], held: Signal, head: Signal, done: Signal) -> tuple[Signal, Signal]:
-        """Values that are to come of the group, and where they begin."""
-        units = [unit for beat in kept for unit in self._units(beat)]
+    def _mask(
+        self, m: Module, buffered: list[Signal], held: Signal, head: Signal, done: Signal
+    ) -> tuple[Signal, Signal]:
+        """Return which values of the group are still to come, and where they begin."""
+        units = [unit for beat in buffered for unit in self._units(beat)]
         for k in reversed(range(self.shift)):
             count = min(len(units), self.masks + (1 << k) - 1)
             chosen = [Signal(self.width, name=f"rotated_{k}_{i}") for i in range(count)]
@@ -208,8 +210,8 @@ class Inflate(Block):
             earlier = Signal(self.size, reset_less=True)
             again = done.any()
             whole = Signal(self.size)
-            kept_on = again.replicate(self.size)
-            m.d.comb += whole.eq((earlier & kept_on) | (comes & ~kept_on))
+            hold_lines = again.replicate(self.size)
+            m.d.comb += whole.eq((earlier & hold_lines) | (comes & ~hold_lines))
             with m.If(~again):
                 m.d.sync += earlier.eq(comes)
             left = Cat(bit.replicate(self.part) for bit in ~done)
@@ -236,13 +238,13 @@ class Inflate(Block):
             chosen = [Signal(self.width, name=f"chosen_{k}_{p}") for p in range(part)]
             for p, each in enumerate(chosen):
                 number = Signal(range(rows + 1), name=f"row_{k}_{p}")
-                there = [window[r * part + p] for r in range(rows) if r * part + p < len(window)]
-                unit: Value = there[-1]
-                for r in reversed(range(len(there) - 1)):
-                    unit = Mux(number == r, there[r], unit)
+                row_units = [window[r * part + p] for r in range(rows) if r * part + p < len(window)]
+                unit: Value = row_units[-1]
+                for r in reversed(range(len(row_units) - 1)):
+                    unit = Mux(number == r, row_units[r], unit)
                 m.d.comb += [number.eq(row + above(place[:bits], p)), each.eq(unit)]
             values += [
-                value & mark.replicate(self.width) for value, mark in zip(network.apart(m, chosen), marks, strict=True)
+                value & mark.replicate(self.width) for value, mark in zip(network.expand(m, chosen), marks, strict=True)
             ]
             behind = Signal(range(self.beat + self.most), name=f"end_{k}")
             m.d.comb += behind.eq(place + count_ones(marks))

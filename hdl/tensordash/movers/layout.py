@@ -30,7 +30,7 @@ CARRIED = 3
 
 
 class Layout(Block):
-    """Executes `layout_a` or `layout_b`: walks the buffer, and lays each group as a part of a step.
+    """Executes `layout_a` or `layout_b`: walks the buffer, and writes each group as a part of a step.
 
     Stages, of which each holds a group: walk; where its positions are; the request to the buffer; what was read; the
     ports' values, collected from as many turns as it takes. Steps that fill up a stream's last word are zeros that go
@@ -86,15 +86,15 @@ class Layout(Block):
         self.aligner = Aligner(lanes=self.lanes, bits=self.position_bits)
 
     def elaborate(self, platform):
-        """Stages from the walk to the stream buffer; each has a `valid`, and moves on unless the next one stands."""
+        """Stages from the walk to the stream buffer; each has a `valid`, and advances unless the next one stalls."""
         m = Module()
         m.submodules.walk = placed(self.walk, platform)
         m.submodules.placement = placed(self.placement, platform)
         m.submodules.aligner = placed(self.aligner, platform)
         descriptor = DescriptorRegister(m, self.command, OPERATIONS[f"layout_{self.side}"])
         self._running = Signal(name="running")
-        self._starts = Signal(name="starts")  # in this cycle, the first in which the descriptor is whole
-        self._beyond = Signal(name="beyond")  # a word beyond the stream buffer's end was to be written
+        self._starts = Signal(name="starts")  # in this cycle, the first with the complete descriptor
+        self._beyond = Signal(name="beyond")  # a word lies beyond the stream buffer's end
         self._outside = Signal(name="outside")  # a position that counts was beyond the buffer's end
         m.d.comb += self._starts.eq(descriptor.present & ~self._running)
         walked = self._walk(m, descriptor)
@@ -117,7 +117,7 @@ class Layout(Block):
         )
 
     def _walk(self, m: Module, descriptor: DescriptorRegister) -> Any:
-        """Count groups, runs and streams, and find out where each group's positions are."""
+        """Count groups, runs and streams, and locate each group's positions."""
         walk, depth = self.walk, self.depth
         walked = self._token("walked")
         walked.leaves = Signal(name="walked_leaves")
@@ -190,7 +190,7 @@ class Layout(Block):
         ]
 
     def _ask(self, m: Module, descriptor: DescriptorRegister, walked: Any) -> Any:
-        """Ask the buffer for what is read in a turn, and wait until it is ready."""
+        """Request the reads of a turn from the buffer, and wait until it is ready."""
         placement, read = self.placement, self.read
         asked = self._token("asked")
         asked.leaves = Signal(name="asked_leaves")
@@ -249,7 +249,7 @@ class Layout(Block):
         return asked
 
     def _align(self, m: Module, descriptor: DescriptorRegister, asked: Any) -> Any:
-        """Give what was read to the ports: the buffer shows it in the cycle after the request, and never again."""
+        """Drive the ports with the read words, which the buffer shows only in the cycle after the request."""
         aligner = self.aligner
         came = self._token("came")
         came.enable = Signal(self.lanes, name="came_enable", reset_less=True)
@@ -286,7 +286,7 @@ class Layout(Block):
     def _write(self, m: Module, descriptor: DescriptorRegister, turned: Any) -> None:
         """Write a part of a word, and find the next one's place."""
         write, width = self.write, self.config.value_bits
-        word = Signal(range(self.words + 1), name="word", reset_less=True)  # one more than there are: none is left
+        word = Signal(range(self.words + 1), name="word", reset_less=True)  # one beyond the last: none is left
         begin = Signal(range(self.words + 1), name="stream_begin", reset_less=True)
         after = Signal(range(self.words + 1), name="word_after")
         part = Signal(self.parts, name="part", reset_less=True) if self.parts > 1 else Const(1, 1)
@@ -327,7 +327,7 @@ class Layout(Block):
             m.d.sync += self._beyond.eq(1)
 
     def _finish(self, m: Module, stages: tuple[Any, Any, Any]) -> None:
-        """Say so when no group is left in any stage."""
+        """Report the end when no group is left in any stage."""
         walked, asked, turned = stages
         left = Cat(self._walking, walked.valid, asked.valid, turned.came, turned.valid)
         error = Mux(self._beyond, ERRORS["range"], Mux(self._outside, ERRORS["address"], Const(0, 4)))

@@ -20,7 +20,7 @@ __all__ = ["Load"]
 
 
 class Load(Block):
-    """The unit `load`.
+    """Executes `load`: moves groups from memory into the buffer.
 
     Addresses of the next runs go out while data of earlier ones come. Beats go through inflate, plain ones too; of a
     group it writes what positions are there, also where memory answered with an error. A run that goes beyond the
@@ -89,7 +89,7 @@ class Load(Block):
         )
 
     def elaborate(self, platform):
-        """Ask for runs of groups; write the groups into the buffer as they arrive."""
+        """Request runs of groups; write the groups into the buffer as they arrive."""
         m = Module()
         reader, inflate = self._reader, self._inflate
         m.submodules.reader = placed(reader, platform)
@@ -101,9 +101,9 @@ class Load(Block):
         m.d.comb += [reader.bounds.eq(self.bounds), reader.halt.eq(self.halt), self.idle.eq(reader.idle)]
 
         compressed = descriptor["compressed"] if inflate is not None else Const(0)
-        beyond = Signal()  # a run goes beyond the buffer's end
+        beyond = Signal()  # a run ends beyond the buffer
         refused = Signal()  # memory answered with an error
-        wrong = Signal()  # a table that cannot be
+        wrong = Signal()  # an impossible table
         busy = inflate.active if inflate is not None else Const(0)
         found = wrong | (compressed & inflate.wrong) if inflate is not None else wrong
         in_bounds = Mux(beyond, ERRORS["range"], Mux(refused, ERRORS["read"], Mux(found, ERRORS["compressed"], 0)))
@@ -168,7 +168,7 @@ class Load(Block):
         wrong: Signal,
         starts: Signal,
     ) -> None:
-        """States of a compressed move: two entries of the table, then all units between the two.
+        """Run a compressed move: two entries of the table, then the units between the two.
 
         The quotient count_0 / segment, rounded up, is the number of the second entry.
         """
@@ -179,9 +179,9 @@ class Load(Block):
         word_bits = words.bit_length() - 1
         table = Cat(descriptor["table"], descriptor["table_high"])[2 : config.address_bits]
         memory = Cat(descriptor["memory"], descriptor["memory_high"])[unit_skipped : config.address_bits]
-        begun = Signal()  # the first entry was asked for
+        begun = Signal()  # the first entry was requested
         asked = Signal()  # both were
-        come = Signal()  # the first one has come
+        come = Signal()  # the first one has arrived
         # A restoring division, one bit per cycle. The quotient replaces the dividend from below. Groups fit the buffer.
         bits = min(len(count), config.groups.bit_length())
         quotient = Signal(bits)
@@ -278,7 +278,7 @@ class Load(Block):
         starts: Signal,
         stops: Signal,
     ) -> None:
-        """Groups into the buffer, as they come from inflate."""
+        """Write groups into the buffer as they arrive from inflate."""
         beats, buffer, out = self._reader.beats, self.buffer, inflate.out
         address = descriptor["address"]
         m.d.comb += [

@@ -26,13 +26,13 @@ class MoveWalk:
     Attributes
     ----------
     begin, step, skip : Signal
-        To be driven: go to the first run, from one to the next, or behind a run in the buffer and nowhere else; one of
+        To be driven: go to the first run, from one to the next, or after a run in the buffer and nowhere else; one of
         them.
     place : Signal
         The run's first group in memory: its address in groups. One more bit is set where the run does not begin within
         the addresses that there are; the walk is of no use after that.
     address : Signal
-        The run's first group in the buffer: the one behind the last run before.
+        The run's first group in the buffer: the one after the last run before.
     end : Signal
         The group of the buffer after the run's last.
     fits : Signal
@@ -58,8 +58,8 @@ class MoveWalk:
         places = [*inner, memory]
         outside = Signal(name="walk_outside")
         self.place = Cat(places[0], outside)
-        turns = [Signal(16, name=f"walk_turns_{k}", reset_less=True) for k in (1, 2)]  # this one and those to come
-        turns.append(descriptor.kept("count_3"))
+        turns = [Signal(16, name=f"walk_turns_{k}", reset_less=True) for k in (1, 2)]  # this one and later ones
+        turns.append(descriptor.stored_bits("count_3"))
         counts = [descriptor[f"count_{k}"] for k in (1, 2, 3)]
         strides = [descriptor[f"stride_{k}"] for k in (1, 2, 3)]
         over = [turns[0] == 1, turns[1] == 1, counts[2] == 1]

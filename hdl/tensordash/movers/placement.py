@@ -22,7 +22,7 @@ DISTANCE_BITS = 5
 
 
 def require_lanes(lanes: int) -> int:
-    """Return `lanes` if a core can have so many: 4 or 8."""
+    """Return `lanes` if a core can have that number: 4 or 8."""
     if require_int("lanes", lanes, 1) not in (4, 8):
         raise ValueError(f"lanes must be 4 or 8, not {lanes}")
     return lanes
@@ -50,7 +50,7 @@ def turns_of(lanes: int) -> Iterator[tuple[int, int, range]]:
 
 
 class Placement(Block):
-    """Which banks are read in a turn, and in which group each, for ports at `stride` positions from each other.
+    """Selects which banks are read in a turn, and in which group, for ports that are `stride` positions apart.
 
     Timing: combinational.
 

@@ -10,11 +10,11 @@ __all__ = ["ReadArbiter"]
 
 
 class ReadArbiter(Block):
-    """Lets the first reader's addresses go before the second's, and tells their data apart by ID: 0 and 1.
+    """Lets the first reader's addresses go before the second's, and routes their data by ID: 0 and 1.
 
     The first may not ask so often that the second never can. A beat is taken only while both are ready, whosever it is:
-    so `rready` follows nothing that memory says in the same cycle, and nothing is kept here. A reader must not wait
-    for the other one's data, and one that is not ready sees its beat again later.
+    so `rready` depends on nothing that memory drives in the same cycle, and no beat is stored here. A reader
+    must not wait for the other one's data. A reader that is not ready gets its beat again later.
 
     Timing: everything passes through in the same cycle; `rready` depends on the readers' alone.
 

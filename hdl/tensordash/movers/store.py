@@ -27,7 +27,7 @@ AHEAD = 8
 
 
 class Store(Block):
-    """The unit `store`: operations `store` and `record`.
+    """Executes `store` and `record`: moves groups from the buffer to memory.
 
     What the buffer gives waits in one register. The next group is read before that one has left; if it comes too early,
     it is dropped, and read again. A run that goes beyond the buffer's end is not written, and ends the move. So does a
@@ -37,9 +37,9 @@ class Store(Block):
     bursts of that many beats before their data are there. Towards the end they become shorter, down to what a group
     that is there makes. Entries of the table are bursts of one beat in between; until then nothing else is asked for.
 
-    Timing: a plain move asks for its first run two cycles after its descriptor is there, then for a run in each cycle;
-    a group in each `group_bits / axi_bits` cycles. Of a compressed one a beat or a group leaves in each cycle, but
-    among the last groups (as many as have masks for 2 beats), where it is one in two, and for about four cycles at each
+    Timing: a plain move requests its first run two cycles after its descriptor arrived, then a run in each cycle. It
+    moves a group in every `group_bits / axi_bits` cycles. A compressed move sends a beat or a group in each cycle;
+    among the last groups (whose masks fill 2 beats) one in two cycles; and it pauses for about four cycles at each
     entry of the table.
 
     Parameters
@@ -109,14 +109,14 @@ class Store(Block):
         self._sent = Signal(name="beat_sent")
         self._plain = Signal(name="plain")  # beats of groups wait for whatever was asked for
         self._records = Signal(name="records")
-        self._to_send = Signal(range(2 * AHEAD + 1), name="to_send")  # beats asked for, of units or of a record
+        self._to_send = Signal(range(2 * AHEAD + 1), name="to_send")  # beats requested, of units or of a record
         self._entry = Signal(name="entry_goes")  # one of the table has its turn
         self._mute = Signal(name="mute")  # the beat is zero but for what comes in from elsewhere
         self._memory_outside = Signal(name="memory_outside")  # units would be above the highest address
         self._all_read = Signal(name="all_read")  # no group is there or to come
 
     def elaborate(self, platform):
-        """Requests on one side, groups on the other; both are done when all bursts are answered."""
+        """Connect requests and groups; the move is done when all bursts are answered."""
         m = Module()
         config, writer, deflate = self.config, self._writer, self._deflate
         m.submodules.writer = placed(writer, platform)
@@ -131,7 +131,7 @@ class Store(Block):
             self._deflated(m, descriptor, deflate, compressed)
         else:
             self._pieces(m)
-        beyond = Signal()  # a run goes beyond the buffer's end
+        beyond = Signal()  # a run ends beyond the buffer
         refused = Signal()  # memory answered with an error
         in_bounds = Mux(beyond, ERRORS["range"], Mux(refused, ERRORS["write"], 0))
         m.d.comb += [
@@ -186,19 +186,19 @@ class Store(Block):
     def _read(self, m: Module, descriptor: DescriptorRegister, walk: MoveWalk, compressed: Value) -> None:
         """Read groups up to where the walk is, one ahead of the one that is held."""
         buffer, group, held, leaves = self.buffer, self._group, self._held, self._leaves
-        comes = Signal()  # the buffer gives one in this cycle
+        comes = Signal()  # the buffer delivers one in this cycle
         taken = Signal(name="group_taken")  # there is room for it
         asks = Signal()
         soon = Signal(name="group_soon")  # when one comes that is asked for now, there should be room
-        again = Signal()  # what was asked for must stay
-        # The descriptor's field counts, unless it is too narrow for a group behind the last.
+        again = Signal()  # the request must hold
+        # The descriptor's field counts, unless it is too narrow for the group after the last.
         pointer: Value = descriptor["address"]
         if self.config.groups >> len(pointer):
             first, pointer = pointer, Signal(len(pointer) + 1, name="pointer", reset_less=True)
             with m.If(self._waits):
                 m.d.sync += pointer.eq(first)
         following = Signal(len(pointer))
-        # Of a group that comes nobody knows yet how many beats it makes; deflated, most make no more than one.
+        # How many beats a group makes is unknown when it arrives; deflated, most make at most one.
         unknown = Const(1) if self.beats == 1 else compressed
         m.d.comb += [
             taken.eq(comes & (~held | leaves)),
@@ -295,18 +295,18 @@ class Store(Block):
         writer, config, to_send = self._writer, self.config, self._to_send
         word_bits = (config.axi_bits // 32).bit_length() - 1
         table = Cat(descriptor["table"], descriptor["table_high"])[2 : config.address_bits]
-        kept_table = Cat(descriptor.kept("table"), descriptor.kept("table_high"))[2 : config.address_bits]
+        kept_table = Cat(descriptor.stored_bits("table"), descriptor.stored_bits("table_high"))[2 : config.address_bits]
         later, segment = descriptor["count_0"], descriptor["segment"]  # groups of later segments, and of each
-        segment_left = Signal(16)  # groups of the segment that are to come; at the end none
+        segment_left = Signal(16)  # groups of the segment that are still to come
         entry = Signal(len(deflate.units), reset_less=True)
         entry_waits = Signal()
         entry_asked = Signal()
-        entries_end = Signal()  # the last one, which says where all ends, has been made
+        entries_end = Signal()  # the last entry, the end of all segments, has been made
         entry_sent = Signal()
-        before_entry = Signal(len(to_send), reset_less=True)  # beats of units that were asked for before it
+        before_entry = Signal(len(to_send), reset_less=True)  # beats of units that were requested before it
         unit_sent = Signal()
         begins = Signal(name="begins_segment")
-        shorter = Signal(17)  # what is left for later segments; negative if the next one is short of so many
+        shorter = Signal(17)  # what is left for later segments; negative if the next one is shorter
         makes = Signal(name="makes_entry")
         count = Signal(range(AHEAD + 1))
         table_outside = Signal()  # the entry would be above the highest address

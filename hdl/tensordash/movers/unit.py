@@ -1,4 +1,4 @@
-"""What every unit of the core has in common: how it gets a descriptor, and says that it is done."""
+"""What every unit of the core has in common: how it gets a descriptor and reports its end."""
 
 from amaranth.hdl import Cat, Module, Signal, Value, signed
 from amaranth.lib import data, stream
@@ -11,7 +11,7 @@ __all__ = ["COMMAND_BEATS", "COMMAND_BITS", "CommandSignature", "DescriptorRegis
 WORD = 32
 COMMAND_BITS = 128
 COMMAND_BEATS = BITS // COMMAND_BITS
-"""A descriptor comes in so many beats, its lowest bits first."""
+"""Beats of a descriptor; its lowest bits come first."""
 FOLD = 5 * WORD
 """From here to the end of its beat a descriptor is folded."""
 
@@ -37,7 +37,7 @@ class CommandSignature(Signature):
 
 
 class DescriptorRegister:
-    """Collects a unit's descriptor. Only what is asked for of it becomes flip-flops.
+    """Collects a unit's descriptor. Only the fields that are read become flip-flops.
 
     Parameters
     ----------
@@ -91,7 +91,7 @@ class DescriptorRegister:
             m.d.sync += self.present.eq(0)
 
     def _part(self, low: int, bits: int, name: str) -> Value:
-        """A register of some bits, which knows the fields in it."""
+        """Create a register whose layout has the fields in it."""
         fields = {
             each.name: data.Field(signed(each.width) if each.signed else each.width, each.low - low)
             for each in self._fields.values()
@@ -103,12 +103,12 @@ class DescriptorRegister:
 
     def __getitem__(self, name: str):
         """A field's value, signed if it is."""
-        bits = self.kept(name)
+        bits = self.stored_bits(name)
         if self._folded and FOLD <= self._low(name) < 2 * COMMAND_BITS:
             bits = self._named(bits, f"descriptor_{name}")  # other fields have the same bits of the register
         return bits.as_signed() if self._fields[name].signed else bits
 
-    def kept(self, name: str) -> Value:
+    def stored_bits(self, name: str) -> Value:
         """The bits of the register that a field is in: for a unit that changes them."""
         low = self._low(name)
         return self._bits[low : low + self._fields[name].width]

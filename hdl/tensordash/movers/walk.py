@@ -18,8 +18,8 @@ COUNT_BITS = 12
 class Walk(Block):
     """The state of a walk through the buffer: an address, x and y, and a counter for each loop but the outermost.
 
-    Timing: in the cycle after `start` it stands at the beginning, and in the cycle after `step` one group on: a step in
-    every cycle, if need be.
+    Timing: in the cycle after `start` it is at the first group, and in the cycle after `step` one group further. It can
+    step in every cycle.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ class Walk(Block):
         )
 
     def elaborate(self, platform):
-        """Turns left, the loop that steps, and what it adds."""
+        """Iterations left, the loop that steps, and its increments."""
         m = Module()
         inner = self.loops - 1
         left = [Signal(COUNT_BITS, name=f"left_{k}", reset_less=True) for k in range(inner)]  # with the present one

@@ -1,4 +1,4 @@
-"""Motion: how the windows of a tile move, as its control tells every scheduler at once."""
+"""Motion: how the windows of a tile move, as the control drives it to every scheduler at once."""
 
 from amaranth.lib.wiring import Out, Signature
 

@@ -13,7 +13,7 @@ __all__ = ["OperandFlags"]
 
 
 class OperandFlags(Block):
-    """Finds the zeros and the non-finite values of a port's steps, once, where they enter.
+    """Flags the zeros and the non-finite values of a port's steps, once, where they enter.
 
     Timing: combinational.
 
@@ -26,7 +26,7 @@ class OperandFlags(Block):
     zeros : bool
         Whether `nonzero` is wanted; without it, it is zero.
     scale : ScaleFormat, optional
-        Of the scales beside the steps, if there are any.
+        Flags of the scales next to the steps; only with scales.
 
     Members
     -------

@@ -55,7 +55,6 @@ class OperandMux(Block):
         )
 
     def elaborate(self, platform):
-        """AND-OR."""
         m = Module()
         lanes = self.connectivity.lanes
         for lane in range(lanes):

@@ -22,8 +22,8 @@ class RowScheduler(Block):
     A row that consumed more steps than the tile advances keeps them here, marked consumed. The window is in order of
     age even where the staging buffers are rings: it is a bit for each of their values, and the priorities are by age.
 
-    Timing: the schedule of a cycle is in registers when the cycle begins, so that muxes and multipliers have all of it:
-    it is made from what the window is going to be. The loop (advance, refill, levels) closes in one cycle.
+    Timing: the schedule of a cycle is in registers when the cycle begins, so that muxes and multipliers have the whole
+    cycle: it is made from what the window is going to be. The loop (advance, refill, levels) closes in one cycle.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ class RowScheduler(Block):
     active : Out(lanes)
         Lanes that consume a position in this cycle.
     advance : Out(depth)
-        AS of this cycle's schedule, as in `Scheduler`; likewise.
+        AS of this cycle's schedule, as in `Scheduler`; from registers, too.
 
     Source: paper, section III-A, and Fig. 7 (the scheduler of a row).
     """
@@ -65,12 +65,12 @@ class RowScheduler(Block):
         self.scheduler = Scheduler(connectivity)
 
     def elaborate(self, platform):
-        """What remains of the window and what enters are the next one; the schedule from it is registered."""
+        """Build the next window from remaining and new steps; register the schedule made from it."""
         m = Module()
         m.submodules.scheduler = placed(self.scheduler, platform)
         depth, lanes = self.connectivity.depth, self.connectivity.lanes
         select = Signal(self.scheduler.select.shape(), name="select_by_age" if self.ring else "select", reset_less=True)
-        # Steps 1 and up. Step 0 is always drained: every lane prefers its own position of it, which no other can reach.
+        # Steps 1 and up. Step 0 is always drained: every lane prefers its own position there, which no other can reach.
         remaining = Signal(ArrayLayout(lanes, depth - 1), name="remaining_behind_first", reset_less=True)
         further = Signal(depth - 1, name="advance_behind_first", reset_less=True)
         window, window_next = (Signal(ArrayLayout(lanes, depth), name=name) for name in ("window", "window_next"))

@@ -84,9 +84,9 @@ class Scheduler(Block):
         for step in range(depth):
             for lane in range(lanes):
                 taken = reduce(or_, selections.get((step, lane), []), 0)
-                # What no lane has taken.
+                # Return the positions that no lane has taken.
                 m.d.comb += self.remaining[step][lane].eq(self.effectual[step][lane] & ~taken)
             drained.append(self.eligible[step] & ~self.remaining[step].any())
-            # Steps up to this one of which nothing remains.
+            # No position of the steps up to this one remains.
             m.d.comb += self.advance[step].eq(Cat(drained).all())
         return m

@@ -62,7 +62,7 @@ class StagingRing(Block):
         super().__init__({"steps": In(layout), "write": In(depth), "window": Out(layout)})
 
     def elaborate(self, platform):
-        """One register with an enable per slot: synthesis stops the clock of all others."""
+        """Build one register with an enable per slot: synthesis gates the other clocks."""
         m = Module()
         held = Signal.like(self.window, reset_less=True)
         for slot in range(self.depth):

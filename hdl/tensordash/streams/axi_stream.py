@@ -19,7 +19,7 @@ __all__ = ["AxiStreamTile"]
 class AxiStreamTile(Block):
     """A tile with AXI4-Stream inputs and output.
 
-    Timing: that of the tile, behind a `Feeder` on every input.
+    Timing: as the tile's, after a `Feeder` on every input.
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ class AxiStreamTile(Block):
     s_axis_c : In(AxiStreamSignature)
         Only with `initial`: beats of C, in the same shape.
     clear, idle, and counters and flags
-        As in `Tile`; `protocol_error` is also set by a beat that breaks the rules, and `idle` says of the feeders as
+        As in `Tile`; `protocol_error` is also set by a beat that breaks the rules, and `idle` covers the feeders as
         well that they hold no step.
 
     Source: docs/tile.md, "AXI4-Stream".
@@ -91,7 +91,7 @@ class AxiStreamTile(Block):
         return m
 
     def _status(self, m: Module) -> None:
-        """The tile's own, and what the feeders add to it."""
+        """Combine the tile's status with the feeders'."""
         m.d.sync += self._wrong.eq((self._wrong | Cat(feeder.wrong for feeder in self.feeders).any()) & ~self.clear)
         added = {
             "idle": self.tile.idle & Cat(feeder.empty for feeder in self.feeders).all(),

@@ -21,7 +21,7 @@ E8M0 = SCALES["e8m0"]
 
 
 def step_layout(fmt: FloatFormat, lanes: int) -> StructLayout:
-    """A step with its scale behind it, as a tile's ports have it."""
+    """A step with its scale after it, as a tile's ports have it."""
     return StructLayout({"elements": ArrayLayout(fmt.width, lanes), "scale": E8M0.width})
 
 
@@ -153,7 +153,7 @@ class BlockQuantiser(Block):
         seen = Signal(len(ranks[0]), reset_less=True)
         largest = largest_of(m, [Mux(first, 0, seen), *ranks], "larger")
         field = largest[-FP32.exponent_bits :]
-        # The exponent of the largest magnitude, less that of the largest element; E8M0 and FP32 have one bias.
+        # The exponent of the largest magnitude, less the largest element's exponent; E8M0 and FP32 have one bias.
         most = (self.fmt.largest >> self.fmt.fraction_bits) - self.fmt.bias
         power = field + largest[0] if rounds_up else field
         with m.If(moves_in):

@@ -14,7 +14,7 @@ class Feeder(Block):
     """Turns beats of `depth` steps into what a tile's port wants; a kind of staging has its own subclass.
 
     A null beat can end the stream of steps that came before it. So the youngest step is *open* until the beat that it
-    came in, or a later one, tells whether it ends its stream; an open step is not offered.
+    came in, or a later one, marks whether it ends its stream; an open step is not offered.
 
     Timing: a beat's steps are offered in the cycle after it was taken, an open one in the cycle after the next beat
     was. It holds ``2 * depth`` steps: once it has a step to spare, it offers `depth`, or all up to the end of a stream,
@@ -25,7 +25,7 @@ class Feeder(Block):
     width, lanes, depth : int
         Shape of a beat: `depth` steps of `lanes` values of `width` bits, each step filled up to whole bytes.
     scale_bits : int
-        Of the scale behind each step, whole bytes; 0 without.
+        Of the scale after each step, whole bytes; 0 without.
 
     Members
     -------
@@ -58,7 +58,7 @@ class Feeder(Block):
         self._count = Signal(range(self.slots + 1), name="count")  # steps held
         self._known = Signal(range(self.slots + 1), name="known")  # those of them that are not open
         self._open = Signal(name="open")
-        self._left = Signal(range(self.slots + 1), name="left")  # steps that are held and not taken
+        self._left = Signal(range(self.slots + 1), name="left")  # held steps that are not taken
         self._kept = Signal(depth, name="kept")  # steps of a beat, as a thermometer
         self._enters = Signal(depth, name="enters")  # those that enter
         self._ends = Signal(depth, name="ends")  # the one of them that ends its stream
@@ -101,7 +101,7 @@ class Feeder(Block):
         count = Signal.like(self._count, name="count_next")
         whole = Cat(self._kept[step].replicate(step_bytes) for step in range(depth))
         m.d.comb += [
-            # The lowest byte of a step tells; the others are looked at only for the rules' sake.
+            # The lowest byte of a step decides; the others are only checked.
             *(self._kept[step].eq(beat.tkeep[: (step + 1) * step_bytes : step_bytes].all()) for step in range(depth)),
             self._left.eq(self._count - self.port.taken),
             beat.tready.eq((self._left <= self.slots - depth) & ~ResetSignal()),
@@ -127,7 +127,7 @@ class Feeder(Block):
         ]
 
     def _offer(self, m: Module, ending) -> None:
-        """Offer the steps that are known, up to the first that ends a stream."""
+        """Offer the complete steps, up to the first that ends a stream."""
         port, known, depth = self.port, self._known, self.depth
         m.d.comb += port.available.eq(Mux(known < depth, known, depth))
         for step in reversed(range(depth)):

@@ -43,7 +43,7 @@ class RingFeeder(Feeder):
         return self._show(m)
 
     def _enter(self, m: Module) -> None:
-        """Step k of a beat goes to the slot that is `k` behind the next one to write."""
+        """Step k of a beat goes to the slot that is `k` after the next one to write."""
         depth, slots, writing = self.depth, self.slots, self._writing
         for line in range(depth):
             lines = [(writing[(line - k) % slots] | writing[(line - k + depth) % slots]) for k in range(depth)]
@@ -66,13 +66,13 @@ class RingFeeder(Feeder):
         ending = Signal(depth, name="ending_by_age")
         for step in range(depth):
             here = (reading[slot] & self._ending[(slot + step) % slots] for slot in range(slots))
-            # What left a slot is still marked there.
+            # A slot keeps the mark of the step that left it.
             m.d.comb += ending[step].eq(reduce(or_, here) & (self._known > step))
         return ending
 
 
 def _turned(place, by):
-    """A one-hot place moved on by 1, 2, ... as the line for it says; without one, as it is."""
+    """A one-hot place moved on by 1, 2, ... by the line that is set; without one, unchanged."""
     stays = ~Cat(by).any()
     return (place & stays.replicate(len(place))) | one_hot_mux(
         by, [place.rotate_left(number) for number in range(1, len(by) + 1)]

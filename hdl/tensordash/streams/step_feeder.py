@@ -9,7 +9,7 @@ __all__ = ["StepFeeder"]
 
 
 class StepFeeder(Feeder):
-    """Offers the steps that are there, at any offset in their beats, from the oldest on.
+    """Offers the steps that have arrived, at any offset in their beats, from the oldest on.
 
     Timing, parameters and members: those of `Feeder`.
     """

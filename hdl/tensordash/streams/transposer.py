@@ -69,9 +69,9 @@ class Transposer(Block):
         ]
         write = Signal(lanes, init=1)
         read = Signal(lanes, init=1)
-        by_column = Signal()  # how the group in the array lies, or is being written
+        by_column = Signal()  # the orientation of the group in the array
         resident = Signal()  # a whole group is there
-        turned = Signal(reset_less=True)  # it leaves the other way round
+        turned = Signal(reset_less=True)  # it leaves transposed
         turning = Signal(reset_less=True)  # the group that is being written will leave the other way round
         reads_columns = Signal()
         moves_in = Signal()

@@ -1,4 +1,4 @@
-"""Tile control: what is in the window, what may be scheduled, how far all of it moves."""
+"""Tile control: what is in the window, what may be scheduled, how far the window moves."""
 
 from functools import reduce
 from itertools import pairwise
@@ -21,7 +21,7 @@ def count_bits(limit: int) -> int:
 
 
 class Control(Block):
-    """Moves all windows of a tile together, and keeps streams apart.
+    """Moves all windows of a tile together, and separates streams.
 
     Counts of steps are thermometers inside (bit j: more than j), which need no adders or comparators.
 
@@ -157,7 +157,7 @@ class Control(Block):
             m.d.sync += self._first.eq(self.ends)
 
     def _advance(self, m: Module):
-        """How many steps leave (one-hot, from 0), and which ages are held after that (a thermometer)."""
+        """Return how many steps leave (one-hot, from 0), and which ages remain (a thermometer)."""
         depth, present = self.depth, self._present
         staying = Signal(depth)
         m.d.comb += self._leaving.eq(_one_hot(self.advance))
@@ -183,7 +183,7 @@ class Control(Block):
         entering = self.entering
         m.d.comb += [
             entering_count.eq(_one_hot(entering)),
-            # In reset nothing is taken.
+            # In reset no step is taken.
             self.taken.eq(reduce(or_, (Mux(entering_count[n] & ~ResetSignal(), n, 0) for n in range(1, depth + 1)))),
         ]
         # A port's stream ends if the last step that it offers with `last` enters.
@@ -198,7 +198,7 @@ class Control(Block):
             if not self.ring:
                 choices = [self._leaving[k] & staying[slot] for k in range(depth - slot)]
                 choices += [staying_count[slot - step] for step in range(slot + 1)]
-                if depth == 1:  # an operand register: without a new step it holds, so that nothing behind it toggles
+                if depth == 1:  # an operand register: without a new step it holds, so that nothing after it toggles
                     choices = [~fills[0], fills[0]]
                 m.d.comb += self.motion.refill[slot].eq(Cat(*choices))
             m.d.comb += present_next[slot].eq(staying[slot] | filling[slot])
@@ -207,7 +207,7 @@ class Control(Block):
                 ending_stays[slot].eq(
                     reduce(or_, (self._leaving[k] & self._ending[slot + k] for k in range(depth - slot)))
                 ),
-                # No step is behind an end that enters now: only ends that stay keep steps from being eligible.
+                # No step is after an end that enters now: only ends that stay keep steps from being eligible.
                 self.motion.eligible_next[slot].eq(present_next[slot] & ~ending_stays[:slot].any()),
             ]
             m.d.sync += [
@@ -232,7 +232,7 @@ class Control(Block):
             ]
         present_count = Signal(depth + 1)
         m.d.comb += present_count.eq(_one_hot(self._present))
-        # The slot behind the youngest step, where the next one is written.
+        # The slot after the youngest step, where the next one is written.
         count = list(enumerate(present_count))
         behind = [reduce(or_, (n & oldest[(slot - k) % depth] for k, n in count)) for slot in range(depth)]
         m.d.sync += oldest.eq(oldest_next)

@@ -41,9 +41,9 @@ class CounterSignature(Signature):
 
 
 class Counters(Block):
-    """Counts what a tile does; counters stay at their largest value.
+    """Counts a tile's events; counters saturate.
 
-    Timing: what happens in a cycle shows in the next.
+    Timing: an event of a cycle shows in the next.
 
     Parameters
     ----------

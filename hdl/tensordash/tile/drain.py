@@ -48,13 +48,13 @@ class Drain(Block):
     take : In(1)
         The PEs take a new block in this cycle. Only while `free`.
     free : Out(1)
-        The block has moved out, or the rest of it does in this cycle.
+        The block has moved out, or its rest does in this cycle.
     moves : Out(1)
         A beat leaves the block in this cycle.
     c : In(32, columns, out_rows), overflow : Out(1)
         Only where C is added: what is added to the beat that `moves`; the INT32 sum of the two leaves its range.
     empty : Out(1)
-        No beat is left in the block, nor anywhere behind it.
+        No beat is left in the block, nor anywhere after it.
     non_finite : Out(1)
         A beat with an infinity or NaN leaves `out` in this cycle.
     out : Out(stream of beat_layout)
@@ -101,7 +101,7 @@ class Drain(Block):
         self._results: dict[tuple[int, int], Any] = {place: self._result(width, least_exponent) for place in places}
 
     def _result(self, width: int, least_exponent: int | None) -> Block:
-        """What makes a result of a sum of so many bits."""
+        """Return the unit that makes a result from a sum of `bits`."""
         if isinstance(self.numerics.accumulator, Fused):
             return FusedResult(self.numerics.accumulator)
         if self.numerics.result == "int32":
@@ -110,7 +110,7 @@ class Drain(Block):
         return Rounder(width=width, least_exponent=least_exponent, bypassed=self.adds_c)
 
     def elaborate(self, platform):
-        """A one-hot beat counter, a row mux, and behind it the registers of a beat."""
+        """A one-hot beat counter, a row mux, and after it the registers of a beat."""
         m = Module()
         beats = self.rows // self.out_rows
         beat = Signal(beats)  # the one that moves next; none when the block has left
@@ -150,7 +150,7 @@ class Drain(Block):
         return m
 
     def _beat_registers(self, m: Module, beat: Signal):
-        """Say when each register of a beat loads; the last one is the output's."""
+        """Drive when each register of a beat loads; the last one is the output's."""
         free = Signal()
         sum_valid = Signal()
         m.d.comb += [

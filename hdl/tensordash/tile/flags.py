@@ -11,9 +11,9 @@ FLAGS = ("protocol_error", "non_finite", "overflow", "result_non_finite")
 
 
 class Flags(Block):
-    """Remembers what was raised until it is cleared.
+    """Holds flags from when they are raised until they are cleared.
 
-    Timing: what is raised in a cycle shows in the next.
+    Timing: a flag shows in the cycle after it was raised.
 
     Members
     -------

@@ -9,7 +9,7 @@ from amaranth.lib.wiring import In
 
 from ..arithmetic.accumulator import ExactAccumulator
 from ..arithmetic.addend_accumulator import AddendAccumulator
-from ..arithmetic.float_sum import LEAST
+from ..arithmetic.float_sum import MIN_EXPONENT
 from ..arithmetic.fused_accumulator import FusedAccumulator
 from ..arithmetic.integer_accumulator import IntegerAccumulator
 from ..arithmetic.integer_multiplier import IntegerMultiplier
@@ -37,7 +37,7 @@ def scale_members(numerics: Numerics, lanes: int, steps: int) -> dict[str, Any]:
 
 
 def scale_steps(numerics: Numerics, depth: int) -> dict[str, int]:
-    """The argument `steps` of a PE behind a window: without scales it knows of none."""
+    """The argument `steps` of a PE after a window; without scales it has none."""
     return {"steps": depth} if numerics.scale is not None else {}
 
 
@@ -53,9 +53,9 @@ class PE(Block):
     lanes : int
         Multipliers.
     stages : int
-        Register stages, the accumulator included: 1; 2 with a register behind the multipliers (exact) or behind the
+        Register stages, the accumulator included: 1; 2 with a register after the multipliers (exact) or after the
         alignment of the products (fused; their sum if the addend comes after), whichever balances better; 3 with both.
-        With scales that are numbers, behind the sums of each step instead of the multipliers.
+        With scales that are numbers, after the sums of each step instead of the multipliers.
     steps : int
         With scales: steps of the window, from any of which a lane's operands may come.
 
@@ -106,20 +106,20 @@ class PE(Block):
         elif isinstance(a, IntegerFormat) and isinstance(b, IntegerFormat):
             self.multipliers = [IntegerMultiplier(a_format=a, b_format=b) for _ in range(lanes)]
             kind = IntegerAccumulator
-        given: dict[str, Any] = {"numerics": numerics, "lanes": lanes, "stages": stages - self.registered}
+        arguments: dict[str, Any] = {"numerics": numerics, "lanes": lanes, "stages": stages - self.registered}
         self.scaler: ProductScaler | StepSums | None = None
         self.scale_multipliers: list[Multiplier] = []
         # Exponents are compared without their scales where all products have the same.
         self.shared = False
         if isinstance(accumulator, Fused) and numerics.scale is not None and steps == 1:
-            self.shared = accumulator.addend != "after" and accumulator.zero_exponent == LEAST
+            self.shared = accumulator.addend != "after" and accumulator.zero_exponent == MIN_EXPONENT
         if numerics.scale is None:
-            self.accumulator: Block = kind(**given)
+            self.accumulator: Block = kind(**arguments)
         elif (number := numerics.scale.number) is None:
-            self.accumulator = kind(**given, **(dict[str, Any](shared=True) if self.shared else {}))
+            self.accumulator = kind(**arguments, **(dict[str, Any](shared=True) if self.shared else {}))
             self.scaler = None if self.shared else ProductScaler(numerics=numerics, lanes=lanes, steps=steps)
         else:
-            self.accumulator = ScaledAccumulator(**given, steps=steps)
+            self.accumulator = ScaledAccumulator(**arguments, steps=steps)
             self.scaler = StepSums(numerics=numerics, lanes=lanes, steps=steps)
             self.scale_multipliers = [Multiplier(a_format=number, b_format=number) for _ in range(steps)]
 

@@ -17,7 +17,7 @@ __all__ = ["ScheduledPE"]
 
 
 class ScheduledPE(Block):
-    """A PE behind an A-side mux; its row has selected, and muxed the B side for all of its PEs.
+    """A PE after an A-side mux; its row has selected, and muxed the B side for all of its PEs.
 
     Timing: a selection of one cycle is in the sum `stages` cycles later; one selection per cycle.
 

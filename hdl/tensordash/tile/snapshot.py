@@ -11,7 +11,7 @@ __all__ = ["Snapshot"]
 
 
 class Snapshot(Block):
-    """Shows the counters as they were when they were last copied, while they count on.
+    """Shows the counters' last copy, while they continue to count.
 
     Timing: what the counters show in a cycle with `take` is in `copied` from the next one on.
 

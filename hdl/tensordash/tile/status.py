@@ -1,4 +1,4 @@
-"""Status ports: what a tile says of itself, the same on every top."""
+"""Status ports of a tile, the same on every top."""
 
 from typing import Any
 

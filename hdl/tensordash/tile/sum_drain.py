@@ -20,7 +20,7 @@ class SumDrain(Block):
     """Offers the rows of the block that the PEs hold, one after the other, before rounding.
 
     Timing: the first beat is valid in the cycle after `take`, then one beat per cycle that `out` allows. There is no
-    register behind the row mux: whoever takes a beat has one.
+    register after the row mux: the consumer of a beat has one.
 
     Parameters
     ----------

@@ -45,7 +45,7 @@ class StepsSignature(Signature):
     steps : Out(steps_layout)
         Steps offered, oldest first; where the staging buffers are rings, step t since reset on line t modulo depth.
     scales : Out(scale_bits, depth)
-        Only with scales: that of each step, likewise.
+        Only with scales: the scale of each step.
     available : Out(0..depth)
         How many of them there are.
     last : Out(1)
@@ -69,7 +69,7 @@ class StepsSignature(Signature):
 class Tile(Block):
     """A Tensorcore tile: the TensorDash tile (`sparsity` = rows or both) or its dense baseline (none).
 
-    Timing: docs/tile.md says exactly what happens in each cycle. A stream of T steps takes from ceil(T / depth) to T
+    Timing: docs/tile.md defines what happens in each cycle. A stream of T steps takes from ceil(T / depth) to T
     cycles of schedules (baseline: T); the next one follows without a bubble. Results are valid `output_latency` cycles
     after the last schedule.
 
@@ -229,7 +229,7 @@ class Tile(Block):
         return m
 
     def _ports(self, m: Module, platform) -> None:
-        """A staging buffer and flags behind each port."""
+        """A staging buffer and flags after each port."""
         config, control = self.config, self.control
         ports = [("a", *each) for each in enumerate(self.a_inputs)] + [
             ("b", *each) for each in enumerate(self.b_inputs)
@@ -336,7 +336,7 @@ class Tile(Block):
             )
 
     def _pipeline(self, m: Module) -> None:
-        """Carry each schedule's marks to its accumulation, and freeze there when a block has no place to go."""
+        """Carry each schedule's marks to its accumulation; freeze there while the last block has not left."""
         first, ends = self.control.starts, self.control.ends
         ending = []
         for stage in range(self.latency):
@@ -369,7 +369,7 @@ class Tile(Block):
             m.d.comb += [store.pop.eq(self.drain.moves), self.drain.c.eq(store.values)]
 
     def _output(self, m: Module, platform) -> None:
-        """Results leave, and with the last of them the tile is idle."""
+        """Results leave; after the last one the tile is idle."""
         empty = [self.control.empty, ~self._ending, self.drain.empty]
         if self.config.initial:
             empty.append(self.store.empty)
@@ -383,7 +383,7 @@ class Tile(Block):
         m.d.comb += self.idle.eq(Cat(empty).all())
 
     def _raise(self, m: Module) -> None:
-        """Say what the flags are to remember."""
+        """Drive the events that raise flags."""
         control, initial = self.control, self.config.initial
         entering = control.write if self.config.ring else control.entering
         entering_special = Cat((flags.non_finite & entering).any() for flags, _ in [*self.a_inputs, *self.b_inputs])
@@ -400,7 +400,7 @@ class Tile(Block):
         ]
 
     def _count(self, m: Module, platform) -> None:
-        """Counters, and the copy of them that is shown if there is one."""
+        """Build the counters and, with snapshots, their copy."""
         counters, control = self.counters, self.control
         m.submodules.counters = placed(counters, platform)
         m.d.comb += [

@@ -143,7 +143,7 @@ def _places(config: CoreConfig, groups: NDArray) -> int:
 
 
 def walked_groups(values: Mapping[str, int], count: int, lanes: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """What a layout reads for each port (or lane) of so many groups: which group of the buffer, and its position.
+    """Return the group of the buffer and the position that a layout reads for each port (or lane) of `count` groups.
 
     Returns
     -------

@@ -41,7 +41,7 @@ class TensorImage:
     config : CoreConfig
         Its tile's formats are those of the operands: the column side's has `a_format`, the row side's `b_format`.
     memory : Memory
-        Where they are put, one behind the other.
+        Address of the first; each starts at the end of the one before.
     layer : Layer
         Shapes.
     operation : str
@@ -106,9 +106,9 @@ class TensorImage:
             raise ValueError(f"{name} must have the shape {layer.whole_shape(like)}, not {bits.shape}")
         return to_groups(bits.reshape(-1, *layer.shape(like)).transpose(_order(like)), self.config).tobytes()
 
-    def _biases(self, given: Any) -> bytes:
-        """Of each product its vector, filled up."""
-        layer, biases = self.layer, np.asarray(given)
+    def _biases(self, vectors: Any) -> bytes:
+        """Return the vector of each product, padded to whole groups."""
+        layer, biases = self.layer, np.asarray(vectors)
         if biases.dtype != np.float32:
             raise TypeError(f"bias must be float32, not {biases.dtype}")
         filled = np.zeros((layer.products, bias_length(self.config, layer.filters)), "<f4")
@@ -234,9 +234,9 @@ def bit_patterns(values: Any, fmt: Format, *, name: str = "values") -> NDArray[n
     Traceback (most recent call last):
     TypeError: A must be float16 or uint16, not float64
     """
-    given = str(getattr(values, "dtype", type(values).__name__)).removeprefix("torch.")
-    if given not in (FLOATS[fmt.name], f"uint{fmt.width}"):
-        raise TypeError(f"{name} must be {FLOATS[fmt.name]} or uint{fmt.width}, not {given}")
+    dtype = str(getattr(values, "dtype", type(values).__name__)).removeprefix("torch.")
+    if dtype not in (FLOATS[fmt.name], f"uint{fmt.width}"):
+        raise TypeError(f"{name} must be {FLOATS[fmt.name]} or uint{fmt.width}, not {dtype}")
     if type(values).__module__.partition(".")[0] == "torch":
         import torch
 
@@ -314,7 +314,7 @@ def expected(
     fp32: bool = False,
     relu: bool = False,
 ) -> NDArray:
-    """What PyTorch makes of it in float64, rounded to FP32 and then to the format of results.
+    """Return the result of PyTorch in float64, rounded to FP32 and then to the format of results.
 
     That is what the core's bits are, as long as float64 holds the sums of the products: values of ordinary size.
 

@@ -124,15 +124,15 @@ class Layer:
         for name in ("samples", "channels", "filters", "products"):
             require_int(name, getattr(self, name), 1, MAX_SIZE)
         for name in ("size", "kernel", "stride", "padding", "dilation"):
-            given = getattr(self, name)
-            if name not in ("size", "kernel") and not isinstance(given, tuple):
-                given = (given, given)
-            if not isinstance(given, tuple) or len(given) != 2:
-                raise TypeError(f"{name} must be a pair of integers, of rows and columns, not {given!r}")
-            for index, value in enumerate(given):
+            pair = getattr(self, name)
+            if name not in ("size", "kernel") and not isinstance(pair, tuple):
+                pair = (pair, pair)
+            if not isinstance(pair, tuple) or len(pair) != 2:
+                raise TypeError(f"{name} must be a pair of integers, of rows and columns, not {pair!r}")
+            for index, value in enumerate(pair):
                 most = MAX_STRIDE if (name, index) == ("stride", 1) else MAX_SIZE if name == "size" else MAX_SIZE >> 6
                 require_int(f"{name}[{index}]", value, int(name != "padding"), most)
-            object.__setattr__(self, name, given)
+            object.__setattr__(self, name, pair)
         if self.end_padding is not None:
             for index, axis in enumerate(self.axes):
                 require_int(f"end_padding[{index}]", self.end_padding[index], -axis.size, axis.padding)
@@ -153,7 +153,7 @@ class Layer:
         Raises
         ------
         ValueError
-            If a core has no program for it: it says why.
+            If a core has no program for the layer, with the reason.
         """
         if isinstance(geometry, MatrixProduct):
             size = (1, geometry.samples)
@@ -177,8 +177,8 @@ class Layer:
     @cached_property
     def axes(self) -> tuple[Axis, Axis]:
         """Rows and columns."""
-        given = (self.size, self.kernel, self.stride, self.padding, self.dilation)
-        y, x = (Axis(*(pair[k] for pair in given if isinstance(pair, tuple))) for k in range(2))
+        pairs = (self.size, self.kernel, self.stride, self.padding, self.dilation)
+        y, x = (Axis(*(pair[k] for pair in pairs if isinstance(pair, tuple))) for k in range(2))
         if self.end_padding is not None:
             y, x = (axis._replace(end_padding=end) for axis, end in zip((y, x), self.end_padding, strict=True))
         return y, x

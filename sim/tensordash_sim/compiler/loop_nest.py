@@ -82,9 +82,9 @@ def tiled_multiplies(space: IterationSpace, tiling: Tiling, regions: Mapping[str
                 for part in parts:
                     multiplies = nest.walk_tile({positions: part, channels: other})
                     each = next(multiplies)
-                    for following in multiplies:
+                    for next_multiply in multiplies:
                         yield TiledMultiply(**each, product=product, is_last=False)
-                        each = following
+                        each = next_multiply
                     yield TiledMultiply(**each, product=product, is_last=True)
                 is_first, parts = False, [box]
 
@@ -134,7 +134,7 @@ class _LoopNest:
                         partial += space.streams("row", row) * space.streams("column", column)
 
     def _spans(self, side: str, tile: Box, phase: int, chunks: Sequence[Box]) -> Sequence[Box]:
-        """Return the part of the reduction to load for each chunk: all of it if it fits, else the chunk.
+        """Return the part of the reduction to load for each chunk: the whole part if it fits, else the chunk.
 
         If all chunks fit one by one, they are loaded one by one: multiplying begins earlier. If that takes too many
         cycles, some chunks are loaded together.

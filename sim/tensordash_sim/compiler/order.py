@@ -123,7 +123,7 @@ def find_races(config: CoreConfig, program: Sequence[int]) -> list[Race]:
 def add_tokens(config: CoreConfig, program: Sequence[int]) -> list[int]:
     """Add the tokens without which two descriptors would race.
 
-    A descriptor waits for the last one of each unit that meets it, unless an earlier wait already says so.
+    A descriptor waits for the last one of each unit that meets it, unless an earlier wait already covers it.
 
     Parameters
     ----------

@@ -1,8 +1,8 @@
 """Estimate when a core is done with a program, from its descriptors alone, without executing them.
 
 Each unit takes its descriptors in order, as soon as they are fetched and their tokens are there. Its time for a
-descriptor is that of the hardware's pages. What units share counts where it matters: fetches wait behind a load's
-bursts, and the tile for layouts that write what it wants to read.
+descriptor is the time on the hardware's pages. Shared resources count where they matter: fetches wait until a load's
+bursts are done, and the tile waits for layouts that write the banks that it reads.
 """
 
 from collections import deque
@@ -58,7 +58,7 @@ class Timing:
     Attributes
     ----------
     cycles : int
-        Of all of it.
+        Cycles of the whole program.
     busy : dict of str to float
         By unit, the cycles in which it has a descriptor.
     """
@@ -209,10 +209,10 @@ class _Clock:
     def _behind_fetches(self, asked: float) -> float:
         """Cycles that a load's first data wait for those of fetches that were asked for before it."""
         while len(self.fetched) < min(len(self.decoded), len(self.came) + self.config.prefetch):
-            following = self._next_fetch()
-            if following > asked:
+            asked_next = self._next_fetch()
+            if asked_next > asked:
                 break
-            self._fetch(following)
+            self._fetch(asked_next)
         return max(0.0, self.fetched[-1] - asked - self.latency)
 
     def _begin(self, unit: str, index: int, known: float, producers: Sequence[str]) -> float:

@@ -137,8 +137,8 @@ class Activations(Operand):
         filled, more = min(c1, channels) - c0, c1 - min(c1, channels)
         if not more:
             return [Move.of(self.name, first, [*inner, (filled, across), *outer])]
-        again = (more, across if more <= filled else 0)
-        return [Move.of(self.name, first, [*inner, *outer, last]) for last in ((filled, across), again)]
+        second = (more, across if more <= filled else 0)
+        return [Move.of(self.name, first, [*inner, *outer, last]) for last in ((filled, across), second)]
 
     def plan_layout(self, tile: Box, span: Box, phase: Phase, streams: Box, chunk: Box, at: int) -> Layout:
         """See `Operand`."""

@@ -44,7 +44,7 @@ class Counts:
         return self.steps / self.cycles
 
     def to_json(self, config: TileConfig) -> dict[str, Any]:
-        """As a document, with the ideal speedup: positions of the dense schedule over effectual ones."""
+        """Return a document with the ideal speedup: positions of the dense schedule over effectual ones."""
         dense = self.steps * config.lanes * config.rows * (config.columns if config.sparsity == "both" else 1)
         return asdict(self) | {
             "speedup": self.speedup,
@@ -103,9 +103,9 @@ def count(streams: Sequence[ArrayLike], config: TileConfig, *, a: Sequence[Array
     sides: list[NDArray[np.bool_]] = []
     if config.sparsity == "both":
         if a is None or len(a) != len(blocks):
-            given = "none" if a is None else len(a)
+            found = "none" if a is None else len(a)
             wanted = f'{len(blocks)} with tile.sparsity "both"'
-            raise ValueError(f"a must have the streams of the column side, {wanted}, not {given}")
+            raise ValueError(f"a must have the streams of the column side, {wanted}, not {found}")
         sides = [_checked("a", index, block, config.columns, "columns", config) for index, block in enumerate(a)]
         for index, (block, side) in enumerate(zip(blocks, sides, strict=True)):
             if side.shape[1] != block.shape[1]:
@@ -116,7 +116,7 @@ def count(streams: Sequence[ArrayLike], config: TileConfig, *, a: Sequence[Array
 def count_words(
     blocks: Sequence[NDArray[np.uint32]], config: TileConfig, *, a: Sequence[NDArray[np.uint32]] = ()
 ) -> Counts:
-    """As `count`, for packed streams.
+    """Count cycles as `count` does, for packed streams.
 
     Parameters
     ----------
@@ -159,7 +159,7 @@ def count_words(
 
 
 def output_stalls(cycles: NDArray[np.int64], config: TileConfig) -> NDArray[np.int64]:
-    """How long streams of so many cycles wait for the block before them to leave, one beat a cycle."""
+    """Return how long streams wait for the block before them to leave, one beat a cycle."""
     return np.maximum(config.rows // config.out_rows - cycles, 0)
 
 

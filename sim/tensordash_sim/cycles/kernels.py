@@ -1,7 +1,7 @@
 """Compiled loops: the schedulers of many tiles, each on streams of its own.
 
 A step is a word whose bit `lane` is set where the position is effectual. A narrow window (at most 16 positions) is one
-integer, the oldest step in its lowest bits, and one entry of a table is what becomes of it; a wide one is a word for
+integer, the oldest step in its lowest bits, and one entry of a table is its next state; a wide one is a word for
 each step, and its levels decide bit-parallel.
 """
 
@@ -40,7 +40,7 @@ def _schedule(window, free, undecided, levels, steps, ups, downs):
 
 @njit(cache=True, nogil=True)
 def fill_table(table, lanes, depth, levels, steps, ups, downs):
-    """What becomes of every window: the positions that remain, and above them the leading steps without any."""
+    """Tabulate every window's remaining positions and, in the bits above, the leading steps without any."""
     count = len(table)
     window, scratch = np.empty((depth, count), np.uint32), np.empty((2, count), np.uint32)
     for bits in range(count):
@@ -139,26 +139,26 @@ def _fill(window, first, words_b, words_a, both, step, places, stop):
 
 @njit(parallel=True, cache=True, nogil=True)
 def count_wide(words_b, words_a, both, depth, levels, steps, ups, downs, parts, cycles, advances, paces):
-    """As `count_narrow`, without a table: some groups at a time, each a slot, so that vectors are full."""
+    """Count as `count_narrow` does, without a table: several groups at a time, one per slot, fill the vectors."""
     groups, rows, count = words_b.shape
     columns = words_a.shape[1] if both else 1
     size = rows * columns
     slots = max(1, 64 // size)
     batch = max(slots, -(-groups // parts))
     for item in prange(-(-groups // batch)):
-        following, stop = item * batch, min(groups, (item + 1) * batch)
+        next_group, stop = item * batch, min(groups, (item + 1) * batch)
         window = np.zeros((depth, slots * size), np.uint32)
         scratch = np.empty((2, slots * size), np.uint32)
         group_of = np.full(slots, -1)
         step_of, made = np.zeros(slots, np.int64), np.zeros(slots, np.int64)
         busy = 0
-        paces[following:stop] = 0
-        for slot in range(min(slots, stop - following)):
-            group_of[slot] = following
-            advances[following] = 0
-            side_a = words_a[following if both else 0]
-            _fill(window, slot * size, words_b[following], side_a, both, 0, 0, depth)
-            following += 1
+        paces[next_group:stop] = 0
+        for slot in range(min(slots, stop - next_group)):
+            group_of[slot] = next_group
+            advances[next_group] = 0
+            side_a = words_a[next_group if both else 0]
+            _fill(window, slot * size, words_b[next_group], side_a, both, 0, 0, depth)
+            next_group += 1
             busy += 1
         while busy:
             _schedule(window, scratch[0], scratch[1], levels, steps, ups, downs)
@@ -186,13 +186,13 @@ def count_wide(words_b, words_a, both, depth, levels, steps, ups, downs, parts, 
                 else:
                     cycles[group] = made[slot]
                     step_of[slot], made[slot], held = 0, 0, 0
-                    group = following if following < stop else -1
+                    group = next_group if next_group < stop else -1
                     group_of[slot] = group
                     if group < 0:
                         busy -= 1
                         continue
                     advances[group] = 0
-                    following += 1
+                    next_group += 1
                 side_a = words_a[group if both else 0]
                 _fill(window, first, words_b[group], side_a, both, step_of[slot], held, depth)
 

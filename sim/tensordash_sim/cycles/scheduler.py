@@ -130,7 +130,7 @@ class Scheduler:
         return made
 
     def order(self, b: NDArray[np.uint32], a: NDArray[np.uint32] | None = None) -> Order:
-        """What is taken when; only for tiles that skip.
+        """Return the schedule: which pairs each cycle takes. Only for tiles that skip.
 
         Parameters
         ----------

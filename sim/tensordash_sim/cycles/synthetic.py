@@ -1,4 +1,4 @@
-"""Synthetic zeros."""
+"""Streams with random zeros of a chosen share."""
 
 import numpy as np
 from numpy.typing import NDArray

@@ -38,7 +38,7 @@ def contract(
     random: NDArray[np.uint16] | None = None,
     scale: int = 0,
 ) -> NDArray:
-    """One of the three operations of a layer, as a core computes it.
+    """Return one of the three operations of a layer, as a core computes it.
 
     Parameters
     ----------
@@ -97,8 +97,8 @@ def contract(
     if rows not in OPERANDS[operation]:
         raise ValueError(f"rows must be one of {', '.join(OPERANDS[operation])}, not {rows!r}")
     fused = {"bias": bias is not None, "relu": relu, "mask": mask is not None, "random": random is not None}
-    for field, given in fused.items():
-        if given and tile.numerics.result == "int32":
+    for field, value in fused.items():
+        if value and tile.numerics.result == "int32":
             raise ValueError(f"{field} must be left out for int8, whose results are sums")
     if not set(OPERANDS[operation]) <= set(values):
         raise ValueError(f"values must have {' and '.join(OPERANDS[operation])}, not {', '.join(values) or 'none'}")
@@ -135,8 +135,8 @@ def _checked_bias(bias: NDArray[np.float32], layer: Layer, operation: str) -> ND
     if operation != "AxW":
         raise ValueError(f"bias must be none for {operation}: results of AxW have one")
     if not isinstance(bias, np.ndarray) or bias.dtype != np.float32 or bias.shape != shape:
-        given = f"{bias.dtype} of shape {bias.shape}" if isinstance(bias, np.ndarray) else repr(bias)
-        raise ValueError(f"bias must be float32 of shape {shape}, not {given}")
+        actual = f"{bias.dtype} of shape {bias.shape}" if isinstance(bias, np.ndarray) else repr(bias)
+        raise ValueError(f"bias must be float32 of shape {shape}, not {actual}")
     return bias
 
 
@@ -204,12 +204,12 @@ def _over_positions(sides: Sides, layer: Layer, operation: str, values: Mapping[
             continue
         counts = place.shape[3], filled(place.shape[4], fill.ports)
         theirs = weights(values[other], phase, operation, fill)
-        at_once = max(1, sides.gathered // (products * counts[0] * counts[1] * theirs.shape[2]))
-        for n in range(0, samples, at_once):
-            part = tensor[:, n : n + at_once]
+        batch = max(1, sides.gathered // (products * counts[0] * counts[1] * theirs.shape[2]))
+        for n in range(0, samples, batch):
+            part = tensor[:, n : n + batch]
             vectors = windows(part, phase, counts, fill.channels).reshape(products, -1, theirs.shape[2])
             sums = sides.sums(vectors, theirs, bias).reshape(products, -1, *counts, made)
-            place[:, n : n + at_once] = sums[:, :, :, : place.shape[4]].transpose(0, 1, 4, 2, 3)
+            place[:, n : n + batch] = sums[:, :, :, : place.shape[4]].transpose(0, 1, 4, 2, 3)
     return out
 
 

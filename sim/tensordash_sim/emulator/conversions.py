@@ -20,7 +20,7 @@ FieldsOfFormat = tuple[int, int, int, int, bool, int]
 
 
 def _fields(fmt: FloatFormat) -> FieldsOfFormat:
-    """What compiled code wants to know of a format."""
+    """Return a format's parameters for compiled code."""
     return fmt.width, fmt.fraction_bits, fmt.least_exponent, fmt.largest, fmt.infinities, fmt.beyond
 
 
@@ -43,7 +43,7 @@ def _converted(
 
 
 def encode(values: ArrayLike, fmt: Format, scale: int = 0) -> NDArray:
-    """Bit patterns of numbers.
+    """Return bit patterns of numbers.
 
     Parameters
     ----------
@@ -101,7 +101,7 @@ def _encode_integers(array: NDArray, fmt: IntegerFormat) -> NDArray:
 
 
 def decode(bits: ArrayLike, fmt: Format) -> NDArray[np.float32]:
-    """The values of bit patterns; float32 holds those of every format.
+    """Return the values of bit patterns; float32 holds those of every format.
 
     Parameters
     ----------
@@ -141,7 +141,7 @@ def result_bits(
     random: NDArray[np.uint16] | None = None,
     scale: int = 0,
 ) -> NDArray:
-    """What a core's output unit makes of sums with their bias.
+    """Round sums with their bias as a core's output unit does.
 
     Parameters
     ----------

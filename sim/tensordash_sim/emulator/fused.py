@@ -60,9 +60,9 @@ def fused_products(columns: NDArray, rows: NDArray, config: TileConfig) -> NDArr
     left = _terms(a_bits, a_operand)
     turned = [np.ascontiguousarray(side.T if together else side[:0]) for side in left[:2]]
     out = np.empty((len(b_bits), len(a_bits)), np.uint32)
-    at_once = max(1, KEPT // (config.rows * width * b_bits.shape[1])) * config.rows
-    for i in range(0, len(b_bits), at_once):
-        right = _terms(b_bits[i : i + at_once], b_operand)
+    batch = max(1, KEPT // (config.rows * width * b_bits.shape[1])) * config.rows
+    for i in range(0, len(b_bits), batch):
+        right = _terms(b_bits[i : i + batch], b_operand)
         for j in range(0, len(a_bits), width if both else len(a_bits)):
             here: Terms = (left[0][j : j + width], left[1][j : j + width], left[2][j : j + width]) if both else left
             add_fused(
@@ -74,7 +74,7 @@ def fused_products(columns: NDArray, rows: NDArray, config: TileConfig) -> NDArr
                 config.sparsity == "none",
                 product_fraction,
                 (accumulator.fraction_bits, nearest, accumulator.zero_exponent, after, *result),
-                out[i : i + at_once, j : j + len(here[0])],
+                out[i : i + batch, j : j + len(here[0])],
             )
     return out[: len(rows), : len(columns)]
 
@@ -98,7 +98,7 @@ def _order(a: NDArray[np.int32], b: NDArray[np.int32], config: TileConfig) -> Or
 
 @cache
 def _table(fmt: Operand) -> Scaled:
-    """As `scaled`, but for the exponents of infinities and NaN."""
+    """Tabulate as `scaled` does, except for the exponents of infinities and NaN."""
     significand, exponent = scaled(fmt)
     marked = marks(fmt)
     far = np.where(marked & INFINITE, FAR, np.where(marked & NAN, 4 * FAR, exponent))

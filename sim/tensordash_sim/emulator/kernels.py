@@ -31,7 +31,7 @@ __all__ = [
 EXACT_NAN = 0x7FC00000
 FUSED_NAN = 0x7FFFFFFF
 FRACTION = FP32.fraction_bits
-LEAST = FP32.least_exponent
+MIN_EXPONENT = FP32.least_exponent
 BEYOND = FP32.largest + 1
 HALF = np.uint64(1 << 63)
 TOWARD_ZERO = 0
@@ -39,14 +39,14 @@ TOWARD_ZERO = 0
 NEAREST = -1
 """Rounding to nearest, ties to even."""
 FAR = 1 << 14
-"""Exponent of infinities; NaN have four times as much, so that the sum of two exponents tells what there is."""
+"""Exponent of infinities; NaN have four times as much, so that the sum of two exponents identifies special values."""
 TOGETHER = 128
 """Columns whose sums fit in the nearest cache."""
 
 
 @intrinsic
 def _leading_zeros(typingctx, bits):
-    """Of 64 bits, one instruction: nothing in Numba's reach does it."""
+    """Count leading zeros of 64 bits, which Numba has no function for."""
 
     def generate(context, builder, signature, arguments):
         return builder.ctlz(arguments[0], ir.Constant(ir.IntType(1), 0))
@@ -56,7 +56,7 @@ def _leading_zeros(typingctx, bits):
 
 @njit(cache=True, nogil=True)
 def _bit_length(magnitude):
-    """As int's; of a uint64."""
+    """Return the bit length of a uint64, as `int.bit_length` does."""
     return 64 - np.int64(_leading_zeros(magnitude))
 
 
@@ -124,7 +124,7 @@ def convert(bits, source, target, signed_nan, relu, toward_zero, random, out, sc
 
 @njit(parallel=True, cache=True, nogil=True)
 def scan(bits, sign, largest):
-    """Of patterns: the largest magnitude of a finite one, how many are zeros, and how many are not finite.
+    """Return the patterns' largest finite magnitude, and how many are zeros and not finite.
 
     `sign` is the sign's bit, and `largest` the pattern of the format's largest finite number.
     """
@@ -170,7 +170,7 @@ def add_digits(high, low, products, counts, bits):
 
 @njit(parallel=True, cache=True, nogil=True)
 def wrap(high, low, width):
-    """Sums in two's complement of so many bits, below 128."""
+    """Add in two's complement of `bits` bits, below 128."""
     for row in prange(high.shape[0]):
         for column in range(high.shape[1]):
             if width <= 64:
@@ -226,7 +226,7 @@ def _round_pair(upper, lower, unit):
         moved = np.int64(64) - np.int64(_bit_length(upper))
         unit += np.int64(64) - moved
         _, lower = _moved(upper, lower, moved - np.int64(64))
-    return _round_magnitude(lower, unit, FRACTION, LEAST, BEYOND, NEAREST)
+    return _round_magnitude(lower, unit, FRACTION, MIN_EXPONENT, BEYOND, NEAREST)
 
 
 @njit(parallel=True, cache=True, nogil=True)
@@ -242,7 +242,7 @@ def add_biases(high, low, exponent, added):
             if field == 0xFF:
                 continue
             lower = np.uint64(bits & ((1 << FRACTION) - 1) | np.int64(field > 0) << FRACTION)
-            upper, places = np.uint64(0), max(field, 1) - 1 + LEAST - np.int64(exponent)
+            upper, places = np.uint64(0), max(field, 1) - 1 + MIN_EXPONENT - np.int64(exponent)
             if places >= 0:
                 upper, lower = _moved(upper, lower, places)
             else:
@@ -305,20 +305,22 @@ def _rounded(high, low, least, nearest, result_bits, least_result, beyond):
         magnitude = np.uint64(abs(low))
     rounding = NEAREST if nearest else TOWARD_ZERO
     pattern = _round_magnitude(magnitude, least, result_bits, least_result, beyond, rounding)
-    if least_result == LEAST + FRACTION - result_bits:  # FP32's exponents
+    if least_result == MIN_EXPONENT + FRACTION - result_bits:  # FP32's exponents
         return sign, pattern << (FRACTION - result_bits)
     if pattern == beyond:
         return sign, np.int64(BEYOND)
     field = pattern >> result_bits
     significand = np.uint64(pattern & ((1 << result_bits) - 1) | np.int64(field > 0) << result_bits)
-    return sign, _round_magnitude(significand, max(field, 1) - 1 + least_result, FRACTION, LEAST, BEYOND, NEAREST)
+    return sign, _round_magnitude(
+        significand, max(field, 1) - 1 + least_result, FRACTION, MIN_EXPONENT, BEYOND, NEAREST
+    )
 
 
 @njit(cache=True, nogil=True)
-def _apart(pattern):
+def _unpack(pattern):
     """Significand and exponent of its least bit, of FP32's pattern without its sign."""
     field = pattern >> FRACTION
-    return pattern & ((1 << FRACTION) - 1) | np.int64(field > 0) << FRACTION, max(field, 1) - 1 + LEAST
+    return pattern & ((1 << FRACTION) - 1) | np.int64(field > 0) << FRACTION, max(field, 1) - 1 + MIN_EXPONENT
 
 
 @njit(cache=True, nogil=True)
@@ -326,13 +328,13 @@ def _fp32_sum(sign, pattern, other_sign, other):
     """Two finite FP32 numbers, as sign and pattern, added to nearest: sign and pattern, +0 for a zero."""
     if pattern < other:
         sign, pattern, other_sign, other = other_sign, other, sign, pattern
-    significand, exponent = _apart(pattern)
-    less, less_exponent = _apart(other)
-    # 32 bits behind the larger one, which hold the smaller one or else all that rounding asks of it.
+    significand, exponent = _unpack(pattern)
+    less, less_exponent = _unpack(other)
+    # 32 bits below the larger one, which hold the smaller one, or all that rounding needs.
     down = min(exponent - less_exponent, 62)
     moved = (less << 32 >> down) | np.int64((less << 32) & ((np.int64(1) << down) - 1) != 0)
     total = (significand << 32) + (moved if sign == other_sign else -moved)
-    made = _round_magnitude(np.uint64(total), exponent - 32, FRACTION, LEAST, BEYOND, NEAREST)
+    made = _round_magnitude(np.uint64(total), exponent - 32, FRACTION, MIN_EXPONENT, BEYOND, NEAREST)
     return (sign if made else np.int64(0)), made
 
 
@@ -347,7 +349,7 @@ def _accumulated(a, a_exponent, b, b_exponent, chosen, ends, product_fraction, f
     for end in ends:
         if end == begin:
             continue
-        significand, weight = _apart(np.int64(0) if after else pattern)
+        significand, weight = _unpack(np.int64(0) if after else pattern)
         largest = np.int64(zero_exponent)
         if significand:  # a subnormal number counts with the exponent of the least normal one
             largest = max(weight + FRACTION, least_result + result_bits)
@@ -389,7 +391,7 @@ def _accumulated(a, a_exponent, b, b_exponent, chosen, ends, product_fraction, f
 
 @njit(cache=True, nogil=True)
 def _accumulate_together(a, a_exponent, b, b_exponent, chosen, ends, product_fraction, fused, largest, total, sums):
-    """As `_accumulated`, of finite numbers, for columns that share a schedule: `a` (K, columns).
+    """Accumulate finite numbers as `_accumulated` does, for columns that share a schedule: `a` (K, columns).
 
     Without a branch inside a loop over columns, so that many are added in one instruction. Fraction bits are so few
     that 64 bits hold the sum, whose exponents are FP32's. `largest`, `total` and `sums` have room for each column;
@@ -404,18 +406,18 @@ def _accumulate_together(a, a_exponent, b, b_exponent, chosen, ends, product_fra
             continue
         for m in range(len(sums)):
             magnitude = sums[m] & 0x7FFFFFFF
-            least = max(magnitude >> FRACTION, 1) - 1 + LEAST + FRACTION
+            least = max(magnitude >> FRACTION, 1) - 1 + MIN_EXPONENT + FRACTION
             largest[m] = least if magnitude else np.int64(zero_exponent)
         for place in range(begin, end):
             k = chosen[place]
             added, factor = np.int64(b_exponent[k]) + product_fraction, np.int64(b[k])
             for m in range(len(sums)):
                 exponent = a_exponent[k, m] + added
-                largest[m] = max(largest[m], exponent if a[k, m] * factor != 0 else np.int64(LEAST))
+                largest[m] = max(largest[m], exponent if a[k, m] * factor != 0 else np.int64(MIN_EXPONENT))
         for m in range(len(sums)):
             field = (sums[m] & 0x7FFFFFFF) >> FRACTION
             significand = sums[m] & ((1 << FRACTION) - 1) | np.int64(field > 0) << FRACTION
-            away = max(field, 1) - 1 + LEAST + fraction_bits - largest[m]
+            away = max(field, 1) - 1 + MIN_EXPONENT + fraction_bits - largest[m]
             magnitude = significand << max(away, 0) >> min(max(-away, 0), 63)
             total[m] = -magnitude if sums[m] >> 31 else magnitude
         for place in range(begin, end):
@@ -430,13 +432,13 @@ def _accumulate_together(a, a_exponent, b, b_exponent, chosen, ends, product_fra
             magnitude = abs(total[m])
             # As in `_round_magnitude`.
             least = largest[m] - fraction_bits
-            unit = max(least + _bit_length(np.uint64(magnitude)) - result_bits - 1, LEAST + without)
+            unit = max(least + _bit_length(np.uint64(magnitude)) - result_bits - 1, MIN_EXPONENT + without)
             cut = min(max(unit - least, 0), 62)  # magnitudes are below 2**61
             significand = magnitude << max(least - unit, 0) >> cut
             rest, whole = magnitude & ((np.int64(1) << cut) - 1), np.int64(1) << cut
             up = (rest * 2 > whole) | ((rest * 2 == whole) & (significand & 1 == 1))
             significand += np.int64(nearest & up)
-            pattern = min((((unit - LEAST - without) << result_bits) + significand) << without, BEYOND)
+            pattern = min((((unit - MIN_EXPONENT - without) << result_bits) + significand) << without, BEYOND)
             pattern = pattern if significand else np.int64(0)
             made = np.int64((total[m] < 0) & (pattern > 0)) << 31 | pattern
             sums[m] = sums[m] if sums[m] & 0x7FFFFFFF == BEYOND else made

@@ -31,13 +31,13 @@ class Fill:
 
 
 def filled(size: int, unit: int) -> int:
-    """The next multiple."""
+    """Round `size` up to a multiple of `unit`."""
     return -(-size // unit) * unit
 
 
 @njit(parallel=True, cache=True, nogil=True)
 def _gather(tensor, ys, xs, out):
-    """Windows of a tensor (N, Y, X, C): (N, windows in Y, in X, taps in Y, in X, C), outside of it and above C zero."""
+    """Gather windows of a tensor (N, Y, X, C): (N, windows in Y, in X, taps in Y, in X, C), with zeros for padding."""
     samples, height, width, channels = tensor.shape
     _, down, across, y_taps, x_taps, filled = out.shape
     for item in prange(samples * down):
@@ -54,7 +54,7 @@ def _gather(tensor, ys, xs, out):
 
 
 def windows(tensor: NDArray, phase: Phase, counts: tuple[int, int], unit: int) -> NDArray:
-    """All windows that a phase has on a tensor.
+    """Return all windows that a phase has on a tensor.
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ def windows(tensor: NDArray, phase: Phase, counts: tuple[int, int], unit: int) -
     counts : (int, int)
         How many there are of them, down and across.
     unit : int
-        Channels are filled up to a multiple of it.
+        Channels are padded to a multiple.
 
     Returns
     -------
@@ -117,7 +117,7 @@ def gradient(tensor: NDArray, fill: Fill) -> NDArray:
 
 
 def activations(tensor: NDArray, layer: Layer, fill: Fill) -> NDArray:
-    """A of AxG.
+    """Return a of AxG.
 
     Parameters
     ----------

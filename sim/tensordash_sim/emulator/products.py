@@ -25,7 +25,7 @@ def matrix_product(
 
     Vectors are cut into steps of `lanes`, the last one filled up with zeros; row vectors are the tile's rows in
     order, `config.rows` at a time, and column vectors its columns. That decides what a fused accumulator adds together;
-    the tile skips what its `sparsity` says, which decides whether an infinity meets a zero.
+    the tile skips by its `sparsity`, which decides whether an infinity meets a zero.
 
     Parameters
     ----------

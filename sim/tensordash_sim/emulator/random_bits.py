@@ -58,7 +58,7 @@ class RandomBits:
                 self._moves.append(("store", self._store(values, result)))
 
     def of(self, seed: int, operation: int = 0) -> NDArray[np.uint16]:
-        """The bits for a seed and an operation's number, as `stochastic` takes them, shaped like the result."""
+        """Return the bits for a seed and an operation's number, as `stochastic` takes them, shaped like the result."""
         config, layer = self._config, self._layer
         tile = config.tile
         buffer = np.zeros((config.groups, tile.lanes, tile.lanes), np.uint16)
@@ -86,7 +86,7 @@ class RandomBits:
 
 
 def _walk(values: dict[str, int], number: int) -> dict[str, Any]:
-    """What `_draw` takes of a multiply, and its number among them."""
+    """Yield the arguments of `_draw` for each multiply, with its number."""
     loops = range(OUTPUT_LOOPS)
     return {
         "number": number,
@@ -100,7 +100,7 @@ def _walk(values: dict[str, int], number: int) -> dict[str, Any]:
 
 
 def _round_keys() -> NDArray[np.uint32]:
-    """Of SIMON64/128, as many as are used."""
+    """Return the round keys of SIMON64/128 that are used."""
     keys = [0x03020100, 0x0B0A0908, 0x13121110, 0x1B1A1918]
     for constant in "11011011101011":
         mixed = (keys[-1] >> 3 | keys[-1] << 29) ^ keys[-3]

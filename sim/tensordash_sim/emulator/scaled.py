@@ -26,7 +26,7 @@ def contract_scaled(
     *,
     seed: int | None = None,
 ) -> NDArray[np.float32]:
-    """One of the three operations of a layer on a tile with scales.
+    """Return one of the three operations of a layer on a tile with scales.
 
     Vectors are reductions in the order of a core's streams; blocks run along them, from their beginning, so that a
     value may have another scale in each operation, and in each window of a convolution. A block with an infinity or
@@ -75,9 +75,13 @@ def contract_scaled(
     if rows not in pair:
         raise ValueError(f"rows must be one of {', '.join(pair)}, not {rows!r}")
     for name in pair:
-        given = values.get(name)
-        if not isinstance(given, np.ndarray) or given.dtype != np.float32 or given.shape != layer.whole_shape(name):
-            kind = f"{given.dtype} of shape {given.shape}" if isinstance(given, np.ndarray) else repr(given)
+        operand = values.get(name)
+        if (
+            not isinstance(operand, np.ndarray)
+            or operand.dtype != np.float32
+            or operand.shape != layer.whole_shape(name)
+        ):
+            kind = f"{operand.dtype} of shape {operand.shape}" if isinstance(operand, np.ndarray) else repr(operand)
             raise ValueError(f"{name} must be float32 of shape {layer.whole_shape(name)}, not {kind}")
     sides = _ScaledSides(tile, pair, rows, values, seed)
     sums = all_sums(sides, layer, operation, values).view(np.float32)
@@ -139,5 +143,5 @@ def drawn(random: np.random.Philox, shape: tuple[int, ...]) -> NDArray[np.uint16
 
 
 def _largest(values: NDArray[np.float32]) -> float:
-    """The largest magnitude that is finite."""
+    """Return the largest magnitude that is finite."""
     return float(np.abs(values, where=np.isfinite(values), out=np.zeros_like(values)).max(initial=0.0))

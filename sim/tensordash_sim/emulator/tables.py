@@ -67,7 +67,6 @@ class ScaledFormat(NamedTuple):
 
     @property
     def width(self) -> int:
-        """Bits of both."""
         return self.element.width + self.scale.width
 
     @property
@@ -77,7 +76,7 @@ class ScaledFormat(NamedTuple):
         return self.element.least_exponent + (-self.scale.bias if number is None else number.least_exponent)
 
     def both(self, table: NDArray, of_scales: NDArray) -> tuple[NDArray, NDArray]:
-        """What tables of elements and of scales say of every pattern."""
+        """Combine the tables of elements and of scales for every pattern."""
         every = np.arange(1 << self.width)
         return table[every % (1 << self.element.width)], of_scales[every >> self.element.width]
 
@@ -105,7 +104,7 @@ class Digits(NamedTuple):
 
 
 def pattern_type(fmt: Format) -> np.dtype:
-    """The type of a format's patterns: as wide as the format, or the next wider.
+    """Return the type of a format's patterns: as wide as the format, or the next wider.
 
     >>> from tensordash.configuration.formats import FORMATS
     >>> [pattern_type(FORMATS[name]).itemsize for name in ("fp8_e4m3", "fp16", "tf32")]
@@ -115,13 +114,13 @@ def pattern_type(fmt: Format) -> np.dtype:
 
 
 def _patterns(fmt: Format) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """All patterns without their sign, and their signs."""
+    """Return all patterns without their sign, and their signs."""
     every = np.arange(1 << fmt.width)
     return every & ((1 << (fmt.width - 1)) - 1), every >> (fmt.width - 1) == 1
 
 
 def is_finite(bits: NDArray, fmt: Operand) -> NDArray[np.bool_]:
-    """Which patterns are neither infinities nor NaN.
+    """Return which patterns are neither infinities nor NaN.
 
     >>> from tensordash.configuration.formats import FORMATS
     >>> is_finite(np.array([0x00, 0xFE, 0xFF], np.uint8), FORMATS["fp8_e4m3"])
@@ -172,7 +171,7 @@ def scaled(fmt: Operand) -> Scaled:
 
 @cache
 def marks(fmt: Operand) -> NDArray[np.uint8]:
-    """Whether patterns are a zero, an infinity, a NaN, and negative, as a bit each.
+    """Return whether patterns are a zero, an infinity, a NaN, and negative, as a bit each.
 
     >>> from tensordash.configuration.formats import FORMATS
     >>> marks(FORMATS["fp16"])[[0x8000, 0x3C00, 0xFC00, 0x7C01]].tolist()
@@ -217,7 +216,7 @@ def digits(fmt: Operand) -> Digits:
 
 @cache
 def floats(fmt: Format) -> NDArray[np.float32]:
-    """The value of every pattern; exact.
+    """Return the value of every pattern; exact.
 
     >>> from tensordash.configuration.formats import FORMATS
     >>> floats(FORMATS["fp16"])[[0x3C00, 0xFC00, 0x7C01]]
@@ -232,7 +231,7 @@ def floats(fmt: Format) -> NDArray[np.float32]:
 
 
 def operand_formats(config: TileConfig) -> tuple[Operand, Operand]:
-    """What the operands of sides a and b are patterns of: with scales, of both."""
+    """Return the formats of the patterns of sides a and b; with scales, of elements and scales."""
     a, b, scale = config.a_format, config.b_format, config.numerics.scale
     if scale is None:
         return a, b
@@ -262,7 +261,7 @@ def with_scales(name: str, bits: NDArray, scales: ArrayLike, fmt: ScaledFormat) 
 
 
 def checked_bits(name: str, values: ArrayLike, fmt: Format) -> NDArray:
-    """An operand as an array as wide as its format.
+    """Return an operand as an array as wide as its format.
 
     Raises
     ------

@@ -115,7 +115,7 @@ def rounded(values: Floats, element: Element) -> Floats:
 
 
 def quantise(values: NDArray, fmt: BlockFormat, axis: int) -> Floats:
-    """What is left of values in a format, as numbers again.
+    """Round values to a format, and return them as numbers.
 
     Parameters
     ----------
@@ -133,7 +133,7 @@ def quantise(values: NDArray, fmt: BlockFormat, axis: int) -> Floats:
 
     Examples
     --------
-    Where 16 values share a scale, those behind them have another one.
+    Where 16 values share a scale, those after them have another one.
 
     >>> row = np.array([[2688.0, 112.0] + 14 * [0.0] + [1344.0, 112.0] + 14 * [0.0]])
     >>> quantise(row, BLOCK_FORMATS["nvfp4"], axis=1)[0, [0, 1, 16, 17]].tolist()  # times 448 and 224
@@ -153,7 +153,7 @@ def quantise(values: NDArray, fmt: BlockFormat, axis: int) -> Floats:
 
 
 def _scales(largest: Floats, fmt: BlockFormat) -> Floats:
-    """Of blocks with these largest magnitudes: what their elements are multiplied by."""
+    """Return the scales of blocks with these largest magnitudes."""
     element = fmt.element
     if fmt.scale == "nvfp4":
         top = float(largest.max(initial=0.0))
@@ -173,7 +173,7 @@ def _scales(largest: Floats, fmt: BlockFormat) -> Floats:
 
 
 def hadamard(values: NDArray, size: int, axis: int, seed: int) -> Floats:
-    """A random Hadamard transform: signs, then each block times an orthogonal matrix of 1 and -1 over its root.
+    """Return a random Hadamard transform: signs, then each block times an orthogonal matrix of 1 and -1 over its root.
 
     Both operands of a product, transformed along its reduction with the same signs, give the same product.
 
@@ -182,7 +182,7 @@ def hadamard(values: NDArray, size: int, axis: int, seed: int) -> Floats:
     values : array of float, any shape
         Values.
     size : int
-        Of a block, a power of two. What is left behind the last whole block stays as it is.
+        Of a block, a power of two. What is left after the last whole block stays as it is.
     axis : int
         Along which blocks run.
     seed : int

@@ -42,7 +42,7 @@ SIDES = ("tensordash", "baseline")
 
 
 def chip_area_ratio(costs: Mapping[str, Any], tiles: int) -> float:
-    """Area of a chip with memories over that of its baseline.
+    """Return the ratio of a chip's area, memories included, to its baseline's.
 
     Parameters
     ----------

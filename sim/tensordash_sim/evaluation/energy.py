@@ -25,7 +25,7 @@ BATCH = {"full": 64, "small": 64, "tiny": 1}
 
 
 def _published(settings: Settings, preset: str) -> Job:
-    """A layer whose data is used as often as at the published scale: small networks hardly reuse theirs."""
+    """Return a layer whose data is used as often as at the published scale: small networks hardly reuse theirs."""
     layer = Convolution(
         batch=BATCH[settings.scale],
         in_channels=256,
@@ -49,7 +49,7 @@ def _plan(settings: Settings, preset: str = "paper") -> Plan:
 
 
 def _results(settings: Settings, answers: Answers) -> dict[str, list[Any]]:
-    """Of operations, by network; the published shape last."""
+    """Return results of operations, by network; the published shape is last."""
     found = {name: list(answers[name,]["operations"]) for name in settings.networks}
     return found | {PUBLISHED: list(answers[PUBLISHED,].values())}
 

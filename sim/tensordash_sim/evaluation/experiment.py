@@ -35,7 +35,7 @@ class Experiment:
     uses_values : bool
         Whether it needs their values: those of `Settings.with_values`.
     presets : tuple of str
-        Whose synthesis results it reads, if there are any.
+        Whose synthesis results it reads.
     """
 
     name: str

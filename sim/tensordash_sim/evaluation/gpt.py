@@ -87,22 +87,22 @@ class _Cycles(NamedTuple):
 
 
 def _cycles(shape: Shape, answers: Answers, zeros: float, operation: str, block: int = 1) -> _Cycles:
-    """Of a block of the network on one tile, with weights masked in blocks."""
+    """Return cycles of a block of the network on one tile, with weights masked in blocks."""
     dense = sparse = passes = bound = 0.0
     for name in shape.products:
         count = 1 if name in PRUNED else shape.heads
         result = _answer(answers, name, zeros, operation, block)
         taken = result["compute"] * count
-        kept_passes = kept_outputs = 1.0
+        pass_share = output_share = 1.0
         if MASKED.get(name) == operation:
             # Half of the positions, and the tiles on the diagonal are computed as a whole.
-            kept_outputs = (1 + 1 / shape.length) / 2
-            kept_passes = (1 + load_preset("paper").rows / shape.length) / 2
+            output_share = (1 + 1 / shape.length) / 2
+            pass_share = (1 + load_preset("paper").rows / shape.length) / 2
         elif name in PRUNED and operation == "AxG":
             found = answers[name, zeros, "outputs", block]
-            kept_passes, kept_outputs = found["kept_passes"] / found["passes"], found["kept_outputs"] / found["outputs"]
+            pass_share, output_share = found["kept_passes"] / found["passes"], found["kept_outputs"] / found["outputs"]
         dense, sparse = dense + result["dense_compute"] * count, sparse + taken
-        passes, bound = passes + taken * kept_passes, bound + taken * kept_outputs
+        passes, bound = passes + taken * pass_share, bound + taken * output_share
     return _Cycles(dense, sparse, passes, bound)
 
 
@@ -114,9 +114,9 @@ def _answer(answers: Answers, name: str, zeros: float, operation: str, block: in
 class ElementWise(NamedTuple):
     """An element-wise operation of a block's step.
 
-    It reads from and writes to DRAM so many tensors of `values` values: `alone`, and `fused` with the product before or
-    behind it, which has the rest at hand. Normalization and softmax need a whole row at hand; what the backward pass
-    needs of them is computed again from their inputs.
+    It reads from and writes to DRAM tensors of `values` values; their number is `alone`, and `fused` with
+    the product before or after it, which has the rest at hand. Normalization and softmax need a whole row at hand. The
+    backward pass computes their values again from their inputs.
     """
 
     name: str
@@ -126,7 +126,7 @@ class ElementWise(NamedTuple):
 
 
 def element_wise(shape: Shape) -> list[ElementWise]:
-    """All of a block, forward and backward."""
+    """Return all of a block, forward and backward."""
     hidden, wide = shape.length * shape.hidden, 4 * shape.length * shape.hidden
     scores = shape.heads * shape.length**2
     return [
@@ -142,7 +142,7 @@ def element_wise(shape: Shape) -> list[ElementWise]:
 
 
 def _traffic(shape: Shape, answers: Answers, zeros: float) -> float:
-    """Bytes between DRAM and the chip for a block's products, operands compressed."""
+    """Return bytes between DRAM and the chip for a block's products, operands compressed."""
     return float(
         sum(
             _answer(answers, name, zeros, str(operation))["traffic"]["dram"] * (1 if name in PRUNED else shape.heads)

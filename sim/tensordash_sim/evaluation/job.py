@@ -20,7 +20,7 @@ JobKind = Callable[..., dict[str, Any]]
 
 @cache
 def _code() -> str:
-    """Of all code that answers depend on: what is simulated, and how it is asked here."""
+    """Return a digest of all code that answers depend on."""
     here = Path(__file__).parent
     package = here.parent
     rounding = [
@@ -53,10 +53,9 @@ class Job:
 
     @cached_property
     def key(self) -> str:
-        """Of everything that the answer depends on."""
+        """Return a key of everything that the answer depends on."""
         text = json.dumps([_code(), self.kind.__name__, self.parameters], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:24]
 
     def run(self) -> dict[str, Any]:
-        """Do it."""
         return self.kind(**self.parameters, **self.places)

@@ -51,7 +51,7 @@ FIELDS = (
 
 
 def short(result: OperationResult) -> dict[str, Any]:
-    """What figures are made of: `FIELDS`, and bytes of DRAM traffic."""
+    """Return the fields that figures read: `FIELDS`, and bytes of DRAM traffic."""
     document = result.to_json()
     return {name: document[name] for name in FIELDS} | {"traffic": {"dram": result.traffic.dram}}
 
@@ -230,6 +230,6 @@ def masked_outputs(
         mask, [(0, -extent % size) for extent, size in zip(mask.shape, (config.rows, config.columns), strict=True)]
     )
     blocks = padded.reshape(padded.shape[0] // config.rows, config.rows, -1, config.columns)
-    kept_passes = int(blocks.any(axis=(1, 3)).sum())
+    nonzero_passes = int(blocks.any(axis=(1, 3)).sum())
     passes = blocks.shape[0] * blocks.shape[2]
-    return {"passes": passes, "kept_passes": kept_passes, "outputs": mask.size, "kept_outputs": int(mask.sum())}
+    return {"passes": passes, "kept_passes": nonzero_passes, "outputs": mask.size, "kept_outputs": int(mask.sum())}

@@ -47,7 +47,7 @@ def _records(path: str, digest: str, step: int) -> tuple[Record, ...]:
 def quantised_mask(
     values: NDArray, geometry: Geometry, operation: Operation, name: str, fmt: str | None, seed: int | None
 ) -> NDArray[np.bool_]:
-    """Where an operand is not zero in a format whose blocks run along the operation's reduction.
+    """Return where an operand is not zero in a format whose blocks run along the operation's reduction.
 
     Parameters
     ----------
@@ -127,7 +127,7 @@ def quantised_step(
 
 
 def two_of_four(values: NDArray, axis: int) -> NDArray[np.bool_]:
-    """Where the two largest magnitudes of four consecutive values are; of equal ones the first.
+    """Return where the two largest magnitudes of four consecutive values are; of equal ones the first.
 
     Parameters
     ----------
@@ -180,7 +180,7 @@ def pruned_weights(values: NDArray, geometry: Geometry, pattern: str) -> NDArray
 def _with_weights(
     geometry: Geometry, mask: NDArray[np.bool_], operation: Operation, tile: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """A tile that schedules W; the other operand has no zeros."""
+    """Return a tile that schedules W; the other operand has no zeros."""
     side = "left" if operation.left == "W" else "right"
     machine = Machine(TileConfig.from_mapping(tile), replace(ChipConfig(), tiles=1), side=side)
     other = operation.right if side == "left" else operation.left
@@ -210,7 +210,7 @@ def pruned_product(geometry: Mapping[str, Any], tile: Mapping[str, Any], pattern
 
 
 def pruned_step(digest: str, step: int, tile: Mapping[str, Any], pattern: str, *, path: str) -> dict[str, Any]:
-    """The same of every layer of a recorded step, with its own weights.
+    """Return the same of every layer of a recorded step, with its own weights.
 
     Parameters
     ----------

@@ -38,7 +38,7 @@ def published_step(
     seed: int,
     every: bool = True,
 ) -> dict[str, Any]:
-    """A step's cycles, TensorDash's and the baseline's, at several bandwidths and with more and more measures.
+    """Return a step's cycles, TensorDash's and the baseline's, at several bandwidths and with more and more measures.
 
     Each has its own plan, which is checked (`planner.replay`).
 
@@ -127,7 +127,7 @@ class _Products:
         self._known: dict[tuple[Any, ...], dict[str, tuple[int, int]]] = {}
 
     def cycles(self, which: str, order: bool) -> Cycles:
-        """Of "dense" or "sparse" tiles."""
+        """Return cycles of "dense" or "sparse" tiles."""
 
         def of(geometry: Geometry, operation: Operation, kind: str) -> tuple[int, int]:
             key = (repr(geometry), operation, kind if kind in CAUSAL else "", order)
@@ -169,7 +169,7 @@ class _Products:
         }
 
     def _smaller(self, geometry: Geometry) -> tuple[Geometry, int]:
-        """What is simulated, and how many times it stands for."""
+        """Return the simulated part, and how many such parts the whole has."""
         if isinstance(geometry, Convolution):
             return replace(geometry, batch=self.simulated), self.images // self.simulated
         if isinstance(geometry, MatrixProduct) and geometry.batch > 1:

@@ -38,7 +38,7 @@ def _plan(settings: Settings) -> Plan:
 
 
 def _bars(settings: Settings, answers: Answers, key: str, paper: dict[str, float]) -> list[Point]:
-    """A bar for each network and operation, and means."""
+    """Return a bar for each network and operation, and means."""
     totals = {name: by_operation(answers[name,]) for name in settings.networks}
     points = []
     for operation in OPERATIONS:

@@ -12,7 +12,7 @@ MAX_TABLE_ROWS = 16
 
 
 def page(figures: Sequence[Figure], names: Sequence[str] = (), old: str = "") -> str:
-    """All of it.
+    """Render the whole page.
 
     Parameters
     ----------
@@ -33,7 +33,7 @@ def page(figures: Sequence[Figure], names: Sequence[str] = (), old: str = "") ->
 
 
 def section(figure: Figure) -> str:
-    """One figure.
+    """Return one figure.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ def section(figure: Figure) -> str:
 
 
 def _table(metric: str, points: list[Point]) -> str:
-    """Of a metric: places down, series across, or the other way round if there are more series."""
+    """Return a metric's table: places down, series across, or transposed if there are more series."""
     series, places = (list(dict.fromkeys(each)) for each in zip(*((p.series, p.x) for p in points), strict=True))
     if min(len(series), len(places)) > MAX_TABLE_ROWS or max(len(series), len(places)) > 2 * MAX_TABLE_ROWS:
         points = [point for point in points if point.paper is not None]

@@ -45,7 +45,7 @@ def planned(
     Raises
     ------
     ValueError
-        If the step's flow was not recorded, or not all of it.
+        If the step's flow was not recorded completely.
     """
     plain, ordered = results["as recorded"], results["all of them"]
     graphs = {

@@ -40,7 +40,7 @@ class _Curve:
 
 
 def _curve(synthesis: Synthesis) -> _Curve:
-    """Of netlists; without them the paper's Table IV, the same at all zeros, and the shares of `chip.Power`."""
+    """Return power of netlists; without them the paper's Table IV, constant, with the shares of `chip.Power`."""
     runs = [] if synthesis is None else synthesis["power"] or []
     found = []
     for run in runs:
@@ -60,7 +60,7 @@ def _curve(synthesis: Synthesis) -> _Curve:
 
 
 def power_note(synthesis: Synthesis) -> str:
-    """Where power comes from."""
+    """Return the source of power figures, as a sentence."""
     if synthesis is None or not synthesis["power"]:
         return render("power", reason="no synthesis results" if synthesis is None else synthesis["power_reason"])
     curve = _curve(synthesis)
@@ -91,7 +91,7 @@ def energies(results: Results, synthesis: Synthesis, chip: ChipConfig | None = N
     -------
     dict
         "tensordash" and "baseline": core, sram, dram, `constant` (core with the power of no zeros), `anchored` (core,
-        scaled so that the baseline's power without zeros is that of Table IV), and, of what is in none of these,
+        scaled so that the baseline's power without zeros matches Table IV), and, of what is in none of these,
         `busy` (tiles while they have work) and `idle` (tiles while they wait, or have no pass).
     """
     chip, curve = chip or ChipConfig(), _curve(synthesis)

@@ -54,7 +54,7 @@ def _plan(settings: Settings) -> Plan:
 
 
 def _share(operations: list[dict[str, Any]], name: str) -> float | None:
-    """Of zeros in an operand, over all operations that read it."""
+    """Return the share of zeros in an operand, over all operations that read it."""
     counts = [each["operands"][name] for each in operations if name in each["operands"]]
     values = sum(count["values"] for count in counts)
     return sum(count["zeros"] for count in counts) / values if values else None

@@ -226,11 +226,11 @@ class Settings:
 
     @cached_property
     def conditions(self) -> dict[str, Any]:
-        """With what numbers are found, but for the networks."""
+        """Return the conditions of the numbers, except for the networks."""
         return {"scale": self.scale, "seed": self.seed, "version": tensordash.__version__, "commit": commit()}
 
     def data(self, networks: Mapping[str, Network]) -> dict[str, dict[str, Any]]:
-        """What is known of networks' recordings."""
+        """Return the conditions of the networks' recordings."""
         return {
             name: {"digest": network.trace.digest, "steps": network.steps, **network.trace.conditions}
             for name, network in networks.items()

@@ -151,7 +151,7 @@ def _lane_points(settings: Settings, answers: Answers) -> tuple[list[Point], lis
 
 
 def _padding(answer: Mapping[str, Any]) -> float:
-    """Share of a step's dense cycles spent on positions that are no data."""
+    """Return share of a step's dense cycles spent on positions that are no data."""
     operations = answer["operations"]
     dense = sum(result["dense_compute"] for result in operations)
     return float(sum(result["padding_share"] * result["dense_compute"] for result in operations) / dense)

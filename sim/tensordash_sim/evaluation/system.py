@@ -71,7 +71,7 @@ def _workloads(answers: Answers) -> list[str]:
 
 
 def _best(answers: Answers, workload: str) -> list[dict[str, Any]]:
-    """What a step takes, row by row; a plan may leave out a measure: none is slower than one with fewer."""
+    """Return a step's cycles, row by row. A plan may leave out a measure, so none is slower than one with fewer."""
     best: dict[tuple[float, str], dict[str, Any]] = {}
     rows = []
     for row in answers["step", workload]["rows"]:
@@ -85,7 +85,7 @@ def _best(answers: Answers, workload: str) -> list[dict[str, Any]]:
 
 
 def _named(measures: list[str]) -> str:
-    """Of a row that has all measures before it as well."""
+    """Return the name of a row that also has all measures before it."""
     return f"+ {measures[-1]}" if measures else "none"
 
 
@@ -93,8 +93,8 @@ def _step_points(answers: Answers) -> list[Point]:
     points = []
     for workload in _workloads(answers):
         rows = _best(answers, workload)
-        for row, following in zip(rows, [*rows[1:], None], strict=True):
-            is_last = following is None or following["gbps"] != row["gbps"]
+        for row, next_row in zip(rows, [*rows[1:], None], strict=True):
+            is_last = next_row is None or next_row["gbps"] != row["gbps"]
             speedup = row["dense"]["cycles"] / row["sparse"]["cycles"]
             more = {"workload": workload, "gbps": row["gbps"], "measures": _named(row["measures"])}
             place = f"{workload}, {row['gbps']:g} GB/s"
@@ -110,7 +110,7 @@ def _step_points(answers: Answers) -> list[Point]:
 
 
 def _speedups(operations: list[dict[str, Any]]) -> dict[str, float | None]:
-    """Where, and how much is left there, over the baseline with the same measures."""
+    """Return where, and how much is left there, over the baseline with the same measures."""
     added = totals(operations)
     found = {ALONE: added["compute_speedup"], SHARED: added["shared_speedup"]}
     for gbps in BANDWIDTHS:

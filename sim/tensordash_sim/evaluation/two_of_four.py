@@ -35,7 +35,7 @@ def _tiles() -> dict[str, TileConfig]:
 
 
 def _networks(settings: Settings) -> dict[str, Network]:
-    """The first recording of each model: what multiplies the weights does not matter."""
+    """Return the first recording of each model: what multiplies the weights does not matter."""
     found: dict[str, str] = {}
     for name, network in settings.with_values.items():
         found.setdefault(network.trace.conditions.get("model", name), name)

@@ -20,17 +20,17 @@ class Accumulator(Protocol):
         """Add the products of one schedule; `first`: start anew, or from C. Answers whether the sum wrapped."""
 
     def result_bits(self, c: int = 0) -> int:
-        """The result, FP32 or INT32 bits, with C if the accumulator adds it last."""
+        """Return the result, FP32 or INT32 bits, with C if the accumulator adds it last."""
 
     def result_overflow(self, c: int = 0) -> bool:
-        """Whether adding C wraps."""
+        """Return whether adding C wraps."""
 
     def block_bits(self) -> int:
-        """What the PE's `block` port shows of the sum."""
+        """Return the bits of the PE's `block` port."""
 
 
 def make_accumulator(config: TileConfig) -> Accumulator:
-    """An accumulator for the numbers of a configuration.
+    """Return an accumulator for the numbers of a configuration.
 
     >>> [type(make_accumulator(TileConfig(**given))).__name__
     ...  for given in ({}, {"format": "int8"}, {"format": "bf16", "accumulator": "hopper"})]

@@ -39,7 +39,7 @@ def quantised_block(
     random : sequence of int
         16 bits for each value, if it is stochastic.
     scale_rounding : "floor" or "up"
-        Of the scale: the exponent of the largest magnitude less that of the largest element; or the least power of two
+        Of the scale: the exponent of the largest magnitude less the largest element's; or the least power of two
         that makes no element larger than the largest.
 
     Returns
@@ -62,7 +62,7 @@ def quantised_block(
 
 
 def _scale(values: Sequence[int], fmt: FloatFormat, scale_rounding: str) -> int:
-    """The scale of a block."""
+    """Return the scale of a block."""
     numbers = [decode(bits, FP32) for bits in values]
     if any(number.kind in (Kind.NAN, Kind.INFINITE) for number in numbers):
         return NAN
@@ -95,7 +95,7 @@ def _elements(
 
 
 def _exceeds(number: Decoded, top: Decoded, power: int) -> bool:
-    """Whether a magnitude is larger than the largest element times a power of two."""
+    """Return whether a magnitude is larger than the largest element times a power of two."""
     places = number.exponent - top.exponent - power
     significand, limit = number.significand, top.significand
     return significand << max(places, 0) > limit << max(-places, 0)
@@ -157,7 +157,7 @@ class BlockQuantiser:
     def cycle(
         self, in_valid: bool, values: Sequence[int] | None, out_ready: bool, rounding: int = 0
     ) -> QuantiserOutputs:
-        """One clock cycle.
+        """Return one clock cycle.
 
         Parameters
         ----------
@@ -175,13 +175,13 @@ class BlockQuantiser:
         QuantiserOutputs
             The ports before the clock edge.
         """
-        there = bool(self._resident) and not self._filling
-        leaves = there and out_ready
+        is_offered = bool(self._resident) and not self._filling
+        leaves = is_offered and out_ready
         left = BLOCK - len(self._resident) + (self.lanes if leaves else 0)
         in_ready = not self._resident or len(self._entered) < left
         self._filling = max(self._filling - 1, 0)
         step = None
-        if there:
+        if is_offered:
             drawn = random_bits(self._seed, self._beat, self.lanes)
             beat = self._resident[: self.lanes]
             step = _elements(beat, self._scale, self.fmt, ROUNDINGS[rounding], drawn), self._scale
@@ -193,4 +193,4 @@ class BlockQuantiser:
             if len(self._entered) == BLOCK:
                 self._scale = _scale(self._entered, self.fmt, self.scale_rounding)
                 self._resident, self._entered = self._entered, []
-        return QuantiserOutputs(in_ready, there, step)
+        return QuantiserOutputs(in_ready, is_offered, step)

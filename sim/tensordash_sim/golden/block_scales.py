@@ -1,6 +1,6 @@
 """Numbers as elements and scales: what a tile with scales is fed (MXFP8, MXFP6, MXFP4, NVFP4).
 
-Written from docs/numerics.md, "Quantisation", apart from `block_formats`, which knows no bit patterns.
+Written from docs/numerics.md, "Quantisation", independently of `block_formats`, which has no bit patterns.
 """
 
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ class Scaled:
 
 
 def scale_values(bits: ArrayLike, scale: ScaleFormat) -> NDArray[np.float64]:
-    """What scales are worth.
+    """Return the values of scales.
 
     >>> from tensordash.configuration.formats import SCALES
     >>> scale_values([0x7F, 0x81, 0xFF], SCALES["e8m0"]).tolist(), scale_values([0x38], SCALES["e4m3"]).tolist()
@@ -48,7 +48,6 @@ def scale_values(bits: ArrayLike, scale: ScaleFormat) -> NDArray[np.float64]:
 
 @cache
 def _worth(scale: ScaleFormat) -> NDArray[np.float64]:
-    """Of every pattern."""
     if scale.number is not None:
         return np.array([to_float(pattern, scale.number) for pattern in range(256)])
     table = np.ldexp(1.0, np.arange(256) - scale.bias)
@@ -76,7 +75,7 @@ def quantise_blocks(
     scale : ScaleFormat
         "e8m0": the OCP's rule. "e4m3": NVFP4's, with a scale for the tensor.
     largest : float, optional
-        The tensor's largest magnitude, if the values are only some of it.
+        The tensor's largest magnitude, if the values are only a part.
     random : array of uint16, the shape of the values, optional
         Random bits: elements are rounded stochastically, with zeros toward zero. Scales never are.
     scale_rounding : "floor" or "up"
@@ -112,7 +111,7 @@ def quantise_blocks(
     magnitudes = np.abs(blocks).max(-1)
     top, tensor = to_float(fmt.largest, fmt), 1.0
     if scale.number is None:
-        # The exponent of the largest magnitude, less that of the largest element.
+        # The exponent of the largest magnitude, less the largest element's exponent.
         exponents = np.frexp(magnitudes)[1] - np.frexp(top)[1]
         if scale_rounding == "up":
             exponents = exponents + (magnitudes > np.ldexp(top, exponents))
@@ -123,7 +122,7 @@ def quantise_blocks(
             tensor = float(np.float32(most / (to_float(scale.number.largest, scale.number) * top)))
         scales = _saturated(magnitudes / (top * tensor), scale.number)
     divisors = (scale_values(scales, scale) * tensor)[..., np.newaxis]
-    # A double tells a quotient of FP32 numbers from a tie: whatever is rounded is rounded once.
+    # A double distinguishes a quotient of FP32 numbers from a tie, so rounding happens once.
     scaled = np.divide(blocks, divisors, out=np.zeros_like(blocks), where=divisors != 0)
     scaled = scaled.reshape(*array.shape[:-1], -1)[..., : array.shape[-1]]
     if random is not None:
@@ -133,7 +132,7 @@ def quantise_blocks(
 
 
 def _saturated(values: NDArray[np.float64], fmt: FloatFormat) -> NDArray[np.uint8]:
-    """Bit patterns, rounded to nearest even; beyond the largest the largest."""
+    """Return bit patterns, rounded to nearest even; beyond the largest the largest."""
     top = to_float(fmt.largest, fmt)
     return np.asarray(encode(np.clip(values, -top, top), fmt), np.uint8)
 
@@ -141,7 +140,7 @@ def _saturated(values: NDArray[np.float64], fmt: FloatFormat) -> NDArray[np.uint
 def _moved(values: NDArray[np.float64], fmt: FloatFormat, random: NDArray[np.uint16]) -> NDArray[np.float64]:
     """Values of the format: what lies between two of its magnitudes becomes the upper one as often as it is near it.
 
-    The random bits are added behind the last place, and what is then behind it is cut off.
+    The random bits are added after the last place, and what is then after it is cut off.
     """
     exponents = np.frexp(values)[1] - 1
     places = np.maximum(exponents - fmt.fraction_bits, fmt.least_exponent)
@@ -150,7 +149,7 @@ def _moved(values: NDArray[np.float64], fmt: FloatFormat, random: NDArray[np.uin
 
 
 def scaled_steps(made: Scaled, config: TileConfig) -> NDArray[np.uint8]:
-    """Elements and scales as steps of a tile, each with its scale behind its values.
+    """Elements and scales as steps of a tile, each with its scale after its values.
 
     Parameters
     ----------

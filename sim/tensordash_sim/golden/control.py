@@ -13,7 +13,7 @@ __all__ = ["Control", "Pairs"]
 
 Pairs = tuple[tuple[tuple[tuple[int, ...], ...], ...], ...]
 """The operands of one schedule: for each row and column, the bit patterns (a, b) of the active lanes, each with the
-scales of its step (of a, of b) if there are any."""
+scales of its step (of a, of b), if any."""
 
 
 class Control:
@@ -44,7 +44,6 @@ class Control:
         self.reset()
 
     def reset(self) -> None:
-        """Empty the window."""
         for buffer in self.columns + self.rows:
             buffer.reset()
         self.effectual: list[list[list[Sequence[bool]]]] = [
@@ -58,7 +57,7 @@ class Control:
         return self.first and self.rows[0].present == 0
 
     def decide(self, may_start: bool = True) -> TileSchedule | None:
-        """The schedule to be made in this cycle unless the tile is frozen; None if steps are missing.
+        """Return the schedule to be made in this cycle unless the tile is frozen; None if steps are missing.
 
         Parameters
         ----------
@@ -100,11 +99,11 @@ class Control:
         return tuple(map(tuple, operands))
 
     def _pair(self, a: Sequence[int], b: Sequence[int], lane: int) -> tuple[int, ...]:
-        """The values of a lane of a step, with the step's scales, which stand behind the values."""
+        """Return the values of a lane of a step, with the step's scales, which stand after the values."""
         return (a[lane], b[lane]) if self._scale is None else (a[lane], b[lane], a[-1], b[-1])
 
     def clock(self, made: TileSchedule | None, a: Sequence[Offer], b: Sequence[Offer], taken: int) -> tuple[bool, bool]:
-        """The clock edge: steps leave, then the first `taken` steps offered enter.
+        """Return the clock edge: steps leave, then the first `taken` steps offered enter.
 
         Parameters
         ----------
@@ -154,13 +153,13 @@ class Control:
                     steps.append(b_marks if sparsity == "rows" else [True] * self.config.lanes)
 
     def _nonzero(self, step: Sequence[int], values: Mapping[int, int | None]) -> list[bool]:
-        """Which values of a step are not zero: a scale of zero makes all of them zeros."""
+        """Return which values of a step are not zero: a scale of zero makes all of them zeros."""
         if self._scale is not None and decode_scale(step[-1], self._scale).kind is Kind.ZERO:
             return [False] * self.config.lanes
         return [values[bits] != 0 for bits in step[: self.config.lanes]]
 
     def _non_finite(self, taken: int) -> bool:
-        """Whether the youngest `taken` steps hold an infinity or NaN, or have a NaN scale."""
+        """Return whether the youngest `taken` steps hold an infinity or NaN, or have a NaN scale."""
         for buffers, values in ((self.columns, self._a_values), (self.rows, self._b_values)):
             for buffer in buffers:
                 for step in buffer.steps[-taken:]:

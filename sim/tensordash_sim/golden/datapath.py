@@ -21,7 +21,7 @@ BUFFER_BEATS = 2
 
 
 def latency_of(config: TileConfig) -> int:
-    """Cycles from a schedule to its accumulation.
+    """Return cycles from a schedule to its accumulation.
 
     >>> latency_of(TileConfig(pipeline=2))
     1
@@ -98,7 +98,7 @@ class Datapath:
         return not ending and not results and (self.initial is None or not self.initial.beats)
 
     def is_frozen(self, decided: TileSchedule | None, out_ready: bool) -> bool:
-        """Whether the sum that is due has no block to go to.
+        """Return whether the sum that is due has no block to go to.
 
         Parameters
         ----------
@@ -107,13 +107,13 @@ class Datapath:
         out_ready : bool
             The consumer takes the beat in the output register.
         """
-        due = self.pipeline[-1] if self.pipeline else decided
+        work_due = self.pipeline[-1] if self.pipeline else decided
         moving = 1 if self._block_moves(out_ready) else 0
         block_free = len(self.block) <= moving
-        return due is not None and due.last and not block_free
+        return work_due is not None and work_due.last and not block_free
 
     def clock(self, work: Work | None, out_ready: bool, frozen: bool) -> tuple[bool, bool]:
-        """The clock edge.
+        """Return the clock edge.
 
         Parameters
         ----------
@@ -134,13 +134,13 @@ class Datapath:
         non_finite = leaving is not None and self._is_special(leaving)
         if frozen:
             return overflow, non_finite
-        *self.pipeline, due = [work, *self.pipeline]
-        if due is not None:
-            overflow |= self._accumulate(due)
+        *self.pipeline, work_due = [work, *self.pipeline]
+        if work_due is not None:
+            overflow |= self._accumulate(work_due)
         return overflow, non_finite
 
     def _output_leaves(self, out_ready: bool) -> bool:
-        """Whether a beat in the output register leaves it."""
+        """Return whether a beat in the output register leaves it."""
         return len(self.buffer) < BUFFER_BEATS if self._buffered else out_ready
 
     def _move_buffer(self, entering: Beat | None, out_ready: bool) -> None:
@@ -150,7 +150,7 @@ class Datapath:
             self.buffer = [*self.buffer, entering]
 
     def _is_special(self, beat: Beat) -> bool:
-        """Whether a beat of results holds an infinity or NaN."""
+        """Return whether a beat of results holds an infinity or NaN."""
         if self.config.numerics.result == "int32":
             return False
         return not all(is_finite(bits, FP32) for row in beat.values for bits in row)
@@ -159,7 +159,7 @@ class Datapath:
         return self.output is None or self._output_leaves(out_ready)
 
     def _block_moves(self, out_ready: bool) -> bool:
-        """Whether a beat can leave the block."""
+        """Return whether a beat can leave the block."""
         return self._output_free(out_ready) or (self._has_sum_register and self.sum is None)
 
     def _move_out(self, out_ready: bool) -> bool:
@@ -174,7 +174,7 @@ class Datapath:
         return overflow
 
     def _leave_block(self) -> tuple[Beat, bool]:
-        """The block's next beat, with its C, and whether adding that overflowed."""
+        """Return the block's next beat, with its C, and whether adding that overflowed."""
         sums = self.block.pop(0)
         no_c = ((0,) * self.config.columns,) * self.config.out_rows
         c = no_c if self.initial is None or self._starts_from_c else self.initial.pop_beat()
@@ -183,16 +183,16 @@ class Datapath:
         overflow = any(one.result_overflow(bits) for row in paired for one, bits in row)
         return Beat(values, last=not self.block), overflow
 
-    def _accumulate(self, due: Work) -> bool:
+    def _accumulate(self, work_due: Work) -> bool:
         """Add one schedule's products; answers whether that overflowed."""
         c: Rows = ((0,) * self.config.columns,) * self.config.rows
-        if due.first and self._starts_from_c and self.initial is not None:
+        if work_due.first and self._starts_from_c and self.initial is not None:
             c = self.initial.pop_block()
         overflow = False
-        for accumulators, row, c_row in zip(self.accumulators, due.pairs, c, strict=True):
+        for accumulators, row, c_row in zip(self.accumulators, work_due.pairs, c, strict=True):
             for accumulator, pairs, bits in zip(accumulators, row, c_row, strict=True):
-                overflow |= accumulator.accumulate(pairs, due.first, bits)
-        if due.last:
+                overflow |= accumulator.accumulate(pairs, work_due.first, bits)
+        if work_due.last:
             height = self.config.out_rows
             self.block = [self.accumulators[row : row + height] for row in range(0, self.config.rows, height)]
             self._renew_accumulators()  # the next schedule is the first of its stream

@@ -61,7 +61,7 @@ class _FixedPoint:
         Parameters
         ----------
         pairs : iterable of (int, int) or (int, int, int, int)
-            The bit patterns (a, b), with their scales if there are any, of the pairs that are multiplied; those skipped
+            The bit patterns (a, b), with their scales (if any), of the pairs that are multiplied; those skipped
             are left out.
         first : bool
             Start from zero.
@@ -88,17 +88,17 @@ class _FixedPoint:
         return self.total != total
 
     def _factor(self, scales: list[int]) -> int | None:
-        """The product of both scales in units of the least one, None if it is NaN."""
+        """Return the product of both scales in units of the least one, None if it is NaN."""
         values = [table[bits] for table, bits in zip(self._scale_values, scales, strict=True)]
         return None if None in values else prod(value for value in values if value is not None)
 
     def _decoded(self, a: int, b: int, *scales: int) -> list[Decoded]:
-        """A pair's factors taken apart."""
+        """Return a pair's factors taken apart."""
         factors = [decode(a, self._a_format), decode(b, self._b_format)]
         return factors + [decode_scale(bits, self._scale) for bits in scales if self._scale is not None]
 
     def block_bits(self) -> int:
-        """What the PE's `block` port shows: the sum, two's complement in `width` bits."""
+        """Return the bits of the PE's `block` port: the sum, two's complement in `width` bits."""
         return self.total % (1 << self.width)
 
 
@@ -172,11 +172,11 @@ class ExactAccumulator(_FixedPoint):
         return round_fixed(total - added if initial.sign else total + added, least, FP32)
 
     def result_overflow(self, c: int = 0) -> bool:
-        """Whether adding C leaves the result's range: never, FP32 has infinities."""
+        """Return whether adding C leaves the result's range: never, FP32 has infinities."""
         return False
 
     def block_bits(self) -> int:
-        """What the PE's `block` port shows.
+        """Return the bits of the PE's `block` port.
 
         The sum, two's complement in `width` bits; above it, whether infinities or a NaN of plus sign came in, and of
         minus sign. The sum means nothing if one of them did.
@@ -228,7 +228,7 @@ class IntegerAccumulator(_FixedPoint):
         return (self.total + c) % (1 << INT32.width)
 
     def result_overflow(self, c: int = 0) -> bool:
-        """Whether C plus the sum leaves the range of INT32."""
+        """Return whether C plus the sum leaves the range of INT32."""
         value = fixed_values(INT32)[c]
         assert value is not None  # an integer
         return not -(2**31) <= self.total + value < 2**31

@@ -12,7 +12,7 @@ _NATIVE = {"fp16": np.float16, "fp32": np.float32}
 
 
 def encode(values: ArrayLike, fmt: Format) -> NDArray:
-    """Bit patterns of numbers.
+    """Return bit patterns of numbers.
 
     Parameters
     ----------

@@ -21,7 +21,7 @@ _NAN_BITS = 0x7FC00000
 
 @lru_cache(1 << 17)  # two 16-bit formats
 def value_of(bits: int, fmt: Format) -> Fraction | float:
-    """The value of a bit pattern: a fraction, or a float if it is an infinity or NaN.
+    """Return the value of a bit pattern: a fraction, or a float if it is an infinity or NaN.
 
     >>> from tensordash.configuration.formats import FORMATS
     >>> value_of(0xB555, FORMATS["fp16"])
@@ -69,7 +69,7 @@ def dot_exact(
     sparsity: str = "none",
     c: int = 0,
 ) -> int:
-    """The correctly rounded dot product of two vectors, plus C; for integer formats, modulo 2**32.
+    """Return the correctly rounded dot product of two vectors, plus C; for integer formats, modulo 2**32.
 
     Parameters
     ----------
@@ -115,14 +115,14 @@ def dot_exact(
 
 
 def _sign_or_special(value: Fraction | float) -> float:
-    """An infinity or NaN as it is, a finite value as its sign: beside an infinity nothing else counts."""
+    """Return an infinity or NaN as it is, a finite value as its sign: beside an infinity nothing else counts."""
     return value if isinstance(value, float) else float((value > 0) - (value < 0))
 
 
 def matmul_exact(
     a_bits: ArrayLike, b_bits: ArrayLike, config: TileConfig, c_bits: ArrayLike | None = None
 ) -> NDArray[np.uint32]:
-    """What a tile with exact accumulators must give for one stream, as long as they do not overflow.
+    """Return the results of a tile with exact accumulators for one stream, if none overflows.
 
     Parameters
     ----------

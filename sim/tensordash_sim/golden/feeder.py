@@ -31,7 +31,7 @@ class AxiBeat:
 class Feeder:
     """A feeder after reset.
 
-    A cycle is: `offer`; `ready` with what the tile takes of it; `clock` with the beat on the port, if any.
+    A cycle is: `offer`; `ready` with the steps that the tile takes; `clock` with the beat on the port, if any.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ class Feeder:
 
     Examples
     --------
-    A beat of two steps, whose end a null beat tells:
+    A beat of two steps, whose end a null beat marks:
 
     >>> feeder = Feeder(depth=2, step_bytes=1)
     >>> feeder.clock(0, AxiBeat([[1], [2]], keep=0b11, last=False))
@@ -62,7 +62,7 @@ class Feeder:
         self.reset()
 
     def reset(self) -> None:
-        """What a clock edge with reset does."""
+        """Apply a clock edge with reset."""
         # Steps, and whether each ends its stream: True, False, or None for an open one.
         self._held: deque[tuple[Sequence[int], bool | None]] = deque()
 
@@ -72,7 +72,7 @@ class Feeder:
         return not self._held
 
     def offer(self) -> Offer:
-        """What the tile is offered."""
+        """Return the offer to the tile."""
         offered: list[Sequence[int]] = []
         for step, ends in self._held:
             if ends is None or len(offered) == self.depth:
@@ -83,11 +83,11 @@ class Feeder:
         return Offer(tuple(offered), len(offered), last=False)
 
     def ready(self, taken: int) -> bool:
-        """Whether a beat enters that is on the port while the tile takes `taken` steps; not so in reset."""
+        """Return whether a beat enters that is on the port while the tile takes `taken` steps; not so in reset."""
         return 2 * self.depth - (len(self._held) - taken) >= self.depth
 
     def clock(self, taken: int, beat: AxiBeat | None) -> bool:
-        """The end of a cycle in which the tile takes `taken` steps.
+        """Return the end of a cycle in which the tile takes `taken` steps.
 
         Parameters
         ----------

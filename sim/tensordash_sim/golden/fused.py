@@ -72,7 +72,7 @@ class FusedAccumulator:
         Parameters
         ----------
         pairs : iterable of (int, int) or (int, int, int, int)
-            The bit patterns (a, b), with their scales if there are any, of the pairs that are multiplied; those skipped
+            The bit patterns (a, b), with their scales (if any), of the pairs that are multiplied; those skipped
             are left out.
         first : bool
             Start from C, or with the addend last from +0.
@@ -99,7 +99,7 @@ class FusedAccumulator:
         return self._fused_sum(pairs, self.bits)
 
     def _sum_of_two(self, left: int, right: int) -> int:
-        """The sum of two results, FP32 bits each, rounded once to what a result has, to nearest."""
+        """Return the sum of two results, FP32 bits each, rounded once to what a result has, to nearest."""
         terms = decode(left, FP32), decode(right, FP32)
         special = special_bits(term_signs(terms[0]) | term_signs(terms[1]), FUSED_NAN)
         if special is not None:
@@ -112,7 +112,7 @@ class FusedAccumulator:
         """Steps 1 to 4: the sum of the products and FP32 bits, aligned and rounded, as FP32 bits."""
         start = decode(addend, FP32)
         infinities = term_signs(start)
-        # A term is (signed significand, weight of its least bit); its exponent is that of the significand's 1.
+        # A term is (signed significand, weight of its least bit); its exponent belongs to the significand's 1.
         terms = [(-start.significand if start.sign else start.significand, start.exponent)]
         largest = self._fused.zero_exponent
         if start.significand:  # a subnormal number counts with the exponent of the least normal one
@@ -134,20 +134,20 @@ class FusedAccumulator:
         return self._as_fp32(round_fixed(total, least, self._format, self._fused.rounding))
 
     def _as_fp32(self, bits: int) -> int:
-        """A result's value, an infinity or a number, as FP32: never -0."""
+        """Return a result's value, an infinity or a number, as FP32: never -0."""
         number = decode(bits, self._format)
         if number.kind is Kind.INFINITE:
             return number.sign << 31 | (FP32.largest + 1)
         return round_fixed(-number.significand if number.sign else number.significand, number.exponent, FP32)
 
     def _cut(self, fp32: int) -> int:
-        """A number's bits as a result has them, cut toward zero."""
+        """Return a number's bits as a result has them, cut toward zero."""
         number = decode(fp32, FP32)
         signed = -number.significand if number.sign else number.significand
         return round_fixed(signed, number.exponent, self._format, "zero")
 
     def _scales(self, bits: list[int]) -> list[Decoded]:
-        """Both sides' scales: powers of two, or NaN."""
+        """Return both sides' scales: powers of two, or NaN."""
         assert self._scale is not None
         return [decode_scale(each, self._scale) for each in bits]
 
@@ -160,15 +160,16 @@ class FusedAccumulator:
         return self._as_fp32(self._cut(c))
 
     def result_bits(self, c: int = 0) -> int:
-        """The result as FP32 bits: with the addend last the number with C added, otherwise the number alone."""
+        """Return the result as FP32 bits: with the addend last the number with C added, otherwise the number alone."""
         return self._sum_of_two(self.bits, self._started(c)) if self._adds_c_last else self.bits
 
     def result_overflow(self, c: int = 0) -> bool:
-        """Whether the result left its range: never."""
+        """Return whether the result left its range: never."""
         return False
 
     def block_bits(self) -> int:
-        """What the PE's `block` port shows: FP32's upper bits, or FP16, and the marks `positive` and `negative`.
+        """Return the bits of the PE's `block` port: FP32's upper bits, or FP16, and the marks `positive` and
+        `negative`.
 
         They say that the number is an infinity of that sign, or NaN (both); the bits below mean nothing then. A zero's
         sign means nothing either: results get theirs on the way out.

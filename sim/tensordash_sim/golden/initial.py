@@ -48,7 +48,6 @@ class InitialStore:
         self.reset()
 
     def reset(self) -> None:
-        """Become empty."""
         self.beats: list[Rows] = []
         self.blocks = 0
         self._entered = 0  # beats of the block that is not complete
@@ -65,7 +64,7 @@ class InitialStore:
             raise ValueError(f"c must be a beat of out_rows={height} rows of columns={columns} values, not {beat}")
 
     def push(self, beat: Beat) -> tuple[bool, bool]:
-        """A beat enters.
+        """Return a beat enters.
 
         Returns
         -------
@@ -88,11 +87,11 @@ class InitialStore:
         self.blocks -= 1
 
     def pop_beat(self) -> Rows:
-        """The oldest beat leaves."""
+        """Return the oldest beat leaves."""
         return self.beats.pop(0)
 
     def pop_block(self) -> Rows:
-        """The oldest block leaves: (rows, columns)."""
+        """Return the oldest block leaves: (rows, columns)."""
         block = tuple(row for beat in self.beats[: self.block_beats] for row in beat)
         del self.beats[: self.block_beats]
         return block

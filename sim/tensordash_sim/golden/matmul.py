@@ -72,7 +72,7 @@ def matmul(a: ArrayLike, b: ArrayLike, config: TileConfig, c: ArrayLike | None =
     b : array, (rows, T, lanes) or (batch, rows, T, lanes)
         Bit patterns (unsigned integers) or floats, which are rounded to the format (nearest, ties to even); for int8
         bit patterns or signed integers. Side B is the one whose zeros are skipped. Of a tile with a scale bit patterns
-        alone, lanes + 1 of a step: behind the values the step's scale (`block_scales.scaled_steps`).
+        alone, lanes + 1 of a step: after the values the step's scale (`block_scales.scaled_steps`).
     config : TileConfig
         The tile.
     c : array, (rows, columns) or (batch, rows, columns), optional
@@ -129,7 +129,7 @@ def checked_operands(
 
 
 def run_streams(streams: Sequence[tuple[NDArray, ...]], config: TileConfig) -> MatmulResult:
-    """Run streams, one behind the other, as `matmul` does, but each with its own T.
+    """Run streams, one after the other, as `matmul` does, but each with its own T.
 
     Parameters
     ----------
@@ -194,7 +194,7 @@ def run_streams(streams: Sequence[tuple[NDArray, ...]], config: TileConfig) -> M
 
 
 def _beats(c: NDArray, config: TileConfig) -> list[Beat]:
-    """A block of C as the beats of its port."""
+    """Return a block of C as the beats of its port."""
     rows = [tuple(row) for row in c.tolist()]
     height = config.out_rows
     starts = range(0, config.rows, height)
@@ -202,13 +202,13 @@ def _beats(c: NDArray, config: TileConfig) -> list[Beat]:
 
 
 def _side(name: str, values: ArrayLike, fmt: Format, config: TileConfig) -> NDArray:
-    """The values of a side as bit patterns, with their scales behind them if there are any."""
+    """Return the values of a side as bit patterns, followed by their scales, if any."""
     scale, array = config.numerics.scale, np.asarray(values)
     if scale is None:
         return _bit_patterns(name, array, fmt)
     if not np.issubdtype(array.dtype, np.unsignedinteger):
         raise TypeError(
-            f"{name} must be an array of {fmt.name} bit patterns (unsigned integers) with {scale.name} scales behind "
+            f"{name} must be an array of {fmt.name} bit patterns (unsigned integers) with {scale.name} scales after "
             f"them, not of {array.dtype}"
         )
     if array.ndim and array.shape[-1] == config.step_values:  # else its shape is wrong

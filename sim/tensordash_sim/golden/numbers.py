@@ -137,17 +137,17 @@ def decode_scale(bits: int, scale: ScaleFormat) -> Decoded:
 
 
 def is_zero(bits: int, fmt: Format) -> bool:
-    """Whether the pattern is a zero of either sign, the values that are skipped."""
+    """Return whether the pattern is a zero of either sign, the values that are skipped."""
     return decode(bits, fmt).kind is Kind.ZERO
 
 
 def is_nan(bits: int, fmt: Format) -> bool:
-    """Whether the pattern is a NaN."""
+    """Return whether the pattern is a NaN."""
     return decode(bits, fmt).kind is Kind.NAN
 
 
 def is_finite(bits: int, fmt: Format) -> bool:
-    """Whether the pattern is neither an infinity nor a NaN."""
+    """Return whether the pattern is neither an infinity nor a NaN."""
     return decode(bits, fmt).kind not in (Kind.INFINITE, Kind.NAN)
 
 
@@ -165,7 +165,7 @@ class _Table(dict[int, Value], Generic[Value]):
 
 @cache
 def fixed_values(fmt: Format) -> dict[int, int | None]:
-    """A format's finite values as integers: bit pattern to value in units of the least one above zero.
+    """Return a format's finite values as integers: bit pattern to value in units of the least one above zero.
 
     That is ``2**fmt.least_exponent`` for floating point, 1 for integers. Infinities and NaN give None, zeros 0. The
     mapping is filled on first use, so that each value is decoded once.
@@ -191,7 +191,7 @@ def fixed_values(fmt: Format) -> dict[int, int | None]:
 
 @cache
 def float_values(fmt: FloatFormat) -> dict[int, tuple[int, int] | None]:
-    """A format's finite values: bit pattern to signed significand and exponent, as `Decoded` has them.
+    """Return a format's finite values: bit pattern to signed significand and exponent, as `Decoded` has them.
 
     Infinities and NaN give None. The mapping is filled on first use.
 
@@ -264,7 +264,7 @@ def round_fixed(value: int, exponent: int, fmt: FloatFormat = FP32, rounding: st
 
 
 def to_float(bits: int, fmt: Format) -> float:
-    """The value of a bit pattern; exact for every format that a Python float holds.
+    """Return the value of a bit pattern; exact for every format that a Python float holds.
 
     >>> to_float(0xC2280000, FP32)
     -42.0

@@ -18,7 +18,7 @@ class Offer:
     Parameters
     ----------
     steps : sequence of sequence of int, (at least `available`, lanes, or with a scale lanes + 1)
-        Bit patterns, the oldest step first; a step's scale stands behind its values.
+        Bit patterns, the oldest step first; a step's scale stands after its values.
     available : int
         How many of them are offered; more than the tile's window count as the window.
     last : bool

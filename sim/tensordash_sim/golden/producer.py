@@ -47,7 +47,7 @@ class Producer:
         return Offer(steps, len(steps), last=len(steps) > 0 and self._step + len(steps) == len(stream))
 
     def take(self, count: int) -> None:
-        """Go on behind the first `count` steps offered."""
+        """Go on after the first `count` steps offered."""
         if count == 0:
             return
         self._step += count

@@ -12,7 +12,7 @@ __all__ = ["non_zeros", "quantized", "scale"]
 
 
 def quantized(values: NDArray[np.float32], fmt: Format) -> NDArray:
-    """Values as bit patterns of a format, each rounded to nearest, ties to even.
+    """Return values as bit patterns of a format, each rounded to nearest, ties to even.
 
     For formats of 8 bits and fewer, whose range is small, they are first scaled by a power of two: the largest one that
     leaves all of them in range.
@@ -42,7 +42,7 @@ def quantized(values: NDArray[np.float32], fmt: Format) -> NDArray:
 
 
 def scale(values: NDArray[np.float32], fmt: Format) -> int:
-    """The exponent of the power of two by which `quantized` multiplies values; 0 for the 16-bit formats.
+    """Return the exponent of the power of two by which `quantized` multiplies values; 0 for the 16-bit formats.
 
     Parameters
     ----------
@@ -65,6 +65,6 @@ def scale(values: NDArray[np.float32], fmt: Format) -> int:
 
 
 def non_zeros(bits: NDArray, fmt: Format) -> NDArray[np.bool_]:
-    """Which bit patterns of a format are not zero; there are two zeros where there is a sign."""
+    """Return which bit patterns of a format are not zero; there are two zeros where there is a sign."""
     magnitudes = bits & (1 << (fmt.width - 1)) - 1 if isinstance(fmt, FloatFormat) else bits
     return magnitudes != 0

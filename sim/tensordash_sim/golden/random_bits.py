@@ -14,12 +14,12 @@ Z = "11011011101011000110010111100000010010001010011100110100001111"
 
 
 def _left(word: int, places: int) -> int:
-    """A word, rotated to the left."""
+    """Return a word, rotated to the left."""
     return (word << places | word >> (32 - places)) & WORD
 
 
 def _right(word: int, places: int) -> int:
-    """A word, rotated to the right."""
+    """Return a word, rotated to the right."""
     return _left(word, 32 - places)
 
 
@@ -57,7 +57,7 @@ def simon64(x: int, y: int, rounds: int = ALL_ROUNDS) -> tuple[int, int]:
 
 
 def random_bits(seed: int, beat: int, columns: int) -> list[int]:
-    """The 16 random bits of each column in a beat.
+    """Return the 16 random bits of each column in a beat.
 
     Parameters
     ----------

@@ -13,7 +13,7 @@ _INFINITY = {sign: (sign << 31) | 0x7F800000 for sign in (0, 1)}
 
 
 def product_signs(*factors: Decoded) -> frozenset[int]:
-    """The signs (0: plus) of the infinities that a product with an infinite or NaN factor stands for."""
+    """Return the signs (0: plus) of the infinities that a product with an infinite or NaN factor stands for."""
     kinds = {factor.kind for factor in factors}
     if Kind.NAN in kinds or Kind.ZERO in kinds:  # another one than a zero is an infinity here
         return NOT_A_NUMBER
@@ -21,7 +21,7 @@ def product_signs(*factors: Decoded) -> frozenset[int]:
 
 
 def term_signs(number: Decoded) -> frozenset[int]:
-    """The same for a number on its own; none if it is finite."""
+    """Return the same for a number on its own; none if it is finite."""
     if number.kind is Kind.NAN:
         return NOT_A_NUMBER
     return frozenset((number.sign,)) if number.kind is Kind.INFINITE else frozenset()

@@ -46,13 +46,11 @@ class StagingBuffer:
         self.reset()
 
     def reset(self) -> None:
-        """Become empty."""
         self.steps: list[tuple[int, ...]] = []
         self.ends: list[bool] = []
 
     @property
     def present(self) -> int:
-        """Steps present."""
         return len(self.steps)
 
     @property
@@ -73,7 +71,7 @@ class StagingBuffer:
         del self.ends[:count]
 
     def push(self, steps: Sequence[Sequence[int]], ends: bool = False) -> None:
-        """Append steps behind the youngest; `ends`: the last of them is the last of its stream."""
+        """Append steps after the youngest; `ends`: the last of them is the last of its stream."""
         if len(steps) > self.space:
             raise ValueError(f"steps must be at most {self.space}, the space left, not {len(steps)}")
         for step in steps:

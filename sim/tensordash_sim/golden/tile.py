@@ -72,7 +72,7 @@ class Tile:
         self.reset()
 
     def reset(self) -> None:
-        """What a clock edge with reset does; `cycle` with `reset` also tells what is visible in that cycle."""
+        """Apply a clock edge with reset; `cycle` with `reset` also returns the outputs of that cycle."""
         self.control.reset()
         self.datapath.reset()
         self._clear()
@@ -99,7 +99,7 @@ class Tile:
         snapshot: bool = False,
         reset: bool = False,
     ) -> Outputs:
-        """One clock cycle.
+        """Return one clock cycle.
 
         Parameters
         ----------
@@ -177,7 +177,7 @@ class Tile:
         return (False, False) if initial is None or c is None else initial.push(c)
 
     def _count(self, made: TileSchedule | None, frozen: bool) -> Counters:
-        """The counters after this cycle."""
+        """Return the counters after this cycle."""
         old = self.counters
         if made is None:
             if frozen:

@@ -9,7 +9,7 @@ Block = tuple[int, ...]
 
 
 def transpose_group(group: Sequence[Sequence[int]]) -> list[Block]:
-    """A group of `lanes` blocks of `lanes` values, transposed: what a transposer gives where `transpose` is set.
+    """Return a group of `lanes` blocks of `lanes` values, transposed: what a transposer gives where `transpose` is set.
 
     >>> transpose_group([(1, 2), (3, 4)])
     [(1, 3), (2, 4)]
@@ -63,7 +63,6 @@ class Transposer:
         self.reset()
 
     def reset(self) -> None:
-        """Become empty."""
         self._array = [[0] * self.lanes for _ in range(self.lanes)]
         self._by_columns = False  # the orientation in which one is read and the next one written
         self._resident = False  # a complete group is in the array and has blocks left
@@ -72,7 +71,7 @@ class Transposer:
         self._transpose = False  # of the next group, once its first block is written
 
     def _cells(self, index: int) -> list[tuple[int, int]]:
-        """Where block `index` lies."""
+        """Return where block `index` lies."""
         if self._by_columns:
             return [(row, index) for row in range(self.lanes)]
         return [(index, column) for column in range(self.lanes)]
@@ -80,7 +79,7 @@ class Transposer:
     def cycle(
         self, in_valid: bool, in_block: Sequence[int] | None, in_transpose: bool, out_ready: bool
     ) -> TransposerOutputs:
-        """One clock cycle.
+        """Return one clock cycle.
 
         Parameters
         ----------

@@ -160,23 +160,23 @@ class Convolution:
                 )
 
     def _check_tuple(self, name: str, least: int) -> None:
-        given = getattr(self, name)
+        value = getattr(self, name)
         allowed = f"{name} must be a tuple of 1 or 2 integers"
-        if not isinstance(given, tuple):
-            raise TypeError(f"{allowed}, not {given!r}")
-        if len(given) not in (1, 2):
-            raise ValueError(f"{allowed}, not {given!r}")
-        if len(given) != len(self.size):
-            raise ValueError(f"{name} must have an entry for each dimension of size = {self.size}, not {given!r}")
-        for index, entry in enumerate(given):
+        if not isinstance(value, tuple):
+            raise TypeError(f"{allowed}, not {value!r}")
+        if len(value) not in (1, 2):
+            raise ValueError(f"{allowed}, not {value!r}")
+        if len(value) != len(self.size):
+            raise ValueError(f"{name} must have an entry for each dimension of size = {self.size}, not {value!r}")
+        for index, entry in enumerate(value):
             require_int(f"{name}[{index}]", entry, least)
 
     @property
     def axes(self) -> tuple[Axis, Axis]:
         """Dimensions y and x; with one spatial dimension y is of size 1."""
         ends = self.end_padding or (None,) * len(self.size)
-        given = zip(self.size, self.kernel, self.stride, self.padding, self.dilation, ends, strict=True)
-        axes = [Axis(*entries) for entries in given]
+        by_axis = zip(self.size, self.kernel, self.stride, self.padding, self.dilation, ends, strict=True)
+        axes = [Axis(*entries) for entries in by_axis]
         return (axes[0], axes[1]) if len(axes) == 2 else (Axis(1, 1, 1, 0, 1), axes[0])
 
     @property
@@ -204,7 +204,7 @@ class Convolution:
         return self.batch * channel_pairs * y.pairs_inside * x.pairs_inside
 
     def to_json(self) -> dict[str, Any]:
-        """The document from which `geometry_from_json` builds this geometry."""
+        """Return the document from which `geometry_from_json` builds this geometry."""
         return _document(self)
 
 
@@ -255,7 +255,7 @@ class MatrixProduct:
         return self.batch * self.samples * self.in_features * self.out_features
 
     def to_json(self) -> dict[str, Any]:
-        """The document from which `geometry_from_json` builds this geometry."""
+        """Return the document from which `geometry_from_json` builds this geometry."""
         return _document(self)
 
 
@@ -308,8 +308,8 @@ def geometry_from_json(document: Mapping[str, Any]) -> Geometry:
         if names:
             listed = ", ".join(map(str, names))
             raise ValueError(f"a {kind} must have the keys {', '.join(required)}; {what}: {listed}")
-    given: dict[str, Any] = {name: document[name] for name in known[1:] if name in document}
-    for name, value in given.items():
+    sizes: dict[str, Any] = {name: document[name] for name in known[1:] if name in document}
+    for name, value in sizes.items():
         if isinstance(value, list):
-            given[name] = tuple(value)
-    return _KINDS[kind](**given)
+            sizes[name] = tuple(value)
+    return _KINDS[kind](**sizes)

@@ -12,7 +12,7 @@ BLOCK_WORDS = 1 << 22
 
 
 def grouped(vectors: Vectors, size: int, order: str = "natural") -> NDArray[np.int64]:
-    """Which vectors share a pass.
+    """Return which vectors share a pass.
 
     Parameters
     ----------

@@ -46,7 +46,7 @@ class JoinedVectors(Vectors):
 
 
 def join_samples(product: Product, samples: int) -> Product:
-    """One reduction over all samples instead of one for each, for the gradients of a convolution's weights.
+    """Return one reduction over all samples instead of one for each, for the gradients of a convolution's weights.
 
     Streams are fewer and as many times longer, and no sums are left to be added up. Each sample's part of a stream
     begins with a step of its own, as it does alone: the same multiplications, in as many steps.

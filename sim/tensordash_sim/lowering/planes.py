@@ -57,7 +57,7 @@ class PlaneVectors(Vectors):
         )
 
     def _packed_rows(self, mask: NDArray[np.bool_]) -> NDArray[np.uint32]:
-        """The rows as `gather_planes` wants them."""
+        """Return the rows as `gather_planes` wants them."""
         x = self._x
         length = -(-(x.size + 2 * x.padding) // x.stride)
         padded = np.zeros((*mask.shape[:3], length * x.stride), bool)

@@ -212,7 +212,7 @@ def _lower_weight_gradient(layer: Convolution, a: NDArray[np.bool_], g: NDArray[
 
 
 def _pack_channels(mask: NDArray[np.bool_], groups: int, size: tuple[int, int], lanes: int) -> NDArray[np.uint32]:
-    """A or G, (N, channels, *size), packed along the channels of each group: (N, groups, *size, blocks)."""
+    """Return a or G, (N, channels, *size), packed along the channels of each group: (N, groups, *size, blocks)."""
     samples, channels = mask.shape[:2]
     packed = pack(mask.reshape(samples * groups, channels // groups, -1), lanes)
     return packed.reshape(samples, groups, *size, -1)

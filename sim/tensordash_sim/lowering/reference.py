@@ -66,7 +66,7 @@ class ReferenceProduct:
 def reference_streams(
     geometry: Geometry, operation: Operation, values: Mapping[str, NDArray[Any]], lanes: int
 ) -> Iterator[ReferenceProduct]:
-    """The products of an operation, in the order of `lower`, with the values of their streams.
+    """Yield the products of an operation, in the order of `lower`, with the values of their streams.
 
     Parameters
     ----------
@@ -148,7 +148,7 @@ def _side(name: str, batch: Batch, values: Mapping[str, NDArray[Any]], lanes: in
 
 
 def _steps(vector: Vector, lanes: int) -> list[list[int]]:
-    """The places of a vector, step by step; every segment begins a step of its own."""
+    """Return the places of a vector, step by step; every segment begins a step of its own."""
     steps = []
     for segment in vector:
         filled = segment + [FRAGMENT] * (-len(segment) % lanes)
@@ -191,33 +191,33 @@ class _Places:
         return range(group * count, (group + 1) * count)
 
     def a_met(self, n: int, c: int, output: tuple[int, int], tap: tuple[int, int]) -> int:
-        """Where in A an output meets a tap."""
+        """Return where in A an output meets a tap."""
         y = output[0] * self.stride_y + tap[0] * self.dilation_y - self.padding_y
         x = output[1] * self.stride_x + tap[1] * self.dilation_x - self.padding_x
         return self.a(n, c, y, x) if 0 <= y < self.height and 0 <= x < self.width else OUTSIDE
 
     def hits(self, place: tuple[int, int], tap: tuple[int, int]) -> bool:
-        """Whether a place of A meets an output, in G or outside it, at a tap: else it is between two of them."""
+        """Return whether a place of A meets an output, in G or outside it, at a tap: else it is between two of them."""
         y = place[0] + self.padding_y - tap[0] * self.dilation_y
         x = place[1] + self.padding_x - tap[1] * self.dilation_x
         return y % self.stride_y == 0 and x % self.stride_x == 0
 
     def g_met(self, n: int, f: int, place: tuple[int, int], tap: tuple[int, int]) -> int:
-        """Where in G the output is that meets a place of A at a tap that hits."""
+        """Return where in G the output is that meets a place of A at a tap that hits."""
         y = (place[0] + self.padding_y - tap[0] * self.dilation_y) // self.stride_y
         x = (place[1] + self.padding_x - tap[1] * self.dilation_x) // self.stride_x
         return self.g(n, f, y, x) if 0 <= y < self.out_height and 0 <= x < self.out_width else OUTSIDE
 
     def a(self, n: int, c: int, y: int, x: int) -> int:
-        """A place in A."""
+        """Return a place in A."""
         return int(self._a[n, c, y, x])
 
     def w(self, f: int, c: int, tap: tuple[int, int]) -> int:
-        """A place in W."""
+        """Return a place in W."""
         return int(self._w[f, c, *tap])
 
     def g(self, n: int, f: int, y: int, x: int) -> int:
-        """A place in G."""
+        """Return a place in G."""
         return int(self._g[n, f, y, x])
 
 
@@ -273,8 +273,11 @@ def _matrix_product(layer: MatrixProduct, operation: Operation) -> Sides:
         first, second = axes[name]
         return (element * len(extents[first]) + index[first]) * len(extents[second]) + index[second]
 
-    def side(name: str, element: int, kept: str) -> list[Vector]:
-        return [[[place(name, element, **{kept: i, reduced: j}) for j in extents[reduced]]] for i in extents[kept]]
+    def side(name: str, element: int, output_axis: str) -> list[Vector]:
+        return [
+            [[place(name, element, **{output_axis: i, reduced: j}) for j in extents[reduced]]]
+            for i in extents[output_axis]
+        ]
 
     left, right, outputs = [], [], []
     for element in range(layer.batch):

@@ -71,7 +71,7 @@ class Vectors(ABC):
         self.padding = padding
 
     def words(self, vectors: NDArray[np.int64]) -> NDArray[np.uint32]:
-        """Which positions of some vectors are not zero.
+        """Return which positions of some vectors are not zero.
 
         Parameters
         ----------

@@ -25,7 +25,7 @@ SCALES = ("full", "small", "tiny")
 
 
 def describe(name: str) -> ModelInfo:
-    """What a network is, its data and the zeros that the paper reports.
+    """Describe a network, its data and the zeros that the paper reports.
 
     Examples
     --------

@@ -80,7 +80,7 @@ class Classifier(nn.Module):
 
 
 def build(scale: str) -> Classifier:
-    """The network alone, with random weights."""
+    """Return the network alone, with random weights."""
     return Classifier(SCALES[scale])
 
 
@@ -142,7 +142,7 @@ def _batches(seed: int, shape: Shape, pretrained: bool) -> tuple[Iterator[tuple[
 
 
 def load(scale: str, seed: int) -> Training:
-    """The network in training, from pretrained weights if those were fetched and it is their shape."""
+    """Return the network in training, from pretrained weights if those were fetched and it is their shape."""
     shape = SCALES[scale]
     pretrained = shape.hidden == 384 and available("minilm")
     with seeded(seed):

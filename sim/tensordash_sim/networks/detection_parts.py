@@ -148,7 +148,7 @@ class Proposals(nn.Module):
         return {"objectness": torch.stack(objectness).sum() / count, "anchors": torch.stack(shifts).sum() / count}
 
     def _propose(self, levels: list[tuple[Tensor, Tensor, Tensor]], size: tuple[int, int]) -> Tensor:
-        """The best boxes of an image: of each level the best ones, without near duplicates."""
+        """Return the best boxes of an image: of each level the best ones, without near duplicates."""
         found, values = [], []
         for scores, deltas, boxes in levels:
             best = scores.topk(min(self.settings.before, len(scores))).indices
@@ -156,10 +156,10 @@ class Proposals(nn.Module):
             limit = torch.tensor([size[1], size[0]] * 2)
             decoded = torch.minimum(decoded.clamp(min=0), limit)
             decoded_ok = (decoded[:, 2:] - decoded[:, :2]).min(dim=1).values > 1e-3
-            decoded, kept_scores = decoded[decoded_ok], scores[best][decoded_ok]
-            kept = suppress(decoded, kept_scores, 0.7)
-            found.append(decoded[kept])
-            values.append(kept_scores[kept])
+            decoded, valid_scores = decoded[decoded_ok], scores[best][decoded_ok]
+            selected = suppress(decoded, valid_scores, 0.7)
+            found.append(decoded[selected])
+            values.append(valid_scores[selected])
         order = torch.cat(values).argsort(descending=True, stable=True)[: self.settings.after]
         return torch.cat(found)[order]
 

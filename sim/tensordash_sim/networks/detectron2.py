@@ -74,7 +74,7 @@ class MaskRCNN(nn.Module):
         self.heads = Heads(shape.settings)
 
     def forward(self, images: Tensor, targets: list[Target]) -> dict[str, Tensor]:
-        """The five losses: objectness and boxes of the proposals; class, boxes and masks of the heads."""
+        """Return the five losses: objectness and boxes of the proposals; class, boxes and masks of the heads."""
         levels = self.pyramid(self.trunk(images))
         size = (images.shape[2], images.shape[3])
         proposed, losses = self.proposals(levels, size, targets)
@@ -83,7 +83,7 @@ class MaskRCNN(nn.Module):
 
 
 def build(scale: str) -> MaskRCNN:
-    """The network alone, with random weights."""
+    """Return the network alone, with random weights."""
     return MaskRCNN(SCALES[scale])
 
 
@@ -103,7 +103,7 @@ def _loss(model: nn.Module, batch: tuple[Tensor, list[Target]]) -> Tensor:
 
 
 def load(scale: str, seed: int) -> Training:
-    """The network in training."""
+    """Return the network in training."""
     shape = SCALES[scale]
     with seeded(seed):
         model = build(scale)

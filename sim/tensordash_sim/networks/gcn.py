@@ -30,7 +30,7 @@ class Shape:
 
 
 def _gcnn14(divide: int) -> tuple[tuple[int, int], ...]:
-    """The paper's GCNN-14 for WikiText-103, its channels over a number."""
+    """Return the paper's GCNN-14 for WikiText-103, its channels over a number."""
     middle, wide, widest = 850 // divide, 1024 // divide, 2048 // divide
     taps = (6, 6, 6, 1, 5, 5, 5, 5, 1, 4, 4, 4)
     return (*((middle, tap) for tap in taps), (wide, 4), (widest, 4))
@@ -106,12 +106,12 @@ class GatedConvolutions(nn.Module):
 
 
 def build(scale: str) -> GatedConvolutions:
-    """The network alone, with random weights."""
+    """Return the network alone, with random weights."""
     return GatedConvolutions(SCALES[scale])
 
 
 def _words(vocabulary: int) -> tuple[np.ndarray, str]:
-    """The text as numbers of words, by frequency, as the adaptive softmax wants them; 0 is every rarer word."""
+    """Return the text as numbers of words, by frequency, as the adaptive softmax wants them; 0 is every rarer word."""
     prose, source = text()
     words = re.findall(r"\w+|[^\w\s]", prose.lower())
     common = [word for word, _ in Counter(words).most_common(vocabulary - 1)]
@@ -120,7 +120,7 @@ def _words(vocabulary: int) -> tuple[np.ndarray, str]:
 
 
 def load(scale: str, seed: int) -> Training:
-    """The network in training."""
+    """Return the network in training."""
     shape = SCALES[scale]
     with seeded(seed):
         model = build(scale)

@@ -27,7 +27,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Shape:
-    """Extents."""
+    """Extents of the network's layers."""
 
     vocabulary: int
     layers: int
@@ -96,7 +96,7 @@ class GPT(nn.Module):
 
 
 def build(scale: str, activation: str = "gelu") -> GPT:
-    """The network alone, with random weights; at full scale on PyTorch's meta device only.
+    """Return the network alone, with random weights; at full scale on PyTorch's meta device only.
 
     Raises
     ------
@@ -111,7 +111,7 @@ def build(scale: str, activation: str = "gelu") -> GPT:
 
 
 def gpt_geometries(batch: int = 1, scale: str = "full") -> Iterator[tuple[str, Geometry]]:
-    """Every matrix product of a GPT's forward pass, for simulation; nothing is allocated.
+    """Yield every matrix product of a GPT's forward pass, for simulation; nothing is allocated.
 
     Each is one that a step computes in all three operations. All blocks have the same shapes.
 
@@ -163,7 +163,7 @@ def _loss(model: nn.Module, words: Tensor) -> Tensor:
 
 
 def load(scale: str, seed: int, *, sparsity: float = 0.875, activation: str = "gelu") -> Training:
-    """The network in training, by byte.
+    """Return the network in training, by byte.
 
     Parameters
     ----------

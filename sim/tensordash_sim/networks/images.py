@@ -64,7 +64,7 @@ def classifier_loss(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
 def classifier_training(
     model: nn.Module, optimizer: torch.optim.Optimizer, *, batch: int, size: int, seed: int, clip: float | None = None
 ) -> Training:
-    """A classifier of `image_batches`, ready to train; parameters as there and in `Training`."""
+    """Return a classifier of `image_batches`, ready to train; parameters as there and in `Training`."""
     batches, steps, source = image_batches(seed, batch, size)
     return Training(
         model=model,

@@ -26,7 +26,7 @@ SCENES = 4096
 
 @dataclass(frozen=True, kw_only=True)
 class Shape:
-    """Extents."""
+    """Extents of the network's layers."""
 
     blocks: tuple[int, int, int, int]
     width: int
@@ -65,7 +65,7 @@ class ShowAndTell(nn.Module):
 
 
 def build(scale: str) -> ShowAndTell:
-    """The network alone, with random weights."""
+    """Return the network alone, with random weights."""
     return ShowAndTell(SCALES[scale])
 
 
@@ -87,7 +87,7 @@ def _loss(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
 
 
 def load(scale: str, seed: int, *, frozen: bool = False) -> Training:
-    """The network in training.
+    """Return the network in training.
 
     Parameters
     ----------

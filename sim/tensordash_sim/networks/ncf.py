@@ -67,7 +67,7 @@ class NeuMF(nn.Module):
 
 
 def build(scale: str) -> NeuMF:
-    """The network alone, with random weights."""
+    """Return the network alone, with random weights."""
     return NeuMF(SCALES[scale])
 
 
@@ -88,8 +88,8 @@ def _batches(seed: int, shape: Shape) -> tuple[Iterator[Batch], int, str]:
                 users, items = shuffled[start : start + positives].T
                 negatives = np.repeat(users, NEGATIVES)
                 others = random.integers(shape.items, size=len(negatives))
-                while (again := rated[negatives, others]).any():
-                    others[again] = random.integers(shape.items, size=again.sum())
+                while (redraw := rated[negatives, others]).any():
+                    others[redraw] = random.integers(shape.items, size=redraw.sum())
                 labels = np.repeat(np.array([1.0, 0.0], np.float32), [len(users), len(negatives)])
                 who, what = np.concatenate([users, negatives]), np.concatenate([items, others])
                 order = random.permutation(len(labels))
@@ -105,7 +105,7 @@ def _loss(model: nn.Module, batch: Batch) -> Tensor:
 
 
 def load(scale: str, seed: int) -> Training:
-    """The network in training."""
+    """Return the network in training."""
     shape = SCALES[scale]
     with seeded(seed):
         model = build(scale)

@@ -47,7 +47,7 @@ def apportion(total: int, shares: Iterable[float], room: Iterable[int]) -> list[
     left, weights = list(room), [float(share) for share in shares]
     if total > sum(left):
         raise ValueError(f"total must be at most the room of {sum(left)}, not {total}")
-    given = [0] * len(left)
+    grown = [0] * len(left)
     while total:
         open_ = [index for index, room_left in enumerate(left) if room_left]
         mass = sum(weights[index] for index in open_)
@@ -59,10 +59,10 @@ def apportion(total: int, shares: Iterable[float], room: Iterable[int]) -> list[
             parts[place] += 1
         for index, part in zip(open_, parts, strict=True):
             taken = min(part, left[index])
-            given[index] += taken
+            grown[index] += taken
             left[index] -= taken
             total -= taken
-    return given
+    return grown
 
 
 class StaticSparsity:
@@ -111,7 +111,6 @@ class StaticSparsity:
 
     @torch.no_grad()
     def before_update(self) -> None:
-        """Mask the gradients."""
         for name, weight in self.weights.items():
             if weight.grad is not None:
                 weight.grad.mul_(self.masks[name])
@@ -122,7 +121,7 @@ class StaticSparsity:
 
 
 class _Moving(StaticSparsity, ABC):
-    """Masks that change every so many steps."""
+    """Masks that change at intervals of steps."""
 
     def __init__(
         self,
@@ -149,7 +148,7 @@ class _Moving(StaticSparsity, ABC):
         """Prune and regrow; return how many weights moved."""
 
     def _momentum(self, name: str) -> Tensor | None:
-        """The optimizer's running mean of a weight's gradient: SGD's momentum, Adam's first moment."""
+        """Return the optimizer's running mean of a weight's gradient: SGD's momentum, Adam's first moment."""
         state = self.optimizer.state.get(self.weights[name], {})
         found = state.get("momentum_buffer", state.get("exp_avg"))
         return found if isinstance(found, Tensor) else None
@@ -219,10 +218,10 @@ class SparseMomentum(_Moving):
             mask, momentum = self.masks[name], self._momentum(name)
             if momentum is None:
                 raise ValueError("the optimizer must keep a momentum: SGD with momentum above 0, or Adam")
-            kept = int(mask.sum())
+            nonzero = int(mask.sum())
             # The paper: the mean over weights that are in, before any of them goes.
-            shares.append(float(momentum.abs()[mask].mean()) if kept else 0.0)
-            count = int(rate * kept)
+            shares.append(float(momentum.abs()[mask].mean()) if nonzero else 0.0)
+            count = int(rate * nonzero)
             magnitude = weight.abs().masked_fill(~mask, math.inf).flatten()
             mask.view(-1)[torch.topk(magnitude, count, largest=False).indices] = False
             pruned += count

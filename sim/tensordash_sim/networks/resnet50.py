@@ -12,7 +12,7 @@ from .training import Training, seeded
 __all__ = ["SCALES", "Bottleneck", "ResNet50", "Shape", "Trunk", "build", "load", "training"]
 
 Norm = Callable[[int], nn.Module]
-"""A normalization layer of so many channels."""
+"""Create a normalization layer."""
 
 
 class Bottleneck(nn.Module):
@@ -31,7 +31,7 @@ class Bottleneck(nn.Module):
             self.downsample = nn.Sequential(nn.Conv2d(channels, wide, 1, stride, bias=False), norm(wide))
 
     def forward(self, x: Tensor) -> Tensor:
-        """The last ReLU follows the sum."""
+        """Return the last ReLU follows the sum."""
         shortcut = x if self.downsample is None else self.downsample(x)
         y = self.bn1(self.conv1(x)).relu()
         y = self.bn2(self.conv2(y)).relu()
@@ -84,7 +84,7 @@ class Trunk(nn.Module):
 
 @dataclass(frozen=True, kw_only=True)
 class Shape:
-    """Extents."""
+    """Extents of the network's layers."""
 
     width: int
     size: int
@@ -115,12 +115,12 @@ class ResNet50(nn.Module):
 
 
 def build(scale: str) -> ResNet50:
-    """The network alone, with random weights."""
+    """Return the network alone, with random weights."""
     return ResNet50(SCALES[scale])
 
 
 def training(scale: str, seed: int) -> Training:
-    """The dense network in training; resnet50_sparse prunes it."""
+    """Return the dense network in training; resnet50_sparse prunes it."""
     shape = SCALES[scale]
     with seeded(seed):
         model = build(scale)
@@ -129,5 +129,5 @@ def training(scale: str, seed: int) -> Training:
 
 
 def load(scale: str, seed: int) -> Training:
-    """The network in training."""
+    """Return the network in training."""
     return training(scale, seed)

@@ -19,7 +19,7 @@ EPOCHS = 90
 def load(
     scale: str, seed: int, *, method: str = METHODS[0], sparsity: float = 0.9, every: int | None = None
 ) -> Training:
-    """The network in training.
+    """Return the network in training.
 
     Parameters
     ----------

@@ -28,7 +28,7 @@ HYPOTHESIS = 8.3
 
 @dataclass(frozen=True, kw_only=True)
 class Shape:
-    """Extents."""
+    """Extents of the network's layers."""
 
     vocabulary: int
     embedding: int
@@ -59,7 +59,7 @@ class PairClassifier(nn.Module):
         self.classifier = nn.Linear(pair, 3)
 
     def _encode(self, words: Tensor) -> Tensor:
-        """The LSTM's last state after a sentence, (batch, hidden); padding stands behind the words."""
+        """Return the LSTM's last state after a sentence, (batch, hidden); padding stands after the words."""
         projected = self.projection(self.embed(words)).relu()
         last: Tensor = self.encoder(self.dropout(projected))[1][0][-1]
         return last
@@ -75,7 +75,7 @@ class PairClassifier(nn.Module):
 
 
 def build(scale: str) -> PairClassifier:
-    """The network alone, with random weights."""
+    """Return the network alone, with random weights."""
     return PairClassifier(SCALES[scale])
 
 
@@ -115,7 +115,7 @@ def _padded(sentences: list[NDArray[np.int64]]) -> Tensor:
 
 
 def load(scale: str, seed: int) -> Training:
-    """The network in training."""
+    """Return the network in training."""
     shape = SCALES[scale]
     with seeded(seed):
         model = build(scale)

@@ -76,7 +76,7 @@ class SqueezeNet(nn.Module):
 
 
 def build(scale: str) -> SqueezeNet:
-    """The network alone, with random weights."""
+    """Return the network alone, with random weights."""
     return SqueezeNet(SCALES[scale])
 
 
@@ -88,7 +88,7 @@ def _optimizer(scale: str, model: nn.Module) -> torch.optim.Optimizer:
 
 
 def load(scale: str, seed: int) -> Training:
-    """The network in training."""
+    """Return the network in training."""
     shape = SCALES[scale]
     with seeded(seed):
         model = build(scale)

@@ -67,12 +67,12 @@ class VGG16(nn.Module):
 
 
 def build(scale: str) -> VGG16:
-    """The network alone, with random weights."""
+    """Return the network alone, with random weights."""
     return VGG16(SCALES[scale])
 
 
 def load(scale: str, seed: int) -> Training:
-    """The network in training."""
+    """Return the network in training."""
     shape = SCALES[scale]
     with seeded(seed):
         model = build(scale)

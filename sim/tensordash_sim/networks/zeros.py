@@ -14,7 +14,7 @@ __all__ = ["CLAIMS", "Claim", "Zeros", "zeros_beside_the_papers"]
 
 @dataclass(frozen=True, kw_only=True)
 class Claim:
-    """What the paper says of the zeros of one tensor in some layers.
+    """The zeros that the paper reports for one tensor in some layers.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ CLAIMS: dict[str, tuple[Claim, ...]] = {
 
 
 def zeros_beside_the_papers(trace: Trace, name: str) -> list[Zeros]:
-    """Share of zeros of each tensor that the paper says something of.
+    """Return the share of zeros of each tensor for which the paper reports one.
 
     Parameters
     ----------

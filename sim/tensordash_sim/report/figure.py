@@ -46,7 +46,7 @@ class Point:
         return self.ours / self.paper - 1
 
     def to_json(self) -> dict[str, Any]:
-        """As a document; `more` lies beside the rest."""
+        """Return a document; `more` adds fields."""
         fixed = {"metric": self.metric, "series": self.series, "x": self.x, "paper": self.paper, "ours": self.ours}
         return fixed | dict(self.more)
 
@@ -93,11 +93,10 @@ class Figure:
         return list(dict.fromkeys(point.metric for point in self.points))
 
     def x_label_of(self, metric: str) -> str:
-        """Of the axis of a metric: what it is by, if its name says so, such as "speedup by depth"."""
+        """Return an axis' label from a metric's name, such as "speedup by depth"."""
         return metric.partition(" by ")[2] or self.x_label
 
     def to_json(self) -> dict[str, Any]:
-        """As a document."""
         document = {key: getattr(self, key) for key in ("name", "title", "source", "kind", "x_label", "y_label")}
         points = [point.to_json() for point in self.points]
         return document | {"points": points, "notes": list(self.notes), "conditions": dict(self.conditions)}

@@ -122,14 +122,14 @@ def _asset(name: str) -> str:
 
 @cache
 def _plotly() -> str:
-    """The chart library's JavaScript, as its package has it."""
+    """Return the chart library's JavaScript, as its package has it."""
     from plotly.offline import get_plotlyjs  # slow to import
 
     return get_plotlyjs()
 
 
 def _drawn(result: Figure) -> dict[str, Any]:
-    """What the charts need of a result."""
+    """Return the part of a result that charts need."""
     fields = ("metric", "series", "x", "paper", "ours")
     points = [{name: getattr(point, name) for name in fields} for point in result.points]
     labels = {metric: result.x_label_of(metric) for metric in result.metrics}
@@ -158,7 +158,7 @@ def _number(value: float | None) -> str:
 
 
 def _percent(value: float | None) -> str:
-    r"""A difference, with its sign.
+    r"""Return a difference, with its sign.
 
     >>> ascii((_percent(0.0312), _percent(-0.2), _percent(None)))
     "('+3.1%', '\\u221220.0%', '')"
@@ -171,7 +171,7 @@ def _percent(value: float | None) -> str:
 
 
 def _prose(text: str) -> Markup:
-    """A note as HTML: what is between backticks is code.
+    """Return a note as HTML: what is between backticks is code.
 
     >>> _prose("`core` < 1, and a lone `")
     Markup('<code>core</code> &lt; 1, and a lone `')
@@ -180,7 +180,7 @@ def _prose(text: str) -> Markup:
 
 
 def _is_nested(condition: Any) -> bool:
-    """Whether a condition has conditions of its own for each of several things: a table."""
+    """Return whether a condition has conditions of its own for each of several things: a table."""
     return isinstance(condition, Mapping) and any(isinstance(one, Mapping) for one in condition.values())
 
 

@@ -18,7 +18,7 @@ class ReportError(TensorDashError):
 
 
 def read_figure(document: Any, where: str = "result") -> Figure:
-    """A figure from its document.
+    """Return a figure from its document.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ def read_figure(document: Any, where: str = "result") -> Figure:
 
 
 def load_results(folder: Path) -> list[Figure]:
-    """The results in a folder, in the order of their names, a number in a name counting as a number.
+    """Return the results in a folder, in the order of their names, a number in a name counting as a number.
 
     Parameters
     ----------
@@ -121,12 +121,12 @@ def _is_number(value: Any) -> bool:
 def _text(document: Mapping[str, Any], name: str, where: str, joint: str = ": ") -> str:
     value = document.get(name)
     if not isinstance(value, str):
-        given = _shown(value) if name in document else "missing"
-        raise ReportError(f"{where}{joint}{name} must be a text, not {given}")
+        found = _shown(value) if name in document else "missing"
+        raise ReportError(f"{where}{joint}{name} must be a text, not {found}")
     return value
 
 
 def _shown(value: Any) -> str:
-    """A value in an error message, not longer than a line."""
+    """Return a value in an error message, not longer than a line."""
     text = json.dumps(value, default=str)
     return text if len(text) <= 60 else f"{text[:57]}..."

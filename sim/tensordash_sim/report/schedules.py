@@ -24,7 +24,7 @@ Stream = tuple[NDArray[np.unsignedinteger[Any]], NDArray[np.unsignedinteger[Any]
 
 @dataclass(frozen=True)
 class ScheduleRun:
-    """Streams through a tile, one behind the other, cycle by cycle.
+    """Streams through a tile, one after the other, cycle by cycle.
 
     Attributes
     ----------
@@ -59,7 +59,7 @@ class ScheduleRun:
         return count_words(blocks, config, a=sides).cycles
 
     def to_json(self) -> dict[str, Any]:
-        """The document that the viewer reads.
+        """Return the document that the viewer reads.
 
         Steps are numbered over all streams. `taken` holds for each cycle, scheduler (the rows; if both sides are
         skipped, each row's PEs) and lane the option taken, -1 for none. Values have three significant digits; only a
@@ -181,7 +181,7 @@ def layer_runs(records: Sequence[Record], config: TileConfig, *, passes: int, se
 
 
 def _values(blocks: Sequence[NDArray[np.unsignedinteger[Any]]], fmt: Format) -> list[list[float]]:
-    """Values of each port, all streams' steps and lanes in one list."""
+    """Return values of each port, all streams' steps and lanes in one list."""
     joined = np.concatenate(blocks, axis=1)
     patterns, places = np.unique(joined, return_inverse=True)
     values = [float(f"{to_float(int(bits), fmt):.3g}") or 0.0 for bits in patterns]  # no -0

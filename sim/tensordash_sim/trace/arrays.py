@@ -28,7 +28,7 @@ CHUNK_BYTES = 1 << 20
 
 
 def typed(array: ArrayLike, dtype: str | None = None) -> tuple[NDArray, str]:
-    """An array as it is stored, and the type of its values.
+    """Return an array as it is stored, and the type of its values.
 
     Parameters
     ----------
@@ -73,14 +73,15 @@ float8_e5m2, int8, int16, int32, not of uint16; bit patterns need dtype
 
 
 def pack(array: NDArray, dtype: str) -> NDArray[np.uint8]:
-    """Where values are not zero: 1 bit a value, in C order, the first in bit 0 of byte 0, the last byte filled with 0.
+    """Pack where values are not zero: 1 bit a value, in C order, the first in bit 0 of byte 0, the last byte padded
+    with 0.
 
     Parameters
     ----------
     array : array, any shape
-        As `typed` returns it. Beside the result, memory for one chunk of it is used.
+        As `typed` returns it. Besides the result, this uses memory for one chunk.
     dtype : str
-        Likewise.
+        As `typed` returns it.
 
     Returns
     -------
@@ -105,7 +106,7 @@ def pack(array: NDArray, dtype: str) -> NDArray[np.uint8]:
 
 
 def count_ones(packed: NDArray[np.uint8]) -> int:
-    """How many bits of a packed mask are 1."""
+    """Return how many bits of a packed mask are 1."""
     return int(np.bitwise_count(packed).sum(dtype=np.int64))
 
 
@@ -155,7 +156,7 @@ def store(path: Path, array: NDArray) -> None:
 
 
 def load_mask(folder: Path, operand: Operand, where: str) -> NDArray[np.bool_]:
-    """An operand's mask, its checksum verified.
+    """Return an operand's mask, its checksum verified.
 
     Parameters
     ----------
@@ -183,7 +184,7 @@ def load_mask(folder: Path, operand: Operand, where: str) -> NDArray[np.bool_]:
 
 
 def load_values(folder: Path, operand: Operand, where: str) -> NDArray:
-    """An operand's values, their checksum verified, and that they have its mask.
+    """Return an operand's values, their checksum verified, and that they have its mask.
 
     Parameters
     ----------

@@ -10,7 +10,7 @@ def example_trace() -> Path:
 
     The step is the first one after five epochs: what is zero in it, a network that learns has made so. The network has
     two convolutions and two fully connected layers; the batch is 16 images. It trains in mixed precision, so that
-    operands are fp16, and gradients are those of the loss times 1024. examples/digits_cnn.py is the script, and says
+    operands are fp16, and gradients are those of the loss times 1024. examples/digits_cnn.py is the script; it explains
     how it was recorded.
 
     Returns

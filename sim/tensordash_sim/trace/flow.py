@@ -97,7 +97,7 @@ class Flow:
     updates: tuple[Update, ...] = field(default=())
 
     def to_json(self) -> dict[str, Any]:
-        """The object in the index."""
+        """Return the object in the index."""
         work = []
         for each in self.work:
             document: dict[str, Any] = {"name": each.name, "phase": each.phase}
@@ -113,7 +113,7 @@ class Flow:
 
     @classmethod
     def from_json(cls, document: Any, records: int, where: str) -> "Flow":
-        """The reverse of `to_json`; keys it does not know are passed over.
+        """Return the reverse of `to_json`; keys it does not know are passed over.
 
         Parameters
         ----------

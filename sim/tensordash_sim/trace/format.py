@@ -75,7 +75,7 @@ DTYPES = {
 
 @dataclass(frozen=True, kw_only=True)
 class Operand:
-    """An operand that is stored: what the index says of it.
+    """A stored operand, as the index describes it.
 
     Parameters
     ----------
@@ -99,7 +99,6 @@ class Operand:
 
     @property
     def size(self) -> int:
-        """Number of values."""
         return math.prod(self.shape)
 
     @property
@@ -112,13 +111,13 @@ class Operand:
         return 1 - self.nonzeros / self.size
 
     def to_json(self) -> dict[str, Any]:
-        """The object in the index; `values` only if they are stored."""
+        """Return the object in the index; `values` only if they are stored."""
         document = {"shape": list(self.shape), "dtype": self.dtype, "nonzeros": self.nonzeros, "mask": self.mask}
         return document if self.values is None else {**document, "values": self.values}
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any], where: str) -> "Operand":
-        """The reverse of `to_json`; keys it does not know are passed over.
+        """Return the reverse of `to_json`; keys it does not know are passed over.
 
         Parameters
         ----------
@@ -154,7 +153,7 @@ _KINDS = {str: "a string", int: "an integer", bool: "true or false", list: "a li
 
 
 def entry(document: Any, key: str, kind: type, where: str) -> Any:
-    """A value of an object in the index, checked.
+    """Return a value of an object in the index, checked.
 
     Parameters
     ----------

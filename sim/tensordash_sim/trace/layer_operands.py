@@ -150,7 +150,7 @@ def describe_values(record: Record, config: TileConfig, scales: Mapping[str, int
 
 
 def recorded_values(record: Record, name: str) -> NDArray[np.float32]:
-    """An operand's values as a trace has them, as numbers.
+    """Return an operand's values as a trace has them, as numbers.
 
     Parameters
     ----------
@@ -162,7 +162,7 @@ def recorded_values(record: Record, name: str) -> NDArray[np.float32]:
     Raises
     ------
     TraceError
-        If the trace has no values of it, or some are not finite.
+        If the trace has no values for the layer, or some are not finite.
     """
     stored = record.values(name)
     if (dtype := record.operands[name].dtype) in PATTERNS:
@@ -177,12 +177,12 @@ def recorded_values(record: Record, name: str) -> NDArray[np.float32]:
 
 
 def _formats(record: Record, config: TileConfig) -> dict[str, Format]:
-    """Of each operand; the sparser one is on the row side."""
+    """Return the format of each operand; the sparser one is on the row side."""
     return {name: config.b_format if name == record.sparser else config.a_format for name in record.operands}
 
 
 def _bits(record: Record, name: str, fmt: Format, rng: np.random.Generator) -> NDArray:
-    """An operand in a format."""
+    """Return an operand in a format."""
     if record.operands[name].values is not None:
         return quantized(recorded_values(record, name), fmt)
     mask = record.mask(name)
@@ -193,7 +193,7 @@ def _bits(record: Record, name: str, fmt: Format, rng: np.random.Generator) -> N
 def _chosen(
     sides: list[tuple[Vectors, Vectors]], config: TileConfig, sample: int, rng: np.random.Generator
 ) -> dict[int, tuple[NDArray[np.int64], NDArray[np.int64]]]:
-    """Of each product, the numbers of the vectors in the rows and in the columns of the passes that are drawn."""
+    """Return, for each product, the numbers of the vectors in rows and columns of the drawn passes."""
     shapes = []
     for rows, columns in sides:
         shapes.append((rows.batch, -(-rows.count // config.rows), -(-columns.count // config.columns)))

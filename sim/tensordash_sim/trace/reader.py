@@ -1,4 +1,4 @@
-"""Reads traces."""
+"""Reader of trace folders."""
 
 import json
 import reprlib
@@ -53,7 +53,7 @@ class Record:
         return max((self.operation.left, self.operation.right), key=lambda name: self.operands[name].zeros)
 
     def mask(self, name: str) -> NDArray[np.bool_]:
-        """Where an operand is not zero, its checksum verified.
+        """Return where an operand is not zero, its checksum verified.
 
         Parameters
         ----------
@@ -75,7 +75,7 @@ class Record:
         return load_mask(self.arrays, self._operand(name), self._where(name))
 
     def values(self, name: str) -> NDArray:
-        """An operand's values, their checksum verified.
+        """Return an operand's values, their checksum verified.
 
         Parameters
         ----------
@@ -86,7 +86,7 @@ class Record:
         -------
         array
             In the shape that the geometry gives the operand, of its type; of bfloat16 and the 8-bit floats bit
-            patterns, as `DTYPES` says.
+            patterns, as `DTYPES` has them.
 
         Raises
         ------
@@ -144,7 +144,7 @@ class Trace:
     created : dict of str to str
         When, and by which version of which program.
     complete : bool
-        Whether the recording came to its end; else it was interrupted behind the last step here, or is under way.
+        Whether the recording came to its end; else it was interrupted after the last step here, or is under way.
     conditions : dict of str to str
         What was trained: whatever the one who recorded it found worth noting.
     steps : tuple of Step
@@ -201,7 +201,7 @@ class Trace:
 
     @classmethod
     def open(cls, path: str | PathLike[str]) -> "Trace":
-        """Read a trace's index and check all of it; arrays are not touched.
+        """Read a trace's index and check it completely; arrays are not touched.
 
         Parameters
         ----------

@@ -64,8 +64,10 @@ class Recorder:
         self._optimizers = optimizers
         import torch
 
-        given = {"torch": torch.__version__} | ({} if model is None else {"model": type(model).__name__})
-        self._writer = TraceWriter(path, conditions=given | dict(conditions or {}), values=values, overwrite=overwrite)
+        environment = {"torch": torch.__version__} | ({} if model is None else {"model": type(model).__name__})
+        self._writer = TraceWriter(
+            path, conditions=environment | dict(conditions or {}), values=values, overwrite=overwrite
+        )
         self._epoch: int | None = None
         self._stepped = False
         self._step: Any = None
@@ -222,7 +224,6 @@ class Recorder:
 
     @property
     def path(self) -> Path:
-        """The trace's folder."""
         return self._writer.path
 
     @property
@@ -255,7 +256,7 @@ def record(
 ) -> Recorder:
     """Record a trace of the training in a `with` block: any model, unchanged. Needs PyTorch.
 
-    A step ends when an optimizer has stepped; without one, all of the block is one step. docs/trace.md says what is
+    A step ends when an optimizer has stepped; without one, the whole block is one step. docs/trace.md defines what is
     captured, and how its roles are told.
 
     Parameters
@@ -269,7 +270,7 @@ def record(
     steps : int or collection of int, optional
         How many steps to record, or the indices of those to record, counted from 0. By default all.
     every : int
-        Record only steps whose index is a multiple of it.
+        Record only steps whose index is a multiple.
     epochs : collection of int, optional
         Record only in these epochs: those that the ``epoch`` of the recorder is set to.
     layers : str or sequence of str, optional

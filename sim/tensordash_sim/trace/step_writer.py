@@ -149,7 +149,7 @@ class StepWriter:
         self._flow = document
 
     def close(self) -> dict[str, Any]:
-        """Take no more; return what the index says of the step, but for its index and epoch."""
+        """Take no more; return the step's entry for the index, without its index and epoch."""
         self._closed = True
         document = {"uncaptured": self._uncaptured, "records": self._records}
         return document if self._flow is None else {**document, "flow": self._flow}

@@ -1,4 +1,4 @@
-"""Writes traces."""
+"""Writer of trace folders."""
 
 import hashlib
 import os
@@ -195,7 +195,7 @@ class TraceWriter:
 
 
 def _is_to_be_replaced(path: Path, overwrite: bool) -> bool:
-    """Whether `path` is a trace that will be written over; if it is anything else but empty, an error."""
+    """Return whether `path` is a trace that will be written over; if it is anything else but empty, an error."""
     if not path.exists():
         return False
     if not path.is_dir():

@@ -28,7 +28,7 @@ def beats_of(streams: Sequence[Sequence], depth: int, step_bytes: int) -> list[A
 
 
 def with_null_beats(beats: Iterable[AxiBeat], depth: int, random: Random) -> list[AxiBeat]:
-    """The same streams: half of those that end with a full beat are ended by a null beat; others say nothing."""
+    """Return the same streams: half of those that end with a full beat are ended by a null beat; others say nothing."""
     made = []
     for beat in beats:
         null = AxiBeat(beat.steps, 0, last=False)
@@ -54,7 +54,7 @@ class _Sender:
         return self.beats[0] if self.offered else None
 
     def take(self) -> None:
-        """Go on behind the beat offered."""
+        """Go on after the beat offered."""
         self.beats.pop(0)
         self.offered = False
 
@@ -110,7 +110,7 @@ class AxiLockstep:
         self.feed([[] for _ in self.sides])
 
     def feed(self, beats: Sequence[Sequence[AxiBeat]], c: Sequence[Beat] = ()) -> None:
-        """What is sent from now on: to each column, then to each row; and C."""
+        """Set the streams to send from now on: to each column, then to each row; and C."""
         self.senders = [_Sender(each) for each in beats]
         self.c = _Sender(c)
 
@@ -127,7 +127,6 @@ class AxiLockstep:
         self.feed(self.beats(a, b), BlockSource(c, self.config.out_rows).beats)
 
     async def start(self) -> None:
-        """Reset."""
         inputs = {"clear": 0, "m_axis_tready": 0}
         for name in [f"s_axis_{side}{i}" for side, i, _ in self.sides]:
             inputs |= {f"{name}_{pin}": 0 for pin in ("tdata", "tkeep", "tlast", "tvalid")}
@@ -197,7 +196,7 @@ class AxiLockstep:
         await pins.tick()
 
     async def run(self, results: int, *, limit: int = 100_000) -> None:
-        """Cycles until so many beats of results came out in all.
+        """Return the cycles until a total of `results` beats came out.
 
         Raises
         ------
@@ -208,7 +207,7 @@ class AxiLockstep:
             if len(self.results) >= results:
                 return
             await self.cycle()
-        raise AssertionError(f"{len(self.results)} beats came out, golden says {results}")
+        raise AssertionError(f"{len(self.results)} beats came out, golden has {results}")
 
     def _drive(self, side: str, index: int, width: int, beat: AxiBeat | None, bits: int) -> None:
         name, step_bits = f"s_axis_{side}{index}", width * self.config.lanes
@@ -230,4 +229,4 @@ class AxiLockstep:
         assert found == expected, self._say(name, found, int(expected))
 
     def _say(self, name: str, found, expected) -> str:
-        return f"cycle {self.pins.cycle}: {name} is {found}, golden says {expected}"
+        return f"cycle {self.pins.cycle}: {name} is {found}, golden has {expected}"

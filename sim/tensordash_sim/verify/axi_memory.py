@@ -20,7 +20,7 @@ class _Burst:
     number: int
     address: int
     beats: int
-    due: int
+    ready_cycle: int
     data: list[tuple[int, int]] = field(default_factory=list)
     moved: int = 0
 
@@ -91,7 +91,7 @@ class AxiMemory:
         self._data: deque[tuple[int, int, int]] = deque()
         self._answers: list[tuple[int, _Burst, int]] = []
         self._offers: dict[str, tuple] = {}
-        self._given: dict[str, dict[str, int] | None] = {"r": None, "b": None}
+        self._offered: dict[str, dict[str, int] | None] = {"r": None, "b": None}
         self._chosen: _Burst | None = None
         self._answered: tuple[int, _Burst, int] | None = None
 
@@ -100,16 +100,16 @@ class AxiMemory:
         """Whether nothing is on its way."""
         return not (self._reading or self._addressed or self._data or self._answers or self._answered)
 
-    def _moves(self) -> int:
+    def _draw_ready(self) -> int:
         return int(self.random.random() >= self.pause)
 
-    def _due(self) -> int:
+    def _draw_cycle(self) -> int:
         low, high = self.latency
         # Mostly short, now and then as long as can be.
         return self.pins.cycle + (self.random.randint(low, high) if self.random.random() < 0.3 else low)
 
     def idle_pins(self) -> dict[str, int]:
-        """All inputs, while nothing happens."""
+        """Return all inputs, while nothing happens."""
         values: dict[str, int] = {}
         if self.reads:
             values |= {"arready": 0, "rdata": 0, "rresp": 0, "rlast": 0, "rvalid": 0} | ({"rid": 0} if self.ids else {})
@@ -128,43 +128,43 @@ class AxiMemory:
         self.pins.drive(**{self.prefix + name: value for name, value in values.items()})
 
     def _drive_reads(self) -> None:
-        given = self._given["r"]
-        if given is None:
+        offered = self._offered["r"]
+        if offered is None:
             first: dict[int, _Burst] = {}
             for burst in self._reading:
                 first.setdefault(burst.number, burst)
-            due = [burst for burst in first.values() if burst.due <= self.pins.cycle]
-            if due and self._moves():
-                burst = self._chosen = self.random.choice(due)
+            ready_cycle = [burst for burst in first.values() if burst.ready_cycle <= self.pins.cycle]
+            if ready_cycle and self._draw_ready():
+                burst = self._chosen = self.random.choice(ready_cycle)
                 data = self.memory.read(burst.address + burst.moved * self.bytes, self.bytes)
                 last = burst.moved + 1 == burst.beats
-                given = {
+                offered = {
                     "rvalid": 1,
                     "rlast": int(last),
                     "rresp": 0 if data is not None else self.random.choice(ERRORS),
                 }
                 whole = bytes([GARBLED] * self.bytes) if data is None else data
-                given["rdata"] = int.from_bytes(whole, "little")
+                offered["rdata"] = int.from_bytes(whole, "little")
                 if self.ids:
-                    given["rid"] = burst.number
+                    offered["rid"] = burst.number
             else:
-                given = {"rvalid": 0, "rlast": self.random.getrandbits(1), "rresp": self.random.getrandbits(2)}
-        self._given["r"] = given
-        self._set({**given, "arready": self._moves()})
+                offered = {"rvalid": 0, "rlast": self.random.getrandbits(1), "rresp": self.random.getrandbits(2)}
+        self._offered["r"] = offered
+        self._set({**offered, "arready": self._draw_ready()})
 
     def _drive_writes(self) -> None:
-        given = self._given["b"]
-        if given is None:
-            due = [answer for answer in self._answers if answer[0] <= self.pins.cycle]
-            if due and self._moves():
+        offered = self._offered["b"]
+        if offered is None:
+            ready_cycle = [answer for answer in self._answers if answer[0] <= self.pins.cycle]
+            if ready_cycle and self._draw_ready():
                 # One ID: answers in order.
-                answer = self._answered = due[0]
+                answer = self._answered = ready_cycle[0]
                 self._answers.remove(answer)
-                given = {"bvalid": 1, "bresp": answer[2]} | ({"bid": answer[1].number} if self.ids else {})
+                offered = {"bvalid": 1, "bresp": answer[2]} | ({"bid": answer[1].number} if self.ids else {})
             else:
-                given = {"bvalid": 0, "bresp": self.random.getrandbits(2)}
-        self._given["b"] = given
-        self._set({**given, "awready": self._moves(), "wready": self._moves()})
+                offered = {"bvalid": 0, "bresp": self.random.getrandbits(2)}
+        self._offered["b"] = offered
+        self._set({**offered, "awready": self._draw_ready(), "wready": self._draw_ready()})
 
     def observe(self) -> None:
         """See what the master does in this cycle, once all has settled."""
@@ -177,7 +177,7 @@ class AxiMemory:
         return self.pins.read(self.prefix + name)
 
     def _offer(self, channel: str, names: tuple[str, ...]) -> tuple | None:
-        """What a channel of the master moves in this cycle, if anything; it may not change while it waits."""
+        """Offer a transfer of a master's channel in this cycle, if any; it must not change while it waits."""
         valid = self._pin(f"{channel}valid")
         stood = self._offers.pop(channel, None)
         if not valid:
@@ -191,23 +191,23 @@ class AxiMemory:
         return None
 
     def _begun(self, offer: tuple) -> _Burst:
-        """A burst of an address that was taken."""
+        """Return a burst of an address that was taken."""
         address, length, *number = offer
         beats, where = length + 1, f"cycle {self.pins.cycle}: burst of {length + 1} beats at {address:#x}"
         assert address % self.bytes == 0, f"{where} is not aligned"
         assert beats <= self.burst, f"{where} is too long"
         assert address % PAGE + beats * self.bytes <= PAGE, f"{where} crosses 4 KiB"
-        return _Burst(number[0] if number else 0, address, beats, self._due())
+        return _Burst(number[0] if number else 0, address, beats, self._draw_cycle())
 
     def _observe_reads(self) -> None:
         ids = ("arid",) if self.ids else ()
         offer = self._offer("ar", ("araddr", "arlen", *ids))
         on_way = len(self._reading) + (offer is not None) + ("ar" in self._offers)
         assert on_way <= self.outstanding, f"cycle {self.pins.cycle}: {on_way} reads are on their way"
-        given, burst = self._given["r"], self._chosen
-        if given is not None and (not given["rvalid"] or self._pin("rready")):
-            self._given["r"] = None
-            if given["rvalid"]:
+        offered, burst = self._offered["r"], self._chosen
+        if offered is not None and (not offered["rvalid"] or self._pin("rready")):
+            self._offered["r"] = None
+            if offered["rvalid"]:
                 assert burst is not None
                 self.read_beats += 1
                 burst.moved += 1
@@ -219,9 +219,9 @@ class AxiMemory:
 
     def _observe_writes(self) -> None:
         ids = ("awid",) if self.ids else ()
-        given = self._given["b"]
-        if given is not None and (not given["bvalid"] or self._pin("bready")):
-            self._given["b"] = self._answered = None
+        offered = self._offered["b"]
+        if offered is not None and (not offered["bvalid"] or self._pin("bready")):
+            self._offered["b"] = self._answered = None
         if (offer := self._offer("aw", ("awaddr", "awlen", *ids))) is not None:
             self.write_bursts += 1
             self._addressed.append(self._begun(offer))
@@ -237,8 +237,8 @@ class AxiMemory:
                 self._addressed.popleft()
                 answer = 0 if self._written(burst) else self.random.choice(ERRORS)
                 self.write_errors += answer > 0
-                due = max([self._due(), *(each[0] for each in self._answers)])
-                self._answers.append((due, burst, answer))
+                ready_cycle = max([self._draw_cycle(), *(each[0] for each in self._answers)])
+                self._answers.append((ready_cycle, burst, answer))
 
     def _written(self, burst: _Burst) -> bool:
         """Write a burst; whether all bytes that it writes are there."""

@@ -34,7 +34,7 @@ RUNTIME = Path(cocotb_tools.config.share_dir) / "lib" / "verilator" / "verilator
 
 
 class BuildError(Exception):
-    """Verilator or the compiler failed; their log says why."""
+    """Verilator or the compiler failed; their log has the reason."""
 
 
 class Program:
@@ -136,7 +136,7 @@ class Program:
 
 
 def verilator_environment() -> dict[str, str]:
-    """The environment with the Verilator that came as a Python package on the path, before any other."""
+    """Return the environment with the Verilator that came as a Python package on the path, before any other."""
     environment = dict(os.environ)
     if root := verilator_root():
         environment["VERILATOR_ROOT"] = str(root)
@@ -165,7 +165,7 @@ def _tools() -> tuple[str, ...]:
 
 
 def build_key(*parts: object) -> str:
-    """What a build depends on: these, the tools, and what the environment tells the compiler."""
+    """Return a key of what a build depends on: these files, the tools, and the environment's compiler flags."""
     flags = [os.environ.get(name, "") for name in ("CXXFLAGS", "CPPFLAGS", "LDFLAGS")]
     return hashlib.sha256(repr((_tools(), flags, parts)).encode()).hexdigest()
 
@@ -234,7 +234,7 @@ def _store_runtime(folder: Path, waves: bool) -> None:
 def _runtime() -> tuple[str, ...]:
     """Return the names of the shared objects; a program needs some of them.
 
-    cocotb's main program is not among them: it makes a model, whose size is that of its ports.
+    cocotb's main program is not among them: it makes a model, whose size grows with its ports.
     """
     include = (verilator_root() or Path()) / "include"
     return tuple(sorted(path.stem for path in include.glob("verilated*.cpp")))

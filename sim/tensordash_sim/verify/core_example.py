@@ -53,7 +53,7 @@ class _Image:
 
 
 def example_program(config: CoreConfig, seed: int = 0) -> Example:
-    """A matrix product with biases and ReLU, and a compressed store: of these, what the core is built with.
+    """Return a matrix product with biases and ReLU, and a compressed store: of these, what the core is built with.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ def example_program(config: CoreConfig, seed: int = 0) -> Example:
 
 
 def _example(config: CoreConfig, random: Random, steps: int, streams: int) -> Example | None:
-    """A product of so many steps; None if there is no room."""
+    """Return a product of `steps`; None if there is no room."""
     lanes = config.tile.lanes
     counts = {side: config.parts(side) * streams for side in "ab"}  # groups of positions
     bias_bytes = 4 * lanes * counts["a"]
@@ -159,7 +159,7 @@ def _example(config: CoreConfig, random: Random, steps: int, streams: int) -> Ex
 
 
 def _places(config: CoreConfig, sizes: dict[str, int]) -> dict[str, int] | None:
-    """Where tensors begin in the buffer: each in a region of its own if there is room, else one after the other."""
+    """Place tensors in the buffer: each in its own region if there is room, else one after the other."""
     region = config.groups // config.regions
     if len(sizes) <= config.regions and max(sizes.values()) <= region:
         return {name: k * region for k, name in enumerate(sizes)}

@@ -58,7 +58,7 @@ def _cases(bench: ProgramBench, name: str) -> Iterable[FieldCase]:
 
 
 def _is_quick(bench: ProgramBench, case: FieldCase) -> bool:
-    """Whether it takes little time, and what it leaves for a later case is defined."""
+    """Return whether it takes little time, and what it leaves for a later case is defined."""
     bits, config = case.descriptor(), bench.config
     if Sequencer(config).refusal(bits):
         return True
@@ -81,7 +81,7 @@ def _is_quick(bench: ProgramBench, case: FieldCase) -> bool:
 
 
 def _is_legal(bench: ProgramBench, case: FieldCase) -> bool:
-    """Whether golden executes it without an error; golden is afterwards as before."""
+    """Return whether golden executes it without an error; golden is afterwards as before."""
     golden = bench.golden
     saved = golden.buffer.copy(), {side: array.copy() for side, array in golden.streams.items()}, golden.partial
     memory, counts = bytes(golden.memory.bytes) if case.operation in ("store", "record") else b"", golden.counts
@@ -141,7 +141,7 @@ def _check_legal(bench: ProgramBench, name: str, cases: Sequence[FieldCase]) -> 
 
 
 def _usual(bench: ProgramBench, name: str) -> dict[str, int]:
-    """A layout of as many streams as stream buffers hold, of the words that multiplies may look at."""
+    """Return a layout of as many streams as stream buffers hold, of the words that multiplies may look at."""
     config = bench.config
     streams = config.stream_words(name[-1])
     return {"steps": 1, "streams": streams, "x_size": config.tile.lanes, "address_0": 1, "count_0": 4095}

@@ -204,7 +204,7 @@ struct Device {
     }
 
     // A cycle: what the core shows is a function of its registers and of what is driven. All of them change with the clock,
-    // what is driven too (verilated.py puts registers in front of it), so that one evaluation is enough.
+    // the driven inputs, too (verilated.py puts registers before them), so that one evaluation is enough.
     template <typename Seen>
     void step(Seen seen) {
         drive_memory();
@@ -325,13 +325,13 @@ int core_waves(Device* device, const char* path) {
 #endif
 }
 
-// From here on the memory is silent on a channel, once that has had so many transfers; on none, if it is -1.
+// From here on the memory is silent on a channel, once that has had `transfers` transfers; on none, if it is -1.
 void core_silence(Device* device, int channel, uint64_t from) {
     device->silent = channel, device->silent_from = from;
     std::memset(device->moved, 0, sizeof device->moved);
     std::memset(device->waited, 0, sizeof device->waited);
 }
-// After so many cycles in which it owes a transfer, `core_run` gives up; 0: never.
+// `core_run` gives up after this number of cycles in which it owes a transfer; 0: never.
 void core_patience(Device* device, uint64_t cycles) { device->patience = cycles; }
 const uint64_t* core_waited(Device* device) { return device->waited; }
 const uint64_t* core_moved(Device* device) { return device->moved; }
@@ -346,7 +346,7 @@ uint64_t core_states(Device* device) { return device->before; }
 uint64_t core_at_reset(Device* device) { return device->at_reset; }
 unsigned core_bus_at_reset(Device* device) { return device->bus_at_reset; }
 
-// Run until the interrupt (1) or until the memory owes something for too long (2), at most so many cycles (0). Python
+// Run until the interrupt (1) or until the memory owes something for too long (2), at most `cycles` cycles (0). Python
 // asks again and again, so that Ctrl-C works.
 int core_run(Device* device, uint64_t most) {
     bool raised = false;

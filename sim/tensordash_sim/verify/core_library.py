@@ -70,7 +70,7 @@ SPLIT = (
 
 @dataclass(frozen=True, kw_only=True)
 class CoreState:
-    """A register of a core that says what a part of it is doing.
+    """A register of a core that shows the state of one of its parts.
 
     Parameters
     ----------
@@ -97,13 +97,13 @@ class VerilatedError(TensorDashError, RuntimeError):
 
 @cache
 def verilog_of(config: CoreConfig) -> str:
-    """What is emitted for a core."""
+    """Return the Verilog emitted for a core."""
     return core_verilog(config)
 
 
 @cache
 def core_library(verilog: str, quick: bool, waves: bool) -> ctypes.CDLL:
-    """The library of a core's Verilog."""
+    """Return the library of a core's Verilog."""
     with scratch("tensordash-core-") as folder:
         made = folder / f"core-{hashlib.sha256(verilog.encode()).hexdigest()[:16]}.so"
         key = build_key(f"core {quick=} {waves=}", _hints(verilog) + verilog + _clocked(verilog), HARNESS.read_bytes())
@@ -123,7 +123,7 @@ def core_library(verilog: str, quick: bool, waves: bool) -> ctypes.CDLL:
 
 @cache
 def core_states(verilog: str) -> tuple[CoreState, ...]:
-    """Whether a soft reset has begun (the first bit), which units run, and the states of all state machines.
+    """Return whether a soft reset has begun (the first bit), which units run, and the states of all state machines.
 
     Only those that the Verilog has: a core that somebody has written may have none.
     """
@@ -156,7 +156,7 @@ def core_states(verilog: str) -> tuple[CoreState, ...]:
 
 
 def _hints(verilog: str) -> str:
-    """What Verilator is told of a core's modules."""
+    """Return Verilator's hints for a core's modules."""
     lines = [f'no_inline -module "tensordash_{name}"' for name in SHARED]
     lines += [f'split_var -module "tensordash_{module}" -var "{signal}"' for module, signal in SPLIT]
     modules = set(re.findall(r"^module (\w+)", verilog, flags=re.MULTILINE))
@@ -164,7 +164,7 @@ def _hints(verilog: str) -> str:
 
 
 def _clocked(verilog: str) -> str:
-    """A module around the core in which what is driven comes from registers.
+    """Return a module around the core in which what is driven comes from registers.
 
     Verilator evaluates what follows from a model's inputs whenever it is called, that is before a clock edge and again
     after it: from AXI's ready that is the tile. As registers, inputs change with the clock, and all is evaluated once.

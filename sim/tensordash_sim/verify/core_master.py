@@ -57,11 +57,10 @@ class CoreMaster:
         )
 
     def ready(self) -> int:
-        """Whether it takes an answer in this cycle."""
+        """Return whether it takes an answer in this cycle."""
         return 1
 
     async def begin(self) -> None:
-        """Reset."""
         await self.pins.reset(**{f"s_axi_{name}": 0 for name in INPUTS}, **self.memory.idle_pins())
 
     async def cycle(self, **inputs: int) -> None:
@@ -72,7 +71,6 @@ class CoreMaster:
         self.memory.observe()
 
     async def write(self, name: str, value: int) -> None:
-        """Write a register."""
         waiting = {"awvalid": 1, "wvalid": 1}
         for _ in range(MAX_RESPONSE_CYCLES):
             await self.cycle(awaddr=named(name).offset, wdata=value, wstrb=15, bready=self.ready(), **waiting)
@@ -86,7 +84,6 @@ class CoreMaster:
         raise AssertionError(f"no answer to a write of {name}")
 
     async def read(self, name: str) -> int:
-        """Read a register."""
         waiting = 1
         for _ in range(MAX_RESPONSE_CYCLES):
             await self.cycle(araddr=named(name).offset, arvalid=waiting, rready=self.ready())
@@ -115,5 +112,4 @@ class CoreMaster:
         raise AssertionError(f"no interrupt in {cycle + 1} cycles; {await self.read('done')} descriptors are done")
 
     def _moved(self) -> tuple[int, int]:
-        """Beats so far."""
         return self.memory.read_beats, self.memory.write_beats

@@ -29,13 +29,12 @@ class _Memory:
         self.answers: deque[int] = deque()  # when
 
     def drive(self, ctx: Any, cycle: int) -> None:
-        """Set inputs."""
         port = self.port
-        due = bool(self.reads) and self.reads[0][3] <= cycle
-        address, number, last, _ = self.reads[0] if due else (0, 0, 0, 0)
+        is_ready = bool(self.reads) and self.reads[0][3] <= cycle
+        address, number, last, _ = self.reads[0] if is_ready else (0, 0, 0, 0)
         ctx.set(port.arready, 1)
-        ctx.set(port.rvalid, due)
-        ctx.set(port.rdata, int.from_bytes(self.bytes[address : address + self.beat], "little") if due else 0)
+        ctx.set(port.rvalid, is_ready)
+        ctx.set(port.rdata, int.from_bytes(self.bytes[address : address + self.beat], "little") if is_ready else 0)
         ctx.set(port.rid, number)
         ctx.set(port.rlast, last)
         ctx.set(port.awready, 1)
@@ -70,7 +69,7 @@ class _Memory:
 
 
 def play_example(config: CoreConfig, *, seed: int = 0, latency: int = 4) -> list[Mapping[str, int]]:
-    """Cycles from the write of `tail` on until the interrupt has been answered.
+    """Return cycles from the write of `tail` on until the interrupt has been answered.
 
     Parameters
     ----------

@@ -118,7 +118,7 @@ def strided(bench: ProgramBench) -> None:
 
 
 def full_streams(bench: ProgramBench) -> None:
-    """As many streams as a stream buffer has words, of either side, and the last place of partial sums."""
+    """Fill a stream buffer with streams, of each side, and use the last place of partial sums."""
     config, width = bench.config, bench.config.fp32_groups
     lanes, parts = config.tile.lanes, {side: config.parts(side) for side in "ab"}
     for side, other in ("ab", "ba"):
@@ -214,7 +214,7 @@ def _partial_sums(bench: ProgramBench) -> None:
 
 
 def tokens(bench: ProgramBench, count: int) -> None:
-    """As many tokens from one unit to another as the rule allows, more on their way, and one too many."""
+    """Signal the most tokens from one unit to another that the rule allows, more on their way, and one too many."""
     for _ in range(count):
         _tokens(bench)
 
@@ -301,9 +301,9 @@ def random_programs(bench: ProgramBench, count: int) -> None:
         at = bench.middle - DATA - PAGE * bench.random.randrange(8)
         edges = bench.random.random() < 0.5
         made = random_program(bench.random, bench.config, RANDOM_SIZE, edges=edges, at=at)
-        kept = bench.golden.memory.bytes[: at - bench.base]
+        untouched = bench.golden.memory.bytes[: at - bench.base]
         after = bench.golden.memory.bytes[at - bench.base + RANDOM_SIZE :]
-        bench.golden.memory.bytes[:] = kept + made.memory.bytes + after
+        bench.golden.memory.bytes[:] = untouched + made.memory.bytes + after
         way = bench.random.random()
         if way < 0.3:
             _reset_in_midst(bench, made.program.descriptors)
@@ -313,7 +313,7 @@ def random_programs(bench: ProgramBench, count: int) -> None:
 
 
 def _reset_in_midst(bench: ProgramBench, descriptors: Sequence[int]) -> None:
-    """Begin with a program, reset softly in any cycle of it, and fill all memories anew."""
+    """Begin with a program, reset softly in one of its cycles, and fill all memories anew."""
     bench.start(descriptors)
     bench.device.wait(bench.random.choice((bench.random.randint(1, 200), bench.random.randint(1, 5000))))
     bench.fill()

@@ -27,7 +27,7 @@ USED = (
     "interrupt_enable",
     "cause",
 )
-"""Registers that the testbench knows."""
+"""Registers that the testbench reads or writes."""
 
 
 def render_core_testbench(config: CoreConfig, prefix: str = "tensordash", seed: int = 0) -> dict[str, str]:

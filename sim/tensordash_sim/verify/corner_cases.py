@@ -63,7 +63,7 @@ class DotCases:
 def corner_values(
     rng: np.random.Generator, fmt: Format, shape: int | tuple[int, ...], *, zeros: float = 0.1, specials: float = 0.0
 ) -> NDArray:
-    """Bit patterns with every exponent, and runs of ones and zeros in the fraction.
+    """Return bit patterns with every exponent, and runs of ones and zeros in the fraction.
 
     Parameters
     ----------
@@ -199,7 +199,7 @@ def _with_exponent(fmt: FloatFormat, exponent: NDArray[np.int64], fraction: NDAr
 
 
 def _real(fmt: FloatFormat, bits: NDArray) -> NDArray[np.float64]:
-    """Values of finite patterns."""
+    """Return values of finite patterns."""
     magnitude = bits.astype(np.int64) & ((1 << (fmt.width - 1)) - 1)
     field = magnitude >> fmt.fraction_bits
     significand = magnitude - (np.maximum(field - 1, 0) << fmt.fraction_bits)
@@ -359,7 +359,7 @@ class _Floats:
         return _signed(self.rng, FP32, _with_exponent(FP32, exponent, fraction))
 
     def _near_c(self, exponent: NDArray[np.int64]) -> NDArray:
-        """A third of zeros, else within 30 binades of the given exponent."""
+        """Return a third of zeros, else within 30 binades of the given exponent."""
         near = self._c_with(exponent + self.rng.integers(-30, 31, exponent.shape))
         return np.where(self.rng.random(exponent.shape) < 0.33, near & (1 << 31), near)
 

@@ -37,7 +37,7 @@ class Job:
     options: dict[str, Any] = field(default_factory=dict)
 
     def patience(self, cycles: int) -> int:
-        """After how many cycles a bench says that something hangs, where `cycles` are usual."""
+        """Return after how many cycles a bench reports a hang, where `cycles` are usual."""
         return round(cycles * self.options.get("patience", 1))
 
     def write(self, path: Path) -> None:
@@ -47,7 +47,7 @@ class Job:
 
 
 def current_job() -> Job:
-    """The job of the bench that runs in this process."""
+    """Return the job of the bench that runs in this process."""
     document = json.loads(Path(os.environ[JOB_VARIABLE]).read_text(encoding="utf-8"))
     kind = CoreConfig if "core" in document["config"] else TileConfig
     return Job(**{**document, "config": kind.from_mapping(document["config"])})

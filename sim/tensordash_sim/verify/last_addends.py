@@ -66,12 +66,14 @@ def _addend(random: Random, total: float, config: TileConfig) -> int:
     """FP32 bits of a C for a sum."""
     accumulator = config.numerics.accumulator
     assert isinstance(accumulator, Fused)
-    kept, most = accumulator.result_bits, 1 << (accumulator.result_exponent_bits - 1)
-    ends = random.choice((2 - most - kept + random.randint(-2, 2), 2 - most + random.randint(-2, 1), most - 1))
+    result_bits, most = accumulator.result_bits, 1 << (accumulator.result_exponent_bits - 1)
+    ends = random.choice((2 - most - result_bits + random.randint(-2, 2), 2 - most + random.randint(-2, 1), most - 1))
     exponent = int(np.frexp(total)[1]) - 1 if total and np.isfinite(total) else ends
-    fraction = random.choice((0.0, random.random(), 2.0**-kept, 2.0**-kept, 1 - 2.0**-kept, 1 - 2.0**-23))
-    last = 2.0 ** max(exponent - kept, 2 - most - kept)
-    beyond = 2.0**most * (1 - 2.0 ** -(kept + 2))  # the least magnitude that becomes an infinity
+    fraction = random.choice(
+        (0.0, random.random(), 2.0**-result_bits, 2.0**-result_bits, 1 - 2.0**-result_bits, 1 - 2.0**-23)
+    )
+    last = 2.0 ** max(exponent - result_bits, 2 - most - result_bits)
+    beyond = 2.0**most * (1 - 2.0 ** -(result_bits + 2))  # the least magnitude that becomes an infinity
     sign = random.choice((-1.0, 1.0))
     value = random.choice(
         (
@@ -82,7 +84,7 @@ def _addend(random: Random, total: float, config: TileConfig) -> int:
             sign * last * random.choice((0.5, 1.5, 2.5)),
             -total + sign * last * random.randint(1, 3),
             sign * 2.0 ** (exponent + random.randint(-2, 2)) * (1 + fraction),
-            sign * 2.0 ** (exponent + random.randint(-kept - 3, kept + 3)) * (1 + fraction),
+            sign * 2.0 ** (exponent + random.randint(-result_bits - 3, result_bits + 3)) * (1 + fraction),
             sign * 2.0**ends * (1 + fraction),
             sign * 0.0,
         )

@@ -22,15 +22,15 @@ class Lockstep:
     Parameters
     ----------
     pins : Pins
-        Of the top of the simulation; or what drives a netlist likewise.
+        Pins of the simulation's top, or of a netlist's simulation.
     config : TileConfig
         The tile.
     idle, stall : float
         Probability that a port holds something back, and that the output is not ready, in a cycle.
     c_idle : float, optional
-        Likewise for the C input; `idle` if None.
+        Producer for the C input; `idle` if None.
     random : Random
-        Source of all of it.
+        Source of all random choices.
     compare_every : int
         Cycles between comparisons of the counters (everything else is compared in every cycle).
     snapshots : float
@@ -56,7 +56,7 @@ class Lockstep:
         self.arrival = Arrival(random, idle)
         self.c_arrival = Arrival(random, idle if c_idle is None else c_idle)
         self.results: list[tuple[int, ...]] = []
-        self.due = 0
+        self.expected_count = 0
         self.entered = 0
         self.a: list[Source] = []
         self.b: list[Source] = []
@@ -65,7 +65,6 @@ class Lockstep:
         self._sides = (("a", config.columns, config.a_format.width), ("b", config.rows, config.b_format.width))
 
     async def start(self) -> None:
-        """Reset."""
         inputs = {"clear": 0, "out_ready": 0}
         for side, count, _ in self._sides:
             for i in range(count):
@@ -80,17 +79,17 @@ class Lockstep:
     def feed(self, a: Sequence[list], b: Sequence[list], c: Sequence[list] = ()) -> None:
         """Streams to offer to an idle tile: for each column, and each row, (stream, T, lanes) bit patterns.
 
-        With a scale, it stands behind the values of each step.
+        With a scale, it stands after the values of each step.
         `c` is each stream's C, (stream, rows, columns), if the tile takes one.
         """
         lanes = self.config.lanes
         self.a = [Source(list(streams), self.config.a_format.width, lanes) for streams in a]
         self.b = [Source(list(streams), self.config.b_format.width, lanes) for streams in b]
         self.c = BlockSource(c, self.config.out_rows)
-        self.due = len(self.results) + len(b[0]) * self.config.rows
+        self.expected_count = len(self.results) + len(b[0]) * self.config.rows
 
     async def cycle(self, *, reset: bool = False, clear: bool = False) -> Outputs:
-        """One cycle; in reset, or with `clear`."""
+        """Return one cycle; in reset, or with `clear`."""
         depth = self.config.window_depth
         offers = [[source.offer(self.arrival.most(depth)) for source in side] for side in (self.a, self.b)]
         ready = self.random.random() >= self.stall
@@ -148,7 +147,7 @@ class Lockstep:
             At the first difference, or after `limit` cycles.
         """
         for _ in range(limit):
-            if len(self.results) == self.due:
+            if len(self.results) == self.expected_count:
                 self._compare_counters(self.golden.shown)
                 return
             each(await self.cycle())
@@ -192,4 +191,4 @@ class Lockstep:
         assert found == expected, self._say(name, found, expected)
 
     def _say(self, name: str, found, expected) -> str:
-        return f"cycle {self.pins.cycle}: {name} is {found}, golden says {expected}"
+        return f"cycle {self.pins.cycle}: {name} is {found}, golden has {expected}"

@@ -24,7 +24,7 @@ class Entry:
     scales: tuple[tuple[int, int], ...] = ()
     """With scales: both sides' of each step of the window."""
     chosen: tuple[int, ...] = ()
-    """Likewise: the step that each lane's operands come from."""
+    """Return the step that each lane's operands come from."""
 
     @property
     def pairs(self) -> tuple[tuple[int, ...], ...]:
@@ -123,33 +123,33 @@ class Bench:
     async def cycle(self, entering: Entry, *, hold: bool = False, c: int = 0) -> None:
         """What enters now is accumulated stages - 1 cycles later, together with its marks."""
         config, pins = self.config, self.pins
-        due = (*self._flying, entering)[0]
+        accumulated = (*self._flying, entering)[0]
         pins.drive(
             a=packed([a for a, _, _ in entering.lanes], config.a_format.width),
             b=packed([b for _, b, _ in entering.lanes], config.b_format.width),
             active=packed([counts for _, _, counts in entering.lanes], 1),
             **self._scale_pins(entering),
             sum_hold=int(hold),
-            sum_start=int(due.first and not hold),
-            sum_take=int(due.last and not hold),
+            sum_start=int(accumulated.first and not hold),
+            sum_take=int(accumulated.last and not hold),
             **({"sum_c": c} if self.has_c else {}),
         )
         await pins.settle()
         if self._finished is not None:
             found = pins.read("sum_value")
             assert same_block(found, self._finished, config, self._width), (
-                f"cycle {pins.cycle}: block is {found:#x}, golden says {self._finished:#x}"
+                f"cycle {pins.cycle}: block is {found:#x}, golden has {self._finished:#x}"
             )
         if hold:
             assert pins.read("sum_overflow") == 0
         else:
-            started = self.blocks or due.first
-            overflow = self.golden.accumulate(due.pairs, due.first, c if self.has_c else 0)
+            started = self.blocks or accumulated.first
+            overflow = self.golden.accumulate(accumulated.pairs, accumulated.first, c if self.has_c else 0)
             if started:
-                assert pins.read("sum_overflow") == overflow, f"cycle {pins.cycle}: golden says overflow {overflow}"
+                assert pins.read("sum_overflow") == overflow, f"cycle {pins.cycle}: golden has overflow {overflow}"
             self.overflows += overflow
-            self.blocks += due.first
-            if due.last and started:
+            self.blocks += accumulated.first
+            if accumulated.last and started:
                 self._finished = self.golden.block_bits()
             self._flying = [*self._flying, entering][1:]
         await pins.tick()

@@ -10,14 +10,12 @@ class PinsLike(Protocol):
 
     cycle: int
 
-    def drive(self, **values: int) -> None:
-        """Set any inputs."""
+    def drive(self, **values: int) -> None: ...
 
     async def settle(self) -> None:
         """Let them work through the logic."""
 
-    async def tick(self) -> None:
-        """Clock edge."""
+    async def tick(self) -> None: ...
 
     def read(self, name: str) -> int:
         """Value of a pin."""
@@ -63,7 +61,6 @@ class Pins:
         await self._timer(1, "ns")
 
     async def tick(self) -> None:
-        """Clock edge."""
         self.drive(clk=1)
         await self._timer(1, "ns")
         self.drive(clk=0)
@@ -96,6 +93,6 @@ class Pins:
 
 
 def split(number: int, width: int, count: int) -> list[int]:
-    """The `count` fields of `width` bits of a number, the lowest first."""
+    """Return the `count` fields of `width` bits of a number, the lowest first."""
     mask = (1 << width) - 1
     return [number >> (i * width) & mask for i in range(count)]

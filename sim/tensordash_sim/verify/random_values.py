@@ -18,8 +18,8 @@ __all__ = [
 ]
 
 Exponents = tuple[int, int] | None
-# Exponents of the operands of a stream, and of its C, relative to that of 1, None for any; ends that a format lacks
-# become its own. Sums of terms that overlap more and more loosely; at FP32's lower end, and at its upper one; any.
+# Exponents of the operands of a stream, and of its C, relative to the exponent of 1, None for any. A format clips the
+# ends to its own. Sums of terms that overlap more and more loosely; at FP32's lower end, and at its upper one; any.
 EXPONENTS: tuple[tuple[Exponents, Exponents], ...] = (
     ((-2, 2), (-4, 4)),
     ((-12, 12), (-24, 24)),
@@ -31,7 +31,7 @@ EXPONENTS: tuple[tuple[Exponents, Exponents], ...] = (
 
 
 def random_value(random: Random, fmt: Format, specials: float = 0.0, exponents: Exponents = None) -> int:
-    """Bits of a value other than zero; of an integer the extremes often.
+    """Return bits of a value other than zero; of an integer the extremes often.
 
     Parameters
     ----------
@@ -42,7 +42,8 @@ def random_value(random: Random, fmt: Format, specials: float = 0.0, exponents: 
     specials : float
         Share of infinities and NaN, where the format has them.
     exponents : (int, int), optional
-        The least and the largest of finite values, relative to that of 1. None: any, subnormals and the ends often.
+        The least and the largest of finite values, relative to the exponent of 1. None: any; subnormals and the ends
+        are frequent.
     """
     if isinstance(fmt, IntegerFormat):
         least = 1 << (fmt.width - 1)
@@ -69,7 +70,7 @@ def random_value(random: Random, fmt: Format, specials: float = 0.0, exponents: 
 
 
 def signed_value(random: Random, fmt: Format, sign: int, exponents: Exponents = None) -> int:
-    """Bits of a finite value of a sign (1: below zero), as `random_value` has them."""
+    """Return bits of a finite value of a sign (1: below zero), as `random_value` has them."""
     while True:
         bits = random_value(random, fmt, exponents=exponents)
         if bits >> (fmt.width - 1) == sign:
@@ -77,17 +78,17 @@ def signed_value(random: Random, fmt: Format, sign: int, exponents: Exponents = 
 
 
 def zeros(fmt: Format) -> tuple[int, ...]:
-    """Bits of the zeros that a format has."""
+    """Return bits of the zeros that a format has."""
     return (0, 1 << (fmt.width - 1)) if isinstance(fmt, FloatFormat) else (0,)
 
 
 def largest(fmt: Format) -> int:
-    """Bits of the finite value whose square is the largest: of an integer the most negative one."""
+    """Return bits of the finite value whose square is the largest: of an integer the most negative one."""
     return fmt.largest if isinstance(fmt, FloatFormat) else 1 << (fmt.width - 1)
 
 
 def special_values(fmt: Format) -> tuple[int, ...]:
-    """Bits of positive values that are no numbers: infinity and a NaN, as far as the format has them."""
+    """Return bits of positive values that are no numbers: infinity and a NaN, as far as the format has them."""
     if isinstance(fmt, IntegerFormat) or not fmt.nan:
         return ()
     first = fmt.largest + 1
@@ -95,7 +96,7 @@ def special_values(fmt: Format) -> tuple[int, ...]:
 
 
 def random_scale(random: Random, scale: ScaleFormat, specials: float = 0.0, around: int | None = None) -> int:
-    """Bits of a scale.
+    """Return bits of a scale.
 
     Parameters
     ----------
@@ -124,7 +125,7 @@ def random_scale(random: Random, scale: ScaleFormat, specials: float = 0.0, arou
 
 
 def scale_of_one(scale: ScaleFormat) -> int:
-    """Bits of the scale that changes nothing.
+    """Return bits of the scale that changes nothing.
 
     >>> from tensordash.configuration.formats import SCALES
     >>> [hex(scale_of_one(scale)) for scale in SCALES.values()]
@@ -134,5 +135,5 @@ def scale_of_one(scale: ScaleFormat) -> int:
 
 
 def largest_scale(scale: ScaleFormat) -> int:
-    """Bits of the largest scale."""
+    """Return bits of the largest scale."""
     return scale.nan - 1

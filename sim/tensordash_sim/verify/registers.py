@@ -22,7 +22,7 @@ above them the marks of infinities and NaN."""
 
 
 def accumulator_in(dut: Any, row: int, column: int) -> Any:
-    """The accumulator of a PE of a tile in a simulation."""
+    """Return the accumulator of a PE of a tile in a simulation."""
     pe = getattr(dut, f"pe_{row}_{column}")
     return (pe if hasattr(pe, "accumulator") else pe.pe).accumulator
 

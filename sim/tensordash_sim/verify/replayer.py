@@ -39,7 +39,7 @@ class ReplayResult:
         The tile's counters of each stream; `cycles` counts schedules, without latency, drain and stalls. Of a tile
         that does not show them, or only copies, the golden model's.
     row_wait : array of int64, (rows,) or (batch, rows)
-        Likewise.
+        Of the tile's other side, as `b`.
     non_finite, overflow, result_non_finite : bool
         The tile's flags at the end.
     elapsed : int

@@ -95,7 +95,7 @@ def run_bench(
     waves: bool = False,
     sources: Sequence[Path] = (),
     roots: Sequence[str] = (),
-    beside: Sequence[Path] = (),
+    companions: Sequence[Path] = (),
     options: Sequence[str] = (),
     plusargs: Sequence[str] = (),
 ) -> BenchResult:
@@ -119,7 +119,7 @@ def run_bench(
         Dump the run to ``folder / "dump.vcd"``.
     sources : sequence of Path
         Verilog to run instead, such as a netlist with its cells; `verilog` is not looked at.
-    beside : sequence of Path
+    companions : sequence of Path
         What is compiled with it, such as assertions.
     roots, options : sequence of str
         As in `Simulation`.
@@ -143,7 +143,7 @@ def run_bench(
     choose_simulator(simulator)  # before anything is written
     top = f"{PREFIX}_{BENCHES[bench][0]}"
     file = f"{top}.v" if bench in OWN_FILES else f"{PREFIX}.v"
-    files = list(sources) or [verilog / f"{PREFIX}.vlt", *beside, verilog / file]
+    files = list(sources) or [verilog / f"{PREFIX}.vlt", *companions, verilog / file]
     positions = config.lanes * (1 if bench == "pe" else config.rows * config.columns)
     cycles = CYCLES.get(bench, 0) * effort
     chosen = quicker_simulator(simulator, top, files, cycles=cycles, positions=positions, waves=waves)

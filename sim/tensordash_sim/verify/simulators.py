@@ -81,7 +81,7 @@ def choose_simulator(name: str) -> str:
 def quicker_simulator(
     name: str, top: str, sources: Sequence[Path], *, cycles: float, positions: int, waves: bool = False
 ) -> str:
-    """As `choose_simulator`, but "auto" is the one that is done first, building included.
+    """Choose as `choose_simulator` does, but "auto" is the one that finishes first, building included.
 
     Parameters
     ----------
@@ -104,7 +104,7 @@ def quicker_simulator(
 
 
 class _Outside(Runner):
-    """pytest marks its own run in the environment; the simulator's Python is not part of it."""
+    """pytest marks its own run in the environment; the simulator's Python must not see it."""
 
     def _set_env_common(self) -> None:
         super()._set_env_common()
@@ -233,13 +233,13 @@ class Simulation:
 
 
 def _last_words(log: Path) -> str:
-    """The end of a log, in one line."""
+    """Return the end of a log, in one line."""
     text = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
     return " ".join(" ".join(text.splitlines()[-6:]).split())
 
 
 def _program(top: str, sources: Sequence[Path], *, waves: bool, options: Sequence[str] = ()) -> Program:
-    """What Verilator makes, with what benches look at visible.
+    """Build Verilator's program, with the signals visible that benches read.
 
     Making every signal visible, as cocotb's own runner asks, costs minutes of compilation.
     """
@@ -253,7 +253,7 @@ def _program(top: str, sources: Sequence[Path], *, waves: bool, options: Sequenc
 
 @contextmanager
 def _environment(extra: Mapping[str, str] = MappingProxyType({})) -> Iterator[None]:
-    """The environment in which Verilator runs, and more."""
+    """Yield the environment in which Verilator runs, and more."""
     saved = dict(os.environ)
     os.environ.update(verilator_environment() | {**extra})
     try:

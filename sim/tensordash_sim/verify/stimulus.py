@@ -43,10 +43,10 @@ DENSITIES = (0.0, 0.1, 0.3, 0.5, 0.9, 1.0)
 
 
 def scaled(random: Random, config: TileConfig, a: list, b: list, specials: float = 0.0) -> tuple[list, list]:
-    """Both sides' streams, port by port, with scales; as they are for a tile without."""
+    """Return both sides' streams, port by port, with scales; as they are for a tile without."""
     if config.numerics.scale is None:
         return a, b
-    # Both sides' scales come to about 1, or to an end of FP32's range; or are any.
+    # Both sides' scales come to about 1, or to an end of FP32's range; or are arbitrary.
     middle = random.choice((127, 127, random.randint(0, 254)))
     other = min(max(random.choice((254, 254, 254 - 130, 254 + 125)) - middle, 0), 254)
     return (
@@ -58,7 +58,7 @@ def scaled(random: Random, config: TileConfig, a: list, b: list, specials: float
 def _scaled_blocks(
     random: Random, config: TileConfig, streams: list[list[list[int]]], specials: float, around: int
 ) -> list[list[list[int]]]:
-    """One port's streams with a scale behind the values of each step: blocks, and steps that have their own."""
+    """Return one port's streams with a scale after the values of each step: blocks, and steps that have their own."""
     scale = config.numerics.scale
     assert scale is not None
     each = scale.block // config.lanes
@@ -79,7 +79,7 @@ def random_streams(
     *,
     specials: float = 0.0,
 ) -> list[list[list[int]]]:
-    """One port's streams, (stream, T, lanes), with the exponents given for each; zeros of both signs.
+    """Return one port's streams, (stream, T, lanes), with the exponents given for each; zeros of both signs.
 
     Each stream has a density of its own.
     """
@@ -120,7 +120,7 @@ def random_inputs(
     Returns
     -------
     a, b : list of list of list of list of int, (columns or rows, stream, T, lanes)
-        With a scale, it stands behind the values of each step: lanes + 1.
+        With a scale, it stands after the values of each step: lanes + 1.
     c : list of list of list of int, (stream, rows, columns)
         Bit patterns; no C if the tile takes none.
     """
@@ -165,17 +165,17 @@ class Arrival:
         return self.random.randint(0, depth) if self.random.random() < self.idle else depth
 
     def ready(self) -> bool:
-        """Whether a producer of single beats offers in this cycle."""
+        """Return whether a producer of single beats offers in this cycle."""
         return self.random.random() >= self.idle
 
 
 class Source:
-    """A port's producer, which also knows its offers as the bits of the port.
+    """A port's producer, which also has its offers as the bits of the port.
 
     Parameters
     ----------
     streams : list of list of list of int
-        (stream, T, lanes) bit patterns; what stands behind the values is the step's scale.
+        (stream, T, lanes) bit patterns; what stands after the values is the step's scale.
     width, lanes : int
         Bits of a value and values of a step.
     """
@@ -240,18 +240,18 @@ class BlockSource:
         return not self.beats
 
     def offer(self, ready: bool) -> Beat | None:
-        """The next beat, if it is offered already or the producer is ready to."""
+        """Return the next beat, if it is offered already or the producer is ready to."""
         self._offered = bool(self.beats) and (self._offered or ready)
         return self.beats[0] if self._offered else None
 
     def take(self) -> None:
-        """Go on behind the beat offered."""
+        """Go on after the beat offered."""
         self.beats.pop(0)
         self._offered = False
 
 
 def packed_beat(beat: Beat) -> int:
-    """A beat as a port's payload: the values, the first one lowest, and `last` above them."""
+    """Return a beat as a port's payload: the values, the first one lowest, and `last` above them."""
     values = [value for row in beat.values for value in row]
     return packed([*values, int(beat.last)], 32)
 
@@ -267,7 +267,7 @@ def on_lines(bits: int, step_bits: int, depth: int, first: int) -> int:
 
 
 def packed(fields: Sequence[int], width: int) -> int:
-    """Fields of `width` bits as one number, the first one lowest.
+    """Return fields of `width` bits as one number, the first one lowest.
 
     >>> hex(packed([1, 2, 3], 8))
     '0x30201'

@@ -51,7 +51,7 @@ COUNTER_WIRES = """\
 
 
 def render_testbench(config: TileConfig, prefix: str = "tensordash", seed: int = 0) -> dict[str, str]:
-    """Files of a self-checking testbench of `config`'s tile, by name, for `tensordash.emission.verilog.render`.
+    """Return files of a self-checking testbench of `config`'s tile, by name, for `tensordash.emission.verilog.render`.
 
     It plays streams of random operands at full rate, then with gaps and back-pressure and a reset between, and compares
     every result and, at full rate, counters and flags with those of the golden model.
@@ -137,7 +137,7 @@ def _hex(number: int, bits: int) -> str:
 
 
 def _values(config: TileConfig, golden: MatmulResult) -> dict[str, str]:
-    """What stands in the template for this tile."""
+    """Return the template's values for this tile."""
     depth, beats = config.window_depth, config.rows // config.out_rows * len(LENGTHS)
     # The order of a fused accumulator's sums may depend on what has arrived, unless schedules wait for a full window.
     gaps = isinstance(config.numerics.accumulator, Exact) or config.needs_full_window or depth == 1
@@ -179,7 +179,7 @@ def _values(config: TileConfig, golden: MatmulResult) -> dict[str, str]:
 
 
 def _scale_texts(bits: int) -> dict[str, str]:
-    """What the template has for scales, if there are any: they stand above the values of a step in the files."""
+    """Return the template's part for scales: they stand above the values of a step in the files."""
     if not bits:
         return dict.fromkeys(("SCALE_BITS", "A_SCALES", "B_SCALES", "ANY_SCALES", "A_SCALE", "B_SCALE"), "") | {
             "A_WORD": "A_STEP",

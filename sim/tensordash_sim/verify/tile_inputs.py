@@ -21,7 +21,7 @@ FixedPoint = ExactAccumulator | IntegerAccumulator
 
 
 def constant_inputs(job, lengths: list[int], a: int, b: int, c: int, scale: int | None = None):
-    """Streams of one value for each side: (a, b, c); with a scale, that of 1 if it is not given."""
+    """Streams of one value for each side: (a, b, c); with scales, the scale of 1 by default."""
     config = job.config
     columns, rows = (
         [[[step_of(config, [value] * config.lanes, scale)] * length for length in lengths]] * count
@@ -31,7 +31,7 @@ def constant_inputs(job, lengths: list[int], a: int, b: int, c: int, scale: int 
 
 
 def step_of(config: TileConfig, values: list[int], scale: int | None = None) -> list[int]:
-    """A step of values, and with a scale that of 1 if it is not given."""
+    """A step of values, and with scales the scale of 1."""
     kind = config.numerics.scale
     if kind is None:
         return values

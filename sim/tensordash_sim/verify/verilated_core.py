@@ -39,7 +39,7 @@ MIN_POLL_CYCLES = 16
 
 
 class SilentMemoryError(VerilatedError):
-    """A memory that has owed the core something for too long; the message says what."""
+    """A memory that has owed the core something for too long; the message names it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,12 +169,10 @@ class VerilatedCore:
             self.write(f"{name}_high", value >> 32)
 
     def write(self, register: str, value: int) -> None:
-        """Write a register."""
         if not self._library.core_write(self._device, named(register).offset, value):
             raise VerilatedError(f"no answer to a write of {register}")
 
     def read(self, register: str) -> int:
-        """Read a register."""
         value = ctypes.c_uint32()
         if not self._library.core_read(self._device, named(register).offset, ctypes.byref(value)):
             raise VerilatedError(f"no answer to a read of {register}")
@@ -296,7 +294,7 @@ class VerilatedCore:
         self.write("tail", tail)
 
     def wait(self, most: int) -> bool:
-        """Let it run, so many cycles at most; whether there is the interrupt.
+        """Run for at most `cycles`; return whether there is the interrupt.
 
         Raises
         ------
@@ -309,7 +307,7 @@ class VerilatedCore:
         raise SilentMemoryError(f"{self._owed()}: {self._standing()}")
 
     def _owed(self) -> str:
-        """What the memory has not done for the longest time."""
+        """Return the transfer that the memory has owed for the longest time."""
         waited = self._library.core_waited(self._device)
         place = max(range(len(CHANNELS)), key=lambda each: waited[each])
         if not waited[place]:
@@ -320,7 +318,7 @@ class VerilatedCore:
         return f"memory has not {said} for {waited[place]} cycles"
 
     def outcome(self) -> Outcome:
-        """What became of the program, as registers say now."""
+        """Return the program's outcome from the registers."""
         code = self.read("error")
         name = next((name for name, each in ERRORS.items() if each == code), "")
         index = self.read("error_index") if code else 0
@@ -343,7 +341,7 @@ class VerilatedCore:
         return dict(zip(CHANNELS, self._library.core_moved(self._device)[: len(CHANNELS)], strict=True))
 
     def until(self, state: CoreState, value: int, most: int) -> bool:
-        """Let it run until a state has a value, an interrupt comes, or so many cycles are over; whether it has it."""
+        """Run until a state has a value, an interrupt comes, or `cycles` are over; return whether it has the value."""
         mask = (1 << state.width) - 1
         return bool(self._library.core_until(self._device, state.low, mask, value, most))
 
@@ -352,11 +350,11 @@ class VerilatedCore:
         self._library.core_seed(self._device, seed)
 
     def _standing(self) -> str:
-        """How far a program is."""
+        """Return how far a program is."""
         return f"{self.read('done')} of {self.read('tail')} descriptors are done"
 
     def silence(self, channel: str, after: int = 0) -> None:
-        """Have the memory say nothing more on one of `CHANNELS` after so many transfers; on none, if it is empty.
+        """Silence the memory on one of `CHANNELS` after `transfers` transfers; on none, if it is empty.
 
         What it owes by then it gives when it may speak again.
         """

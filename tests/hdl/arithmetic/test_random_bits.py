@@ -34,9 +34,9 @@ def test_every_cycle(columns):
         filling = 2
         for cycle in range(200):
             start, step = cycle % 40 == 39 or rng.random() < 0.05, not filling and rng.random() < 0.7
-            given = rng.choice(SEEDS)
+            next_seed = rng.choice(SEEDS)
             context.set(generator.start, start)
-            context.set(generator.seed, given)
+            context.set(generator.seed, next_seed)
             context.set(generator.step, step)
             assert context.get(generator.ready) == (not filling), f"cycle {cycle}"
             if not filling:
@@ -45,7 +45,7 @@ def test_every_cycle(columns):
             filling = max(filling - 1, 0)
             beat += step
             if start:
-                seed, beat, filling = given, 0, 2
+                seed, beat, filling = next_seed, 0, 2
             await context.tick()
 
     simulator.add_testbench(compare)

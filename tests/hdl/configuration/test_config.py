@@ -130,10 +130,10 @@ class TestFiles:
     )
     def test_round_trip(self, config, tmp_path):
         text = config.to_toml()
-        again = TileConfig.from_toml(text)
-        assert again == config
-        assert again.to_toml() == text
-        assert again.digest == config.digest
+        reread = TileConfig.from_toml(text)
+        assert reread == config
+        assert reread.to_toml() == text
+        assert reread.digest == config.digest
         assert TileConfig.from_mapping(config.to_mapping()) == config
         path = tmp_path / "config.toml"
         path.write_text(text, encoding="utf-8")

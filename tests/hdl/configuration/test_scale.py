@@ -1,4 +1,4 @@
-"""Tiles with scales: what a configuration says of them, and what takes none."""
+"""Tiles with scales: their configuration, and what takes none."""
 
 import pytest
 

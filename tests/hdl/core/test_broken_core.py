@@ -44,12 +44,15 @@ def test_the_errors_of_a_unit_are_not_collected(unit):
 OF_ERRORS = {
     "its index is what was fetched": (".error_index(sequencer__done)", ".error_index(command_queue__head)"),
     "its code is always the same": (".error(sequencer__error),\n    .error_index", ".error(4'h1),\n    .error_index"),
-    "fetching goes on behind it": ("registers__halt | sequencer__failed", "registers__halt"),
-    "what waits behind it is waited for": ("wire quiet = ", "wire quiet = ~multiply_begun & ~output_begun & "),
+    "fetching goes on after it": ("registers__halt | sequencer__failed", "registers__halt"),
+    "what waits after it is waited for": ("wire quiet = ", "wire quiet = ~multiply_begun & ~output_begun & "),
     "an answer to a write is not looked at": (".axi_bresp(m_axi_bresp)", ".axi_bresp(2'h0)"),
     "an answer to a read is not looked at": (".axi_rresp(read_arbiter__second_rresp)", ".axi_rresp(2'h0)"),
     "an answer to a fetch is not looked at": (".axi_rresp(read_arbiter__first_rresp)", ".axi_rresp(2'h0)"),
-    "the core says that it is busy": (".busy(command_queue__busy & ~sequencer__failed)", ".busy(command_queue__busy)"),
+    "the core reports that it is busy": (
+        ".busy(command_queue__busy & ~sequencer__failed)",
+        ".busy(command_queue__busy)",
+    ),
 }
 
 
@@ -97,9 +100,9 @@ TOKENS = [
 def test_a_token_is_not_waited_for(producer, consumer):
     """The consumer begins as if it had a token."""
     sequencer = module("sequencer")
-    there = f"({producer}_to_{consumer} != 5'd0)"
-    assert sequencer.count(there) == 1
-    broken = sequencer.replace(there, "1'h1")
+    condition = f"({producer}_to_{consumer} != 5'd0)"
+    assert sequencer.count(condition) == 1
+    broken = sequencer.replace(condition, "1'h1")
     assert found("core", (sequencer, broken), effort=1)
 
 
@@ -108,16 +111,16 @@ UNITS = ("command_queue", "sequencer", "load", "layout_a", "layout_b", "multiply
 
 def module(name: str) -> str:
     """A module's Verilog."""
-    there = re.search(rf"^module tensordash_{name}\(.*?^endmodule", core().text, re.DOTALL | re.MULTILINE)
-    assert there
-    return there[0]
+    match = re.search(rf"^module tensordash_{name}\(.*?^endmodule", core().text, re.DOTALL | re.MULTILINE)
+    assert match
+    return match[0]
 
 
 def instance(unit: str) -> str:
     """Where a unit is placed in the core."""
-    there = re.search(rf"^  tensordash_\w+ \\?{unit} +\(.*?^  \);", module("core"), re.DOTALL | re.MULTILINE)
-    assert there
-    return there[0]
+    match = re.search(rf"^  tensordash_\w+ \\?{unit} +\(.*?^  \);", module("core"), re.DOTALL | re.MULTILINE)
+    assert match
+    return match[0]
 
 
 @pytest.mark.parametrize("unit", UNITS)

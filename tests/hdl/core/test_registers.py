@@ -27,7 +27,7 @@ def test_a_broken_one_is_found(right, wrong):
 
 
 def test_prot_and_cache_reach_the_port():
-    """Every burst has what the configuration says."""
+    """Every burst has the configured length."""
     config = CoreConfig.from_toml("[core]\naxi_prot = 3\naxi_cache = 2")
     text = core_verilog(config)
     for channel in ("ar", "aw"):

@@ -26,7 +26,7 @@ def test_the_sequencer_keeps_to_the_rules(name):
     [
         ("wire store_tokens = ", "wire store_tokens = 1'd1 | "),  # store waits for nobody
         ("layout_a_to_layout_b == 4'd15", "layout_a_to_layout_b == 4'd14"),
-        # At night: nor for an error; descriptors retire before they are done; and what waits behind an error for
+        # At night: nor for an error; descriptors retire before they are done; and what waits after an error for
         # the other half of its multiply is waited for, so that no error is ever told.
         pytest.param("wire store_before = ", "wire store_before = 1'd1 | ", marks=pytest.mark.slow),
         pytest.param(

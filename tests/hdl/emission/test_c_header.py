@@ -53,7 +53,7 @@ def packed(values: dict[str, int], name: str) -> str:
     return "\n".join([*lines, '    puts("");', "  }"])
 
 
-def made(folder: Path, header: str) -> tuple[list[str], list[str]]:
+def compiled(folder: Path, header: str) -> tuple[list[str], list[str]]:
     """Descriptors and their fields as C has them, and as Python has."""
     random, bodies, expected = Random(7), [], []
     bodies.append("#define TENSORDASH_ALL_BIT 0\n#define TENSORDASH_ALL_WIDTH 32")
@@ -68,7 +68,7 @@ def made(folder: Path, header: str) -> tuple[list[str], list[str]]:
 
 
 def test_descriptors_are_pythons(tmp_path: Path) -> None:
-    found, expected = made(tmp_path, c_header(CONFIG))
+    found, expected = compiled(tmp_path, c_header(CONFIG))
     assert found == expected
 
 
@@ -85,7 +85,7 @@ def test_descriptors_are_pythons(tmp_path: Path) -> None:
 def test_a_wrong_header_is_found(right: str, wrong: str, tmp_path: Path) -> None:
     header = c_header(CONFIG)
     assert header.count(right) == 1
-    found, expected = made(tmp_path, header.replace(right, wrong))
+    found, expected = compiled(tmp_path, header.replace(right, wrong))
     assert found != expected
 
 

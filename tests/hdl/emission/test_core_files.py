@@ -160,7 +160,7 @@ def test_config_files(folder: Path):
 
 
 def test_memories_in_the_json():
-    """What docs/core.md says that there is: buffer, stream buffers, FIFO and window of descriptors, partial sums."""
+    """The memories that docs/core.md lists: buffer, stream buffers, FIFO and window of descriptors, partial sums."""
     memories = {each["module"]: each for each in json.loads(emitted_core("core")["config.json"])["memories"]}
     totals = {name.partition("__")[2]: (each["instances"], each["bits_total"]) for name, each in memories.items()}
     piece = 2 * 99  # exact sums with their marks, of half a row of four columns

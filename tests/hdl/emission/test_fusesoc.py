@@ -1,4 +1,4 @@
-"""FuseSoC takes the core file: every target does what it says."""
+"""FuseSoC takes the core file: every target does what it promises."""
 
 import json
 import shutil

@@ -89,9 +89,9 @@ def expected_read(register: RegisterModel, written: int, reported: int) -> int:
 
 
 def differences(model: dict[str, RegisterModel], config: CoreConfig) -> set[str]:
-    """Registers whose hardware is not what a model says of it."""
+    """Registers whose hardware differs from the model."""
     dut, found = Registers(config=config), set()
-    told = {"head": 0x12345678, "done": 0x23456789, "error_index": 0x3456789A, "error": 0xA}
+    read_back = {"head": 0x12345678, "done": 0x23456789, "error_index": 0x3456789A, "error": 0xA}
     counters = {name: COUNT * (k + 1) for k, (name, _) in enumerate(COUNTERS)}
     packed = sum(value << 32 * k for k, value in enumerate(counters.values()))
 
@@ -105,8 +105,8 @@ def differences(model: dict[str, RegisterModel], config: CoreConfig) -> set[str]
             await check(host, name, register.reset)
         # Values from the core arrive in registers that software only reads.
         ctx.set(dut.counters.as_value(), packed)
-        await host.report(**told, busy=1, failed=1)
-        reported = {**told, **counters, "status": 5}
+        await host.report(**read_back, busy=1, failed=1)
+        reported = {**read_back, **counters, "status": 5}
         # Causes: events set them, zeros leave them, each one clears its own.
         await host.report(ended=1)
         await host.report(ended=0, failed=0)
@@ -122,7 +122,7 @@ def differences(model: dict[str, RegisterModel], config: CoreConfig) -> set[str]
         reported["status"] = 1
         for pattern in (ONES, 0, 0x5A5A5A5A):
             for name, register in model.items():
-                # Neither a soft reset, nor a bit that says that an address does not fit: its rule is another.
+                # Neither a soft reset, nor a bit that marks an address as too large: its rule is another.
                 spared = sum(
                     ((1 << each.width) - 1) << each.low
                     for field, each in register.fields.items()

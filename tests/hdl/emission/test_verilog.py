@@ -61,14 +61,14 @@ def folder(rendered, tmp_path):
     return tmp_path
 
 
-def beside(config: TileConfig) -> list[str]:
+def companions(config: TileConfig) -> list[str]:
     """Tops with files of their own."""
     return ["tensordash_transposer", *["tensordash_block_quantiser"][: config.scale == "e8m0"]]
 
 
 def tops_to_lint(config) -> list[tuple[str, str]]:
     """Tops and their files; the wrapper holds the tile, which need not be checked alone as well each time."""
-    tops = [("tensordash_axi_stream_tile", "tensordash.v"), *((name, f"{name}.v") for name in beside(config))]
+    tops = [("tensordash_axi_stream_tile", "tensordash.v"), *((name, f"{name}.v") for name in companions(config))]
     return [*tops, ("tensordash_tile", "tensordash.v")] if config == CONFIGS["paper"] else tops
 
 
@@ -87,7 +87,7 @@ def test_files(rendered):
     config, texts = rendered
     assert list(texts) == [
         "tensordash.v",
-        *(f"{name}.v" for name in beside(config)),
+        *(f"{name}.v" for name in companions(config)),
         *("tensordash_assertions.sv", "tensordash.vlt", "tensordash.f", "tensordash.core"),
         *("tensordash_tile.sdc", "tensordash_axi_stream_tile.sdc", "tensordash_librelane.yaml", "tensordash_ports.md"),
         *("config.toml", "config.json", "component.xml"),
@@ -98,7 +98,7 @@ def test_files(rendered):
         "tensordash_axi_stream_tile_sv.sv",
         "tensordash_axi_stream_tile_sv_inst.svh",
     ]
-    assert texts["tensordash.f"].split() == ["tensordash.v", *(f"{name}.v" for name in beside(config))]
+    assert texts["tensordash.f"].split() == ["tensordash.v", *(f"{name}.v" for name in companions(config))]
     assert all(text.endswith("\n") and "\r" not in text for text in texts.values())
     assert config.digest in texts["tensordash.v"].splitlines()[0]
 
@@ -310,10 +310,10 @@ def test_config_json(rendered):
 def test_json_ports_are_the_verilog_ports(rendered):
     config, texts = rendered
     defined = {
-        name: text for file in ("tensordash", *beside(config)) for name, text in modules(texts[f"{file}.v"]).items()
+        name: text for file in ("tensordash", *companions(config)) for name, text in modules(texts[f"{file}.v"]).items()
     }
     described = json.loads(texts["config.json"])["modules"]
-    assert set(described) == {*TOPS, *beside(config)}
+    assert set(described) == {*TOPS, *companions(config)}
     for module, ports in described.items():
         text = defined[module]
         found = {
@@ -335,7 +335,7 @@ def test_json_schedule_times_are_the_tiles():
 
 
 def verilator_lint(folder, top: str, *files: str) -> tuple[int, list[str]]:
-    """Exit status and what it says, without its banner."""
+    """Exit status and output, without the banner."""
     with _environment():
         command = ["verilator", "--lint-only", "-Wall", "--top-module", top, *files]
         run = subprocess.run(command, cwd=folder, capture_output=True, text=True)

@@ -28,7 +28,7 @@ BROKEN = {
         "write_bank[1] ? write_word : read_address[5:3]",
         "read_enable[1] ? read_address[5:3] : write_word",
     ),
-    "says that it reads what it cannot": ("assign read_ready = ~write_bank", "assign read_ready = 4'd15"),
+    "claims to read what it cannot": ("assign read_ready = ~write_bank", "assign read_ready = 4'd15"),
     "is only read where nothing is written": (
         "assign read_ready = ~write_bank",
         "assign read_ready = {4{~(|write_bank)}}",
@@ -43,7 +43,7 @@ def test_broken(name):
 
 BROKEN_ALONE = {
     "shows the other way's word": ("came_from ? ", "~came_from ? "),
-    "the way is that of a read that was none": ("read_enable & read_ready", "read_enable"),
+    "the way is taken from a read that did not happen": ("read_enable & read_ready", "read_enable"),
     "a collision is not seen": ("assign read_ready = ~(", "assign read_ready = 1'b1 | ("),
     "no word is read while one is written": ("~(write_word[0] ^ read_address[0])", "1'd1"),
     "even words are written everywhere": (

@@ -12,7 +12,7 @@ CONFIGS = {
     "narrow": CoreConfig.from_toml("[core]\nbuffer = 2\naxi_bits = 32"),
     "whole": CoreConfig.from_toml(FP8 + "[core]\nbuffer = 2"),
     "wide": CoreConfig.from_toml(FP8 + "lanes = 8\nrows = 8\ncolumns = 8\n[core]\nbuffer = 4\naxi_bits = 512"),
-    # A mask is two beats: that one has left says nothing of what the group has left.
+    # A mask is two beats: one that has left does not mean that the group has left.
     "mask of beats": CoreConfig.from_toml(
         "[tile]\nlanes = 8\nrows = 8\ncolumns = 8\n[core]\nbuffer = 8\naxi_bits = 32"
     ),
@@ -46,9 +46,9 @@ def test_the_whole_buffer():
             "1'b0",
         ),  # no group is read but where one waits
         ("(segment_left >= 16'h80)", "1'd1"),  # beats are asked for that nobody has
-        ("16'd0 : shorter[15:0]", "16'd0 : 16'd0"),  # all groups behind the first segment are forgotten
+        ("16'd0 : shorter[15:0]", "16'd0 : 16'd0"),  # all groups after the first segment are forgotten
         ("walk_end <= 18'h40", "walk_end <= 18'h41"),
-        # A byte of an entry is not written, or one is that is not of it: zeros.
+        # A byte of an entry is not written, or a foreign one is: zeros.
         ("= beats_payload_strobe &", "= {beats_payload_strobe[15:8], 1'b0, beats_payload_strobe[6:0]} &"),
         ("= beats_payload_strobe &", "= {beats_payload_strobe[15:4], {4{|beats_payload_strobe[3:0]}}} &"),
     ],

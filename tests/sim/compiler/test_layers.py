@@ -1,4 +1,4 @@
-"""Layers of any kind on every preset: golden core and Verilog leave what PyTorch says."""
+"""Layers of any kind on every preset: golden core and Verilog leave PyTorch's results."""
 
 from dataclasses import replace
 from math import prod
@@ -123,8 +123,10 @@ def fused_works(config):
     for number, layer in enumerate(FUSED):
         for operation, operands in OPERANDS.items():
             rows = operands[number % 2]
-            given = {each: rng.standard_normal(layer.whole_shape(each)) for each in operands}
-            values = {each: encode(given[each], fmt) for each, fmt in side_formats(config, operation, rows).items()}
+            operand_values = {each: rng.standard_normal(layer.whole_shape(each)) for each in operands}
+            values = {
+                each: encode(operand_values[each], fmt) for each, fmt in side_formats(config, operation, rows).items()
+            }
             mask = rng.standard_normal(layer.whole_shape(RESULTS[operation]))
             mask = np.where(rng.random(mask.shape) < 0.5, mask, np.copysign(0.0, mask))
             values["mask"] = encode(mask, config.tile.a_format)
@@ -271,8 +273,8 @@ def test_tensors_of_geometries(geometry):
         values = {each: layer_values(geometry, each, tensors[each].half()) for each in OPERANDS[operation]}
         got = geometry_values(geometry, name, expected(layer, operation, values, fp32=True))
         np.testing.assert_allclose(got, wanted.numpy(), rtol=1e-6, atol=1e-9)
-        again = geometry_values(geometry, name, layer_values(geometry, name, wanted))
-        assert torch.equal(again, wanted)
+        restored = geometry_values(geometry, name, layer_values(geometry, name, wanted))
+        assert torch.equal(restored, wanted)
     with pytest.raises(ValueError, match=r"A must have the shape \(.*\), not \(1, 2\)"):
         layer_values(geometry, "A", np.zeros((1, 2)))
 
@@ -321,8 +323,8 @@ def test_bit_patterns():
         ("fp8_e5m2", ml_dtypes.float8_e5m2, torch.float8_e5m2),
     ):
         wanted = encode(values, FORMATS[name])
-        for given in (wanted, values.astype(of_numpy), torch.as_tensor(values).to(of_torch)):
-            np.testing.assert_array_equal(bit_patterns(given, FORMATS[name]), wanted)
+        for source in (wanted, values.astype(of_numpy), torch.as_tensor(values).to(of_torch)):
+            np.testing.assert_array_equal(bit_patterns(source, FORMATS[name]), wanted)
         for wrong in (values, torch.as_tensor(values), values.astype(np.int16), [1.0]):
             with pytest.raises(TypeError, match="^W must be .*float.* or uint"):
                 bit_patterns(wrong, FORMATS[name], name="W")

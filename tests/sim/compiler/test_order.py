@@ -211,7 +211,7 @@ def test_long_programs_are_legal(window):
 
 
 def test_hoisting_changes_no_bit():
-    """Loads and layouts run ahead, and what golden makes of it stays."""
+    """Loads and layouts run ahead, and golden's results stay."""
     made = random_program(Random(5), CONFIG)
     bare = without_tokens(made.program.descriptors)[:-1]
     end = made.program.descriptors[-1]

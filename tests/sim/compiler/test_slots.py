@@ -20,13 +20,13 @@ def test_tensors_that_stay_do_not_meet(seed: int) -> None:
         place = range(at, at + size)
         assert new
         assert 5 <= at <= at + size <= 29
-        gone = {other: there for other, there in held.items() if set(there) & set(place)}
-        for other, there in gone.items():
-            assert deepcopy(slots).place(other, len(there))[1], f"{other} shares a place with {key}"
-        held = {other: there for other, there in held.items() if other not in gone}
+        gone = {other: taken for other, taken in held.items() if set(taken) & set(place)}
+        for other, taken in gone.items():
+            assert deepcopy(slots).place(other, len(taken))[1], f"{other} shares a place with {key}"
+        held = {other: taken for other, taken in held.items() if other not in gone}
         held[key] = place
-        for other, there in list(held.items()):
-            assert slots.place(other, len(there)) == (there.start, False), f"{other} of {held} is gone"
+        for other, taken in list(held.items()):
+            assert slots.place(other, len(taken)) == (taken.start, False), f"{other} of {held} is gone"
 
 
 def test_a_tensor_may_fill_all_of_it() -> None:

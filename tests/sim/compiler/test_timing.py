@@ -201,7 +201,7 @@ def test_what_comes_first_is_smaller(operation):
 
 @pytest.mark.parametrize("operation", OPERANDS)
 def test_large_layers(operation):
-    """The extrapolated count is close to that of all multiplies."""
+    """The extrapolated count is close to the count over all multiplies."""
     layer = Layer(samples=2, channels=40, filters=48, size=(14, 30), kernel=(3, 3), padding=1, stride=2, products=2)
     problem = Problem(layer=layer, operation=operation, rows=OPERANDS[operation][0])
     schedule = best_schedule(IterationSpace(problem=problem, core=CoreConfig()))

@@ -39,7 +39,7 @@ def random_config(rng: np.random.Generator) -> TileConfig:
 
 
 def random_options(rng: np.random.Generator, *, narrow: bool) -> dict[str, Any]:
-    """What else a fused accumulator has, as often as not none of it; `narrow`: results may be FP16."""
+    """What else a fused accumulator has, or, in half of the cases, nothing; `narrow`: results may be FP16."""
     options: dict[str, Any] = {}
     if rng.random() < 0.3:
         options = {"addend": "after"} if rng.random() < 0.4 else {"result_bits": int(rng.integers(7, 24))}

@@ -38,7 +38,7 @@ CASES = [(operation, rows) for operation, both in OPERANDS.items() for rows in b
 
 
 def drawn(layer: Layer, operation: str, seed: int, specials: float) -> dict[str, np.ndarray]:
-    """Operands as float16: zeros of both signs, and about so many infinities and NaN in each."""
+    """Operands as float16: zeros of both signs, and about `specials` infinities and NaN in each."""
     rng, values = np.random.default_rng(seed), {}
     for name in OPERANDS[operation]:
         made = rng.standard_normal(layer.whole_shape(name)) * 2.0 ** rng.integers(-12, 8)
@@ -151,7 +151,7 @@ def test_products_in_parts(operation, rows, monkeypatch):
 
 
 def test_formats():
-    """Each side has its own; results have that of the column side, int8's are INT32."""
+    """Each side has its own; results have the column side's, int8's are INT32."""
     layer = Layer(samples=1, channels=2, filters=1, size=(1, 1))
     values = {"A": np.full((1, 2, 1, 1), 0x38, np.uint8), "W": np.full((1, 2, 1, 1), 0x3C, np.uint8)}
     mixed = TileConfig(format={"a": "fp8_e4m3", "b": "fp8_e5m2"})
@@ -195,6 +195,6 @@ BIAS, MASK = np.ones(1, np.float32), np.ones((1, 1, 1, 1), np.uint16)
     ],
 )
 def test_what_cannot_be(changed, said):
-    given = {"config": CORE, "layer": LAYER, "operation": "AxW", "rows": "A", "values": ONES}
+    arguments = {"config": CORE, "layer": LAYER, "operation": "AxW", "rows": "A", "values": ONES}
     with pytest.raises((TypeError, ValueError), match=said):
-        contract(**{**given, **changed})
+        contract(**{**arguments, **changed})

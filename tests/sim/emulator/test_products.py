@@ -102,14 +102,14 @@ def test_long_streams(name, headroom_bits):
     columns[4, rng.random(9000) < 0.5] |= top
     rows[1, rng.random(9000) < 0.5] |= top
     pattern = np.dtype(f"u{fmt.width // 8}")
-    given = columns.astype(pattern), rows.astype(pattern)
-    np.testing.assert_array_equal(matrix_product(*given, config), pair_by_pair(*given, config))
+    patterns = columns.astype(pattern), rows.astype(pattern)
+    np.testing.assert_array_equal(matrix_product(*patterns, config), pair_by_pair(*patterns, config))
 
 
 def test_sums_beyond_float64():
     """The largest products cancel, but on the way their sum is so large that float64 has no room for small ones.
 
-    There are so many of them that it makes no difference in how many parts a library adds.
+    There are enough that the number of parts in which a library adds makes no difference.
     """
     small = np.random.default_rng(0).random(200_000) < 0.2
     columns = np.where(small, 0x2C00, 0x7BFF).astype(np.uint16)  # 2**-4: the upper digit's least bit
@@ -220,7 +220,7 @@ def test_numbers_that_are_added(name):
 
 @pytest.mark.parametrize("name", ["fp16", "fp8_e5m2"])
 def test_the_least_number_decides_a_tie(name):
-    """Halfway between two FP32 numbers, so that the smallest number that a sum has bits for says which."""
+    """Halfway between two FP32 numbers, so that the smallest number of a sum decides."""
     config = TileConfig(format=name)
     halfway = encode(np.array([[1.0, 2.0**-12], [-1.0, -(2.0**-12)]]), config.a_format)
     one = encode(np.array([[1.0, 2.0**-12]]), config.b_format)

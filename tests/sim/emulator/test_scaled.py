@@ -63,8 +63,11 @@ def meet(layer, operation, values, index, filled):
                 at = y * sy + i - py, x * sx + j - px
                 inside = 0 <= at[0] < layer.size[0] and 0 <= at[1] < layer.size[1]
                 for c in range(-(-layer.channels // filled) * filled):
-                    there = c < layer.channels
-                    yield (first[n, c, *at] if there and inside else 0.0), (second[f, c, i, j] if there else 0.0)
+                    in_bounds = c < layer.channels
+                    yield (
+                        (first[n, c, *at] if in_bounds and inside else 0.0),
+                        (second[f, c, i, j] if in_bounds else 0.0),
+                    )
     elif operation == "WxG":
         n, c, y, x = index
         for i in range(layer.kernel[0]):
@@ -74,8 +77,11 @@ def meet(layer, operation, values, index, filled):
                     continue  # this tap does not reach it, from nowhere
                 inside = 0 <= oy < rows and 0 <= ox < columns
                 for f in range(-(-layer.filters // filled) * filled):
-                    there = f < layer.filters
-                    yield (first[n, f, oy, ox] if there and inside else 0.0), (second[f, c, i, j] if there else 0.0)
+                    in_bounds = f < layer.filters
+                    yield (
+                        (first[n, f, oy, ox] if in_bounds and inside else 0.0),
+                        (second[f, c, i, j] if in_bounds else 0.0),
+                    )
     else:
         f, c, i, j = index
         for n in range(layer.samples):
@@ -83,8 +89,8 @@ def meet(layer, operation, values, index, filled):
                 for x in range(-(-columns // filled) * filled):
                     at = y * sy + i - py, x * sx + j - px
                     inside = 0 <= at[0] < layer.size[0] and 0 <= at[1] < layer.size[1]
-                    there = x < columns
-                    yield (first[n, f, y, x] if there else 0.0), (second[n, c, *at] if inside else 0.0)
+                    in_bounds = x < columns
+                    yield (first[n, f, y, x] if in_bounds else 0.0), (second[n, c, *at] if inside else 0.0)
 
 
 @pytest.mark.parametrize("operation", OPERANDS)
@@ -93,7 +99,7 @@ def meet(layer, operation, values, index, filled):
 def test_results_are_those_of_vectors_made_by_hand(name, operation, which):
     layer, rows = LAYERS[name], OPERANDS[operation][which]
     values = drawn(layer, operation, seed=which)
-    # Exact: one rounding of the sum and one of the product of it and the tensors' scales.
+    # Exact: one rounding of the sum, and one of the product with the tensors' scales.
     made = contract_scaled(NVFP4, layer, operation, rows, values)
     filled = NVFP4.lanes if operation == "AxG" else 1
     wanted = by_hand(layer, operation, values, dict.fromkeys(values, "nvfp4"), filled)
@@ -149,7 +155,7 @@ def test_elements_are_rounded_up_as_often_as_they_are_near(element, scale):
 
 
 def test_random_bits_decide_between_neighbours_alone():
-    """All bits zero is rounding toward zero; all ones away from it, unless nothing was behind the last place."""
+    """All bits zero is rounding toward zero; all ones away from it, unless nothing was after the last place."""
     fmt, kind = FORMATS["fp4_e2m1"], SCALES["e8m0"]
     assert isinstance(fmt, FloatFormat)
     values = np.zeros((1, 32), np.float32)
@@ -170,10 +176,10 @@ def test_gradients_alone_are_rounded_stochastically():
     )
     for operation in ("WxG", "AxG"):
         values = drawn(layer, operation, seed=7)
-        nearest, first, again, other = (
+        nearest, first, second, other = (
             contract_scaled(NVFP4, layer, operation, "G", values, seed=seed) for seed in (None, 1, 1, 2)
         )
-        np.testing.assert_array_equal(first, again)
+        np.testing.assert_array_equal(first, second)
         assert (first != nearest).any()
         assert (first != other).any()
 
@@ -191,9 +197,9 @@ def test_gradients_alone_are_rounded_stochastically():
     ],
 )
 def test_bad_input_is_refused(change, message):
-    given = {"operation": "AxW", "rows": "A", "values": drawn(LAYERS["matrix"], "AxW", 0)} | change
+    arguments = {"operation": "AxW", "rows": "A", "values": drawn(LAYERS["matrix"], "AxW", 0)} | change
     with pytest.raises(ValueError, match="must") as error:
-        contract_scaled(NVFP4, LAYERS["matrix"], **given)
+        contract_scaled(NVFP4, LAYERS["matrix"], **arguments)
     assert message in str(error.value)
 
 

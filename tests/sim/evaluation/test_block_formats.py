@@ -73,7 +73,7 @@ def test_scales(fmt: str, largest: float, scale: float) -> None:
 
 def test_nvfp4_has_two_levels() -> None:
     # 2688 = 448 * 6, so that the tensor's scale is 1. The second block's 30 / 6 = 5 is a value of E4M3, the third's
-    # 0.005 / 6 is below half of the least one, 2^-9, and the fourth's 17.25 lies between 17 and 18 of it.
+    # 0.005 / 6 is below half of the least one, 2^-9, and the fourth's 17.25 lies between 17 and 18 units.
     blocks = np.zeros((4, 16))
     blocks[:, 0] = [2688.0, 30.0, 0.005, 17.25 * 6]
     blocks[:, 1] = [112.0, 1.25, 0.005, 18 * 0.26]
@@ -86,8 +86,8 @@ def test_nvfp4_has_two_levels() -> None:
 def test_blocks_run_along_their_axis_and_the_last_may_be_short() -> None:
     values = np.full((34, 2), 0.1)
     values[0, 0] = values[33, 1] = 6.0  # of the first block of one column, and of the short one of the other
-    kept = quantise(values, BLOCK_FORMATS["mxfp4"], axis=0) != 0
-    assert kept.sum(axis=0).tolist() == [1 + 2, 32 + 1]
+    nonzero = quantise(values, BLOCK_FORMATS["mxfp4"], axis=0) != 0
+    assert nonzero.sum(axis=0).tolist() == [1 + 2, 32 + 1]
     assert (quantise(values, BLOCK_FORMATS["mxfp4"], axis=1) != 0).sum() == 34 * 2 - 2
 
 
@@ -110,7 +110,7 @@ def test_a_hadamard_transform_leaves_products() -> None:
     left, right = rng.integers(-8, 8, (3, 40)).astype(float), rng.integers(-8, 8, (40, 5)).astype(float)
     mixed = hadamard(left, 16, axis=1, seed=3), hadamard(right, 16, axis=0, seed=3)
     assert np.allclose(mixed[0] @ mixed[1], left @ right)
-    assert np.array_equal(mixed[0][:, 32:], left[:, 32:]), "behind the last whole block nothing is mixed"
+    assert np.array_equal(mixed[0][:, 32:], left[:, 32:]), "after the last whole block nothing is mixed"
     one = hadamard(np.eye(16), 16, axis=1, seed=3)
     assert np.array_equal(np.abs(one), np.full((16, 16), 0.25)), "a single value comes to all places"
     assert not np.allclose(mixed[0] @ hadamard(right, 16, axis=0, seed=4), left @ right)

@@ -105,8 +105,8 @@ def test_what_a_system_leaves_is_what_simulate_counts(tmp_path: Path) -> None:
         }
         for bits, gbps in ((64, 102.4), (160, 256)):
             other = Machine(load_preset("recommended"), ChipConfig(dram_channel_bits=bits), **how)
-            there = [result for _, result in Results(tmp_path, trace, other).run(trace.records)]
-            wanted[f"{gbps:g} GB/s"] = totals(there)["speedup"]
+            remote = [result for _, result in Results(tmp_path, trace, other).run(trace.records)]
+            wanted[f"{gbps:g} GB/s"] = totals(remote)["speedup"]
         for where, speedup in wanted.items():
             assert value(figure, metric=f"speedup, {where}", series=measure, x="digits") == speedup
             assert value(figure, metric=f"speedup, {where}", series=measure, x="mean") == speedup
@@ -133,7 +133,7 @@ def test_the_page_of_systems_has_the_evaluation_s_figures() -> None:
     for measure, tiles, with_memory, _ in rows[1:]:
         name = next((name for option, name in options.items() if option in measure), measure)
         seen.append(name)
-        wanted = [means[where][name] for where in ("shared reads", "256 GB/s")]  # three digits of it
+        wanted = [means[where][name] for where in ("shared reads", "256 GB/s")]  # three digits
         assert [float(tiles), float(with_memory)] == pytest.approx(wanted, abs=0.0055)
     assert seen == ["none", *options.values(), "all"]
 
@@ -296,7 +296,7 @@ def test_fusing_only_saves() -> None:
 
 
 def test_all_claims_are_of_the_paper() -> None:
-    # Experiments that are not the paper's have no value of it.
+    # Experiments that are not the paper's have no such value.
     for name in ("roworder", "gpt"):
         assert EXPERIMENTS[name].source.startswith("not in the paper")
 

@@ -68,10 +68,10 @@ def test_positions_of_a_convolution_are_a_block() -> None:
     )  # fmt: skip
     g = np.full((1, 2, 4, 8), 0.1)
     g[0, 0, 0, 0] = 6.0
-    kept = quantised_mask(g, layer, Operation.WEIGHT_GRADIENT, "G", "mxfp4", None)
-    assert kept.sum(axis=(2, 3)).tolist() == [[1, 32]]
-    kept = quantised_mask(g, layer, Operation.INPUT_GRADIENT, "G", "mxfp4", None)
-    assert (~kept).sum(axis=(2, 3)).tolist() == [[0, 1]], "across filters: of one position only"
+    mask = quantised_mask(g, layer, Operation.WEIGHT_GRADIENT, "G", "mxfp4", None)
+    assert mask.sum(axis=(2, 3)).tolist() == [[1, 32]]
+    mask = quantised_mask(g, layer, Operation.INPUT_GRADIENT, "G", "mxfp4", None)
+    assert (~mask).sum(axis=(2, 3)).tolist() == [[0, 1]], "across filters: of one position only"
 
 
 def test_quantised_digits(tmp_path: Path) -> None:

@@ -58,7 +58,7 @@ def test_it_is_what_simulate_counts(
     assert value(figures["zeros"], series="WxG", x="CNN.conv2") == pytest.approx(of_layer[0]["zeros"])
     assert f"{every['shared_speedup']:.2f}x over all operations" in speedup.notes[0]
     energy = figures["energy"]
-    # Energy of logic is that of the synthesized tile: 1.2 times the baseline's power.
+    # Energy of logic comes from the synthesized tile: 1.2 times the baseline's power.
     core = [value(energy, series=series, x="tiles at work") for series in ("baseline", "tensordash")]
     assert core[0] / core[1] == pytest.approx(every["dense_busy"] / every["busy"] / 1.2)
     waits = every["cycles"] * 256 - every["busy"]

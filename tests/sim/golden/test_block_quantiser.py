@@ -7,7 +7,7 @@ from tensordash.configuration.formats import FORMATS, SCALES, FloatFormat
 from tensordash_sim.golden.block_quantiser import BlockQuantiser, quantised_block
 from tensordash_sim.golden.block_scales import quantise_blocks
 
-ONE, INFINITY, LEAST_NORMAL = 0x3F800000, 0x7F800000, 0x00800000
+ONE, INFINITY, MIN_NORMAL = 0x3F800000, 0x7F800000, 0x00800000
 
 
 def element(name: str) -> FloatFormat:
@@ -49,10 +49,10 @@ def test_blocks_are_those_of_the_other_writing(name, scale_rounding):
 
 def test_ends_of_the_range():
     fmt = element("fp8_e4m3")
-    subnormal = LEAST_NORMAL - 1
+    subnormal = MIN_NORMAL - 1
     assert quantised_block([subnormal, subnormal | 1 << 31] + 30 * [0], fmt) == ((0, 0x80) + 30 * (0,), 0)
     # 2**-126 over the least scale, 2**-127, is 2.
-    assert quantised_block([LEAST_NORMAL] + 31 * [0], fmt) == ((0x40,) + 31 * (0,), 0)
+    assert quantised_block([MIN_NORMAL] + 31 * [0], fmt) == ((0x40,) + 31 * (0,), 0)
     largest = INFINITY - 1  # over 2**119: near 512, beyond 448
     assert quantised_block([largest] + 31 * [0], fmt)[0][0] == fmt.largest
     assert quantised_block([largest] + 31 * [0], fmt, "zero") == ((fmt.largest,) + 31 * (0,), 127 + 119)

@@ -163,8 +163,8 @@ def test_finite_products_overflow_behind_an_infinity():
 # C
 
 
-def with_c(pairs, c, **given):
-    accumulator = make_accumulator(TileConfig(initial=True, **given))
+def with_c(pairs, c, **settings):
+    accumulator = make_accumulator(TileConfig(initial=True, **settings))
     accumulator.accumulate(pairs, first=True)
     return accumulator.result_bits(c)
 

@@ -97,7 +97,7 @@ def test_the_largest_number(name):
 
 
 def test_tf32_is_the_upper_part_of_fp32(rng):
-    """Every pattern is worth what FP32's is with zeros behind it, and one is rounded to where FP32's half is even."""
+    """Every pattern is worth what FP32's is with zeros after it, and one is rounded to where FP32's half is even."""
     fmt = float_format("tf32")
     bits = np.arange(1 << 19, dtype=np.uint32)
     with np.errstate(invalid="ignore"):
@@ -248,6 +248,6 @@ def test_toward_zero(rng):
             assert found == (np.inf if value > 0 else -np.inf)
             continue
         bits = encode([found], FP32).item()
-        following = Fraction(to_float((bits & 0x7FFFFFFF) + 1, FP32)) if bits & 0x7FFFFFFF < 0x7F7FFFFF else 2**128
-        assert abs(Fraction(found)) <= abs(exact) < following
+        next_value = Fraction(to_float((bits & 0x7FFFFFFF) + 1, FP32)) if bits & 0x7FFFFFFF < 0x7F7FFFFF else 2**128
+        assert abs(Fraction(found)) <= abs(exact) < next_value
         assert value == 0 or np.signbit(found) == (value < 0)

@@ -56,7 +56,7 @@ def test_the_largest_exponent_may_be_that_of_c():
 
 
 def test_c_is_truncated_too():
-    """C = 2**-20 + 2**-43 beside 1 (e_max = 0) and F = 23: what is left of it is 2**-20."""
+    """C = 2**-20 + 2**-43 beside 1 (e_max = 0) and F = 23: 2**-20 is left."""
     assert added(fused(23), [PLUS, MINUS], c=0x35800001) == 0x35800000
     assert added(fused(64), [PLUS, MINUS], c=0x35800001) == 0x35800001
     # A cycle without an active lane leaves it as it is; one with a product of zero does not, if F is below 23.
@@ -99,7 +99,7 @@ def test_a_subnormal_c_has_exponent_minus_126():
     ("c", "zero", "nearest"),
     [
         (0x3F800000, 0x3F800000, 0x3F800000),  # 1 + 2**-24: a tie, to even
-        (0x3F800001, 0x3F800001, 0x3F800002),  # likewise
+        (0x3F800001, 0x3F800001, 0x3F800002),  # with the other sign
         (0xBF800000, 0xBF7FFFFF, 0xBF7FFFFF),  # -1 + 2**-24 needs no rounding
     ],
 )
@@ -261,8 +261,8 @@ def test_sides_of_different_formats():
 def test_presets(name, fraction_bits):
     """1 + 2**-F + 2**-F - 1, with F and one bit more."""
     accumulator = make_accumulator(TileConfig(accumulator=name))
-    for extra, kept in ((0, 2.0 ** (1 - fraction_bits)), (1, 0.0)):
+    for extra, expected in ((0, 2.0 ** (1 - fraction_bits)), (1, 0.0)):
         power = -fraction_bits - extra + 14  # the other factor is 2**-14
         pair = (0x0400, (power + 15) << 10)
         accumulator.accumulate([PLUS, pair, pair, MINUS], first=True)
-        assert np.uint32(accumulator.result_bits()).view(np.float32) == kept
+        assert np.uint32(accumulator.result_bits()).view(np.float32) == expected

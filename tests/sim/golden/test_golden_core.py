@@ -1,4 +1,4 @@
-"""The golden core against products in float64, and what it says of programs with errors."""
+"""The golden core against products in float64, and its errors for wrong programs."""
 
 from random import Random
 

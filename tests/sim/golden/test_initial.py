@@ -9,8 +9,8 @@ from tensordash_sim.golden import Beat, InitialStore, Offer, Producer, Tile
 ONE, F1, F2, F3 = 0x3C00, 0x3F800000, 0x40000000, 0x40400000
 
 
-def tile_of(**given) -> Tile:
-    return Tile(TileConfig(**{"rows": 1, "columns": 1, "pipeline": 2, "initial": True, **given}))
+def tile_of(**settings) -> Tile:
+    return Tile(TileConfig(**{"rows": 1, "columns": 1, "pipeline": 2, "initial": True, **settings}))
 
 
 def beat(value: int, last: bool = True) -> Beat:
@@ -169,9 +169,9 @@ def test_no_sum_register_for_integers():
     ("given", "extra"), [({}, 1), ({"format": "int8"}, 0), ({"accumulator": "volta"}, 0), ({"format": "fp8_e5m2"}, 1)]
 )
 @pytest.mark.parametrize("pipeline", [1, 2, 3])
-def test_latency_of_results(given, extra, pipeline):
+def test_latency_of_results(settings, extra, pipeline):
     """C enters in 0; scheduled in 1, accumulated `latency` later, one more for the block, the registers after it."""
-    run = Run(tile_of(pipeline=pipeline, **given), [1], [beat(0)], cycles=10, one=1)
+    run = Run(tile_of(pipeline=pipeline, **settings), [1], [beat(0)], cycles=10, one=1)
     assert run.out_valid.index("1") == 1 + (pipeline - 1) + 2 + extra
 
 

@@ -111,7 +111,7 @@ def test_a_blocked_output_freezes_everything_but_the_window(drive):
         a.take(outputs.taken)
         b.take(outputs.taken)
         history.append(outputs)
-    # One block in the register, one in the block, a third in the pipeline; behind it, a full window.
+    # One block in the register, one in the block, a third in the pipeline; after it, a full window.
     assert sum(out.advance for out in history) == 4 + 1
     assert sum(out.taken for out in history) == 4 + 1 + 4
     assert history[-1].frozen
@@ -172,7 +172,7 @@ def test_last_counts_only_where_the_offer_is_used_up():
 
 
 def test_more_than_the_window_counts_as_the_window():
-    """Six steps offered with `last`: four of them count, and the mark is that of the fourth."""
+    """Six steps offered with `last`: four of them count, and the mark belongs to the fourth."""
     config = TileConfig(rows=1, columns=1)
     tile = Tile(config)
     six = Offer([[ONE] * 4] * 6, 6, last=True)

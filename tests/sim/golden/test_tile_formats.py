@@ -126,8 +126,8 @@ def test_a_stream_of_zeros_gives_c():
     """No lane is active: C as it is, with its zero and NaN in order."""
     c = np.array([[0x3F812345, 0x80000000], [0xFF800000, 0xFFC12345]], np.uint32)
     zeros = np.zeros((2, 3, 4), np.uint16)
-    for given, nan in (({}, 0x7FC00000), ({"accumulator": Fused(8, "zero")}, 0x7FFFFFFF)):
-        config = TileConfig(rows=2, columns=2, initial=True, **given)
+    for settings, nan in (({}, 0x7FC00000), ({"accumulator": Fused(8, "zero")}, 0x7FFFFFFF)):
+        config = TileConfig(rows=2, columns=2, initial=True, **settings)
         assert matmul(zeros, zeros, config, c).c_bits.tolist() == [[0x3F812345, 0], [0xFF800000, nan]]
     # The baseline multiplies the zeros: with F = 8, C is truncated.
     config = TileConfig(rows=2, columns=2, initial=True, accumulator=Fused(8, "zero"), sparsity="none")

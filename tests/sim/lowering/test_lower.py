@@ -167,9 +167,9 @@ class TestLower:
     def test_errors(self, change, error, message):
         layer = MatrixProduct(batch=1, samples=2, in_features=3, out_features=4)
         masks = {name: np.ones(shape, bool) for name, shape in layer.shapes.items()}
-        given = {"geometry": layer, "operation": Operation.FORWARD, "operands": masks, "lanes": 4} | change
+        arguments = {"geometry": layer, "operation": Operation.FORWARD, "operands": masks, "lanes": 4} | change
         with pytest.raises(error, match=message):
-            lower(**given)
+            lower(**arguments)
 
 
 class TestVectorNumbers:

@@ -26,8 +26,8 @@ def test_overlaps_by_counting_pixels() -> None:
     for index, (x0, y0, x1, y1) in enumerate(boxes.int().tolist()):
         drawn[index, y0:y1, x0:x1] = True
     both = (drawn[:, None] & drawn[None]).sum(dim=(2, 3))
-    either = (drawn[:, None] | drawn[None]).sum(dim=(2, 3))
-    assert torch.allclose(overlaps(boxes, boxes), both / either)
+    union = (drawn[:, None] | drawn[None]).sum(dim=(2, 3))
+    assert torch.allclose(overlaps(boxes, boxes), both / union)
 
 
 def test_encode_and_decode() -> None:
@@ -72,12 +72,12 @@ def test_sample() -> None:
 
 def test_suppress_against_the_definition() -> None:
     boxes, scores = random_boxes(60, 2), torch.rand(60, generator=torch.Generator().manual_seed(3))
-    kept: list[int] = []
+    selected: list[int] = []
     for index in scores.argsort(descending=True).tolist():
-        if all(overlaps(boxes[[index]], boxes[[better]]).item() <= 0.3 for better in kept):
-            kept.append(index)
-    assert suppress(boxes, scores, 0.3).tolist() == kept
-    assert 1 < len(kept) < 60
+        if all(overlaps(boxes[[index]], boxes[[better]]).item() <= 0.3 for better in selected):
+            selected.append(index)
+    assert suppress(boxes, scores, 0.3).tolist() == selected
+    assert 1 < len(selected) < 60
 
 
 def test_pool_is_the_mean_of_bilinear_samples() -> None:
@@ -114,7 +114,7 @@ def target(boxes: list[list[float]]) -> Target:
 
 
 def test_regions_come_from_the_level_of_their_size() -> None:
-    """Levels hold their own number, so pooling tells which one was asked, and of which image."""
+    """Levels hold their own number, so pooling shows which one was read, and of which image."""
     heads = Heads(SETTINGS)
     levels = [
         torch.stack([torch.full((4, 64 >> level, 64 >> level), 10.0 * image + level) for image in range(2)])

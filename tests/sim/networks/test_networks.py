@@ -41,20 +41,20 @@ def test_trains_and_repeats(name: str, tmp_path: Path) -> None:
 
     Recording one of them changes nothing, and misses no product.
     """
-    run, again, other = load(name, "tiny", 3), load(name, "tiny", 3), load(name, "tiny", 4)
+    run, same, other = load(name, "tiny", 3), load(name, "tiny", 3), load(name, "tiny", 4)
     before = weights(run).clone()
-    assert torch.equal(before, weights(again))
+    assert torch.equal(before, weights(same))
     state = torch.get_rng_state()
     losses = [run.step() for _ in range(3)]
     assert torch.equal(state, torch.get_rng_state())  # the user's own numbers are left alone
     torch.rand(5)
-    with record(tmp_path / "run.trace", model=again.model, steps=1):
-        assert losses == [again.step() for _ in range(3)]
+    with record(tmp_path / "run.trace", model=same.model, steps=1):
+        assert losses == [same.step() for _ in range(3)]
     (recorded,) = Trace.open(tmp_path / "run.trace").steps
     assert recorded.uncaptured == ()
     assert {str(entry.operation) for entry in recorded.records} == {"AxW", "WxG", "AxG"}
     assert all(map(math.isfinite, losses))
-    assert torch.equal(weights(run), weights(again))
+    assert torch.equal(weights(run), weights(same))
     assert not torch.equal(weights(run), before)
     assert torch.isfinite(weights(run)).all()
     assert losses[0] != other.step()

@@ -104,11 +104,11 @@ def test_sparse_momentum(bench: Bench) -> None:
     hooks = SparseMomentum(bench.weights, 0.9, bench.generator, bench.optimizer, every=5, total_steps=1000)
     bench.train(hooks, 4)
     before = {name: mask.clone() for name, mask in hooks.masks.items()}
-    kept = {name: int(mask.sum()) for name, mask in before.items()}
+    counts = {name: int(mask.sum()) for name, mask in before.items()}
     assert hooks.moved == 0
     loss = bench.train(hooks, 1)
     # Half of each, almost: the cosine has moved by five thousandths of its way.
-    assert hooks.moved == pytest.approx(0.5 * sum(kept.values()), abs=4)
+    assert hooks.moved == pytest.approx(0.5 * sum(counts.values()), abs=4)
     assert hooks.sparsity == pytest.approx(0.9, abs=1e-3)  # as many come as go
     grown = {name: hooks.masks[name] & ~before[name] for name in before}
     assert sum(int(mask.sum()) for mask in grown.values()) > 0

@@ -65,13 +65,13 @@ def low_cases(rng: np.random.Generator, fmt: FloatFormat, count: int, *, steps: 
         sign | field << fmt.fraction_bits | fraction
         for sign, field, fraction in zip(signs, (a_field, exponent + 2 * fmt.bias - a_field), fractions, strict=True)
     )
-    kept = rng.random(shape) < 0.8
-    kept[apart] = np.arange(lanes) < 2
+    nonzero = rng.random(shape) < 0.8
+    nonzero[apart] = np.arange(lanes) < 2
     top = 1 << (fmt.width - 1)
     a[apart, :, 1] = a[apart, :, 1] & ~top | ((a ^ b)[apart, :, 0] ^ b[apart, :, 1] ^ top) & top
     pattern = np.uint16 if fmt.width == 16 else np.uint32
     c = np.where(rng.random(count) < 0.9, 0, rng.integers(0, 1 << 24, count)).astype(np.uint32)
-    return DotCases(np.where(kept, a, 0).astype(pattern), b.astype(pattern), c, np.full(count, "low"))
+    return DotCases(np.where(nonzero, a, 0).astype(pattern), b.astype(pattern), c, np.full(count, "low"))
 
 
 def tie_cases(rng: np.random.Generator, count: int, *, lanes: int) -> DotCases:

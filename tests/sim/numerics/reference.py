@@ -122,8 +122,8 @@ def _products(names: Names, pairs: Pairs) -> tuple[list[tuple[int, int]], float]
     return terms, special
 
 
-def _round(total: int, rounding: str, seen: Counter, kept: int = 23, least: int = -126) -> int:
-    """FP32 bits of a number of units, with so many fraction bits kept; "zero" or "nearest", ties to even.
+def _round(total: int, rounding: str, seen: Counter, significand_bits: int = 23, least: int = -126) -> int:
+    """FP32 bits of a number of units, rounded to `significand_bits` fraction bits; "zero" or "nearest", ties to even.
 
     `least` is the exponent of the least normal number: FP32's, or FP16's.
 
@@ -132,19 +132,19 @@ def _round(total: int, rounding: str, seen: Counter, kept: int = 23, least: int 
     if total == 0:
         return 0
     exponent = max(abs(total).bit_length() - 1 - UNIT, least)
-    last = 1 << (exponent - kept + UNIT)
+    last = 1 << (exponent - significand_bits + UNIT)
     count, rest = divmod(abs(total), last)
     seen["rounded"] += rest > 0
     seen["tie"] += 2 * rest == last
     if rounding == "nearest" and (2 * rest > last or (2 * rest == last and count % 2)):
         count += 1
     if least == FP16_LEAST:
-        value = math.ldexp(count, exponent - kept)
+        value = math.ldexp(count, exponent - significand_bits)
         seen["subnormal result"] += value < 2.0**FP16_LEAST
         seen["overflow"] += value >= 65536
         (bits,) = struct.unpack("<I", struct.pack("<f", math.inf if value >= 65536 else value))
         return bits | (0x80000000 if total < 0 else 0)
-    pattern = (((exponent + 126) << kept) + count) << (23 - kept)
+    pattern = (((exponent + 126) << significand_bits) + count) << (23 - significand_bits)
     seen["subnormal result"] += pattern < 1 << 23
     seen["overflow"] += pattern >= INFINITIES[math.inf]
     return min(pattern, INFINITIES[math.inf]) | (0x80000000 if total < 0 else 0)
@@ -164,7 +164,7 @@ def exact_dot(
     c : int
         FP32 bits.
     width : int, optional
-        Of the accumulator, in bits: the sum of the products wraps after each cycle. None: no end of it.
+        Of the accumulator, in bits: the sum of the products wraps after each cycle. None: unlimited.
     seen : Counter, optional
         Counts what this case tries.
 
@@ -330,9 +330,9 @@ def _fused_step(names: Names, pairs: Pairs, addend: int, accumulator: Fused, see
     quantum = 1 << max(e_max - accumulator.fraction_bits + UNIT, 0)
     total = nothing_lost = 0
     for units in [units for units, _ in terms] + [c_units]:
-        kept = abs(units) // quantum * quantum
-        nothing_lost += kept == abs(units)
-        total += kept if units > 0 else -kept
+        truncated = abs(units) // quantum * quantum
+        nothing_lost += truncated == abs(units)
+        total += truncated if units > 0 else -truncated
     if terms:
         seen["c decides"] += c_units != 0 and c_exponent > largest
         seen["floor decides"] += largest < c_exponent and c_units == 0

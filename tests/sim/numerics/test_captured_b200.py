@@ -103,8 +103,9 @@ def fp16_model(steps: int, place: str, rounding: Rule, rule_of_c: Rule, parts: V
 def test_a_search_over_models_finds_blackwell_fp16():
     """Of 18 models, two steps to nearest with C last make the captured results the most probable.
 
-    The variance of the sums is that of 32 products of standard normal numbers. The sum of 16 of them, given the sum of
-    all, is normal around half of it. No model with one step can give all results.
+    The variance of the sums equals the
+    variance of 32 products of standard normal numbers. The sum of 16 of them, given the sum of
+    all, is normal around one half. No model with one step can give all results.
     """
     assert np.isclose(SUMS.std(), 32**0.5, rtol=0.1)
     rng, count = np.random.default_rng(202), 4_000
@@ -128,7 +129,7 @@ def test_a_search_over_models_finds_blackwell_fp16():
 
 
 def sixteen_pairs(units: int) -> list[tuple[int, int]]:
-    """Return 16 pairs of E4M3 whose products add up to so many units of 2^-18: a nibble times a power of two each."""
+    """Return 16 pairs of E4M3 whose products add up to `units` of 2^-18: a nibble times a power of two each."""
     pairs = []
     for shift in range(0, 28, 4):
         nibble, up = abs(units) >> shift & 15, min(shift, 11)

@@ -1,4 +1,4 @@
-"""The generator tries what it says: every exponent, every gap, ties, and so on."""
+"""The generator tries every case: every exponent, every gap, ties, and so on."""
 
 import numpy as np
 import pytest
@@ -60,9 +60,9 @@ def test_gaps_go_from_none_to_the_whole_range(fmt):
 def test_any_shape_and_the_same_seed_give_the_same_cases(names, shape):
     steps, lanes = shape
     formats = [FORMATS[name] for name in names]
-    first, again = (dot_cases(np.random.default_rng(5), *formats, 500, steps=steps, lanes=lanes) for _ in range(2))
+    first, second = (dot_cases(np.random.default_rng(5), *formats, 500, steps=steps, lanes=lanes) for _ in range(2))
     assert first.a.shape == first.b.shape == (500, steps, lanes)
-    assert all(np.array_equal(getattr(first, name), getattr(again, name)) for name in "abc")
+    assert all(np.array_equal(getattr(first, name), getattr(second, name)) for name in "abc")
     assert set(first.kind.tolist()) == set(INTEGER_KINDS if "int8" in names else FLOAT_KINDS)
     for fmt, bits in zip(formats, (first.a, first.b), strict=True):
         assert bits.max() < 1 << fmt.width

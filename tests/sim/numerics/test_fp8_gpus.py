@@ -1,7 +1,7 @@
 """fp8 of Ada, Hopper and Blackwell: their published rules, worked out by hand on cases that tell them apart.
 
 Ada and Hopper: P. Xie et al., arXiv:2511.10909. Blackwell: what was captured of a B200, which may be an instruction
-that is emulated there, and is not what that paper says of its own unit.
+that is emulated there, and differs from that paper's description of its own unit.
 """
 
 import struct
@@ -79,7 +79,7 @@ def test_thirteen_bits_below_the_largest_and_no_more(accumulator, name):
 
 @pytest.mark.parametrize("accumulator", ["ada-fp8", "hopper-fp8"])
 def test_results_have_thirteen_bits(accumulator, name):
-    """A carry moves the last place up, and what is behind it is cut off, of either sign."""
+    """A carry moves the last place up, and what is after it is cut off, of either sign."""
     multiply = Instruction(accumulator, name)
     products = {0: (32.0, 2.0), 1: (32.0, 2.0), 2: power(-7)}
     assert multiply(products) == 128
@@ -134,7 +134,7 @@ def test_blackwell_cuts_the_sum_of_the_products():
     """Toward zero at 23 bits, before C comes: here the last place is 2**-4, and 3 * 2**-6 are cut off."""
     multiply = Instruction("blackwell-fp8", "fp8_e5m2")
     products = dict.fromkeys(range(16), (57344.0, 1.0)) | {16: (2.0**-5, 1.0), 17: (2.0**-6, 1.0)}
-    assert multiply(products) == 16 * 57344  # 20 bits before the point leave 4 behind it
+    assert multiply(products) == 16 * 57344  # 20 bits before the point leave 4 after it
     assert multiply(products, c=2.0**-6) == 16 * 57344  # with what was cut off it would be a whole 2**-4
 
 

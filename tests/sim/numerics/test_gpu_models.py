@@ -54,7 +54,7 @@ def test_recorded_results_of_a_published_model(entry):
 
 
 def cancels(case: str, bits: int) -> bool:
-    """Whether the exact sum of the fp16 products and C is so many bits below the largest product."""
+    """Whether the exact sum of the fp16 products and C is `bits` below the largest product."""
     a_bits, b_bits, c, _ = case.split()
     a, b = ([float(each) for each in np.array(split(bits, 4), np.uint16).view(np.float16)] for bits in (a_bits, b_bits))
     products = [Fraction(x) * Fraction(y) for x, y in zip(a, b, strict=True)]
@@ -143,8 +143,8 @@ def test_terms_are_aligned_to_the_largest_wherever_it_is(core):
 @pytest.mark.parametrize("sign", [1, -1])
 def test_alignment_keeps_no_one_or_two_bits_more_than_fp32_has(core, sign):
     """0 on V100, 1 on A100, 2 on H100."""
-    kept = [k for k in range(20, 30) if core(sign * 1.0, (sign * small(-k)[0], small(-k)[1]), c=-sign * 1.0) != 0]
-    assert kept == list(range(20, core.fraction_bits + 1))
+    visible = [k for k in range(20, 30) if core(sign * 1.0, (sign * small(-k)[0], small(-k)[1]), c=-sign * 1.0) != 0]
+    assert visible == list(range(20, core.fraction_bits + 1))
     assert core(1.0, c=-(1 - 2.0**-24)) == (2.0**-23 if core.fraction_bits == 23 else 2.0**-24)
 
 

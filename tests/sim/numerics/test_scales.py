@@ -227,8 +227,8 @@ def test_nvfp4_sums_are_those_of_the_dense_tile(lanes):
         operands = [scaled_steps(side, config) for side in sides]
         sparse, dense = matmul(*operands, config), matmul(*operands, config.baseline)
         np.testing.assert_array_equal(sparse.c_bits, dense.c_bits)
-        given = [side.bits for side in sides], [side.scales for side in sides]
-        emulated = matrix_product(*given[0], config, scales=(given[1][0], given[1][1]))
+        patterns, scales = [side.bits for side in sides], [side.scales for side in sides]
+        emulated = matrix_product(*patterns, config, scales=(scales[0], scales[1]))
         np.testing.assert_array_equal(sparse.c_bits, emulated)
         saved += int(dense.cycles[0] - sparse.cycles[0])
     assert saved > 0

@@ -132,10 +132,10 @@ def test_exact_dense(name, count, tmp_path):
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize(("name", "accumulator", "count"), counted(QUICK_FUSED, FUSED))
 def test_fused_dense(name, accumulator, count, tmp_path):
-    """In a dense tile each step is one addition, so that the definition says what comes out."""
-    given, lanes = ACCUMULATORS[accumulator]
+    """In a dense tile each step is one addition, so that the definition gives the result."""
+    settings, lanes = ACCUMULATORS[accumulator]
     config = TileConfig(
-        rows=SIDE, columns=SIDE, lanes=lanes, format=FORMATS[name], accumulator=given, sparsity="none", initial=True
+        rows=SIDE, columns=SIDE, lanes=lanes, format=FORMATS[name], accumulator=settings, sparsity="none", initial=True
     )
     operands = streams(config, count, steps=3, seed=2)
     found = Replayer(config, tmp_path).run(*operands)

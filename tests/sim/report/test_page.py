@@ -105,10 +105,10 @@ def test_data_is_the_runs(outline: Outline, runs: dict[str, ScheduleRun]) -> Non
 
 
 def test_same_bytes(page: Path, runs: dict[str, ScheduleRun], tmp_path: Path) -> None:
-    again = tmp_path / "again.html"
-    write_report([read_figure(each) for each in (random_zeros(), depths(), areas())], again, runs=list(runs.values()))
-    assert again.read_bytes() == page.read_bytes()
-    assert list(tmp_path.iterdir()) == [again]
+    second = tmp_path / "again.html"
+    write_report([read_figure(each) for each in (random_zeros(), depths(), areas())], second, runs=list(runs.values()))
+    assert second.read_bytes() == page.read_bytes()
+    assert list(tmp_path.iterdir()) == [second]
 
 
 def test_parts(runs: dict[str, ScheduleRun], tmp_path: Path) -> None:

@@ -90,15 +90,15 @@ def test_layer_says_whether_values_are_recorded() -> None:
 
 @pytest.mark.parametrize("name", ["int8", "fp8_e4m3", "fp8_e5m2", "bf16"])
 def test_what_became_of_values_is_told(name: str) -> None:
-    """The scale is that of the values shown, and the largest that fits."""
+    """The scale belongs to the values shown, and is the largest that fits."""
     record = next(record for record in Trace.open(example_trace()).records if record.layer == "CNN.fc1")
     config = TileConfig(format=name, accumulator="volta") if name == "bf16" else TileConfig(format=name)
     (run,) = layer_runs([record], config, passes=2, seed=3)
     shown = run.to_json()
     for side, operand in (("b", record.sparser), ("a", next(n for n in record.operands if n != record.sparser))):
-        told = re.search(rf"{operand}(?: scaled by 2\^(-?\d+) and)? rounded to {name}", run.about)
-        assert told is not None
-        scale = 2.0 ** int(told[1] or 0)
+        rounding = re.search(rf"{operand}(?: scaled by 2\^(-?\d+) and)? rounded to {name}", run.about)
+        assert rounding is not None
+        scale = 2.0 ** int(rounding[1] or 0)
         values = np.abs(record.values(operand).astype(float))
         if name != "bf16":
             top = {"int8": 127, "fp8_e4m3": 448, "fp8_e5m2": 57344}[name]

@@ -98,7 +98,7 @@ def test_lost_chunks(name, tmp_path):
 
 
 def edit(trace: Path, change: Callable[[dict[str, Any]], Any], *, sign: bool = True) -> None:
-    """Change the index; with the digest of what it says then, unless told otherwise."""
+    """Change the index; with the digest of its new content by default."""
     index = json.loads((trace / "index.json").read_text())
     change(index)
     if sign and "steps" in index and "conditions" in index:
@@ -161,7 +161,7 @@ def test_index(name, trace):
 
 
 def test_index_that_says_something_else(trace):
-    """Which nothing but its digest tells."""
+    """Damage that only the digest reveals."""
     edit(trace, lambda index: record(index).update(layer="conv2"), sign=False)
     with pytest.raises(TraceError, match=r"index\.json: damaged or edited: digest must be"):
         Trace.open(trace)

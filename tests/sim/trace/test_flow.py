@@ -38,7 +38,7 @@ def shapes(flow: Flow, places: tuple[int, ...]) -> list[tuple[int, ...]]:
 
 class TestWhoReadsWhat:
     def test_a_step(self, tmp_path):
-        """Everything between two layers and back is there, and says of which tensor it is."""
+        """Everything between two layers and back is there, and names its tensor."""
         model = nn.Sequential(nn.Linear(6, 5), nn.ReLU(), nn.Linear(5, 3))
         flow = flow_of(tmp_path, model, torch.ones(4, 6))
         first, second = (work for work in flow.work if work.name == "aten::addmm")
@@ -119,7 +119,7 @@ class TestWhoReadsWhat:
         first, second = (work for work in flow.work if work.name == "aten::addmm")
         assert second.products[0][1]["A"] == first.writes[0]
         assert first.products[0][1]["W"] in {update.parameter for update in flow.updates}  # not its copy in bfloat16
-        assert first.reads[1] not in {place for work in flow.work for place in work.writes}  # nor that of the batch
+        assert first.reads[1] not in {place for work in flow.work for place in work.writes}  # nor the batch's
         gradients = {update.gradient for update in flow.updates}
         assert None not in gradients
         assert gradients >= {work.writes[0] for work in flow.work if work.products and set(work.writes) & gradients}

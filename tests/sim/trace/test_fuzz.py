@@ -1,4 +1,4 @@
-"""Fuzz of the trace reader: of a damaged trace, it reads the same as before or says TraceError; never anything else."""
+"""Fuzz of the trace reader: of a damaged trace, it reads the same as before or raises TraceError."""
 
 import json
 import shutil
@@ -36,7 +36,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def everything(path: Path) -> Contents:
-    """All that a trace says."""
+    """Everything that a trace holds."""
     trace = Trace.open(path)
     arrays = []
     for record in trace.records:
@@ -47,7 +47,7 @@ def everything(path: Path) -> Contents:
 
 
 def read(path: Path) -> tuple[str, Contents | None]:
-    """What the reader complains of, or all that the trace says."""
+    """The reader's error, or everything that the trace holds."""
     try:
         return "", everything(path)
     except TraceError as error:
@@ -102,7 +102,7 @@ def fuzz_files(data: st.DataObject, sound: Path, tmp_path: Path) -> None:
 
 
 def fuzz_index(data: st.DataObject, sound: Path, tmp_path: Path) -> None:
-    """With the right digest, half of the time, so that it is the content that tells."""
+    """With the right digest, half of the time, so that the content decides."""
     trace = Path(shutil.copytree(sound, tmp_path / "run.trace", dirs_exist_ok=True))
     try:
         index = json.loads((trace / "index.json").read_text())

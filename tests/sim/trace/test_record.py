@@ -217,7 +217,7 @@ def test_disk_that_is_full(tmp_path: Path, full: Callable[[], None]) -> None:
 
 
 def test_disk_that_is_full_and_a_script_that_goes_on(tmp_path: Path, full: Callable[[], None]) -> None:
-    """It may have caught what it does not know; the recording says it again when it ends."""
+    """A script may catch the error; the recording raises it again when it ends."""
     caught = []
 
     def script() -> None:

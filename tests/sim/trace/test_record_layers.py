@@ -50,16 +50,16 @@ def test_names_of_shared_weights(tmp_path: Path) -> None:
             self.embedding = nn.Embedding(5, 4)
             self.head = nn.Linear(4, 5, bias=False)
             self.head.weight = self.embedding.weight
-            self.twice = nn.Linear(4, 4)
+            self.shared = nn.Linear(4, 4)
 
         def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return self.head(self.twice(self.twice(self.embedding(x))))
+            return self.head(self.shared(self.shared(self.embedding(x))))
 
     model = Tied()
     trace = traced(tmp_path, lambda: model(torch.arange(3)).square().sum().backward(), model=model)
-    names = ["twice", "twice", "head"]
+    names = ["shared", "shared", "head"]
     assert [line for line in operations(trace) if line.endswith("AxW")] == [f"{name} AxW" for name in names]
-    assert operations(trace).count("twice AxG") == 2
+    assert operations(trace).count("shared AxG") == 2
 
 
 def test_layers_that_are_computed_weights(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ def float64() -> Any:
 
 
 def zeroed(*shape: int) -> Any:
-    """Half of it zero, a leaf."""
+    """A leaf, half of whose values are zero."""
     return torch.randn(shape).relu_().requires_grad_()
 
 
@@ -83,7 +83,7 @@ def test_convolution(case: str, tmp_path: Path) -> None:
     kind, arguments, shape = CONVOLUTIONS[case]
     layer: Any = kind(4, 8, **arguments)
     if arguments.get("padding_mode") or arguments.get("padding") == "same":
-        layer = nn.Sequential(layer)  # the input of the product is padded outside of it
+        layer = nn.Sequential(layer)  # the input of the product is padded outside
         x = zeroed(*shape)
         y, found, _ = forward_and_backward(tmp_path, lambda: layer(x), layer)
         close(only(found, "0", "AxW"), y - layer[0].bias.reshape(-1, *[1] * (len(shape) - 2)))
@@ -188,7 +188,7 @@ def test_product_of_a_tensor_with_its_transpose(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("case", ["mm", "bmm", "addmm", "baddbmm"])
 def test_product_of_a_tensor_with_itself(case: str, tmp_path: Path) -> None:
-    """Its two gradients have the same operands: which is which, only their order tells."""
+    """Its two gradients have the same operands: only their order distinguishes them."""
     x = zeroed(4, 4)
     left, right = x.view(4, 4), x.view(4, 4)  # the same memory, with a gradient each
     left.retain_grad()

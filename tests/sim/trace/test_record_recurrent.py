@@ -50,7 +50,7 @@ def test_recurrent_layer(case: str, dtype: torch.dtype, tmp_path: Path) -> None:
         close(to_input.reshape(by_time.shape), by_time, tolerance)
     times = 3 if not arguments.get("batch_first") else 2
     assert len(found[f"{name}.weight_hh_l0", "AxW"]) == times
-    assert len(found[f"{name}.weight_hh_l0", "WxG"]) == times - 1  # nothing needs that of the first state
+    assert len(found[f"{name}.weight_hh_l0", "WxG"]) == times - 1  # nothing needs the first state's
 
 
 def total(output: Any) -> Any:

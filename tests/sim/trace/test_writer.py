@@ -24,7 +24,7 @@ def files(folder: Path) -> list[Path]:
 
 
 def interrupt(path: Path, complete: int, overwrite: bool = False) -> None:
-    """Record so many steps, and be interrupted in the next one."""
+    """Record `complete` steps, and be interrupted in the next one."""
     with TraceWriter(path, overwrite=overwrite) as writer:
         for index in range(complete):
             record_step(writer, index)
@@ -196,9 +196,9 @@ REFUSED = {
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_refused(name, tmp_path):
-    operation, given, kind, message = REFUSED[name]
+    operation, operands, kind, message = REFUSED[name]
     with pytest.raises(kind, match=message), TraceWriter(tmp_path / "run.trace") as writer, writer.step(0) as step:
-        step.record("fc", operation, LINEAR, given)
+        step.record("fc", operation, LINEAR, operands)
     assert files(tmp_path) == []
 
 

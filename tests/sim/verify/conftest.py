@@ -124,5 +124,5 @@ def sabotage(monkeypatch):
 
 def says(failures: tuple[str, ...], *words: str) -> bool:
     """Whether every failure is a mismatch, and one of them names what is wrong."""
-    assert all("golden says" in line or "undefined" in line or " is " in line for line in failures), failures
+    assert all("golden has" in line or "undefined" in line or " is " in line for line in failures), failures
     return any(all(word in line for word in words) for line in failures)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def run_icarus(folder: Path, *files: str) -> tuple[int, str]:
-    """As the testbench itself says; its exit status, and what it prints."""
+    """As the testbench itself reports; its exit status, and what it prints."""
     build = ["iverilog", "-g2005", "-Wall", "-o", "bench", *files]
     assert subprocess.run(build, cwd=folder, capture_output=True, text=True).stderr == ""
     run = subprocess.run(["vvp", "-n", "bench"], cwd=folder, capture_output=True, text=True, timeout=300)

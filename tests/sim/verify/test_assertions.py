@@ -100,9 +100,9 @@ def test_every_rule_can_fail(top, tmp_path):
     found = re.findall(r"input wire (?:\[(\d+):0\] )?(\w+)", module)
     widths = {name: int(high or 0) + 1 for high, name in found if name not in ("clk", "rst")}
     ports = ", ".join(f"input wire [{width - 1}:0] {name}" for name, width in widths.items())
-    stand = f"module {top} (input wire clk, input wire rst, {ports});\nendmodule\n"
+    stub = f"module {top} (input wire clk, input wire rst, {ports});\nendmodule\n"
     rules = f"module {top}_assertions{module}endmodule\nbind {top} {top}_assertions rules (.*);\n"
-    failed = failed_rules(top, {"stand.sv": stand, "rules.sv": rules}, widths, tmp_path)
+    failed = failed_rules(top, {"stand.sv": stub, "rules.sv": rules}, widths, tmp_path)
     assert failed == rules_of(top, text)
     assert len(failed) > 30
 
@@ -163,8 +163,8 @@ def test_benches_break_none(bench, config, tmp_path, monkeypatch):
     monkeypatch.setenv("COCOTB_TEST_FILTER", LEGAL)
     verilog = tmp_path / "verilog"
     generate(config, verilog)
-    beside = [verilog / "tensordash_assertions.sv"]
-    options = {"seed": 5, "effort": 0.15, "simulator": "verilator", "beside": beside, "options": ["--assert"]}
+    companions = [verilog / "tensordash_assertions.sv"]
+    options = {"seed": 5, "effort": 0.15, "simulator": "verilator", "beside": companions, "options": ["--assert"]}
     result = run_bench(bench, config, verilog, tmp_path / "run", **options)
     assert result.passed, result.failures
     assert result.tests >= 5

@@ -79,7 +79,7 @@ AT_NIGHT = {
     "tile-3x5-6lanes-depth3-rows",
     *(f"axi_stream-{geometry}-{sparsity}" for geometry in GEOMETRIES for sparsity in SPARSITIES),
 } - {"axi_stream-4x4-4lanes-depth4-rows"}
-"""The wrapper is the same whatever the tile: one tells in CI. Of large tiles, one of each size does (`recommended`
+"""The wrapper is the same whatever the tile: CI runs one. Of large tiles, one of each size does (`recommended`
 has 16 lanes)."""
 
 TILE_CASES = [

@@ -42,22 +42,22 @@ class TestScheduler:
         options = list(CONFIG.options)
         options[1], options[4] = options[4], options[1]
         failures = caught("scheduler", TileConfig(rows=2, columns=1, connectivity=tuple(options)))
-        assert says(failures, "select is", "golden says")
+        assert says(failures, "select is", "golden has")
 
     def test_wrong_priority_of_the_last_two(self, caught):
         options = CONFIG.options
         failures = caught(
             "scheduler", TileConfig(rows=2, columns=1, connectivity=(*options[:-2], options[-1], options[-2]))
         )
-        assert says(failures, "select is", "golden says")
+        assert says(failures, "select is", "golden has")
 
     def test_advance_one_too_few(self, caught, sabotage):
         sabotage(Scheduler, lambda self: self.advance[-1].eq(0))
-        assert says(caught("scheduler"), "advance is 111", "golden says 4")
+        assert says(caught("scheduler"), "advance is 111", "golden has 4")
 
     def test_advance_one_too_many(self, caught, sabotage):
         sabotage(Scheduler, lambda self: self.advance[1].eq(self.eligible[1]))
-        assert says(caught("scheduler"), "advance is", "golden says 1")
+        assert says(caught("scheduler"), "advance is", "golden has 1")
 
     def test_ineligible_steps_are_drawn_from(self, caught, sabotage):
         def assignments(self):
@@ -65,11 +65,11 @@ class TestScheduler:
             return [self.select[lane][1].eq(ahead[lane] & ~dense[lane]) for lane in range(self.connectivity.lanes)]
 
         sabotage(Scheduler, assignments)
-        assert says(caught("scheduler"), "select is", "golden says")
+        assert says(caught("scheduler"), "select is", "golden has")
 
     def test_one_consumed_bit_remains(self, caught, sabotage):
         sabotage(Scheduler, lambda self: self.remaining[2][3].eq(self.effectual[2][3]))
-        assert says(caught("scheduler"), "remaining is", "golden says")
+        assert says(caught("scheduler"), "remaining is", "golden has")
 
 
 class TestStagingBuffer:
@@ -80,7 +80,7 @@ class TestStagingBuffer:
             return original([lines[1], lines[0], *lines[2:]], sources)
 
         monkeypatch.setattr(staging_buffer, "one_hot_mux", wrong)
-        assert says(caught("staging_buffer"), "golden says")
+        assert says(caught("staging_buffer"), "golden has")
 
     def test_offered_steps_in_the_wrong_order(self, caught, monkeypatch):
         original = staging_buffer.one_hot_mux
@@ -89,7 +89,7 @@ class TestStagingBuffer:
             return original(lines, [*sources[:2], sources[3], sources[2]])
 
         monkeypatch.setattr(staging_buffer, "one_hot_mux", wrong)
-        assert says(caught("staging_buffer"), "golden says")
+        assert says(caught("staging_buffer"), "golden has")
 
 
 class TestRing:
@@ -108,32 +108,32 @@ class TestRing:
 
     def test_a_slot_shows_another(self, caught, sabotage):
         sabotage(StagingRing, lambda self: self.window[0].eq(self.window[1]))
-        assert says(caught("staging_ring", config=self.CONFIG), "slot 0 is", "golden says")
+        assert says(caught("staging_ring", config=self.CONFIG), "slot 0 is", "golden has")
 
     def test_a_step_goes_to_the_slot_of_its_age(self, caught, sabotage):
         sabotage(Control, lambda self: self.write.eq(self.entering))
-        assert says(caught("tile", config=self.CONFIG, only="random_traffic"), "golden says")
+        assert says(caught("tile", config=self.CONFIG, only="random_traffic"), "golden has")
 
     def test_selections_are_not_turned(self, caught, sabotage):
         sabotage(Control, lambda self: self.motion.oldest.eq(1))
-        assert says(caught("tile", config=self.CONFIG, only="random_traffic"), "golden says")
+        assert says(caught("tile", config=self.CONFIG, only="random_traffic"), "golden has")
 
     def test_beats_are_not_turned(self, caught, sabotage):
         def assignments(self):
             return [step.eq(held) for step, held in zip(self.port.steps, self._held, strict=False)]
 
         sabotage(RingFeeder, assignments)
-        assert says(caught("axi_stream", config=self.CONFIG), "golden says")
+        assert says(caught("axi_stream", config=self.CONFIG), "golden has")
 
 
 class TestTransposer:
     def test_orientation_is_not_toggled(self, caught, sabotage):
         sabotage(transposer.Transposer, lambda self, inside: inside["by_column"].eq(0), domain="sync")
-        assert says(caught("transposer"), "block is", "golden says")
+        assert says(caught("transposer"), "block is", "golden has")
 
     def test_ready_too_early(self, caught, sabotage):
         sabotage(transposer.Transposer, lambda self: self.blocks.ready.eq(1))
-        assert says(caught("transposer"), "golden says ready False")
+        assert says(caught("transposer"), "golden has ready False")
 
 
 def test_reset_of_a_pe_is_dropped(tmp_path):
@@ -144,7 +144,7 @@ def test_reset_of_a_pe_is_dropped(tmp_path):
     assert pe
     path.write_text(head + pe + rest.replace(".rst(rst)", ".rst(1'h0)", 1), encoding="utf-8")
     result = run_bench("tile", CONFIG, tmp_path / "verilog", tmp_path / "run", seed=7, effort=0.15, simulator=FOR_SMALL)
-    assert says(result.failures, "reset_before_an_overflow", "overflow is 1, golden says 0")
+    assert says(result.failures, "reset_before_an_overflow", "overflow is 1, golden has 0")
 
 
 @pytest.mark.sampled(3)
@@ -156,12 +156,12 @@ class TestBlockQuantiser:
         [
             (lambda self, inside: inside["seen"].eq(0), "sync", "step is"),
             (lambda self, inside: inside["scale"].eq(127), "sync", "step is"),
-            (lambda self, inside: inside["ahead"].eq(0), "sync", "golden says ready True"),
-            (lambda self, inside: self.values.ready.eq(1), "comb", "golden says ready False"),
+            (lambda self, inside: inside["ahead"].eq(0), "sync", "golden has ready True"),
+            (lambda self, inside: self.values.ready.eq(1), "comb", "golden has ready False"),
             (lambda self, inside: self._converters[7].scale.eq(0), "comb", "step is"),
             (lambda self, inside: self._converters[3].stochastic.eq(0), "comb", "step is"),
             (lambda self, inside: self._converters[3].random.eq(self._random.bits[2]), "comb", "step is"),
-            (lambda self, inside: self._random.start.eq(0), "comb", "golden says valid False"),
+            (lambda self, inside: self._random.start.eq(0), "comb", "golden has valid False"),
             (lambda self, inside: self._random.step.eq(1), "comb", "step is"),
             (lambda self, inside: self._random.seed.eq(0), "comb", "step is"),
             (lambda self, inside: self._random.step.eq(self.rounding[0] & inside["moves_out"]), "comb", "step is"),
@@ -173,10 +173,10 @@ class TestBlockQuantiser:
 
     def test_largest_is_an_infinity(self, caught, monkeypatch):
         monkeypatch.setattr(
-            Converter, "saturating", property(lambda self: False, lambda self, given: None), raising=False
+            Converter, "saturating", property(lambda self: False, lambda self, value: None), raising=False
         )
         config = replace(self.CONFIG, format="fp8_e4m3")
-        assert says(caught("block_quantiser", config=config), "step is", "golden says")
+        assert says(caught("block_quantiser", config=config), "step is", "golden has")
 
 
 def placed_original(block: Any, platform: Any) -> Any:
@@ -198,7 +198,7 @@ class TestPE:
 
         monkeypatch.setattr(PE, "elaborate", broken)
         monkeypatch.setattr("tensordash.tile.pe.placed", placed_original)
-        assert says(caught("pe"), "block is", "golden says")
+        assert says(caught("pe"), "block is", "golden has")
 
     def test_start_is_ignored(self, caught, sabotage):
         sabotage(PE, lambda self: self.accumulator.sum.start.eq(0))
@@ -206,11 +206,11 @@ class TestPE:
 
     def test_start_is_ignored_now_and_then(self, caught, sabotage):
         sabotage(PE, lambda self: self.accumulator.sum.start.eq(self.sum.start & ~self.sum.take))
-        assert says(caught("pe"), "block is", "golden says")
+        assert says(caught("pe"), "block is", "golden has")
 
     def test_hold_is_ignored(self, caught, sabotage):
         sabotage(PE, lambda self: self.accumulator.sum.hold.eq(0))
-        assert says(caught("pe"), "golden says")
+        assert says(caught("pe"), "golden has")
 
 
 @pytest.mark.sampled(3)
@@ -232,32 +232,32 @@ class TestTile:
 
         monkeypatch.setattr(RowScheduler, "elaborate", broken)
         monkeypatch.setattr("tensordash.schedule.row_scheduler.placed", placed_original)
-        assert says(caught("tile", only="random_traffic"), "golden says")
+        assert says(caught("tile", only="random_traffic"), "golden has")
 
     def test_stream_boundary_is_ignored(self, caught, sabotage):
         def assignments(self):
             return self.motion.eligible_next.eq(~0)
 
         sabotage(Control, assignments)
-        assert says(caught("tile", only="random_traffic"), "golden says")
+        assert says(caught("tile", only="random_traffic"), "golden has")
 
     def test_tile_follows_its_first_row(self, caught, sabotage):
         sabotage(Control, lambda self: self.advance.eq(self.advances[0]), "_schedule")
-        assert says(caught("tile", only="random_traffic"), "golden says")
+        assert says(caught("tile", only="random_traffic"), "golden has")
 
     def test_output_does_not_wait(self, caught, sabotage):
         sabotage(Drain, lambda self: self.free.eq(1))
-        assert says(caught("tile", only="blocked"), "golden says")
+        assert says(caught("tile", only="blocked"), "golden has")
 
     def test_counter_is_off_by_one(self, caught, sabotage):
         sabotage(
             Counters, lambda self: self.counts.input_limited.eq(self.counts.input_limited + self.starved), domain="sync"
         )
-        assert says(caught("tile", only="random_traffic"), "input_limited is", "golden says")
+        assert says(caught("tile", only="random_traffic"), "input_limited is", "golden has")
 
     def test_more_is_taken_than_offered(self, caught, sabotage):
         sabotage(Control, lambda self: self.taken.eq(self.depth))
-        assert says(caught("tile", only="random_traffic"), "taken is", "golden says")
+        assert says(caught("tile", only="random_traffic"), "taken is", "golden has")
 
 
 @pytest.mark.sampled(3)
@@ -270,19 +270,19 @@ class TestAxiStream:
         failures = caught(
             "axi_stream", config=replace(self.SMALL, staging="ring" if ring else "shift"), only="null_beats"
         )
-        assert says(failures, "golden says")
+        assert says(failures, "golden has")
 
     def test_a_step_is_offered_before_its_end_is_known(self, caught, sabotage):
         def assignments(self):
             return [self._open.eq(0), self._known.eq(self._left + sum(self._enters))]
 
         sabotage(Feeder, assignments, domain="sync")
-        assert says(caught("axi_stream", config=self.SMALL, only="null_beats"), "golden says")
+        assert says(caught("axi_stream", config=self.SMALL, only="null_beats"), "golden has")
 
     def test_wrong_beats_are_not_told(self, caught, sabotage):
         sabotage(Feeder, lambda self: self.wrong.eq(0))
         failures = caught("axi_stream", config=self.SMALL, only="break_the_rules")
-        assert says(failures, "protocol_error is 0, golden says 1")
+        assert says(failures, "protocol_error is 0, golden has 1")
         assert len(failures) == 6  # each kind of them
 
     def test_a_wrong_beat_of_one_port_alone_is_told(self, caught, sabotage):
@@ -291,7 +291,7 @@ class TestAxiStream:
 
         sabotage(AxiStreamTile, assignments, domain="sync")
         assert says(
-            caught("axi_stream", config=self.SMALL, only="break_the_rules"), "protocol_error is 0, golden says 1"
+            caught("axi_stream", config=self.SMALL, only="break_the_rules"), "protocol_error is 0, golden has 1"
         )
 
     def test_the_flag_is_not_cleared(self, caught, sabotage):
@@ -299,20 +299,20 @@ class TestAxiStream:
             return self._wrong.eq(self._wrong | Cat(feeder.wrong for feeder in self.feeders).any())
 
         sabotage(AxiStreamTile, assignments, domain="sync")
-        assert says(caught("axi_stream", config=self.SMALL, only="agree"), "protocol_error is 1, golden says 0")
+        assert says(caught("axi_stream", config=self.SMALL, only="agree"), "protocol_error is 1, golden has 0")
 
     def test_beats_are_lost_in_reset(self, caught, sabotage):
         sabotage(Feeder, lambda self: self.s_axis.tready.eq(self._left <= self.depth))
-        assert says(caught("axi_stream", config=self.SMALL, only="reset"), "tready is 1, golden says 0")
+        assert says(caught("axi_stream", config=self.SMALL, only="reset"), "tready is 1, golden has 0")
 
     def test_tkeep_is_ignored(self, caught, sabotage):
         sabotage(Feeder, lambda self: self._kept.eq(~0))
-        assert says(caught("axi_stream", config=self.SMALL, only="traffic"), "golden says")
+        assert says(caught("axi_stream", config=self.SMALL, only="traffic"), "golden has")
 
     def test_always_ready(self, caught, sabotage):
         sabotage(Feeder, lambda self: self.s_axis.tready.eq(1))
-        assert says(caught("axi_stream", config=self.SMALL, only="traffic"), "golden says")
+        assert says(caught("axi_stream", config=self.SMALL, only="traffic"), "golden has")
 
     def test_last_is_lost(self, caught, sabotage):
         sabotage(Feeder, lambda self: self.port.last.eq(0))
-        assert says(caught("axi_stream", config=self.SMALL, only="traffic"), "golden says")
+        assert says(caught("axi_stream", config=self.SMALL, only="traffic"), "golden has")

@@ -64,20 +64,20 @@ class TestFlag:
     )
     def test_a_pe_is_not_wired(self, config, place, found, sabotage):
         sabotage(Tile, lambda self: self._overflows[place].eq(0))
-        assert says(found("tile", config, OVERFLOW), "overflow is 0, golden says 1")
+        assert says(found("tile", config, OVERFLOW), "overflow is 0, golden has 1")
 
     def test_a_pe_overflows_with_another(self, found, sabotage):
         sabotage(Tile, lambda self: self._overflows[3].eq(self._overflows[0]))
-        assert says(found("tile", SMALL, OVERFLOW), "overflow is 0, golden says 1")
+        assert says(found("tile", SMALL, OVERFLOW), "overflow is 0, golden has 1")
 
     @pytest.mark.parametrize("component", [PE, ScheduledPE])
     def test_a_pe_never_overflows(self, component, found, sabotage):
         sabotage(component, lambda self: self.sum.overflow.eq(0))
-        assert says(found("tile", SMALL, OVERFLOW), "overflow is 0, golden says 1")
+        assert says(found("tile", SMALL, OVERFLOW), "overflow is 0, golden has 1")
 
     def test_a_pe_alone_never_overflows(self, found, sabotage):
         sabotage(PE, lambda self: self.sum.overflow.eq(0))
-        assert says(found("pe"), "golden says overflow True")
+        assert says(found("pe"), "golden has overflow True")
 
     @pytest.mark.parametrize("place", [(0, 0), (0, 1)])
     def test_a_sum_with_c_is_not_wired(self, place, found, sabotage):
@@ -86,7 +86,7 @@ class TestFlag:
             return self.overflow.eq(self.moves & Cat(others).any())
 
         sabotage(Drain, assignments)
-        assert says(found("tile", INT8, "overflow_of_c"), "overflow is 0, golden says 1")
+        assert says(found("tile", INT8, "overflow_of_c"), "overflow is 0, golden has 1")
 
 
 @pytest.mark.sampled(2)
@@ -102,7 +102,7 @@ class TestOverflow:
             return self.sum.overflow.eq(inside["counting"] & ~self.sum.hold & left & (grown[-1] == sign))
 
         sabotage(component, assignments)
-        assert says(found("pe", INT8 if component is IntegerAccumulator else SMALL), "golden says overflow True")
+        assert says(found("pe", INT8 if component is IntegerAccumulator else SMALL), "golden has overflow True")
 
     def test_one_bit_too_few(self, found, sabotage):
         def assignments(self, inside):
@@ -110,7 +110,7 @@ class TestOverflow:
             return self.sum.overflow.eq(inside["counting"] & ~self.sum.hold & ~(top.all() | ~top.any()))
 
         sabotage(ExactAccumulator, assignments)
-        assert says(found("tile", SMALL), "overflow is 0, golden says 1")
+        assert says(found("tile", SMALL), "overflow is 0, golden has 1")
 
     @pytest.mark.parametrize("bench", ["pe", "tile"])
     def test_one_bit_too_many(self, bench, found, sabotage):
@@ -119,7 +119,7 @@ class TestOverflow:
             return self.sum.overflow.eq(inside["counting"] & ~self.sum.hold & ~(top.all() | ~top.any()))
 
         sabotage(ExactAccumulator, assignments)
-        assert says(found(bench), "golden says overflow False" if bench == "pe" else "overflow is 1, golden says 0")
+        assert says(found(bench), "golden has overflow False" if bench == "pe" else "overflow is 1, golden has 0")
 
 
 @pytest.mark.sampled(3)
@@ -128,22 +128,22 @@ class TestTop:
 
     @pytest.mark.parametrize("bench", ["pe", "tile"])
     @pytest.mark.parametrize("kept", [91, 95])
-    def test_replaced_by_the_sign(self, kept, bench, found, sabotage):
+    def test_replaced_by_the_sign(self, result_bits, bench, found, sabotage):
         def assignments(self, inside):
             number = inside["accumulated"].number
-            cut = Cat(number[:kept], number[-1].replicate(self.shape.width - kept))
+            cut = Cat(number[:result_bits], number[-1].replicate(self.shape.width - result_bits))
             return inside["basis"].eq(Mux(self.sum.start, 0, cut).as_signed())
 
         sabotage(ExactAccumulator, assignments)
-        assert says(found(bench), "golden says")
+        assert says(found(bench), "golden has")
 
     @pytest.mark.parametrize("bench", ["pe", "tile"])
     def test_sign_is_that_of_the_bit_below(self, bench, found, sabotage):
         sabotage(ExactAccumulator, lambda self, inside: inside["following"].number[-1].eq(inside["grown"][-3]))
-        assert says(found(bench), "golden says")
+        assert says(found(bench), "golden has")
 
     def test_of_the_first_shift_of_the_rounder(self, found, monkeypatch):
-        """The top four bits behind the normaliser's first stage."""
+        """The top four bits after the normaliser's first stage."""
         original = normalizer.normalize
 
         def wrong(m, bits, *args, **kwargs):
@@ -155,17 +155,17 @@ class TestTop:
             return made
 
         monkeypatch.setattr(sys.modules[Rounder.__module__], "normalize", wrong)
-        assert says(found("tile", SMALL, "headroom"), "out_payload is", "golden says")
+        assert says(found("tile", SMALL, "headroom"), "out_payload is", "golden has")
 
     def test_of_a_fused_sum(self, found, sabotage):
         """2**128 is not an infinity."""
         sabotage(FusedAccumulator, lambda self, inside: inside["overflow"].eq(inside["rounded"][23:] > 0xFF))
-        assert says(found("pe", BF16), "block is", "golden says")
+        assert says(found("pe", BF16), "block is", "golden has")
 
 
 LATE = {
-    "the number of an infinity counts": (" & ~products[91]", "", "golden says overflow False"),
-    "the number of a NaN counts": (" & ~products[30]", "", "golden says overflow False"),
+    "the number of an infinity counts": (" & ~products[91]", "", "golden has overflow False"),
+    "the number of a NaN counts": (" & ~products[30]", "", "golden has overflow False"),
     "a product comes through a reset": ("    if (rst) active_2 <= 4'd0;\n", "", "came through a reset"),
 }
 """Faults that only show beside a sum at the accumulator's end: mutants have found them."""

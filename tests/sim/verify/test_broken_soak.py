@@ -45,20 +45,20 @@ def test_a_campaign_of_sound_verilog(tmp_path, capfd):
 
 
 def test_a_fault_is_found_and_found_again(tmp_path, capfd, sabotage):
-    """The command that a campaign prints says the same, in the same cycle."""
+    """The command that a campaign prints reports the same, in the same cycle."""
     sabotage(
         Counters, lambda self: self.counts.input_limited.eq(self.counts.input_limited + self.starved), domain="sync"
     )
     status, out, err = call(f"soak --seed {SEED} --positions 1 -j 1 -o {tmp_path} --simulator {FOR_SMALL}", capfd)
     assert status == 1
-    told = json.loads((tmp_path / f"soak-{SEED}.json").read_text())
-    ((again, failure),) = told["failures"].items()
-    assert "golden says" in failure
-    assert told["positions"] == 0
-    assert err.strip().endswith(again)
+    report = json.loads((tmp_path / f"soak-{SEED}.json").read_text())
+    ((redrawn, failure),) = report["failures"].items()
+    assert "golden has" in failure
+    assert report["positions"] == 0
+    assert err.strip().endswith(redrawn)
     assert f"FAILED: {failure}" in out
     assert (tmp_path / f"job-{SEED}-0" / "verilog" / "tensordash.v").exists()
-    program, *arguments = shlex.split(again)
+    program, *arguments = shlex.split(redrawn)
     assert program == "tensordash"
     status, _, err = call(shlex.join(arguments), capfd)
     assert status == 1

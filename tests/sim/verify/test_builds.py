@@ -28,7 +28,7 @@ def home(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def kept(home, monkeypatch) -> Path:
+def cache(home, monkeypatch) -> Path:
     monkeypatch.setenv("XDG_CACHE_HOME", str(home))
     return home / "tensordash" / "simulators"
 
@@ -102,10 +102,10 @@ class TestKept:
             builds._tools.cache_clear()
 
     @pytest.mark.parametrize("damage", ["cut", "changed"])
-    def test_a_damaged_build_is_made_anew(self, damage, verilog, tmp_path, kept, ran):
+    def test_a_damaged_build_is_made_anew(self, damage, verilog, tmp_path, cache, ran):
         assert bench(verilog, tmp_path / "first").passed
         content = (tmp_path / "first" / TOP).read_bytes()
-        (program,) = (path for path in kept.iterdir() if path.read_bytes() == content)
+        (program,) = (path for path in cache.iterdir() if path.read_bytes() == content)
         program.unlink()  # not in place: the run's folder may hold the same file
         program.write_bytes(content[:1000] if damage == "cut" else content[:-1] + b"?")
         ran.clear()
@@ -115,7 +115,7 @@ class TestKept:
         assert bench(verilog, tmp_path / "third").passed
         assert ran == []
 
-    def test_two_at_once(self, tmp_path, kept, ran):
+    def test_two_at_once(self, tmp_path, cache, ran):
         config = TileConfig(rows=1, columns=1, pipeline=1)  # nobody else's
         generate(config, tmp_path / "verilog")
         together = threading.Barrier(2)
@@ -127,9 +127,9 @@ class TestKept:
         with ThreadPoolExecutor(2) as pool:
             assert all(found.passed for found in pool.map(one, ("first", "second")))
         assert ran == ["verilator", "make"]  # the other one has waited
-        assert all(path.is_file() and "-" in path.name for path in kept.iterdir())
+        assert all(path.is_file() and "-" in path.name for path in cache.iterdir())
 
-    def test_a_build_that_is_not_to_be_kept(self, tmp_path, kept):
+    def test_a_build_that_is_not_to_be_kept(self, tmp_path, cache):
         (tmp_path / "tiny.v").write_text(
             "module tiny(input clk, output reg q); always @(posedge clk) q <= !q; endmodule\n"
         )
@@ -145,7 +145,7 @@ class TestKept:
         assert builds.RUNTIME.stem not in builds._runtime()
         assert "verilated" in builds._runtime()
 
-    def test_the_runtime_is_compiled_once(self, verilog, tmp_path, kept):
+    def test_the_runtime_is_compiled_once(self, verilog, tmp_path, cache):
         assert bench(verilog, tmp_path / "first").passed  # so that it is kept, whichever test is the first
         (tmp_path / "tiny.v").write_text(
             "module tiny(input clk, output reg q); always @(posedge clk) q <= clk; endmodule\n"
@@ -157,7 +157,7 @@ class TestKept:
 
 
 @needs_verilator
-def test_what_was_used_longest_ago_goes(tmp_path, kept, monkeypatch):
+def test_what_was_used_longest_ago_goes(tmp_path, cache, monkeypatch):
     monkeypatch.setattr(builds, "_folder", lambda: tmp_path / "kept")
     monkeypatch.setattr(builds, "MAX_CACHED_BUILDS", 2)
     for i, key in enumerate(("a", "b", "c")):

@@ -71,7 +71,7 @@ def test_without_bounds_every_address_is_allowed(core, config):
     top = (1 << config.address_bits) - 1
     assert core.read("bounds_base") == core.read("bounds_base_high") == 0
     assert core.read("bounds_limit") | core.read("bounds_limit_high") << 32 == top
-    # Where there is no memory, the error is that of the memory.
+    # Where there is no memory, the error is the memory's.
     assert core.run(program(top - 31), RING).outcome.error == "write"
 
 

@@ -26,7 +26,7 @@ def stub(verilog: str, folder: Path, name: str, **_: bool) -> None:
 
 
 @pytest.fixture
-def kept(tmp_path, monkeypatch) -> Path:
+def cache(tmp_path, monkeypatch) -> Path:
     """A cache of its own."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return tmp_path / "cache" / "tensordash" / "simulators"
@@ -51,11 +51,11 @@ def load() -> int:
 
 
 @pytest.mark.parametrize("damage", ["cut", "changed", "empty", "another's", "a folder"])
-def test_a_damaged_core_is_built_anew(damage, kept, built):
+def test_a_damaged_core_is_built_anew(damage, cache, built):
     assert load() == len("idle")
     assert load() == len("idle")
     assert len(built) == 1
-    (file,) = kept.iterdir()
+    (file,) = cache.iterdir()
     content = file.read_bytes()
     file.unlink()  # not in place: it is loaded
     if damage == "a folder":
@@ -70,17 +70,17 @@ def test_a_damaged_core_is_built_anew(damage, kept, built):
         assert len(built) == 2
 
 
-def test_a_cache_that_cannot_be_read(kept, built, tmp_path):
+def test_a_cache_that_cannot_be_read(cache, built, tmp_path):
     """A file stands where the folder should be: each is built, and nothing is kept."""
-    kept.parent.mkdir(parents=True)
-    kept.write_text("")
+    cache.parent.mkdir(parents=True)
+    cache.write_text("")
     assert load() == load() == len("idle")
     assert len(built) == 2
-    assert kept.read_text() == ""
+    assert cache.read_text() == ""
 
 
-def test_a_cache_that_is_full(kept, built, monkeypatch):
-    """The library fits no more: it serves all the same, and no part of it is kept."""
+def test_a_cache_that_is_full(cache, built, monkeypatch):
+    """The library fits no more: it serves all the same, and no partial file stays."""
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     original = core_library.store_cached
 
@@ -93,11 +93,11 @@ def test_a_cache_that_is_full(kept, built, monkeypatch):
 
     monkeypatch.setattr(core_library, "store_cached", keep)
     assert load() == len("idle")
-    assert list(kept.iterdir()) == []
+    assert list(cache.iterdir()) == []
 
 
-def test_no_room_to_build(kept, tmp_path, monkeypatch):
-    """One line says where; no folder is left there."""
+def test_no_room_to_build(cache, tmp_path, monkeypatch):
+    """One line names the folder; none is left there."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (16, limits[1]))
@@ -110,20 +110,20 @@ def test_no_room_to_build(kept, tmp_path, monkeypatch):
     assert not list(tmp_path.glob("tensordash-core-*"))
 
 
-def test_a_tool_that_fails_says_so(kept, monkeypatch):
+def test_a_tool_that_fails_says_so(cache, monkeypatch):
     monkeypatch.setattr(core_library, "_clocked", lambda verilog: "not Verilog")
     with pytest.raises(VerilatedError, match="verilator ended with"):
         load()
-    assert not kept.exists() or list(kept.iterdir()) == []
+    assert not cache.exists() or list(cache.iterdir()) == []
 
 
-def test_what_is_no_library_says_so(kept, monkeypatch):
+def test_what_is_no_library_says_so(cache, monkeypatch):
     monkeypatch.setattr(core_library, "_build", lambda verilog, folder, name, **_: (folder / name).write_text("no"))
     with pytest.raises(VerilatedError, match="the library of a core cannot be loaded"):
         load()
 
 
-def test_two_processes_at_once(kept, tmp_path):
+def test_two_processes_at_once(cache, tmp_path):
     """Both build, both are right, and one whole library is kept."""
     code = (
         f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); import test_core_library as t;"
@@ -136,12 +136,12 @@ def test_two_processes_at_once(kept, tmp_path):
     ]
     assert [process.communicate()[0] for process in processes] == ["4\n", "4\n"]
     assert [process.returncode for process in processes] == [0, 0]
-    (file,) = kept.iterdir()
+    (file,) = cache.iterdir()
     assert core_library.load_cached(file.name.rpartition("-")[0], tmp_path / "again.so", link=False)
 
 
-def test_what_a_killed_build_has_left_goes(kept, built, tmp_path, monkeypatch):
-    """With the next build; that of a process that still builds does not."""
+def test_what_a_killed_build_has_left_goes(cache, built, tmp_path, monkeypatch):
+    """They go with the next build; a process that still builds keeps its own."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     code = (
         "import sys, time; from tensordash_storage.files import scratch;\n"

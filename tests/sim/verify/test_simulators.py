@@ -190,7 +190,7 @@ class TestRuns:
         monkeypatch.setattr(run_module, "generate", lambda config, *rest: original(wrong, *rest))
         (found,) = verify(right, ["scheduler"], effort=0.05, simulator="icarus")
         assert not found.passed
-        assert all("golden says" in line for line in found.failures)
+        assert all("golden has" in line for line in found.failures)
 
 
 class TestResults:

@@ -22,7 +22,7 @@ from tensordash.tile.tile import Tile
 from tensordash_sim.verify import run_bench, simulator_names
 from tensordash_sim.verify.core_run import CORE_BENCHES, run_core_bench
 
-pytestmark = pytest.mark.skipif("icarus" not in simulator_names(), reason="Verilator knows no unknown bits")
+pytestmark = pytest.mark.skipif("icarus" not in simulator_names(), reason="Verilator has no unknown bits")
 
 CONFIG = TileConfig(rows=2, columns=1, format="fp8_e4m3")
 CONFIGS = {
@@ -74,7 +74,7 @@ def test_no_unknown_bit_of_a_core_matters(bench, monkeypatch, tmp_path):
 
 @pytest.mark.parametrize("enables", [True, False])
 def test_an_unknown_enable_is_found_in_the_plain_verilog_alone(enables, sabotage, tmp_path):
-    """A sum is also taken when a register says so that has no reset and stays unknown."""
+    """A sum is also taken by a register that has no reset and stays unknown."""
 
     def stays_unknown(pe):
         pe.unknown = Signal(name="unknown", reset_less=True)

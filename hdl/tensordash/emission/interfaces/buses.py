@@ -70,7 +70,7 @@ class Bus:
 
 
 def bus_of(name: str) -> str:
-    """The name of the bus that a port belongs to; empty if to none.
+    """Return the name of the bus that a port belongs to; empty if to none.
 
     >>> bus_of("s_axis_a3_tdata"), bus_of("m_axi_awaddr"), bus_of("irq")
     ('s_axis_a3', 'm_axi', '')
@@ -80,7 +80,7 @@ def bus_of(name: str) -> str:
 
 
 def find_buses(ports: Iterable[Port]) -> list[Bus]:
-    """All buses of a module, in the order of their first ports."""
+    """Return all buses of a module, in the order of their first ports."""
     groups: dict[str, list[Port]] = {}
     for port in ports:
         if name := bus_of(port.name):

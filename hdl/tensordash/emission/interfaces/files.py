@@ -17,7 +17,7 @@ __all__ = ["core_interface_files", "tile_interface_files"]
 
 
 def core_interface_files(config: CoreConfig, prefix: str, ports: Sequence[Port]) -> dict[str, str]:
-    """The files of a core.
+    """Return the files of a core.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ def core_interface_files(config: CoreConfig, prefix: str, ports: Sequence[Port])
 def tile_interface_files(
     config: TileConfig, prefix: str, ports: Sequence[Port], stream_ports: Sequence[Port]
 ) -> dict[str, str]:
-    """The files of a tile.
+    """Return the files of a tile.
 
     Parameters
     ----------

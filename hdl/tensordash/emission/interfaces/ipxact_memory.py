@@ -10,9 +10,9 @@ from ...configuration.registers import ADDRESS_BITS, WORD_BITS
 __all__ = ["MEMORY", "REGISTERS", "add_address_space", "add_memory_map", "add_texts"]
 
 MEMORY = "memory"
-"""The name of the address space behind a core's port to memory."""
+"""Name of the address space at a core's port to memory."""
 REGISTERS = "registers"
-"""The name of the memory map behind a core's port of registers."""
+"""Name of the memory map at a core's port of registers."""
 
 ACCESS = {
     "constant": "read-only",

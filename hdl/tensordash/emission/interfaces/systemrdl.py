@@ -51,7 +51,7 @@ TAKEN = KEYWORDS | {*RDL_KEYWORDS.split(), "reset"}
 
 
 def rdl_name(name: str) -> str:
-    """The identifier of a register, field or value: its name, with an underscore after a name that is taken.
+    """Return the identifier of a register, field or value: its name, with an underscore after a name that is taken.
 
     >>> rdl_name("tail"), rdl_name("end")
     ('tail', 'end_')
@@ -98,7 +98,7 @@ def _text(text: str) -> str:
 
 
 def _enumeration(register: MapRegister, each: MapField) -> str:
-    """The name of the type of a field's values: fields of one set of values share one type."""
+    """Return the name of the type of a field's values: fields of one set of values share one type."""
     return "error_code" if register.name == "error" else "operand_format"
 
 

@@ -44,7 +44,7 @@ SYSTEM_VERILOG = """\
 
 
 def verilog_template(top: str, ports: Sequence[Port]) -> str:
-    """An instance of a top in Verilog, with a declaration of each wire."""
+    """Return an instance of a top in Verilog, with a declaration of each wire."""
     return VERILOG.format(
         top=top,
         wires="\n".join(f"wire {port.range}{port.name};" for port in ports),
@@ -53,12 +53,12 @@ def verilog_template(top: str, ports: Sequence[Port]) -> str:
 
 
 def interface_name(top: str, bus: Bus) -> str:
-    """The name of the SystemVerilog interface of a bus: buses with the same signals share one."""
+    """Return the name of the SystemVerilog interface of a bus: buses with the same signals share one."""
     return f"{top}_{bus.family}_if"
 
 
 def interface_module(top: str, ports: Sequence[Port]) -> str:
-    """The interfaces of all buses of a top, and a module around it that has them as ports.
+    """Return the interfaces of all buses of a top, and a module around it that has them as ports.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ def interface_module(top: str, ports: Sequence[Port]) -> str:
 
 
 def interface_template(top: str, ports: Sequence[Port]) -> str:
-    """An instance of the module of `interface_module` in SystemVerilog."""
+    """Return an instance of the module of `interface_module` in SystemVerilog."""
     buses = find_buses(ports)
     others = [port for port in ports if not port.signal]
     names = [*(bus.name for bus in buses), *(port.name for port in others)]
@@ -96,7 +96,7 @@ def interface_template(top: str, ports: Sequence[Port]) -> str:
 
 
 def _interface(name: str, bus: Bus) -> str:
-    """An interface with the signals of a bus, and a view of them for each end."""
+    """Return an interface with the signals of a bus, and a view of them for each end."""
     driven = [port.signal for port in bus.ports if (port.direction == "output") == bus.is_master]
     others = [port.signal for port in bus.ports if port.signal not in driven]
     lines = [f"interface {name};"]
@@ -108,7 +108,7 @@ def _interface(name: str, bus: Bus) -> str:
 
 
 def _module_ports(top: str, ports: Sequence[Port]) -> Iterator[str]:
-    """The ports of the module around a top: an interface takes the place of the first port of its bus."""
+    """Yield the ports of the module around a top: an interface takes the place of the first port of its bus."""
     buses = {bus.ports[0].name: bus for bus in find_buses(ports)}
     for port in ports:
         if bus := buses.get(port.name):

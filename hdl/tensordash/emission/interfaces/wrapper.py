@@ -35,7 +35,7 @@ PARAMETER = '  (* X_INTERFACE_PARAMETER = "{settings}" *)\n'
 
 
 def wrapper_ports(ports: Sequence[Port]) -> list[Port]:
-    """The ports of the wrapper, by those of its top."""
+    """Return the ports of the wrapper, by those of its top."""
     renamed = []
     for port in ports:
         name, doc = RENAMED.get(port.name, (port.name, port.doc))
@@ -44,7 +44,7 @@ def wrapper_ports(ports: Sequence[Port]) -> list[Port]:
 
 
 def wrapper(name: str, top: str, ports: Sequence[Port]) -> str:
-    """The wrapper in Verilog-2005.
+    """Return the wrapper in Verilog-2005.
 
     Parameters
     ----------

@@ -71,7 +71,7 @@ class ModuleModel:
 
 
 def assignments(statements: Iterable[Statement]) -> Iterator[Assignment]:
-    """Every assignment in statements of registers."""
+    """Yield every assignment in statements of registers."""
     for statement in statements:
         if isinstance(statement, Assignment):
             yield statement
@@ -81,7 +81,7 @@ def assignments(statements: Iterable[Statement]) -> Iterator[Assignment]:
 
 
 def collect(ports: Sequence[tuple[str, Value, bool]], fragment: Fragment) -> ModuleModel:
-    """The module of a fragment whose signals have their names.
+    """Return the module of a fragment whose signals have their names.
 
     Parameters
     ----------

@@ -96,17 +96,15 @@ class Expressions:
     # Leaves
 
     def const(self, value: int, width: int) -> Node:
-        """A constant."""
         return self._make("const", width, (), value & ((1 << width) - 1))
 
     def net(self, net: Net) -> Node:
-        """A signal."""
         return self._make("net", net.width, (), net)
 
     # Wiring
 
     def slice(self, x: Node, low: int, width: int) -> Node:
-        """Bits of an expression."""
+        """Return bits of an expression."""
         if width == x.width:
             return x
         if width == 0:
@@ -133,7 +131,7 @@ class Expressions:
         return pushed if pushed is not None else self._make("slice", width, (x,), low)
 
     def _pushed(self, x: Node, low: int, width: int) -> Node | None:
-        """The slice of an operator's operands, where that takes no more operators."""
+        """Return the slice of an operator's operands, where that takes no more operators."""
         if x.kind not in ("~", "?:", *COMMUTATIVE):
             return None
         skip = 1 if x.kind == "?:" else 0
@@ -149,7 +147,7 @@ class Expressions:
         return self.bitwise(x.kind, args)
 
     def cat(self, parts: Iterable[Node]) -> Node:
-        """A concatenation, lowest bits first."""
+        """Return a concatenation, lowest bits first."""
         flat: list[Node] = []
         for part in parts:
             for piece in part.args if part.kind == "cat" else (part,):
@@ -177,7 +175,7 @@ class Expressions:
         return self.repeat(bit, count + others) if bit is other else self._alongside(low, high)
 
     def _alongside(self, low: Node, high: Node) -> Node | None:
-        """One expression of vectors for two that do the same to neighbouring bits."""
+        """Return one expression of vectors for two that do the same to neighbouring bits."""
         if low.kind != high.kind or low.kind not in ("~", "?:", *COMMUTATIVE) or len(low.args) != len(high.args):
             return None
         skip = 1 if low.kind == "?:" else 0
@@ -193,12 +191,12 @@ class Expressions:
         return self.choose(low.args[0], *args) if skip else self.bitwise(low.kind, args)
 
     def _repeated(self, low: Node, high: Node) -> Node | None:
-        """The same bit once more, or several times."""
+        """Return the same bit once more, or several times."""
         bit, times = (low.args[0], low.value) if low.kind == "repeat" else (low, 1)
         return self.repeat(bit, times + 1) if high is bit and bit.width == 1 else None
 
     def repeat(self, x: Node, count: int) -> Node:
-        """An expression several times beside itself."""
+        """Return an expression several times beside itself."""
         if x.kind == "const":
             return self.const(sum(x.value << x.width * i for i in range(count)), x.width * count)
         if count == 1:
@@ -208,7 +206,7 @@ class Expressions:
         return self._make("repeat", x.width * count, (x,), count)
 
     def resize(self, x: Node, width: int, signed: bool) -> Node:
-        """An expression of another width: cut, or extended by its sign or zeros."""
+        """Return an expression of another width: cut, or extended by its sign or zeros."""
         if width <= x.width:
             return self.slice(x, 0, width)
         if signed and x.width:
@@ -218,7 +216,6 @@ class Expressions:
     # Bits
 
     def invert(self, x: Node) -> Node:
-        """Every bit's opposite."""
         if x.kind == "const":
             return self.const(~x.value, x.width)
         if x.kind == "~":
@@ -287,7 +284,7 @@ class Expressions:
         return self.multiply(*args) if kind == "*" else self.shift_left(*args)
 
     def add(self, a: Node, b: Node) -> Node:
-        """The sum, of the operands' width."""
+        """Return the sum, of the operands' width."""
         if a.kind == b.kind == "const":
             return self.const(a.value + b.value, a.width)
         if a.is_zero or b.is_zero:
@@ -299,7 +296,7 @@ class Expressions:
         return self._make("+", a.width, (a, b))
 
     def subtract(self, a: Node, b: Node) -> Node:
-        """The difference, of the operands' width."""
+        """Return the difference, of the operands' width."""
         if a.kind == b.kind == "const":
             return self.const(a.value - b.value, a.width)
         if b.is_zero:
@@ -307,20 +304,20 @@ class Expressions:
         return self._make("-", a.width, (a, b)) if not a.is_zero else self._make("neg", a.width, (b,))
 
     def multiply(self, a: Node, b: Node) -> Node:
-        """The product, of the operands' width."""
+        """Return the product, of the operands' width."""
         if a.kind == b.kind == "const":
             return self.const(a.value * b.value, a.width)
         return self._make("*", a.width, (a, b))
 
     def shift_left(self, x: Node, by: Node) -> Node:
-        """The operand's width is kept."""
+        """Return the operand's width is kept."""
         if by.kind == "const":
             low = min(by.value, x.width)
             return self.cat([self.const(0, low), self.slice(x, 0, x.width - low)])
         return x if x.is_zero else self._make("<<", x.width, (x, by))
 
     def shift_right(self, x: Node, by: Node, signed: bool) -> Node:
-        """The operand's width is kept."""
+        """Return the operand's width is kept."""
         if by.kind == "const":
             low = min(by.value, x.width)
             if signed and low == x.width:
@@ -329,7 +326,7 @@ class Expressions:
         return x if x.is_zero else self._make("s>>" if signed else ">>", x.width, (x, by))
 
     def compare(self, kind: str, a: Node, b: Node) -> Node:
-        """A comparison, of unsigned numbers unless its name begins with s."""
+        """Return a comparison, of unsigned numbers unless its name begins with s."""
         if a.kind == "const" and b.kind != "const":
             mirrored = {"<": ">", ">": "<", "<=": ">=", ">=": "<="}
             return self.compare(_mirrored(kind, mirrored), b, a)
@@ -406,7 +403,7 @@ class Expressions:
         return self._make("?:", then.width, (condition, then, otherwise))
 
     def select(self, test: Node, arms: Sequence[tuple[tuple[int, ...], Node]], default: Node) -> Node:
-        """The value of the arm that `test` is among the values of, or the default; no value is in two arms."""
+        """Return the value of the arm that `test` is among the values of, or the default; no value is in two arms."""
         if test.kind == "const":
             return next((value for values, value in arms if test.value in values), default)
         used = max(_used(default), 1, *(_used(value) for _, value in arms))
@@ -443,7 +440,7 @@ def _repeated(node: Node) -> tuple[Node, int]:
 
 
 def _are_fields(low: Node, high: Node) -> bool:
-    """Whether neighbouring slices are of different fields of a structure."""
+    """Return whether neighbouring slices are of different fields of a structure."""
     inner = low.args[0]
     if inner.kind != "net":
         return False
@@ -452,7 +449,7 @@ def _are_fields(low: Node, high: Node) -> bool:
 
 
 def _is_whole(parts: list[Node]) -> bool:
-    """Whether slices are all of a structure, in order."""
+    """Return whether slices are all of a structure, in order."""
     inner, at = parts[0].args[0] if parts[0].kind == "slice" else None, 0
     for part in parts:
         if inner is None or part.kind != "slice" or part.args[0] is not inner or part.value != at:
@@ -466,7 +463,7 @@ def _mirrored(kind: str, mirrored: dict[str, str]) -> str:
 
 
 def _used(x: Node) -> int:
-    """Bits of a number without leading zeros that are known."""
+    """Return bits of a number without leading zeros that are known."""
     if x.kind == "const":
         return x.value.bit_length()
     if x.kind == "cat" and x.args[-1].kind == "const":

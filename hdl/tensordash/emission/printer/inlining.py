@@ -22,7 +22,7 @@ NUMBER = re.compile(r"_\d+$")
 
 
 def roots(item: Item) -> Iterator[Node]:
-    """The expressions of an item."""
+    """Yield the expressions of an item."""
     if isinstance(item, Wire):
         yield from (node for _, node in item.pieces)
     elif isinstance(item, Cell):
@@ -75,10 +75,10 @@ def live(model: ModuleModel) -> list[Item]:
     for item in model.items:
         for net in driven(item):
             drivers.setdefault(id(net), []).append(item)
-    kept = {id(item) for item in model.items if isinstance(item, Cell | Memory)}
+    needed = {id(item) for item in model.items if isinstance(item, Cell | Memory)}
     read: set[int] = set()
     nodes: set[Node] = set()
-    stack = [node for item in model.items if id(item) in kept for node in roots(item)]
+    stack = [node for item in model.items if id(item) in needed for node in roots(item)]
     stack += [model.make.net(net) for net in model.ports if net.kind == "output"]
     while stack:
         node = stack.pop()
@@ -89,7 +89,7 @@ def live(model: ModuleModel) -> list[Item]:
         if node.kind == "net" and id(node.value) not in read:
             read.add(id(node.value))
             for item in drivers.get(id(node.value), ()):
-                kept.add(id(item))
+                needed.add(id(item))
                 if isinstance(item, Registers):
                     stack.extend(_of_statements(_pruned(item.statements, {id(node.value)})))
                 else:
@@ -98,7 +98,7 @@ def live(model: ModuleModel) -> list[Item]:
     for item in model.items:
         if isinstance(item, Registers):
             item.statements = _pruned(item.statements, read)
-        if id(item) in kept and not (isinstance(item, Registers) and not item.statements):
+        if id(item) in needed and not (isinstance(item, Registers) and not item.statements):
             result.append(item)
     return result
 
@@ -122,7 +122,7 @@ def _pruned(statements: Iterable[Statement], read: set[int]) -> list[Statement]:
 
 
 def driven(item: Item) -> Iterator[Net]:
-    """The nets that an item drives."""
+    """Yield the nets that an item drives."""
     if isinstance(item, Wire):
         yield item.net
     elif isinstance(item, Cell):
@@ -192,7 +192,7 @@ class Substitution:
 
 
 def rebuilt(make: Expressions, node: Node, args: list[Node]) -> Node:
-    """An expression of the same kind with other operands."""
+    """Return an expression of the same kind with other operands."""
     kind = node.kind
     if kind == "slice":
         return make.slice(args[0], node.value, node.width)
@@ -361,7 +361,7 @@ def _chosen(model: ModuleModel) -> dict[Net, Wire]:
         if not isinstance(wire, Wire) or wire.net.kind == "output" or not _is_whole(wire):
             continue
         node = model.make.net(wire.net)
-        if _goes(
+        if _is_inlined(
             model.make, wire, node, uses, parents, slices.get(node, []), lambda each: _length(text, each, lengths)
         ):
             candidates[wire.net] = wire
@@ -369,7 +369,7 @@ def _chosen(model: ModuleModel) -> dict[Net, Wire]:
 
 
 def _is_whole(wire: Wire) -> bool:
-    """Whether an instance drives no piece of it."""
+    """Return whether no instance drives a piece of the wire."""
     return sum(node.width for _, node in wire.pieces) == wire.net.width
 
 
@@ -388,7 +388,7 @@ def _size(node: Node, limit: int) -> int:
     return count
 
 
-def _goes(
+def _is_inlined(
     make: Expressions, wire: Wire, node: Node, uses, parents, slices: list[Node], length: Callable[[Node], int]
 ) -> bool:
     count = uses[node]
@@ -440,7 +440,7 @@ def is_field(net: Net, driver: Node) -> bool:
 
 
 def _without_circles(candidates: dict[Net, Wire]) -> dict[Net, Wire]:
-    """The candidates but for those that are on a circle of candidates."""
+    """Return the candidates but for those that are on a circle of candidates."""
     state: dict[Net, int] = {}
     bad: set[Net] = set()
     reads = {net: list(_nets(wire)) for net, wire in candidates.items()}

@@ -27,7 +27,7 @@ class Branch:
     """Statements under conditions.
 
     Without a `test`, `arms` have a condition each, and the first that holds counts; a condition of None always holds.
-    With one, they have the values of it, each value in one arm, and None is for all others.
+    With one, the arms have its values, each value in one arm, and None is for all others.
     """
 
     test: Node | None
@@ -54,11 +54,11 @@ class Lowering:
         self.clock = Net("clk", 1, "input")
         self.reset = Net("rst", 1, "input")
         self._lowered: dict[tuple[int, int], Node] = {}
-        self._kept: list[Value] = []  # so that no other value gets the identity of one that was lowered
+        self._alive: list[Value] = []  # so that no other value gets the identity of one that was lowered
         self._uses: dict[int, int] = {}
 
     def net(self, signal: Signal) -> Net:
-        """The net of a signal."""
+        """Return the net of a signal."""
         if id(signal) not in self.nets:
             made = Net(
                 signal.name, len(signal), init=signal.init, resets=not signal.reset_less, location=signal.src_loc
@@ -82,7 +82,7 @@ class Lowering:
     def count_uses(self, value: Value) -> None:
         """Remember how often each operator is part of something: one that several share is kept at its own width."""
         self._uses[id(value)] = self._uses.get(id(value), 0) + 1
-        self._kept.append(value)
+        self._alive.append(value)
         if self._uses[id(value)] == 1:
             for inner in _operands(value):
                 self.count_uses(inner)
@@ -90,13 +90,13 @@ class Lowering:
     # Values
 
     def bits(self, value: Value, width: int | None = None) -> Node:
-        """A value, cut or extended to a width as Amaranth does in an assignment."""
+        """Return a value, cut or extended to a width as Amaranth does in an assignment."""
         width = len(value) if width is None else width
         key = id(value), width
         if key not in self._lowered:
             outer, self.make.location = self.make.location, value.src_loc or self.make.location
             self._lowered[key] = self._bits(value, width)
-            self._kept.append(value)
+            self._alive.append(value)
             self.make.location = outer
         return self._lowered[key]
 
@@ -192,7 +192,7 @@ class Lowering:
         raise TypeError(f"the operator {kind}, which has no form in Verilog here")
 
     def _addend(self, value: Value, width: int) -> Node:
-        """The right operand of a sum; a sum of its own keeps its width, for synthesis makes a narrow adder of it."""
+        """Return the right operand of a sum; a sum of its own keeps its width, for synthesis makes a narrow adder."""
         shape = value.shape()
         is_sum = isinstance(value, Operator) and value.operator == "+" and len(value.operands) == 2
         if is_sum and not shape.signed and shape.width < width:
@@ -200,7 +200,7 @@ class Lowering:
         return self.bits(value, width)
 
     def condition(self, test: Value, patterns: Iterable[str | int]) -> Node:
-        """Whether a test is as one of some patterns."""
+        """Return whether a test is as one of some patterns."""
         found = [self._matches(test, _as_text(pattern, len(test))) for pattern in patterns]
         return self.make.bitwise("|", found) if found else self.make.const(0, 1)
 
@@ -216,7 +216,7 @@ class Lowering:
         return make.bitwise("&", bits) if bits else make.const(1, 1)
 
     def _merged(self, test: Value, arms: Sequence[tuple[tuple[str | int, ...] | None, Node]], fallback: Node) -> Node:
-        """The value of the first arm that matches."""
+        """Return the value of the first arm that matches."""
         exact = _exact(test, [patterns for patterns, _ in arms])
         if exact is None or len(test) == 1:
             result = fallback
@@ -230,7 +230,7 @@ class Lowering:
     # Statements
 
     def assigned(self, statements: Iterable[Any]) -> Iterator[tuple[Net, int, int]]:
-        """Every target of combinational statements, with repetition."""
+        """Yield every target of combinational statements, with repetition."""
         for statement in statements:
             if isinstance(statement, Assign):
                 yield from self.targets(statement.lhs)
@@ -294,13 +294,13 @@ class Lowering:
             if exact is not None and len(statement.test) > 1:
                 pairs = list(zip(exact, arms, strict=True))
                 rest = next((body for values, (_, body, _) in pairs if values is None), None)
-                kept: list[tuple[Any, list[Statement], Any]] = [
+                branches: list[tuple[Any, list[Statement], Any]] = [
                     (values, body, place) for values, (_, body, place) in pairs if values and (body or rest)
                 ]
                 if rest:
-                    kept.append((None, rest, next(place for values, (_, _, place) in pairs if values is None)))
-                if kept:
-                    found.append(Branch(self.bits(statement.test), kept, statement.src_loc))
+                    branches.append((None, rest, next(place for values, (_, _, place) in pairs if values is None)))
+                if branches:
+                    found.append(Branch(self.bits(statement.test), branches, statement.src_loc))
                 continue
             tested: list[tuple[Any, list[Statement], Any]] = []
             for patterns, body, place in arms:
@@ -357,7 +357,7 @@ def _as_text(pattern: str | int, width: int) -> str:
 
 
 def _exact(test: Value, cases: Sequence[tuple[str | int, ...] | None]) -> list[tuple[int, ...] | None] | None:
-    """The values of each case, those of earlier ones left out; None if a case has bits that do not matter."""
+    """Return the values of each case, those of earlier ones left out; None if a case has bits that do not matter."""
     if len(test) == 0:
         return None
     found: list[tuple[int, ...] | None] = []
@@ -415,14 +415,14 @@ def _value_of(form: Any) -> Value | None:
 
 
 def _place(value: Value) -> tuple[int, int]:
-    """The lowest bit of a part within what it is a part of, directly."""
+    """Return the lowest bit of a part within what it is a part of, directly."""
     if isinstance(value, Operator) and value.operator in ("u", "s"):
         return _place(value.operands[0])
     return (value.start, len(value)) if isinstance(value, Slice) else (0, len(value))
 
 
 def _is_power(value: int) -> bool:
-    """Whether a number is a power of two."""
+    """Return whether a number is a power of two."""
     return value > 0 and value.bit_count() == 1
 
 

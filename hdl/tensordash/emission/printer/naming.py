@@ -21,7 +21,7 @@ WORDS = {
     ">>": "shifted", "s>>": "shifted", "?:": "choice", "case": "choice", "cat": "joined", "neg": "negative",
     "repeat": "mask", "index": "word", "slice": "part", "r|": "nonzero", "r&": "ones", "r^": "parity",
 }  # fmt: skip
-"""What an expression without a variable in the source is called, behind the name of what it is for."""
+"""What an expression without a variable in the source is called, after the name of what it is for."""
 
 
 def require_names(model: ModuleModel) -> None:
@@ -66,7 +66,7 @@ def name_nets(model: ModuleModel, taken: Iterable[str]) -> set[str]:
 
 
 def free(name: str, used: set[str]) -> str:
-    """A name that nothing has yet: the one asked for, or with a number behind; it is taken from now on."""
+    """Return a name that nothing has yet: the one asked for, or with a number behind; it is taken from now on."""
     found, number = name, 2
     while found in used or found in KEYWORDS:
         found, number = f"{name}_{number}", number + 1
@@ -167,7 +167,7 @@ def _assign_fields(model: ModuleModel, used: set[str], read: dict[tuple[Net, str
 
 
 def _holds(field: tuple[str, int, int], node: Node) -> bool:
-    """Whether a slice is within a field."""
+    """Return whether a slice is within a field."""
     _, low, width = field
     start = node.value if node.kind == "slice" else 0
     return low <= start and start + node.width <= low + width
@@ -252,7 +252,7 @@ def _of_statements(statements: Iterable[Statement]) -> Iterator[tuple[str, Node]
 
 
 def _name(node: Node, purpose: str) -> str:
-    """The variable that the source has for it, or what it is for and does."""
+    """Return the variable that the source has for it, or what it is for and does."""
     found = variable(node).strip("_")
     if found and not re.fullmatch(r".", found):
         return found

@@ -1,4 +1,4 @@
-"""The order of a module: that of the source, but that a wire is there before it is read, as far as it can be."""
+"""The order of a module's items: the source's, except that a wire stands before its readers where possible."""
 
 from .collect import Item, ModuleModel, Wire
 from .expression import Net, Node
@@ -8,7 +8,7 @@ __all__ = ["arrange"]
 
 
 def arrange(model: ModuleModel, names: dict[Node, Net]) -> None:
-    """Put what nothing here reads behind the wires that it reads, and wires in front of those that read them."""
+    """Put what nothing here reads after the wires that it reads, and wires in front of those that read them."""
     wires = {item.net: item for item in model.items if isinstance(item, Wire)}
     reads = {id(item): [wires[net] for net in _nets(item, names) if net in wires] for item in model.items}
     place = {id(item): number for number, item in enumerate(model.items)}

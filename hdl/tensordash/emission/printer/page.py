@@ -7,7 +7,7 @@ from .collect import Cell, Item, Memory, ModuleModel, Registers, Wire, assignmen
 from .expression import Net, Node
 from .inlining import LEAVES, driven, roots
 from .lowering import Assignment, Branch, Statement
-from .source import comment_above, comment_beside, comment_of_state, purpose_of
+from .source import comment_above, comment_after, comment_of_state, purpose_of
 from .text import LINE, Text, broken, constant, select
 
 __all__ = ["Page"]
@@ -16,7 +16,7 @@ SHARED = 12
 """Statements of a block of registers that others join."""
 
 
-def _beside(comment: str) -> str:
+def _trailing_comment(comment: str) -> str:
     return f"  // {comment}" if 0 < len(comment) < 60 else ""
 
 
@@ -52,7 +52,7 @@ class Page:
         self.clocked = frozenset(self._clocked())
 
     def module(self, notes: Mapping[str, str] = {}) -> str:
-        """The module, from ``module`` to ``endmodule``; `notes` stand beside ports, by name."""
+        """Return the module, from ``module`` to ``endmodule``; `notes` stand beside ports, by name."""
         ports = [net for net in (self.model.clock, self.model.reset) if net is not None and net.name in self.clocked]
         ports += self.model.ports
         head = "\n".join(self._port(net, "," * (net is not ports[-1]), notes.get(net.name, "")) for net in ports)
@@ -116,7 +116,7 @@ class Page:
         self.model.items = joined
 
     def _clocked(self) -> Iterator[str]:
-        """Which of clk and rst the module has."""
+        """Yield which of clk and rst the module has."""
         items = self.model.items
         if any(isinstance(item, Registers | Memory) for item in items):
             yield "clk"
@@ -138,7 +138,7 @@ class Page:
         for net in dict.fromkeys(self._read_nets()):
             for value, name in net.states.items():
                 line = f"  localparam [{net.width - 1}:0] {name} = {net.width}'d{value};"
-                written[name] = line + _beside(comment_of_state(paths, name))
+                written[name] = line + _trailing_comment(comment_of_state(paths, name))
         if written:
             self.lines += [*written.values(), ""]
 
@@ -213,7 +213,7 @@ class Page:
             self.lines.append(f"{line};{before[1]}")
 
     def _remark(self, net: Net) -> str:
-        return _beside(comment_beside(net.location))
+        return _trailing_comment(comment_after(net.location))
 
     def _is_initialised(self, item: Wire) -> bool:
         return item.net not in self.declared and item.net not in self.always and self._as_one(item) is not None
@@ -237,7 +237,7 @@ class Page:
         yield from dict.fromkeys([*read, *own])
 
     def _as_one(self, item: Wire) -> Node | None:
-        """The value of all of a wire, if it fits on a line or comes from one expression."""
+        """Return the value of all of a wire, if it fits on a line or comes from one expression."""
         if sum(node.width for _, node in item.pieces) < item.net.width:
             return None  # an instance drives the rest
         if len(item.pieces) == 1:

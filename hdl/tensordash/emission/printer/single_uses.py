@@ -32,9 +32,9 @@ def drop_single_uses(model: ModuleModel, names: dict[Node, Net]) -> dict[Node, N
 
 
 def _chosen(model: ModuleModel, names: dict[Node, Net]) -> dict[Net, Node]:
-    """The wires that go in this round, with their expressions: none that another of them reads."""
+    """Return the wires that go in this round, with their expressions: none that another of them reads."""
     uses: Counter[Net] = Counter()
-    kept: set[Net] = set()
+    shared: set[Net] = set()
     readers: dict[Net, Net | None] = {}
     for item in model.items:
         own = item.net if isinstance(item, Wire) else None
@@ -50,11 +50,11 @@ def _chosen(model: ModuleModel, names: dict[Node, Net]) -> dict[Net, Node]:
                 uses[net] += 1
                 readers[net] = own
                 if parent in ("slice0", "index0") or (parent[:3] == "cat" and _is_part(net, own)):
-                    kept.add(net)
+                    shared.add(net)
     text = Text(names)
     found: dict[Net, Node] = {}
     for item in model.items:
-        if not isinstance(item, Wire) or item.net.kind != "wire" or uses[item.net] != 1 or item.net in kept:
+        if not isinstance(item, Wire) or item.net.kind != "wire" or uses[item.net] != 1 or item.net in shared:
             continue
         node = model.make.cat(piece for _, piece in item.pieces)
         if node.width < item.net.width or node.kind == "case" or is_field(item.net, node):
@@ -66,5 +66,5 @@ def _chosen(model: ModuleModel, names: dict[Node, Net]) -> dict[Net, Node]:
 
 
 def _is_part(net: Net, whole: Net | None) -> bool:
-    """Whether a wire names a field of a structure that is put together."""
+    """Return whether a wire names a field of a structure that is put together."""
     return whole is not None and net.name.startswith(f"{whole.name}_")

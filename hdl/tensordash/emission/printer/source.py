@@ -1,4 +1,4 @@
-"""What the Python source says of a line: the variable that it assigns, and the comments above and beside it."""
+"""What the Python source has for a line: the variable that it assigns, and the comments above and next to it."""
 
 import ast
 import io
@@ -11,7 +11,7 @@ import amaranth
 
 from .expression import Node
 
-__all__ = ["comment_above", "comment_beside", "comment_of_state", "purpose_of", "variable"]
+__all__ = ["comment_above", "comment_after", "comment_of_state", "purpose_of", "variable"]
 
 AMARANTH = str(Path(amaranth.__file__).parent)
 METHODS = {"any": "r|", "bool": "r|", "all": "r&", "xor": "r^"}
@@ -40,14 +40,14 @@ def _assignments(path: str) -> dict[int, list[tuple[str, ast.expr]]]:
 
 @cache
 def _text(path: str) -> str:
-    """The source file; nothing of what was typed at a prompt or in a notebook."""
+    """Return the source file; nothing of what was typed at a prompt or in a notebook."""
     file = Path(path)
     return file.read_text(encoding="utf-8") if file.is_file() else ""
 
 
 @cache
 def _comments(path: str) -> tuple[dict[int, str], dict[int, str]]:
-    """Comments on lines of their own and those behind code, by line."""
+    """Comments on lines of their own and those after code, by line."""
     own: dict[int, str] = {}
     behind: dict[int, str] = {}
     for token in tokenize.generate_tokens(io.StringIO(_text(path)).readline):
@@ -59,7 +59,7 @@ def _comments(path: str) -> tuple[dict[int, str], dict[int, str]]:
 
 
 def comment_above(location: tuple[str, int] | None) -> list[tuple[int, str]]:
-    """The lines of comment right above a line, with their numbers."""
+    """Return the lines of comment right above a line, with their numbers."""
     if location is None:
         return []
     own, _ = _comments(location[0])
@@ -85,21 +85,21 @@ def _functions(path: str) -> list[tuple[int, int, str]]:
 
 
 def purpose_of(location: tuple[str, int] | None) -> tuple[int, str]:
-    """The first line of the function that a line is in, and what its docstring says it does."""
+    """Return the first line of the function that a line is in, and its docstring's first line."""
     if location is None or location[0].startswith(AMARANTH):
         return 0, ""
     inside = [each for each in _functions(location[0]) if each[0] <= location[1] <= each[1]]
     return (inside[-1][0], inside[-1][2]) if inside else (0, "")
 
 
-def comment_beside(location: tuple[str, int] | None) -> str:
-    """The comment behind the code of a line."""
+def comment_after(location: tuple[str, int] | None) -> str:
+    """Return the comment after the code of a line."""
     return "" if location is None else _comments(location[0])[1].get(location[1], "")
 
 
 @cache
 def _state_lines(path: str) -> dict[str, int]:
-    """The lines of `with m.State(NAME):`, by NAME."""
+    """Return the lines of `with m.State(NAME):`, by NAME."""
     return {
         call.args[0].value: call.lineno
         for call in ast.walk(ast.parse(_text(path)))
@@ -109,13 +109,13 @@ def _state_lines(path: str) -> dict[str, int]:
 
 
 def comment_of_state(paths: Iterable[str], name: str) -> str:
-    """The comment behind the line of a state, in the first of some files that has one."""
+    """Return the comment after the line of a state, in the first of some files that has one."""
     lines = ((path, _state_lines(path).get(name, 0)) for path in paths)
-    return next((text for each in lines if (text := comment_beside(each))), "")
+    return next((text for each in lines if (text := comment_after(each))), "")
 
 
 def variable(node: Node) -> str:
-    """The variable that the source gives this expression to, if there is one."""
+    """Return the variable that the source gives this expression to, if there is one."""
     if node.location is None:
         return ""
     return next(
@@ -124,7 +124,7 @@ def variable(node: Node) -> str:
 
 
 def _makes(value: ast.expr, node: Node) -> bool:
-    """Whether a value in the source is made by the operator of an expression."""
+    """Return whether a value in the source is made by the operator of an expression."""
     if isinstance(value, ast.IfExp):
         return _makes(value.body, node) or _makes(value.orelse, node)
     if isinstance(value, ast.Compare):

@@ -18,7 +18,7 @@ STRENGTH |= {kind: ORDER for kind in COMPARISONS if kind not in STRENGTH} | {"&"
 
 
 def constant(value: int, width: int) -> str:
-    """A number as a literal."""
+    """Return a number as a literal."""
     if width == 1:
         return f"1'b{value}"
     if value == (1 << width) - 1 and width > 4:
@@ -27,7 +27,7 @@ def constant(value: int, width: int) -> str:
 
 
 def select(name: str, low: int, width: int, whole: int) -> str:
-    """Bits of a vector."""
+    """Return bits of a vector."""
     if width == whole:
         return name
     return f"{name}[{low}]" if width == 1 else f"{name}[{low + width - 1}:{low}]"
@@ -46,7 +46,7 @@ class Text:
         self.names = names
 
     def flat(self, node: Node) -> str:
-        """An expression on one line."""
+        """Return an expression on one line."""
         return _flat(self._render(node, 0)[0])
 
     def lines(
@@ -57,7 +57,7 @@ class Text:
         return [" " * indent + line for line in broken(f"{head}{text}{tail}", LINE - indent)]
 
     def _signed_sum(self, node: Node, defines: bool) -> str:
-        """A sum of signed numbers, which the statement extends; empty if it is none."""
+        """Return a sum of signed numbers, which the statement extends; empty if it is none."""
         terms: list[tuple[str, Node]] = []
         while node.kind in ("+", "-") and (defines or node not in self.names):
             terms.append((node.kind, node.args[1]))
@@ -72,7 +72,7 @@ class Text:
         return text
 
     def operand(self, node: Node) -> str:
-        """An expression with its breaks marked."""
+        """Return an expression with its breaks marked."""
         return self._render(node, 0)[0]
 
     def _render(self, node: Node, depth: int, *, root: bool = False, states: Mapping[int, str] = {}) -> tuple[str, int]:
@@ -181,7 +181,7 @@ class Text:
 
 
 def _is_extended(node: Node) -> bool:
-    """Whether the upper bits of a number are its sign."""
+    """Return whether the upper bits of a number are its sign."""
     if node.kind != "cat":
         return False
     *_, part, top = node.args
@@ -190,15 +190,15 @@ def _is_extended(node: Node) -> bool:
         return True
     low = part.value if part.kind == "slice" else 0
     is_bit = bit.kind == "slice" and bit.width == 1
-    return is_bit and bit.args[0] is _whole(part) and bit.value == low + part.width - 1
+    return is_bit and bit.args[0] is _sliced(part) and bit.value == low + part.width - 1
 
 
-def _whole(node: Node) -> Node:
+def _sliced(node: Node) -> Node:
     return node.args[0] if node.kind == "slice" else node
 
 
 def _gathered(node: Node) -> list[Node | tuple[Node, int]]:
-    """The parts of a concatenation, highest first, equal neighbours as one."""
+    """Return the parts of a concatenation, highest first, equal neighbours as one."""
     parts: list[Node | tuple[Node, int]] = []
     for part in reversed(node.args):
         last = parts[-1] if parts else None

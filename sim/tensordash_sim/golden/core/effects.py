@@ -31,13 +31,13 @@ def written_memory(bits: int, config: CoreConfig) -> list[tuple[int, int]]:
     operation, values = decode(bits)
     if operation is None or operation.name not in ("store", "record"):
         return []
-    memory = _whole(values, "memory")
+    memory = _wide_field(values, "memory")
     if operation.name == "record":
         return [(memory, 32)]
     size, first, count = config.group_bytes, values["address"], values["count_0"]
     if values["compressed"]:
         count = min(count, max(config.groups - first, 0))
-        table = _whole(values, "table")
+        table = _wide_field(values, "table")
         segments = -(-count // values["segment"])
         return [(memory, count * (size + config.tile.lanes**2 // 8)), (table, 4 * (segments + 1))]
     return list(_runs(values, config, memory))
@@ -54,15 +54,15 @@ def read_memory(bits: int, config: CoreConfig) -> list[tuple[int, int]]:
     operation, values = decode(bits)
     if operation is None or operation.name != "load":
         return []
-    memory = _whole(values, "memory")
+    memory = _wide_field(values, "memory")
     if not values["compressed"]:
         return list(_runs(values, config, memory))
-    count, table = values["count_0"], _whole(values, "table")
+    count, table = values["count_0"], _wide_field(values, "table")
     entries = [(table, 4), (table + 4 * -(-count // values["segment"]), 4)]
     return [(memory, count * (config.group_bytes + config.tile.lanes**2 // 8)), *entries]
 
 
-def _whole(values: Mapping[str, int], name: str) -> int:
+def _wide_field(values: Mapping[str, int], name: str) -> int:
     """Join the two halves of an address."""
     return values[name] | values[f"{name}_high"] << 32
 

@@ -63,7 +63,7 @@ class Outcome:
 
     @property
     def code(self) -> int:
-        """What the register says."""
+        """Content of the register."""
         return ERRORS[self.error] if self.error else 0
 
 
@@ -171,12 +171,12 @@ class GoldenCore:
     # Memory
 
     @staticmethod
-    def _whole(values: Mapping[str, int], name: str, offset: int = 0) -> int:
-        """An address of its two halves, plus an offset in bytes. It may be one that the core does not have."""
+    def _wide_field(values: Mapping[str, int], name: str, offset: int = 0) -> int:
+        """Return an address of its two halves, plus an offset in bytes. It may be one that the core does not have."""
         return (values[name] | values[f"{name}_high"] << 32) + offset
 
     def _is_allowed(self, address: int, count: int) -> bool:
-        """Whether all of some bytes are within the bounds and the bus."""
+        """Return whether all of some bytes are within the bounds and the bus."""
         low, high = self.bounds
         return low <= address and address + count - 1 <= min(high, (1 << self.config.address_bits) - 1)
 
@@ -187,7 +187,7 @@ class GoldenCore:
 
     def _runs(self, values: Mapping[str, int]) -> Iterator[tuple[int, int]]:
         """Address in memory, and group in the buffer, of each run of `count_0` groups."""
-        memory, group = self._whole(values, "memory"), values["address"]
+        memory, group = self._wide_field(values, "memory"), values["address"]
         for third in range(values["count_3"]):
             for second in range(values["count_2"]):
                 for first in range(values["count_1"]):
@@ -210,7 +210,7 @@ class GoldenCore:
 
     def _store(self, values: Mapping[str, int]) -> None:
         self._see_runs(values)
-        # All of it, before it is said that some of it failed.
+        # Everything is read before an error is reported.
         runs = [(address, self.buffer[group : group + values["count_0"]]) for address, group in self._runs(values)]
         written = [self.memory.write(address, run.tobytes()) for address, run in runs]
         if not all(written):
@@ -220,7 +220,7 @@ class GoldenCore:
         self._see_range(values)
         config, count = self.config, values["count_0"]
         segments, unit = -(-count // values["segment"]), config.value_bits // 8
-        entries = [self._whole(values, "table", 4 * k) for k in (0, segments)]
+        entries = [self._wide_field(values, "table", 4 * k) for k in (0, segments)]
         self._require_allowed(*((entry, 4) for entry in entries))
         ends = [self.memory.read(entry, 4) for entry in entries]
         if ends[0] is None or ends[1] is None:
@@ -229,7 +229,7 @@ class GoldenCore:
         size = config.tile.lanes**2
         if not first < last <= first + count * (size + size // config.value_bits):
             raise CoreFailure("compressed")
-        begin = self._whole(values, "memory", first * unit)
+        begin = self._wide_field(values, "memory", first * unit)
         self._require_allowed((begin, (last - first) * unit))
         data = self.memory.read(begin, (last - first) * unit)
         if data is None:
@@ -245,7 +245,10 @@ class GoldenCore:
         begin, count = values["address"], values["count_0"]
         groups = self.buffer[begin : begin + count].reshape(count, -1)
         data, table = deflate(groups, self.config, values["segment"])
-        parts = [(self._whole(values, "memory"), data), (self._whole(values, "table"), table.astype("<u4").tobytes())]
+        parts = [
+            (self._wide_field(values, "memory"), data),
+            (self._wide_field(values, "table"), table.astype("<u4").tobytes()),
+        ]
         self._require_allowed(*((address, len(part)) for address, part in parts))
         written = [self.memory.write(address, part) for address, part in parts]
         if not all(written):
@@ -267,8 +270,8 @@ class GoldenCore:
     def _record(self, values: Mapping[str, int]) -> None:
         counts = self.counts
         words = [counts.zeros, counts.non_finite, counts.overflow, 0, 0, 0, 0, 0]
-        self._require_allowed((self._whole(values, "memory"), 32))
-        if not self.memory.write(self._whole(values, "memory"), np.array(words, "<u4").tobytes()):
+        self._require_allowed((self._wide_field(values, "memory"), 32))
+        if not self.memory.write(self._wide_field(values, "memory"), np.array(words, "<u4").tobytes()):
             raise CoreFailure("write")
         self.counts = _Counts()
 
@@ -342,7 +345,7 @@ class GoldenCore:
             raise CoreFailure("address")
 
     def _block(self, rows: NDArray, columns: NDArray) -> list[ExactAccumulator]:
-        """The sums of a pass, row by row; a pair whose b is zero is skipped, as the tile does."""
+        """Return the sums of a pass, row by row; a pair whose b is zero is skipped, as the tile does."""
         tile, block = self.config.tile, []
         skips = tile.sparsity != "none"
         a_values = fixed_values(tile.a_format)
@@ -399,7 +402,7 @@ class GoldenCore:
                         self._add_biases(sums, values, walk.y * lanes)
                     groups.append((i, sums, [randoms[row][column] for row, column in places], copy(walk)))
                 walk.step()
-            # Of FP32, what so many rows give is written before what the next ones do.
+            # FP32 results of one batch of rows are written before the next batch's.
             for batch in range(words if values["fp32"] else 1):
                 for i, sums, random, place in groups:
                     if values["fp32"] and not transposed and i * words // lanes != batch:
@@ -450,7 +453,7 @@ class GoldenCore:
         counts.non_finite = min(MAX_COUNT, counts.non_finite + sum(not is_finite(bits, made) for bits in results))
 
     def _bias(self, values: Mapping[str, int], channel: int) -> int:
-        """An FP32 value of the vector of biases."""
+        """Return an FP32 value of the vector of biases."""
         size = self.config.group_bytes // 4
         group, place = divmod(channel, size)
         words = self.buffer[(values["bias_address"] + group) % len(self.buffer)].reshape(-1).view("<u4")

@@ -42,7 +42,7 @@ class Sequencer:
         return "" if self._pass(operation, values) else "tokens"
 
     def _missing(self, values: Mapping[str, int]) -> bool:
-        """Whether it wants what this core is built without."""
+        """Return whether it wants what this core is built without."""
         config = self.config
         return (
             any(values.get(name) and not getattr(config, name) for name in SWITCHED)
@@ -51,7 +51,7 @@ class Sequencer:
         )
 
     def _fit(self, operation: Operation, values: Mapping[str, int]) -> bool:
-        """Whether fields go with each other."""
+        """Return whether fields go with each other."""
         memory, table = (values.get(name, 0) + (values.get(f"{name}_high", 0) << 32) for name in ("memory", "table"))
         if memory >> self.config.address_bits:
             return False

@@ -10,7 +10,7 @@ __all__ = ["fixed_bias", "result_bits"]
 
 
 def fixed_bias(fp32: int, width: int, exponent: int) -> tuple[int, frozenset[int]]:
-    """A bias as it is added to a sum: what lies below the sum's least bit is dropped.
+    """Return a bias as it is added to a sum: what lies below the sum's least bit is dropped.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ def fixed_bias(fp32: int, width: int, exponent: int) -> tuple[int, frozenset[int
 
 
 def result_bits(fp32: int, values: Mapping[str, int], fmt: FloatFormat, *, masked: bool, random: int) -> int:
-    """A result of an FP32 number.
+    """Return a result of an FP32 number.
 
     Parameters
     ----------

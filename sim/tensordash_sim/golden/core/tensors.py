@@ -11,7 +11,7 @@ __all__ = ["bias_length", "deflate", "from_groups", "inflate", "to_groups", "val
 
 
 def value_type(bits: int) -> np.dtype:
-    """The type of a value's bits, little-endian."""
+    """Return the type of a value's bits, little-endian."""
     return np.dtype({8: "<u1", 16: "<u2", 32: "<u4"}[bits])
 
 
@@ -40,7 +40,7 @@ def to_groups(values: ArrayLike, config: CoreConfig, *, bits: int = 0) -> NDArra
     Returns
     -------
     array of unsigned, (..., channel groups, position groups, L * L * bits // w)
-        Each group's values as they stand in memory, FP32 ones as so many words of the operands' width as there are.
+        Each group's values as they stand in memory, FP32 ones as words of the operands' width.
 
     Source: docs/core.md, "Tensors".
 
@@ -68,7 +68,7 @@ def to_groups(values: ArrayLike, config: CoreConfig, *, bits: int = 0) -> NDArra
 def from_groups(
     groups: ArrayLike, config: CoreConfig, channels: int, positions: int, *, bits: int = 0, turned: bool = False
 ) -> NDArray[np.unsignedinteger]:
-    """The reverse of `to_groups`.
+    """Return the reverse of `to_groups`.
 
     Parameters
     ----------
@@ -149,19 +149,19 @@ def inflate(units: ArrayLike, config: CoreConfig, count: int) -> NDArray[np.unsi
     Returns
     -------
     array of unsigned, (count, L * L), or None
-        None if the units are not exactly those of so many groups.
+        None if the units do not make exactly `count` groups.
     """
     lanes, width = config.tile.lanes, config.value_bits
-    size, given, place = lanes * lanes, np.asarray(units).tolist(), 0
+    size, words, place = lanes * lanes, np.asarray(units).tolist(), 0
     groups = np.zeros((count, size), value_type(width))
     for group in groups:
-        mask_units = given[place : place + size // width]
+        mask_units = words[place : place + size // width]
         mask = sum(unit << (width * k) for k, unit in enumerate(mask_units))
         place += size // width
         for j in range(size):
             if mask >> j & 1:
-                if place >= len(given):
+                if place >= len(words):
                     return None
-                group[j] = given[place]
+                group[j] = words[place]
                 place += 1
-    return groups if place == len(given) else None
+    return groups if place == len(words) else None

@@ -17,7 +17,7 @@ MAX_GBPS = 1e6
 
 
 def at_bandwidth(results: Sequence[dict[str, Any]], gbps: float, clock_mhz: int) -> dict[str, Any]:
-    """Cycles of operations, one after the other, if DRAM had another bandwidth.
+    """Return cycles of operations, one after the other, if DRAM had another bandwidth.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ def at_bandwidth(results: Sequence[dict[str, Any]], gbps: float, clock_mhz: int)
 
 
 def cycles_at(result: dict[str, Any], gbps: float, clock_mhz: int) -> tuple[int, int]:
-    """Cycles of an operation if DRAM had another bandwidth: (baseline, TensorDash).
+    """Return cycles of an operation if DRAM had another bandwidth: (baseline, TensorDash).
 
     Parameters are those of `at_bandwidth`, but for `result`, which is one of its results.
     """

@@ -70,7 +70,6 @@ class Memory:
 
     @property
     def bytes_per_cycle(self) -> int:
-        """Of each memory."""
         return self.banks * self.access_bytes
 
     @property
@@ -141,20 +140,20 @@ class Power:
 
     @property
     def dense(self) -> float:
-        """Of a tile of the baseline."""
+        """Power of a tile of the baseline."""
         return self.cores + self.transposers
 
     @property
     def sparse(self) -> float:
-        """Of a TensorDash tile."""
+        """Power of a TensorDash tile."""
         return self.dense + self.schedulers + self.a_muxes + self.staging
 
     def working(self, skips: bool) -> float:
-        """Of a tile at work, TensorDash's if it skips zeros."""
+        """Return the power of a tile at work, TensorDash's if it skips zeros."""
         return self.sparse if skips else self.dense
 
     def waiting(self, skips: bool) -> float:
-        """Likewise of one that waits."""
+        """Idle power of a tile."""
         return self.working(skips) * (self.sparse_idle if skips else self.dense_idle)
 
 
@@ -215,7 +214,6 @@ class ChipConfig:
 
     @property
     def dram_bytes_per_cycle(self) -> float:
-        """Off-chip bandwidth."""
         return self.dram_channels * self.dram_channel_bits / 8 * self.dram_mega_transfers / self.clock_mhz
 
     @classmethod
@@ -242,11 +240,11 @@ class ChipConfig:
         return loaded(path, cls.from_toml, "chip")
 
     def to_mapping(self) -> dict[str, Any]:
-        """The document that builds this chip again, every key written out."""
+        """Return the document that builds this chip again, every key written out."""
         table = asdict(self)
         parts = {name: table.pop(name) for name in PARTS}
         return {"chip": table, **parts}
 
     def to_toml(self) -> str:
-        """The chip as TOML, every key written out."""
+        """Return the chip as TOML, every key written out."""
         return tomlkit.dumps(self.to_mapping())

@@ -18,7 +18,7 @@ __all__ = ["OperationResult", "ratio", "scheduled_operand", "simulate_operation"
 
 
 def ratio(dividend: float, divisor: float) -> float | None:
-    """How many times as much; None if it is of nothing."""
+    """Return how many times as much; None if it is of nothing."""
     return dividend / divisor if divisor else None
 
 
@@ -111,7 +111,6 @@ class OperationResult:
         return ratio(self.dense_cycles, self.cycles)
 
     def to_json(self) -> dict[str, Any]:
-        """As a document."""
         speedups = ("compute_speedup", "shared_speedup", "speedup")
         return asdict(self) | {name: getattr(self, name) for name in speedups}
 
@@ -160,7 +159,7 @@ def simulate_operation(
 
 
 def _sums(geometry: Geometry, operation: Operation) -> int:
-    """How many sums make one result: each sample gives one of the gradient of a convolution's weights."""
+    """Return how many sums make one result: each sample gives one of the gradient of a convolution's weights."""
     return geometry.batch if operation is Operation.WEIGHT_GRADIENT and isinstance(geometry, Convolution) else 1
 
 
@@ -239,7 +238,7 @@ def _simulated(
 
 
 def scheduled_operand(sides: Mapping[str, NDArray[np.bool_]], operation: Operation, side: str = "sparser") -> str:
-    """The operand that is scheduled; of two that are as sparse, the left one."""
+    """Return the operand that is scheduled; of two that are as sparse, the left one."""
     if side != "sparser":
         return operation.left if side == "left" else operation.right
     left, right = (np.count_nonzero(sides[name]) / sides[name].size for name in (operation.left, operation.right))
@@ -259,7 +258,7 @@ def _dram(
     elements: int,
     sums: int,
 ) -> float:
-    """Off-chip traffic: weights' gradients leave in full precision, other results in that of their kind."""
+    """Off-chip traffic: weights' gradients leave in full precision, other results in their own."""
     config = machine.config
     widths = {name: config.b_format.width if name == scheduled else config.a_format.width for name in sides}
     left, right = (

@@ -114,7 +114,7 @@ def run_passes(
 def _blocks_of_rows(
     rows: Vectors, columns: Vectors, order: NDArray[np.int64], config: TileConfig, scheduler: Scheduler
 ) -> Iterator[_Block]:
-    """A group of rows takes as long with any columns: it is scheduled once."""
+    """Yield a group of rows takes as long with any columns: it is scheduled once."""
     lanes, size = config.lanes, config.rows
     column_groups = -(-columns.count // config.columns)
     spare = column_groups * config.columns - columns.count
@@ -144,7 +144,7 @@ def _blocks_of_rows(
 def _blocks_of_pairs(
     rows: Vectors, columns: Vectors, order: NDArray[np.int64], config: TileConfig, scheduler: Scheduler
 ) -> Iterator[_Block]:
-    """With both sides scheduled, every pair of groups is a case of its own."""
+    """Return passes with both sides scheduled, where every pair of groups differs."""
     lanes, steps = config.lanes, rows.steps
     sides = [(config.rows, rows, order), (config.columns, columns, grouped(columns, config.columns))]
     height, width = (max(1, int((BLOCK_WORDS / steps) ** 0.5) // size) for size, _, _ in sides)
@@ -155,8 +155,8 @@ def _blocks_of_pairs(
                 a_numbers, a_words = _side(*sides[1], element, start_a, width)
                 pairs = np.indices((len(b_numbers), len(a_numbers))).reshape(2, -1)
                 cycles = scheduler.schedule(b_words[pairs[0]], a_words[pairs[1]]).cycles
-                b_there, a_there = ((numbers >= 0).sum(axis=1) for numbers in (b_numbers, a_numbers))
-                used_rows, used_columns = b_there[pairs[0]], a_there[pairs[1]]
+                b_counts, a_counts = ((numbers >= 0).sum(axis=1) for numbers in (b_numbers, a_numbers))
+                used_rows, used_columns = b_counts[pairs[0]], a_counts[pairs[1]]
                 work = _pairs_non_zero(b_words, a_words, lanes)
                 slots = Passes(
                     work=work,

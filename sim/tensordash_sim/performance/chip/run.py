@@ -56,7 +56,7 @@ class ProductsRun:
         self.spread, self.dense, self.unpadded = (Spread(self.machine.chip.tiles) for _ in range(3))
 
     def run(self, product: Product, without_zeros: Product) -> None:
-        """Run a product; the same of operands without zeros says where padding is."""
+        """Run a product; a second run without zeros locates the padding."""
         config, chip = self.machine.config, self.machine.chip
         rows, columns = self._in_order(product)
         natural, column_groups = grouped(rows, config.rows), grouped(columns, config.columns)
@@ -83,7 +83,7 @@ class ProductsRun:
         self.padding += (rows.fragmentation + rows.padding) * columns.count
 
     def idle(self, cycles: int) -> dict[str, int]:
-        """Idle slots of multipliers by cause, in so many cycles of the chip."""
+        """Return idle slots of multipliers by cause, in `cycles` of the chip."""
         config, tiles = self.machine.config, self.machine.chip.tiles
         of_tile = config.rows * config.columns * config.lanes
         return {
@@ -98,6 +98,6 @@ class ProductsRun:
         }
 
     def _in_order(self, product: Product) -> tuple[Vectors, Vectors]:
-        """The scheduled side, and the other one."""
+        """Return the scheduled side, and the other one."""
         sides = (product.left, product.right)
         return sides if self.scheduled == product.left.name else sides[::-1]

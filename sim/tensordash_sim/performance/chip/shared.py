@@ -15,7 +15,7 @@ __all__ = ["Grid", "SharedReads", "run_ahead", "scratchpad_side"]
 
 
 def scratchpad_side(chip: ChipConfig) -> float:
-    """Bytes of a tile's scratchpad for one side: half of it."""
+    """Return bytes of a tile's scratchpad for one side: a half."""
     return chip.memory.scratchpad_kib * 1024 / chip.tiles / 2
 
 
@@ -66,7 +66,7 @@ class Grid:
         batch, row_groups, column_groups : int
             Batch elements, and groups of each.
         chip : ChipConfig
-            Has so many tiles, and reads reach so many of them.
+            Its number of tiles, and how many of them a read reaches.
         """
         most = chip.memory.broadcast
         shapes = (
@@ -102,7 +102,7 @@ def _run(paces, made, has_rows, beats, sequence, ahead, end, place, cycle, posit
     """Run the tiles of a copy, cycle by cycle, until the first has no pass left, or, at the `end`, all.
 
     A tile's pass is `paces` (bands, tiles, T), the steps that it takes in each of the `made` (bands, tiles) cycles; it
-    lasts as long as its `beats` need to leave, if that is longer. `has_rows` (bands, tiles) says whether it has rows.
+    lasts as long as its `beats` need to leave, if that is longer. `has_rows` (bands, tiles) is set where it has rows.
     `sequence` (passes, 2) has the band of each pass, and how many groups of columns take part. Where the tiles stand is
     in `place`, `cycle` and `position` (tiles,): the pass, its cycle, and the steps taken of all passes.
 
@@ -245,7 +245,7 @@ class SharedReads:
         return sum(copy.waits for copy in self._copies)
 
     def finish(self) -> int:
-        """Cycles until the last tile is done."""
+        """Return cycles until the last tile is done."""
         self._run(end=True)
         return max(copy.cycles for copy in self._copies)
 

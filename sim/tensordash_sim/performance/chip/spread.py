@@ -56,6 +56,6 @@ class Spread:
         return int(self._ends.max())
 
     def deal(self, durations: NDArray[np.int64], repeats: int = 1) -> None:
-        """Give out pieces of so many cycles, each `repeats` times in a row."""
+        """Distribute pieces of work, each `repeats` times in a row."""
         _deal(self._ends, np.ascontiguousarray(durations, np.int64), repeats)
         self.busy += int(durations.sum()) * repeats

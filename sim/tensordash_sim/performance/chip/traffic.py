@@ -15,7 +15,7 @@ from .shared import Grid, scratchpad_side
 __all__ = ["Operand", "Traffic", "dram_traffic", "on_chip_traffic"]
 
 INDEX_BYTES = 4
-"""Of a vector's number, which says where its results belong if vectors are not in their natural order."""
+"""Bytes of a vector's number, which places its results if vectors are not in their natural order."""
 TRANSPOSED = {Operation.FORWARD: "", Operation.INPUT_GRADIENT: "W", Operation.WEIGHT_GRADIENT: "AG"}
 """Operands that are not stored along the operation's reduction: A and W lie along channels, G along filters."""
 RESULT_BYTES = 4
@@ -47,7 +47,7 @@ class Operand:
 
     @property
     def compressed(self) -> float:
-        """In DRAM: a bit for each value, and the values that are not zero."""
+        """Return the bytes in DRAM: a bit for each value, and the values that are not zero."""
         return self.size / 8 + self.non_zeros * self.value_bytes
 
 
@@ -60,7 +60,7 @@ class Traffic:
     dram : float
         Off-chip, reads and writes, operands compressed.
     rows, columns : float
-        Read by tiles from the memory of the scheduled operand, and from that of the other one.
+        Read by tiles from the memories of the scheduled operand and of the other one.
     sums, results : float
         Read from and written to the memory of the results.
     scratchpad : float
@@ -81,23 +81,22 @@ class Traffic:
         return Traffic(*(getattr(self, each.name) + getattr(other, each.name) for each in fields(self)))
 
     def bank_cycles(self, chip: ChipConfig) -> int:
-        """What the busiest of the three memories needs."""
+        """Return cycles of the busiest of the three memories."""
         busiest = max(self.rows, self.columns, self.sums + self.results)
         return ceil(busiest / chip.memory.bytes_per_cycle)
 
     def transposer_cycles(self, chip: ChipConfig) -> int:
-        """What the transposers need."""
+        """Return cycles of the transposers."""
         return ceil(self.transposed / chip.memory.transposers)
 
     def dram_cycles(self, chip: ChipConfig) -> int:
-        """What DRAM needs."""
         return ceil(self.dram / chip.dram_bytes_per_cycle)
 
 
 def dram_traffic(
     left: Operand, right: Operand, result: Operand, chip: ChipConfig, *, elements: int = 1, sums: int = 1
 ) -> float:
-    """Bytes between DRAM and the chip.
+    """Return bytes between DRAM and the chip.
 
     Operands are read and the result is written once, if one of the operands fits into its memory. If neither does,
     one of them passes by again for every part of the other, whichever way is less. The result's zeros are not known
@@ -134,7 +133,7 @@ def on_chip_traffic(
     reordered: bool,
     sums: int = 1,
 ) -> Traffic:
-    """Bytes that the passes of a product move on the chip.
+    """Return bytes that the passes of a product move on the chip.
 
     A block of `lanes` values that several vectors of a group read, such as overlapping windows, is read once for the
     group; one read reaches all tiles that need it at the same time. A group of rows that fits into half of a tile's

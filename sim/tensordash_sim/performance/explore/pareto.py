@@ -14,7 +14,7 @@ TIE = 0.01
 
 
 def pareto_front(points: Sequence[tuple[float, float]]) -> list[bool]:
-    """Which points (area, speedup) no other beats: none is better in one of both, and as good in the other.
+    """Return which points (area, speedup) no other beats: none is better in one of both, and as good in the other.
 
     >>> pareto_front([(1.1, 1.5), (1.2, 1.4), (1.2, 1.9), (1.1, 1.5)])
     [True, False, True, True]

@@ -49,7 +49,7 @@ class Structure:
 
     @property
     def positions(self) -> tuple[Option, ...]:
-        """What options may be, beside (0, 0): (step, lane offset), the oldest step first."""
+        """Return possible options besides (0, 0): (step, lane offset), the oldest step first."""
         return tuple((step, offset) for step in range(1, self.depth) for offset in self.offsets)
 
     @property
@@ -61,19 +61,19 @@ class Structure:
 
     @property
     def label(self) -> str:
-        """In short, such as "4 lanes, 3 deep, 4 sources, 4x4"."""
+        """Return a short name, such as "4 lanes, 3 deep, 4 sources, 4x4"."""
         ring = ", ring" if self.staging == "ring" else ""
         return f"{self.lanes} lanes, {self.depth} deep, {self.sources} sources{ring}, {self.rows}x{self.columns}"
 
     def fits(self, config: TileConfig) -> bool:
-        """Whether a tile's options are of this structure."""
+        """Return whether a tile's options are of this structure."""
         if (config.lanes, config.depth, config.staging) != (self.lanes, self.depth, self.staging):
             return False
         connectivity = Connectivity(config.options, lanes=config.lanes, depth=config.depth)
         return len(connectivity.sources(config.ring)) == self.sources
 
     def config(self, base: TileConfig, options: Sequence[Option]) -> TileConfig:
-        """A tile with these options, and all else as in `base`."""
+        """Return a tile with these options, and all else as in `base`."""
         return replace(
             base,
             lanes=self.lanes,
@@ -105,7 +105,7 @@ class Found:
 
     @classmethod
     def from_json(cls, document: dict[str, Any]) -> "Found":
-        """What `dataclasses.asdict` gave, after JSON made lists of its tuples."""
+        """Build from the output of `dataclasses.asdict`, whose tuples JSON has made lists."""
         return cls(**document | {"options": tuple((step, offset) for step, offset in document["options"])})
 
 
@@ -173,7 +173,7 @@ def climb(
     tries: int,
     seed: int,
 ) -> Found:
-    """As `search`, with any score of options: the more, the better."""
+    """Search as `search` does, with an arbitrary score of options; more is better."""
     random = Random(seed)
     best = max([start_options(structure), *starts], key=score)
     start = speedup = score(best)

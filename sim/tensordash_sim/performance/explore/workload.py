@@ -33,7 +33,7 @@ class Workload:
     weights: list[NDArray[np.float64]]
 
     def speedup(self, config: TileConfig) -> float:
-        """The baseline's cycles over the tile's; `config` has the lanes and rows of the words."""
+        """Return the baseline's cycles over the tile's; `config` has the lanes and rows of the words."""
         scheduler = Scheduler(config)
         beats = config.rows // config.out_rows
         dense = cycles = 0.0
@@ -65,7 +65,7 @@ def sample_workload(
     Returns
     -------
     Workload
-        With all passes of a trace, its speedup is that of `tensordash simulate`'s compute cycles summed over tiles.
+        With all passes of a trace, its speedup equals `tensordash simulate`'s, from compute cycles summed over tiles.
     """
     random = np.random.default_rng(seed)
     words: dict[int, list[NDArray[np.uint32]]] = {}

@@ -2,7 +2,7 @@
 
 from .budget import Budget
 from .graph import Graph, Node, Tensor
-from .plan import MEASURES, Kept, Plan
+from .plan import MEASURES, Plan, Resident
 from .published import gpt_block, resnet50, vgg16
 from .recorded import step_graph, unrecorded
 from .replay import PlanError, Replayed, replay
@@ -16,11 +16,11 @@ __all__ = [
     "Cycles",
     "Graph",
     "GraphWriter",
-    "Kept",
     "Node",
     "Plan",
     "PlanError",
     "Replayed",
+    "Resident",
     "Stage",
     "Tensor",
     "Value",

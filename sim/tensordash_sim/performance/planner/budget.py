@@ -41,7 +41,7 @@ class Budget:
 
     @classmethod
     def of(cls, chip: ChipConfig, *, gbps: float, columns: int) -> "Budget":
-        """A chip's: every tile has an element-wise unit for a row of its results.
+        """Return a chip's: every tile has an element-wise unit for a row of its results.
 
         Parameters
         ----------
@@ -61,9 +61,9 @@ class Budget:
         )
 
     def on_chip(self, stage: Stage) -> int:
-        """Cycles of a stage without DRAM: tiles and element-wise units work at the same time."""
+        """Return cycles of a stage without DRAM: tiles and element-wise units work at the same time."""
         return max(stage.cycles, stage.element_cycles)
 
     def dram(self, stage: Stage) -> int:
-        """Cycles that DRAM needs for a stage."""
+        """Return cycles that DRAM needs for a stage."""
         return ceil(stage.dram / self.dram_bytes_per_cycle)

@@ -61,7 +61,7 @@ class Tensor:
     axes: frozenset[str] = frozenset()
     has_mask: bool = True
     most_parts: int = 0
-    given: bool = False
+    is_input: bool = False
     wanted: bool = False
     becomes: str = ""
 
@@ -72,11 +72,11 @@ class Tensor:
 
     @property
     def packed(self) -> float:
-        """In DRAM, compressed if that is less: a bit for each value, and the values that are not zero."""
+        """Bytes in DRAM, compressed if that is less: a bit for each value, and the values that are not zero."""
         return min(self.bytes, self.has_mask * self.values / 8 + self.values * self.density * self.value_bytes)
 
     def part(self, parts: int) -> float:
-        """Bytes on the chip of what one of so many parts needs."""
+        """Return the bytes on the chip that one of `parts` needs."""
         return self.bytes / min(parts, self.most_parts or parts)
 
 
@@ -147,7 +147,7 @@ class Graph:
 
     Examples
     --------
-    >>> tensors = [Tensor(name="x", values=8, given=True), Tensor(name="y", values=8, wanted=True)]
+    >>> tensors = [Tensor(name="x", values=8, is_input=True), Tensor(name="y", values=8, wanted=True)]
     >>> graph = Graph(tensors, [Node(name="copy", kind="update", reads=("x",), writes=("y",))], {})
     >>> graph.writer["y"], graph.readers["x"]
     ('copy', ('copy',))
@@ -168,7 +168,7 @@ class Graph:
         self._check()
 
     def _check(self) -> None:
-        available = {name for name, tensor in self.tensors.items() if tensor.given}
+        available = {name for name, tensor in self.tensors.items() if tensor.is_input}
         for node in self.nodes.values():
             if node.axis and node.axis not in self.axes:
                 raise ValueError(f"axis of {node.name} must be one of {', '.join(self.axes)}, not {node.axis}")
@@ -182,7 +182,7 @@ class Graph:
                 if name in available:
                     raise ValueError(f"tensor {name} must not be written again by {node.name}")
                 available.add(name)
-                if (old := self.tensors[name].becomes) and not (old in self.tensors and self.tensors[old].given):
+                if (old := self.tensors[name].becomes) and not (old in self.tensors and self.tensors[old].is_input):
                     raise ValueError(f"what {name} becomes must be a given tensor, not {old}")
         for name in self.tensors:
             if name not in available:
@@ -203,11 +203,11 @@ class Graph:
         return {name: tuple(nodes) for name, nodes in found.items()}
 
     def needed_after(self, tensor: str, inside: Iterable[str]) -> bool:
-        """Whether a tensor is wanted, or read by a node that is not `inside`."""
+        """Return whether a tensor is wanted, or read by a node that is not `inside`."""
         return self.tensors[tensor].wanted or not set(self.readers[tensor]) <= set(inside)
 
     def with_copy(self, node: str, readers: Collection[str]) -> "Graph":
-        """The graph in which a node is computed a second time, for some of its readers.
+        """Return the graph in which a node is computed a second time, for some of its readers.
 
         What the copy gives has names of its own. If nobody reads what the node itself gives any more, it is gone.
         """

@@ -31,8 +31,8 @@ def optimizer_update(
     list of Tensor
         All that come with it: those that it reads, but for the gradient, and those that it writes.
     """
-    kept = [
-        Tensor(name=f"{name}.{what}", values=weights.values, value_bytes=SINGLE, density=density, given=True)
+    state = [
+        Tensor(name=f"{name}.{what}", values=weights.values, value_bytes=SINGLE, density=density, is_input=True)
         for what in ("master", *(f"state{number}" for number in range(states)))
     ]
     made = [
@@ -44,9 +44,9 @@ def optimizer_update(
             wanted=True,
             becomes=before.name,
         )
-        for before in (*kept, weights)
+        for before in (*state, weights)
     ]
-    read = [*([] if mask is None else [mask]), *kept]
+    read = [*([] if mask is None else [mask]), *state]
     node = Node(
         name=f"{name}.update",
         kind="update",

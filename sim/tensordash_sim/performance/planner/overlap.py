@@ -20,16 +20,16 @@ class Overlap:
     stage : int
         Index of the stage.
     shares : tuple of (int, float)
-        Index of each stage that it overlaps, in order, and the share of it that runs there. The rest runs in its own
+        Index of each stage that it overlaps, in order, and the share that runs there. The rest runs in its own
         place. Indices from the number of stages on are stages of the next step: an update has time until the next
         step reads its weights.
-    again : float
+    reloaded_bytes : float
         Bytes to load after each pause: the tensors that the stage holds. It has no space during a pause.
     """
 
     stage: int
     shares: tuple[tuple[int, float], ...]
-    again: float = 0.0
+    reloaded_bytes: float = 0.0
 
     @property
     def left(self) -> float:
@@ -54,7 +54,7 @@ class Overlap:
         return [place for before, place in pairwise(places) if place > before + 1]
 
 
-def _again(graph: Graph, stage: Stage) -> float | None:
+def _reloaded_bytes(graph: Graph, stage: Stage) -> float | None:
     """Return the bytes that a stage holds; None if they are sums, of which there is no copy."""
     made = {name for node in stage.nodes for name in graph.nodes[node].writes}
     held = {*stage.held, *([stage.around] if stage.around else [])}
@@ -87,14 +87,15 @@ def _window(graph: Graph, stages: Sequence[Stage], number: int, spans: Mapping[i
             first, min((spans.get(place, range(place, place + 1)).start for place in after), default=len(stages))
         )
     # No stage of this step reads its results; the next step starts with them.
-    again = [where[reader] for tensor in written if tensor.becomes for reader in graph.readers[tensor.becomes]]
+    reloaded_bytes = [where[reader] for tensor in written if tensor.becomes for reader in graph.readers[tensor.becomes]]
     return range(
-        first, len(stages) + min((spans.get(place, range(place, place + 1)).start for place in again), default=0)
+        first,
+        len(stages) + min((spans.get(place, range(place, place + 1)).start for place in reloaded_bytes), default=0),
     )
 
 
 def overlap_stages(
-    graph: Graph, stages: Sequence[Stage], kept: Sequence[float], fixed: set[int], budget: Budget
+    graph: Graph, stages: Sequence[Stage], resident_bytes: Sequence[float], fixed: set[int], budget: Budget
 ) -> tuple[Overlap, ...]:
     """Overlap stages that are limited by DRAM with stages that are limited by the tiles, the longest first.
 
@@ -102,7 +103,7 @@ def overlap_stages(
     ----------
     graph, stages : Graph, sequence of Stage
         The step.
-    kept : sequence of float
+    resident_bytes : sequence of float
         Bytes that are kept on the chip for other stages, during each.
     fixed : set of int
         Stages that stay in their places, as tensors that they read or write stay on the chip.
@@ -111,7 +112,7 @@ def overlap_stages(
     """
     # Idle cycles of DRAM in each stage, and free bytes on the chip.
     slack: list[float] = [budget.on_chip(stage) - budget.dram(stage) for stage in stages]
-    room = [budget.capacity - stage.space - taken for stage, taken in zip(stages, kept, strict=True)]
+    room = [budget.capacity - stage.space - taken for stage, taken in zip(stages, resident_bytes, strict=True)]
     found: list[Overlap] = []
     count = len(stages)
     waiting = sorted(
@@ -123,18 +124,18 @@ def overlap_stages(
             stages[number].space,
             -slack[number],
         )
-        again = _again(graph, stages[number])
+        reloaded_bytes = _reloaded_bytes(graph, stages[number])
         taken: dict[int, float] = {}
         for step in (1, -1):  # After its place, then before it.
             place = number + step
             while place in allowed and lacking > 0:
                 has_room = room[place % count] >= space
-                if not has_room and again is None:
+                if not has_room and reloaded_bytes is None:
                     break
                 if has_room and slack[place % count] > 0:
                     taken[place] = min(slack[place % count], lacking)
                     lacking -= taken[place]
-                elif has_room and again is None:
+                elif has_room and reloaded_bytes is None:
                     taken[place] = 0.0  # Its sums stay on the chip.
                 place += step
         while taken and not taken[max(taken)]:
@@ -144,7 +145,7 @@ def overlap_stages(
         if not taken:
             continue
         shares = tuple((place, cycles / -slack[number]) for place, cycles in sorted(taken.items()))
-        one = Overlap(number, shares, again or 0.0)
+        one = Overlap(number, shares, reloaded_bytes or 0.0)
         for place, cycles in taken.items():
             slack[place % count] -= cycles
             room[place % count] -= space

@@ -10,7 +10,7 @@ from .overlap import Overlap
 from .stages import Stage
 from .timeline import alone, overlapped
 
-__all__ = ["MEASURES", "Kept", "Plan"]
+__all__ = ["MEASURES", "Plan", "Resident"]
 
 MEASURES = {
     "fuse": "element-wise work and updates run with what makes or takes their values",
@@ -19,13 +19,13 @@ MEASURES = {
     "recompute": "what is cheap to make again is not stored",
     "keep": "tensors stay on the chip from one stage to a later one",
     "compress": "results leave compressed",
-    "overlap": "loads run ahead of the stages, stores behind them, and what waits for DRAM beside what does not",
+    "overlap": "loads run ahead of the stages, stores after them, and what waits for DRAM beside what does not",
 }
 """What a plan may do, in the order in which tables add it."""
 
 
 @dataclass(frozen=True)
-class Kept:
+class Resident:
     """A tensor that stays on the chip.
 
     Attributes
@@ -51,7 +51,7 @@ class Plan:
         The step, with what is computed twice.
     stages : tuple of Stage
         In order.
-    kept : tuple of Kept
+    residents : tuple of Kept
         Tensors that stay on the chip between stages.
     budget : Budget
         What it may use.
@@ -63,7 +63,7 @@ class Plan:
 
     graph: Graph
     stages: tuple[Stage, ...]
-    kept: tuple[Kept, ...]
+    residents: tuple[Resident, ...]
     budget: Budget
     measures: frozenset[str]
     overlaps: tuple[Overlap, ...] = ()
@@ -71,16 +71,17 @@ class Plan:
     @property
     def dram(self) -> float:
         """Bytes between DRAM and the chip."""
-        return sum(stage.dram for stage in self.stages) + sum(one.again * len(one.resumed) for one in self.overlaps)
+        return sum(stage.dram for stage in self.stages) + sum(
+            one.reloaded_bytes * len(one.resumed) for one in self.overlaps
+        )
 
     @property
     def on_chip(self) -> int:
-        """Cycles without DRAM."""
         return sum(self.budget.on_chip(stage) for stage in self.stages)
 
     @property
     def dram_cycles(self) -> int:
-        """What DRAM needs for all of them."""
+        """Return the DRAM cycles of all stages."""
         return ceil(self.dram / self.budget.dram_bytes_per_cycle)
 
     @cached_property

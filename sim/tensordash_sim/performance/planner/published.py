@@ -18,7 +18,7 @@ GPT_HEADS = 40
 GPT_LENGTH = 2048
 """Sequence length of the 13B network of Srinivasan et al. 2023, as are the hidden size and the heads."""
 GPT_POSITIONS = 8
-"""Parts of a head: so many of its positions look at all of its keys at a time."""
+"""Positions of a head that look at all of its keys at a time."""
 SAMPLES = "samples"
 TOKENS = "tokens"
 HEADS = "heads"
@@ -31,7 +31,7 @@ INDEX = 1 / 4
 def convolution(
     images: int, channels: int, filters: int, size: int, kernel: int, stride: int = 1, *, padding: int | None = None
 ) -> Convolution:
-    """A square one, padded to keep its size."""
+    """Return a square one, padded to keep its size."""
     border = kernel // 2 if padding is None else padding
     return Convolution(
         batch=images,
@@ -68,7 +68,7 @@ def vgg16(images: int, zeros: float, cycles: Cycles, *, size: int = 224, thin: i
         Extent of images, a multiple of 32; all widths are divided by `thin`.
     """
     step = GraphWriter({SAMPLES: images}, cycles, gradient_density=1 - zeros)
-    x = step.given("images", images * 3 * size * size, axes={SAMPLES}, density=1 - zeros)
+    x = step.add_input("images", images * 3 * size * size, axes={SAMPLES}, density=1 - zeros)
     channels = 3
     for group, (width, count) in enumerate(VGG, start=1):
         filters = width // thin
@@ -98,7 +98,7 @@ def vgg16(images: int, zeros: float, cycles: Cycles, *, size: int = 224, thin: i
 
 
 def resnet50_layers(images: int, size: int = 224, thin: int = 1) -> Iterator[tuple[str, Convolution]]:
-    """Its convolutions, the stride of a block in the 3 x 3 one; `size` and `thin` as of `vgg16`."""
+    """Yield its convolutions, the stride of a block in the 3 x 3 one; `size` and `thin` as of `vgg16`."""
     channels = 64 // thin
     yield "conv1", convolution(images, 3, channels, size, 7, 2)
     size //= 4
@@ -137,7 +137,7 @@ def resnet50(
         parts, over = (images, {SAMPLES}) if ghost else (1, set[str]())
         return step.norm(f"{name}.norm", y, sums=parts * layer.out_channels, over=over, axis=SAMPLES)
 
-    x = step.given("images", images * 3 * size * size, axes={SAMPLES}, density=1 - zeros)
+    x = step.add_input("images", images * 3 * size * size, axes={SAMPLES}, density=1 - zeros)
     x = _relu(step, "conv1.relu", convolve("conv1", x), zeros)
     x = step.element_wise(
         "pool",
@@ -154,15 +154,15 @@ def resnet50(
             y = _relu(step, f"{name}.relu1", convolve(f"{name}.conv1", x), zeros)
             y = _relu(step, f"{name}.relu2", convolve(f"{name}.conv2", y), zeros)
             y = convolve(f"{name}.conv3", y)
-            beside = convolve(f"{name}.downsample", x) if block == 0 else x
-            x = _relu(step, f"{name}.relu3", step.add(f"{name}.add", y, beside, axis=SAMPLES), zeros)
+            shortcut = convolve(f"{name}.downsample", x) if block == 0 else x
+            x = _relu(step, f"{name}.relu3", step.add(f"{name}.add", y, shortcut, axis=SAMPLES), zeros)
     x = step.element_wise("mean", [x], axis=SAMPLES, values=images * 2048 // thin)
     layer = MatrixProduct(batch=1, samples=images, in_features=2048 // thin, out_features=1000 // thin)
     return step.finish(step.product("fc", layer, x, axis=SAMPLES, density=1.0), axis=SAMPLES)
 
 
 def gpt_block(zeros: float, cycles: Cycles, *, thin: int = 1) -> Graph:
-    """A block of a 13B GPT on one sequence, in the middle of the network, with Adam; weights with a static mask.
+    """Return a block of a 13B GPT on one sequence, in the middle of the network, with Adam; weights with a static mask.
 
     Masked weights have neither gradients nor state: those are as sparse as they are.
 
@@ -188,7 +188,7 @@ def gpt_block(zeros: float, cycles: Cycles, *, thin: int = 1) -> Graph:
         return step.contraction(name, layer, a, b, axis=HEADS, density=1.0, axes=axes)
 
     both = {TOKENS, HEADS}
-    x = step.given("x", length * hidden, axes={TOKENS}, needs_gradient=True)
+    x = step.add_input("x", length * hidden, axes={TOKENS}, needs_gradient=True)
     h = step.norm("norm1", x, sums=length, over={TOKENS}, axis=TOKENS)
     q, k, v = step.products(
         "qkv",

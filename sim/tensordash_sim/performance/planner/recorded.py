@@ -29,7 +29,7 @@ _Cycles = tuple[int, int]
 
 
 def step_graph(step: Step, cycles: Sequence[int], apart: Sequence[int] | None = None) -> Graph:
-    """A recorded step, to be planned.
+    """Return a recorded step, to be planned.
 
     What is assumed is as in `GraphWriter`: operands are fp16, weights' gradients, weights and optimizer states FP32,
     masks of ReLU bits; biases, gains and scalars are left out. Tensors are cut along their first dimension, into as
@@ -87,7 +87,7 @@ def unrecorded(step: Step) -> str:
 
 
 class _Recorded:
-    """Goes through a flow once, and says what each work is to the planner."""
+    """Goes through a flow once, and adds a node for each work."""
 
     def __init__(self, step: Step, cycles: Sequence[int], apart: Sequence[int]) -> None:
         assert step.flow is not None
@@ -160,7 +160,7 @@ class _Recorded:
             return
         reads, writes = self._large_places(work.reads), self._large_places(work.writes)
         if name.startswith("embedding"):
-            reads = [place for place in reads if place not in self.parameters]  # a few rows of it
+            reads = [place for place in reads if place not in self.parameters]  # a few rows
         if name in _POOLED:
             del reads[1:2]
         if _NORM.search(name):
@@ -229,10 +229,14 @@ class _Recorded:
             ("qk", Operation.WEIGHT_GRADIENT),
             ("pv", Operation.WEIGHT_GRADIENT),
         ]
-        given = [part for part in wanted if part in parts]
-        if len(work.writes) != len(given) or layer not in self.inside or ("pv", Operation.INPUT_GRADIENT) not in parts:
+        present = [part for part in wanted if part in parts]
+        if (
+            len(work.writes) != len(present)
+            or layer not in self.inside
+            or ("pv", Operation.INPUT_GRADIENT) not in parts
+        ):
             return False
-        places = dict(zip(given, work.writes, strict=True))
+        places = dict(zip(present, work.writes, strict=True))
         gradient, q, k, v = reads[:4]
         shares = self.inside[layer]
         record, cycles = parts["pv", Operation.INPUT_GRADIENT]
@@ -248,7 +252,7 @@ class _Recorded:
         return True
 
     def _within(self, name: str, record: Record, density: float | None) -> str:
-        """A tensor inside of attention: that of its scores, which the one product gives and the other takes."""
+        """Return the tensor of attention's scores, which one product writes and the other reads."""
         own = self._own(name)
         shape = record.geometry.shapes["G" if record.layer.endswith("/qk") else "A"]
         if density is None:
@@ -290,12 +294,12 @@ class _Recorded:
                     if name not in read:
                         self.tensors[name] = replace(self.tensors[name], wanted=True)
         needed: set[str] = set()
-        kept = []
+        reachable = []
         for node in reversed(self.nodes):
             if node.kind == "product" or any(name in needed or self.tensors[name].wanted for name in node.writes):
-                kept.append(node)
+                reachable.append(node)
                 needed |= set(node.reads)
-        self.nodes = kept[::-1]
+        self.nodes = reachable[::-1]
         touched = {name for node in self.nodes for name in (*node.reads, *node.writes)}
         self.tensors = {
             name: replace(each, becomes=each.becomes if each.becomes in touched else "")
@@ -311,25 +315,25 @@ class _Recorded:
         return name if self.names[name] == 1 else f"{name} {self.names[name]}"
 
     def _read(self, place: int) -> str:
-        """The tensor of a place; one that nothing has written is given."""
+        """Return the tensor of a place; one that nothing has written is given."""
         if place not in self.tensor:
             name = f"given {place}"
             if place in self.parameters:
                 name = self._own(f"{self.layers.get(place, f'parameter {place}')}.W")
             shape = self.flow.tensors[place].shape
             is_cut = place not in self.parameters and len(shape) > 1 and shape[0] % self.samples == 0
-            self._tensor(place, name, HALF, is_cut=is_cut, given=True)
+            self._tensor(place, name, HALF, is_cut=is_cut, is_input=True)
         return self.tensor[place]
 
     def _write(self, place: int, name: str, reads: Sequence[str], is_sum: bool) -> str:
-        """The tensor of a place that is written now."""
+        """Return the tensor of a place that is written now."""
         is_sum = is_sum or place in self.gradients
         extent = (self.flow.tensors[place].shape or (1,))[0]
         is_cut = not is_sum and any(self.tensors[each].axes for each in reads) and extent % self.samples == 0
-        self._tensor(place, name, SINGLE if is_sum else HALF, is_cut=is_cut, given=False)
+        self._tensor(place, name, SINGLE if is_sum else HALF, is_cut=is_cut, is_input=False)
         return self.tensor[place]
 
-    def _tensor(self, place: int, name: str, value_bytes: float, *, is_cut: bool, given: bool) -> None:
+    def _tensor(self, place: int, name: str, value_bytes: float, *, is_cut: bool, is_input: bool) -> None:
         found = self.flow.tensors[place]
         if found.dtype == "bool":
             value_bytes = BIT
@@ -342,11 +346,11 @@ class _Recorded:
             value_bytes=value_bytes,
             density=self.density.get(place, 1.0),
             axes=frozenset({SAMPLES} if is_cut else set()),
-            given=given,
+            is_input=is_input,
         )
 
     def _mask(self, name: str) -> str:
-        """The mask of a tensor, which what gives the tensor gives, too."""
+        """Return the mask of a tensor, which what gives the tensor gives, too."""
         mask = f"{name}.mask"
         if mask not in self.tensors:
             like = self.tensors[name]

@@ -1,6 +1,6 @@
-"""Goes through a plan once and checks it: all is there when it is read, fits, and moves as many bytes as it says.
+"""Replays a plan and checks it: tensors are present when read, fit, and move as many bytes as the plan claims.
 
-Written apart from the planner: it knows the graph and what the plan decided, and works out the rest by itself.
+Written apart from the planner: it reads the graph and the plan's decisions, and works out the rest by itself.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ SUM_BYTES = 4
 
 
 class PlanError(ValueError):
-    """A plan that cannot run, or does not move what it says."""
+    """A plan that cannot run, or does not move the bytes that it claims."""
 
 
 @dataclass(frozen=True)
@@ -56,8 +56,8 @@ def replay(plan: Plan) -> Replayed:
     Raises
     ------
     PlanError
-        If a node runs never or twice; reads what is not there, or not all of it; if what it needs does not fit; or if a
-        stage's bytes are others than those of its tensors.
+        If a node never runs or runs twice, or reads a tensor that is missing or incomplete; if what it needs does not
+        fit; or if a stage's bytes differ from its tensors'.
     """
     return _Replay(plan).run()
 
@@ -65,8 +65,8 @@ def replay(plan: Plan) -> Replayed:
 class _Replay:
     def __init__(self, plan: Plan) -> None:
         self.plan, self.graph = plan, plan.graph
-        self.in_dram = {name for name, tensor in self.graph.tensors.items() if tensor.given}
-        self.kept: set[str] = set()
+        self.in_dram = {name for name, tensor in self.graph.tensors.items() if tensor.is_input}
+        self.on_chip_before: set[str] = set()
 
     def run(self) -> Replayed:
         ran = [name for stage in self.plan.stages for name in stage.nodes]
@@ -78,7 +78,7 @@ class _Replay:
         for place, stage in enumerate(self.plan.stages):
             loaded, stored, space = self._stage(place, stage)
             loads, stores, at[place] = loads + loaded, stores + stored, at[place] + space
-            for one in self.plan.kept:
+            for one in self.plan.residents:
                 if one.first <= place <= one.last:
                     at[place] += self.graph.tensors[one.tensor].bytes
             work = max(stage.cycles, stage.element_cycles)
@@ -95,23 +95,23 @@ class _Replay:
         return Replayed(loads, stores, fullest, tiles, dram, alone)
 
     def _stage(self, place: int, stage: Stage) -> tuple[float, float, float]:
-        """Bytes loaded, stored, and on the chip."""
-        self.kept = {one.tensor for one in self.plan.kept if one.first < place <= one.last}
+        """Return bytes loaded, stored, and on the chip."""
+        self.on_chip_before = {one.tensor for one in self.plan.residents if one.first < place <= one.last}
         nodes = [self.graph.nodes[name] for name in stage.nodes]
         made: dict[str, Node] = {}
         for node in nodes:
             for name in node.reads:
-                self._there(stage, node, self.graph.tensors[name], made)
+                self._check_source(stage, node, self.graph.tensors[name], made)
             made |= dict.fromkeys(node.writes, node)
         outside = [self.graph.nodes[name] for other in self.plan.stages[place + 1 :] for name in other.nodes]
-        staying = {one.tensor for one in self.plan.kept if one.first == place}
+        staying = {one.tensor for one in self.plan.residents if one.first == place}
         leaves = {
             name
             for name in made
             if self.graph.tensors[name].wanted or (name not in staying and any(name in node.reads for node in outside))
         }
-        inputs = {name for node in nodes for name in node.reads if name not in made and name not in self.kept}
-        on_chip = self.kept | staying
+        inputs = {name for node in nodes for name in node.reads if name not in made and name not in self.on_chip_before}
+        on_chip = self.on_chip_before | staying
         loads, stores, space = (self._around if stage.around else self._parts)(stage, nodes, inputs, leaves, on_chip)
         for what, said, found in (("load", stage.loads, loads), ("store", stage.stores, stores)):
             for name in said.keys() | found.keys():
@@ -123,10 +123,10 @@ class _Replay:
         self.in_dram |= leaves
         return sum(loads.values()), sum(stores.values()), space
 
-    def _there(self, stage: Stage, node: Node, tensor: Tensor, made: dict[str, Node]) -> None:
+    def _check_source(self, stage: Stage, node: Node, tensor: Tensor, made: dict[str, Node]) -> None:
         """A tensor that a node reads is on the chip, in DRAM, or was made before it in the same part."""
         if tensor.name not in made:
-            if tensor.name not in self.kept and tensor.name not in self.in_dram:
+            if tensor.name not in self.on_chip_before and tensor.name not in self.in_dram:
                 raise PlanError(f"{node.name} reads {tensor.name}, which is not there")
             return
         by_parts = bool(made[tensor.name].axis)
@@ -173,7 +173,7 @@ class _Replay:
     def _around(
         self, stage: Stage, nodes: list[Node], inputs: set[str], leaves: set[str], on_chip: set[str]
     ) -> tuple[dict[str, float], dict[str, float], float]:
-        """One tensor stays, in pieces if it does not fit; everything else passes by."""
+        """Return one tensor stays, in pieces if it does not fit; everything else passes by."""
         tensors = self.graph.tensors
         products = [node for node in nodes if node.kind == "product"]
         is_sum = any(stage.around in node.writes for node in products)
@@ -202,17 +202,17 @@ class _Replay:
             if len(products) > 1:
                 raise PlanError(f"{stage.around} must be on the chip as a whole for several products")
             reads = products[0].reads
-            again = [
+            repeated_bytes = [
                 names
                 for names in (reads[:1], reads[1:])
-                if stage.around not in names and set(names) <= inputs | self.kept
+                if stage.around not in names and set(names) <= inputs | self.on_chip_before
             ]
-            if not again:
+            if not repeated_bytes:
                 raise PlanError(f"what passes {stage.around} again must be in DRAM")
-            for name in min(again, key=lambda names: sum(loads.get(name, 0.0) for name in names)):
+            for name in min(repeated_bytes, key=lambda names: sum(loads.get(name, 0.0) for name in names)):
                 if name in loads:
                     loads[name] *= stage.parts
-        # What is on the chip of it is at most what stages may use.
+        # Its share on the chip is at most what stages may use.
         return (
             loads,
             {name: self._stored(tensors[name]) for name in leaves},
@@ -224,7 +224,7 @@ class _Replay:
         held = set(stage.held) | ({stage.around} if stage.around else set())
         made = {name for node in stage.nodes for name in self.graph.nodes[node].writes}
         needed = sum(self.graph.tensors[name].packed for name in held - made)
-        if one.resumed and (held & made or not isclose(one.again, needed)):
+        if one.resumed and (held & made or not isclose(one.reloaded_bytes, needed)):
             raise PlanError(f"stage {one.stage} must load {needed:.0f} bytes again after a pause, and hold no sums")
         return needed * len(one.resumed)
 
@@ -233,12 +233,12 @@ class _Replay:
 
         Adds their space to the stages that they overlap, and returns the bytes that they load again.
         """
-        again = 0.0
+        repeated_bytes = 0.0
         spans = {place: range(place, place + 1) for place in range(len(at))}
         for one in self.plan.overlaps:
             if one.left < -1e-9 or any(share < 0 for _, share in one.shares):
-                raise PlanError(f"shares of stage {one.stage} must not be below 0 nor more than all of it")
-            again += self._pauses(one, self.plan.stages[one.stage])
+                raise PlanError(f"shares of stage {one.stage} must be from 0 to all of its bytes")
+            repeated_bytes += self._pauses(one, self.plan.stages[one.stage])
             spans[one.stage] = one.span
             for place in one.places:
                 at[place % len(at)] += self.plan.stages[one.stage].space if place != one.stage else 0.0
@@ -254,7 +254,7 @@ class _Replay:
             for name in node.reads:
                 maker, second = where.get(made.get(name, "")), where[node.name]
                 if maker is not None and maker != second and spans[maker].stop > spans[second].start:
-                    raise PlanError(f"{node.name} reads {name} before all of it is there")
+                    raise PlanError(f"{node.name} reads {name} before it is complete")
         for tensor in self.graph.tensors.values():
             if tensor.name in made and tensor.wanted:
                 last = spans[where[made[tensor.name]]].stop - len(at)
@@ -263,4 +263,4 @@ class _Replay:
                     (spans[place].start for place in next_reads), default=0 if not tensor.becomes else len(at)
                 ):
                     raise PlanError(f"{tensor.name} must be there before the next step reads it")
-        return again
+        return repeated_bytes

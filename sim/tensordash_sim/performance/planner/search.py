@@ -7,7 +7,7 @@ from itertools import count
 from .budget import Budget
 from .graph import Graph
 from .overlap import Overlap, overlap_stages
-from .plan import MEASURES, Kept, Plan
+from .plan import MEASURES, Plan, Resident
 from .stages import Stage, best_stage
 
 __all__ = ["plan_step"]
@@ -15,7 +15,7 @@ __all__ = ["plan_step"]
 MAX_RECOMPUTED_STAGES = 8
 """Stages recomputed together for one tensor."""
 BOTH = 0.3
-"""How much a cycle counts of what does not limit the step, if DRAM and tiles overlap: it may limit a part of it."""
+"""Weight of a cycle that does not limit the step, if DRAM and tiles overlap: it may limit some stages."""
 
 
 def plan_step(graph: Graph, budget: Budget, measures: Collection[str] = tuple(MEASURES)) -> Plan:
@@ -76,7 +76,7 @@ class _Search:
             self.put(stage)
 
     def stage(self, nodes: Iterable[str], *, graph: Graph | None = None, **how) -> Stage | None:
-        """The best stage of nodes, put in order."""
+        """Return the best stage of nodes, put in order."""
         options = {"capacity": self.budget.capacity} | how
         return best_stage(
             graph or self.graph,
@@ -87,7 +87,7 @@ class _Search:
         )
 
     def put(self, stage: Stage) -> int:
-        """A new stage instead of those that its nodes were in; its number."""
+        """Return a new stage instead of those that its nodes were in; its number."""
         number = next(self.numbers)
         for old in {self.stage_of[name] for name in stage.nodes if self.stage_of.get(name) in self.stages}:
             self.remove(old)
@@ -98,13 +98,12 @@ class _Search:
         return number
 
     def remove(self, number: int) -> None:
-        """Forget a stage."""
         stage = self.stages.pop(number)
         self.tiles -= self.budget.on_chip(stage)
         self.moved -= self.budget.dram(stage)
 
     def saved(self, old: Iterable[Stage], new: Iterable[Stage]) -> float:
-        """Cycles that the step is shorter with the new stages instead of the old ones."""
+        """Return cycles that the step is shorter with the new stages instead of the old ones."""
         if not self.per_step:
             return self._alone(old) - self._alone(new)
         tiles, moved = self.tiles, self.moved
@@ -126,7 +125,7 @@ class _Search:
         return {self.stage_of[node] for node in nodes} - {number}
 
     def tensors_of(self, node: str) -> tuple[str, ...]:
-        """What a node reads and writes."""
+        """Return the tensors that a node reads and writes."""
         return (*self.graph.nodes[node].reads, *self.graph.nodes[node].writes)
 
     def merge(self) -> None:
@@ -160,7 +159,7 @@ class _Search:
                     yield -gain, number, other, merged
 
     def _may_merge(self, first: int, second: int) -> bool:
-        """Whether the measures allow it."""
+        """Return whether the measures allow it."""
         nodes = [[self.graph.nodes[name] for name in self.stages[each].nodes] for each in (first, second)]
         products = [any(node.kind == "product" for node in each) for each in nodes]
         if not all(products):
@@ -171,7 +170,7 @@ class _Search:
         return ("depth-first" if flows else "share") in self.measures
 
     def _between(self, first: int, second: int) -> bool:
-        """Whether a third stage needs the one and is needed by the other, so that they cannot be one."""
+        """Return whether a third stage needs the one and is needed by the other, so that they cannot be one."""
         for start, end in ((first, second), (second, first)):
             reached, todo = set[int](), [each for each in self._after(start) if each != end]
             while todo:
@@ -247,16 +246,14 @@ class _Search:
         return False
 
     def state(self) -> tuple[dict[int, Stage], dict[str, int], float, float]:
-        """What `restore` takes."""
         return dict(self.stages), dict(self.stage_of), self.tiles, self.moved
 
     def restore(self, state: tuple[dict[int, Stage], dict[str, int], float, float]) -> None:
-        """Be as before."""
         stages, stage_of, self.tiles, self.moved = state
         self.stages, self.stage_of = dict(stages), dict(stage_of)
 
     def plan(self) -> Plan:
-        """The stages as they are, in order, with what stays on the chip, and what overlaps.
+        """Return the stages as they are, in order, with what stays on the chip, and what overlaps.
 
         A stage that reads what is kept, or makes it, stays in its place, and what is kept leaves less room beside
         others. So nothing is kept of stages that wait for DRAM, or nothing at all, if that is better.
@@ -270,14 +267,14 @@ class _Search:
 
     def _plan(self, may_stay: Collection[str]) -> Plan:
         state, stages = self.state(), self.in_order()
-        stages, kept = _keep(self, stages, may_stay)
+        stages, residents = _keep_on_chip(self, stages, may_stay)
         overlaps: tuple[Overlap, ...] = ()
         if "overlap" in self.measures:
             sizes = [
-                sum(self.graph.tensors[one.tensor].bytes for one in kept if one.first <= place <= one.last)
+                sum(self.graph.tensors[one.tensor].bytes for one in residents if one.first <= place <= one.last)
                 for place in range(len(stages))
             ]
-            stay = {one.tensor for one in kept}
+            stay = {one.tensor for one in residents}
             fixed = {
                 place
                 for place, stage in enumerate(stages)
@@ -288,7 +285,7 @@ class _Search:
         return Plan(
             graph=self.graph,
             stages=tuple(stages),
-            kept=kept,
+            residents=residents,
             budget=self.budget,
             measures=self.measures,
             overlaps=overlaps,
@@ -344,7 +341,9 @@ def _split(search: "_Search", plan: Plan) -> Plan:
     return plan
 
 
-def _keep(search: _Search, stages: Sequence[Stage], may_stay: Collection[str]) -> tuple[list[Stage], tuple[Kept, ...]]:
+def _keep_on_chip(
+    search: _Search, stages: Sequence[Stage], may_stay: Collection[str]
+) -> tuple[list[Stage], tuple[Resident, ...]]:
     """Keep tensors on the chip, those first that save most for the room and time that they take."""
     graph, chosen = search.graph, list(stages)
     where = {name: number for number, stage in enumerate(stages) for name in stage.nodes}
@@ -361,8 +360,8 @@ def _keep(search: _Search, stages: Sequence[Stage], may_stay: Collection[str]) -
         first, last = where[graph.writer[name]], max(where[reader] for reader in graph.readers[name])
         moved = sum(stage.loads.get(name, 0.0) + stage.stores.get(name, 0.0) for stage in chosen[first : last + 1])
         if first < last and moved > 0:
-            candidates.append((-moved / (tensor.bytes * (last + 1 - first)), Kept(name, first, last)))
-    kept = []
+            candidates.append((-moved / (tensor.bytes * (last + 1 - first)), Resident(name, first, last)))
+    residents = []
     for _, one in sorted(candidates, key=lambda each: (each[0], each[1].first, each[1].tensor)):
         size, span = graph.tensors[one.tensor].bytes, range(one.first, one.last + 1)
         if any(taken[number] + size > search.budget.capacity for number in span):
@@ -387,5 +386,5 @@ def _keep(search: _Search, stages: Sequence[Stage], may_stay: Collection[str]) -
             chosen[number] = stage
             taken[number] += size
             resident[number].add(one.tensor)
-        kept.append(one)
-    return chosen, tuple(kept)
+        residents.append(one)
+    return chosen, tuple(residents)

@@ -181,7 +181,7 @@ def _counts(most: int) -> list[int]:
 def _by_parts(
     graph: Graph, touched: _Touched, capacity: float, resident: Collection[str], packed: bool
 ) -> Iterator[_Choice]:
-    """All choices in which each part passes all nodes."""
+    """Yield all choices in which each part passes all nodes."""
     axis = touched.parts[0].axis if touched.parts else ""
     loads = {tensor.name: tensor.packed for tensor in touched.inputs if tensor.name not in resident}
     stores = {
@@ -194,7 +194,7 @@ def _by_parts(
         return
     fullest = _fullest(graph, touched, axis, resident)
     in_parts = {name for node in touched.parts for name in node.reads}
-    whole = [each for each in touched.inputs if axis not in each.axes and each.name in loads and each.name in in_parts]
+    full = [each for each in touched.inputs if axis not in each.axes and each.name in loads and each.name in in_parts]
     by_parts = {name for node in touched.parts for name in node.writes}
     sums = [each for each in touched.made if axis not in each.axes and each.name in by_parts]
     read_here = {name for node in touched.updates for name in node.reads}
@@ -204,21 +204,21 @@ def _by_parts(
         if room < 0:
             continue
         # What holding saves, for each that could be held.
-        saved = {tensor.name: (parts - 1) * tensor.packed for tensor in whole}
+        saved = {tensor.name: (parts - 1) * tensor.packed for tensor in full}
         for tensor in sums:
             stays = tensor.name in touched.leaving
             moved = (2 * parts - 1) + (tensor.name in read_here)
             saved[tensor.name] = (moved - stays) * tensor.bytes if parts > 1 else 0.0
         held: set[str] = set()
         by_worth = sorted(
-            (each for each in (*whole, *sums) if saved[each.name] > 0), key=lambda t: -saved[t.name] / t.bytes
+            (each for each in (*full, *sums) if saved[each.name] > 0), key=lambda t: -saved[t.name] / t.bytes
         )
         for tensor in by_worth:
             if tensor.bytes <= room:
                 held.add(tensor.name)
                 room -= tensor.bytes
         chosen_loads, chosen_stores = dict(loads), dict(stores)
-        for tensor in whole:
+        for tensor in full:
             if tensor.name not in held:
                 chosen_loads[tensor.name] = parts * tensor.packed
         for tensor in sums:
@@ -229,7 +229,7 @@ def _by_parts(
 
 
 def _fullest(graph: Graph, touched: _Touched, axis: str, resident: Collection[str]) -> Callable[[int], float]:
-    """Bytes of a part that are on the chip at the fullest moment, by the number of parts."""
+    """Return bytes of a part that are on the chip at the fullest moment, by the number of parts."""
     first: dict[str, int] = {}
     last: dict[str, int] = {}
     for place, node in enumerate(touched.parts):
@@ -247,16 +247,16 @@ def _fullest(graph: Graph, touched: _Touched, axis: str, resident: Collection[st
             changes[end] -= size
         return max(accumulate(changes))
 
-    whole = fullest(1)
+    full = fullest(1)
     if any(tensor.most_parts for tensor, _, _ in tensors):
         return fullest
-    return lambda parts: whole / parts
+    return lambda parts: full / parts
 
 
 def _around(
     graph: Graph, touched: _Touched, capacity: float, resident: Collection[str], packed: bool
 ) -> Iterator[_Choice]:
-    """One tensor lies on the chip, everything else passes by.
+    """Yield one tensor lies on the chip, everything else passes by.
 
     It may be an operand that all products share: results are made whole, one by one. Or the only product's result, as
     sums of FP32 to which each piece of the operands adds. What does not fit is cut into pieces, if there is one product
@@ -293,10 +293,10 @@ def _around(
     ]
     if len(products) == 1 and len(products[0].writes) == 1:
         result = products[0].writes[0]
-        choices += [(result, float(graph.tensors[result].values * SUM_BYTES), again) for again in operands]
-    for name, size, again in choices:
+        choices += [(result, float(graph.tensors[result].values * SUM_BYTES), operand) for operand in operands]
+    for name, size, operand in choices:
         pieces = max(1, ceil(size / capacity))
-        if pieces > 1 and (len(products) > 1 or not set(again) <= inputs):
+        if pieces > 1 and (len(products) > 1 or not set(operand) <= inputs):
             continue  # what is made here is made once
-        more = {each: loads[each] * pieces for each in again if each in loads}
+        more = {each: loads[each] * pieces for each in operand if each in loads}
         yield _Choice(pieces, name, frozenset(), loads | more, stores, min(size, capacity))

@@ -40,13 +40,13 @@ class GraphWriter:
     states : int
         Tensors of FP32 that the optimizer keeps for each weight: 1 with momentum, 2 for Adam.
     gradient_density : float
-        Share of values that are not zero in gradients that meet products, unless a layer says otherwise.
+        Share of values that are not zero in gradients that meet products, unless a layer has its own.
 
     Examples
     --------
     >>> writer = GraphWriter({"samples": 4}, lambda *_: (1, 0))
     >>> layer = MatrixProduct(batch=1, samples=4, in_features=8, out_features=2)
-    >>> x = writer.given("x", 32, axes={"samples"})
+    >>> x = writer.add_input("x", 32, axes={"samples"})
     >>> y = writer.product("fc", layer, x, axis="samples", density=1.0)
     >>> graph = writer.finish(y, axis="samples")
     >>> list(graph.nodes)
@@ -61,11 +61,11 @@ class GraphWriter:
         self._tape: list[Callable[[], list[Node]]] = []
         self._gradients: dict[str, list[str]] = {}
 
-    def given(
+    def add_input(
         self, name: str, values: int, *, axes: set[str], density: float = 1.0, needs_gradient: bool = False
     ) -> Value:
         """Something that is in DRAM before the step: a batch; or what an earlier block gives, with its gradient."""
-        self._tensor(name, values, HALF, density, axes, given=True)
+        self._tensor(name, values, HALF, density, axes, is_input=True)
         return Value(name, needs_gradient)
 
     def product(
@@ -80,7 +80,7 @@ class GraphWriter:
         weight_density: float = 1.0,
         axes: set[str] | None = None,
     ) -> Value:
-        """A layer with weights; `density` is that of its results, `axes` theirs if they can be cut otherwise, too."""
+        """Return a layer with weights; `density` and `axes` describe its results."""
         return self.products(
             name,
             geometry,
@@ -109,7 +109,7 @@ class GraphWriter:
         """`product` whose results are several tensors of equal size, such as queries, keys and values of attention."""
         values = {operand: prod(shape) for operand, shape in geometry.shapes.items()}
         w, ys, dw = f"{name}.W", tuple(f"{name}.{each}" for each in into), f"{name}.dW"
-        self._tensor(w, values["W"], HALF, weight_density, set(), given=True)
+        self._tensor(w, values["W"], HALF, weight_density, set(), is_input=True)
         for y in ys:
             self._tensor(y, values["G"] // len(ys), HALF, density, axes)
         self._forward.append(self._product(name, geometry, Operation.FORWARD, kind, (x.tensor, w), ys, axis))
@@ -134,7 +134,7 @@ class GraphWriter:
     def contraction(
         self, name: str, geometry: Geometry, a: Value, b: Value, *, axis: str, density: float, axes: set[str]
     ) -> Value:
-        """A product of two activations, as in attention: A, and W, which is an activation as well.
+        """Return a product of two activations, as in attention: A, and W, which is an activation as well.
 
         A batch element, such as a head, needs all of its W for each part of its A.
         """
@@ -216,25 +216,27 @@ class GraphWriter:
             for number, each in enumerate(inputs):
                 if not each.needs_gradient:
                     continue
-                given = gradient
+                element_gradient = gradient
                 if keeps_size:
-                    given = f"{name}.d{number}"
+                    element_gradient = f"{name}.d{number}"
                     of = self.tensors[each.tensor]
-                    self._tensor(given, of.values, HALF, gradient_density, set(of.axes))
-                    node = self._element(f"{name}.back{number}", (gradient, *read_back), (given,), axis, size)
+                    self._tensor(element_gradient, of.values, HALF, gradient_density, set(of.axes))
+                    node = self._element(
+                        f"{name}.back{number}", (gradient, *read_back), (element_gradient,), axis, size
+                    )
                     nodes.append(replace(node, kind=kind))
-                self._gradients.setdefault(each.tensor, []).append(given)
+                self._gradients.setdefault(each.tensor, []).append(element_gradient)
             return nodes
 
         self._tape.append(back)
         return Value(y)
 
     def add(self, name: str, first: Value, second: Value, *, axis: str) -> Value:
-        """A sum: its gradient goes to both."""
+        """Return a sum: its gradient goes to both."""
         return self.element_wise(name, [first, second], axis=axis, keeps_size=False)
 
     def norm(self, name: str, x: Value, *, sums: int, over: set[str], axis: str) -> Value:
-        """A normalisation: sums first, then value by value; both ways.
+        """Return a normalisation: sums first, then value by value; both ways.
 
         Parameters
         ----------
@@ -267,7 +269,7 @@ class GraphWriter:
         return Value(y)
 
     def finish(self, y: Value, *, axis: str, is_block: bool = False) -> Graph:
-        """The way back from a result; the graph.
+        """Return the way back from a result; the graph.
 
         Parameters
         ----------
@@ -279,7 +281,7 @@ class GraphWriter:
             Whether others follow: what it gives is wanted, and the gradient is given in another phase.
         """
         last = self.tensors[y.tensor]
-        self._tensor("loss.gradient", last.values, HALF, 1.0, set(last.axes), given=is_block)
+        self._tensor("loss.gradient", last.values, HALF, 1.0, set(last.axes), is_input=is_block)
         self._gradients[y.tensor] = ["loss.gradient"]
         if is_block:
             self.tensors[y.tensor] = replace(last, wanted=True)
@@ -290,17 +292,17 @@ class GraphWriter:
         for back in reversed(self._tape):
             nodes = back()
             self._backward += nodes
-        for name in [name for name, tensor in self.tensors.items() if tensor.given and name in self._gradients]:
+        for name in [name for name, tensor in self.tensors.items() if tensor.is_input and name in self._gradients]:
             gradient = self._gradient(name)
             self.tensors[gradient] = replace(self.tensors[gradient], wanted=True)
         backward = [replace(node, phase=int(is_block)) for node in self._backward]
         return Graph(self.tensors.values(), [*self._forward, *backward], self.axes)
 
     def _tensor(
-        self, name: str, values: int, value_bytes: float, density: float, axes: set[str], *, given: bool = False
+        self, name: str, values: int, value_bytes: float, density: float, axes: set[str], *, is_input: bool = False
     ) -> None:
         self.tensors[name] = Tensor(
-            name=name, values=values, value_bytes=value_bytes, density=density, axes=frozenset(axes), given=given
+            name=name, values=values, value_bytes=value_bytes, density=density, axes=frozenset(axes), is_input=is_input
         )
 
     def _product(
@@ -335,17 +337,17 @@ class GraphWriter:
         return replace(self._element(name, reads, writes, axis, values), kind="sums")
 
     def _update(self, name: str, density: float) -> Node:
-        """The optimizer. Weights with zeros have a static mask: it is read once, and never written."""
+        """Return the optimizer. Weights with zeros have a static mask: it is read once, and never written."""
         gradient, weights = self.tensors[f"{name}.dW"], self.tensors[f"{name}.W"]
         masked = density < 1
-        mask = Tensor(name=f"{name}.mask", values=weights.values, value_bytes=BIT, given=True) if masked else None
+        mask = Tensor(name=f"{name}.mask", values=weights.values, value_bytes=BIT, is_input=True) if masked else None
         node, tensors = optimizer_update(name, weights, gradient.name, self.states, density=density, mask=mask)
         for each in (gradient, *tensors):
             self.tensors[each.name] = replace(each, has_mask=not masked)
         return node
 
     def _gradient(self, y: str) -> str:
-        """The gradient of a tensor: the sum of what its readers gave, if they are several."""
+        """Return the gradient of a tensor: the sum of what its readers gave, if they are several."""
         gradients = self._gradients[y]
         while len(gradients) > 1:
             first, second = gradients[:2]

@@ -1,4 +1,4 @@
-"""Stages one after the other: loads run ahead of the work, and stores behind it."""
+"""Stages one after the other: loads run ahead of the work, and stores after it."""
 
 from bisect import bisect_left
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ on a slice begins when its loads are there, its stores begin when it is done."""
 
 
 def alone(stages: Sequence[Stage], budget: Budget) -> int:
-    """Cycles if no stage begins before the one before is done; within one, DRAM and tiles work at the same time.
+    """Return cycles if no stage begins before the one before is done; within one, DRAM and tiles work at the same time.
 
     Parameters
     ----------
@@ -73,16 +73,16 @@ def _slots(stages: Sequence[Stage], budget: Budget, overlaps: Sequence[Overlap])
 
     slots = [slot(stage) for stage in stages]
     for one in overlaps:
-        whole = slot(stages[one.stage])
+        full_slot = slot(stages[one.stage])
         for place, share in (*one.shares, (one.stage, one.left - 1)):
             at = slots[place % len(slots)]
-            at.work += share * whole.work
-            at.loads += share * whole.loads
-            at.stores += share * whole.stores
+            at.work += share * full_slot.work
+            at.loads += share * full_slot.loads
+            at.stores += share * full_slot.stores
         for place in one.places:
-            slots[place % len(slots)].space += whole.space if place != one.stage else 0.0
+            slots[place % len(slots)].space += full_slot.space if place != one.stage else 0.0
         for place in one.resumed:
-            slots[place % len(slots)].loads += one.again
+            slots[place % len(slots)].loads += one.reloaded_bytes
     return slots
 
 
@@ -114,7 +114,7 @@ class _Timeline:
         self.stored: list[float] = []
 
     def run(self) -> float:
-        """Cycles from the end of the first half's work to the end of all work."""
+        """Return cycles from the end of the first half's work to the end of all work."""
         free = 0.0
         while len(self.stored) < len(self.work):
             self._work()
@@ -151,7 +151,7 @@ class _Timeline:
         return self.begun[self.used - 1] if self.used else 0.0
 
     def _has_room(self, number: int) -> bool:
-        """Whether a slice can be loaded once the first `used` are in use, and stay until it is used itself."""
+        """Return whether a slice can be loaded once the first `used` are in use, and stay until it is used itself."""
         now, then = self.stage[max(self.used - 1, 0)], self.stage[number]
         until = self.loads[number + 1]
         if until - self.loads[self.used] > self.rooms[now]:

@@ -56,7 +56,7 @@ class Panel {
   /**
    * Show a cycle.
    *
-   * `column` is that of the PE whose A values are shown, `lane` the one whose reach is, "" for none.
+   * `column` selects the PE whose A values are shown, `lane` the one whose reach is, "" for none.
    */
   draw({ cycle, column, lane, animated }) {
     Object.assign(this, { cycle, column, lane, scheduler: this.run.scheduler(this.row, column) });

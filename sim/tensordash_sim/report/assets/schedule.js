@@ -14,9 +14,9 @@ class Schedule {
     this.steps = run.streams.reduce((sum, steps) => sum + steps, 0);
     this.schedulers = rows * (sparsity === "both" ? columns : 1);
     this.multipliers = rows * columns * lanes;
-    this.heads = [0];  // the oldest step in each cycle, and behind the last one the number of steps
+    this.heads = [0];  // the oldest step in each cycle, and after the last one the number of steps
     for (const advance of run.advance) this.heads.push(this.heads.at(-1) + advance);
-    this.ends = [];  // the step behind each stream's last
+    this.ends = [];  // the step after each stream's last
     for (const steps of run.streams) this.ends.push((this.ends.at(-1) ?? 0) + steps);
     // In which cycle each position is taken, 0: never, and by which lane.
     this.takenIn = Array.from({ length: this.schedulers }, () => new Int32Array(this.steps * lanes));
@@ -44,7 +44,7 @@ class Schedule {
     return this.tile.sparsity === "both" ? row * this.tile.columns + column : row;
   }
 
-  /** The step behind the last one of the stream under way in a cycle. */
+  /** The step after the last one of the stream under way in a cycle. */
   end(cycle) {
     return this.ends.find((end) => end > this.heads[cycle - 1]);
   }

@@ -1,5 +1,5 @@
 "use strict";
-// Light, dark, or what the system says; others redraw on the event "themechange".
+// Light, dark, or the system's setting; others redraw on the event "themechange".
 (() => {
   const button = document.getElementById("theme");
   const choices = ["system", "light", "dark"];

@@ -19,7 +19,7 @@ class Call:
     Attributes
     ----------
     func, args, kwargs, result : Any
-        What was called, and what came of it.
+        What was called, and the result.
     name : str
         Of the operation.
     phase : str
@@ -52,7 +52,7 @@ class Call:
 
     @property
     def requires_grad(self) -> bool:
-        """Whether autograd makes a node of it."""
+        """Return whether autograd makes a node."""
         return any(tensor.requires_grad for tensor in self.tensors)
 
     @property
@@ -66,11 +66,13 @@ class Call:
         return None
 
     def named(self) -> dict[str, Any]:
-        """Its arguments by name, defaults included."""
+        """Return its arguments by name, defaults included."""
         arguments = self.func._schema.arguments
-        given = {argument.name: argument.default_value for argument in arguments if argument.has_default_value()}
-        given |= {argument.name: value for argument, value in zip(arguments, self.args, strict=False)}
-        return given | self.kwargs
+        arguments_by_name = {
+            argument.name: argument.default_value for argument in arguments if argument.has_default_value()
+        }
+        arguments_by_name |= {argument.name: value for argument, value in zip(arguments, self.args, strict=False)}
+        return arguments_by_name | self.kwargs
 
 
 class Step(Protocol):
@@ -94,8 +96,7 @@ class Recording(Step, Protocol):
     def uncaptured(self, call: Call, why: str = "") -> None:
         """Name an operation that is not captured."""
 
-    def put(self, layer: str, operation: Operation, geometry: Any, operands: dict[str, torch.Tensor]) -> None:
-        """Record an operation."""
+    def put(self, layer: str, operation: Operation, geometry: Any, operands: dict[str, torch.Tensor]) -> None: ...
 
     def wants(self, layer: str) -> bool:
-        """Whether a layer is to be recorded."""
+        """Return whether a layer is to be recorded."""

@@ -26,12 +26,12 @@ class FlowRecorder:
 
     Attributes
     ----------
-    spoiled : str
+    unsupported_reason : str
         Why the flow of this step cannot be told; nothing if it can.
     """
 
     def __init__(self) -> None:
-        self.spoiled = ""
+        self.unsupported_reason = ""
         self._storages = Storages()
         self._current: dict[int, int] = {}
         self._fresh: set[int] = set()
@@ -40,11 +40,13 @@ class FlowRecorder:
         self._updates: list[Update] = []
 
     def take(self, args: Any, kwargs: Mapping[str, Any]) -> list[int | torch.Tensor]:
-        """What an operation reads, as it is before it: places, and arguments that have none yet."""
+        """Return an operation's reads before it runs: places, and arguments that have none yet."""
         reads: list[int | torch.Tensor] = []
         for tensor in tensors_in((*args, *kwargs.values())):
             if not has_storage(tensor):
-                self.spoiled = self.spoiled or f"a tensor without memory of its own ({tensor.layout})"
+                self.unsupported_reason = (
+                    self.unsupported_reason or f"a tensor without memory of its own ({tensor.layout})"
+                )
             elif tensor.numel():
                 number = self._storages.number(tensor)
                 reads.append(self._place(tensor) if number in self._current else tensor)
@@ -73,14 +75,14 @@ class FlowRecorder:
         args, result : Any
             Its arguments and results.
         recorded : iterable of (int, dict)
-            What of it was recorded: places of records, and their operands.
+            Its recorded part: places of records, and their operands.
         """
-        given = {self._storages.number(tensor) for tensor in tensors_in(args) if has_storage(tensor)}
+        inputs = {self._storages.number(tensor) for tensor in tensors_in(args) if has_storage(tensor)}
         changed = [tensor for tensor in written if has_storage(tensor) and tensor.numel()]
         made = [
             tensor
             for tensor in tensors_in((result,))
-            if has_storage(tensor) and tensor.numel() and self._storages.number(tensor) not in given
+            if has_storage(tensor) and tensor.numel() and self._storages.number(tensor) not in inputs
         ]
         if not changed and not made:
             return  # a view, or nothing
@@ -96,7 +98,7 @@ class FlowRecorder:
             self._same(args[0], args[1])
         elif places and not _MAKES.search(name):
             products = [(record, self._places(operands)) for record, operands in recorded]
-            writes = [self._new(tensor) for tensor in _apart([*changed, *made], self._storages)]
+            writes = [self._new(tensor) for tensor in _distinct([*changed, *made], self._storages)]
             self._work.append(
                 Work(
                     name=name,
@@ -120,14 +122,14 @@ class FlowRecorder:
             for parameter in group["params"]:
                 if parameter.grad is None or not has_storage(parameter):
                     continue
-                kept = optimizer.state.get(parameter, {}).values()
-                states = sum(isinstance(each, torch.Tensor) and each.numel() == parameter.numel() > 1 for each in kept)
+                saved = optimizer.state.get(parameter, {}).values()
+                states = sum(isinstance(each, torch.Tensor) and each.numel() == parameter.numel() > 1 for each in saved)
                 gradient = self._places({"G": parameter.grad}).get("G")
                 self._updates.append(Update(parameter=self._place(parameter), gradient=gradient, states=states))
 
     def close(self) -> Flow | None:
-        """The flow; None if it cannot be told."""
-        if self.spoiled or not self._work:
+        """Return the flow; None if it cannot be told."""
+        if self.unsupported_reason or not self._work:
             return None
         return Flow(tensors=tuple(self._tensors), work=tuple(self._work), updates=tuple(self._updates))
 
@@ -142,7 +144,7 @@ class FlowRecorder:
         return place
 
     def _new(self, tensor: torch.Tensor) -> int:
-        """A place for what is in a tensor's memory from now on; of a part that was written, for all of it."""
+        """A place for what is in a tensor's memory from now on; of a part that was written, for the whole tensor."""
         number = self._storages.number(tensor)
         described = _described(tensor)
         if number in self._current:
@@ -162,7 +164,7 @@ class FlowRecorder:
 
 
 def tensors_in(values: Iterable[Any]) -> Iterator[torch.Tensor]:
-    """The tensors among values, and in lists of them."""
+    """Yield the tensors among values, and in lists of them."""
     for value in values:
         if isinstance(value, torch.Tensor):
             yield value
@@ -170,13 +172,13 @@ def tensors_in(values: Iterable[Any]) -> Iterator[torch.Tensor]:
             yield from tensors_in(value)
 
 
-def _apart(tensors: Iterable[torch.Tensor], storages: Storages) -> list[torch.Tensor]:
-    """One for each storage."""
+def _distinct(tensors: Iterable[torch.Tensor], storages: Storages) -> list[torch.Tensor]:
+    """Return one for each storage."""
     return list({storages.number(tensor): tensor for tensor in tensors}.values())
 
 
 def _size(tensor: torch.Tensor) -> int:
-    """Values that a tensor's storage has room for."""
+    """Return values that a tensor's storage has room for."""
     return tensor.untyped_storage().nbytes() // tensor.element_size()
 
 

@@ -15,7 +15,7 @@ _apply: Any = None
 def under_way() -> int | None:
     """Number of the node of the outermost one, if this thread is in the forward pass of one.
 
-    Only those count that were called with gradients enabled. What is inside of it, other functions included, has no
+    Only those count that were called with gradients enabled. What is inside, other functions included, has no
     nodes of its own that last: this one does all of the backward pass.
     """
     return getattr(_local, "number", None)

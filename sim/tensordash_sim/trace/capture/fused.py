@@ -76,7 +76,7 @@ class LSTM(NamedTuple):
     h : torch.Tensor, (steps, batch, hidden)
         The state that goes into each step, by the times of the input.
     dz : torch.Tensor, (steps, batch, 4 * hidden)
-        Gradient by the gates' sums of products, likewise; empty if there are no gradients.
+        Gradient by the gates' sums of products; empty if there are no gradients.
     order : range
         The times in the order of the steps.
     """

@@ -29,7 +29,7 @@ class Group(NamedTuple):
 
 
 def groups_of(step: Step, call: Call) -> Iterator[Group]:
-    """The products of ``aten::_grouped_mm`` that are not empty.
+    """Yield the products of ``aten::_grouped_mm`` that are not empty.
 
     Offsets are the ends of the groups: of the rows of a first factor with two dimensions, of the columns of a second
     one, or of what is reduced if both have two. Without offsets it is a batch of products.
@@ -39,8 +39,8 @@ def groups_of(step: Step, call: Call) -> Iterator[Group]:
     ValueError
         If shapes or offsets do not fit.
     """
-    given = call.named()
-    left, right, offsets = given["self"], given["mat2"], given["offs"]
+    arguments = call.named()
+    left, right, offsets = arguments["self"], arguments["mat2"], arguments["offs"]
     if offsets is None:
         if not left.dim() == right.dim() == 3 or left.shape[0] != right.shape[0] or left.shape[2] != right.shape[1]:
             raise ValueError(f"shapes {tuple(left.shape)} and {tuple(right.shape)} without offsets")
@@ -63,15 +63,15 @@ def groups_of(step: Step, call: Call) -> Iterator[Group]:
 
 
 def result_shape(call: Call) -> tuple[int, ...]:
-    """The shape of the operation's result."""
-    given = call.named()
-    left, right, offsets = given["self"], given["mat2"], given["offs"]
+    """Return the shape of the operation's result."""
+    arguments = call.named()
+    left, right, offsets = arguments["self"], arguments["mat2"], arguments["offs"]
     leading = () if left.dim() != right.dim() else (len(left),) if left.dim() == 3 else (len(offsets),)
     return (*leading, left.shape[-2], right.shape[-1])
 
 
 def _bounds(left: torch.Tensor, right: torch.Tensor, offsets: torch.Tensor) -> list[tuple[int, int]]:
-    """Where each group begins and ends."""
+    """Return where each group begins and ends."""
     if left.dim() == right.dim() == 3:
         raise ValueError("offsets for two factors with three dimensions")
     groups = [tensor.shape[0] for tensor in (left, right) if tensor.dim() == 3]

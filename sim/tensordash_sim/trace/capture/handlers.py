@@ -37,30 +37,30 @@ def _grouped_product(capture: Recording, call: Call) -> None:
 
 
 def _convolution(capture: Recording, call: Call) -> None:
-    given, weight, _, *settings = call.args
+    inputs, weight, _, *settings = call.args
     if call.phase == "backward":
         capture.uncaptured(call, " (role unknown)")
     elif weight.dim() not in (3, 4):
         capture.uncaptured(call, f" ({weight.dim() - 2}d)")
     else:
         layer = layer_of(capture, call, "convolution", weight)
-        capture.roles.add(Entry(layer), call.number, {"A": given, "W": weight})
+        capture.roles.add(Entry(layer), call.number, {"A": inputs, "W": weight})
         if call.phase == "forward":
-            convolved = Convolved.of(given, weight, settings)
+            convolved = Convolved.of(inputs, weight, settings)
             operation = INPUT_GRADIENT if convolved.transposed else FORWARD
-            capture.put(layer, operation, convolved.geometry, convolved.operands(given, weight, call.result))
+            capture.put(layer, operation, convolved.geometry, convolved.operands(inputs, weight, call.result))
 
 
 def _convolution_backward(capture: Recording, call: Call) -> None:
-    grad, given, weight, _, *settings, (for_input, for_weight, _) = call.args
+    grad, inputs, weight, _, *settings, (for_input, for_weight, _) = call.args
     if weight.dim() not in (3, 4):
         capture.uncaptured(call, f" ({weight.dim() - 2}d)")
         return
     entries = capture.roles.entries(call.number) if call.number is not None else []
     path = capture.names.parameter(weight)
     layer = entries[0].layer if entries else path.removesuffix(".weight") if path else "convolution"
-    convolved = Convolved.of(given, weight, settings)
-    operands = convolved.operands(given, weight, grad)
+    convolved = Convolved.of(inputs, weight, settings)
+    operands = convolved.operands(inputs, weight, grad)
     if for_input:
         operation = FORWARD if convolved.transposed else INPUT_GRADIENT
         capture.put(layer, operation, convolved.geometry, operands)
@@ -70,43 +70,43 @@ def _convolution_backward(capture: Recording, call: Call) -> None:
 
 def _attention(capture: Recording, call: Call) -> None:
     """Two products: of Q and K, and of their result P and V."""
-    given = call.named()
+    arguments = call.named()
     layer = layer_of(capture, call, "attention", None)
     parts = (f"{layer}/qk", f"{layer}/pv")
-    capture.roles.add(Entry(layer, parts=parts), call.number, {"A": given["query"], "W": given["key"]})
-    if given.get("dropout_p", 0) > 0:
+    capture.roles.add(Entry(layer, parts=parts), call.number, {"A": arguments["query"], "W": arguments["key"]})
+    if arguments.get("dropout_p", 0) > 0:
         capture.uncaptured(call, " (dropout)")
     elif call.phase == "forward" and any(map(capture.wants, parts)):
-        forward = _attention_operands(given)
+        forward = _attention_operands(arguments)
         capture.put(parts[0], FORWARD, geometry_of(forward.q, forward.k), {"A": forward.q, "W": forward.k})
         capture.put(parts[1], FORWARD, geometry_of(forward.p, forward.vt), {"A": forward.p, "W": forward.vt})
 
 
-def _attention_operands(given: Mapping[str, Any]) -> fused.Attention:
+def _attention_operands(arguments: Mapping[str, Any]) -> fused.Attention:
     return fused.attention(
-        given["query"],
-        given["key"],
-        given["value"],
-        causal=given["is_causal"],
-        mask=given.get("attn_mask", given.get("attn_bias")),
-        scale=given["scale"],
+        arguments["query"],
+        arguments["key"],
+        arguments["value"],
+        causal=arguments["is_causal"],
+        mask=arguments.get("attn_mask", arguments.get("attn_bias")),
+        scale=arguments["scale"],
     )
 
 
 def _attention_backward(capture: Recording, call: Call) -> None:
-    given = call.named()
+    arguments = call.named()
     entries = capture.roles.entries(call.number) if call.number is not None else []
     entry = next((entry for entry in entries if entry.parts), None)
-    if entry is None or given["dropout_p"] > 0:
+    if entry is None or arguments["dropout_p"] > 0:
         capture.uncaptured(call, " (role unknown)" if entry is None else " (dropout)")
         return
     qk, pv = entry.parts
     if not (capture.wants(qk) or capture.wants(pv)):
         return
-    forward = _attention_operands(given)
-    grad = given["grad_out"] if "grad_out" in given else given["grad_out_"]
-    ds, do = fused.attention_gradients(forward, grad, given["out"])
-    needs = {name: given[name].requires_grad for name in ("query", "key", "value")}
+    forward = _attention_operands(arguments)
+    grad = arguments["grad_out"] if "grad_out" in arguments else arguments["grad_out_"]
+    ds, do = fused.attention_gradients(forward, grad, arguments["out"])
+    needs = {name: arguments[name].requires_grad for name in ("query", "key", "value")}
     inner = needs["query"] or needs["key"]
     for layer, operands, for_left, for_right in (
         (pv, {"A": forward.p, "W": forward.vt, "G": do}, inner, needs["value"]),
@@ -121,36 +121,36 @@ def _attention_backward(capture: Recording, call: Call) -> None:
 
 def _lstm(capture: Recording, call: Call) -> None:
     """One product of all inputs, and one of the state for each time."""
-    given = call.named()
-    of_input, of_state = given["weight0"], given["weight1"]
+    arguments = call.named()
+    of_input, of_state = arguments["weight0"], arguments["weight1"]
     if call.repeats is not None and call.repeats.parts:
         parts = call.repeats.parts
     else:
         parts = capture.names.layer("lstm", of_input), capture.names.layer("lstm", of_state)
-    capture.roles.add(Entry(parts[0], parts=parts), call.number, {"A": given["input"], "W": of_input})
-    if given["batch_sizes"]:
+    capture.roles.add(Entry(parts[0], parts=parts), call.number, {"A": arguments["input"], "W": of_input})
+    if arguments["batch_sizes"]:
         capture.uncaptured(call, " (packed sequences)")
     elif call.phase == "forward":
-        state = fused.lstm(_lstm_arguments(given), call.result[0], None)
-        _put_times(capture, parts[0], FORWARD, given["input"], of_input, None)
+        state = fused.lstm(_lstm_arguments(arguments), call.result[0], None)
+        _put_times(capture, parts[0], FORWARD, arguments["input"], of_input, None)
         for time in state.order:  # each needs the result of the one before, so that no two are one product
             _put_times(capture, parts[1], FORWARD, state.h[time], of_state, None)
 
 
 def _lstm_backward(capture: Recording, call: Call) -> None:
-    given = call.named()
+    arguments = call.named()
     entries = capture.roles.entries(call.number) if call.number is not None else []
     entry = next((entry for entry in entries if entry.parts), None)
-    if entry is None or given["batch_sizes"]:
+    if entry is None or arguments["batch_sizes"]:
         capture.uncaptured(call, " (role unknown)" if entry is None else " (packed sequences)")
         return
     if not any(map(capture.wants, entry.parts)):
         return
-    of_input, of_state, inputs = given["weight1"], given["weight2"], given["input"]
-    gradients = given["grad_output"], given["grad_hy"], given["grad_cy"]
-    state = fused.lstm(_lstm_arguments(given), given["output"], gradients)
+    of_input, of_state, inputs = arguments["weight1"], arguments["weight2"], arguments["input"]
+    gradients = arguments["grad_output"], arguments["grad_hy"], arguments["grad_cy"]
+    state = fused.lstm(_lstm_arguments(arguments), arguments["output"], gradients)
     for time in reversed(state.order):
-        if time != state.order[0] or given["hx_"].requires_grad:
+        if time != state.order[0] or arguments["hx_"].requires_grad:
             _put_times(capture, entry.parts[1], INPUT_GRADIENT, state.h[time], of_state, state.dz[time])
     if of_state.requires_grad:
         _put_times(capture, entry.parts[1], WEIGHT_GRADIENT, state.h, of_state, state.dz)
@@ -160,18 +160,18 @@ def _lstm_backward(capture: Recording, call: Call) -> None:
         _put_times(capture, entry.parts[0], WEIGHT_GRADIENT, inputs, of_input, state.dz)
 
 
-def _lstm_arguments(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The forward operation counts its weights from 0, the backward one from 1."""
-    backward = "cx_tmp" in given
-    weights = [given[f"weight{number + backward}"] for number in range(4)]
+def _lstm_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the forward operation counts its weights from 0, the backward one from 1."""
+    backward = "cx_tmp" in arguments
+    weights = [arguments[f"weight{number + backward}"] for number in range(4)]
     return {
-        "input": given["input"],
+        "input": arguments["input"],
         "w_ih": weights[0],
         "w_hh": weights[1],
-        "bias": weights[2] + weights[3] if given["has_biases"] else torch.zeros(()),
-        "hx": given["hx_"],
-        "cx": given["cx_tmp" if backward else "cx_"],
-        "reverse": given["reverse"],
+        "bias": weights[2] + weights[3] if arguments["has_biases"] else torch.zeros(()),
+        "hx": arguments["hx_"],
+        "cx": arguments["cx_tmp" if backward else "cx_"],
+        "reverse": arguments["reverse"],
     }
 
 

@@ -39,14 +39,16 @@ class Role(NamedTuple):
 
 
 def role_of(step: Step, call: Call) -> Role | None:
-    """The role of a matrix product, which the forward pass tells; none if one of the backward pass cannot be told."""
+    """Return the role of a matrix product, from the forward pass; None if a backward product has no known role."""
     left, right, x, y = operators.factors(call.name, call.args)
     if call.phase == "backward":
         gradient = None if call.number is None else step.roles.gradient(x, y, call.number, call.task)
         if gradient is None or gradient.entry.geometry is None:
             return None
-        kept = gradient.operands["W" if gradient.operation is INPUT_GRADIENT else "A"]
-        return Role(gradient.entry.layer, gradient.operation, gradient.entry.geometry, gradient.operands, kept is not y)
+        saved = gradient.operands["W" if gradient.operation is INPUT_GRADIENT else "A"]
+        return Role(
+            gradient.entry.layer, gradient.operation, gradient.entry.geometry, gradient.operands, saved is not y
+        )
     a, w = x, y.mT
     if step.names.parameter(x) is not None and step.names.parameter(y) is None:
         a, w = y.mT, x  # W X: the parameter is on the left
@@ -67,6 +69,6 @@ def layer_of(step: Step, call: Call, kind: str, operand: torch.Tensor | None) ->
 
 
 def _needs(**tensors: torch.Tensor) -> frozenset[Operation]:
-    """The gradients that A and W need."""
+    """Return the gradients that A and W need."""
     gradients = {"A": INPUT_GRADIENT, "W": WEIGHT_GRADIENT}
     return frozenset(gradients[name] for name, tensor in tensors.items() if tensor.requires_grad)

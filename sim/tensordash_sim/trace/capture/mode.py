@@ -111,22 +111,24 @@ class Capture(TorchDispatchMode):
         return result
 
     def _phase(self) -> str:
-        """What an operation is a part of, as far as the flow goes."""
+        """Return the phase that an operation belongs to in the flow."""
         enabled = torch.is_grad_enabled()
         if torch._C._current_graph_task_id() != -1:
             if enabled:
-                self.flow.spoiled = self.flow.spoiled or "a backward pass with gradients of its own, as of checkpoints"
+                self.flow.unsupported_reason = (
+                    self.flow.unsupported_reason or "a backward pass with gradients of its own, as of checkpoints"
+                )
             return "backward"
         return "forward" if enabled or functions.under_way() is not None else "none"
 
     def _follow(self, note: Callable[..., Any], *args: Any) -> Any:
         """Let the flow take note of something; training goes on, whatever it is that cannot be told."""
-        if self.flow.spoiled:
+        if self.flow.unsupported_reason:
             return None
         try:
             return note(*args)
         except Exception as error:
-            self.flow.spoiled = f"{type(error).__name__}: {error}"
+            self.flow.unsupported_reason = f"{type(error).__name__}: {error}"
             return None
 
     def _look_at(self, name: str, handler: Callable[[Any, Call], None] | None, call: Call) -> None:
@@ -144,7 +146,7 @@ class Capture(TorchDispatchMode):
                     self._record(name, handler, call)
         except (OSError, TraceError) as error:
             self._failed(error)  # which raises
-        except Exception as error:  # training goes on, whatever it is that cannot be told of it
+        except Exception as error:  # training goes on, whatever cannot be recorded
             self.note(f"{name} ({type(error).__name__}: {error})")
 
     def _record(self, name: str, handler: Callable[[Any, Call], None] | None, call: Call) -> None:
@@ -184,18 +186,17 @@ class Capture(TorchDispatchMode):
         self.note(f"{call.name}{place}{why}")
 
     def put(self, layer: str, operation: Operation, geometry: Any, operands: dict[str, torch.Tensor]) -> None:
-        """Record an operation."""
         assert self.sink is not None
         self.sink.put(layer, operation, geometry, operands)
 
     def wants(self, layer: str) -> bool:
-        """Whether a layer is to be recorded."""
+        """Return whether a layer is to be recorded."""
         assert self.sink is not None
         return self.sink.wants(layer)
 
 
 def _writes_of(func: Any) -> list[tuple[int, str]]:
-    """Which arguments of an operation it writes to: their places and names."""
+    """Return which arguments of an operation it writes to: their places and names."""
     arguments = getattr(getattr(func, "_schema", None), "arguments", ())
     written = [(place, each.name, each.alias_info) for place, each in enumerate(arguments)]
     return [(place, name) for place, name, alias in written if alias is not None and alias.is_write]

@@ -16,13 +16,13 @@ __all__ = ["Names"]
 class Names:
     """Names products by the module and parameter that they belong to.
 
-    A product with a parameter ``weight`` has the module's path for a name, one with another parameter that of the
+    A product with a parameter ``weight`` has the module's path for a name, one with another parameter the path of the
     parameter, and one without any the module's path, what it is, and a number that begins with each call of the module.
 
     Parameters
     ----------
     model : torch.nn.Module, optional
-        Whose paths are the names. Modules outside of it, or all without it, have paths that begin with the class of the
+        Whose paths are the names. Other modules, or all without a model, have paths that begin with the class of the
         outermost module that was called: ``Net.conv1``, and ``Net_2.conv1`` in another `Net`.
     """
 
@@ -123,7 +123,7 @@ class Names:
         return path if reference is not None and reference() is module else None
 
     def _path(self, module: torch.nn.Module) -> str:
-        """Of one that is under way; it may have been made while another one was."""
+        """Return the path of a module that is under way; it may have been created within another one."""
         if (path := self._known(module)) is None:
             modules = [entered for entered, _ in self._stack]
             above = modules[: modules.index(module)] if module in modules else []

@@ -54,7 +54,7 @@ _DOES_NOT = re.compile(
 
 
 def multiplies(name: str) -> bool:
-    """Whether the name of an operation says that it multiplies and adds up.
+    """Return whether an operation multiplies and adds up, by its name.
 
     Examples
     --------
@@ -76,8 +76,8 @@ def factors(name: str, args: Any) -> tuple[torch.Tensor, torch.Tensor, torch.Ten
     return (left, right, x, y) if x.dim() == 3 else (left, right, x[None], y[None])
 
 
-def convolution_axes(given: torch.Tensor, weight: torch.Tensor, settings: Any) -> list[Axis]:
-    """The dimensions of a convolution, or of the one whose input gradient a transposed convolution computes.
+def convolution_axes(inputs: torch.Tensor, weight: torch.Tensor, settings: Any) -> list[Axis]:
+    """Return the dimensions of a convolution, or of the one whose input gradient a transposed convolution computes.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ def convolution_axes(given: torch.Tensor, weight: torch.Tensor, settings: Any) -
     dimensions = weight.dim() - 2
     every = (each if len(each) > 1 else list(each) * dimensions for each in (stride, padding, dilation, output_padding))
     axes = []
-    for size, taps, step, pad, apart, extra in zip(given.shape[2:], weight.shape[2:], *every, strict=True):
+    for size, taps, step, pad, apart, extra in zip(inputs.shape[2:], weight.shape[2:], *every, strict=True):
         if not transposed:
             axes.append(Axis(size, taps, step, pad, apart))
             continue
@@ -100,10 +100,10 @@ def convolution_axes(given: torch.Tensor, weight: torch.Tensor, settings: Any) -
     return axes
 
 
-def convolution_macs(given: torch.Tensor, weight: torch.Tensor, settings: Any) -> int:
+def convolution_macs(inputs: torch.Tensor, weight: torch.Tensor, settings: Any) -> int:
     """Multiplications of a convolution of any number of dimensions, those in the padding left out."""
-    inside = prod(axis.pairs_inside for axis in convolution_axes(given, weight, settings))
-    return given.shape[0] * weight.shape[0] * weight.shape[1] * inside
+    inside = prod(axis.pairs_inside for axis in convolution_axes(inputs, weight, settings))
+    return inputs.shape[0] * weight.shape[0] * weight.shape[1] * inside
 
 
 class Convolved(NamedTuple):
@@ -117,12 +117,12 @@ class Convolved(NamedTuple):
     transposed: bool
 
     @classmethod
-    def of(cls, given: torch.Tensor, weight: torch.Tensor, settings: Any) -> "Convolved":
-        """From a convolution's input and weight, and its arguments from `stride` to `groups`."""
+    def of(cls, inputs: torch.Tensor, weight: torch.Tensor, settings: Any) -> "Convolved":
+        """Build from a convolution's input and weight, and its arguments from `stride` to `groups`."""
         *_, transposed, _, groups = settings
-        size, kernel, stride, padding, dilation, ends = zip(*convolution_axes(given, weight, settings), strict=True)
+        size, kernel, stride, padding, dilation, ends = zip(*convolution_axes(inputs, weight, settings), strict=True)
         geometry = Convolution(
-            batch=given.shape[0],
+            batch=inputs.shape[0],
             in_channels=weight.shape[1] * groups,
             out_channels=weight.shape[0],
             size=size,
@@ -135,14 +135,14 @@ class Convolved(NamedTuple):
         )
         return cls(geometry, transposed)
 
-    def operands(self, given: torch.Tensor, weight: torch.Tensor, grad: torch.Tensor) -> dict[str, torch.Tensor]:
-        """The tensors by the names that they have in the convolution; `given` and `grad` are input and its like."""
-        a, g = (grad, given) if self.transposed else (given, grad)
+    def operands(self, inputs: torch.Tensor, weight: torch.Tensor, grad: torch.Tensor) -> dict[str, torch.Tensor]:
+        """The tensors by the names that they have in the convolution; `inputs` and `grad` are input and its like."""
+        a, g = (grad, inputs) if self.transposed else (inputs, grad)
         return {"A": a, "W": weight, "G": g}
 
 
 def name_of(func: Any, handled: Container[str]) -> str:
-    """The name of an operation that is to be looked at; nothing if it does not multiply.
+    """Return the name of an operation that is to be looked at; nothing if it does not multiply.
 
     One that writes to its first operand goes by the name of the one that does not, if that is handled.
     """

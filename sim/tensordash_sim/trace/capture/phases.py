@@ -61,7 +61,7 @@ def place(call: Call, roles: Roles, number: int, *, enabled: bool) -> str:
 
 
 def _checkpoint() -> str | None:
-    """Which function of PyTorch's checkpointing computes anew, if one does.
+    """Return which function of PyTorch's checkpointing computes anew, if one does.
 
     "backward" does so for the node at work, "unpack_hook" for any that needs what was not kept.
     """

@@ -56,7 +56,7 @@ class Gradient(NamedTuple):
 
 
 def geometry_of(a: torch.Tensor, w: torch.Tensor) -> MatrixProduct:
-    """Of ``A[b, n, c]`` and ``W[b, f, c]``."""
+    """Return the geometry of ``A[b, n, c]`` and ``W[b, f, c]``."""
     return MatrixProduct(batch=a.shape[0], samples=a.shape[1], in_features=a.shape[2], out_features=w.shape[1])
 
 
@@ -87,13 +87,13 @@ class Roles:
         return self._by_number.get(number, [])
 
     def repeated(self, number: int, task: int) -> Entry | None:
-        """The next of a node's, for a backward pass that computes them anew in order."""
+        """Return the next of a node's, for a backward pass that computes them anew in order."""
         entries, place = self.entries(number), self._repeated[number, task]
         self._repeated[number, task] += 1
         return entries[place] if place < len(entries) else None
 
     def gradient(self, x: torch.Tensor, y: torch.Tensor, number: int, task: int) -> Gradient | None:
-        """What the product of `x`, shaped (b, p, q), and `y`, (b, q, r), by a node of the backward pass is.
+        """Return the role of the product of `x` (b, p, q) and `y` (b, q, r) by a node of the backward pass.
 
         None if there is no such forward product, or more than one gradient that it may be.
         """
@@ -148,9 +148,9 @@ def _readings(
 
 
 def _needed(readings: list[Gradient], task: int, *, known: bool) -> list[Gradient]:
-    """Of readings that are known equally well, those whose gradient is needed.
+    """Return, of equally certain roles, those whose gradient is needed.
 
-    Where an operand that is known is both A and W, as in ``x @ x.T``, the order tells.
+    Where a known operand is both A and W, as in ``x @ x.T``, the order decides.
     """
     needed = [reading for reading in readings if reading.operation in reading.entry.needs]
     if known and len({reading.operation for reading in needed}) > 1:

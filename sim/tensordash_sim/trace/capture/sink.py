@@ -54,7 +54,7 @@ class Sink:
         return self._step is None and not self._notes
 
     def wants(self, layer: str) -> bool:
-        """Whether a layer is to be recorded."""
+        """Return whether a layer is to be recorded."""
         wanted = self._layers is None or any(fnmatchcase(layer, pattern) for pattern in self._layers)
         if not wanted:
             self.passed_over.add(layer)
@@ -72,7 +72,7 @@ class Sink:
         self._records += 1
 
     def products(self) -> list[tuple[int, Mapping[str, torch.Tensor]]]:
-        """What was recorded since this was asked for last: the place of each record, and its operands."""
+        """Return the records since the last call: the place of each, and its operands."""
         products, self._products = self._products, []
         return products
 
@@ -81,7 +81,7 @@ class Sink:
         self._notes[what] += 1
 
     def written(self, tensor: torch.Tensor) -> None:
-        """Take note that an operation has written to a tensor; what was stored of it is no longer there."""
+        """Note that an operation has written to a tensor: its stored values are out of date."""
         if has_storage(tensor):
             self._storages.written(tensor)
 

@@ -24,7 +24,7 @@ class ThreadWatcher:
     Parameters
     ----------
     handled : container of str
-        Names of operations that multiply, besides those whose name says so.
+        Names of operations that multiply, besides those with a multiplication in their name.
     found : callable
         Gets the operation, in the thread that ran it. That thread gets the exceptions that it raises.
     """
@@ -93,7 +93,7 @@ def _watched(operation: Any) -> Callable[..., Any]:
     def kernel(keys: Any, *args: Any, **kwargs: Any) -> Any:
         if not _watchers or getattr(_local, "excluded", False) or getattr(_local, "owner", -1) == _period:
             return operation.redispatch(keys & after, *args, **kwargs)
-        with excluded():  # an operation of which this one consists is a part of it
+        with excluded():  # an operation of which this one consists is not counted again
             result = operation.redispatch(keys & after, *args, **kwargs)
             for watcher in list(_watchers):
                 name = name_of(operation, watcher.handled)

@@ -33,7 +33,7 @@ def products(config: TileConfig, a: list, b: list, c: list) -> list[tuple[int, .
 
 
 def count_of(job, most: int) -> int:
-    """How many streams to send."""
+    """Return how many streams to send."""
     return max(4, round(most * job.effort))
 
 
@@ -44,7 +44,7 @@ async def play(lockstep: AxiLockstep, inputs: tuple, beats: list | None = None) 
     lockstep.feed(beats or lockstep.beats(a, b), BlockSource(c, config.out_rows).beats)
     await lockstep.run(before + len(a[0]) * config.rows // config.out_rows)
     if isinstance(config.numerics.accumulator, Exact) or config.needs_full_window:
-        assert lockstep.results[before:] == products(config, a, b, c), "golden says other results"
+        assert lockstep.results[before:] == products(config, a, b, c), "golden has other results"
 
 
 @cocotb.test()
@@ -101,7 +101,7 @@ async def reset_in_a_stream(dut) -> None:
 
 
 def broken(kind: str, beat: AxiBeat, depth: int) -> list[AxiBeat]:
-    """What stands for a full beat of a stream, to break the rules."""
+    """Return a wrong replacement of a full beat of a stream."""
     whole, step_bytes = beat.keep, beat.keep.bit_length() // depth
     if kind == "empty stream":
         return [replace(beat, last=True), replace(beat, keep=0, last=True)]
@@ -146,7 +146,7 @@ async def beats_that_break_the_rules(dut, kind: str) -> None:
             await lockstep.cycle(clear=number == 1)
             if lockstep.wrong_beats > before:
                 break
-        assert lockstep.wrong_beats > before, f"golden says {kind} is an error"
+        assert lockstep.wrong_beats > before, f"golden reports {kind} as an error"
         assert lockstep.wrong_beat is (number == 0)
         await lockstep.cycle(clear=True)
         for _ in range(60):

@@ -49,12 +49,12 @@ async def random_blocks(dut, idle: float, stall: float) -> None:
         await pins.settle()
         expected = golden.cycle(offered, values[:lanes], ready, rounding)
         where = f"cycle {pins.cycle}"
-        assert pins.read("values_ready") == expected.in_ready, f"{where}: golden says ready {expected.in_ready}"
-        assert pins.read("out_valid") == expected.out_valid, f"{where}: golden says valid {expected.out_valid}"
+        assert pins.read("values_ready") == expected.in_ready, f"{where}: golden has ready {expected.in_ready}"
+        assert pins.read("out_valid") == expected.out_valid, f"{where}: golden has valid {expected.out_valid}"
         if expected.out_step is not None:
             bits = pins.read("out_payload")
             step = tuple(split(bits, fmt.width, lanes)), bits >> (fmt.width * lanes)
-            assert step == expected.out_step, f"{where}: step is {step}, golden says {expected.out_step}"
+            assert step == expected.out_step, f"{where}: step is {step}, golden has {expected.out_step}"
             left += ready
         waits = expected.out_valid and not ready
         if offered and expected.in_ready:
@@ -87,9 +87,9 @@ def _block(random: Random, fmt: FloatFormat, bits: Sequence[int]) -> list[int]:
     for _ in range(BLOCK):
         field = max(0, top - min(random.randrange(spread), random.randrange(spread)))
         fraction = random.getrandbits(23)
-        if kind == "ties":  # few bits behind the last place
-            kept = fmt.fraction_bits + random.randint(0, 3)
-            fraction = fraction >> (23 - kept) << (23 - kept) | random.choice((0, 0, 1, 1 << 6))
+        if kind == "ties":  # few bits after the last place
+            bits_left = fmt.fraction_bits + random.randint(0, 3)
+            fraction = fraction >> (23 - bits_left) << (23 - bits_left) | random.choice((0, 0, 1, 1 << 6))
         made.append(random.getrandbits(1) << 31 | field << 23 | fraction)
         if random.random() < 0.2:
             made[-1] &= 1 << 31
@@ -109,8 +109,8 @@ def _just_below(random: Random, fmt: FloatFormat, bits: Sequence[int]) -> list[i
     top, places = random.randint(40, 220), 23 - fmt.fraction_bits - 16
     made = []
     for drawn in bits:
-        kept, below = random.getrandbits(fmt.fraction_bits), random.randrange(1, 1 << places)
+        bits_left, below = random.getrandbits(fmt.fraction_bits), random.randrange(1, 1 << places)
         rest = 0xFFFF - drawn + random.choice((0, 0, 0, 1))
-        fraction = (kept << 16 | min(rest, 0xFFFF)) << places | below
+        fraction = (bits_left << 16 | min(rest, 0xFFFF)) << places | below
         made.append(random.getrandbits(1) << 31 | top << 23 | fraction)
     return made

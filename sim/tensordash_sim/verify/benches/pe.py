@@ -213,7 +213,7 @@ def _split(random: Random, exponent: int, a_format: FloatFormat, b_format: Float
 
 
 def _power(fmt: FloatFormat, exponent: int) -> int:
-    """The pattern of a power of two, subnormal or not."""
+    """Return the pattern of a power of two, subnormal or not."""
     field = exponent + fmt.bias
     return field << fmt.fraction_bits if field > 0 else 1 << (exponent - fmt.least_exponent)
 
@@ -226,9 +226,9 @@ async def powers_of_two(dut) -> None:
     config, random, accumulator = bench.config, bench.random, bench.config.numerics.accumulator
     if not isinstance(accumulator, Fused):
         return
-    kept, zero = accumulator.result_bits, accumulator.zero_exponent
+    result_bits, zero = accumulator.result_bits, accumulator.zero_exponent
     normal = 2 - (1 << (accumulator.result_exponent_bits - 1))
-    least = normal - kept
+    least = normal - result_bits
     sets = []
     for low in sorted({zero, normal}):
         cut = low - accumulator.fraction_bits
@@ -238,7 +238,7 @@ async def powers_of_two(dut) -> None:
         for small in (cut - 1, cut, cut + 1):
             sets += [[(least - 1, 0), (small, sign)] for sign in (0, 1)]
     for top in (-40, 0, 5):
-        last = top - kept
+        last = top - result_bits
         sets += [
             [(top, 0), (last - 1, 0)],
             [(top, 0), (last, 0), (last - 1, 0)],
@@ -342,7 +342,7 @@ async def one_special(dut) -> None:
 
 @cocotb.test()
 async def reset_at_the_ends(dut) -> None:
-    """What was on its way is gone after a reset: nothing is added to a sum at the accumulator's end."""
+    """Check that a reset drops products in flight: nothing is added to a sum at the accumulator's end."""
     bench = Bench(dut, "reset at the ends")
     await bench.start()
     config, pins = bench.config, bench.pins

@@ -20,14 +20,14 @@ async def check(pins: Pins, config, effectual: int, eligible: int) -> None:
     lines = split(pins.read("select"), len(options), lanes)
     where = f"effectual {effectual:#x}, {eligible} steps eligible"
     selects = [0 if option is None else 1 << option for option in expected.options]
-    assert lines == selects, f"{where}: select is {lines}, golden says {selects}"
+    assert lines == selects, f"{where}: select is {lines}, golden has {selects}"
     left = sum(
         bit << (step * lanes + lane) for step, row in enumerate(expected.remaining) for lane, bit in enumerate(row)
     )
     remaining = pins.read("remaining")
-    assert remaining == left, f"{where}: remaining is {remaining:#x}, golden says {left:#x}"
+    assert remaining == left, f"{where}: remaining is {remaining:#x}, golden has {left:#x}"
     advance = pins.read("advance")
-    assert advance == (1 << expected.advance) - 1, f"{where}: advance is {advance:b}, golden says {expected.advance}"
+    assert advance == (1 << expected.advance) - 1, f"{where}: advance is {advance:b}, golden has {expected.advance}"
 
 
 @cocotb.test()

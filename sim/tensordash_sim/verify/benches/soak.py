@@ -74,7 +74,7 @@ class Player:
         await self.cycle(clear=self.random.random() < 0.5)
 
     async def cycle(self, *, clear: bool = False, reset: bool = False) -> Outputs:
-        """One cycle in lockstep, noted."""
+        """Return one cycle in lockstep, noted."""
         self.lockstep.stall = self._stalls()
         results = len(self.lockstep.results)
         outputs = await self.lockstep.cycle(clear=clear, reset=reset)
@@ -101,7 +101,7 @@ class Player:
     async def drain(self, clears: float = 0.0) -> None:
         """Cycles until all results are out; in a share of them counters and flags are cleared."""
         for _ in range(CYCLES):
-            if len(self.lockstep.results) == self.lockstep.due:
+            if len(self.lockstep.results) == self.lockstep.expected_count:
                 self.coverage.results(value for row in self.lockstep.results for value in row)
                 return
             await self.cycle(clear=self.random.random() < clears)

@@ -10,12 +10,12 @@ from tensordash_sim.verify.pins import Pins, split
 def refill_lines(depth: int, present: int, advance: int, entering: int) -> int:
     """The one-hot lines of every slot: (slot + advance) stays for what is kept, the offered steps fill up behind."""
     lines = 0
-    kept = present - advance
+    remaining = present - advance
     for slot in range(depth):
-        if slot < kept:
+        if slot < remaining:
             lines |= 1 << (slot * (depth + 1) + advance)
-        elif slot < kept + entering:
-            lines |= 1 << (slot * (depth + 1) + depth - kept)
+        elif slot < remaining + entering:
+            lines |= 1 << (slot * (depth + 1) + depth - remaining)
     return lines
 
 
@@ -33,7 +33,7 @@ async def random_moves(dut) -> None:
         window = split(_known(pins, golden, width), width, lanes * golden.present)
         for slot, step in enumerate(golden.steps):
             found = tuple(window[slot * lanes : (slot + 1) * lanes])
-            assert found == step, f"cycle {pins.cycle}: step {slot} is {found}, golden says {step}"
+            assert found == step, f"cycle {pins.cycle}: step {slot} is {found}, golden has {step}"
             seen += 1
         advance = random.randint(0, golden.present)
         offered = [[random.getrandbits(width) for _ in range(lanes)] for _ in range(depth)]
@@ -53,7 +53,7 @@ async def random_moves(dut) -> None:
 
 
 def _known(pins: Pins, golden: StagingBuffer, width: int) -> int:
-    """The window's bits of the steps present; the others may be undefined."""
+    """Return the window's bits of the steps present; the others may be undefined."""
     bits = golden.present * golden.lanes * width
     text = str(pins.dut.window.value)
     return int(text[len(text) - bits :], 2) if bits else 0

@@ -22,7 +22,7 @@ async def random_moves(dut) -> None:
         for place, step in enumerate(golden.steps):
             slot = (left + place) % depth
             found = tuple(split(_known(pins, slot, width * lanes), width, lanes))
-            assert found == step, f"cycle {pins.cycle}: slot {slot} is {found}, golden says {step}"
+            assert found == step, f"cycle {pins.cycle}: slot {slot} is {found}, golden has {step}"
             seen += 1
         advance = random.randint(0, golden.present)
         offered = [[random.getrandbits(width) for _ in range(lanes)] for _ in range(depth)]
@@ -39,7 +39,7 @@ async def random_moves(dut) -> None:
 
 
 def _known(pins: Pins, slot: int, bits: int) -> int:
-    """A slot's bits; those of others may be undefined."""
+    """Return a slot's bits; those of others may be undefined."""
     text = str(pins.dut.window.value)
     end = len(text) - slot * bits
     return int(text[end - bits : end], 2)

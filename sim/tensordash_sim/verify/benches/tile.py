@@ -45,7 +45,7 @@ async def random_traffic(dut, idle: float, stall: float) -> None:
 
 @cocotb.test()
 async def single_steps(dut) -> None:
-    """Streams of one step, one behind the other: as many boundaries in the window as fit."""
+    """Streams of one step, one after the other: as many boundaries in the window as fit."""
     job, random, lockstep = await started(dut, "single")
     lockstep.feed(*random_inputs(random, job.config, [1] * max(12, round(60 * job.effort))))
     await lockstep.run()
@@ -158,7 +158,7 @@ async def non_finite_operands(dut) -> None:
         c[2 * len(cases) + 4 + 2 * number][row][column] = nan(result)
     lockstep.feed(sides["a"], sides["b"], c)
     risen = 0
-    while len(lockstep.results) < lockstep.due:
+    while len(lockstep.results) < lockstep.expected_count:
         risen += (await lockstep.cycle(clear=lockstep.golden.non_finite)).non_finite
     assert risen == len(cases) + len(places_of_c)
 
@@ -187,14 +187,14 @@ async def special_results(dut) -> None:
             port[stream][step] = step_of(config, [1] * config.lanes)  # which is not zero
     lockstep.feed(a, b, c)
     risen = 0
-    while len(lockstep.results) < lockstep.due:
+    while len(lockstep.results) < lockstep.expected_count:
         seen = await lockstep.cycle(clear=lockstep.golden.result_non_finite)
         risen += seen.result_non_finite
         assert lockstep.pins.cycle < 4000
     assert risen > (len(ports) > 1)
     await lockstep.cycle(clear=True)  # a flag of the last result may stand until its end
     lockstep.feed([port[-2:] for port in a], [port[-2:] for port in b], c[-2:])
-    while len(lockstep.results) < lockstep.due:
+    while len(lockstep.results) < lockstep.expected_count:
         assert not (await lockstep.cycle(clear=True)).result_non_finite
 
 

@@ -35,11 +35,11 @@ async def random_groups(dut, idle: float, stall: float) -> None:
         await pins.settle()
         expected = golden.cycle(offered is not None, offered, transpose, ready)
         where = f"cycle {pins.cycle}"
-        assert pins.read("blocks_ready") == expected.in_ready, f"{where}: golden says ready {expected.in_ready}"
-        assert pins.read("out_valid") == expected.out_valid, f"{where}: golden says valid {expected.out_valid}"
+        assert pins.read("blocks_ready") == expected.in_ready, f"{where}: golden has ready {expected.in_ready}"
+        assert pins.read("out_valid") == expected.out_valid, f"{where}: golden has valid {expected.out_valid}"
         if expected.out_block is not None:
             block = tuple(split(pins.read("out_payload"), width, lanes))
-            assert block == expected.out_block, f"{where}: block is {block}, golden says {expected.out_block}"
+            assert block == expected.out_block, f"{where}: block is {block}, golden has {expected.out_block}"
             left += ready
         if expected.in_ready:
             offered = None

@@ -13,7 +13,7 @@ __all__ = ["NoRoomError", "ProgramCorruptor", "with_fields"]
 
 
 PAGE = 4096
-"""Bytes; bounds are multiples of it."""
+"""Bytes; bounds are multiples."""
 
 
 def with_fields(bits: int, **fields: int) -> int:
@@ -80,7 +80,7 @@ class ProgramCorruptor:
         self.top_groups = next((k for k in range(config.groups) if last - k in used), config.groups)
 
     def _longest_free(self, used: set[int]) -> range:
-        """The longest run of groups that are not used."""
+        """Return the longest run of groups that are not used."""
         marks = [-1, *sorted(used), self.config.groups]
         return max((range(a + 1, b) for a, b in pairwise(marks)), key=len)
 
@@ -101,7 +101,7 @@ class ProgramCorruptor:
         return self.random.choice([places[0], self.random.choice(places), places[-1]])
 
     def has(self, operation: str) -> bool:
-        """Whether the program has a descriptor of an operation."""
+        """Return whether the program has a descriptor of an operation."""
         return any(kind is OPERATIONS[operation] for kind, _ in map(decode, self.descriptors))
 
     def value(self, index: int, name: str) -> int:
@@ -112,7 +112,7 @@ class ProgramCorruptor:
         """Set fields of a descriptor to any values, legal or not."""
         self.descriptors[index] = with_fields(self.descriptors[index], **fields)
 
-    def made(self, operation: str, **fields: int) -> int:
+    def encode(self, operation: str, **fields: int) -> int:
         """Make a descriptor that waits for no unit; fields left out have their least value, or 0."""
         kind = OPERATIONS[operation]
         least = {field.name: max(field.least or 0, 0) for field in kind.fields}
@@ -121,7 +121,7 @@ class ProgramCorruptor:
     def add(self, operation: str, **fields: int) -> int:
         """Insert a descriptor that waits for no unit, and return its index."""
         at = self.position()
-        self.descriptors.insert(at, self.made(operation, **fields))
+        self.descriptors.insert(at, self.encode(operation, **fields))
         return at
 
     def tokens(self, index: int, producer: str, consumer: str) -> int:
@@ -139,7 +139,7 @@ class ProgramCorruptor:
         return count
 
     def waits(self, consumer: str, producer: str) -> bool:
-        """Whether any descriptor of a unit waits for another unit."""
+        """Return whether any descriptor of a unit waits for another unit."""
         found = False
         for operation, values in map(decode, self.descriptors):
             if operation is not None and operation.unit:

@@ -53,7 +53,7 @@ class FieldCase:
 
 
 def near_values(field: Field, powers: Iterator[int] | range | None = None) -> list[int]:
-    """Values at both ends of a field, next to them, and at and next to powers of two of either sign.
+    """Return values at both ends of a field, next to them, and at and next to powers of two of either sign.
 
     Examples
     --------
@@ -113,7 +113,7 @@ def _is_built(config: CoreConfig, name: str) -> bool:
 
 
 def _usual(config: CoreConfig, operation: Operation, groups: range, memory: Mapping[str, int]) -> dict[str, int]:
-    """Fields of a small descriptor in which most fields matter."""
+    """Return fields of a small descriptor in which most fields matter."""
     lanes = config.tile.lanes
     if operation.name.startswith("layout"):
         turns = STREAMS * config.parts(operation.name[-1])
@@ -135,7 +135,7 @@ def _usual(config: CoreConfig, operation: Operation, groups: range, memory: Mapp
 def _moved(
     config: CoreConfig, name: str, value: int, fields: Mapping[str, int], groups: range
 ) -> dict[str, int] | None:
-    """The same case with other fields changed so that it stays within the buffer, if there is a way."""
+    """Return the same case with other fields changed so that it stays within the buffer, if there is a way."""
     lanes = config.tile.lanes
     width = config.fp32_groups if fields.get("fp32") else 1
 

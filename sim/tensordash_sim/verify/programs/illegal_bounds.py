@@ -14,7 +14,7 @@ MAX_GROUPS = 6
 
 
 def _move(corruptor: ProgramCorruptor, operation: str) -> bool:
-    """A move of free groups of which all, the last ones, or one run lies outside."""
+    """Return a move of free groups of which all, the last ones, or one run lies outside."""
     random, size = corruptor.random, corruptor.config.group_bytes
     count = random.randint(1, min(MAX_GROUPS, len(corruptor.free_groups) // 2))
     kind = random.choice(["all", "last", "run"])
@@ -76,7 +76,7 @@ def _record(corruptor: ProgramCorruptor) -> bool:
 
 
 def _descriptor(corruptor: ProgramCorruptor) -> bool:
-    """The ring goes on where the core may not read."""
+    """Return the ring goes on where the core may not read."""
     count = len(corruptor.descriptors)
     first_outside = corruptor.random.choice([0, corruptor.random.randrange(count), count - 1])
     corruptor.base = corruptor.outside(BYTES * count, across=BYTES * first_outside) - BYTES * first_outside
@@ -84,7 +84,7 @@ def _descriptor(corruptor: ProgramCorruptor) -> bool:
 
 
 def _above_all(corruptor: ProgramCorruptor) -> bool:
-    """A move that begins at the last address, or steps below the first one."""
+    """Return a move that begins at the last address, or steps below the first one."""
     random, config = corruptor.random, corruptor.config
     size, top = config.group_bytes, 1 << config.address_bits
     fields = random.choice([{"memory": top - size, "count_0": 2}, {"memory": 0, "count_1": 2, "stride_1": -1}])
@@ -93,7 +93,7 @@ def _above_all(corruptor: ProgramCorruptor) -> bool:
 
 
 def _table_above_all(corruptor: ProgramCorruptor) -> bool:
-    """The last entry of a table, or units, would be above the highest address."""
+    """Return the last entry of a table, or units, would be above the highest address."""
     if not corruptor.config.compression:
         return False
     top = 1 << corruptor.config.address_bits
@@ -109,7 +109,7 @@ def _table_above_all(corruptor: ProgramCorruptor) -> bool:
 
 
 def _too_wide(corruptor: ProgramCorruptor) -> bool:
-    """A bit of an address that the bus does not have."""
+    """Return a bit of an address that the bus does not have."""
     random, bits = corruptor.random, corruptor.config.address_bits
     if bits == 64:
         return False

@@ -57,7 +57,7 @@ def _unaligned(corruptor: ProgramCorruptor) -> bool:
 
 
 def _beyond(corruptor: ProgramCorruptor) -> tuple[int, int]:
-    """A first group and a number of groups that go beyond the buffer's end, through free ones."""
+    """Return a first group and a number of groups that go beyond the buffer's end, through free ones."""
     random, groups = corruptor.random, corruptor.config.groups
     least = groups - corruptor.top_groups
     address = min(random.choice([least, groups - 1, groups, random.randint(least, 65535), 65535]), 65535)
@@ -104,8 +104,8 @@ def _range_store_compressed(corruptor: ProgramCorruptor) -> bool:
     return _range_compressed(corruptor, "store")
 
 
-def _not_there(corruptor: ProgramCorruptor, operation: str) -> bool:
-    """A move of free groups of which all, or one run, has no memory."""
+def _outside_memory(corruptor: ProgramCorruptor, operation: str) -> bool:
+    """Return a move of free groups of which all, or one run, has no memory."""
     random, size = corruptor.random, corruptor.config.group_bytes
     count = random.randint(1, min(MAX_GROUPS, len(corruptor.free_groups) // 2))
     if random.random() < 0.5:
@@ -119,15 +119,15 @@ def _not_there(corruptor: ProgramCorruptor, operation: str) -> bool:
 
 
 def _read(corruptor: ProgramCorruptor) -> bool:
-    return _not_there(corruptor, "load")
+    return _outside_memory(corruptor, "load")
 
 
 def _write(corruptor: ProgramCorruptor) -> bool:
-    return _not_there(corruptor, "store")
+    return _outside_memory(corruptor, "store")
 
 
 def random_tensor(corruptor: ProgramCorruptor) -> tuple[bytes, NDArray[np.uint32], dict[str, int]]:
-    """A compressed tensor that fits into the free groups, and the fields of its move but for where it is."""
+    """Return a compressed tensor that fits into the free groups, and the fields of its move but for where it is."""
     random, config = corruptor.random, corruptor.config
     count = random.randint(1, min(MAX_GROUPS, len(corruptor.free_groups)))
     segment = random.choice([1, 2, 100])
@@ -177,7 +177,7 @@ def _wrong_mask(corruptor: ProgramCorruptor) -> bool:
         # The first group's: where another's is, depends on the masks before it.
         bit = corruptor.random.randrange(corruptor.config.tile.lanes**2)
         changed[bit // 8] ^= 1 << bit % 8
-        # What is behind a wrong mask may be right by chance.
+        # What is after a wrong mask may be right by chance.
         if inflate(np.frombuffer(changed, kind), corruptor.config, fields["count_0"]) is None:
             break
     load_tensor(corruptor, bytes(changed), table, fields)

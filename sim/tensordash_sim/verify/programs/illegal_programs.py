@@ -142,7 +142,7 @@ def _address_layout(corruptor: ProgramCorruptor) -> bool:
 
 
 def _address_layout_row(corruptor: ProgramCorruptor) -> bool:
-    """Positions go on behind the buffer's end, where a row ends."""
+    """Positions go on after the buffer's end, where a row ends."""
     index = corruptor.pick("layout_a", "layout_b")
     corruptor.change(index, address=corruptor.config.groups - 1, x_size=65535, x=corruptor.config.tile.lanes - 1)
     return True
@@ -161,7 +161,7 @@ def _address_output(corruptor: ProgramCorruptor) -> bool:
 
 
 def _tokens_wait(corruptor: ProgramCorruptor) -> bool:
-    """A token that nobody gives."""
+    """Return a token that nobody gives."""
     index = corruptor.pick("load", "layout_a", "layout_b", "multiply", "store", "record")
     operation, _ = decode(corruptor.descriptors[index])
     assert operation is not None
@@ -177,39 +177,39 @@ def _tokens_wait(corruptor: ProgramCorruptor) -> bool:
 
 
 def _tokens_many(corruptor: ProgramCorruptor) -> bool:
-    """One more than may be."""
+    """Return one more than may be."""
     size, at = corruptor.config.group_bytes, corruptor.position()
     unit = 1 << corruptor.random.randrange(len(UNITS))
     for _ in range(MAX_TOKENS + 1):
         memory, address = corruptor.place(size), corruptor.random.choice(corruptor.free_groups)
-        corruptor.descriptors.insert(at, corruptor.made("store", memory=memory, address=address, signal=unit))
+        corruptor.descriptors.insert(at, corruptor.encode("store", memory=memory, address=address, signal=unit))
     return True
 
 
 def _tokens_left(corruptor: ProgramCorruptor) -> bool:
-    """One that is left at an end, of a unit for which nobody waits: another would begin too early."""
+    """Return one that is left at an end, of a unit for which nobody waits: another would begin too early."""
     index = corruptor.pick("load", "layout_a", "layout_b", "multiply", "store", "record")
     operation, _ = decode(corruptor.descriptors[index])
     assert operation is not None
     own, name = operation.unit, "signal"
     if own == "multiply" and corruptor.random.random() < 0.5:
         own, name = "output", "output_signal"
-    given = corruptor.value(index, name)
+    value = corruptor.value(index, name)
     free = [k for k, unit in enumerate(UNITS) if not corruptor.waits(unit, own)]
-    corruptor.change(index, **{name: given | 1 << corruptor.random.choice(free)})
+    corruptor.change(index, **{name: value | 1 << corruptor.random.choice(free)})
     corruptor.descriptors.append(OPERATIONS["end"].code)
     return True
 
 
 def _tokens_end(corruptor: ProgramCorruptor) -> bool:
-    """An end with tokens of its own."""
+    """Return an end with tokens of its own."""
     name = corruptor.random.choice(["wait", "signal"])
     corruptor.change(corruptor.pick("end"), **{name: corruptor.random.randint(1, 63)})
     return True
 
 
 def _fetch(corruptor: ProgramCorruptor) -> bool:
-    """The ring goes on where there is no memory."""
+    """Return the ring goes on where there is no memory."""
     last = len(corruptor.descriptors) - 1
     first_missing = corruptor.random.choice([0, corruptor.random.randint(0, last), last])
     corruptor.base = len(corruptor.memory.bytes) - 64 * first_missing
@@ -244,7 +244,7 @@ TRIES = 60
 
 
 def illegal_program(random: Random, config: CoreConfig, name: str, *, second: str = "") -> IllegalProgram:
-    """A random legal program made illegal.
+    """Return a random legal program made illegal.
 
     Parameters
     ----------
@@ -260,7 +260,7 @@ def illegal_program(random: Random, config: CoreConfig, name: str, *, second: st
     Returns
     -------
     IllegalProgram
-        The clause stands at the begin, at the end or anywhere.
+        The clause stands at the start, at the end or anywhere.
 
     Raises
     ------

@@ -43,7 +43,7 @@ class LayerWork:
     values: dict[str, NDArray]
 
     def image(self, config: CoreConfig, memory: Memory) -> TensorImage:
-        """All of it in memory."""
+        """Return operands and results in memory."""
         turned = self.space(config).problem.turned
         how: dict[str, Any] = {"rows": self.rows, "fp32": self.fp32, "turned": turned}
         return TensorImage(config, memory, self.layer, self.operation, self.values, **how)
@@ -64,7 +64,7 @@ class LayerWork:
 
 
 def random_layer(random: Random, macs: tuple[int, int]) -> Layer:
-    """A convolution or a batch of matrix products.
+    """Return a convolution or a batch of matrix products.
 
     Parameters
     ----------
@@ -77,11 +77,11 @@ def random_layer(random: Random, macs: tuple[int, int]) -> Layer:
     size = max(4, round(most ** (1 / 3)))
     while True:
         sizes = [random.choice([1, random.randint(1, size // 4), random.randint(1, size)]) for _ in range(2)]
-        given: dict[str, Any] = {"channels": sizes[0], "filters": sizes[1], "products": random.choice([1, 1, 2, 3])}
+        fields: dict[str, Any] = {"channels": sizes[0], "filters": sizes[1], "products": random.choice([1, 1, 2, 3])}
         if random.random() < 0.35:
-            given |= {"samples": 1, "size": (1, random.randint(1, 4 * size))}
+            fields |= {"samples": 1, "size": (1, random.randint(1, 4 * size))}
         else:
-            given["samples"] = random.randint(1, 3)
+            fields["samples"] = random.randint(1, 3)
             for name, choice in (
                 ("size", lambda: random.choice([1, random.randint(1, size // 2), random.randint(1, size)])),
                 ("kernel", lambda: random.choice([1, 3, random.randint(1, 7)])),
@@ -89,9 +89,9 @@ def random_layer(random: Random, macs: tuple[int, int]) -> Layer:
                 ("padding", lambda: random.randint(0, 3)),
                 ("dilation", lambda: random.randint(1, 2)),
             ):
-                given[name] = choice(), choice()
+                fields[name] = choice(), choice()
         try:
-            layer = Layer(**given)
+            layer = Layer(**fields)
         except ValueError:
             continue  # the kernel is larger than what there is
         if least <= prod(layer.shape("G")) * layer.channels * prod(layer.kernel) * layer.products <= most:
@@ -99,7 +99,7 @@ def random_layer(random: Random, macs: tuple[int, int]) -> Layer:
 
 
 def random_work(random: Random, config: CoreConfig, macs: tuple[int, int] = (1, 300_000)) -> LayerWork:
-    """An operation of a random layer, with operands of which some are zeros, for a core's formats.
+    """Return an operation of a random layer, with operands of which some are zeros, for a core's formats.
 
     Parameters
     ----------

@@ -21,10 +21,10 @@ DATA = 0x10000
 """Where tensors begin in memory, from its first address."""
 PAGE = 4096
 PROGRAM = 0x1000
-"""Where the ring of descriptors is, likewise."""
+"""Address of the ring of descriptors, in bytes."""
 
 FEW = 32
-"""Groups of a move that may have gaps between its runs in memory, or of one beside: others would not find room."""
+"""Groups of a move that may have gaps between its runs in memory, or of one neighbour: others would not find room."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +52,7 @@ class RandomProgram:
 def random_values(
     random: Random, config: CoreConfig, shape: tuple[int, ...], zeros: float, *, large: bool = False
 ) -> NDArray:
-    """Bit patterns of operands: so many zeros, the rest finite, subnormals and negative zeros among them.
+    """Draw bit patterns of operands: a share of zeros, the rest finite, subnormals and negative zeros among them.
 
     None is beyond 2, so that sums stay small, unless they may be `large`: then some results are infinities.
     """
@@ -67,14 +67,14 @@ def random_values(
 
 
 class _Writer:
-    """Puts tensors into memory, one behind the other, or with `edges` each across the end of a page."""
+    """Puts tensors into memory, one after the other, or with `edges` each across the end of a page."""
 
     def __init__(self, random: Random, config: CoreConfig, memory: Memory, *, edges: bool) -> None:
         self._random, self._memory, self._edges, self._next = random, memory, edges, memory.base + DATA
         self._line = max(64, config.group_bytes)
 
     def place(self, size: int, align: int = 0) -> int:
-        """An address at which so many bytes are free: a multiple of a group's, or of `align`."""
+        """Return an address at which `size` bytes are free: a multiple of a group's, or of `align`."""
         at, align = self._next, align or self._line
         if self._edges:
             before = align * self._random.randint(1, max(1, (size - 1) // align))
@@ -93,7 +93,7 @@ class _Writer:
 def random_program(
     random: Random, config: CoreConfig, size: int = 1 << 17, *, edges: bool = False, at: int = 0
 ) -> RandomProgram:
-    """A matrix product in as many chunks as there are, on either side, with any of the output unit's functions.
+    """Return a matrix product in as many chunks as there are, on either side, with any of the output unit's functions.
 
     Parameters
     ----------
@@ -170,12 +170,12 @@ class _Maker:
         halves = {side: self.config.stream_words(side) // 2 for side in "ab"}
         fits_twice = words * self.a_streams <= halves["a"] and words * self.b_streams <= halves["b"]
         turns = 2 if fits_twice else 1
-        beside = self.random.randrange(self.chunks)
+        neighbour = self.random.randrange(self.chunks)
         for index in range(self.chunks):
             steps = min(self.chunk, self.channel_groups - index * self.chunk)
             base = {side: index % turns * half for side, half in halves.items()}
             self._lay_out(index, turns, steps, base)
-            if self.sizes["aside"] and index == beside:
+            if self.sizes["aside"] and index == neighbour:
                 self._move_beside()
             self._multiply(index, turns, steps, base)
         self._store()
@@ -237,7 +237,7 @@ class _Maker:
             )
 
     def _move_beside(self) -> None:
-        """Load and store groups beside the product, not compressed: that could read what is being stored."""
+        """Load and store groups neighbour the product, not compressed: that could read what is being stored."""
         count = self.sizes["aside"]
         values = random_values(self.random, self.config, (count, self.config.tile.lanes**2), 0.5)
         moved: dict[str, Any] = {"address": self.places["aside"], "count_0": count}
@@ -276,15 +276,15 @@ class _Maker:
             where |= {"compressed": 1, "table": table, "segment": segment, "count_0": self.results}
             self.program.add("store", memory=target, **where)
         else:
-            moves, offsets = _moves(random, self.results)
+            moves, offsets = _draw_moves(random, self.results)
             place = writer.place((max(offsets) + moves["count_0"]) * config.group_bytes)
             self.program.add("store", memory=place, **where, **moves)
 
 
 def _places(random: Random, room: int, region: int, sizes: Mapping[str, int]) -> dict[str, int]:
-    """Where each tensor begins in so many groups of the buffer, apart from the others.
+    """Draw where each tensor begins in the buffer's groups, apart from the others.
 
-    Most in a region of their own, so that units never meet; or one behind the other, and they do.
+    Most in a region of their own, so that units never meet; or one after the other, and they do.
     """
     free = room - sum(sizes.values())
     if free < 0 or random.random() < 0.5:
@@ -299,7 +299,7 @@ def _places(random: Random, room: int, region: int, sizes: Mapping[str, int]) ->
 
 
 def _flags(random: Random, config: CoreConfig) -> dict[str, int]:
-    """What the output unit does."""
+    """Draw the flags of the output unit."""
     flags = {
         name: int(random.random() < 0.4 and getattr(config, name, True))
         for name in ("transposed", "fp32", "bias", "relu", "mask", "stochastic")
@@ -330,7 +330,7 @@ def _load(
             **fields,
         )
     else:
-        moves, offsets = _moves(random, len(flat))
+        moves, offsets = _draw_moves(random, len(flat))
         run = moves["count_0"]
         apart = np.zeros((max(offsets) + run, flat.shape[1]), flat.dtype)
         for k, offset in enumerate(offsets):
@@ -338,8 +338,8 @@ def _load(
         program.add("load", memory=writer.put(apart.tobytes()), **moves, **fields)
 
 
-def _moves(random: Random, groups: int) -> tuple[dict[str, Any], list[int]]:
-    """Fields of a move of so many groups in up to four loops, and where in memory each run begins, in groups."""
+def _draw_moves(random: Random, groups: int) -> tuple[dict[str, Any], list[int]]:
+    """Draw the fields of a move in up to four loops, and where in memory each run begins, in groups."""
     counts = _factors(random, groups, 4)
     offsets, span = [0], counts[0]
     fields: dict[str, Any] = {"count_0": span}
@@ -352,7 +352,7 @@ def _moves(random: Random, groups: int) -> tuple[dict[str, Any], list[int]]:
 
 
 def _parted(random: Random, loop: Loop) -> list[Loop]:
-    """A loop, as three that do the same."""
+    """Return a loop, as three that do the same."""
     loops, inside = [], 1
     for count in _factors(random, loop.count, 3):
         loops.append(Loop(count=count, address=inside * loop.address, x=inside * loop.x))
@@ -373,7 +373,7 @@ def _factors(random: Random, number: int, most: int) -> list[int]:
 def _result(
     config: CoreConfig, flags: dict[str, int], places: dict[str, int], a_positions: int, b_positions: int
 ) -> dict[str, int]:
-    """Fields of where results go, and what becomes of them."""
+    """Return fields of where results go, and what becomes of them."""
     fields = {name: value for name, value in flags.items() if value}
     counted = (a_positions if flags["transposed"] else b_positions) * flags["stride"]
     fields |= {"address": places["result"], "x_size": counted}
@@ -381,7 +381,7 @@ def _result(
 
 
 def _blocks(config: CoreConfig, flags: dict[str, int], a_streams: int, b_streams: int, positions: int) -> list[Loop]:
-    """The order of a multiply's groups: columns within rows of a block, streams of A within those of B."""
+    """Return the order of a multiply's groups: columns within rows of a block, streams of A within those of B."""
     lanes = config.tile.lanes
     width = config.fp32_groups if flags["fp32"] else 1
     along = {"x": lanes * flags["stride"]}

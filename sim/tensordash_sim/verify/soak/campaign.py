@@ -16,7 +16,7 @@ from tensordash_storage.jobs import LOCAL, AnswerStore, Job, Runner
 from ... import golden, verify
 from ..simulators import SimulatorError, choose_simulator
 from .coverage import Counts, lane_options, merged, universe
-from .draw import AGAIN, SoakJob, draw_job, jobs_for
+from .draw import REDRAW_OFFSET, SoakJob, draw_job, jobs_for
 from .job import Record, run_job
 
 __all__ = ["Campaign", "Summary"]
@@ -27,7 +27,7 @@ TURNS = 4
 
 @cache
 def code_digest() -> str:
-    """Of all code that a job's outcome depends on: hardware, golden model, benches and what draws jobs."""
+    """Return a digest of all code that a job's outcome depends on: hardware, golden model, benches, this folder."""
     folders = [Path(module.__file__ or "").parent for module in (tensordash, golden, verify)]
     return files.code_digest(*folders, Path(__file__).parent)[:16]
 
@@ -54,7 +54,7 @@ class Summary:
 
     @property
     def failures(self) -> dict[str, str]:
-        """What differed first, by the command that runs this job again."""
+        """Return the first difference of each failed job, by the command that runs it again."""
         return {replay_command(self.seed, record): record.failure for record in self.records if record.failure}
 
     @property
@@ -92,12 +92,12 @@ class Summary:
         return [
             record.index
             for record in self.records
-            if record.index < AGAIN
+            if record.index < REDRAW_OFFSET
             and any(lane < len(record.options) and option < len(record.options[0]) for lane, option in never)
         ]
 
     def to_json(self) -> dict[str, Any]:
-        """The summary as JSON types."""
+        """Return the summary as JSON types."""
         met, of = self.options
         passed = [record for record in self.records if not record.failure]
         return {
@@ -120,12 +120,12 @@ class Summary:
 
 
 def replay_command(seed: int, record: Record) -> str:
-    """The command that runs a job again."""
+    """Return the command that runs a job again."""
     return f"tensordash soak --replay {seed}:{record.index} --simulator {record.simulator}"
 
 
 class Campaign:
-    """Jobs of a seed until so many multiply positions are consumed, and if asked until each lane has taken its options.
+    """Draws jobs of a seed until `positions` are consumed and, with `cover`, each lane has taken its options.
 
     The folder of its records is named after the seed, the simulator and the code, so that what another version of the
     hardware did is never taken for this one's.
@@ -180,8 +180,8 @@ class Campaign:
             short = Summary(seed=self.seed, records=records).short if cover else []
             if not short:
                 break
-            again = [draw_job(self.seed, AGAIN * turn + index) for index in short]
-            records += self._run(again, runner, describe)
+            redrawn = [draw_job(self.seed, REDRAW_OFFSET * turn + index) for index in short]
+            records += self._run(redrawn, runner, describe)
         return Summary(seed=self.seed, records=records)
 
     def _run(

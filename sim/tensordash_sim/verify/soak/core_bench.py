@@ -111,7 +111,7 @@ class Bench:
     # Programs
 
     def legal(self) -> IllegalProgram:
-        """A program that breaks no rule, now and then twice in a row, with tokens that nobody needs."""
+        """Return a program that breaks no rule, now and then twice in a row, with tokens that nobody needs."""
         at, edges = self.device.base, self.random.random() < 0.5
         made = random_program(self.random, self.config, SIZE, edges=edges, at=at)
         descriptors = made.program.descriptors
@@ -129,7 +129,7 @@ class Bench:
     def golden(
         self, made: IllegalProgram, executed: Sequence[int], faults: Iterable[int] = ()
     ) -> tuple[GoldenCore, Outcome]:
-        """Run a program, or a part of it, on golden."""
+        """Run a program, or a part, on golden."""
         return expected_outcome(
             self.config, made.memory, made.base, list(executed), set(faults), self.buffer, made.bounds
         )
@@ -166,7 +166,7 @@ class Bench:
         model, wanted = self.golden(made, made.descriptors, faults)
         self.prepare(made)
         device.fail(faults)
-        # An error may come behind an end.
+        # An error may come after an end.
         device.begin(made.base, len(made.descriptors), causes=2 if wanted.error else 3)
         assert device.wait(MAX_PROGRAM_CYCLES), f"no interrupt in {MAX_PROGRAM_CYCLES} cycles, golden: {wanted}"
         got, self.moved = device.outcome(), device.moved
@@ -190,7 +190,7 @@ class Bench:
         any_order: bool = False,
         legal: bool = True,
     ) -> None:
-        """Judge a program that was stopped: what is behind its first `done` descriptors may be there in part.
+        """Judge a program that was stopped: what is after its first `done` descriptors may be there in part.
 
         With `any_order` the core may have executed any of the program's descriptors, in any order. Where a `legal` one
         writes to memory, there is what was there before or what is there in the end.
@@ -214,7 +214,7 @@ class Bench:
         device.restrict()
         device.fail(())
         if end is not None:
-            self._either(made, end, memory)
+            self._check_either(made, end, memory)
         self._same_memory(model.memory, [*memory, (made.base, BYTES * 4 * len(made.descriptors))])
         device.behave(latency=(0, 1), pause=0.0)
         if probe:
@@ -249,7 +249,7 @@ class Bench:
         wrong = np.flatnonzero(ours != theirs)
         assert not len(wrong), f"byte {expected.base + int(wrong[0]):#x} differs, and {len(wrong) - 1} others"
 
-    def _either(self, made: IllegalProgram, end: Memory, places: Sequence[tuple[int, int]]) -> None:
+    def _check_either(self, made: IllegalProgram, end: Memory, places: Sequence[tuple[int, int]]) -> None:
         for address, count in places:
             begin = address - end.base
             ours, old, new = (
@@ -269,7 +269,7 @@ class Bench:
         assert not wrong, f"group {wrong[0]} of the buffer differs, and {len(wrong) - 1} others"
 
     def _described(self, descriptors: Iterable[int]) -> Open:
-        """All that descriptors may write which the sequencer lets pass, whatever tokens there are."""
+        """Return all that descriptors may write which the sequencer lets pass, whatever tokens there are."""
         memory, groups = [], set[int]()
         for bits in descriptors:
             if Sequencer(self.config).refusal(bits) in ("", "tokens"):
@@ -302,7 +302,7 @@ class Bench:
         return int(values["a_streams"] * values["b_streams"] * steps * tile.rows * tile.columns * tile.lanes)
 
     def layer(self, device: VerilatedCore) -> str:
-        """A random layer as the mapper cuts it, in a memory of its own; what it is, nothing if it does not fit.
+        """Return a random layer as the mapper cuts it, in a memory of its own; what it is, nothing if it does not fit.
 
         A small one is golden's to the byte; of a large one, for which that is too slow, the result is the emulator's
         and all else in memory stays.
@@ -364,7 +364,7 @@ def repeat_program(config: CoreConfig, descriptors: Sequence[int]) -> list[int]:
 
 
 def with_tokens(random: Random, config: CoreConfig, descriptors: Sequence[int]) -> list[int]:
-    """The same program with a few more tokens, which only make units wait for what is done long since.
+    """Return the same program with a few more tokens, which only make units wait for what is done long since.
 
     A token of a descriptor for a later one: in the program's order, so that nothing deadlocks.
     """
@@ -389,7 +389,7 @@ def with_tokens(random: Random, config: CoreConfig, descriptors: Sequence[int]) 
 
 
 def _ends(bits: int) -> dict[str, tuple[str, str]]:
-    """A descriptor's units, and the fields of their tokens."""
+    """Return a descriptor's units, and the fields of their tokens."""
     operation, _ = decode(bits)
     assert operation is not None
     if not operation.unit:

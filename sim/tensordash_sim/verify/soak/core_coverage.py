@@ -85,11 +85,10 @@ class CoreCoverage:
             self.add("key", point)
 
     def add(self, group: str, point: str, count: int = 1) -> None:
-        """Note a point."""
         self.counts.setdefault(group, Counter())[point] += count
 
     def met(self, group: str, point: str) -> int:
-        """How often it was met so far."""
+        """Return how often it was met so far."""
         return self.counts.get(group, Counter())[point]
 
     def descriptors(self, executed: Iterable[int]) -> None:
@@ -133,7 +132,7 @@ def state_points(states: Iterable[CoreState]) -> list[str]:
 
 
 def _points(config: CoreConfig, bits: int) -> Iterator[tuple[str, str]]:
-    """What a descriptor says."""
+    """Points of coverage of a descriptor."""
     operation, values = decode(bits)
     assert operation is not None
     name = operation.name
@@ -187,7 +186,7 @@ def _loops(config: CoreConfig, name: str, values: dict[str, int]) -> Iterator[in
 
 
 def universe() -> dict[str, list[str]]:
-    """Every point that a campaign can reach, by group; of soft resets and states of a core, `state_points`."""
+    """Return every point that a campaign can reach, by group; of soft resets and states of a core, `state_points`."""
     walks = [f"{name} stride {k}" for name in ("layout_a", "layout_b", "multiply") for k in range(1, 5)]
     walks += [f"layout_{side} from {axis} below 0" for side in "ab" for axis in "xy"]
     walks += [f"{name} loop {k}" for name, loops in LOOPS.items() for k in range(loops)]

@@ -62,7 +62,6 @@ class CoreGoals:
     faults: int
 
     def share(self, cores: int) -> "CoreGoals":
-        """One core's."""
         return CoreGoals(**{name: -(-value // cores) for name, value in vars(self).items()})
 
 
@@ -92,7 +91,7 @@ class CoreJob:
 
 
 def draw_core_job(seed: int, index: int, goals: CoreGoals) -> CoreJob:
-    """The job of a campaign with this number: of each key it is another value's turn.
+    """Return the job of a campaign with this number: of each key it is another value's turn.
 
     >>> goals = CoreGoals(positions=1, descriptors=1, faults=1)
     >>> draw_core_job(3, 5, goals) == draw_core_job(3, 5, goals), draw_core_job(3, 5, goals).config.window
@@ -101,11 +100,11 @@ def draw_core_job(seed: int, index: int, goals: CoreGoals) -> CoreJob:
     random = Random(f"soak core {seed} {index}")
     turns = {name: _turn(f"{seed} {name}", values, index) for name, values in (TILE | CORE).items()}
     for k in range(TRIES):
-        # The longer there is no such core, the more of it is drawn freely.
+        # The longer there is no such core, the more fields are drawn freely.
         free = random.sample(sorted(turns), min(k // 10, len(turns)))
-        given = turns | {name: random.choice((TILE | CORE)[name]) for name in free}
+        fields = turns | {name: random.choice((TILE | CORE)[name]) for name in free}
         with suppress(ConfigError):
-            config = CoreConfig.from_mapping(_document(random, given))
+            config = CoreConfig.from_mapping(_document(random, fields))
             if config.groups >= 64 and config.groups * config.group_bytes <= SIZE - BUFFER_IMAGE:
                 return CoreJob(seed=seed, index=index, config=config, goals=goals)
     raise AssertionError(f"no core can be drawn for job {seed}:{index}")
@@ -117,9 +116,9 @@ def _turn(name: str, values: Any, index: int) -> Any:
     return Random(f"{name} {turn}").sample(values, len(values))[place]
 
 
-def _document(random: Random, given: dict[str, Any]) -> dict[str, Any]:
-    """A configuration of these keys and the others at random."""
-    tile, core = ({name: given[name] for name in names} for names in (TILE, CORE))
+def _document(random: Random, fields: dict[str, Any]) -> dict[str, Any]:
+    """Return a configuration of these keys and the others at random."""
+    tile, core = ({name: fields[name] for name in names} for names in (TILE, CORE))
     lanes, depth = tile["lanes"], tile["depth"]
     sides = (lanes, lanes, 2 * lanes) if lanes == 4 else (lanes,)
     offsets = random.sample(range(lanes), random.randint(1, min(3, lanes)))
@@ -133,7 +132,7 @@ def _document(random: Random, given: dict[str, Any]) -> dict[str, Any]:
 
 
 def key_points(config: CoreConfig | None = None) -> set[str]:
-    """Values of keys as points of the coverage: of a core, or all that there are."""
+    """Return values of keys as points of the coverage: of a core, or all that there are."""
     if config is None:
         points = {f"{name} {value}" for name, values in CORE.items() for value in values}
         points |= {f"{name} {value}" for name in ("lanes", "depth", "sparsity") for value in TILE[name]}

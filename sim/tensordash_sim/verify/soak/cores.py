@@ -70,7 +70,6 @@ class CoreRecord:
     seconds: float
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values."""
         return asdict(self)
 
 
@@ -83,7 +82,7 @@ class _Run:
         self.said = ""
 
     def total(self, name: str) -> int:
-        """What all benches have done."""
+        """Return a total over all benches."""
         return sum(getattr(bench, name) for bench in self.benches)
 
     def go(self) -> None:
@@ -185,7 +184,7 @@ class CoreSummary:
 
     @property
     def failures(self) -> dict[str, str]:
-        """What differed first, by the job."""
+        """Return the first difference of each failed job, by its name."""
         return {f"{self.seed}:{each.index}": each.failure for each in self.records if each.failure}
 
     @property
@@ -218,7 +217,6 @@ class CoreSummary:
         return sum(bits.bit_count() for bits in fuzzed.values())
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values."""
         sums = {
             name: sum(getattr(each, name) for each in self.records)
             for name in ("programs", "descriptors", "positions", "cycles", "build_seconds", "seconds")

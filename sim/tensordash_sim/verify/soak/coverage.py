@@ -78,7 +78,6 @@ class Coverage:
             self.add("tile", point)
 
     def add(self, group: str, point: str, count: int = 1) -> None:
-        """Note a point."""
         self.counts.setdefault(group, Counter())[point] += count
 
     def operands(self, side: str, fmt: Format, values: Iterable[int]) -> None:
@@ -170,7 +169,7 @@ class Coverage:
                 self.add("flag", f"{flag}, {number}")
 
     def to_json(self) -> dict[str, dict[str, int]]:
-        """The points' counts as JSON types."""
+        """Return the points' counts as JSON types."""
         return {group: dict(counts) for group, counts in self.counts.items()}
 
 
@@ -182,7 +181,7 @@ def _values(counters: Counters) -> Iterator[tuple[str, int]]:
 
 @cache
 def _kind(fmt: Format, bits: int) -> str:
-    """What coverage calls a value."""
+    """Return the class of a value in the coverage."""
     if isinstance(fmt, IntegerFormat):
         half = 1 << (fmt.width - 1)
         special = {0: "zero", half: "least", half - 1: "largest"}
@@ -197,7 +196,7 @@ def _kind(fmt: Format, bits: int) -> str:
 
 
 def _kind_of_scale(scale: ScaleFormat, bits: int) -> str:
-    """What coverage calls a scale."""
+    """Return the class of a scale in the coverage."""
     if scale.number is not None:
         return _kind(scale.number, bits)
     return {0: "least", scale.nan - 1: "largest", scale.nan: "NaN"}.get(bits, "between")
@@ -222,7 +221,7 @@ def _all_kinds(fmt: Format) -> list[str]:
 
 
 def _config_points(config: TileConfig) -> list[str]:
-    """What a tile is like."""
+    """Return the coverage points of a tile's configuration."""
     a, b, accumulator = config.a_format.name, config.b_format.name, config.numerics.accumulator
     if isinstance(accumulator, Exact):
         numbers = "exact"
@@ -249,7 +248,7 @@ def _config_points(config: TileConfig) -> list[str]:
 
 @cache
 def universe() -> Mapping[str, tuple[str, ...]]:
-    """Every point that a campaign can reach, by group."""
+    """Return every point that a campaign can reach, by group."""
     floats = [fmt for fmt in FORMATS.values() if isinstance(fmt, FloatFormat)]
     operands = [f"{fmt.name} {side} {kind}" for fmt in FORMATS.values() for side in "ab" for kind in _all_kinds(fmt)]
     operands += [f"{fmt.name} c {kind}" for fmt in (FP32, INT32) for kind in _all_kinds(fmt)]
@@ -304,7 +303,7 @@ def universe() -> Mapping[str, tuple[str, ...]]:
 
 
 def lane_options(options: Iterable[Iterable[int]]) -> tuple[int, int]:
-    """Of a job's `Coverage.options`, how many pairs of a lane and one of its options were met, and how many there are.
+    """Return how many pairs of a lane and one of its options a job's `Coverage.options` met, and how many there are.
 
     >>> lane_options([[3, 0], [1, 1]])
     (3, 4)
@@ -314,7 +313,7 @@ def lane_options(options: Iterable[Iterable[int]]) -> tuple[int, int]:
 
 
 def merged(jobs: Iterable[Mapping[str, Mapping[str, int]]]) -> Counts:
-    """The points of many jobs; every point of the universe, 0 if it was never met."""
+    """Return the points of many jobs; every point of the universe, 0 if it was never met."""
     total: Counts = {group: Counter(dict.fromkeys(points, 0)) for group, points in universe().items()}
     for job in jobs:
         for group, counts in job.items():

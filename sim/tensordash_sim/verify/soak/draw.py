@@ -11,7 +11,7 @@ from tensordash.configuration.connectivity import PAPER_OPTIONS, Option
 from tensordash.configuration.formats import FORMATS, SCALES
 from tensordash.configuration.numerics import ACCUMULATORS, FUSED_ONLY
 
-__all__ = ["AGAIN", "SoakJob", "draw_job", "jobs_for"]
+__all__ = ["REDRAW_OFFSET", "SoakJob", "draw_job", "jobs_for"]
 
 SIDES = (1, 1, 2, 2, 3, 4, 4, 5, 6, 8, 8, 12, 16)
 LANES = (2, 3, 4, 4, 5, 6, 8, 8, 12, 16, 16, 32)
@@ -30,13 +30,13 @@ MAX_STEPS = 12_000
 """Steps of a job: the simulator's time grows with them."""
 MAX_POSITIONS = 4_000_000
 """Multiply positions of a job: golden's time grows with them."""
-AGAIN = 1_000_000
+REDRAW_OFFSET = 1_000_000
 """Job 1,000,007 of a seed is the tile of job 7 again, with other streams and as many steps as a tile gets."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SoakJob:
-    """One job of a campaign: one tile, with streams of at least so many steps.
+    """One job of a campaign: one tile, with streams of at least `steps` steps.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ class SoakJob:
 
     @property
     def name(self) -> str:
-        """What `tensordash soak --replay` takes."""
+        """Name of the job for `tensordash soak --replay`."""
         return f"{self.seed}:{self.index}"
 
     @property
@@ -74,24 +74,24 @@ def positions_per_step(config: TileConfig) -> int:
 
 
 def draw_job(seed: int, index: int) -> SoakJob:
-    """The job of a campaign with this number.
+    """Return the job of a campaign with this number.
 
     >>> draw_job(3, 5) == draw_job(3, 5), draw_job(3, 5) == draw_job(3, 6)
     (True, False)
     >>> draw_job(3, 2 * AGAIN + 5).config == draw_job(3, 5).config
     True
     """
-    again, first = divmod(index, AGAIN)
+    redraw, first = divmod(index, REDRAW_OFFSET)
     random = Random(f"soak {seed} {first}")
     large = Random(f"soak large {seed} {first}").randrange(LARGE_EVERY) == 0
     config = _draw_large(random) if large else _draw_config(random)
     most = min(MAX_STEPS, (MAX_LARGE_POSITIONS if large else MAX_POSITIONS) // positions_per_step(config))
-    steps = most if again else random.randint(min(MIN_STEPS, most), most)
+    steps = most if redraw else random.randint(min(MIN_STEPS, most), most)
     return SoakJob(seed=seed, index=index, config=config, steps=steps)
 
 
 def jobs_for(seed: int, positions: int) -> Iterator[SoakJob]:
-    """Jobs in their order, as many as are needed for so many multiply positions."""
+    """Draw jobs in their order, as many as are needed for `positions` multiply positions."""
     index = planned = 0
     while planned < positions:
         job = draw_job(seed, index)
@@ -101,7 +101,7 @@ def jobs_for(seed: int, positions: int) -> Iterator[SoakJob]:
 
 
 def _draw_large(random: Random) -> TileConfig:
-    """A tile of more PEs or multipliers than others have."""
+    """Return a tile of more PEs or multipliers than others have."""
     while True:
         rows, columns, lanes = random.choice(LARGE_SIDES), random.choice(LARGE_SIDES), random.choice(LARGE_LANES)
         if rows * columns > MAX_PES or rows * columns * lanes > MAX_MULTIPLIERS:
@@ -110,7 +110,7 @@ def _draw_large(random: Random) -> TileConfig:
 
 
 def _draw_config(random: Random) -> TileConfig:
-    """A valid tile: every parameter at random, large ones less often."""
+    """Return a valid tile: every parameter at random, large ones less often."""
     rows, columns, lanes = random.choice(SIDES), random.choice(SIDES), random.choice(LANES)
     while rows * columns > MAX_PES or rows * columns * lanes > MAX_MULTIPLIERS:
         rows, columns, lanes = random.choice(SIDES), random.choice(SIDES), random.choice(LANES)
@@ -185,7 +185,7 @@ def _invariant_options(random: Random, lanes: int, depth: int) -> tuple[Option, 
 
 
 def connectivity_style(config: TileConfig) -> str:
-    """What coverage calls a tile's options.
+    """Return the class of a tile's options in the coverage.
 
     >>> [connectivity_style(TileConfig(depth=3, connectivity=((0, 0), *rest)))
     ...  for rest in ([(1, 0), (2, 0)], [(1, 0), (2, 1)])]

@@ -1,4 +1,4 @@
-"""One job: emit its tile, build it, run its episodes, and say what came of it."""
+"""One job: emit its tile, build it, run its episodes, and return their record."""
 
 import json
 import shutil
@@ -54,7 +54,7 @@ class Record:
     options: list[list[int]]
 
     def to_json(self) -> dict[str, Any]:
-        """The record as JSON types."""
+        """Return the record as JSON types."""
         return asdict(self)
 
 

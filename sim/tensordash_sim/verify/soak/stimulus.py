@@ -31,7 +31,7 @@ class Inputs:
     Parameters
     ----------
     a, b : list of list of list of list of int, (columns or rows, stream, T, lanes)
-        With a scale, it stands behind the values of each step: lanes + 1.
+        With a scale, it stands after the values of each step: lanes + 1.
     c : list of list of list of int, (stream, rows, columns)
         Bit patterns; no C if the tile takes none.
     styles : dict of str to list of str
@@ -75,7 +75,7 @@ def draw_inputs(random: Random, config: TileConfig, lengths: Sequence[int]) -> I
 def _filled(
     random: Random, fmt: Format, mask: list[list[bool]], exponents, specials: float, at_the_end: bool
 ) -> list[list[int]]:
-    """Values where the mask is true, zeros of both signs elsewhere."""
+    """Return values where the mask is true, zeros of both signs elsewhere."""
     extreme = largest(fmt)
     minus_zero = zeros(fmt)[-1]
 
@@ -91,7 +91,7 @@ def _filled(
 
 
 def zero_mask(random: Random, style: str, steps: int, lanes: int) -> list[list[bool]]:
-    """Where values are that are not zero, (steps, lanes), in one of the styles of `ZEROS`.
+    """Return where values are that are not zero, (steps, lanes), in one of the styles of `ZEROS`.
 
     >>> zero_mask(Random(0), "none", 2, 3)
     [[True, True, True], [True, True, True]]
@@ -123,7 +123,7 @@ def zero_mask(random: Random, style: str, steps: int, lanes: int) -> list[list[b
 
 
 def _lone(random: Random, lanes: int) -> list[bool]:
-    """A step in which one lane has no value, or only one has."""
+    """Return a step in which one lane has no value, or only one has."""
     chosen, dense = random.randrange(lanes), random.random() < 0.5
     return [(lane != chosen) == dense for lane in range(lanes)]
 
@@ -144,13 +144,12 @@ class Bursts(Arrival):
         self.length, self.silent = length, False
 
     def ready(self) -> bool:
-        """Whether it offers anything in this cycle."""
+        """Return whether it offers anything in this cycle."""
         if self.random.random() * self.length < 1:
             self.silent = not self.silent
         return not self.silent
 
     def most(self, depth: int) -> int:
-        """All or nothing."""
         return depth if self.ready() else 0
 
 
@@ -158,7 +157,7 @@ class _Single(Arrival):
     """A producer that offers at most one step in a cycle."""
 
     def most(self, depth: int) -> int:
-        """One step, or none."""
+        """Return one step, or none."""
         return min(1, super().most(depth))
 
 

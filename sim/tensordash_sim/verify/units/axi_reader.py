@@ -63,8 +63,13 @@ async def random_requests(dut, latency: int, pause: float) -> None:
                 halting, idled = False, idled + 1
         if request is not None and pins.read("request_ready"):
             for k in range(request[1]):
-                there = content.read((request[0] + k) * size, size)
-                expected.append((int.from_bytes(there, "little") if there is not None else -1, int(there is None)))
+                memory_bytes = content.read((request[0] + k) * size, size)
+                expected.append(
+                    (
+                        int.from_bytes(memory_bytes, "little") if memory_bytes is not None else -1,
+                        int(memory_bytes is None),
+                    )
+                )
             request = None
         if pins.read("beats_valid"):
             payload = pins.read("beats_payload")

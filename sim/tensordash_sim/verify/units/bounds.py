@@ -10,7 +10,7 @@ __all__ = ["PAGE", "bounds_value", "is_inside", "random_bounds", "random_request
 
 
 def bounds_value(address_bits: int, base: int = 0, limit: int | None = None) -> int:
-    """What the pins `bounds` are for a lowest and a highest address; every address if left out.
+    """Return the value of the pins `bounds` for a lowest and a highest address; every address by default.
 
     >>> hex(bounds_value(32, 0x1000, 0x2FFF))
     '0x400001'
@@ -20,7 +20,7 @@ def bounds_value(address_bits: int, base: int = 0, limit: int | None = None) -> 
 
 
 def random_bounds(random: Random, content: Memory) -> tuple[int, int]:
-    """A lowest and a highest address around some pages of a memory."""
+    """Return a lowest and a highest address around some pages of a memory."""
     pages = len(content.bytes) // PAGE
     first = random.randrange(pages)
     base = content.base // PAGE * PAGE
@@ -28,7 +28,7 @@ def random_bounds(random: Random, content: Memory) -> tuple[int, int]:
 
 
 def is_inside(bounds: tuple[int, int], address: int) -> bool:
-    """Whether the page of an address is within bounds."""
+    """Return whether the page of an address is within bounds."""
     return bounds[0] <= address <= bounds[1]
 
 

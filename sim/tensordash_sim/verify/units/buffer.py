@@ -49,12 +49,12 @@ class Port:
         self.pins.drive(**{f"{self.name}_{key}": value for key, value in values.items()})
 
     def places(self) -> set[tuple[int, int]]:
-        """The banks and regions that it wants."""
+        """Return the banks and regions that it wants."""
         size = self.shape["groups"] // self.shape["regions"]
         return {(k, self.address[k] // size) for k in range(self.shape["lanes"]) if self.enable >> k & 1}
 
     def words(self) -> set[tuple[int, int]]:
-        """The banks and groups that it wants."""
+        """Return the banks and groups that it wants."""
         return {(k, self.address[k]) for k in range(self.shape["lanes"]) if self.enable >> k & 1}
 
 

@@ -47,7 +47,7 @@ class BufferModel:
         self._held: dict[str, tuple[int, ...]] = {}
 
     def idle(self) -> dict[str, int]:
-        """What its outputs are in reset."""
+        """Return the outputs in reset."""
         return {f"{port}_ready": 0 for port in (*self.reads, *self.writes)} | {f"{port}_data": 0 for port in self.reads}
 
     def forget(self) -> None:
@@ -107,7 +107,7 @@ class BufferModel:
         return self._request(port) if self._ready[port] else ()
 
     def _request(self, port: str) -> tuple[int, ...]:
-        """What is asked for, of the banks that count; empty if nothing is."""
+        """Return the request to the enabled banks; empty if there is none."""
         if not self.pins.read(f"{port}_valid"):
             return ()
         lanes, bits = self.config.tile.lanes, self._address_bits
@@ -116,6 +116,6 @@ class BufferModel:
         request: tuple[int, ...] = (enable, self.pins.read(f"{port}_address") & counted)
         if port in self.writes:
             word = lanes * self.config.value_bits
-            kept = sum(((1 << word) - 1) << (word * bank) for bank in range(lanes) if enable >> bank & 1)
-            request = (*request, self.pins.read(f"{port}_data") & kept)
+            enabled_bits = sum(((1 << word) - 1) << (word * bank) for bank in range(lanes) if enable >> bank & 1)
+            request = (*request, self.pins.read(f"{port}_data") & enabled_bits)
         return request

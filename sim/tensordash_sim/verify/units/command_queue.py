@@ -1,4 +1,4 @@
-"""Bench of the command queue: a ring that goes round, and descriptors that come out of it."""
+"""Bench of the command queue: a ring that goes round, and descriptors that leave it."""
 
 from dataclasses import dataclass, field
 from random import Random
@@ -57,8 +57,8 @@ class Ring:
         wanted, has_error = self.descriptors[self.taken], any(error for _, error in self.beats)
         assert has_error == (wanted is None)
         if wanted is not None:
-            given = b"".join(data.to_bytes(16, "little") for data, _ in self.beats)
-            assert given == wanted, f"descriptor {self.taken} differs"
+            content = b"".join(data.to_bytes(16, "little") for data, _ in self.beats)
+            assert content == wanted, f"descriptor {self.taken} differs"
         self.beats, self.taken = [], self.taken + 1
         return has_error
 

@@ -59,7 +59,7 @@ class Checker:
         await self.host.restart()
 
     async def check(self, made: IllegalProgram, faults: set[int]) -> Outcome:
-        """Run a program on both; what golden says of it."""
+        """Run a program on both; return golden's outcome."""
         host = self.host
         golden, expected = expected_outcome(
             self.config, made.memory, made.base, made.descriptors, faults, self.buffer, made.bounds
@@ -99,14 +99,14 @@ class Checker:
         await host.cycles(CYCLES_OF_REST + 2 * fetches)
         assert memory.idle
         now = memory.read_bursts, memory.write_bursts
-        assert now[0] <= begun[0], f"{now[0] - begun[0]} reads began behind an error"
-        assert now[1] == begun[1], f"{now[1] - begun[1]} writes began behind an error"
+        assert now[0] <= begun[0], f"{now[0] - begun[0]} reads began after an error"
+        assert now[1] == begun[1], f"{now[1] - begun[1]} writes began after an error"
         assert not any(host.pins.read(f"m_axi_{name}valid") for name in ("ar", "aw", "w"))
         assert (await host.read("cause"), host.pins.read("irq")) == (0, 0), "the error's cause was set twice"
         assert (await host.read("error"), await host.read("error_index")) == (expected.code, expected.index)
 
     async def _see_buffer(self, golden: GoldenCore, besides: set[int]) -> None:
-        """What golden and core have in their buffers, but for some groups."""
+        """Compare the buffers of golden and core, except for some groups."""
         host = self.host
         await host.start()
         await host.run(Memory(self._size), dump_program(self.config))
@@ -177,7 +177,7 @@ async def halves_of_a_multiply(dut) -> None:
 
 
 def possible(name: str, config: CoreConfig) -> bool:
-    """Whether programs of a core can be illegal so."""
+    """Return whether programs of a core can be illegal so."""
     try:
         illegal_program(Random(0), config, name)
     except ValueError:
@@ -213,7 +213,7 @@ async def failing_memory(dut, latency: tuple[int, int], pause: float) -> None:
 
 
 def line_of(kind: str, random: Random, config: CoreConfig, descriptors: Sequence[int]) -> int:
-    """A line of memory that a program's descriptors are in, or that it reads or writes."""
+    """Return a line of memory that a program's descriptors are in, or that it reads or writes."""
     line = config.axi_bits // 8
     if kind == "fetch":
         return (PROGRAM + random.randrange(64 * len(descriptors))) // line

@@ -55,17 +55,16 @@ class Host(CoreMaster):
         self.at, self.base, self.log2_places = at, at + PROGRAM, LOG2_PLACES
 
     def ready(self) -> int:
-        """Not always."""
         return int(self.random.random() >= self.pause)
 
     async def cycles(self, count: int) -> None:
-        """Let so many go by."""
+        """Let cycles go by."""
         for _ in range(count):
             await self.cycle()
             await self.pins.tick()
 
     async def first_write(self, most: int) -> None:
-        """Let cycles go by until a burst of writes begins, but no more than so many."""
+        """Let cycles go by until a burst of writes begins, but no more than `cycles`."""
         for _ in range(most):
             await self.cycle()
             begun = self.pins.read("m_axi_awvalid") and self.pins.read("m_axi_awready")
@@ -74,7 +73,7 @@ class Host(CoreMaster):
                 return
 
     async def start(self, base: int | None = None, log2_places: int = LOG2_PLACES) -> None:
-        """As after a reset: say where the ring is, and that descriptors may be fetched."""
+        """Set up the ring, and enable fetching of descriptors, as after a reset."""
         base = self.at + PROGRAM if base is None else base
         self.tail, self.base, self.log2_places = 0, base, log2_places
         assert await self.read("identity") == IDENTITY
@@ -133,7 +132,7 @@ class Host(CoreMaster):
         return await self.interrupt(most)
 
     async def outcome(self) -> Outcome:
-        """What registers say of the program."""
+        """Return the program's outcome from the registers."""
         code = await self.read("error")
         name = next((name for name, each in ERRORS.items() if each == code), "")
         return Outcome(done=await self.read("done"), error=name, index=await self.read("error_index") if code else 0)
@@ -173,7 +172,7 @@ class Host(CoreMaster):
             count = len(made.program.descriptors)
             cocotb.log.info("program %d: %s: %d cycles", index, made.title, cycles)
             got = await self.outcome()
-            assert (got.done, got.error) == (before + count, expected.error), f"{got}, golden says {expected}"
+            assert (got.done, got.error) == (before + count, expected.error), f"{got}, golden has {expected}"
             same_memory(self.memory.memory, golden.memory, self.ring)
         return count
 
@@ -192,7 +191,7 @@ def failure_context(where: str, made: RandomProgram) -> Iterator[None]:
         raise AssertionError(f"{where} ({made.title}): {error}") from None
 
 
-def same_memory(here: Memory, there: Memory, *besides: tuple[int, int]) -> None:
+def same_memory(left: Memory, right: Memory, *besides: tuple[int, int]) -> None:
     """Compare two memories, but for some runs of (address, bytes) in them.
 
     Raises
@@ -200,12 +199,12 @@ def same_memory(here: Memory, there: Memory, *besides: tuple[int, int]) -> None:
     AssertionError
         With the first byte that differs.
     """
-    one, other = bytearray(here.bytes), bytearray(there.bytes)
+    one, other = bytearray(left.bytes), bytearray(right.bytes)
     for address, count in besides:
-        begin = address - here.base
+        begin = address - left.base
         low, high = max(begin, 0), min(begin + count, len(one))
         if low < high:
             one[low:high] = other[low:high] = bytes(high - low)
     if one != other:
         at = next(k for k, (a, b) in enumerate(zip(one, other, strict=True)) if a != b)
-        raise AssertionError(f"byte {here.base + at:#x} is {one[at]:#04x}, golden says {other[at]:#04x}")
+        raise AssertionError(f"byte {left.base + at:#x} is {one[at]:#04x}, golden has {other[at]:#04x}")

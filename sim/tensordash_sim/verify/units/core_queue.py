@@ -16,20 +16,20 @@ MAX_PROGRAM_CYCLES = 60_000
 
 
 def golden_of(host: Host, made: RandomProgram, descriptors: Sequence[int]) -> tuple[GoldenCore, Outcome]:
-    """The golden core after a program."""
+    """Return the golden core after a program."""
     golden = GoldenCore(host.config, Memory(SIZE))
     golden.memory.bytes[:] = made.memory.bytes
     return golden, golden.run(descriptors)
 
 
 def with_ends(host: Host, made: RandomProgram) -> list[int]:
-    """The program with more ends: at the begin, and behind its own."""
+    """Return the program with more ends: at the start, and after its own."""
     ends = host.random.randint(1, 3)
     return [*[END] * host.random.randint(0, 2), *made.program.descriptors, *[END] * ends]
 
 
 def in_turns(host: Host, made: RandomProgram) -> list[int]:
-    """The program such that it may follow itself: nobody waits for an end, so that loads wait for the record."""
+    """Return the program such that it may follow itself: nobody waits for an end, so that loads wait for the record."""
     *before, record, end = made.program.descriptors
     barrier = Program()
     barrier.add("load", wait=["store"], memory=DATA, address=host.config.groups - 1, count_0=1)
@@ -44,7 +44,7 @@ async def begun(host: Host, made: RandomProgram, log2_places: int) -> None:
 
 
 async def finish(host: Host, golden: GoldenCore, count: int) -> None:
-    """Wait until so many descriptors are done; then all is as golden says."""
+    """Wait until `count` descriptors are done; then compare with golden."""
     began = host.pins.cycle
     while await host.read("done") != count:
         assert host.pins.cycle - began < host.job.patience(MAX_PROGRAM_CYCLES), (

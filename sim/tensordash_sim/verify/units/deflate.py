@@ -65,7 +65,7 @@ async def random_groups(dut, idle: float, stall: float) -> None:
                 shown = False
             await pins.tick()
             assert pins.cycle - began < 4000, "it hangs"
-            if cut and random.random() < 0.2:  # the next start finds what there is of it
+            if cut and random.random() < 0.2:  # the next start finds a part
                 break
         if cut:
             continue

@@ -31,7 +31,7 @@ class Checked:
         self.pins, self.config = pins, config
 
     async def reset(self) -> None:
-        """As from a reset: no tokens."""
+        """Reset the unit: no tokens."""
         self.golden = Sequencer(self.config)
         self.pins.drive(rst=1, take=0)
         await self.pins.settle()
@@ -46,14 +46,14 @@ class Checked:
             await self.pins.settle()
             if beat == BITS // BEAT - 1:
                 error = self.pins.read("error")
-                assert error == (ERRORS[expected] if expected else 0), f"{bits:#x}: {error}, golden says {expected}"
+                assert error == (ERRORS[expected] if expected else 0), f"{bits:#x}: {error}, golden has {expected}"
                 assert self.pins.read("operation") == bits % 16
             await self.pins.tick()
         return expected
 
 
 async def started(dut) -> tuple[Checked, Random]:
-    """A check, as from a reset."""
+    """Return a check, as from a reset."""
     job, pins = current_job(), Pins(dut)
     cocotb.log.info("seed %s", job.seed)
     await pins.reset(data=0, beat=0, take=0)
@@ -83,7 +83,7 @@ async def every_bit(dut) -> None:
 
 
 def edges(field: Field) -> list[int]:
-    """Bit patterns of a field around what is allowed, its least and greatest among them."""
+    """Return bit patterns of a field around what is allowed, its least and greatest among them."""
     return sorted({value % (1 << field.width) for value in (0, 1, 2, 4, 5, 8, 16, 32, 64, -1, -2, -128)})
 
 
@@ -109,12 +109,12 @@ async def every_pair_of_units(dut) -> None:
         for consumer, (takes, take) in ways.items():
             giving = encode(gives, {f"{give}signal": 1 << UNITS.index(consumer)})
             taking = encode(takes, {f"{take}wait": 1 << UNITS.index(producer)})
-            for given, taken, last in ((16, 0, giving), (15, 16, taking), (3, 3, 7), (3, 2, 7), (0, 1, taking)):
+            for signals, taken, last in ((16, 0, giving), (15, 16, taking), (3, 3, 7), (3, 2, 7), (0, 1, taking)):
                 await checked.reset()
-                program = [giving] * given + [taking] * taken
+                program = [giving] * signals + [taking] * taken
                 errors = [await checked.show(bits) for bits in (program if last != 7 else [*program, last])]
                 assert not any(errors[:-1])
-                assert errors[-1] == ("" if (given, taken) == (3, 3) else "tokens")
+                assert errors[-1] == ("" if (signals, taken) == (3, 3) else "tokens")
 
 
 @cocotb.test()

@@ -9,7 +9,7 @@ LOW_BITS = 16
 
 
 def far(address_bits: int, seed: int, other: bool) -> int:
-    """A multiple of 2^16; with `other` the one whose bits above these are all different.
+    """Return a multiple of 2^16; with `other` the one whose bits above these are all different.
 
     >>> hex(far(32, 1, False) ^ far(32, 1, True))
     '0xffff0000'
@@ -20,7 +20,7 @@ def far(address_bits: int, seed: int, other: bool) -> int:
 
 
 def across(address_bits: int, offset: int) -> int:
-    """A base from which an offset is 4 GiB, or the middle of all addresses if there are no more than 4 GiB.
+    """Return a base from which an offset is 4 GiB, or the middle of all addresses if there are no more than 4 GiB.
 
     >>> hex(across(40, 0x4000) + 0x4000), hex(across(32, 0x4000) + 0x4000)
     ('0x100000000', '0x80000000')

@@ -25,7 +25,7 @@ def falsify(random: Random, units: list[int], width: int) -> list[int]:
 
 
 class Groups:
-    """Groups that come out of the unit, in parts of so many values."""
+    """Groups that come out of the unit, in parts of several values."""
 
     def __init__(self, pins: Pins, width: int, size: int, part: int) -> None:
         self.pins, self.width, self.size, self.part = pins, width, size, part
@@ -86,13 +86,13 @@ async def random_tensors(dut, idle: float, stall: float) -> None:
         await pins.settle()
         await pins.tick()
         pins.drive(start=0)
-        given, began, shown, cut = Groups(pins, width, size, part), pins.cycle, False, tensor == 7
-        while beats or pins.read("active") or (plain and len(given.groups) < count):
+        returned, began, shown, cut = Groups(pins, width, size, part), pins.cycle, False, tensor == 7
+        while beats or pins.read("active") or (plain and len(returned.groups) < count):
             shown = bool(beats) and (shown or random.random() >= idle)
             ready = int(random.random() >= stall)
             pins.drive(beats_valid=int(shown), beats_payload=beats[0] if shown else 0, out_ready=ready)
             await pins.settle()
-            given.observe()
+            returned.observe()
             if shown and pins.read("beats_ready"):
                 beats.pop(0)
                 shown = False
@@ -106,8 +106,8 @@ async def random_tensors(dut, idle: float, stall: float) -> None:
         if cut:
             await pins.restart()
             continue
-        assert plain or pins.read("wrong") == (whole is None), f"tensor {tensor}: golden says wrong is {whole is None}"
-        found = [split(group, width, size) for group in given.groups]
+        assert plain or pins.read("wrong") == (whole is None), f"tensor {tensor}: golden has wrong is {whole is None}"
+        found = [split(group, width, size) for group in returned.groups]
         if whole is not None:
             assert found == whole.tolist(), f"tensor {tensor}: groups differ"
             rights += 1

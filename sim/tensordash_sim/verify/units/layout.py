@@ -23,7 +23,7 @@ OVERHEAD = 6
 
 
 def signed(value: int) -> int:
-    """A number of 16 bits in two's complement."""
+    """Return a number of 16 bits in two's complement."""
     return (value & 0xFFFF ^ 0x8000) - 0x8000
 
 
@@ -57,12 +57,11 @@ class Bench:
         self.reads = 0
 
     async def begin(self) -> None:
-        """Start in reset."""
         self.beats.drive()
         await self.pins.reset(read_ready=0, read_data=0, command_descriptor_valid=0)
 
     async def cycle(self, *, reset: bool = False) -> int | None:
-        """One cycle; the descriptor's error if it is done."""
+        """Return one cycle; the descriptor's error if it is done."""
         pins, random = self.pins, self.random
         self.beats.drive()
         ready = random.random() < self.ready
@@ -129,7 +128,7 @@ class Bench:
         while (error := await self.cycle()) is None:
             taken = self.beats.completed_in if self.beats.completed_in is not None else taken
             assert self.pins.cycle < limit, f"not done in cycle {limit}: {values}"
-        assert error == outcome.code, f"error {error}, golden says {outcome.error or 'none'}: {values}"
+        assert error == outcome.code, f"error {error}, golden has {outcome.error or 'none'}: {values}"
         if outcome.error == "range":
             begin = self.depth * values["base"]
             self._same(self.streams[:begin], streams[:begin], values)
@@ -142,7 +141,7 @@ class Bench:
             assert cycles == expected, f"it takes {cycles} cycles, not {expected}: {values}"
 
     def groups(self, values: dict[str, int]) -> int:
-        """Cycles that groups, and the zeros after them, take."""
+        """Return cycles that groups, and the zeros after them, take."""
         runs = values["streams"] * self.config.parts(self.side)
         return runs * (values["steps"] + (values["steps"] % self.depth > 0)) * gcd(values["stride"], self.lanes)
 
@@ -172,7 +171,7 @@ class Bench:
 
 
 def drawn(bench: Bench) -> dict[str, int]:
-    """A random descriptor: mostly a walk that stays in the buffer, sometimes none that makes sense."""
+    """Return a random descriptor: mostly a walk that stays in the buffer, sometimes none that makes sense."""
     random, config = bench.random, bench.config
     wild = random.random() < 0.15
     words = config.stream_words(bench.side)

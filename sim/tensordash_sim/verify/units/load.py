@@ -20,7 +20,7 @@ from tensordash_sim.verify.units.move_bench import SIZE, MoveBench
 
 
 def plain_move(random: Random, config, base: int) -> dict[str, Any]:
-    """Fields of a move, mostly within the buffer and the memory."""
+    """Return fields of a move, mostly within the buffer and the memory."""
     size = config.group_bytes
     counts = [random.choice([1, 1, 2, 3, random.randint(1, 12)]) for _ in range(4)]
     total = counts[0] * counts[1] * counts[2] * counts[3]
@@ -42,7 +42,7 @@ def plain_move(random: Random, config, base: int) -> dict[str, Any]:
 
 
 def impossible(fields: dict[str, int], config, content: Memory) -> bool:
-    """Whether a table says more units than any masks could: hardware does not read them, where golden does."""
+    """Return whether a table has more units than any masks could: hardware does not read them, where golden does."""
     segments = -(-fields["count_0"] // fields["segment"])
     ends = [content.read(fields["table"] + 4 * k, 4) for k in (0, segments)]
     begin, end = (int.from_bytes(each or b"", "little") for each in ends)
@@ -51,7 +51,7 @@ def impossible(fields: dict[str, int], config, content: Memory) -> bool:
 
 
 def compressed_move(random: Random, config, content: Memory) -> dict[str, Any]:
-    """Fields of a load of some segments of a tensor, which is put into memory; now and then with a mistake."""
+    """Return fields of a load of some segments of a tensor, which is put into memory; now and then with a mistake."""
     width, size = config.value_bits, config.tile.lanes**2
     count, segment = random.choice([1, random.randint(1, 30), 40]), random.choice([1, 2, 3, 7, 100])
     share = random.choice([0.0, 0.1, 0.5, 1.0])
@@ -189,7 +189,7 @@ async def random_loads(dut, latency: int, pause: float) -> None:
         code = outcome.code
         if outcome.error == "read" and compressed and impossible(fields, config, content):
             code = ERRORS["compressed"]
-        assert bench.command.error == code, f"{where}: golden says {outcome.error or 'no error'}"
+        assert bench.command.error == code, f"{where}: golden has {outcome.error or 'no error'}"
         assert (bench.buffer == golden.buffer)[~described].all(), f"{where}: the buffer differs"
         assert bench.pins.read("idle")
         bench.buffer[:] = golden.buffer

@@ -42,18 +42,17 @@ class Bench:
         self.forget()
 
     def forget(self) -> None:
-        """What banks show is of no use any more."""
+        """Mark the banks' outputs as stale."""
         self.shown = {side: [None] * self.depth for side in SIDES}
         self.reads = {side: [0] * self.depth for side in SIDES}
         self.late = dict.fromkeys(SIDES, 0)  # banks that could not read in the cycle before
 
     async def begin(self) -> None:
-        """Start in reset."""
         self.beats.drive()
         await self.pins.reset(taken=0, command_descriptor_valid=0, a_read_ready=0, b_read_ready=0)
 
     async def cycle(self, *, reset: bool = False) -> tuple[int, int, int | None]:
-        """One cycle: how many steps were offered, whether the last of them ends, and the error if it is done."""
+        """Return one cycle: how many steps were offered, whether the last of them ends, and the error if it is done."""
         pins, random = self.pins, self.random
         self.beats.drive()
         ready = {side: sum((random.random() >= self.written) << k for k in range(self.depth)) for side in SIDES}
@@ -94,11 +93,11 @@ class Bench:
     async def run(self, values: dict[str, int]) -> None:
         """Execute a descriptor, and see each step of each pass once."""
         self.reads = {side: [0] * self.depth for side in SIDES}
-        whole = await self._given(values)
+        value = await self._offered_value(values)
         words = -(-values["steps"] // self.depth)
         passes = [(p, q) for p in range(values["b_streams"]) for q in range(values["a_streams"])]
         beyond = any(values[f"{side}_base"] + values[f"{side}_streams"] * words > self.words[side] for side in SIDES)
-        first = whole + 2
+        first = value + 2
         for p, q in passes:
             step = 0
             while step < words * self.depth:
@@ -121,10 +120,10 @@ class Bench:
                 step += self.took
         available, _, error = await self.cycle()
         assert (available, error) == (0, ERRORS["range"] * beyond), f"error {error} at the end of {values}"
-        once = [len(passes) * words] * self.depth
-        assert self.reads == dict.fromkeys(SIDES, once), f"{self.reads} words are read, not {once}: {values}"
+        one_read = [len(passes) * words] * self.depth
+        assert self.reads == dict.fromkeys(SIDES, one_read), f"{self.reads} words are read, not {one_read}: {values}"
 
-    async def _given(self, values: dict[str, int]) -> int:
+    async def _offered_value(self, values: dict[str, int]) -> int:
         """Give the descriptor; the cycle in which its last beat was taken."""
         self.beats.give(encode(OPERATIONS["multiply"], values))
         while self.beats.completed_in is None:
@@ -135,7 +134,7 @@ class Bench:
 
 
 def drawn(bench: Bench) -> dict[str, int]:
-    """A random descriptor, mostly of streams that fit."""
+    """Return a random descriptor, mostly of streams that fit."""
     random, depth = bench.random, bench.depth
     most = min(bench.words.values())
     words = random.choice([1, 1, 2, 3, random.randrange(1, most + 1)])
@@ -189,7 +188,7 @@ async def every_bit_of_a_base(dut) -> None:
 
 @cocotb.test()
 async def many_streams(dut) -> None:
-    """As many streams of a side as its stream buffer has words, and of the other side one."""
+    """Multiply as many streams of one side as its stream buffer has words by one of the other side."""
     bench = Bench(dut, "many streams", "all", 1.0, 0.0)
     await bench.begin()
     for side, other in ("ab", "ba"):

@@ -52,16 +52,18 @@ async def biases(dut) -> None:
 
 @cocotb.test()
 async def masks(dut) -> None:
-    """Of zeros, of either sign, and of values that have one bit and hide nothing: each bit in each place."""
+    """Use masks of zeros of both signs, and of values with one bit: each bit in each place."""
     bench = Bench(dut, "output masks")
     if not bench.config.mask:
         return
     await bench.begin()
     first, width = bench.config.groups // 2, bench.config.value_bits
-    there = bench.golden.buffer[first:]
+    expected = bench.golden.buffer[first:]
     for turn in range(max(8, round(16 * bench.job.effort))):
-        bits = [bench.random.choice((0, 0, 1 << (width - 1), 1 << bench.random.randrange(width))) for _ in there.flat]
-        there[...] = bench.buffer.groups[first:] = np.reshape(bits, there.shape)
+        bits = [
+            bench.random.choice((0, 0, 1 << (width - 1), 1 << bench.random.randrange(width))) for _ in expected.flat
+        ]
+        expected[...] = bench.buffer.groups[first:] = np.reshape(bits, expected.shape)
         fields = {"a_streams": 3, "b_streams": 3, "steps": 1, "stride": 1, "x_size": 1 << 12, "seed": turn + 1}
         fields |= {"x_3": bench.config.tile.lanes, "emit": 1, "mask": 1, "mask_address": first}
         await bench.execute({**fields, "fp32": int(turn % 4 == 3), "transposed": turn // 2 % 2}, 0.0)

@@ -103,7 +103,7 @@ class FarSums(GoldenCore):
         return block
 
     def _total(self, random: Random, kind: str, width: int) -> int:
-        """What a sum of so many bits is, without a sign."""
+        """What a sum of `bits` bits is, without a sign."""
         if kind == "tiny":
             return random.getrandbits(random.randint(1, 24))
         if kind == "far":
@@ -197,7 +197,7 @@ class Bench:
             self.golden._multiply(values)
         except CoreFailure as failure:
             expected = {"range": 4, "address": 6}[failure.name]
-        assert error == expected, f"error {error}, golden says {expected}"
+        assert error == expected, f"error {error}, golden has {expected}"
         wrong = np.argwhere(self.buffer.groups != self.golden.buffer)
         assert not len(wrong), (
             f"{len(wrong)} values, the first at group, position, channel {wrong[0].tolist()}: "
@@ -205,12 +205,12 @@ class Bench:
         )
         for name in ("zeros", "non_finite", "overflow"):
             count = getattr(self.golden.counts, name)
-            assert self.pins.read(name) == count, f"{name} are {self.pins.read(name)}, golden says {count}"
+            assert self.pins.read(name) == count, f"{name} are {self.pins.read(name)}, golden has {count}"
         return True
 
     def _differ(self, place) -> str:
-        here, there = (int(each[tuple(place)]) for each in (self.buffer.groups, self.golden.buffer))
-        return f"{here:#x}, golden says {there:#x}"
+        actual, expected = (int(each[tuple(place)]) for each in (self.buffer.groups, self.golden.buffer))
+        return f"{actual:#x}, golden has {expected:#x}"
 
     def _rows(self, values: Any) -> list[int]:
         """The rows of all blocks, as the tile gives them."""

@@ -1,4 +1,4 @@
-"""Bench of the registers: random accesses with any pauses against what REGISTERS says."""
+"""Bench of the registers: random accesses with any pauses against REGISTERS."""
 
 from random import Random
 
@@ -25,7 +25,6 @@ class Port:
         self.pins, self.random = pins, random
 
     async def write(self, address: int, data: int, strobe: int = 15) -> None:
-        """Write a register."""
         random, pins = self.random, self.pins
         addressed = sent = answered = shown_address = shown_data = False
         began = pins.cycle
@@ -49,7 +48,6 @@ class Port:
         pins.drive(axi_bready=0, axi_awvalid=0, axi_wvalid=0)
 
     async def read(self, address: int) -> int:
-        """Read a register."""
         random, pins = self.random, self.pins
         addressed = shown = False
         held, began = None, pins.cycle
@@ -77,7 +75,7 @@ CODES = {"fp16": 1, "bf16": 2, "fp8_e4m3": 3, "fp8_e5m2": 4}
 
 
 def features_of(config: CoreConfig) -> int:
-    """The register, from its table in docs/core.md."""
+    """Return the register, from its table in docs/core.md."""
     flags = [config.bias, config.scale, config.relu, config.mask, config.stochastic, config.compression]
     flags.append(config.tile.sparsity != "none")
     built = sum(int(flag) << 16 + k for k, flag in enumerate(flags))
@@ -149,7 +147,7 @@ def writable_masks(config: CoreConfig) -> dict[str, int]:
 
 
 class Model:
-    """The registers at a port, and what docs/core.md says that they hold.
+    """The registers at a port, and the contents that docs/core.md defines.
 
     Attributes
     ----------

@@ -31,7 +31,7 @@ def owners(bits: int) -> list[tuple[str, str, str]]:
 
 
 def random_fields(random: Random, config: CoreConfig, name: str) -> dict[str, int]:
-    """Fields that a core of this kind allows, tokens left out."""
+    """Return fields that a core of this kind allows, tokens left out."""
     operation = OPERATIONS[name]
     fields = {}
     for field in operation.fields:
@@ -113,7 +113,7 @@ class Unit:
         self.ready = self.done = False
 
     def goes_on(self, units: dict[str, "Unit"]) -> bool:
-        """Whether it may be done: the two that share a multiply wait for each other."""
+        """Return whether it may be done: the two that share a multiply wait for each other."""
         if self.name not in ("multiply", "output") or self.index is None:
             return True
         other = units["output" if self.name == "multiply" else "multiply"]
@@ -163,7 +163,7 @@ def hoards() -> list[list[int]]:
 
 @dataclasses.dataclass
 class Plan:
-    """A program, its errors, and what the golden rules say of it.
+    """A program, its errors, and the outcome by the golden rules.
 
     Attributes
     ----------
@@ -310,7 +310,7 @@ class Run:
             assert unit.expected, f"{where}: a descriptor that is not its own"
             unit.index, bits = unit.expected.pop(0)
             late = unit.offered > self.wrong_cycle + 1
-            assert not (late and unit.index > self.wrong_at), f"{where}: behind an error"
+            assert not (late and unit.index > self.wrong_at), f"{where}: after an error"
             wait = next(wait for each, wait, _ in owners(bits) if each == unit.name)
             for j, other in enumerate(UNITS):
                 self.tokens[other, unit.name] -= decode(bits)[1][wait] >> j & 1
@@ -318,8 +318,8 @@ class Run:
         assert unit.index is not None
         unit.beats.append(pins.read(f"{unit.name}_descriptor_payload"))
         if len(unit.beats) == 4:
-            given = packed(unit.beats, 128)
-            assert given == self.made.program[unit.index], f"{where}: {given:#x} is not its descriptor"
+            descriptor_bits = packed(unit.beats, 128)
+            assert descriptor_bits == self.made.program[unit.index], f"{where}: {descriptor_bits:#x} is wrong"
             unit.busy = self.random.randint(0, self.slow)
 
     def _is_active(self, *, has_room: bool) -> bool:
@@ -348,11 +348,11 @@ async def random_programs(dut, slow: int) -> None:
         await pins.settle()
         run = Run(bench, made, f"program {number}", slow, earlier)
         await run.execute()
-        assert run.done() == made.index, f"program {number}: done is {run.done()}, golden says {made.index}"
+        assert run.done() == made.index, f"program {number}: done is {run.done()}, golden has {made.index}"
         assert pins.read("failed") == (made.index < len(made.program)), f"program {number}"
         error = pins.read("error")
-        assert error in made.codes, f"program {number}: error is {error}, golden says {made.codes}"
-        assert run.ends == made.ends, f"program {number}: {run.ends} ends, golden says {made.ends}"
+        assert error in made.codes, f"program {number}: error is {error}, golden has {made.codes}"
+        assert run.ends == made.ends, f"program {number}: {run.ends} ends, golden has {made.ends}"
         found[str(min(made.codes))] += 1
         await pins.restart(descriptors_valid=0, **inputs)
         await pins.settle()

@@ -21,7 +21,7 @@ IDLE = {"buffer_ready": 0, "buffer_data": 0, "halt": 0} | dict.fromkeys(COUNTS, 
 
 
 def plain_move(random: Random, config, base: int) -> dict[str, Any]:
-    """Fields of a store whose runs do not overlap in memory."""
+    """Return fields of a store whose runs do not overlap in memory."""
     size = config.group_bytes
     counts = [random.choice([1, 1, 2, 3, random.randint(1, 12)]) for _ in range(4)]
     if counts[0] * counts[1] * counts[2] * counts[3] > 60:
@@ -46,7 +46,7 @@ def plain_move(random: Random, config, base: int) -> dict[str, Any]:
 
 
 def compressed_move(random: Random, config, base: int) -> dict[str, Any]:
-    """Fields of a compressed store, now and then beyond an end."""
+    """Return fields of a compressed store, now and then beyond an end."""
     count, segment = random.choice([1, random.randint(1, 30), 40]), random.choice([1, 2, 3, 7, 100])
     memory = base + 16 * random.randrange(SIZE // 64)
     place = base + SIZE // 2 + 4 * random.randrange(SIZE // 16)
@@ -103,8 +103,8 @@ class StoreBench(MoveBench):
         """Put random values into the buffer, of which a share is not zero, and draw the counts of results."""
         random, golden = self.random, self.golden
         values = np.frombuffer(random.randbytes(golden.buffer.nbytes), golden.buffer.dtype)
-        kept = np.array([random.random() < share for _ in range(values.size)])
-        golden.buffer[:] = (values * kept).reshape(golden.buffer.shape)
+        nonzero = np.array([random.random() < share for _ in range(values.size)])
+        golden.buffer[:] = (values * nonzero).reshape(golden.buffer.shape)
         self.counts = {name: random.getrandbits(32) for name in COUNTS}
         for name, count in self.counts.items():
             setattr(golden.counts, name, count)
@@ -186,7 +186,7 @@ async def random_stores(dut, latency: int, pause: float) -> None:
             content.bytes[:] = expected.bytes
             continue
         where = f"store {number} {program.listing()}"
-        assert bench.command.error == outcome.code, f"{where}: golden says {outcome.error or 'no error'}"
+        assert bench.command.error == outcome.code, f"{where}: golden has {outcome.error or 'no error'}"
         assert bench.pins.read("idle")
         assert bench.memory.idle
         assert bench.cleared == (kind == "record"), f"{where}: cleared {bench.cleared} times"

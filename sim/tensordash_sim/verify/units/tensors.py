@@ -20,7 +20,7 @@ def random_tensor(random: Random, config: CoreConfig) -> tuple[list[list[int]], 
 
 
 def min_cycles(needs: Iterable[int], place: int, per_beat: int) -> int:
-    """Cycles that groups take if no beat is late, where the first unit is `place` units behind the begin of a beat."""
+    """Cycles that groups take if no beat is late, where the first unit is `place` units after the start of a beat."""
     cycles = 0
     for need in needs:
         cycles += max(1, (place + need) // per_beat - place // per_beat)

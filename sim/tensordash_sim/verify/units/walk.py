@@ -39,7 +39,7 @@ def drawn(random: Random, loops: int) -> dict:
 
 
 def packed(values: list[int], width: int) -> int:
-    """Values beside each other, the first lowest."""
+    """Return values beside each other, the first lowest."""
     return sum(value << k * width for k, value in enumerate(values))
 
 
@@ -96,7 +96,7 @@ async def one_bit_of_a_count(dut) -> None:
 
 
 async def _walked(pins: Pins, fields: dict, steps: int) -> None:
-    """Start a walk, and go some steps of it."""
+    """Start a walk, and go some of its steps."""
     pins.drive(start=1, step=0, counts=packed(fields["counts"], 12))
     pins.drive(**{f"first_{name}": value for name, value in zip(PLACES, fields["first"], strict=True)})
     pins.drive(**{f"{name}_steps": packed(value, 16) for name, value in zip(PLACES, fields["steps"], strict=True)})

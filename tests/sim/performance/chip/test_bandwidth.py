@@ -38,14 +38,14 @@ def test_as_of_another_chip(rng, bits):
         return results(type(rng)(type(rng.bit_generator)(seed)), chip)
 
     here = ChipConfig(tiles=2)
-    there = all_of(ChipConfig(tiles=2, dram_channel_bits=bits))
+    expected = all_of(ChipConfig(tiles=2, dram_channel_bits=bits))
     found = at_bandwidth(all_of(here), 1.6 * bits, here.clock_mhz)
-    assert found["cycles"] == sum(result["cycles"] for result in there)
-    assert found["dense_cycles"] == sum(result["dense_cycles"] for result in there)
+    assert found["cycles"] == sum(result["cycles"] for result in expected)
+    assert found["dense_cycles"] == sum(result["dense_cycles"] for result in expected)
     assert found["speedup"] == found["dense_cycles"] / found["cycles"]
     energies = energy_at_bandwidth(all_of(here), 1.6 * bits, Machine(TileConfig(), here))
     for name in ("dense_energy", "energy"):
-        assert energies[name] == pytest.approx(sum(sum(result[name].values()) for result in there))
+        assert energies[name] == pytest.approx(sum(sum(result[name].values()) for result in expected))
     assert energies["energy_ratio"] == energies["dense_energy"] / energies["energy"]
 
 

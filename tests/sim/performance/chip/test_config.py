@@ -40,7 +40,7 @@ def test_table_iv():
 
 def test_idle_power_is_what_synth_prints():
     """docs/cost.json is what ``tensordash synth --preset paper`` measured."""
-    measured = json.loads((Path(__file__).parents[3] / "docs" / "cost.json").read_text())["paper"]["figures"]["idle"]
+    measured = json.loads((Path(__file__).parents[4] / "docs" / "cost.json").read_text())["paper"]["figures"]["idle"]
     power = ChipConfig().power
     assert power.sparse_idle == pytest.approx(measured["share"]["tensordash"], abs=5e-5)
     assert power.dense_idle == pytest.approx(measured["share"]["baseline"], abs=5e-5)

@@ -7,11 +7,11 @@ from tensordash import TileConfig
 from tensordash_sim.performance.chip import ChipConfig, masked_rounds
 
 
-def dealt(kept: np.ndarray, tiles: int, streams: int, broadcast: int) -> int:
+def dealt(mask: np.ndarray, tiles: int, streams: int, broadcast: int) -> int:
     """A round takes passes column by column, until tiles or reads are used up."""
     rounds = 0
-    for start in range(0, len(kept), streams):
-        band = kept[start : start + streams]
+    for start in range(0, len(mask), streams):
+        band = mask[start : start + streams]
         passes = reads = 0
         for column in range(band.shape[1]):
             left = int(np.count_nonzero(band[:, column]))
@@ -27,17 +27,17 @@ def dealt(kept: np.ndarray, tiles: int, streams: int, broadcast: int) -> int:
 @pytest.mark.parametrize("density", [0.02, 0.125, 0.5, 1.0])
 @pytest.mark.parametrize(("rows", "columns"), [(64, 64), (130, 50), (7, 300)])
 def test_rounds(density: float, rows: int, columns: int) -> None:
-    kept = np.random.default_rng(3).random((rows, columns)) < density
+    mask = np.random.default_rng(3).random((rows, columns)) < density
     config, chip = TileConfig(), ChipConfig()
-    found = masked_rounds(kept, config, chip)
-    assert found >= np.count_nonzero(kept) / chip.tiles
+    found = masked_rounds(mask, config, chip)
+    assert found >= np.count_nonzero(mask) / chip.tiles
     # A column that two rounds share is read in both, which the count leaves out.
-    assert found <= dealt(kept, chip.tiles, 64, chip.memory.broadcast) <= 1.1 * found + 1
+    assert found <= dealt(mask, chip.tiles, 64, chip.memory.broadcast) <= 1.1 * found + 1
 
 
 def test_narrow_banks_limit() -> None:
-    kept = np.eye(256, dtype=bool)  # nothing to share
+    mask = np.eye(256, dtype=bool)  # nothing to share
     few = ChipConfig.from_toml("[memory]\nbanks = 8")
-    assert masked_rounds(kept, TileConfig(), ChipConfig()) == 4
-    assert masked_rounds(kept, TileConfig(), few) == 32
+    assert masked_rounds(mask, TileConfig(), ChipConfig()) == 4
+    assert masked_rounds(mask, TileConfig(), few) == 32
     assert masked_rounds(np.zeros((9, 9), bool), TileConfig(), few) == 0

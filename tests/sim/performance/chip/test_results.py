@@ -36,7 +36,7 @@ def trace(tmp_path: Path) -> Trace:
 
 
 class Simulator:
-    """`simulate_operation` that counts, and is interrupted at the call that `stop` says."""
+    """`simulate_operation` that counts, and is interrupted at the call `stop`."""
 
     def __init__(self, stop: int = 0) -> None:
         self.calls, self.stop = 0, stop

@@ -32,14 +32,14 @@ class Tile:
 
     def __init__(self) -> None:
         self.cycles: list[tuple[int, bool]] = []  # steps taken, and whether it needs its window
-        self.there: list[bool] = []
+        self.has_rows: list[bool] = []
         self.taken = 0
         self.waits = 0
 
-    def give(self, taken: list[int], beats: int, there: bool) -> None:
+    def give(self, taken: list[int], beats: int, has_rows: bool) -> None:
         cycles = [(steps, True) for steps in taken] + [(0, False)] * max(beats - len(taken), 0)
         self.cycles += cycles
-        self.there += [there] * len(cycles)
+        self.has_rows += [has_rows] * len(cycles)
 
 
 def run(tiles: list[Tile], ahead: int) -> int:
@@ -50,10 +50,10 @@ def run(tiles: list[Tile], ahead: int) -> int:
         for tile in [tile for tile in tiles if tile.cycles]:
             steps, needs_window = tile.cycles[0]
             if needs_window and tile.taken - slowest > ahead:
-                tile.waits += tile.there[0]
+                tile.waits += tile.has_rows[0]
                 continue
             tile.taken += steps
-            del tile.cycles[0], tile.there[0]
+            del tile.cycles[0], tile.has_rows[0]
         cycles += 1
     return cycles
 
@@ -87,9 +87,9 @@ def expected(geometry, operation: Operation, masks, machine: Machine) -> tuple[i
                         chosen = groups[band[place]] if place < len(band) else []
                         streams = np.zeros((config.rows, steps, config.lanes), bool)
                         streams[: len(chosen)] = marks[chosen]
-                        whole = [config.window_depth] * (steps // config.window_depth)
+                        full = [config.window_depth] * (steps // config.window_depth)
                         rest = [steps % config.window_depth] if steps % config.window_depth else []
-                        taken = steps_taken(streams, config) if chosen else whole + rest
+                        taken = steps_taken(streams, config) if chosen else full + rest
                         tile.give(taken, beats, bool(chosen) and column < width)
                 block += 1
         dense += -(-block // grid.copies) * max(steps, beats)
@@ -143,9 +143,9 @@ def test_any_grid(seed):
         for first, repeat in pairs(range(0, row_groups, rows), range(0, column_groups, columns)):
             for column in range(columns):
                 for place, tile in enumerate(tiles[block % copies][column]):
-                    there = first + place < row_groups
-                    one = taken[element * row_groups + first + place] if there else none
-                    tile.give(one, beats, there and repeat + column < column_groups)
+                    has_rows = first + place < row_groups
+                    one = taken[element * row_groups + first + place] if has_rows else none
+                    tile.give(one, beats, has_rows and repeat + column < column_groups)
             block += 1
     teams = [team for copy in tiles for team in copy]
     assert shared.finish() == max(run(team, ahead) for team in teams)

@@ -91,7 +91,7 @@ def test_starts_are_valid(lanes, depth, options):
 
 @pytest.mark.parametrize(("lanes", "depth", "sources"), [(2, 2, 4), (4, 4, 8), (4, 4, 4), (16, 3, 9), (4, 3, 12)])
 def test_rings_stay_rings(lanes, depth, sources):
-    """Whatever the search tries has the same lane offsets at every step, or a tile of it could not be made."""
+    """Whatever the search tries has the same lane offsets at every step, or no tile could be made."""
     structure = Structure(lanes=lanes, depth=depth, rows=1, columns=1, sources=sources, staging="ring")
     words = np.random.default_rng(0).integers(0, 1 << lanes, (4, 1, 40), np.uint32)
     base = structure.config(PAPER, start_options(structure))
@@ -120,9 +120,9 @@ def test_what_was_found_is_kept(trace, tmp_path: Path, monkeypatch: pytest.Monke
 
     tried: list[int] = []
 
-    def count_tries(*given, tries: int, **others):
+    def count_tries(*arguments, tries: int, **others):
         tried.append(tries)
-        return search(*given, tries=tries, **others)
+        return search(*arguments, tries=tries, **others)
 
     monkeypatch.setattr("tensordash_sim.performance.explore.campaign.search", count_tries)
     structure = Structure(lanes=4, depth=4, rows=4, columns=4, sources=8)

@@ -9,7 +9,7 @@ from tensordash_sim.performance.planner import Graph, Node, Plan, Stage
 
 from .steps import BATCH, WIDTHS
 
-__all__ = ["Running", "given", "whole"]
+__all__ = ["Running", "full_arrays", "input_arrays"]
 
 Arrays = dict[str, Any]
 
@@ -40,18 +40,18 @@ def node_results(node: Node, operands: list[Any]) -> Arrays:
     return dict(zip(node.writes, results, strict=True))
 
 
-def given(graph: Graph) -> Arrays:
+def input_arrays(graph: Graph) -> Arrays:
     """What is there before the step."""
     rng = np.random.default_rng(0)
     shapes = {"x": (BATCH, WIDTHS[0])}
     for number, (inputs, outputs) in enumerate(pairwise(WIDTHS), start=1):
         shapes |= dict.fromkeys([f"fc{number}.W", f"fc{number}.master", f"fc{number}.state0"], (outputs, inputs))
-    return {name: rng.standard_normal(shapes[name]) for name, tensor in graph.tensors.items() if tensor.given}
+    return {name: rng.standard_normal(shapes[name]) for name, tensor in graph.tensors.items() if tensor.is_input}
 
 
-def whole(graph: Graph) -> Arrays:
+def full_arrays(graph: Graph) -> Arrays:
     """Each node at once, in the graph's order."""
-    arrays = given(graph)
+    arrays = input_arrays(graph)
     for node in graph.nodes.values():
         arrays |= node_results(node, [arrays[name] for name in node.reads])
     return arrays
@@ -62,8 +62,8 @@ class Running:
 
     def __init__(self, plan: Plan) -> None:
         self.plan, self.graph = plan, plan.graph
-        self.dram, self.moved = given(plan.graph), 0.0
-        self.kept: Arrays = {}
+        self.dram, self.moved = input_arrays(plan.graph), 0.0
+        self.on_chip: Arrays = {}
 
     def run(self) -> None:
         """All stages."""
@@ -76,7 +76,7 @@ class Running:
                 for node in nodes:
                     if node.axis or part + 1 == parts:  # an update comes after the last part
                         taken = [self._taken(name, node, made, part, parts) for name in node.reads]
-                        loaded |= {name for name in node.reads if name not in made and name not in self.kept}
+                        loaded |= {name for name in node.reads if name not in made and name not in self.on_chip}
                         for name, result in node_results(node, taken).items():
                             made.setdefault(name, []).append(result)
             self.moved += sum(self._times(stage, nodes, name) * self.graph.tensors[name].packed for name in loaded)
@@ -90,7 +90,7 @@ class Running:
         if name in made:
             assert len(made[name]) == parts  # a sum: all of them are there
             return sum(made[name])
-        array = self.kept[name] if name in self.kept else self.dram[name]
+        array = self.on_chip[name] if name in self.on_chip else self.dram[name]
         return np.array_split(array, parts)[part] if is_cut else array
 
     def _times(self, stage: Stage, nodes: list[Node], name: str) -> int:
@@ -104,19 +104,19 @@ class Running:
 
     def _give(self, place: int, stage: Stage, nodes: list[Node], made: dict[str, list[Any]]) -> None:
         """What a stage made stays on the chip, is stored, or is forgotten."""
-        following = [self.graph.nodes[name] for each in self.plan.stages[place + 1 :] for name in each.nodes]
+        later = [self.graph.nodes[name] for each in self.plan.stages[place + 1 :] for name in each.nodes]
         for name, each in made.items():
             tensor = self.graph.tensors[name]
             stored = tensor.packed if "compress" in self.plan.measures else tensor.bytes
             result = np.concatenate(each) if tensor.axes else sum(each)
-            if any(one.tensor == name and one.first == place for one in self.plan.kept):
-                self.kept[name] = result
-            is_read = any(name in node.reads for node in following)
-            if leaves := tensor.wanted or (is_read and name not in self.kept):
+            if any(one.tensor == name and one.first == place for one in self.plan.residents):
+                self.on_chip[name] = result
+            is_read = any(name in node.reads for node in later)
+            if leaves := tensor.wanted or (is_read and name not in self.on_chip):
                 self.dram[name] = result
                 self.moved += stored
             is_sum = not tensor.axes and any(name in node.writes for node in nodes if node.axis)
-            if is_sum and len(each) > 1 and name not in {*stage.held, *self.kept}:
+            if is_sum and len(each) > 1 and name not in {*stage.held, *self.on_chip}:
                 # Stored for each part, and loaded again for each but the first, and for an update.
                 reads = len(each) - 1 + any(name in node.reads for node in nodes if not node.axis)
                 self.moved += (len(each) + reads) * tensor.bytes - leaves * stored

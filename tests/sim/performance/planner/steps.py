@@ -17,7 +17,7 @@ def cycles(geometry: Geometry, operation: Operation, _: str) -> tuple[int, int]:
 def perceptron(density: float = 1.0) -> Graph:
     """Linear layers with ReLU between them, one of them beside a shortcut, and momentum."""
     step = GraphWriter({"samples": BATCH}, cycles, gradient_density=density)
-    x = step.given("x", BATCH * WIDTHS[0], axes={"samples"})
+    x = step.add_input("x", BATCH * WIDTHS[0], axes={"samples"})
     for number, (inputs, outputs) in enumerate(pairwise(WIDTHS), start=1):
         layer = MatrixProduct(batch=1, samples=BATCH, in_features=inputs, out_features=outputs)
         y = step.product(f"fc{number}", layer, x, axis="samples", density=1.0)
@@ -29,5 +29,5 @@ def perceptron(density: float = 1.0) -> Graph:
 
 
 def budget(kib: float, bytes_per_cycle: float = 16.0) -> Budget:
-    """So much room, and an eighth of it for what comes early."""
+    """Return a budget; an eighth is for early loads."""
     return Budget(capacity=kib * 1024, prefetch=kib * 128, dram_bytes_per_cycle=bytes_per_cycle, elements_per_cycle=64)

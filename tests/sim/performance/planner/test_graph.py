@@ -9,7 +9,7 @@ from tensordash_sim.lowering import Geometry, MatrixProduct, Operation
 from tensordash_sim.performance.planner import Graph, GraphWriter, Node, Tensor, gpt_block, resnet50, vgg16
 from tensordash_sim.performance.planner.published import convolution
 
-GIVEN = Tensor(name="x", values=8, given=True)
+GIVEN = Tensor(name="x", values=8, is_input=True)
 MADE = Tensor(name="y", values=8)
 
 
@@ -56,12 +56,12 @@ def test_a_copy_is_a_graph_as_any_other() -> None:
     once = chain.with_copy("relu", {"B"})
     assert list(once.nodes) == ["relu", "A", "relu for B", "B"]
     assert once.nodes["B"].reads == ("y for B",)
-    twice = once.with_copy("relu", {"A"})  # nobody reads the first one any more
-    assert list(twice.nodes) == ["relu for A", "A", "relu for B", "B"]
-    for graph in (once, twice):
-        again = Graph(graph.tensors.values(), graph.nodes.values(), graph.axes)
-        assert again.readers == graph.readers
-        assert again.writer == graph.writer
+    copied_both = once.with_copy("relu", {"A"})  # nobody reads the first one any more
+    assert list(copied_both.nodes) == ["relu for A", "A", "relu for B", "B"]
+    for graph in (once, copied_both):
+        copied = Graph(graph.tensors.values(), graph.nodes.values(), graph.axes)
+        assert copied.readers == graph.readers
+        assert copied.writer == graph.writer
 
 
 def test_a_step_has_three_products_a_layer() -> None:
@@ -96,7 +96,7 @@ def test_a_block_of_gpt() -> None:
 def test_gradients_of_what_is_read_twice_are_added_up() -> None:
     step = GraphWriter({"samples": 4}, lambda *_: (1, 0))
     layer = MatrixProduct(batch=1, samples=4, in_features=8, out_features=8)
-    x = step.given("x", 32, axes={"samples"}, needs_gradient=True)
+    x = step.add_input("x", 32, axes={"samples"}, needs_gradient=True)
     y = step.product("fc", layer, x, axis="samples", density=1.0)
     graph = step.finish(step.add("sum", x, y, axis="samples"), axis="samples", is_block=True)
     assert graph.nodes["loss.gradient + fc.dX"].reads == ("loss.gradient", "fc.dX")

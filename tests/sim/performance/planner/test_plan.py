@@ -21,7 +21,7 @@ from tensordash_sim.performance.planner import (
     vgg16,
 )
 
-from .running import Running, whole
+from .running import Running, full_arrays
 from .steps import budget, perceptron
 
 
@@ -33,7 +33,7 @@ def upto(count: int) -> tuple[str, ...]:
 def test_a_plan_computes_the_step(count: int, kib: float) -> None:
     graph = perceptron()
     plan = plan_step(graph, budget(kib), upto(count))
-    expected = whole(graph)
+    expected = full_arrays(graph)
     running = Running(plan)
     running.run()
     wanted = [name for name, tensor in graph.tensors.items() if tensor.wanted]
@@ -88,11 +88,11 @@ def test_published_steps(name: str, gbps: float) -> None:
 
 
 def test_alone_a_product_moves_what_the_chip_s_model_says() -> None:
-    """`chip.traffic` knows the least for one operation whose operands have a memory each."""
+    """`chip.traffic` has the least for one operation whose operands have a memory each."""
     step = GraphWriter({"samples": 64}, lambda *_: (1, 0))
     tensors = [
-        Tensor(name="A", values=60_000, density=0.5, axes=frozenset({"samples"}), given=True),
-        Tensor(name="W", values=90_000, given=True),
+        Tensor(name="A", values=60_000, density=0.5, axes=frozenset({"samples"}), is_input=True),
+        Tensor(name="W", values=90_000, is_input=True),
         Tensor(name="Y", values=70_000, axes=frozenset({"samples"}), wanted=True),
     ]
     node = Node(name="AxW", kind="product", reads=("A", "W"), writes=("Y",), axis="samples", most_parts=1)

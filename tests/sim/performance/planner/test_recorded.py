@@ -90,10 +90,10 @@ class Bottleneck(nn.Module):
             nn.ReLU(),
             convolution(width, 4 * width, 1),
         )
-        self.beside = convolution(channels, 4 * width, 1, stride) if first else nn.Identity()
+        self.shortcut = convolution(channels, 4 * width, 1, stride) if first else nn.Identity()
 
     def forward(self, x):
-        return (self.body(x) + self.beside(x)).relu()
+        return (self.body(x) + self.shortcut(x)).relu()
 
 
 class ResNet50(nn.Module):
@@ -126,7 +126,7 @@ def dense(graph: Graph, pooled: float) -> Graph:
 
 
 def facts(graph: Graph, kinds: tuple[str, ...]) -> Counter:
-    """What nodes read and write, without names; values of each, and whether there are parts of it."""
+    """What nodes read and write, without names; values of each, and whether there are parts."""
 
     def sizes(names: tuple[str, ...]) -> tuple:
         tensors = [graph.tensors[name] for name in names]
@@ -169,7 +169,7 @@ def test_between_products(tmp_path):
     layers = nn.Conv2d(3, 8, 3, padding=1, bias=False), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten()
     step = recorded(tmp_path, nn.Sequential(*layers, nn.Linear(128, 5, bias=False)), torch.rand(IMAGES, 3, 8, 8))
     writer = GraphWriter({"samples": IMAGES}, one)
-    x = writer.given("x", IMAGES * 3 * 64, axes={"samples"})
+    x = writer.add_input("x", IMAGES * 3 * 64, axes={"samples"})
     x = writer.product("conv", convolution(IMAGES, 3, 8, 8, 3), x, axis="samples", density=1.0, kind="convolution")
     x = writer.norm("norm", x, sums=8, over=set(), axis="samples")
     x = writer.element_wise("relu", [x], axis="samples", mask_bytes=1 / 8)
@@ -317,7 +317,7 @@ def test_dropout_and_what_a_host_does(tmp_path):
     graph = step_graph(step, cycles(step))
     first = next(iter(graph.nodes.values()))
     assert first.kind == "product"
-    assert all(graph.tensors[name].given for name in first.reads)
+    assert all(graph.tensors[name].is_input for name in first.reads)
 
 
 def test_gradients_that_nobody_takes_are_wanted(tmp_path):

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tensordash_sim.performance.planner import Graph, Kept, Node, Plan, PlanError, Stage, Tensor, plan_step, replay
+from tensordash_sim.performance.planner import Graph, Node, Plan, PlanError, Resident, Stage, Tensor, plan_step, replay
 from tensordash_sim.performance.planner.overlap import Overlap
 
 from .steps import budget, perceptron
@@ -50,12 +50,12 @@ def dropped(plan: Plan) -> Plan:
     return changed(plan, 0, nodes=plan.stages[0].nodes[:-1])
 
 
-def twice(plan: Plan) -> Plan:
+def run_twice(plan: Plan) -> Plan:
     return replace(plan, stages=(*plan.stages, plan.stages[-1]))
 
 
 def too_early(plan: Plan) -> Plan:
-    return replace(plan, stages=(*plan.stages[1:], plan.stages[0]), kept=(), overlaps=())
+    return replace(plan, stages=(*plan.stages[1:], plan.stages[0]), residents=(), overlaps=())
 
 
 def too_late(plan: Plan) -> Plan:
@@ -94,13 +94,13 @@ def around_another(plan: Plan) -> Plan:
 
 
 def too_short_a_stay(plan: Plan) -> Plan:
-    one = max(plan.kept, key=lambda each: each.last - each.first)
-    return replace(plan, kept=(*(each for each in plan.kept if each != one), replace(one, last=one.first)))
+    one = max(plan.residents, key=lambda each: each.last - each.first)
+    return replace(plan, residents=(*(each for each in plan.residents if each != one), replace(one, last=one.first)))
 
 
 def a_stay_from_nowhere(plan: Plan) -> Plan:
     last = len(plan.stages) - 1
-    return replace(plan, kept=(*plan.kept, Kept("fc1.W.new", 0, last)))
+    return replace(plan, residents=(*plan.residents, Resident("fc1.W.new", 0, last)))
 
 
 FAULTS: dict[Fault, tuple[tuple[str, ...], float, str]] = {
@@ -108,7 +108,7 @@ FAULTS: dict[Fault, tuple[tuple[str, ...], float, str]] = {
     not_loaded: (("fuse",), 40, "must load .* bytes of .*, not 0"),
     not_stored: (("fuse",), 40, "must store .* bytes of .*, not 0"),
     dropped: ((), 40, "each node must run once"),
-    twice: ((), 40, "each node must run once, not some twice"),
+    run_twice: ((), 40, "each node must run once, not some twice"),
     too_early: ((), 40, "reads .*, which is not there"),
     too_late: (("fuse",), 40, "reads .*, which is not there"),
     less_space: ((), 40, "needs .* bytes on the chip, not"),
@@ -135,8 +135,8 @@ def chain() -> Graph:
     """Two products with something in front, and an update."""
     axes = frozenset({"samples"})
     tensors = [
-        Tensor(name="x", values=4096, axes=axes, given=True),
-        Tensor(name="W", values=4096, given=True),
+        Tensor(name="x", values=4096, axes=axes, is_input=True),
+        Tensor(name="W", values=4096, is_input=True),
         Tensor(name="y", values=4096, axes=axes),
         Tensor(name="s", values=4, axes=axes),
         Tensor(name="z", values=4096, axes=axes, wanted=True),
@@ -159,14 +159,14 @@ def chain() -> Graph:
 
 def stage(nodes: str, **more: Any) -> Stage:
     named = tuple(nodes.split(", "))
-    given: dict[str, Any] = {"axis": "samples", "parts": 1, "loads": {}, "stores": {}, "space": 0.0}
-    return Stage(nodes=named, cycles=0, element_cycles=0, **(given | more))
+    fields: dict[str, Any] = {"axis": "samples", "parts": 1, "loads": {}, "stores": {}, "space": 0.0}
+    return Stage(nodes=named, cycles=0, element_cycles=0, **(fields | more))
 
 
 @pytest.mark.parametrize(
     ("stages", "message"),
     [
-        # The gradient is a sum over all parts: an update cannot wait in front of it.
+        # The gradient is a sum over all parts: an update cannot wait before it.
         ([stage("relu, add up, divide, update, gradient")], "reads dW, which is not there"),
         # Sums are there when everything has passed.
         (
@@ -179,7 +179,7 @@ def stage(nodes: str, **more: Any) -> Stage:
     ],
 )
 def test_stages_that_cannot_be(stages: list[Stage], message: str) -> None:
-    plan = Plan(graph=chain(), stages=tuple(stages), kept=(), budget=budget(1000), measures=frozenset())
+    plan = Plan(graph=chain(), stages=tuple(stages), residents=(), budget=budget(1000), measures=frozenset())
     with pytest.raises(PlanError, match=message):
         replay(plan)
 
@@ -195,11 +195,11 @@ def sound() -> Plan:
     ("overlap", "message"),
     [
         (Overlap(4, ((5, 1.0),)), "must be there before the next step reads it|"),
-        (Overlap(3, ((4, 1.0),)), "reads dW before all of it is there"),
-        (Overlap(4, ((3, 1.0),)), "reads dW before all of it is there"),
-        (Overlap(2, ((1, 0.5),)), "reads s before all of it is there"),
-        (Overlap(4, ((5, 0.7), (6, 0.7))), "must not be below 0 nor more than all of it"),
-        (Overlap(4, ((5, -0.1),)), "must not be below 0 nor more than all of it"),
+        (Overlap(3, ((4, 1.0),)), "reads dW before it is complete"),
+        (Overlap(4, ((3, 1.0),)), "reads dW before it is complete"),
+        (Overlap(2, ((1, 0.5),)), "reads s before it is complete"),
+        (Overlap(4, ((5, 0.7), (6, 0.7))), "must be from 0 to all of its bytes"),
+        (Overlap(4, ((5, -0.1),)), "must be from 0 to all of its bytes"),
     ],
 )
 def test_impossible_overlaps(overlap: Overlap, message: str) -> None:
@@ -229,8 +229,8 @@ def test_what_is_held_is_loaded_again_after_a_pause() -> None:
     graph = Graph([*plan.graph.tensors.values()], more, plan.graph.axes)
     # The gradient first, then two other stages, of which it runs beside the second.
     order = [plan.stages[each] for each in (0, 3, 1, 2, 4)]
-    for again, is_right in ((held, True), (held / 2, False)):
-        moved = replace(plan, graph=graph, stages=tuple(order), overlaps=(Overlap(1, ((3, 0.5),), again),))
+    for reloaded_bytes, is_right in ((held, True), (held / 2, False)):
+        moved = replace(plan, graph=graph, stages=tuple(order), overlaps=(Overlap(1, ((3, 0.5),), reloaded_bytes),))
         if is_right:
             assert replay(moved).loads == pytest.approx(replay(plan).loads + held)
         else:

@@ -36,10 +36,10 @@ def test_alone() -> None:
     [
         ([stage(100, 500)], 100),
         ([stage(10, 500)], 50),
-        # What the second one loads comes while the first one works: there is room for all of it.
+        # What the second one loads comes while the first one works: there is room for everything.
         ([stage(100, 0), stage(10, 900)], 110),
         ([stage(10, 900), stage(100, 0)], 110),
-        # There is room for a quarter of it. The other 150 cycles of loads come after that, then the last slice's work.
+        # There is room for a quarter. The other 150 cycles of loads come after that, then the last slice's work.
         ([stage(100, 0, space=7000), stage(50, 2000)], 100 + 150 + 50 // 8),
         # Stores leave while the next stage works, as far as there is room for them.
         ([stage(100, 0, 500), stage(100, 0)], 200),

@@ -10,7 +10,7 @@ from rich.console import Console
 from tensordash_sim.verify import SimulatorError
 from tensordash_sim.verify.soak import Campaign, Record, Summary, campaign
 from tensordash_sim.verify.soak.coverage import universe
-from tensordash_sim.verify.soak.draw import AGAIN, draw_job
+from tensordash_sim.verify.soak.draw import REDRAW_OFFSET, draw_job
 from tensordash_storage.jobs import Runner
 
 POSITIONS = 10_000_000
@@ -48,7 +48,7 @@ def ran(monkeypatch):
         if job.index == jobs.stop:
             raise KeyboardInterrupt
         jobs.append(job.index)
-        return record(job, "cycle 3: taken is 1, golden says 0" if job.index == jobs.fail else None)
+        return record(job, "cycle 3: taken is 1, golden has 0" if job.index == jobs.fail else None)
 
     monkeypatch.setattr(campaign, "run_job", run)
     return jobs
@@ -95,7 +95,7 @@ def test_other_code_or_seed_starts_anew(tmp_path, ran, monkeypatch):
 def test_a_difference_is_told_and_the_rest_is_run(tmp_path, ran):
     ran.fail = 1
     summary = Campaign(tmp_path, 5, POSITIONS).run(HERE)
-    assert summary.failures == {"tensordash soak --replay 5:1 --simulator icarus": "cycle 3: taken is 1, golden says 0"}
+    assert summary.failures == {"tensordash soak --replay 5:1 --simulator icarus": "cycle 3: taken is 1, golden has 0"}
     assert not summary.to_json()["passed"]
     assert len(ran) == len(summary.records) > 2
     assert Campaign(tmp_path, 5, POSITIONS).run(HERE).failures == summary.failures
@@ -117,11 +117,11 @@ def test_a_tile_whose_options_were_never_taken_is_fed_again(tmp_path, ran, monke
     def run(job, folder, *, simulator):
         folder.mkdir(exist_ok=True)
         found = Record(**{**record(job).to_json(), "options": [[1, 1], [2, 3]]})
-        if job.index == 1 + AGAIN and ran.stop:
+        if job.index == 1 + REDRAW_OFFSET and ran.stop:
             raise KeyboardInterrupt
         ran.append(job.index)
-        if job.index % AGAIN == 1:  # it has a third lane
-            found.options.append([5, 4 * (job.index > 2 * AGAIN)])
+        if job.index % REDRAW_OFFSET == 1:  # it has a third lane
+            found.options.append([5, 4 * (job.index > 2 * REDRAW_OFFSET)])
         return found
 
     monkeypatch.setattr(campaign, "run_job", run)
@@ -132,11 +132,11 @@ def test_a_tile_whose_options_were_never_taken_is_fed_again(tmp_path, ran, monke
     assert Campaign(tmp_path, 5, POSITIONS).run(HERE).never["option of a lane"] == ["lane 2, option 1"]
     assert ran == first, "only if it is asked"
     summary = Campaign(tmp_path, 5, POSITIONS).run(HERE, cover=True)
-    assert ran == [*first, AGAIN + 1, 2 * AGAIN + 1]
+    assert ran == [*first, REDRAW_OFFSET + 1, 2 * REDRAW_OFFSET + 1]
     assert "option of a lane" not in summary.never
-    again = draw_job(5, AGAIN + 1)
-    assert again.config == draw_job(5, 1).config
-    assert again.steps >= draw_job(5, 1).steps
+    redrawn = draw_job(5, REDRAW_OFFSET + 1)
+    assert redrawn.config == draw_job(5, 1).config
+    assert redrawn.steps >= draw_job(5, 1).steps
     assert summary.to_json()["jobs"] == len(ran)
 
 
