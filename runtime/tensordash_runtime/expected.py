@@ -61,7 +61,7 @@ class Expectations:
         return self._programs[problem]
 
     def times(self, problem: Problem, speedup: float) -> Timing:
-        """Return the cycles of a program, in total and by unit, with a tile `speedup` times as fast as the dense one."""
+        """Return its cycles, in total and by unit, for a tile `speedup` times as fast as the dense one."""
         key = problem, speedup
         if key not in self._times:
             program = self.program(problem)

@@ -188,7 +188,7 @@ class IterationSpace:
         return moves
 
     def plan_bias_load(self, channels: Box) -> tuple[Move, int]:
-        """Return the load of the biases of a tile's channels, and the number of channel groups that it has before them."""
+        """Return the load of the biases of a tile's channels, and the number of its channel groups before them."""
         lanes, size = self.core.tile.lanes, self.core.group_bytes // 4
         ((first, stop),) = channels
         begin, end = first * lanes // size, -(-stop * lanes // size)

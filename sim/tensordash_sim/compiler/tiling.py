@@ -25,7 +25,7 @@ class Tiling:
     chunk : tuple of int
         Steps that are laid out together.
     first_parts : int
-        The first multiplies take one of this number of parts of their tile or chunk. Less is loaded and laid out before them.
+        The first multiplies take one of `first_parts` parts of their tile or chunk. Less is loaded and laid out before them.
     """
 
     tiles: dict[str, tuple[int, ...]]
@@ -64,7 +64,7 @@ def split_first(box: Box, parts: int, unit: int = 1) -> list[Box]:
     parts : int
         The first box gets one of this number of parts.
     unit : int
-        Edges along the innermost dimension are multiples of it.
+        Edges along the innermost dimension are multiples of `unit`.
 
     Examples
     --------
