@@ -25,7 +25,7 @@ class Tiling:
     chunk : tuple of int
         Steps that are laid out together.
     first_parts : int
-        The first multiplies take one of `first_parts` parts of their tile or chunk. Less is loaded and laid out before them.
+        The first multiplies take one of `first_parts` parts of their tile or chunk. Less is loaded before them.
     """
 
     tiles: dict[str, tuple[int, ...]]
