@@ -9,7 +9,7 @@ READY_TEST := $(VENV)/ready-test
 # Compiled modules are kept: where they are not, each of the suite's thousands of processes compiles all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test suite lint prove mutate soak traces evaluate nightly clean
+.PHONY: demo test suite lint docs prove mutate soak traces evaluate nightly clean
 
 demo: $(READY)
 	$(BIN)/tensordash demo
@@ -26,6 +26,11 @@ lint: $(READY_TEST)
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
+
+# The site, in build/site.
+docs: $(READY_TEST)
+	$(BIN)/python -m sphinx -b html -W --keep-going docs build/site
+	@echo "Open build/site/index.html"
 
 # Answers are kept in build/prove: a run that was interrupted goes on where it was. `make clean` forgets them.
 prove: $(READY_TEST)

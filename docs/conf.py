@@ -1,12 +1,24 @@
 """Sphinx configuration of the site; `make docs` builds it."""
 
+from typing import Any
+
 project = "TensorDash"
 author = "TensorDash contributors"
-copyright = "TensorDash contributors; Apache License 2.0"  # noqa: A001  Sphinx's name
 extensions = ["myst_parser", "sphinx_click"]
 source_suffix = {".md": "markdown"}
 exclude_patterns = ["_build"]
 html_theme = "furo"
 html_title = "TensorDash"
+html_show_copyright = False
 myst_heading_anchors = 4
-myst_enable_extensions = ["colon_fence", "deflist"]
+
+
+def _escape(_app: Any, _context: Any, lines: list[str]) -> None:
+    """Help texts are no reStructuredText: an asterisk is an asterisk."""
+    lines[:] = [line.replace("*", "\\*") for line in lines]
+
+
+def setup(app: Any) -> None:
+    """Connect to the events of sphinx-click."""
+    app.connect("sphinx-click-process-description", _escape)
+    app.connect("sphinx-click-process-options", _escape)

@@ -1,0 +1,58 @@
+"""The site builds without a warning, and its tutorials show what the commands print."""
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from tensordash_cli.main import COMMANDS, cli
+
+ROOT = Path(__file__).parents[1]
+FIRST_TILE = (ROOT / "docs" / "tutorials" / "first-tile.md").read_text(encoding="utf-8")
+
+
+def test_the_site_builds(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "sphinx", "-b", "html", "-W", "--keep-going", "-q", "-d", str(tmp_path / "trees")]
+    built = subprocess.run([*command, str(ROOT / "docs"), str(tmp_path)], capture_output=True, text=True)
+    assert (built.returncode, built.stderr) == (0, "")
+    commands = (tmp_path / "cli.html").read_text(encoding="utf-8")
+    for name in COMMANDS:
+        assert f'id="tensordash-{name}"' in commands
+
+
+def outputs(page: str) -> list[tuple[str, str]]:
+    """Commands of a page that are followed by what they print, with that text."""
+    found = re.findall(r"```sh\n((?:[^`]*\n)?)(tensordash [^`\n]*)\n```\n\n```\n([^`]*)```", page)
+    return [(command, text) for _, command, text in found]
+
+
+def test_the_first_tutorial_prints_what_it_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (toml,) = re.findall(r"```toml\n(.*?)```", FIRST_TILE, re.DOTALL)
+    Path("my.toml").write_text(toml, encoding="utf-8")
+    shown = outputs(FIRST_TILE)
+    assert [command for command, _ in shown] == [
+        "tensordash simulate --random 0.5",
+        "tensordash simulate my.toml --random 0.5",
+    ]
+    for command, text in shown:
+        assert CliRunner().invoke(cli, shlex.split(command)[1:]).output == text
+    assert "speedup is 3.718x" in " ".join(FIRST_TILE.split())
+    assert ": 3.718x " in CliRunner().invoke(cli, ["simulate", "--random", "0.9"]).output
+
+
+def test_the_wrong_format_is_refused_as_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("my.toml").write_text('[tile]\nrows = 2\ncolumns = 2\nformat = "bf16"\n', encoding="utf-8")
+    refused = subprocess.run(
+        [str(Path(sys.executable).with_name("tensordash")), "generate", "my.toml", "-o", "out"],
+        capture_output=True,
+        text=True,
+    )
+    assert refused.returncode == 2
+    assert refused.stderr in FIRST_TILE
+    assert refused.stderr.startswith("tensordash: my.toml: tile.accumulator must be fused for bf16")
