@@ -1,4 +1,4 @@
-"""The README is true: its configuration is the default, its Python runs, its files and presets exist."""
+"""README and the pages that it leads to are true: configuration, Python, commands, links, figures."""
 
 import re
 import runpy
@@ -14,23 +14,35 @@ from tensordash_cli.main import COMMANDS, cli, run
 from tensordash_sim.trace import Trace
 
 ROOT = Path(__file__).parents[1]
-README = (ROOT / "README.md").read_text(encoding="utf-8")
+MAX_WORDS = 700
 
 
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
+def read(page: str) -> str:
+    return (ROOT / page).read_text(encoding="utf-8")
+
+
+README = read("README.md")
+COMMAND_PAGE = read("docs/cli.md")
+
+
+def blocks(page: str, language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", read(page), re.DOTALL)
+
+
+def test_readme_is_one_screen() -> None:
+    assert len(README.split()) <= MAX_WORDS
 
 
 def test_configuration_is_the_default() -> None:
-    (text,) = blocks("toml")
+    (text,) = blocks("docs/configuration.md", "toml")
     assert TileConfig.from_toml(text) == TileConfig() == load_preset("paper")
     assert list(TileConfig.__dataclass_fields__) == re.findall(r"^(\w+) =", text, re.MULTILINE)
 
 
 def test_python_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.chdir(tmp_path)
-    code, offloading, recording = blocks("python")
-    exec(compile(code, "README.md", "exec"), {})
+    (code,) = blocks("docs/tutorials/first-tile.md", "python")
+    exec(compile(code, "first-tile.md", "exec"), {})
     assert capsys.readouterr().out == "[[12. 12.]\n [12. 12.]] [2] [8]\n"
     assert (tmp_path / "my_tile" / "tensordash.v").is_file()
 
@@ -38,15 +50,16 @@ def test_python_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: py
 
     model = nn.Linear(8, 4)
     namespace = {"model": model, "train": lambda it: it(ones(2, 8)).sum().backward()}
-    exec(compile(offloading, "README.md", "exec"), dict(namespace))
+    offloading, recording = blocks("docs/tutorials/train.md", "python")
+    exec(compile(offloading, "train.md", "exec"), dict(namespace))
     assert "Linear" in capsys.readouterr().out
-    exec(compile(recording, "README.md", "exec"), namespace)
+    exec(compile(recording, "train.md", "exec"), namespace)
     assert [str(record.operation) for record in Trace.open("run.trace").records] == ["AxW", "AxG"]
 
 
 def test_commands_and_links_exist() -> None:
-    for command in re.findall(r"^tensordash (\w+)", README, re.MULTILINE):
-        assert command in COMMANDS
+    shown = set(re.findall(r"^tensordash (\w+)", README + COMMAND_PAGE, re.MULTILINE))
+    assert shown == set(COMMANDS) - {"data", "demo", "mutate"}
     for link in re.findall(r"\]\((?!https)([^)#]+)\)", README):
         assert (ROOT / link).exists(), link
     for target in re.findall(r"^make (\w+)", README, re.MULTILINE):
@@ -63,27 +76,58 @@ def options(command: str) -> set[str]:
 
 
 def test_which_commands_take_a_configuration() -> None:
-    (names,) = re.findall(r"^((?:`\w+`(?:, | and |\s)?)+)take `CONFIG\.toml` or `--preset NAME`", README, re.MULTILINE)
+    (names,) = re.findall(
+        r"^((?:`\w+`(?:, | and |\s)?)+)take `CONFIG\.toml` or `--preset NAME`", COMMAND_PAGE, re.MULTILINE
+    )
     listed = re.findall(r"`(\w+)`", names)
     assert listed == [each for each in COMMANDS if {"[CONFIG.toml]", "--preset", "--set"} <= options(each)]
-    assert "every command takes `--json`" in " ".join(README.split())
+    assert "every command takes `--json`" in " ".join(COMMAND_PAGE.split())
     for each in COMMANDS:
         assert "--json" in options(each), each
+
+
+def test_which_commands_take_a_core() -> None:
+    (names,) = re.findall(r"table `\[core\]`;\n((?:`\w+`(?:, | and )?)+) take it", COMMAND_PAGE)
+    with_presets = {each: cli.get_command(click.Context(cli), each) for each in COMMANDS if "--preset" in options(each)}
+    helps = {
+        name: next(param.help for param in command.params if "--preset" in param.opts)
+        for name, command in with_presets.items()
+        if command is not None
+    }
+    assert re.findall(r"`(\w+)`", names) == [name for name, text in helps.items() if "core-wide" in text]
+
+
+def test_figures_are_those_of_the_pages() -> None:
+    """Costs are a region that bench/cost.py writes; the others stand on the page that is named beside them."""
+    rows = dict(re.findall(r"^\| ([^|]+) \| ([^|]+) \| [\[`]", README, re.MULTILINE))
+    evaluation, system, demo = (read(f"docs/{name}.md") for name in ("evaluation", "system", "demo"))
+    (ours, papers) = re.findall(r"^- Mean (\d\.\d{3})x of .*the paper: (\d\.\d\d)x of", evaluation, re.MULTILINE)[0]
+    assert (
+        f"{float(ours):.2f}x in the mean (paper: {papers}x)" in rows["speedup of tiles on eight networks of the paper"]
+    )
+    assert re.search(r"^\| gcn \|.* 1\.00\d \|$", evaluation, re.MULTILINE)
+    ((plain, better),) = re.findall(r"^\| with 256 GB/s \| (\S+), with the measures (\S+) \|", system, re.MULTILINE)
+    assert rows["with DRAM at 256 GB/s"] == f"{plain}x; {better}x with a better order of work"
+    ((slow,),) = [re.findall(r"^\| with 25\.6 GB/s, the paper's LPDDR4 \| (\S+) \|", system, re.MULTILINE)]
+    assert rows["with the paper's DRAM at 25.6 GB/s"].startswith(f"{slow}x:")
+    (whole,) = re.findall(r"^all +[\d,]+ +[\d,]+ +(\S+)$", demo, re.MULTILINE)
+    assert rows["a digits CNN on the Verilog of a core"] == whole
 
 
 def test_first_tile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """The first commands do what stands beside them, before any make target is named."""
     monkeypatch.chdir(tmp_path)
-    first, *others = blocks("sh")
+    first, *others = blocks("README.md", "sh")
     assert "make demo" in others[0]
     assert first.startswith("pip install '.[simulate]'\n")
     for line in first.splitlines()[1:]:
-        arguments, _, said = line.removeprefix("tensordash ").partition("#")
+        arguments = line.removeprefix("tensordash ").partition("#")[0]
+        capsys.readouterr()
         with pytest.raises(SystemExit) as end:
             run(arguments.split())
         assert not end.value.code
-        if ratio := re.search(r"\d\.\d+x", said):
-            assert f"cycles: {ratio[0][:-1]}" in capsys.readouterr().out
+        if "--random" in arguments:
+            assert f"```\n{capsys.readouterr().out}```" in README
     assert (tmp_path / "my_tile" / "tensordash.v").is_file()
     assert (tmp_path / "schedules.html").is_file()
 
