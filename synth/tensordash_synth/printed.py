@@ -40,6 +40,36 @@ MEMORIES = [
 ]
 
 
+# Data of a write that is not enabled does not matter: Yosys joins partial writes of Verilog into one port.
+MASKED_WRITES = """
+(* techmap_celltype = "$mem_v2" *)
+module masked_writes(RD_CLK, RD_EN, RD_ARST, RD_SRST, RD_ADDR, RD_DATA, WR_CLK, WR_EN, WR_ADDR, WR_DATA);
+  parameter MEMID = "";
+  parameter signed SIZE = 0, OFFSET = 0, ABITS = 0, WIDTH = 0, RD_PORTS = 0, WR_PORTS = 0;
+  parameter INIT = 0, RD_CLK_ENABLE = 0, RD_CLK_POLARITY = 0, RD_TRANSPARENCY_MASK = 0, RD_COLLISION_X_MASK = 0;
+  parameter RD_WIDE_CONTINUATION = 0, RD_CE_OVER_SRST = 0, RD_ARST_VALUE = 0, RD_SRST_VALUE = 0, RD_INIT_VALUE = 0;
+  parameter WR_CLK_ENABLE = 0, WR_CLK_POLARITY = 0, WR_PRIORITY_MASK = 0, WR_WIDE_CONTINUATION = 0;
+  input [RD_PORTS-1:0] RD_CLK, RD_EN, RD_ARST, RD_SRST;
+  input [RD_PORTS*ABITS-1:0] RD_ADDR;
+  output [RD_PORTS*WIDTH-1:0] RD_DATA;
+  input [WR_PORTS-1:0] WR_CLK;
+  input [WR_PORTS*WIDTH-1:0] WR_EN, WR_DATA;
+  input [WR_PORTS*ABITS-1:0] WR_ADDR;
+  \\$mem_v2 #(
+    .MEMID(MEMID), .SIZE(SIZE), .OFFSET(OFFSET), .ABITS(ABITS), .WIDTH(WIDTH), .INIT(INIT), .RD_PORTS(RD_PORTS),
+    .RD_CLK_ENABLE(RD_CLK_ENABLE), .RD_CLK_POLARITY(RD_CLK_POLARITY), .RD_TRANSPARENCY_MASK(RD_TRANSPARENCY_MASK),
+    .RD_COLLISION_X_MASK(RD_COLLISION_X_MASK), .RD_WIDE_CONTINUATION(RD_WIDE_CONTINUATION),
+    .RD_CE_OVER_SRST(RD_CE_OVER_SRST), .RD_ARST_VALUE(RD_ARST_VALUE), .RD_SRST_VALUE(RD_SRST_VALUE),
+    .RD_INIT_VALUE(RD_INIT_VALUE), .WR_PORTS(WR_PORTS), .WR_CLK_ENABLE(WR_CLK_ENABLE),
+    .WR_CLK_POLARITY(WR_CLK_POLARITY), .WR_PRIORITY_MASK(WR_PRIORITY_MASK),
+    .WR_WIDE_CONTINUATION(WR_WIDE_CONTINUATION)
+  ) _TECHMAP_REPLACE_ (
+    .RD_CLK(RD_CLK), .RD_EN(RD_EN), .RD_ARST(RD_ARST), .RD_SRST(RD_SRST), .RD_ADDR(RD_ADDR), .RD_DATA(RD_DATA),
+    .WR_CLK(WR_CLK), .WR_EN(WR_EN), .WR_ADDR(WR_ADDR), .WR_DATA(WR_DATA & WR_EN)
+  );
+endmodule
+"""
+
 # Registers that take the same value under the same enable are one: undefined at power-up, they may be equal.
 MERGE_REGISTERS = ["opt_dff", "opt_merge", "opt_clean"]
 
@@ -222,6 +252,7 @@ def prove_module(
         If Yosys rejects a text, or a register of the Verilog is not in the RTLIL.
     """
     (folder / "edges.v").write_text(EDGES, encoding="utf-8")
+    (folder / "masked_writes.v").write_text(MASKED_WRITES, encoding="utf-8")
     (folder / "boxes.il").write_text("".join(map(_interface, boxes.values())), encoding="utf-8")
     (folder / "rtlil.il").write_text(rtlil, encoding="utf-8")
     (folder / "verilog.v").write_text("`default_nettype none\n" + verilog, encoding="utf-8")
@@ -238,7 +269,8 @@ def _compare(name: str, folder: Path, boxes: list[str], passes: list[str], secon
     for label, read in (("rtlil", "read_rtlil rtlil.il"), ("verilog", "read_verilog verilog.v")):
         commands += ["design -reset", read, "read_rtlil boxes.il", f"hierarchy -check -top {name}", "proc", "opt_clean"]
         commands += ["check -assert"] if label == "verilog" else []
-        commands += [*passes, f"dump -o {label}.dump x:* a:init {cells}", f"expose -evert {cells}", "opt_clean"]
+        commands += [*passes, f"dump -o {label}.dump x:* a:init {cells}"]
+        commands += ["techmap -max_iter 1 -map masked_writes.v t:$mem_v2", f"expose -evert {cells}", "opt_clean"]
         # Verilog extends operands to the width of the product.
         commands += [
             "wreduce t:$mul",

@@ -151,3 +151,15 @@ def test_modules_of_a_tile_are_proven():
     wrong = text.replace(multiplier, re.sub(r" \*\s", " + ", multiplier))
     (found,) = prove_printed(library, wrong, modules=["tensordash_multiplier"]).values()
     assert "product[0] differs" in found.difference
+
+
+def test_partial_writes_are_compared_where_they_are_enabled():
+    library = Library()
+    library.module(Memory(words=3, bits=8, enables=2, ports=1))
+    text = library.verilog()
+    (proof,) = prove_printed(library, text).values()
+    assert proof.proven
+    for old, new in (("write_data[3:0]", "write_data[4:1]"), ("write_enable[1] & enable", "write_enable[1]")):
+        assert old in text
+        (proof,) = prove_printed(library, text.replace(old, new)).values()
+        assert not proof.proven
