@@ -94,7 +94,7 @@ def test_which_commands_take_a_core() -> None:
         for name, command in with_presets.items()
         if command is not None
     }
-    assert re.findall(r"`(\w+)`", names) == [name for name, text in helps.items() if "core-wide" in text]
+    assert re.findall(r"`(\w+)`", names) == [name for name, text in helps.items() if "core-wide" in (text or "")]
 
 
 def test_figures_are_those_of_the_pages() -> None:
