@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -119,6 +119,24 @@ def command(
     if isinstance(config, CoreConfig):
         _core(context, config, liberty, clock_ns, power, placing, as_json)
         return
+    document, text = _tile(config, liberty, clock_ns, power, placing, sweep=sweep, target=target, numerics=numerics)
+    if as_json:
+        print_json(document)
+    else:
+        click.echo(text)
+
+
+def _tile(
+    config: TileConfig,
+    liberty: Path | None,
+    clock_ns: float,
+    power: bool,
+    placing: Placing,
+    *,
+    sweep: str | None,
+    target: str | None,
+    numerics: bool,
+) -> tuple[dict[str, Any], str]:
     from tensordash_synth import (
         TARGETS,
         cost_table,
@@ -150,16 +168,13 @@ def command(
                 liberty=liberty,
                 clock_ns=clock_ns,
                 power=power,
-                wires=wires,
+                wires=placing.wires,
                 lef=placing.lef,
                 progress=status.update,
             )
             document, text = report.to_json(), cost_table(report)
             placing.draw(report.wires)
-    if as_json:
-        print_json(document)
-    else:
-        click.echo(text)
+    return document, text
 
 
 def _equivalence(config: TileConfig | CoreConfig, liberty: Path | None, clock_ns: float, as_json: bool) -> None:

@@ -92,35 +92,21 @@ def contract(
     if not isinstance(tile, TileConfig):
         raise TypeError(f"config must be a CoreConfig or a TileConfig, not {config!r}")
     tile.require_no_scale("for operations of layers")
-    if operation not in OPERANDS:
-        raise ValueError(f"operation must be one of {', '.join(OPERANDS)}, not {operation!r}")
-    if rows not in OPERANDS[operation]:
-        raise ValueError(f"rows must be one of {', '.join(OPERANDS[operation])}, not {rows!r}")
     fused = {"bias": bias is not None, "relu": relu, "mask": mask is not None, "random": random is not None}
     for field, value in fused.items():
         if value and tile.numerics.result == "int32":
             raise ValueError(f"{field} must be left out for int8, whose results are sums")
-    if not set(OPERANDS[operation]) <= set(values):
-        raise ValueError(f"values must have {' and '.join(OPERANDS[operation])}, not {', '.join(values) or 'none'}")
-    operands = {}
-    for name in OPERANDS[operation]:
-        fmt = tile.b_format if name == rows else tile.a_format
-        operands[name] = checked_bits(name, values[name], fmt)
-        shape = layer.whole_shape(name)
-        if operands[name].shape != shape:
-            raise ValueError(f"{name} must have shape {shape}, not {operands[name].shape}")
+    operands = _checked_operands(tile, layer, operation, rows, values)
     if bias is not None:
         if not isinstance(tile.numerics.accumulator, Exact):
             raise ValueError("bias must be left out for a fused accumulator: it is added to an exact sum")
         operands["bias"] = _checked_bias(bias, layer, operation)
     if mask is not None:
         mask = checked_bits("mask", mask, tile.a_format)
-        if fp32 or mask.shape != layer.whole_shape(RESULTS[operation]):
+    for name, array in (("mask", mask), ("random", random)):
+        if array is not None and (fp32 or array.shape != layer.whole_shape(RESULTS[operation])):
             wanted = "none for FP32 results" if fp32 else f"of shape {layer.whole_shape(RESULTS[operation])}"
-            raise ValueError(f"mask must be {wanted}, not of shape {mask.shape}")
-    if random is not None and (fp32 or random.shape != layer.whole_shape(RESULTS[operation])):
-        wanted = "none for FP32 results" if fp32 else f"of shape {layer.whole_shape(RESULTS[operation])}"
-        raise ValueError(f"random must be {wanted}, not of shape {random.shape}")
+            raise ValueError(f"{name} must be {wanted}, not of shape {array.shape}")
     sums = all_sums(Sides(tile, rows == OPERANDS[operation][0]), layer, operation, operands)
     if tile.numerics.result == "int32":
         return sums
@@ -128,6 +114,24 @@ def contract(
     if fp32:
         return result_bits(sums, FP32, relu=relu, scale=scale)
     return result_bits(sums, tile.a_format, relu=relu, mask=mask, toward_zero=toward_zero, random=random, scale=scale)
+
+
+def _checked_operands(
+    tile: TileConfig, layer: Layer, operation: str, rows: str, values: Mapping[str, ArrayLike]
+) -> dict[str, NDArray]:
+    if operation not in OPERANDS:
+        raise ValueError(f"operation must be one of {', '.join(OPERANDS)}, not {operation!r}")
+    if rows not in OPERANDS[operation]:
+        raise ValueError(f"rows must be one of {', '.join(OPERANDS[operation])}, not {rows!r}")
+    if not set(OPERANDS[operation]) <= set(values):
+        raise ValueError(f"values must have {' and '.join(OPERANDS[operation])}, not {', '.join(values) or 'none'}")
+    operands = {}
+    for name in OPERANDS[operation]:
+        operands[name] = checked_bits(name, values[name], tile.b_format if name == rows else tile.a_format)
+        shape = layer.whole_shape(name)
+        if operands[name].shape != shape:
+            raise ValueError(f"{name} must have shape {shape}, not {operands[name].shape}")
+    return operands
 
 
 def _checked_bias(bias: NDArray[np.float32], layer: Layer, operation: str) -> NDArray[np.float32]:

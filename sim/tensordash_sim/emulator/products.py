@@ -66,21 +66,7 @@ def matrix_product(
         raise TypeError(f"config must be a TileConfig, not {config!r}")
     if config.initial:
         raise ValueError("config must be a tile without C input (initial = false)")
-    a, b = checked_bits("columns", columns, config.a_format), checked_bits("rows", rows, config.b_format)
-    for name, array in (("columns", a), ("rows", b)):
-        if array.ndim < 2 or array.shape[-1] == 0:
-            raise ValueError(f"{name} must have shape (..., vectors, K) with K >= 1, not {array.shape}")
-    if a.shape[-1] != b.shape[-1]:
-        raise ValueError(f"rows must have vectors as long as columns has ({a.shape[-1]}), not {b.shape[-1]}")
-    if (scales is None) != (config.numerics.scale is None):
-        wanted = "left out" if config.numerics.scale is None else "given"
-        raise ValueError(f'scales must be {wanted} for a tile with tile.scale = "{config.scale}"')
-    if scales is not None:
-        a_operand, b_operand = operand_formats(config)
-        assert isinstance(a_operand, ScaledFormat)
-        assert isinstance(b_operand, ScaledFormat)
-        a = with_scales("columns", a, scales[0], a_operand)
-        b = with_scales("rows", b, scales[1], b_operand)
+    a, b = _checked_factors(columns, rows, config, scales)
     try:
         outer = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     except ValueError:
@@ -100,3 +86,24 @@ def matrix_product(
     for index in np.ndindex(outer):
         out[index] = fused_products(lefts[index], rights[index], config)
     return out
+
+
+def _checked_factors(
+    columns: ArrayLike, rows: ArrayLike, config: TileConfig, scales: tuple[ArrayLike, ArrayLike] | None
+) -> tuple[NDArray, NDArray]:
+    a, b = checked_bits("columns", columns, config.a_format), checked_bits("rows", rows, config.b_format)
+    for name, array in (("columns", a), ("rows", b)):
+        if array.ndim < 2 or array.shape[-1] == 0:
+            raise ValueError(f"{name} must have shape (..., vectors, K) with K >= 1, not {array.shape}")
+    if a.shape[-1] != b.shape[-1]:
+        raise ValueError(f"rows must have vectors as long as columns has ({a.shape[-1]}), not {b.shape[-1]}")
+    if (scales is None) != (config.numerics.scale is None):
+        wanted = "left out" if config.numerics.scale is None else "given"
+        raise ValueError(f'scales must be {wanted} for a tile with tile.scale = "{config.scale}"')
+    if scales is not None:
+        a_operand, b_operand = operand_formats(config)
+        assert isinstance(a_operand, ScaledFormat)
+        assert isinstance(b_operand, ScaledFormat)
+        a = with_scales("columns", a, scales[0], a_operand)
+        b = with_scales("rows", b, scales[1], b_operand)
+    return a, b
