@@ -38,7 +38,7 @@ def status(tmp_path):
 
 
 class TestAccumulator:
-    @pytest.mark.parametrize("kept_bits", [91, 95])
+    @pytest.mark.parametrize("result_bits", [91, 95])
     def test_upper_bits_are_the_sign(self, result_bits, status, sabotage):
         def assignments(self, inside):
             number = inside["accumulated"].number

@@ -127,7 +127,7 @@ class TestTop:
     """The upper bits of a sum."""
 
     @pytest.mark.parametrize("bench", ["pe", "tile"])
-    @pytest.mark.parametrize("kept", [91, 95])
+    @pytest.mark.parametrize("result_bits", [91, 95])
     def test_replaced_by_the_sign(self, result_bits, bench, found, sabotage):
         def assignments(self, inside):
             number = inside["accumulated"].number
