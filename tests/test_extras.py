@@ -105,9 +105,7 @@ def outcomes(cases: list[tuple[list[str], str]], folder: Path) -> list[dict[str,
 
 def wrong(outcome: dict[str, Any], extras: set[str]) -> bool:
     """Return whether an outcome is other than the one line that names extras."""
-    named = re.fullmatch(
-        r'tensordash: .+ needs? the extras? .+: pip install "tensordash-hdl\[([\w,]+)\]"\n', outcome["err"]
-    )
+    named = re.fullmatch(r"tensordash: .+ needs? the extras? .+: pip install '\.\[([\w,]+)\]'\n", outcome["err"])
     late = outcome["seconds"] > MAX_SECONDS
     return late or outcome["status"] != 2 or outcome["out"] != "" or not named or set(named[1].split(",")) != extras
 
@@ -121,7 +119,7 @@ def test_without_any_extra(tmp_path: Path) -> None:
         assert found[command]["status"] == 0, (command, found[command])
         assert found[command]["out"], command
     assert "2,000 steps in" in found["simulate --random 0.5 --steps 2000"]["out"]
-    assert "tensordash-hdl[simulate]" in found["simulate --random 0.5 --steps 2000"]["err"]
+    assert ".[simulate]" in found["simulate --random 0.5 --steps 2000"]["err"]
     bad = {each: found[each] for each, extras in LACKING.items() if wrong(found[each], set(extras.split(",")))}
     assert bad == {}
 
@@ -213,7 +211,7 @@ def test_imports_are_of_the_base_or_of_an_extra() -> None:
 def test_messages() -> None:
     require("all", "sys", "numpy")
     error = ModuleNotFoundError("No module named 'numba.core'", name="numba.core")
-    assert str(missing_extra(error, "it")) == 'it needs the extra simulate: pip install "tensordash-hdl[simulate]"'
+    assert str(missing_extra(error, "it")) == "it needs the extra simulate: pip install '.[simulate]'"
     assert missing_extra(ModuleNotFoundError("No module named 'nothing'", name="nothing"), "it") is None
     assert missing_extra(ModuleNotFoundError("of no name"), "it") is None
     assert issubclass(MissingExtraError, Exception)

@@ -93,5 +93,5 @@ def test_base_is_small(wheel: Path, tmp_path: Path, program: str) -> None:
     done = subprocess.run([run, "synth"], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (
         2,
-        'tensordash: synth needs the extra synth: pip install "tensordash-hdl[synth]"\n',
+        "tensordash: synth needs the extra synth: pip install '.[synth]'\n",
     )

@@ -54,9 +54,9 @@ def install_command(*extras: str) -> str:
     """Return the command that installs extras.
 
     >>> install_command("synth")
-    'pip install "tensordash-hdl[synth]"'
+    "pip install '.[synth]'"
     """
-    return f'pip install "tensordash-hdl[{",".join(extras)}]"'
+    return f"pip install '.[{','.join(extras)}]'"
 
 
 def require(user: str, *modules: str) -> None:

@@ -87,7 +87,7 @@ def test_hints_work_in_a_checkout() -> None:
                 text = file.read_text(encoding="utf-8")
                 assert "tensordash-hdl[" not in text, file
                 named |= set(re.findall(r"pip\s+install '\.\[([a-z]+)\]'", text))
-    assert {"trace", "evaluate", "cluster", "prove", "wires"} <= named <= set(extras)
+    assert {"simulate", "trace", "wires"} <= named <= set(extras)
 
 
 @pytest.mark.parametrize("name", tensordash.preset_names())

@@ -24,7 +24,7 @@ def require_cacti() -> None:
         pytest.skip(f"there is no {cacti.COMPILER}")
 
 
-@pytest.mark.usefixtures("there")
+@pytest.mark.usefixtures("require_cacti")
 class TestCacti:
     def test_published_figures(self):
         """4 KB with one port: what the same release of CACTI gave with its own makefile."""

@@ -78,7 +78,7 @@ def test_what_the_rounding_of_scales_costs(name):
         error = worth(made, name, 32, E8M0) - values
         errors.append(np.mean(error**2) ** 0.5 / np.mean(values.astype(np.float64) ** 2) ** 0.5)
     row = f"| {name} | {saturated[0]:.2%} | {saturated[1]:.2%} | {errors[0]:.4f} | {errors[1]:.4f} |"
-    assert row in (Path(__file__).parents[2] / "docs" / "numerics.md").read_text(encoding="utf-8")
+    assert row in (Path(__file__).parents[3] / "docs" / "numerics.md").read_text(encoding="utf-8")
 
 
 def test_nvfp4_is_what_the_other_writing_of_it_says():

@@ -166,7 +166,8 @@ def test_no_sum_register_for_integers():
 
 
 @pytest.mark.parametrize(
-    ("settings", "extra"), [({}, 1), ({"format": "int8"}, 0), ({"accumulator": "volta"}, 0), ({"format": "fp8_e5m2"}, 1)]
+    ("settings", "extra"),
+    [({}, 1), ({"format": "int8"}, 0), ({"accumulator": "volta"}, 0), ({"format": "fp8_e5m2"}, 1)],
 )
 @pytest.mark.parametrize("pipeline", [1, 2, 3])
 def test_latency_of_results(settings, extra, pipeline):

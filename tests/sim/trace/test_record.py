@@ -341,5 +341,5 @@ except tensordash.extras.MissingExtraError as error:
     print(error)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path)
-    needed = 'recording needs the extra trace: pip install "tensordash-hdl[trace]"'
+    needed = "recording needs the extra trace: pip install '.[trace]'"
     assert done.stdout == f"{needed}\n"

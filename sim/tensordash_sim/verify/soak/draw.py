@@ -78,7 +78,7 @@ def draw_job(seed: int, index: int) -> SoakJob:
 
     >>> draw_job(3, 5) == draw_job(3, 5), draw_job(3, 5) == draw_job(3, 6)
     (True, False)
-    >>> draw_job(3, 2 * AGAIN + 5).config == draw_job(3, 5).config
+    >>> draw_job(3, 2 * REDRAW_OFFSET + 5).config == draw_job(3, 5).config
     True
     """
     redraw, first = divmod(index, REDRAW_OFFSET)
