@@ -4,17 +4,14 @@ import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
-import tensordash
 from tensordash import TensorDashError
-from tensordash_storage import files
 from tensordash_storage.jobs import LOCAL, AnswerStore, Job, Runner
 
-from ... import golden, verify
 from ..simulators import SimulatorError, choose_simulator
+from .code import code_digest
 from .coverage import Counts, lane_options, merged, universe
 from .draw import REDRAW_OFFSET, SoakJob, draw_job, jobs_for
 from .job import Record, run_job
@@ -23,13 +20,6 @@ __all__ = ["Campaign", "Summary"]
 
 TURNS = 4
 """How often a tile is fed again, at most."""
-
-
-@cache
-def code_digest() -> str:
-    """Return a digest of all code that a job's outcome depends on: hardware, golden model, benches, this folder."""
-    folders = [Path(module.__file__ or "").parent for module in (tensordash, golden, verify)]
-    return files.code_digest(*folders, Path(__file__).parent)[:16]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,20 +9,16 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from functools import cache
 from pathlib import Path
 from random import Random
 from typing import Any
 
-import tensordash
 from tensordash.configuration.descriptors import BYTES
-from tensordash_storage.files import code_digest
 from tensordash_storage.jobs import LOCAL, AnswerStore, Job, Runner
 
-from ... import compiler, golden
-from .. import programs
 from ..core_library import core_states, verilog_of
 from ..verilated_core import VerilatedCore, VerilatedError
+from .code import code_digest
 from .core_bench import LAYER_BYTES, MAX_DESCRIPTORS, Bench
 from .core_coverage import BITS_IN_ALL, CoreCoverage, state_points, universe
 from .core_draw import SIZE, CoreGoals, CoreJob, draw_core_job
@@ -234,13 +230,6 @@ class CoreSummary:
         }
 
 
-@cache
-def _digest() -> str:
-    folders = [Path(module.__file__ or "").parent for module in (tensordash, golden, compiler, programs)]
-    here = Path(__file__).parent
-    return code_digest(*folders, here, here.with_name("verilated_core.py"), here.with_name("core_harness.cpp"))[:16]
-
-
 class CoreCampaign:
     """Random cores of a seed, each with its share of the goals.
 
@@ -260,7 +249,7 @@ class CoreCampaign:
         self.seed, share = seed, goals.share(cores)
         self.jobs = [draw_core_job(seed, index, share) for index in range(cores)]
         said = "-".join(map(str, (seed, *vars(share).values())))
-        self.store = AnswerStore(folder / f"soak-cores-{said}-{_digest()}", lambda document: CoreRecord(**document))
+        self.store = AnswerStore(folder / f"soak-cores-{said}-{code_digest()}", lambda document: CoreRecord(**document))
 
     def run(
         self, runner: Runner = LOCAL, *, describe: Callable[[CoreJob, CoreRecord], str] = lambda job, record: job.name
