@@ -60,11 +60,11 @@ FILES = Rule(
 )
 PHRASES = [
     Rule(r"[Ll]ikewise", "repeat the noun or the verb", "Likewise of one that waits."),
-    Rule(r"\bthat of\b", "repeat the noun", "its bias is that of fp16"),
-    Rule(r"\bof it\b", "its, or the noun", "the first bit\n    # of it"),
-    Rule(r"\bsuch a one\b", "repeat the noun", "it takes such a one"),
-    Rule(r"\bso many\b", "the number's name", "after so many cycles"),
-    Rule(r"\bat the begin\b", "at the start", "zeros at the begin"),
+    Rule(r"(?i)\bthat of\b", "repeat the noun", "its bias is that of fp16"),
+    Rule(r"(?i)\bof it\b", "its, or the noun", "the first bit\n    # of it"),
+    Rule(r"(?i)\bsuch a one\b", "repeat the noun", "it takes such a one"),
+    Rule(r"(?i)\bso many\b", "the number's name", "after so many cycles"),
+    Rule(r"(?i)\bat the begin\b", "at the start", "zeros at the begin"),
     Rule(r"\b(?:looks away|is thought to|[Tt]he wish was)\b", "say what happens", "the core looks away"),
     Rule(r"(?<!there)\s(?:is|are|was|were|be) any[.,;:)]|, any[.)]", "undefined", "values that are any."),
     Rule(r"\b(?:says|tells|knows)\b", "prints, returns, raises, reports, defines", "as docs/core.md says"),

@@ -44,7 +44,7 @@ class Product(NamedTuple):
     operation : str
         What the device does.
     operands : dict of str to torch.Tensor
-        Of it.
+        Operands of the operation, by name.
     bias, relu, mask
         What the device does besides, as `Device.contract` takes it.
     """

@@ -17,7 +17,7 @@ from .conftest import make_trace
 
 
 def first_array(trace: Path, kind: str) -> Path:
-    """That of the first record's A."""
+    """Return the array of the first record's A."""
     record = next(Trace.open(trace).records)
     operand = record.operands["A"]
     return record.arrays / (f"mask-{operand.mask}" if kind == "mask" else f"{operand.dtype}-{operand.values}")

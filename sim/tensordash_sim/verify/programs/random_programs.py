@@ -361,7 +361,7 @@ def _parted(random: Random, loop: Loop) -> list[Loop]:
 
 
 def _factors(random: Random, number: int, most: int) -> list[int]:
-    """So many numbers whose product it is: it alone and ones, any, or as small ones as there are."""
+    """Draw `most` numbers whose product is `number`: that one and ones, random divisors, or the smallest ones."""
     how, factors = random.choice(("alone", "any", "small")), []
     for _ in range(most - 1):
         divisors = [n for n in range(1, number + 1) if number % n == 0]

@@ -53,7 +53,7 @@ def one(geometry, operation, kind) -> tuple[int, int]:
 
 
 class VGG16(nn.Module):
-    """That of `planner.vgg16`, thin and with biases, which are in no graph."""
+    """The network of `planner.vgg16`, thin and with biases, which are in no graph."""
 
     def __init__(self, size: int, thin: int):
         super().__init__()
@@ -97,7 +97,7 @@ class Bottleneck(nn.Module):
 
 
 class ResNet50(nn.Module):
-    """That of `planner.resnet50`, thin."""
+    """The network of `planner.resnet50`, thin."""
 
     def __init__(self, thin: int):
         super().__init__()
