@@ -56,3 +56,16 @@ def test_the_wrong_format_is_refused_as_shown(tmp_path: Path, monkeypatch: pytes
     assert refused.returncode == 2
     assert refused.stderr in FIRST_TILE
     assert refused.stderr.startswith("tensordash: my.toml: tile.accumulator must be fused for bf16")
+
+
+@pytest.mark.slow
+def test_the_table_of_the_training_tutorial_is_printed() -> None:
+    page = (ROOT / "docs" / "tutorials" / "train.md").read_text(encoding="utf-8")
+    shown = re.findall(r"^\| (\d|all) \| (\w*) ?\| (\S+) \| (\S+) \| (\S+) \| (\S+) \| (\S+) \|$", page, re.MULTILINE)
+    assert len(shown) == 5
+    script = [sys.executable, str(ROOT / "examples" / "train_digits.py")]
+    printed = subprocess.run(script, capture_output=True, text=True, check=True).stdout
+    rows = [line.replace("\u2502", " ").split() for line in printed.splitlines()]
+    for layer, operation, *figures in shown:
+        (row,) = [each for each in rows if each[: 1 + bool(operation)] == [layer, operation][: 1 + bool(operation)]]
+        assert set(figures) <= set(row)
