@@ -2,10 +2,14 @@
 
     python bench/verilog.py [--json] [PRESET...]
 
-Counts are of all `.v` files of a preset, except `files`: the lines of each file. A wire that is one bit range of a
+Counts are of all `.v` files of a preset, except `lines` and `files`. A wire that is one bit range of a
 vector names a field, unless it is the pin of an instance (`instance__port`) and the vector is none: neither
 single_use_wires nor field_ranges count it. Presets: paper, recommended, core.
 
+lines: lines of `tensordash.v`
+all_lines: lines of all files; `files` has those of each
+longest_line, longest_attribute: characters of the longest line of code or comment, and of an attribute `(* ... *)`,
+    which stands on one line: its string cannot be broken
 numbered_names: wires and registers called by a number (`_012_`, `name$3`)
 single_use_wires: wires that one expression uses and whose own expression, of at most 100 characters, could stand there
 state_numbers: comparisons of a state with a literal, and literals as labels of a case over it
@@ -26,6 +30,8 @@ from pathlib import Path
 from typing import Any
 
 PRESETS = ("paper", "recommended", "core")
+MAIN = "tensordash.v"
+"""The file with the tile or the core; beside it stand memories, wrappers and units that are placed alone."""
 MAX_INLINED = 100
 """Characters of an expression that fits on a line."""
 
@@ -57,6 +63,7 @@ def count(files: dict[str, str]) -> dict[str, Any]:
         Texts by file name.
     """
     lines = [line for text in files.values() for line in text.splitlines()]
+    attributes = [line for line in lines if ATTRIBUTE.fullmatch(line.strip())]
     modules = [module[0] for text in files.values() for module in MODULE.finditer(text)]
     totals: Counter[str] = Counter()
     for module in modules:
@@ -69,10 +76,12 @@ def count(files: dict[str, str]) -> dict[str, Any]:
         totals["state_numbers"] += sum(len(LABEL.findall(case[1])) for case in CASE.finditer(code))
         totals["field_ranges"] += len(FIELD.findall(RANGE.sub("", statements(code))))
     return {
-        "lines": len(lines),
+        "lines": len(files[MAIN].splitlines()),
+        "all_lines": len(lines),
         "files": {name: len(text.splitlines()) for name, text in files.items()},
         **{name: totals[name] for name in ("numbered_names", "single_use_wires", "state_numbers", "field_ranges")},
-        "longest_line": max(map(len, lines)),
+        "longest_line": max(len(line) for line in lines if line not in attributes),
+        "longest_attribute": max(map(len, attributes), default=0),
         "comment_percent": round(100 * totals["comments"] / len(lines), 2),
     }
 

@@ -112,7 +112,7 @@ class Hierarchy:
         self.top = top
         self.modules: dict[str, Module] = {}
         for found in re.finditer(r"^module (\w+)\(.*?^endmodule", text, re.MULTILINE | re.DOTALL):
-            children = re.findall(rf"^  ({PREFIX}\w+) (\S+) \($", found[0], re.MULTILINE)
+            children = re.findall(rf"^  ({PREFIX}\w+) (\S+) \(", found[0], re.MULTILINE)
             self.modules[found[1]] = Module(found[1], found[0], tuple((name, module) for module, name in children))
 
     @cached_property

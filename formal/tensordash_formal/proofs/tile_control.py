@@ -68,7 +68,7 @@ class TileControlHarness(TileHarness):
             nothing = nothing & ~self.tile.c.ready
         self.claim("nothing_is_taken_in_reset", nothing, when=ResetSignal())
         if self.config.ring:
-            self.claim("head_is_the_line_of_the_next_step", self.tile.head == state.entry_line)
+            self.claim("entry_line_is_that_of_the_next_step", self.tile.entry_line == state.entry_line)
         self.claim("nothing_is_taken_without_room_or_offer", taken, when=state.entering == 0)
 
     def _output_port(self) -> None:

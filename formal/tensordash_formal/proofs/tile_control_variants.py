@@ -245,10 +245,10 @@ BROKEN_VARIANTS = (
         WITH_C,
     ),
     _variant(
-        "head_is_the_line_of_the_next_step",
+        "entry_line_is_that_of_the_next_step",
         "it is the line of the oldest step",
         Control,
-        lambda m, sound, outer: outer.head.eq(sound.motion.oldest),
+        lambda m, sound, outer: outer.entry_line.eq(sound.motion.oldest),
         RING,
     ),
     _variant(

@@ -163,21 +163,21 @@ class ExactAccumulator(Block):
 
         accumulated = Signal(RawSumLayout(width), reset_less=True)
         finished = Signal(RawSumLayout(width), reset_less=True)
-        following = Signal(RawSumLayout(width))
+        accumulated_next = Signal(RawSumLayout(width))
         basis = Signal(signed(width))
         grown = Signal(signed(max(width, len(total)) + 1))
         m.d.comb += [
             basis.eq(Mux(self.sum.start, 0, accumulated.number).as_signed()),
             grown.eq(basis + total),
-            following.number.eq(grown),
-            following.positive.eq((accumulated.positive & ~self.sum.start) | positive),
-            following.negative.eq((accumulated.negative & ~self.sum.start) | negative),
+            accumulated_next.number.eq(grown),
+            accumulated_next.positive.eq((accumulated.positive & ~self.sum.start) | positive),
+            accumulated_next.negative.eq((accumulated.negative & ~self.sum.start) | negative),
             # The sum is undefined before the first stream.
             self.sum.overflow.eq(counting & ~self.sum.hold & ~(grown[width - 1 :].all() | ~grown[width - 1 :].any())),
             self.sum.value.eq(finished),
         ]
         with m.If(~self.sum.hold if registered else Const(1)):
-            m.d.sync += accumulated.eq(following)
+            m.d.sync += accumulated.eq(accumulated_next)
         with m.If(self.sum.take):
-            m.d.sync += finished.eq(following)
+            m.d.sync += finished.eq(accumulated_next)
         return m

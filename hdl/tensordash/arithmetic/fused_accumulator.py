@@ -103,12 +103,12 @@ class FusedAccumulator(Block):
         basis = started(m, self.sum, accumulated, self.numerics)
         result = self._add(m, basis, level, terms, marks)
         finished = Signal(RawSumLayout(width), reset_less=True)
-        following = Signal(RawSumLayout(width))
-        m.d.comb += [following.eq(Mux(marks.counting, result, basis)), self.sum.value.eq(finished)]
+        accumulated_next = Signal(RawSumLayout(width))
+        m.d.comb += [accumulated_next.eq(Mux(marks.counting, result, basis)), self.sum.value.eq(finished)]
         with m.If(~self.sum.hold if self.stages > 1 else Const(1)):
-            m.d.sync += accumulated.eq(following)
+            m.d.sync += accumulated.eq(accumulated_next)
         with m.If(self.sum.take):
-            m.d.sync += finished.eq(following)
+            m.d.sync += finished.eq(accumulated_next)
         return m
 
     def _add(self, m: Module, basis: View, level: Signal, terms: View, marks: View) -> View:

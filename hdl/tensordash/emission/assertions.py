@@ -152,12 +152,13 @@ def _tile_rules(config: TileConfig, tile: Block) -> _Rules:
             rules.rule(f"{port}_moves_with_the_others", f"{taken} == {first}")
     if config.ring:
         rules.title("The line that the next step enters moves on by the steps that are taken.")
-        head = rules.port("head")
+        line = rules.port("entry_line")
         depth = config.window_depth
-        turned = f"{depth}'(({{{head}, {head}}} << {first}) >> {depth})"  # what leaves at the top comes in again below
-        rules.rule("head_is_one_line", f"$onehot({head})")
-        rules.rule("head_moves_on", f"1'b1 |=> {head} == $past({turned})")
-        rules.rule("head_begins_at_line_0", f"rst |=> {head} == {depth}'d1", always=True)
+        # What leaves at the top enters again below.
+        turned = f"{depth}'(({{{line}, {line}}} << {first}) >> {depth})"
+        rules.rule("entry_line_is_one_line", f"$onehot({line})")
+        rules.rule("entry_line_moves_on", f"1'b1 |=> {line} == $past({turned})")
+        rules.rule("entry_line_begins_at_line_0", f"rst |=> {line} == {depth}'d1", always=True)
     rules.title("Results stay until they are taken; the top bit of the payload marks a block's final beat.")
     rules.stays("out_valid", "out_ready", ["out_payload"], kind="assert")
     last = f"out_payload[{rules.widths['out_payload'] - 1}]"

@@ -25,7 +25,7 @@ from .waivers import waivers
 __all__ = ["core_port_table", "core_ports", "core_verilog", "render_core"]
 
 MODULE = re.compile(r"^module (\w+)\(.*?^endmodule$", re.MULTILINE | re.DOTALL)
-INSTANCE = re.compile(r"^  (\w+) \w+ \($", re.MULTILINE)
+INSTANCE = re.compile(r"^  (\w+) \w+ \(", re.MULTILINE)
 
 
 def render_core(

@@ -65,7 +65,7 @@ class Control(Block):
         The tile's AS, as a thermometer; zero when no schedule is made.
     motion : Out(MotionSignature)
         How every window moves.
-    head : Out(depth)
+    entry_line : Out(depth)
         Only of rings: the slot, and the line of a port, of the next step to enter, one-hot.
     write : Out(depth)
         Only of rings: slots that a step enters.
@@ -111,7 +111,7 @@ class Control(Block):
                 "advances": In(ArrayLayout(depth, max(schedulers, 1))),
                 "advance": Out(depth),
                 "motion": Out(MotionSignature(depth, ring)),
-                **({"head": Out(depth), "write": Out(depth)} if ring else {}),
+                **({"entry_line": Out(depth), "write": Out(depth)} if ring else {}),
                 "ends": Out(1),
                 "ends_next": Out(1),
                 "empty": Out(1),
@@ -236,7 +236,7 @@ class Control(Block):
         count = list(enumerate(present_count))
         behind = [reduce(or_, (n & oldest[(slot - k) % depth] for k, n in count)) for slot in range(depth)]
         m.d.sync += oldest.eq(oldest_next)
-        m.d.comb += [self.motion.oldest.eq(oldest), self.head.eq(Cat(behind))]
+        m.d.comb += [self.motion.oldest.eq(oldest), self.entry_line.eq(Cat(behind))]
 
 
 def _one_hot(thermometer):

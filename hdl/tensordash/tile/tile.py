@@ -89,7 +89,7 @@ class Tile(Block):
         Blocks of results, row 0 first.
     c : In(stream of beat_layout)
         Only with `initial`: the C of each stream.
-    head : Out(depth)
+    entry_line : Out(depth)
         Only with `staging` = ring: the line of the next step to enter, one-hot.
     clear, idle, and counters and flags
         As docs/tile.md; `snapshot` only with `counters` = snapshot.
@@ -121,7 +121,7 @@ class Tile(Block):
                 "b": In(StepsSignature(config.b_format.width, lanes, depth, numerics.scale_bits)).array(rows),
                 "out": Out(result),
                 **({"c": In(beat)} if config.initial else {}),
-                **({"head": Out(depth)} if config.ring else {}),
+                **({"entry_line": Out(depth)} if config.ring else {}),
                 **status_members(config),
             },
         )
@@ -255,7 +255,7 @@ class Tile(Block):
                 staging.write.eq(control.write) if config.ring else staging.refill.eq(control.motion.refill),
             ]
         if config.ring:
-            m.d.comb += self.head.eq(control.head)
+            m.d.comb += self.entry_line.eq(control.entry_line)
 
     def _array(self, m: Module, platform) -> None:
         """Place the PEs and wire what all kinds share."""

@@ -80,7 +80,7 @@ class Outputs:
         Sticky flags: what happened up to the previous cycle.
     idle : bool
         Nothing is in flight.
-    head : int or None
+    entry_line : int or None
         Of a ring: the line of the next step to enter.
     schedule : TileSchedule or None
         For debugging: the schedule made in this cycle, if any.
@@ -98,7 +98,7 @@ class Outputs:
     overflow: bool
     result_non_finite: bool
     idle: bool
-    head: int | None
+    entry_line: int | None
     schedule: TileSchedule | None
     frozen: bool
 

@@ -145,7 +145,7 @@ class Tile:
             overflow=self.overflow,
             result_non_finite=self.result_non_finite,
             idle=self.control.idle and self.datapath.empty,
-            head=self.entered % self.config.window_depth if self.config.ring else None,
+            entry_line=self.entered % self.config.window_depth if self.config.ring else None,
             schedule=made,
             frozen=frozen,
         )

@@ -136,7 +136,7 @@ def core_states(verilog: str) -> tuple[CoreState, ...]:
         *(("tensordash_sequencer", f"sequencer.running[{k}]", unit) for k, unit in enumerate(UNITS)),
     ):
         if re.search(
-            rf"^  output (?:wire|reg) .*\b{signal.split('.')[1].split('[')[0]},?$",
+            rf"^  output (?:wire|reg) [^/\n]*\b{signal.split('.')[1].split('[')[0]}\b",
             modules.get(module, ""),
             re.MULTILINE,
         ):
@@ -172,7 +172,8 @@ def _clocked(verilog: str) -> str:
     header = re.search(r"^module tensordash_core\(\n(.*?)^\);", verilog, flags=re.MULTILINE | re.DOTALL)
     if header is None:
         raise VerilatedError("the Verilog must have a module tensordash_core")
-    ports = re.findall(r"(input|output) wire (\[\d+:0\] )?(\w+)", header[1])
+    declared = re.findall(r"(input|output) wire (\[\d+:0\] )?(\w+(?:,\s*(?!(?:input|output)\b)\w+)*)", header[1])
+    ports = [(kind, bits, name) for kind, bits, names in declared for name in re.split(r",\s*", names)]
     driven = [(bits, name) for kind, bits, name in ports if kind == "input" and name != "clk"]
     at = {name: f"{name}_at_clock" for _, name in driven}
     states = [f"core.{each.signal}" for each in reversed(core_states(verilog))]

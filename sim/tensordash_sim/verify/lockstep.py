@@ -173,8 +173,8 @@ class Lockstep:
             assert last == expected.out.last, self._say("out_payload.last", last, expected.out.last)
         for flag in (*FLAGS, "idle"):
             self._same(flag, int(getattr(expected, flag)))
-        if expected.head is not None:
-            self._same("head", 1 << expected.head)
+        if expected.entry_line is not None:
+            self._same("entry_line", 1 << expected.entry_line)
         if self.pins.cycle % self.compare_every == 0:
             self._compare_counters(expected.counters)
 

@@ -208,7 +208,7 @@ def _counters(config: TileConfig) -> str:
     if config.snapshot:
         lines.append("    .snapshot(1'b1),")
     if config.ring:
-        lines.append("    .head(),")
+        lines.append("    .entry_line(),")
     return "\n".join(lines)
 
 

@@ -1,5 +1,7 @@
 """Cores as they are emitted, each once in a process: it takes seconds."""
 
+import re
+from collections.abc import Iterator
 from functools import cache
 
 import pytest
@@ -34,6 +36,15 @@ mask = false
 OF_PRESETS = {name: load_any_preset(name) for name in preset_names("core")}
 CORES = OF_PRESETS | {"bare": CoreConfig.from_toml(BARE), "narrow": CoreConfig.from_toml(NARROW)}
 NAMES = ["core", *(pytest.param(name, marks=pytest.mark.slow) for name in CORES if name != "core")]
+
+PORTS = re.compile(r"\b(input|output) (?:wire|reg) (?:signed )?(?:\[(\d+):0\] )?(\w+(?:, (?!(?:input|output)\b)\w+)*)")
+
+
+def ports_of(head: str) -> Iterator[tuple[str, tuple[str, int]]]:
+    """Yield name, direction and width of each port that a module declares in its head."""
+    for direction, high, names in PORTS.findall(head):
+        for name in names.split(", "):
+            yield name, (direction, int(high or 0) + 1)
 
 
 @cache

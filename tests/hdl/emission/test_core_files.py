@@ -15,7 +15,7 @@ from tensordash.configuration.core_config import CoreConfig
 from tensordash.emission.verilog import generate
 from tensordash_sim.verify.simulators import _environment, simulator_names
 
-from .emitted import CORES, NAMES, emitted_core
+from .emitted import CORES, NAMES, emitted_core, ports_of
 
 FILES = [
     "tensordash.v",
@@ -93,7 +93,7 @@ def test_modules(name: str):
     assert not set(rest) & set(memories)
     assert {module for module in rest if "_memory_" in module} == set()
     assert all(re.fullmatch(r"tensordash_memory__\d+x\d+(_in_\d+_parts)?(_1_port)?", module) for module in memories)
-    used = {kind for text in rest.values() for kind in re.findall(r"^  (tensordash_\w+) \w+ \($", text, re.M)}
+    used = {kind for text in rest.values() for kind in re.findall(r"^  (tensordash_\w+) \w+ \(", text, re.M)}
     assert used | {"tensordash_core"} == set(rest) | set(memories)
     assert all(re.fullmatch(r"tensordash_[a-z0-9_]+", module) for module in rest)
 
@@ -180,12 +180,7 @@ def test_memories_in_the_json():
 def test_tables_of_ports_are_the_verilogs():
     texts = emitted_core("core")
     text = modules(texts["tensordash.v"])["tensordash_core"]
-    found = {
-        name: {"direction": direction, "width": int(high) + 1 if high else 1}
-        for direction, high, name in re.findall(
-            r"^  (input|output) (?:wire|reg) (?:signed )?(?:\[(\d+):0\] )?(\w+),?(?:  // .*)?$", text, re.M
-        )
-    }
+    found = {name: {"direction": direction, "width": width} for name, (direction, width) in ports_of(text)}
     assert found == json.loads(texts["config.json"])["modules"]["tensordash_core"]
     listed = re.findall(r"^\| `(\w+)` \| (in|out) \| (\d+) \|", texts["tensordash_ports.md"], re.M)
     assert {name: (way, int(bits)) for name, way, bits in listed} == {

@@ -29,7 +29,7 @@ def test_it_names_what_is_there(name: str) -> None:
     text = "".join(texts[file] for file in verilog)
     modules = set(re.findall(r"^module (\w+)\(", text, re.M))
     assert config["DESIGN_NAME"] in modules
-    assert set(re.findall(r"^  (tensordash_\w+) \w+ \($", text, re.M)) <= modules
+    assert set(re.findall(r"^  (tensordash_\w+) \w+ \(", text, re.M)) <= modules
     ports = json.loads(texts["config.json"])["modules"][config["DESIGN_NAME"]]
     assert ports[config["CLOCK_PORT"]] == {"direction": "input", "width": 1}
     assert config["PNR_SDC_FILE"] == config["SIGNOFF_SDC_FILE"]

@@ -21,8 +21,8 @@ CONFIGS = {
     "fused": TileConfig(rows=1, columns=2, format="fp8_e4m3", accumulator="hopper", initial=True),
     "both": TileConfig(rows=2, columns=1, format={"a": "fp8_e4m3", "b": "fp8_e5m2"}, sparsity="both", pipeline=1),
 }
-MAX_LINES = {"paper": 1850, "recommended": 2100}
-MAX_CORE_LINES = 9050
+MAX_LINES = {"paper": 1700, "recommended": 1900}
+MAX_CORE_LINES = 9000
 MAX_UNUSED = 15
 MAX_CORE_UNUSED = 50
 MAX_LINE_LENGTH = 100
@@ -75,7 +75,7 @@ def faults(text: str) -> set[str]:
             found.add("a module without a comment")
         if re.search(r"_\d+$", name):
             found.add("a module with a number")
-        if "input wire rst" in module and len(re.findall(r"\brst\b", module)) == 1:
+        if re.search(r"^  input wire (?:clk, )?rst,$", module, re.M) and len(re.findall(r"\brst\b", module)) == 1:
             found.add("a reset without a use")
     body = text[text.index("`") :]
     if not (body.startswith("`default_nettype none\n") and body.endswith("\n`default_nettype wire\n")):
@@ -107,8 +107,8 @@ def test_is_short(name):
 BROKEN = {
     "an unknown": ("endmodule\n", "  assign _xz_ = go ? next : 1'hx;\nendmodule\n"),
     "the same assignment twice": ("endmodule\n", "  assign _x_ = a + b;\n  assign _y_ = a + b;\n" * 20 + "endmodule\n"),
-    "an escaped name": ("  input wire rst,\n", "  input wire rst,\n  input wire \\rst$2 ,\n"),
-    "a dollar": ("  input wire rst,\n", "  input wire rst,\n  input wire rst$2,\n"),
+    "an escaped name": ("  input wire clk, rst,\n", "  input wire clk, rst, \\rst$2 ,\n"),
+    "a dollar": ("  input wire clk, rst,\n", "  input wire clk, rst, rst$2,\n"),
     "a long line": (" = ", f" = {' ' * MAX_LINE_LENGTH}"),
     "an enable that is no if": ("endmodule\n", "  always @(posedge clk)\n    held <= go ? next : held;\nendmodule\n"),
     "a module without a comment": ("// Timing:", "// When:"),
@@ -131,7 +131,7 @@ def test_members_of_instances_say_whose_they_are():
     tile = texts["tensordash_tile"]
     for row in range(4):
         assert f".window(a_staging_{row}__window)" in tile
-        assert re.search(rf"^  wire .*\ba_staging_{row}__window;$", tile, re.M)
+        assert re.search(rf"^  wire .*\ba_staging_{row}__window[,;]", tile, re.M)
         assert f".select(scheduler_{row}__select)" in tile
 
 

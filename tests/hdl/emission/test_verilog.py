@@ -79,7 +79,7 @@ def modules(text: str) -> dict[str, str]:
 
 def instances(text: str) -> list[tuple[str, str]]:
     """(module, instance) of every instance in a module's text."""
-    return re.findall(r"^  (tensordash_\w+|mytile_\w+) (\w+) \($", text, re.M)
+    return re.findall(r"^  (tensordash_\w+|mytile_\w+) (\w+) \(", text, re.M)
 
 
 @pytest.mark.sampled(5)

@@ -17,7 +17,7 @@ from tensordash.emission.verilog import render
 from tensordash_sim.verify.simulators import _environment, simulator_names
 
 from ...emitted_commands import installed_environment
-from .emitted import emitted_core
+from .emitted import emitted_core, ports_of
 from .register_models import IPXACT
 
 CORE = CoreConfig.from_toml(preset_text("core"))
@@ -42,8 +42,7 @@ def ports(text: str, module: str) -> dict[str, tuple[str, int]]:
     """Direction and width of each port of a module in Verilog, by name."""
     head = re.search(rf"^module {module} ?\((.*?)\);$", text, re.M | re.S)
     assert head
-    found = re.findall(r"(input|output) (?:wire|reg) (?:signed )?(?:\[(\d+):0\] )?(\w+)", head[1])
-    return {name: (direction, int(high or 0) + 1) for direction, high, name in found}
+    return dict(ports_of(head[1]))
 
 
 def connections(text: str, module: str) -> dict[str, str]:

@@ -138,7 +138,7 @@ FAULTS: dict[str, tuple[str, TileConfig, type, Callable]] = {
     "out_valid_stays": ("tile", SMALL, Tile, lambda self: self.out.payload.last.eq(self.out.ready)),
     "out_last": ("tile", SMALL, Tile, lambda self: self.out.payload.last.eq(0)),
     "b_1_gives_nothing_in_reset": ("tile", SMALL, Control, lambda self: self.taken.eq(self.available[0])),
-    "head_moves_on": ("tile", RING, Tile, lambda self: self.head.eq(2)),
+    "entry_line_moves_on": ("tile", RING, Tile, lambda self: self.entry_line.eq(2)),
     "protocol_error_stays": ("tile", SMALL, Tile, lambda self: self.protocol_error.eq(self.flags.raised[0])),
     "s_axis_a0_waits_in_reset": ("axi_stream_tile", SMALL, Feeder, lambda self: self.s_axis.tready.eq(1)),
     "idle_is_empty": ("axi_stream_tile", SMALL, AxiStreamTile, lambda self: self.idle.eq(1)),

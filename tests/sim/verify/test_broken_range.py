@@ -139,7 +139,7 @@ class TestTop:
 
     @pytest.mark.parametrize("bench", ["pe", "tile"])
     def test_sign_is_that_of_the_bit_below(self, bench, found, sabotage):
-        sabotage(ExactAccumulator, lambda self, inside: inside["following"].number[-1].eq(inside["grown"][-3]))
+        sabotage(ExactAccumulator, lambda self, inside: inside["accumulated_next"].number[-1].eq(inside["grown"][-3]))
         assert says(found(bench), "golden has")
 
     def test_of_the_first_shift_of_the_rounder(self, found, monkeypatch):

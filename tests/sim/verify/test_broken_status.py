@@ -75,7 +75,7 @@ def test_clear_zeroes_the_snapshot(caught, sabotage):
 
 
 def test_head_is_that_of_the_oldest_step(caught, sabotage):
-    sabotage(Control, lambda self: self.head.eq(self.motion.oldest))
+    sabotage(Control, lambda self: self.entry_line.eq(self.motion.oldest))
     assert says(caught("tile", config=RING, only="random_traffic"), "head is", "golden has")
 
 

@@ -1,19 +1,36 @@
 """A module on the page: declarations beside what they belong to, statements in the source's order, its comments."""
 
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate, groupby
 
-from .collect import Cell, Item, Memory, ModuleModel, Registers, Wire, assignments
+from .collect import Cell, Item, Memory, ModuleModel, Registers, Wire
 from .expression import Net, Node
 from .inlining import LEAVES, driven, roots
-from .lowering import Assignment, Branch, Statement
+from .instances import gathered, instance
 from .source import comment_above, comment_after, comment_of_state, purpose_of
-from .text import LINE, Text, broken, constant, select
+from .statements import Statements
+from .text import LINE, Text, constant, select
 
 __all__ = ["Page"]
 
 SHARED = 12
 """Statements of a block of registers that others join."""
+
+
+def _shared(entries: Iterable[tuple[str, str, str]]) -> list[tuple[str, str]]:
+    """Declarations of (kind, name, remark), neighbours with the same kind and remark in one, with their remarks."""
+    rows: list[tuple[str, str, str]] = []
+    for kind, name, remark in entries:
+        if rows and rows[-1][::2] == (kind, remark) and len(f"  {rows[-1][1]}, {name};{remark}") <= LINE:
+            rows[-1] = kind, f"{rows[-1][1]}, {name}", remark
+        else:
+            rows.append((kind, f"{kind} {name}", remark))
+    return [(text, remark) for _, text, remark in rows]
+
+
+def _pin(name: str) -> str:
+    return name.rpartition("__")[2]
 
 
 def _trailing_comment(comment: str) -> str:
@@ -50,27 +67,40 @@ class Page:
             net for item in model.items if isinstance(item, Registers | Memory) for net in driven(item)
         } | self.always
         self.clocked = frozenset(self._clocked())
+        assert model.reset is not None
+        self.statements = Statements(model.make, model.reset, self.text, self.commented)
 
     def module(self, notes: Mapping[str, str] = {}) -> str:
         """Return the module, from ``module`` to ``endmodule``; `notes` stand beside ports, by name."""
         ports = [net for net in (self.model.clock, self.model.reset) if net is not None and net.name in self.clocked]
         ports += self.model.ports
-        head = "\n".join(self._port(net, "," * (net is not ports[-1]), notes.get(net.name, "")) for net in ports)
+        head = "\n".join(self._ports(ports, notes))
         self._states()
         previous: Item | None = None
         self._join_registers()
-        for item in self.model.items:
-            self._item(item, previous)
-            previous = item
+        self._split_concatenations()
+        for run in gathered(self.model.items, self._belongs):
+            self._run(run, previous)
+            previous = run[-1]
         while self.lines and not self.lines[0]:
             self.lines.pop(0)
         body = "\n".join(self.lines)
         return f"module {self.name}(\n{head}\n);\n{body}\nendmodule\n"
 
-    def _port(self, net: Net, comma: str, note: str) -> str:
-        line = f"  {self._declaration(net)}{comma}"
-        noted = f"{line}  // {note}"
-        return noted if note and len(noted) <= LINE else line
+    def _ports(self, ports: Sequence[Net], notes: Mapping[str, str]) -> list[str]:
+        """Lines of the ports: clk and rst, then neighbours that are alike; one with a note is alone."""
+        clocks = (self.model.clock, self.model.reset)
+        rows = [
+            row
+            for _, alike in groupby(ports, lambda net: (net in clocks, net if notes.get(net.name) else None))
+            for row in _shared((self._kind(net), net.name, notes.get(net.name, "")) for net in alike)
+        ]
+        lines = []
+        for number, (text, note) in enumerate(rows, 1):
+            line = f"  {text}," if number < len(rows) else f"  {text}"
+            noted = f"{line}  // {note}"
+            lines.append(noted if note and len(noted) <= LINE else line)
+        return lines
 
     def partly_unused(self) -> tuple[str, ...]:
         """Inputs and nets of which nobody reads all bits, but for those that are called unused."""
@@ -115,6 +145,18 @@ class Page:
                 joined.append(item)
         self.model.items = joined
 
+    def _split_concatenations(self) -> None:
+        """Assign parts of a vector one by one if some are sums of products that need several lines."""
+        for item in self.model.items:
+            if isinstance(item, Wire) and len(item.pieces) == 1 and item.pieces[0][1].kind == "cat":
+                parts = item.pieces[0][1].args
+                if any(part not in self.names and self._needs_rows(part) for part in parts):
+                    lows = accumulate((part.width for part in parts), initial=0)
+                    item.pieces = list(zip(lows, parts, strict=False))
+
+    def _needs_rows(self, node: Node) -> bool:
+        return node.kind == "|" and len(node.args) > 2 and len(self.text.flat(node)) > LINE - 8
+
     def _clocked(self) -> Iterator[str]:
         """Yield which of clk and rst the module has."""
         items = self.model.items
@@ -125,11 +167,11 @@ class Page:
         read = set(self._read_nets())
         yield from (net.name for net in (self.model.clock, self.model.reset) if net in read)
 
-    def _declaration(self, net: Net) -> str:
+    def _kind(self, net: Net) -> str:
         kind = "reg" if net in self.registers else "wire"
         direction = f"{net.kind} " if net.kind in ("input", "output") else ""
         bits = f" [{net.width - 1}:0]" if net.width > 1 else ""
-        return f"{direction}{kind}{bits} {net.name}"
+        return f"{direction}{kind}{bits}"
 
     def _states(self) -> None:
         """Names of states and of values of enumerations."""
@@ -157,60 +199,62 @@ class Page:
 
     # Items
 
-    def _item(self, item: Item, previous: Item | None) -> None:
-        heading = self._heading(item)
-        block = isinstance(item, Registers | Cell | Memory)
+    def _run(self, run: list[Item], previous: Item | None) -> None:
+        """Print an item, or neighbouring instances of one module."""
+        heading = self._heading(run[0])
+        block = isinstance(run[0], Registers | Cell | Memory)
         if heading or block or isinstance(previous, Registers | Cell | Memory):
             self._blank()
         self.lines += heading
-        self._declare(item)
-        if isinstance(item, Wire):
-            self._wire(item)
-        elif isinstance(item, Registers):
-            self._registers(item)
-        elif isinstance(item, Cell):
-            self._cell(item)
-        else:
-            self._memory(item)
+        self._declare(run)
+        for item in run:
+            if isinstance(item, Wire):
+                self._wire(item)
+            elif isinstance(item, Registers):
+                self.lines += self.statements.block(item)
+            elif isinstance(item, Cell):
+                self.lines += instance(item, self.text)
+            else:
+                self._memory(item)
+
+    def _belongs(self, first: Item, other: Item) -> bool:
+        """Return whether an item has no comment but those of an earlier one."""
+        return set(self._comments(other)) <= set(self._comments(first))
 
     def _blank(self) -> None:
         if self.lines and self.lines[-1]:
             self.lines.append("")
 
     def _heading(self, item: Item) -> list[str]:
-        location = item.location
-        if isinstance(item, Registers):
-            location = item.statements[0].location
-        found = []
-        if location is not None:
-            line, purpose = purpose_of(location)
-            if purpose and (location[0], line) not in self.commented:
-                self.commented.add((location[0], line))
-                found += [f"  // {text}" for text in textwrap.wrap(purpose, LINE - 5, break_on_hyphens=False)]
-            for line, text in comment_above(location):
-                if (location[0], line) not in self.commented:
-                    self.commented.add((location[0], line))
-                    found.append(f"  // {text}")
-        return found
+        comments = self._comments(item)
+        self.commented.update(place for place, _ in comments)
+        return [f"  // {text}" for _, texts in comments for text in texts]
 
-    def _declare(self, item: Item) -> None:
+    def _comments(self, item: Item) -> list[tuple[tuple[str, int], tuple[str, ...]]]:
+        """Comments of an item that the module does not have yet: their places in the source and their lines."""
+        location = item.statements[0].location if isinstance(item, Registers) else item.location
+        if location is None:
+            return []
+        line, purpose = purpose_of(location)
+        found = [(line, tuple(textwrap.wrap(purpose, LINE - 5, break_on_hyphens=False)))] if purpose else []
+        found += [(line, (text,)) for line, text in comment_above(location)]
+        return [((location[0], line), texts) for line, texts in found if (location[0], line) not in self.commented]
+
+    def _declare(self, items: list[Item]) -> None:
         """Declare what is met for the first time, but for a wire that is declared where it gets its value."""
-        own = item.net if isinstance(item, Wire) and self._is_initialised(item) else None
-        line, before = "", ("", "")
-        for net in self._nets(item):
-            if net is own or net in self.declared:
-                continue
-            self.declared[net] = None
-            declaration, remark = self._declaration(net), self._remark(net)
-            kind = declaration.removesuffix(net.name), remark
-            if line and kind == before and len(f"{line}, {net.name};{remark}") <= LINE:
-                line += f", {net.name}"
-                continue
-            if line:
-                self.lines.append(f"{line};{before[1]}")
-            line, before = f"  {declaration}", kind
-        if line:
-            self.lines.append(f"{line};{before[1]}")
+        own = [item.net for item in items if isinstance(item, Wire) and self._is_initialised(item)]
+        nets = dict.fromkeys(net for item in items for net in self._nets(item))
+        entries = [
+            (self._kind(net), net.name, self._remark(net))
+            for net in nets
+            if net not in self.declared and net not in own
+        ]
+        self.declared.update((net, None) for net in nets if net not in own)
+        if isinstance(items[0], Cell):
+            kinds = list(dict.fromkeys(kind for kind, _, _ in entries))
+            pins = list(dict.fromkeys(_pin(name) for _, name, _ in entries))
+            entries.sort(key=lambda entry: (kinds.index(entry[0]), pins.index(_pin(entry[1]))))
+        self.lines += [f"  {text};{remark}" for text, remark in _shared(entries)]
 
     def _remark(self, net: Net) -> str:
         return _trailing_comment(comment_after(net.location))
@@ -261,7 +305,7 @@ class Page:
         remark = ""
         if net not in self.declared:
             self.declared[net] = None
-            head = f"{self._declaration(net)} = "
+            head = f"{self._kind(net)} {net.name} = "
             remark = self._remark(net)
         lines = self.text.lines(head, whole, ";", 2, net.states, defines=self._defines(net, whole))
         if remark and len(lines) == 1 and len(lines[0]) + len(remark) <= LINE:
@@ -284,114 +328,6 @@ class Page:
             self.lines += self.text.lines(f"{label}: {net.name} = ", value, ";", 6, net.states)
         self.lines += self.text.lines(f"default: {net.name} = ", default, ";", 6, net.states)
         self.lines.append("    endcase")
-
-    def _registers(self, item: Registers) -> None:
-        body = [line for statement in item.statements for line in self._statement(statement, 4)]
-        resets = dict.fromkeys(net for each in assignments(item.statements) for net, _, _ in each.targets if net.resets)
-        if resets:
-            rows = [f"{net.name} <= {net.states.get(net.init) or constant(net.init, net.width)};" for net in resets]
-            body += (
-                [f"    if (rst) {rows[0]}"]
-                if len(rows) == 1
-                else ["    if (rst) begin", *(f"      {row}" for row in rows), "    end"]
-            )
-        simple = len(item.statements) == 1 and not resets
-        self.lines.append("  always @(posedge clk)" if simple else "  always @(posedge clk) begin")
-        self.lines += body
-        if not simple:
-            self.lines.append("  end")
-
-    def _statement(self, statement: Statement, indent: int) -> Iterator[str]:
-        if isinstance(statement, Assignment):
-            yield from self._assignment(statement, indent)
-        elif statement.test is None:
-            yield from self._conditional(statement, indent)
-        else:
-            yield from self._case(statement, indent)
-
-    def _assignment(self, statement: Assignment, indent: int) -> list[str]:
-        names = [select(net.name, low, width, net.width) for net, low, width in statement.targets]
-        target = names[0] if len(names) == 1 else "{" + ", ".join(reversed(names)) + "}"
-        states = statement.targets[0][0].states if len(names) == 1 else {}
-        return self.text.lines(f"{target} <= ", statement.value, ";", indent, states)
-
-    def _conditional(self, statement: Branch, indent: int) -> Iterator[str]:
-        pad = " " * indent
-        before = ""
-        for number, (condition, body, _) in enumerate(statement.arms):
-            last = number + 1 == len(statement.arms)
-            word = f"{before}else " if number else ""
-            inner = list(self._body(body, indent + 2))
-            block = len(body) != 1 or len(inner) != 1 or (not last and isinstance(body[0], Branch))
-            if condition is None:
-                head = [f"{pad}{word.rstrip()}"]
-            else:
-                head = self.text.lines(f"{word}if (", condition, ") begin" if block else ")", indent)
-            if block and condition is None:
-                head[-1] += " begin"
-            if not block and len(head) == 1 and len(head[0]) + 1 + len(inner[0].lstrip()) <= LINE:
-                yield f"{head[0]} {inner[0].lstrip()}"
-            else:
-                yield from head
-                yield from inner
-            before = "end " if block else ""
-            if block and last:
-                yield f"{pad}end"
-
-    def _body(self, body: Sequence[Statement], indent: int) -> Iterator[str]:
-        for statement in body:
-            for line, text in comment_above(statement.location):
-                assert statement.location is not None
-                if (statement.location[0], line) not in self.commented:
-                    self.commented.add((statement.location[0], line))
-                    yield f"{' ' * indent}// {text}"
-            yield from self._statement(statement, indent)
-
-    def _case(self, statement: Branch, indent: int) -> Iterator[str]:
-        assert statement.test is not None
-        pad = " " * indent
-        names = statement.test.value.states if statement.test.kind == "net" else {}
-        width = statement.test.width
-        yield from self.text.lines("case (", statement.test, ")", indent)
-        count = 0
-        for values, body, _ in statement.arms:
-            label = "default"
-            if values is not None:
-                count += len(values)
-                label = ", ".join(names.get(each) or constant(each, width) for each in values)
-            inner = list(self._body(body, indent + 4))
-            if not inner:
-                yield f"{pad}  {label}: ;"
-            elif len(inner) == 1 and len(inner[0].strip()) + len(label) + indent + 4 <= LINE:
-                yield f"{pad}  {label}: {inner[0].strip()}"
-            else:
-                yield f"{pad}  {label}: begin"
-                yield from inner
-                yield f"{pad}  end"
-        if all(values is not None for values, _, _ in statement.arms) and count < 1 << width:
-            yield f"{pad}  default: ;"
-        yield f"{pad}endcase"
-
-    def _cell(self, item: Cell) -> None:
-        connections = {}
-        for port in item.ports:
-            if port in item.inputs:
-                connections[port] = self.text.operand(item.inputs[port])
-                continue
-            targets = item.outputs[port]
-            names = [select(net.name, low, width, net.width) for net, low, width in targets]
-            connections[port] = names[0] if len(names) == 1 else "{" + ", ".join(reversed(names)) + "}"
-        self.lines.append(f"  {item.module} {item.name} (")
-        rows: list[str] = []
-        for port, text in connections.items():
-            first, *rest = broken(f".{port}({text})", LINE - 5)
-            if rows and not rest and len(rows[-1]) + len(first) + 3 <= LINE and rows[-1].startswith("    ."):
-                rows[-1] += f", {first}"
-                continue
-            rows += [f"    {line}" for line in (first, *rest)]
-            if len(rows) > 1 + len(rest):
-                rows[-2 - len(rest)] += ","
-        self.lines += [*rows, "  );"]
 
     def _memory(self, item: Memory) -> None:
         name, flat = item.name, self.text.flat

@@ -1,0 +1,58 @@
+"""Instances on the page: neighbours of one module together, each on a line if it fits."""
+
+from collections.abc import Callable, Iterator, Sequence
+
+from .collect import Cell, Item
+from .text import LINE, Text, broken, select
+
+__all__ = ["gathered", "instance"]
+
+
+def gathered(items: Sequence[Item], belongs: Callable[[Item, Item], bool]) -> Iterator[list[Item]]:
+    """Yield items in runs: instances of one module in one, any other item in one of its own.
+
+    Instances that follow one another are gathered by their module.
+
+    Parameters
+    ----------
+    items : sequence of Item
+        A module's.
+    belongs : callable
+        Whether an instance can be gathered with an earlier one.
+    """
+    at = 0
+    while at < len(items):
+        first = items[at]
+        if not isinstance(first, Cell):
+            yield [first]
+            at += 1
+            continue
+        runs: dict[str, list[Item]] = {}
+        while at < len(items) and isinstance(item := items[at], Cell) and belongs(first, item):
+            runs.setdefault(item.module, []).append(item)
+            at += 1
+        yield from runs.values()
+
+
+def instance(item: Cell, text: Text) -> list[str]:
+    """Lines of an instance, its ports by name."""
+    connections = {}
+    for port in item.ports:
+        if port in item.inputs:
+            connections[port] = text.operand(item.inputs[port])
+            continue
+        names = [select(net.name, low, width, net.width) for net, low, width in item.outputs[port]]
+        connections[port] = names[0] if len(names) == 1 else "{" + ", ".join(reversed(names)) + "}"
+    rows: list[str] = []
+    for port, connection in connections.items():
+        first, *rest = broken(f".{port}({connection})", LINE - 5)
+        if rows and not rest and len(rows[-1]) + len(first) + 3 <= LINE and rows[-1].startswith("    ."):
+            rows[-1] += f", {first}"
+            continue
+        rows += [f"    {line}" for line in (first, *rest)]
+        if len(rows) > 1 + len(rest):
+            rows[-2 - len(rest)] += ","
+    head = f"  {item.module} {item.name} ("
+    if len(rows) == 1 and len(head) + len(rows[0].lstrip()) + 2 <= LINE:
+        return [f"{head}{rows[0].lstrip()});"]
+    return [head, *rows, "  );"]
