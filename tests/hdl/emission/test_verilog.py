@@ -18,6 +18,8 @@ from tensordash.configuration.numerics import Fused
 from tensordash.emission.verilog import render
 from tensordash_sim.verify.simulators import _environment, simulator_names
 
+from .emitted import ports_of
+
 CONFIGS = {
     "paper": load_preset("paper"),
     "dense": load_preset("dense"),
@@ -316,12 +318,7 @@ def test_json_ports_are_the_verilog_ports(rendered):
     assert set(described) == {*TOPS, *companions(config)}
     for module, ports in described.items():
         text = defined[module]
-        found = {
-            name: {"direction": direction, "width": int(high) + 1 if high else 1}
-            for direction, high, name in re.findall(
-                r"^  (input|output) (?:wire|reg) (?:signed )?(?:\[(\d+):0\] )?(\w+),?(?:  // .*)?$", text, re.M
-            )
-        }
+        found = {name: {"direction": direction, "width": width} for name, (direction, width) in ports_of(text)}
         assert found == ports, module
         assert list(found) == [*list(ports)[:2], *[name for name in found if name not in ("clk", "rst")]]
 
