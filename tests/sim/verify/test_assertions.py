@@ -164,7 +164,7 @@ def test_benches_break_none(bench, config, tmp_path, monkeypatch):
     verilog = tmp_path / "verilog"
     generate(config, verilog)
     companions = [verilog / "tensordash_assertions.sv"]
-    options = {"seed": 5, "effort": 0.15, "simulator": "verilator", "beside": companions, "options": ["--assert"]}
+    options = {"seed": 5, "effort": 0.15, "simulator": "verilator", "companions": companions, "options": ["--assert"]}
     result = run_bench(bench, config, verilog, tmp_path / "run", **options)
     assert result.passed, result.failures
     assert result.tests >= 5
