@@ -50,8 +50,8 @@ class Multiplier(Block):
         any_nan = a.is_nan | b.is_nan
         any_special = a.is_special | b.is_special
         m.d.comb += [
+            # The hidden bit of a normal number is also the borrow: its shift is its exponent less one.
             product.significand.eq(Cat(a.fraction, a_normal) * Cat(b.fraction, b_normal)),
-            # A normal number's shift is its exponent less one: the hidden bits serve as borrow.
             product.shift.eq((a.exponent + b.exponent) - (a_normal + b_normal)),
             product.sign.eq(a.sign ^ b.sign),
             product.nan.eq(any_nan | (any_special & (a.is_zero | b.is_zero))),

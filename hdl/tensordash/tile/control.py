@@ -186,9 +186,9 @@ class Control(Block):
             # In reset no step is taken.
             self.taken.eq(reduce(or_, (Mux(entering_count[n] & ~ResetSignal(), n, 0) for n in range(1, depth + 1)))),
         ]
-        # A port's stream ends if the last step that it offers with `last` enters.
         for port in range(self.ports):
             more = Cat(self.available[port] > step for step in range(1, depth))
+            # A port's stream ends if the last step that it offers with `last` enters.
             m.d.comb += port_ends[port].eq(self.last[port] & entering[0] & ~(more & entering_count[1:depth]).any())
         m.d.comb += self.protocol_error.eq(port_ends.any() & ~port_ends.all())
         ending_stays = Signal(depth)
@@ -232,11 +232,12 @@ class Control(Block):
             ]
         present_count = Signal(depth + 1)
         m.d.comb += present_count.eq(_one_hot(self._present))
-        # The slot after the youngest step, where the next one is written.
         count = list(enumerate(present_count))
         behind = [reduce(or_, (n & oldest[(slot - k) % depth] for k, n in count)) for slot in range(depth)]
         m.d.sync += oldest.eq(oldest_next)
-        m.d.comb += [self.motion.oldest.eq(oldest), self.entry_line.eq(Cat(behind))]
+        m.d.comb += self.motion.oldest.eq(oldest)
+        # The slot after the youngest step, where the next one is written.
+        m.d.comb += self.entry_line.eq(Cat(behind))
 
 
 def _one_hot(thermometer):

@@ -33,6 +33,10 @@ def _pin(name: str) -> str:
     return name.rpartition("__")[2]
 
 
+def _wrapped(text: str) -> list[str]:
+    return textwrap.wrap(text, LINE - 5, break_on_hyphens=False)
+
+
 def _trailing_comment(comment: str) -> str:
     return f"  // {comment}" if 0 < len(comment) < 60 else ""
 
@@ -236,8 +240,12 @@ class Page:
         if location is None:
             return []
         line, purpose = purpose_of(location)
-        found = [(line, tuple(textwrap.wrap(purpose, LINE - 5, break_on_hyphens=False)))] if purpose else []
-        found += [(line, (text,)) for line, text in comment_above(location)]
+        found = [(line, tuple(_wrapped(purpose)))] if purpose else []
+        above = comment_above(location)
+        # A wire has comments above its declaration, above its assignment, or above both.
+        if isinstance(item, Wire) and item.net.location and item.net.location[0] == location[0]:
+            above = sorted({*above, *comment_above(item.net.location)})
+        found += [(line, tuple(_wrapped(text))) for line, text in above]
         return [((location[0], line), texts) for line, texts in found if (location[0], line) not in self.commented]
 
     def _declare(self, items: list[Item]) -> None:
