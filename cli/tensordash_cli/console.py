@@ -18,7 +18,7 @@ from tensordash import TileConfig, load_preset
 from tensordash.configuration.any_config import load_any_config
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.preset import load_any_preset, preset_names
-from tensordash.extras import install_command
+from tensordash.extras import install_command, require
 from tensordash_storage.jobs import Runner, show_progress
 
 __all__ = [
@@ -170,6 +170,8 @@ def runner_options(command: Callable[..., Any], *, aliases: tuple[str, ...] = ()
 
     @functools.wraps(command)
     def wrapper(jobs: int, cluster: str | None, **others: Any) -> Any:
+        if cluster is not None:
+            require("--cluster", "distributed")
         return command(runner=Runner(jobs, cluster, progress), **others)
 
     names = ("-j", "--jobs", *aliases, "jobs")

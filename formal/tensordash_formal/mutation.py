@@ -14,12 +14,11 @@ from typing import Any
 
 from tensordash import TileConfig
 from tensordash.configuration.core_config import CoreConfig
-from tensordash_sim.verify.job import JOB_VARIABLE, Job
+from tensordash_sim.verify.job import JOB_VARIABLE, BenchJob
 from tensordash_sim.verify.run import read_results
 from tensordash_sim.verify.simulators import Simulation, SimulatorError
 from tensordash_storage.files import code_digest, scratch
-from tensordash_storage.jobs import LOCAL, AnswerStore, Runner
-from tensordash_storage.jobs import Job as RunnerJob
+from tensordash_storage.jobs import LOCAL, AnswerStore, Job, Runner
 from tensordash_synth.equivalence import same_logic
 from tensordash_synth.sequential import same_runs
 
@@ -63,7 +62,7 @@ def mutate(
     seed : int
         Seed of mutants and benches.
     effort : float
-        Effort of the benches; as in `Job`.
+        Effort of the benches; as in `BenchJob`.
     proofs : bool
         Run proofs on mutants that pass the bench and are not equivalent.
     runner : Runner
@@ -84,10 +83,10 @@ def mutate(
             task = _Task(campaign=campaign, component=name, seed=seed, effort=effort, proofs=proofs)
             place = folder.resolve() / task.digest
             key = f"{campaign.name} {place.name}"
-            jobs.append(RunnerJob(f"{key} baseline", _check_baseline, (task, place, task.screen_effort), size=0))
+            jobs.append(Job(f"{key} baseline", _check_baseline, (task, place, task.screen_effort), size=0))
             for first in range(1, part + 1, BATCH_SIZE):
                 numbers = range(first, min(first + BATCH_SIZE, part + 1))
-                jobs.append(RunnerJob(f"{key} {first}", _evaluate_batch, (task, place, numbers), len(numbers)))
+                jobs.append(Job(f"{key} {first}", _evaluate_batch, (task, place, numbers), len(numbers)))
     batches = dict(runner.run(jobs, title="mutants"))
     results = (each for job in jobs for each in batches[job.key] or [])
     return MutationReport(seed=seed, results=tuple(filter(None, results)))
@@ -254,7 +253,7 @@ def _simulate(
     job = simulation.folder / "job.json"
     effort *= task.subject.effort
     all_options = {**task.subject.options, **(options or {})}
-    Job(config=task.campaign.config, seed=task.seed, effort=effort, options=all_options).write(job)
+    BenchJob(config=task.campaign.config, seed=task.seed, effort=effort, options=all_options).write(job)
     environment = {JOB_VARIABLE: str(job), "COCOTB_MAX_FAILURES": "1"}
     plusargs = [f"+{PLUSARG}={number}"]
     screened = (options or {}).get("numbers", [])

@@ -21,7 +21,7 @@ from tensordash_sim.golden.core.golden_core import GoldenCore, Memory
 from tensordash_sim.verify.verilated_core import SilentMemoryError, VerilatedCore
 
 from .errors import DeviceError, NoRoomError
-from .jobs import Job, Ran
+from .jobs import DeviceJob, Ran
 from .programs import RECORD_BYTES, moved_bytes, program_with_record, schedule_of, space_of
 
 __all__ = ["BACKENDS", "Backend", "Emulator", "Golden", "Verilator"]
@@ -33,7 +33,7 @@ ALIGNED = 64
 class Backend(Protocol):
     """A backend that runs jobs: emulator, golden model or Verilog."""
 
-    def run(self, job: Job) -> Ran:
+    def run(self, job: DeviceJob) -> Ran:
         """Run a job and return its results.
 
         Raises
@@ -58,7 +58,7 @@ class Emulator:
     def __init__(self, config: CoreConfig | TileConfig) -> None:
         self._config = config
 
-    def run(self, job: Job) -> Ran:
+    def run(self, job: DeviceJob) -> Ran:
         """Do it; nothing is measured."""
         problem = job.problem
         if isinstance(self._config, TileConfig) and self._config.numerics.scale is not None:
@@ -99,7 +99,7 @@ class _Programs:
         self._config, self._memory = config, Memory(size)
         self._programs: dict[tuple[Problem, tuple[int, ...]], Program] = {}
 
-    def run(self, job: Job) -> Ran:
+    def run(self, job: DeviceJob) -> Ran:
         """Lay the tensors out in memory, run the program, read the result and the counts."""
         problem = job.problem
         try:

@@ -20,7 +20,7 @@ from tensordash_sim.lowering import Geometry
 from .backends import Backend
 from .counting import NOT_COUNTED, Counted, counted
 from .errors import NoRoomError
-from .jobs import Done, Executed, Job, Ran, random_key
+from .jobs import DeviceJob, Done, Executed, Ran, random_key
 from .nonfinite import insert_results, non_finite_results
 from .operands import Operand, RoundedOperand, Scaling, scaling_limit
 from .output import finished, fitting_bias, output_values
@@ -260,7 +260,7 @@ class Execution:
             name: np.ascontiguousarray(layer_values(self.geometry, name, each.values)) for name, each in rounded.items()
         }
         scale = -power if inside else 0
-        job = Job(
+        job = DeviceJob(
             problem=problem,
             values=values,
             seed=self.seed,

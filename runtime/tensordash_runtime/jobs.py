@@ -12,12 +12,12 @@ from tensordash_sim.lowering import Geometry
 
 from .operands import Rounding
 
-__all__ = ["Done", "Executed", "Job", "Ran", "random_key"]
+__all__ = ["DeviceJob", "Done", "Executed", "Ran", "random_key"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Job:
-    """Problem, and what differs each time.
+class DeviceJob:
+    """An operation that a backend runs: the problem, and what differs each time.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ def random_key(seed: int, operation: int) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class Ran:
-    """What a backend made of a job.
+    """A backend's result.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ class Ran:
     cycles, traffic : int, optional
         As measured: cycles, and bytes that memory was read and written.
     zeros, non_finite : int, optional
-        As the core has counted them among its results.
+        Counts of the core among its results.
     """
 
     bits: NDArray

@@ -128,7 +128,7 @@ def insert_results(
     fmt : FloatFormat
         Of the results.
     bias, relu, mask
-        What is done after the sum, as `Job` has it.
+        What is done after the sum, as `DeviceJob` has it.
     """
     numbers = special
     if bias is not None:

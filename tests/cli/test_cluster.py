@@ -58,6 +58,17 @@ def test_a_command(command, address, small, tmp_path, capsys):
     assert found
 
 
+@pytest.mark.parametrize("command", COMMANDS)
+def test_without_dask_nothing_starts(command, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("tensordash.extras.find_spec", lambda module: None if module == "distributed" else "there")
+    folder = tmp_path / "answers"
+    with pytest.raises(SystemExit) as stop:
+        run(f"{command} {COMMANDS[command]} -o {folder} --cluster tcp://nowhere:1".split())
+    assert stop.value.code == 2
+    assert capsys.readouterr().err == "tensordash: --cluster needs the extra cluster: pip install '.[cluster]'\n"
+    assert not folder.exists()
+
+
 def test_answers_and_exceptions_come_from_workers(address):
     runner = Runner(cluster=address)
     assert dict(runner.run([Job("process", os.getpid)])) != {"process": os.getpid()}

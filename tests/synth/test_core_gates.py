@@ -8,7 +8,7 @@ from tensordash.configuration.core_config import CoreConfig
 from tensordash.memory.buffer import Buffer
 from tensordash_sim.verify import simulator_names
 from tensordash_sim.verify.core_run import run_core_bench
-from tensordash_sim.verify.job import JOB_VARIABLE, Job
+from tensordash_sim.verify.job import JOB_VARIABLE, BenchJob
 from tensordash_sim.verify.run import read_results
 from tensordash_sim.verify.simulators import Simulation
 from tensordash_sim.verify.unit_run import emitted
@@ -48,7 +48,7 @@ def test_a_buffer_on_gates(wrong, tmp_path):
         inputs = re.findall(r"\.write_enable\((.*?)\)", text)
         netlist.write_text(text.replace(f".write_enable({inputs[0]})", f".write_enable({inputs[1]})", 1))
     job = tmp_path / "job.json"
-    Job(config=SMALL, seed=3, effort=0.3, options=SHAPE).write(job)
+    BenchJob(config=SMALL, seed=3, effort=0.3, options=SHAPE).write(job)
     simulation = Simulation("icarus", unit.top, sources, tmp_path / "run", roots=[POWER_UP])
     tests, failures = read_results(simulation.run("tensordash_sim.verify.units.buffer", {JOB_VARIABLE: str(job)}, 3))
     assert tests

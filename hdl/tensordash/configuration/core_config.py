@@ -15,6 +15,7 @@ from .document import ConfigError, checked_table, loaded, parsed
 from .formats import FloatFormat
 from .numerics import Exact
 from .parameters import require_bool, require_int
+from .registers import FORMAT_CODES
 
 __all__ = ["CoreConfig"]
 
@@ -146,6 +147,9 @@ class CoreConfig:
         tile.require_no_scale("in a core")
         if a.width not in (8, 16):
             raise ValueError(f"tile.format must be of 8 or 16 bits in a core, not {a.name}")
+        for name in (a.name, b.name):
+            if name not in FORMAT_CODES:
+                raise ValueError(f"tile.format must be one of {', '.join(FORMAT_CODES)} in a core, not {name}")
         if not isinstance(tile.numerics.accumulator, Exact):
             raise ValueError(f'tile.accumulator must be "exact" in a core, not {tile.accumulator!r}')
         if tile.sparsity != "none" and not tile.ring:

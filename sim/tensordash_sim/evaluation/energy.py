@@ -7,7 +7,7 @@ from tensordash import load_preset
 from ..lowering import Convolution, Operation
 from ..report.figure import Point
 from .experiment import Answers, Experiment, Plan, by_operation, mean_of
-from .job import Job
+from .job import SimulationJob
 from .measure import layer_with_random_zeros
 from .power import CHIP_AT_65_NM, CONSTANT, PARTS, energies, energy_ratios, power_note
 from .settings import Settings
@@ -24,7 +24,7 @@ PUBLISHED = "VGG16 conv3_2, published shape, 50% zeros"
 BATCH = {"full": 64, "small": 64, "tiny": 1}
 
 
-def _published(settings: Settings, preset: str) -> Job:
+def _published(settings: Settings, preset: str) -> SimulationJob:
     """Return a layer whose data is used as often as at the published scale: small networks hardly reuse theirs."""
     layer = Convolution(
         batch=BATCH[settings.scale],
@@ -39,7 +39,7 @@ def _published(settings: Settings, preset: str) -> Job:
     )
     parameters: dict[str, Any] = {"geometry": layer.to_json(), "operations": [str(each) for each in Operation]}
     parameters |= {"tile": load_preset(preset).to_mapping(), "tiles": 256, "zeros": {"A": 0.5, "W": 0.0, "G": 0.5}}
-    return Job(layer_with_random_zeros, parameters | {"seed": settings.seed, "row_order": "natural"})
+    return SimulationJob(layer_with_random_zeros, parameters | {"seed": settings.seed, "row_order": "natural"})
 
 
 def _plan(settings: Settings, preset: str = "paper") -> Plan:

@@ -6,14 +6,14 @@ from typing import Any
 
 from ..performance.chip import totals
 from ..report.figure import Figure, Point
-from .job import Job
+from .job import SimulationJob
 from .settings import PAPER_MODELS, Settings, configurations_digest
 from .texts import FIGURES, notes
 
 __all__ = ["Answers", "Experiment", "Label", "Plan", "Points", "by_operation", "mean", "mean_of"]
 
 Label = tuple[Any, ...]
-Plan = dict[Label, Job]
+Plan = dict[Label, SimulationJob]
 Answers = Mapping[Label, Mapping[str, Any]]
 Points = Callable[[Settings, Answers], tuple[list[Point], list[str]]]
 

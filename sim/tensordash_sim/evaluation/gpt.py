@@ -13,7 +13,7 @@ from ..lowering import MatrixProduct, Operation
 from ..performance.chip import ChipConfig
 from ..report.figure import Point
 from .experiment import Answers, Experiment, Plan
-from .job import Job
+from .job import SimulationJob
 from .measure import masked_outputs, product_with_static_mask
 from .settings import Settings
 from .texts import notes
@@ -68,12 +68,14 @@ def _plan(settings: Settings) -> Plan:
                 parameters: dict[str, Any] = {"geometry": geometry.to_json(), "operation": str(operation), "tile": tile}
                 parameters |= {"zeros": zeros, "causal": causal, "seed": settings.seed}
                 for block in BLOCKS if name in PRUNED else BLOCKS[:1]:
-                    job = Job(product_with_static_mask, parameters | {"block": block})
+                    job = SimulationJob(product_with_static_mask, parameters | {"block": block})
                     plan[name, zeros, str(operation), block] = job
             if name in PRUNED:
                 for block in BLOCKS:
                     parameters = {"geometry": geometry.to_json(), "tile": tile, "zeros": zeros, "block": block}
-                    plan[name, zeros, "outputs", block] = Job(masked_outputs, parameters | {"seed": settings.seed})
+                    plan[name, zeros, "outputs", block] = SimulationJob(
+                        masked_outputs, parameters | {"seed": settings.seed}
+                    )
     return plan
 
 

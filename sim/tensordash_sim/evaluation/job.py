@@ -1,4 +1,4 @@
-"""Pieces of work: each depends on its parameters alone, so that it can run anywhere, and is kept once it is done."""
+"""Simulations of experiments: each depends on its parameters alone, so it runs anywhere and its answer is stored."""
 
 import hashlib
 import json
@@ -12,10 +12,10 @@ from tensordash_storage import files
 
 from ..performance.chip import code_digest
 
-__all__ = ["Job", "JobKind"]
+__all__ = ["JobKind", "SimulationJob"]
 
 JobKind = Callable[..., dict[str, Any]]
-"""Takes a job's parameters, and its places, by name; gives a document."""
+"""Takes a job's parameters, and its places, by name; returns a document."""
 
 
 @cache
@@ -34,8 +34,8 @@ def _code() -> str:
 
 
 @dataclass(frozen=True)
-class Job:
-    """A piece of work.
+class SimulationJob:
+    """A simulation of an experiment's plan.
 
     Attributes
     ----------

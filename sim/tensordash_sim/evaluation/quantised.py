@@ -10,7 +10,7 @@ from ..performance.chip import totals
 from ..report.figure import Point
 from .block_formats import BLOCK_FORMATS
 from .experiment import Answers, Experiment, Plan
-from .job import Job
+from .job import SimulationJob
 from .measure_formats import quantised_step
 from .settings import Network, Settings
 from .texts import notes
@@ -49,7 +49,7 @@ def _plan(settings: Settings) -> Plan:
         for fmt in TRANSFORMED if transformed else FORMATS:
             parameters: dict[str, Any] = {"digest": network.trace.digest, "step": network.steps[-1], "tile": mapping}
             parameters |= {"fmt": None if fmt == RECORDED else fmt, "seed": settings.seed if transformed else None}
-            plan[column, fmt] = Job(quantised_step, parameters, {"path": str(network.trace.path.resolve())})
+            plan[column, fmt] = SimulationJob(quantised_step, parameters, {"path": str(network.trace.path.resolve())})
     return plan
 
 

@@ -8,7 +8,7 @@ from ..lowering import Convolution, Operation
 from ..performance.chip import totals
 from ..report.figure import Point
 from .experiment import Answers, Experiment, Plan, mean
-from .job import Job
+from .job import SimulationJob
 from .measure import layer_with_random_zeros
 from .power import energy_ratios
 from .settings import Settings
@@ -46,7 +46,7 @@ LAYERS = {"expand1x1": 1, "expand3x3": 3}
 """SqueezeNet's third convolution is the first one of its first Fire module's two; the other one comes with it."""
 
 
-def _layer_job(kernel: int, tile: TileConfig, zeros: float, settings: Settings, seed: int) -> Job:
+def _layer_job(kernel: int, tile: TileConfig, zeros: float, settings: Settings, seed: int) -> SimulationJob:
     parameters: dict[str, Any] = {
         "geometry": _convolution(kernel, BATCH[settings.scale]).to_json(),
         "operations": [str(operation) for operation in Operation],
@@ -57,7 +57,7 @@ def _layer_job(kernel: int, tile: TileConfig, zeros: float, settings: Settings, 
         "seed": seed,
         "row_order": "natural",
     }
-    return Job(layer_with_random_zeros, parameters)
+    return SimulationJob(layer_with_random_zeros, parameters)
 
 
 def _plan(settings: Settings) -> Plan:

@@ -16,7 +16,7 @@ from tensordash.configuration.parameters import require_choice, require_int
 from ..networks import NAMES, SCALES
 from ..trace import Trace, example_trace
 from ..trace.format import INDEX
-from .job import Job
+from .job import SimulationJob
 from .measure import random_streams, recorded_step
 
 __all__ = ["DIGITS", "PAPER_MODELS", "Network", "Settings"]
@@ -200,12 +200,12 @@ class Settings:
         tiles: int = 256,
         row_order: str = "natural",
         **how: Any,
-    ) -> Job:
+    ) -> SimulationJob:
         """A step of a network on a chip; the last one that was recorded if none is given; `how` as in `Machine`."""
         network = self.networks[name]
         parameters = {"digest": network.trace.digest, "step": network.steps[-1] if step is None else step}
         parameters |= {"tile": tile.to_mapping(), "tiles": tiles, "row_order": row_order, **how}
-        return Job(recorded_step, parameters, {"path": str(network.trace.path.resolve())})
+        return SimulationJob(recorded_step, parameters, {"path": str(network.trace.path.resolve())})
 
     def random_job(
         self,
@@ -215,14 +215,14 @@ class Settings:
         length: int | None = None,
         cluster: str = "none",
         row_order: str = "natural",
-    ) -> Job:
+    ) -> SimulationJob:
         """Samples of random streams on a tile; endless ones if no length is given."""
         steps = self.random_steps
         if length is not None:
             steps = min(steps // length, MAX_STREAMS) * length
         parameters: dict[str, Any] = {"tile": tile.to_mapping(), "zeros": zeros, "seeds": list(self.samples)}
         parameters |= {"steps": steps, "length": length or steps, "cluster": cluster, "row_order": row_order}
-        return Job(random_streams, parameters)
+        return SimulationJob(random_streams, parameters)
 
     @cached_property
     def conditions(self) -> dict[str, Any]:
@@ -237,7 +237,7 @@ class Settings:
         }
 
 
-def configurations_digest(jobs: list[Job]) -> str:
+def configurations_digest(jobs: list[SimulationJob]) -> str:
     """Hash of the configurations of all jobs of a figure."""
     text = json.dumps(sorted({json.dumps(job.parameters, sort_keys=True) for job in jobs}))
     return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -7,7 +7,7 @@ from tensordash import load_preset
 from ..performance.chip import BANDWIDTHS, ChipConfig, at_bandwidth, sufficient_bandwidth, totals
 from ..report.figure import Point
 from .experiment import Answers, Experiment, Plan, mean_of
-from .job import Job
+from .job import SimulationJob
 from .measure_published import published_step
 from .settings import Settings
 from .texts import notes
@@ -57,7 +57,7 @@ def _steps(settings: Settings) -> Plan:
     more = TINY_BATCH if settings.scale == "tiny" else BATCH
     rates = list(BANDWIDTHS[:1] if settings.scale == "tiny" else BANDWIDTHS)
     return {
-        ("step", workload): Job(
+        ("step", workload): SimulationJob(
             published_step,
             {"workload": workload, "tile": tile, "gbps": rates, "seed": settings.seed, **what, **more},
         )

@@ -9,7 +9,7 @@ from ..lowering import MatrixProduct
 from ..performance.chip import totals
 from ..report.figure import Point
 from .experiment import Answers, Experiment, Plan
-from .job import Job
+from .job import SimulationJob
 from .measure_formats import PATTERNS, pruned_product, pruned_step
 from .settings import Network, Settings
 from .texts import notes
@@ -49,11 +49,13 @@ def _plan(settings: Settings) -> Plan:
     for tile, config in _tiles().items():
         for pattern in PATTERNS:
             parameters: dict[str, Any] = {"tile": config.to_mapping(), "pattern": pattern}
-            job = Job(pruned_product, parameters | {"geometry": layer, "seed": settings.seed})
+            job = SimulationJob(pruned_product, parameters | {"geometry": layer, "seed": settings.seed})
             plan[RANDOM, tile, pattern] = job
             for name, network in _networks(settings).items():
                 recorded = parameters | {"digest": network.trace.digest, "step": network.steps[-1]}
-                plan[name, tile, pattern] = Job(pruned_step, recorded, {"path": str(network.trace.path.resolve())})
+                plan[name, tile, pattern] = SimulationJob(
+                    pruned_step, recorded, {"path": str(network.trace.path.resolve())}
+                )
     return plan
 
 

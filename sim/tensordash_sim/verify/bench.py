@@ -5,13 +5,13 @@ from typing import Any
 
 import cocotb
 
-from .job import Job, current_job
+from .job import BenchJob, current_job
 from .pins import Pins
 
 __all__ = ["start_bench"]
 
 
-def start_bench(dut: Any, label: str) -> tuple[Job, Random, Pins]:
+def start_bench(dut: Any, label: str) -> tuple[BenchJob, Random, Pins]:
     """Return the current job, a source of random values for its seed and this label, and the pins; log the seed."""
     job = current_job()
     cocotb.log.info("seed %s", job.seed)

@@ -8,7 +8,7 @@ from tensordash.configuration.core_config import CoreConfig
 from tensordash.emission.core_files import core_verilog
 
 from .core_programs import PROGRAMS, run_core_programs
-from .job import Job
+from .job import BenchJob
 from .run import BenchResult, VerificationError, run_benches, run_simulation
 from .simulators import choose_simulator, simulator_names
 
@@ -66,7 +66,7 @@ def run_core_bench(
     if simulator == "auto" and effort <= MAX_ICARUS_EFFORT and "icarus" in simulator_names():
         chosen = "icarus"
     emitted = [verilog / name for name in (f"{PREFIX}.vlt", f"{PREFIX}.v", f"{PREFIX}_memories.v")]
-    job, build = Job(config=config, seed=seed, effort=effort), {"waves": waves, "roots": roots}
+    job, build = BenchJob(config=config, seed=seed, effort=effort), {"waves": waves, "roots": roots}
     return run_simulation(f"units.{bench}", job, folder, chosen, f"{PREFIX}_core", list(sources) or emitted, build)
 
 

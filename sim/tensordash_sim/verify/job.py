@@ -1,4 +1,4 @@
-"""What a bench is told: the configuration, the seed and how much to do, through a file named in the environment."""
+"""A bench's job, which it reads from a file that the environment names: configuration, seed and effort."""
 
 import json
 import os
@@ -9,14 +9,14 @@ from typing import Any
 from tensordash import TileConfig
 from tensordash.configuration.core_config import CoreConfig
 
-__all__ = ["JOB_VARIABLE", "Job", "current_job"]
+__all__ = ["JOB_VARIABLE", "BenchJob", "current_job"]
 
 JOB_VARIABLE = "TENSORDASH_JOB"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Job:
-    """A bench's orders.
+class BenchJob:
+    """A run of a bench.
 
     Parameters
     ----------
@@ -27,8 +27,8 @@ class Job:
     effort : float
         1 for the usual amount of random stimulus.
     options : dict
-        What only some benches need, such as a file of operands. "patience" (1): of a bench that waits for what may
-        never come, as a multiple of what is usual.
+        What only some benches need, such as a file of operands. "patience" (1): a factor on the cycles after which a
+        bench reports a hang.
     """
 
     config: Any
@@ -46,8 +46,8 @@ class Job:
         path.write_text(json.dumps(document), encoding="utf-8")
 
 
-def current_job() -> Job:
+def current_job() -> BenchJob:
     """Return the job of the bench that runs in this process."""
     document = json.loads(Path(os.environ[JOB_VARIABLE]).read_text(encoding="utf-8"))
     kind = CoreConfig if "core" in document["config"] else TileConfig
-    return Job(**{**document, "config": kind.from_mapping(document["config"])})
+    return BenchJob(**{**document, "config": kind.from_mapping(document["config"])})

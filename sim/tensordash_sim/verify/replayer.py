@@ -17,7 +17,7 @@ from tensordash.emission.verilog import generate
 from tensordash_storage.files import annotate_oserror, atomic_copy, atomic_path
 
 from ..golden import checked_operands
-from .job import JOB_VARIABLE, Job
+from .job import JOB_VARIABLE, BenchJob
 from .lockstep import COUNTERS
 from .run import PREFIX, VerificationError, read_results
 from .simulators import Simulation, SimulatorError, choose_simulator, quicker_simulator
@@ -178,7 +178,7 @@ class Replayer:
             for place, bits in zip(places, checked, strict=True):
                 Path(place["results"]).unlink(missing_ok=True)
                 np.savez(place["operands"], **_batch(bits))  # type: ignore[arg-type]
-            Job(config=self.config, seed=0, options={"replays": places}).write(job)
+            BenchJob(config=self.config, seed=0, options={"replays": places}).write(job)
             report = self._simulation.run(f"{__package__}.benches.replay", {JOB_VARIABLE: str(job)}, 0)
         tests, failures = read_results(report)
         if tests != 1:

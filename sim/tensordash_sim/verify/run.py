@@ -13,7 +13,7 @@ from tensordash.configuration.core_config import CoreConfig
 from tensordash.emission.verilog import generate
 from tensordash_storage.files import annotate_oserror, atomic_copy
 
-from .job import JOB_VARIABLE, Job
+from .job import JOB_VARIABLE, BenchJob
 from .simulators import Simulation, SimulatorError, choose_simulator, quicker_simulator
 
 __all__ = ["BENCHES", "BenchResult", "VerificationError", "run_bench", "run_benches", "verify"]
@@ -112,7 +112,7 @@ def run_bench(
     folder : Path
         Where to build and run.
     seed, effort
-        As in `Job`.
+        As in `BenchJob`.
     simulator : str
         "auto", "icarus" or "verilator".
     waves : bool
@@ -147,14 +147,14 @@ def run_bench(
     positions = config.lanes * (1 if bench == "pe" else config.rows * config.columns)
     cycles = CYCLES.get(bench, 0) * effort
     chosen = quicker_simulator(simulator, top, files, cycles=cycles, positions=positions, waves=waves)
-    job = Job(config=config, seed=seed, effort=effort, options={"gates": bool(sources)})
+    job = BenchJob(config=config, seed=seed, effort=effort, options={"gates": bool(sources)})
     build = {"waves": waves, "roots": roots, "options": options}
     return run_simulation(f"benches.{bench}", job, folder, chosen, top, files, build, plusargs=plusargs)
 
 
 def run_simulation(
     bench: str,
-    job: Job,
+    job: BenchJob,
     folder: Path,
     simulator: str,
     top: str,

@@ -8,7 +8,7 @@ from tensordash.configuration.numerics import Exact
 from tensordash_sim.golden import ExactAccumulator, IntegerAccumulator, make_accumulator
 from tensordash_sim.golden.ports import COUNTER_LIMIT, Counters
 from tensordash_sim.verify.bench import start_bench
-from tensordash_sim.verify.job import Job
+from tensordash_sim.verify.job import BenchJob
 from tensordash_sim.verify.lockstep import COUNTERS, Lockstep
 from tensordash_sim.verify.random_values import EXPONENTS, scale_of_one, signed_value
 from tensordash_sim.verify.registers import accumulator_in, set_sum
@@ -76,7 +76,7 @@ async def near_the_limit(dut, lockstep: Lockstep) -> None:
     dut.counters.counts_row_wait.value = sum(near << (32 * row) for row in range(rows))
 
 
-def has_a_range(job: Job) -> bool:
+def has_a_range(job: BenchJob) -> bool:
     """Whether sums can leave a range; and whether they can be set: a netlist has no register of all of a sum."""
     return isinstance(job.config.numerics.accumulator, Exact) and not job.options.get("gates")
 

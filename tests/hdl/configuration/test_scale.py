@@ -6,6 +6,7 @@ from tensordash import TileConfig, load_preset
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.document import ConfigError
 from tensordash.configuration.formats import SCALES
+from tensordash.configuration.registers import FORMAT_CODES
 from tensordash.emission.verilog import _description
 from tensordash.layouts import accumulator_shape
 from tensordash.streams.axi_stream import AxiStreamTile
@@ -116,6 +117,15 @@ def test_cores_take_none():
         )
     with pytest.raises(ValueError, match="^tile.format must be of 8 or 16 bits in a core, not fp4_e2m1$"):
         CoreConfig(tile=TileConfig(format="fp4_e2m1", staging="ring", counters="snapshot"))
+
+
+def test_cores_take_formats_that_have_a_code(monkeypatch):
+    monkeypatch.delitem(FORMAT_CODES, "fp8_e5m2")
+    for formats in ({"format": "fp8_e5m2"}, {"format": {"a": "fp8_e4m3", "b": "fp8_e5m2"}}):
+        with pytest.raises(
+            ValueError, match="^tile.format must be one of fp16, bf16, fp8_e4m3 in a core, not fp8_e5m2$"
+        ):
+            CoreConfig(tile=TileConfig(**formats, staging="ring", counters="snapshot"))
 
 
 def test_others_that_take_none():

@@ -1,9 +1,12 @@
 """Stream buffer: words of each bank against lists of them."""
 
+from shutil import which
+
 import pytest
 
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.memory.stream_buffer import StreamBuffer
+from tensordash_sim.verify import simulators
 from tensordash_sim.verify.unit_run import run_unit
 
 USUAL = {"depth": 4, "words": 6, "parts": 2, "group_bits": 8}
@@ -19,6 +22,11 @@ ALONE = USUAL | {"depth": 1, "parts": 1, "words": 7}
 @pytest.mark.parametrize("shape", [USUAL, ALONE, USUAL | {"depth": 1, "words": 2}, USUAL | {"depth": 3, "parts": 3}])
 def test_groups(shape):
     assert run(shape) == []
+
+
+def test_without_icarus(monkeypatch):
+    monkeypatch.setattr(simulators.shutil, "which", lambda name: None if name == "iverilog" else which(name))
+    assert run(USUAL) == []
 
 
 BROKEN = {

@@ -8,7 +8,7 @@ import pytest
 from tensordash import load_preset
 from tensordash_sim.evaluation import Settings, evaluate
 from tensordash_sim.evaluation import job as job_module
-from tensordash_sim.evaluation.job import Job
+from tensordash_sim.evaluation.job import SimulationJob
 from tensordash_sim.evaluation.measure import random_streams
 from tensordash_storage.jobs import Runner
 
@@ -18,20 +18,20 @@ SETTINGS = Settings(scale="tiny")
 def test_a_key_is_of_parameters_trace_and_code(monkeypatch: pytest.MonkeyPatch) -> None:
     network = next(iter(SETTINGS.networks))
     job = SETTINGS.network_job(network, load_preset("paper"))
-    moved = Job(job.kind, job.parameters, {"path": "elsewhere"})
+    moved = SimulationJob(job.kind, job.parameters, {"path": "elsewhere"})
     assert moved.key == job.key
     changes: list[dict[str, Any]] = [{"digest": "of another trace"}, {"step": -1}, {"row_order": "density"}]
-    others = [Job(job.kind, {**job.parameters, **change}, job.places).key for change in changes]
+    others = [SimulationJob(job.kind, {**job.parameters, **change}, job.places).key for change in changes]
     others.append(SETTINGS.network_job(network, load_preset("paper-depth2")).key)
     assert len({job.key, *others}) == 5
     monkeypatch.setattr(job_module, "_code", lambda: "other code")
-    assert Job(job.kind, job.parameters).key != job.key
+    assert SimulationJob(job.kind, job.parameters).key != job.key
 
 
 def test_a_trace_that_changed_is_refused() -> None:
     job = SETTINGS.network_job("digits", load_preset("paper"))
     with pytest.raises(ValueError, match=r"must be the trace [0-9a-f]+ ?.*, not "):
-        Job(job.kind, {**job.parameters, "digest": "0"}, job.places).run()
+        SimulationJob(job.kind, {**job.parameters, "digest": "0"}, job.places).run()
 
 
 def test_samples_differ_by_seed() -> None:

@@ -5,7 +5,7 @@ from random import Random
 import cocotb
 import numpy as np
 
-from tensordash_sim.verify.job import Job, current_job
+from tensordash_sim.verify.job import BenchJob, current_job
 from tensordash_sim.verify.lockstep import COUNTERS, FLAGS, Lockstep
 from tensordash_sim.verify.pins import Pins, split
 
@@ -24,7 +24,7 @@ async def replay(dut) -> None:
         raise first
 
 
-async def feed(pins: Pins, job: Job, operands: str, results: str) -> None:
+async def feed(pins: Pins, job: BenchJob, operands: str, results: str) -> None:
     """Feed every stream as fast as the tile takes it; the output is always ready."""
     config = job.config
     with np.load(operands) as file:

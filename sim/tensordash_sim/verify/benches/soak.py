@@ -10,7 +10,7 @@ import cocotb
 
 from tensordash.configuration.formats import RESULT_FORMATS
 from tensordash_sim.golden.ports import Outputs
-from tensordash_sim.verify.job import Job, current_job
+from tensordash_sim.verify.job import BenchJob, current_job
 from tensordash_sim.verify.lockstep import Lockstep
 from tensordash_sim.verify.pins import Pins
 from tensordash_sim.verify.soak.coverage import Coverage
@@ -50,7 +50,7 @@ class Player:
         What was met.
     """
 
-    def __init__(self, dut, job: Job) -> None:
+    def __init__(self, dut, job: BenchJob) -> None:
         self.dut, self.config = dut, job.config
         self.random = Random(job.options["stimulus"])
         self.lockstep = Lockstep(Pins(dut), job.config, self.random)

@@ -9,7 +9,7 @@ from typing import Any
 
 from tensordash import generate
 
-from ..job import JOB_VARIABLE, Job
+from ..job import JOB_VARIABLE, BenchJob
 from ..run import PREFIX, read_results
 from ..simulators import Simulation, SimulatorError, choose_simulator
 from .draw import SoakJob, positions_per_step
@@ -87,7 +87,7 @@ def run_job(job: SoakJob, folder: Path, *, simulator: str = "auto", waves: bool 
     simulation = Simulation(chosen, f"{PREFIX}_tile", sources, run, waves=waves, keep=False)
     built = time.monotonic()
     options = {"stimulus": f"soak {job.name}", "steps": job.steps, "result": str(run / "result.json")}
-    Job(config=job.config, seed=job.seed, options=options).write(run / "job.json")
+    BenchJob(config=job.config, seed=job.seed, options=options).write(run / "job.json")
     bench = f"{__package__.rpartition('.')[0]}.benches.soak"
     tests, failures = read_results(simulation.run(bench, {JOB_VARIABLE: str(run / "job.json")}, job.seed))
     if tests != 1:

@@ -11,7 +11,7 @@ from tensordash.configuration.descriptors import BITS, OPERATIONS, UNITS, decode
 from tensordash.configuration.registers import ERRORS
 from tensordash_sim.golden.core.legal import MAX_TOKENS, Sequencer
 from tensordash_sim.verify.bench import start_bench
-from tensordash_sim.verify.job import Job
+from tensordash_sim.verify.job import BenchJob
 from tensordash_sim.verify.pins import Pins
 from tensordash_sim.verify.stimulus import packed
 
@@ -231,7 +231,7 @@ class Run:
 
     Parameters
     ----------
-    bench : (Job, Random, Pins)
+    bench : (BenchJob, Random, Pins)
         As from `start_bench`.
     made : Plan
         The program.
@@ -243,7 +243,7 @@ class Run:
         Descriptors that were done before.
     """
 
-    def __init__(self, bench: tuple[Job, Random, Pins], made: Plan, title: str, slow: int, earlier: int) -> None:
+    def __init__(self, bench: tuple[BenchJob, Random, Pins], made: Plan, title: str, slow: int, earlier: int) -> None:
         self.job, self.random, self.pins = bench
         self.made, self.title, self.slow, self.earlier = made, title, slow, earlier
         self.units = {name: Unit(self.pins, self.random, name, made.queues[name]) for name in UNITS}
