@@ -14,9 +14,9 @@ from torch.nn import functional as F  # noqa: N812
 import tensordash_runtime.compiled  # noqa: F401  registers the backend
 from tensordash_runtime import Device, Run, offload
 from tensordash_runtime.library import set_default_device
-from tensordash_sim.lowering import multiply_out
 from tensordash_sim.trace import Record, Trace, record
 
+from ..sim.lowering.reference import multiply_out
 from .convolution_definition import Case, Results, by_definition
 
 SEED = 20261125

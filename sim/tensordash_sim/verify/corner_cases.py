@@ -1,63 +1,15 @@
 """Operands that numerics go wrong on, generated in the manner of Berkeley TestFloat.
 
 TestFloat draws each operand from every exponent and from fractions with runs of leading or trailing ones and zeros
-(J. Hauser, TestFloat release 3, "Test sequences"). On top of that, sums of products need terms that depend on
-each other, one family for each thing that can go wrong: `FLOAT_KINDS`, `INTEGER_KINDS`.
+(J. Hauser, TestFloat release 3, "Test sequences").
 """
-
-from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tensordash.configuration.formats import FP32, INT32, FloatFormat, Format, IntegerFormat
+from tensordash.configuration.formats import FloatFormat, Format, IntegerFormat
 
-__all__ = ["FLOAT_KINDS", "INTEGER_KINDS", "DotCases", "corner_values", "dot_cases"]
-
-FLOAT_KINDS = ("random", "cancellation", "gap", "tie", "subnormal", "large_c", "overflow", "special")
-"""Families of floating-point dot products.
-
-random: corner values, any density of zeros. cancellation: terms that cancel, entirely or down to a small remainder,
-C among them. gap: a few terms, the distances of their exponents from 0 to the whole range. tie: the sum lies halfway
-between two FP32 numbers, or next to that. subnormal: products with subnormal operands. large_c: C's exponent near or
-above all products'. overflow: the largest magnitudes. special: infinities and NaN.
-"""
-
-INTEGER_KINDS = ("random", "extreme", "run", "cancellation")
-"""Families of integer dot products.
-
-random: corner values, any density of zeros. extreme: the largest magnitudes. run: the same extreme pair everywhere, so
-that the sum runs away. cancellation: terms that cancel. C lies anywhere in INT32, often at its ends.
-"""
-
-
-@dataclass(frozen=True)
-class DotCases:
-    """Dot products to compute, each over several steps.
-
-    Parameters
-    ----------
-    a, b : array of uint8 or uint16, (count, steps, lanes)
-        Bit patterns.
-    c : array of uint32, (count,)
-        FP32 or INT32 bits.
-    kind : array of str, (count,)
-        The family of each case.
-    """
-
-    a: NDArray
-    b: NDArray
-    c: NDArray[np.uint32]
-    kind: NDArray[np.str_]
-
-    def __len__(self) -> int:
-        return len(self.c)
-
-    def __iter__(self) -> Iterator[tuple[list[list[tuple[int, int]]], int]]:
-        """Each case as (steps of pairs of bits, bits of C)."""
-        for a, b, c in zip(self.a.tolist(), self.b.tolist(), self.c.tolist(), strict=True):
-            yield [list(zip(*step, strict=True)) for step in zip(a, b, strict=True)], c
+__all__ = ["corner_fractions", "corner_integers", "corner_values", "pattern_dtype", "with_random_sign"]
 
 
 def corner_values(
@@ -90,75 +42,31 @@ def corner_values(
     """
     shape = (shape,) if isinstance(shape, int) else tuple(shape)
     if isinstance(fmt, IntegerFormat):
-        bits = _corner_integers(rng, fmt, shape)
-        return np.where(rng.random(shape) < zeros, 0, bits).astype(_dtype(fmt))
+        bits = corner_integers(rng, fmt, shape)
+        return np.where(rng.random(shape) < zeros, 0, bits).astype(pattern_dtype(fmt))
     top = fmt.largest >> fmt.fraction_bits
     edges = rng.choice(np.array([0, 1, 2, fmt.bias, top - 1, top]), shape)
     field = np.where(rng.random(shape) < 0.3, edges, rng.integers(0, top + 1, shape))
-    magnitude = np.minimum(field << fmt.fraction_bits | _fractions(rng, fmt, shape), fmt.largest)
+    magnitude = np.minimum(field << fmt.fraction_bits | corner_fractions(rng, fmt, shape), fmt.largest)
     magnitude = np.where(rng.random(shape) < zeros, 0, magnitude)
     if specials and fmt.nan:
         magnitude = np.where(rng.random(shape) < specials, _specials(rng, fmt, shape), magnitude)
-    return _signed(rng, fmt, magnitude)
+    return with_random_sign(rng, fmt, magnitude)
 
 
-def dot_cases(
-    rng: np.random.Generator,
-    a_format: Format,
-    b_format: Format,
-    count: int,
-    *,
-    steps: int = 1,
-    lanes: int = 4,
-    kinds: tuple[str, ...] | None = None,
-) -> DotCases:
-    """Dot products of the given families, in random order.
-
-    Parameters
-    ----------
-    rng : numpy.random.Generator
-        Decides everything.
-    a_format, b_format : Format
-        Both floating-point or both integer.
-    count, steps, lanes : int
-        Number of cases, and their shape.
-    kinds : tuple of str, optional
-        Families to draw from; all if None.
-
-    Examples
-    --------
-    >>> from tensordash.configuration.formats import FORMATS
-    >>> cases = dot_cases(np.random.default_rng(0), FORMATS["fp8_e4m3"], FORMATS["fp8_e5m2"], 1000, steps=3)
-    >>> cases.a.shape, cases.a.dtype, sorted(set(cases.kind.tolist())) == sorted(FLOAT_KINDS)
-    ((1000, 3, 4), dtype('uint8'), True)
-    """
-    families: type[_Floats] | type[_Integers] = _Integers if isinstance(a_format, IntegerFormat) else _Floats
-    names = np.array(kinds or (INTEGER_KINDS if families is _Integers else FLOAT_KINDS))
-    kind = names[rng.integers(0, len(names), count)]
-    a = np.zeros((count, steps * lanes), _dtype(a_format))
-    b = np.zeros((count, steps * lanes), _dtype(b_format))
-    c = np.zeros(count, np.uint32)
-    for name in names:
-        chosen = kind == name
-        family = families(rng, a_format, b_format, (int(chosen.sum()), steps, lanes))  # type: ignore[arg-type]
-        a[chosen], b[chosen], c[chosen] = getattr(family, name)()
-    return DotCases(a.reshape(count, steps, lanes), b.reshape(count, steps, lanes), c, kind)
-
-
-# Values
-
-
-def _dtype(fmt: Format) -> type[np.unsignedinteger]:
+def pattern_dtype(fmt: Format) -> type[np.unsignedinteger]:
+    """Return the type that holds a format's bit patterns."""
     return np.uint8 if fmt.width <= 8 else np.uint16 if fmt.width == 16 else np.uint32
 
 
-def _signed(rng: np.random.Generator, fmt: FloatFormat, magnitude: NDArray) -> NDArray:
+def with_random_sign(rng: np.random.Generator, fmt: FloatFormat, magnitude: NDArray) -> NDArray:
+    """Return magnitudes with random sign bits."""
     sign = rng.integers(0, 2, magnitude.shape) << (fmt.width - 1)
-    return (magnitude | sign).astype(_dtype(fmt))
+    return (magnitude | sign).astype(pattern_dtype(fmt))
 
 
-def _fractions(rng: np.random.Generator, fmt: FloatFormat, shape: tuple[int, ...]) -> NDArray[np.int64]:
-    """Fraction fields: any, all zeros or ones, a single one or zero, runs at either end."""
+def corner_fractions(rng: np.random.Generator, fmt: FloatFormat, shape: tuple[int, ...]) -> NDArray[np.int64]:
+    """Return fraction fields: any, all zeros or ones, a single one or zero, runs at either end."""
     ones = (1 << fmt.fraction_bits) - 1
     anything = rng.integers(0, ones + 1, shape)
     low = (np.int64(1) << rng.integers(0, fmt.fraction_bits + 1, shape)) - 1  # a run of ones at the low end
@@ -175,238 +83,11 @@ def _specials(rng: np.random.Generator, fmt: FloatFormat, shape: tuple[int, ...]
     return np.where(rng.random(shape) < 0.5, first, rng.integers(first, last + 1, shape))
 
 
-def _corner_integers(rng: np.random.Generator, fmt: IntegerFormat, shape: tuple[int, ...]) -> NDArray[np.int64]:
-    """Two's complement patterns: any, at the ends, around zero, next to powers of two."""
+def corner_integers(rng: np.random.Generator, fmt: IntegerFormat, shape: tuple[int, ...]) -> NDArray[np.int64]:
+    """Return two's complement patterns: any, at the ends, around zero, next to powers of two."""
     mask = (1 << fmt.width) - 1
     half = 1 << (fmt.width - 1)
     near = rng.integers(-2, 3, shape)
     power = np.int64(1) << rng.integers(0, fmt.width, shape)
     patterns = [rng.integers(0, mask + 1, shape), half + near, near, power + near, near - power]
     return np.choose(rng.integers(0, len(patterns), shape), patterns) & mask
-
-
-def _exponents(fmt: FloatFormat) -> tuple[int, int]:
-    """Least and largest exponent of a finite value's leading bit."""
-    return fmt.least_exponent, (fmt.largest >> fmt.fraction_bits) - fmt.bias
-
-
-def _with_exponent(fmt: FloatFormat, exponent: NDArray[np.int64], fraction: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Magnitudes whose leading bit has the given exponent; of a subnormal's fraction the upper bits count."""
-    least_normal = 1 - fmt.bias
-    field = np.maximum(exponent - least_normal, 0) << fmt.fraction_bits
-    significand = (fraction | 1 << fmt.fraction_bits) >> np.maximum(least_normal - exponent, 0)
-    return np.minimum(field + significand, fmt.largest)
-
-
-def _real(fmt: FloatFormat, bits: NDArray) -> NDArray[np.float64]:
-    """Return values of finite patterns."""
-    magnitude = bits.astype(np.int64) & ((1 << (fmt.width - 1)) - 1)
-    field = magnitude >> fmt.fraction_bits
-    significand = magnitude - (np.maximum(field - 1, 0) << fmt.fraction_bits)
-    value = np.ldexp(significand.astype(np.float64), np.maximum(field, 1) - 1 + fmt.least_exponent)
-    return np.where(bits.astype(np.int64) >> (fmt.width - 1), -value, value)
-
-
-# Families
-
-_Case = tuple[NDArray, NDArray, NDArray]  # a and b, (count, positions), and c, (count,)
-
-
-class _Floats:
-    """One method for each of `FLOAT_KINDS`; positions are those of all steps, in order."""
-
-    def __init__(
-        self, rng: np.random.Generator, a_format: FloatFormat, b_format: FloatFormat, shape: tuple[int, int, int]
-    ) -> None:
-        self.rng, self.a_format, self.b_format = rng, a_format, b_format
-        self.count, self.steps, self.lanes = shape
-        self.positions = self.steps * self.lanes
-        (self.a_low, self.a_high), (self.b_low, self.b_high) = _exponents(a_format), _exponents(b_format)
-        self.low, self.high = self.a_low + self.b_low, self.a_high + self.b_high
-
-    def random(self) -> _Case:
-        shape = self.count, self.positions
-        density = self.rng.choice([0.1, 0.3, 0.6, 1.0, 1.0], (self.count, 1))
-        a = corner_values(self.rng, self.a_format, shape, zeros=0.05)
-        b = corner_values(self.rng, self.b_format, shape, zeros=0.05)
-        b = np.where(self.rng.random(shape) < density, b, b & (1 << (self.b_format.width - 1)))
-        return a, b, self._any_c()
-
-    def cancellation(self) -> _Case:
-        half = (self.positions + 1) // 2
-        a = corner_values(self.rng, self.a_format, (self.count, half))
-        b = corner_values(self.rng, self.b_format, (self.count, half))
-        # A negated product, now and then not quite the same, and now and then only C takes the first one away.
-        nearly = (self.rng.random((self.count, half)) < 0.1) & (a & 1 == 1)
-        other = (a ^ nearly) ^ (1 << (self.a_format.width - 1))
-        with np.errstate(over="ignore"):
-            product = (_real(self.a_format, a[:, 0]) * _real(self.b_format, b[:, 0])).astype(np.float32)
-        by_c = (self.rng.random(self.count) < 0.3) & np.isfinite(product)
-        other[by_c, 0] = 0
-        c = np.where(by_c, (-product).view(np.uint32), np.where(self.rng.random(self.count) < 0.5, 0, self._any_c()))
-        a_terms, b_terms = np.concatenate([a, other], axis=1), np.concatenate([b, b], axis=1)
-        return *self._place(a_terms, b_terms, together=0.0), c
-
-    def gap(self) -> _Case:
-        whole = self.high - self.low
-        most = self.rng.choice(np.minimum([4, 16, 32, 64, whole], whole), (self.count, 1))
-        gaps = self.rng.integers(0, most + 1, (self.count, min(self.positions, 4)))
-        gaps[:, 0] = 0
-        gaps[:, 2:] = np.minimum(gaps[:, 2:], gaps[:, 1:2])  # the second's is the widest: all widths alike
-        top = self.rng.integers(self.low + gaps.max(axis=1, keepdims=True), self.high + 1)
-        a, b = self._products(top - gaps)
-        return *self._place(a, b), self._near_c(top[:, 0] - gaps[:, -1])
-
-    def tie(self) -> _Case:
-        """Terms that share an exponent, a bit at half of the sum's last place, and now and then more around it."""
-        terms = 8
-        carry = self.rng.integers(0, 3 if self.positions >= 6 else 1, self.count)  # 2**carry equal terms
-        lowest = min(max(self.low, FP32.least_exponent) + 26, self.high)
-        top = self.rng.integers(lowest, min(self.high, 126) + 1, self.count)
-        half = top + carry - 24
-        below = half - self.rng.integers(2, 40, self.count)
-        odd = np.where(self.rng.random(self.count) < 0.5, half + 1, half - 2)
-        exponents = np.stack([half, odd, below] + [top] * (terms - 3), axis=1)
-        by_c = (self.rng.random(self.count) < 0.3) | (self.positions < 4)
-        used = np.arange(terms) - 3 < np.where(by_c, 0, 1 << carry)[:, None]
-        used[:, 1:3] = self.rng.random((self.count, 2)) < 0.4
-        a, b = self._products(exponents, plain=self.rng.random((self.count, 1)) < 0.9)
-        same_sign = self.rng.random((self.count, 1)) < 0.7  # of all terms: else the carry does not come about
-        a = np.where(same_sign, a & ((1 << (self.a_format.width - 1)) - 1), a)
-        b = np.where(same_sign, b & ((1 << (self.b_format.width - 1)) - 1), b)
-        c = np.where(by_c, self._c_with(top + carry), 0)
-        return *self._place(np.where(used, a, 0), b, together=0.8), c
-
-    def subnormal(self) -> _Case:
-        shape = self.count, self.positions
-        which = self.rng.integers(0, 3, (self.count, 1))  # a subnormal, b, or both
-        operands = []
-        for fmt, other in ((self.a_format, 1), (self.b_format, 0)):
-            small = _signed(self.rng, fmt, self.rng.integers(1, 1 << fmt.fraction_bits, shape))
-            operands.append(np.where(which != other, small, corner_values(self.rng, fmt, shape)))
-        keep = self.rng.random(shape) < self.rng.choice([0.3, 1.0], (self.count, 1))
-        c = _signed(self.rng, FP32, self.rng.integers(0, 1 << 23, self.count))
-        c = np.where(self.rng.random(self.count) < 0.5, c, self._any_c())
-        return operands[0], np.where(keep, operands[1], 0), c
-
-    def large_c(self) -> _Case:
-        exponent = self.rng.integers(self.low, self.high + 1, (self.count, 1))
-        a, b = self._products(exponent - self.rng.integers(0, 12, (self.count, self.positions)))
-        above = exponent[:, 0] + self.rng.integers(-2, 45, self.count)
-        b = np.where(self.rng.random(b.shape) < 0.8, b, 0)
-        return a, b, self._c_with(above)
-
-    def overflow(self) -> _Case:
-        shape = self.count, self.positions
-        a, b = self._products(min(self.high, 128) - self.rng.integers(0, 4, shape))
-        largest = self.rng.random((self.count, 1)) < 0.3
-        alike = self.rng.random((self.count, 1)) < 0.5
-        operands = []
-        for fmt, bits in ((self.a_format, a), (self.b_format, b)):
-            sign = bits & (1 << (fmt.width - 1))
-            with_largest = np.where(largest, fmt.largest | sign, bits)
-            operands.append(np.where(alike, with_largest & ~sign, with_largest))
-        c = _signed(self.rng, FP32, FP32.largest - self.rng.choice([0, 1, 2, 1 << 22, 1 << 23], self.count))
-        return operands[0], operands[1], np.where(self.rng.random(self.count) < 0.5, c, self._any_c())
-
-    def special(self) -> _Case:
-        shape = self.count, self.positions
-        share = 1.0 / self.positions
-        a = corner_values(self.rng, self.a_format, shape, zeros=0.3, specials=share)
-        b = corner_values(self.rng, self.b_format, shape, zeros=0.3, specials=share)
-        c = corner_values(self.rng, FP32, self.count, specials=0.3)
-        return a, b, np.where(self.rng.random(self.count) < 0.5, c, 0)
-
-    # Parts
-
-    def _products(self, exponents: NDArray[np.int64], plain: NDArray | None = None) -> tuple[NDArray, NDArray]:
-        """Pairs whose leading bits' exponents add up to the given ones; `plain` ones are powers of two."""
-        wanted = np.clip(exponents, self.low, self.high)
-        left = self.rng.integers(
-            np.maximum(self.a_low, wanted - self.b_high), np.minimum(self.a_high, wanted - self.b_low) + 1
-        )
-        pair = []
-        for fmt, exponent in ((self.a_format, left), (self.b_format, wanted - left)):
-            fraction = _fractions(self.rng, fmt, exponents.shape)
-            if plain is not None:
-                fraction = np.where(plain, 0, fraction)
-            pair.append(_signed(self.rng, fmt, _with_exponent(fmt, exponent, fraction)))
-        return pair[0], pair[1]
-
-    def _place(self, a: NDArray, b: NDArray, together: float = 0.5) -> tuple[NDArray, NDArray]:
-        """Terms, (count, n), at random positions; a share `together` in one step; zeros of both signs elsewhere."""
-        a, b = a[:, : self.positions], b[:, : self.positions]
-        order = self.rng.random((self.count, self.positions))
-        if a.shape[1] <= self.lanes:
-            step = self.rng.integers(0, self.steps, (self.count, 1))
-            elsewhere = np.arange(self.positions) // self.lanes != step
-            order += elsewhere & (self.rng.random((self.count, 1)) < together)
-        places = np.argsort(order, axis=1)[:, : a.shape[1]]
-        whole = []
-        for fmt, terms in ((self.a_format, a), (self.b_format, b)):
-            zeros = _signed(self.rng, fmt, np.zeros((self.count, self.positions), np.int64))
-            np.put_along_axis(zeros, places, terms.astype(zeros.dtype), axis=1)
-            whole.append(zeros)
-        # Only one side need be zero.
-        lonely = self.rng.random((self.count, self.positions)) < 0.3
-        np.put_along_axis(lonely, places, False, axis=1)
-        whole[0] = np.where(lonely, corner_values(self.rng, self.a_format, lonely.shape), whole[0])
-        return whole[0], whole[1]
-
-    def _c_with(self, exponent: NDArray[np.int64]) -> NDArray:
-        exponent = np.clip(exponent, FP32.least_exponent, 127)
-        fraction = _fractions(self.rng, FP32, exponent.shape)
-        return _signed(self.rng, FP32, _with_exponent(FP32, exponent, fraction))
-
-    def _near_c(self, exponent: NDArray[np.int64]) -> NDArray:
-        """Return a third of zeros, else within 30 binades of the given exponent."""
-        near = self._c_with(exponent + self.rng.integers(-30, 31, exponent.shape))
-        return np.where(self.rng.random(exponent.shape) < 0.33, near & (1 << 31), near)
-
-    def _any_c(self) -> NDArray:
-        """Mostly as large as a product may be, else any FP32 number."""
-        near = self._near_c(self.rng.integers(self.low, self.high + 1, self.count))
-        return np.where(self.rng.random(self.count) < 0.7, near, corner_values(self.rng, FP32, self.count))
-
-
-class _Integers:
-    """One method for each of `INTEGER_KINDS`."""
-
-    def __init__(
-        self, rng: np.random.Generator, a_format: IntegerFormat, b_format: IntegerFormat, shape: tuple[int, int, int]
-    ) -> None:
-        self.rng, self.a_format, self.b_format = rng, a_format, b_format
-        self.count, self.positions = shape[0], shape[1] * shape[2]
-
-    def random(self) -> _Case:
-        shape = self.count, self.positions
-        a, b = corner_values(self.rng, self.a_format, shape), corner_values(self.rng, self.b_format, shape)
-        density = self.rng.choice([0.1, 0.5, 1.0], (self.count, 1))
-        return a, np.where(self.rng.random(shape) < density, b, 0), self._c()
-
-    def extreme(self) -> _Case:
-        a, b = (self._extremes(fmt, (self.count, self.positions)) for fmt in (self.a_format, self.b_format))
-        return a, b, self._c()
-
-    def run(self) -> _Case:
-        shape = self.count, self.positions
-        a, b = (np.broadcast_to(self._extremes(fmt, (self.count, 1)), shape) for fmt in (self.a_format, self.b_format))
-        return a, np.where(self.rng.random(shape) < 0.95, b, 0), self._c()
-
-    def cancellation(self) -> _Case:
-        half = (self.positions + 1) // 2
-        a = corner_values(self.rng, self.a_format, (self.count, half))
-        b = corner_values(self.rng, self.b_format, (self.count, half))
-        terms = np.concatenate([a, -a], axis=1)[:, : self.positions]  # the most negative is its own negative
-        partners = np.concatenate([b, b], axis=1)[:, : self.positions]
-        order = np.argsort(self.rng.random(terms.shape), axis=1)
-        return np.take_along_axis(terms, order, 1), np.take_along_axis(partners, order, 1), self._c()
-
-    def _extremes(self, fmt: IntegerFormat, shape: tuple[int, ...]) -> NDArray:
-        half = 1 << (fmt.width - 1)
-        return self.rng.choice(np.array([half, half, half - 1, half + 1]), shape)
-
-    def _c(self) -> NDArray:
-        bits = _corner_integers(self.rng, INT32, (self.count,))
-        near_end = ((1 << 31) + self.rng.integers(-(1 << 20), 1 << 20, self.count)) & 0xFFFFFFFF
-        return np.choose(self.rng.integers(0, 3, self.count), [bits, near_end, np.zeros_like(bits)])

@@ -5,19 +5,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tensordash_sim.lowering import (
-    FRAGMENT,
-    OUTSIDE,
-    Convolution,
-    MatrixProduct,
-    Operation,
-    ReferenceSide,
-    Vectors,
-    lower,
-    reference_streams,
-)
+from tensordash_sim.lowering import Convolution, MatrixProduct, Operation, Vectors, lower
 
 from .conftest import CHOSEN, convolution
+from .reference import FRAGMENT, OUTSIDE, ReferenceSide, reference_streams
 
 
 def packed(values: np.ndarray) -> np.ndarray:

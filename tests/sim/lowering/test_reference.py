@@ -4,16 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from tensordash_sim.lowering import (
-    FRAGMENT,
-    OUTSIDE,
-    Convolution,
-    Geometry,
-    MatrixProduct,
-    Operation,
-    multiply_out,
-    reference_streams,
-)
+from tensordash_sim.lowering import Convolution, Geometry, MatrixProduct, Operation
+
+from .reference import FRAGMENT, OUTSIDE, multiply_out, reference_streams
 
 
 def meetings(layer: Convolution):

@@ -2,7 +2,8 @@
 
 The model is MMA-Sim (P. Xie et al., "MMA-Sim: Bit-Accurate Reference Model of Tensor Cores and Matrix Cores",
 arXiv:2511.10909; package `mmasim`), found identical to V100, A100, H100 and others by its authors on random
-operands. It is not a dependency: run this file where it and PyTorch are installed.
+operands. It is not a dependency: run `python -m tests.sim.numerics.record_gpu_models` where it and PyTorch are
+installed.
 """
 
 import json
@@ -13,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from tensordash.configuration.formats import FORMATS, FloatFormat
-from tensordash_sim.verify.corner_cases import DotCases, dot_cases
+
+from .dot_cases import DotCases, dot_cases
 
 NAN = 0x7FFFFFFF
 """Every NaN of a result is recorded as this one."""

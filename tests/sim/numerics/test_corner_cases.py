@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from tensordash.configuration.formats import FORMATS, FloatFormat
-from tensordash_sim.verify.corner_cases import FLOAT_KINDS, INTEGER_KINDS, corner_values, dot_cases
+from tensordash_sim.verify.corner_cases import corner_values
 
+from .dot_cases import FLOAT_KINDS, INTEGER_KINDS, dot_cases
 from .reference import table
 
 FLOATS = [fmt for fmt in FORMATS.values() if isinstance(fmt, FloatFormat)]

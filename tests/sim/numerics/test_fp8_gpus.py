@@ -12,8 +12,8 @@ import pytest
 
 from tensordash import TileConfig
 from tensordash_sim.golden import make_accumulator
-from tensordash_sim.verify.corner_cases import dot_cases
 
+from .dot_cases import dot_cases
 from .reference import table
 
 LANES = {"ada-fp8": 16, "hopper-fp8": 32, "blackwell-fp8": 32}

@@ -16,8 +16,8 @@ from tensordash.configuration.numerics import ACCUMULATORS, Fused
 from tensordash_sim.emulator import matrix_product
 from tensordash_sim.golden import make_accumulator
 from tensordash_sim.verify import Replayer, simulator_names
-from tensordash_sim.verify.corner_cases import dot_cases
 
+from .dot_cases import dot_cases
 from .reference import exact_dot, fused_dot, table
 
 NARROW = ("fp6_e2m3", "fp6_e3m2", "fp4_e2m1")

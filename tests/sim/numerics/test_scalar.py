@@ -9,8 +9,9 @@ import softfloatpy as softfloat
 from tensordash import TileConfig
 from tensordash.configuration.formats import FORMATS
 from tensordash_sim.golden import make_accumulator
-from tensordash_sim.verify.corner_cases import corner_values, dot_cases
+from tensordash_sim.verify.corner_cases import corner_values
 
+from .dot_cases import dot_cases
 from .reference import EXACT_NAN, FUSED_NAN, table
 
 FP8 = ("fp8_e4m3", "fp8_e5m2")

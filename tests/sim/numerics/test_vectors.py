@@ -9,8 +9,8 @@ from tensordash import TileConfig
 from tensordash.configuration.formats import FORMATS
 from tensordash.configuration.numerics import ACCUMULATORS, Fused
 from tensordash_sim.golden import make_accumulator, product_bits
-from tensordash_sim.verify.corner_cases import dot_cases
 
+from .dot_cases import dot_cases
 from .reference import exact_dot, fused_dot, int8_dot
 
 EXACT_FORMATS = ("fp16", "fp8_e4m3", "fp8_e5m2")

@@ -17,8 +17,9 @@ from tensordash_sim.golden import FP32
 from tensordash_sim.trace import Trace, example_trace
 from tensordash_sim.trace.layer_operands import layer_passes
 from tensordash_sim.verify import Replayer
-from tensordash_sim.verify.corner_cases import FLOAT_KINDS, INTEGER_KINDS, corner_values, dot_cases
+from tensordash_sim.verify.corner_cases import corner_values
 
+from .dot_cases import FLOAT_KINDS, INTEGER_KINDS, dot_cases
 from .reference import EXACT_NAN, FUSED_NAN, exact_dot, fused_dot, int8_dot, table
 from .test_scalar import bits_of, fp32_of, is_tiny
 

@@ -10,8 +10,9 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from tensordash_sim.lowering import multiply_out
 from tensordash_sim.trace import Record, Trace, record
+
+from ..lowering.reference import multiply_out
 
 torch.set_num_threads(1)  # workers of pytest share the cores: several threads each take ten times as long
 

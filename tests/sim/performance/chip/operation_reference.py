@@ -10,11 +10,13 @@ import pytest
 
 from tensordash import TileConfig
 from tensordash_sim.golden import schedule_stream
-from tensordash_sim.lowering import Geometry, Operation, lower, reference_streams
+from tensordash_sim.lowering import Geometry, Operation, lower
 from tensordash_sim.lowering.groups import grouped
 from tensordash_sim.performance.chip import ChipConfig, Machine, Memory, OperationResult, passes
 from tensordash_sim.performance.chip.passes import run_passes
 from tensordash_sim.performance.chip.spread import Spread
+
+from ...lowering.reference import reference_streams
 
 FAST_MEMORY = Memory(access_bytes=1 << 20)
 

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 from tensordash import TileConfig
-from tensordash_sim.lowering import Operation, reference_streams
+from tensordash_sim.lowering import Operation
 from tensordash_sim.performance.chip import ChipConfig, Machine, padding, simulate_operation
 
+from ...lowering.reference import reference_streams
 from .conftest import LAYERS, convolution, random_masks
 from .operation_reference import in_groups, random_machine
 

@@ -8,10 +8,11 @@ import pytest
 
 from tensordash import TileConfig
 from tensordash_sim.golden import schedule_stream
-from tensordash_sim.lowering import MatrixProduct, Operation, reference_streams
+from tensordash_sim.lowering import MatrixProduct, Operation
 from tensordash_sim.performance.chip import ChipConfig, Machine, Memory, passes, simulate_operation
 from tensordash_sim.performance.chip.shared import Grid, SharedReads, run_ahead
 
+from ...lowering.reference import reference_streams
 from .conftest import LAYERS, random_masks
 from .operation_reference import in_groups, random_machine
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .geometry import Convolution, Geometry, MatrixProduct, Operation
+from tensordash_sim.lowering import Convolution, Geometry, MatrixProduct, Operation
 
 __all__ = ["FRAGMENT", "OUTSIDE", "ReferenceProduct", "ReferenceSide", "multiply_out", "reference_streams"]
 
