@@ -1,6 +1,6 @@
 """The golden core: executes a program on an image of memory, one descriptor after the other, and defines the bits."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 
@@ -18,31 +18,18 @@ from ..random_bits import random_bits
 from .legal import Sequencer
 from .loop_walk import LoopWalk
 from .memory import Memory
+from .moves import CoreFailure, Mover
 from .results import fixed_bias, result_bits
-from .tensors import deflate, inflate, value_type
+from .tensors import value_type
 
 __all__ = ["CoreFailure", "GoldenCore", "Memory", "Outcome"]
 
 MAX_COUNT = (1 << 32) - 1
 
 
-class CoreFailure(Exception):  # noqa: N818  what a program did, not what this code did
-    """A descriptor that has an error.
-
-    Parameters
-    ----------
-    name : str
-        One of `ERRORS`.
-    """
-
-    def __init__(self, name: str) -> None:
-        super().__init__(name)
-        self.name = name
-
-
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What became of a program.
+    """The result of a program.
 
     Parameters
     ----------
@@ -67,14 +54,7 @@ class Outcome:
         return ERRORS[self.error] if self.error else 0
 
 
-@dataclass
-class _Counts:
-    zeros: int = 0
-    non_finite: int = 0
-    overflow: int = 0
-
-
-class GoldenCore:
+class GoldenCore(Mover):
     """A core and the memory at its AXI4 port.
 
     Parameters
@@ -101,19 +81,14 @@ class GoldenCore:
     """
 
     def __init__(self, config: CoreConfig, memory: Memory) -> None:
-        self.config, self.memory = config, memory
-        lanes, tile = config.tile.lanes, config.tile
-        kind = value_type(config.value_bits)
-        self.buffer = np.zeros((config.groups, lanes, lanes), kind)
-        depth = tile.window_depth
+        super().__init__(config, memory)
+        lanes, depth, tile = config.tile.lanes, config.tile.window_depth, config.tile
         self.streams = {
-            side: np.zeros((depth * config.stream_words(side), config.parts(side) * lanes, lanes), kind)
+            side: np.zeros((depth * config.stream_words(side), config.parts(side) * lanes, lanes), self.buffer.dtype)
             for side in "ab"
         }
         size = tile.rows * tile.columns
         self.partial = [[ExactAccumulator(tile) for _ in range(size)] for _ in range(config.partial_sums)]
-        self.counts = _Counts()
-        self.bounds = (0, (1 << config.address_bits) - 1)
 
     def run(self, program: Sequence[int]) -> Outcome:
         """Execute descriptors until one has an error.
@@ -141,7 +116,7 @@ class GoldenCore:
         for index in range(count):
             error, address = "", base + BYTES * index
             data = self.memory.read(address, BYTES)
-            if not self._is_allowed(address, BYTES):
+            if not self.is_allowed(address, BYTES):
                 error = "bounds"
             elif data is None:
                 error = "fetch"
@@ -157,123 +132,16 @@ class GoldenCore:
         assert operation is not None
         name = operation.name
         if name == "load":
-            (self._load_compressed if values["compressed"] else self._load)(values)
+            (self.load_compressed if values["compressed"] else self.load)(values)
         elif name == "store":
-            (self._store_compressed if values["compressed"] else self._store)(values)
+            (self.store_compressed if values["compressed"] else self.store)(values)
         elif name in ("layout_a", "layout_b"):
             self._layout(name[-1], values)
         elif name == "multiply":
             self._multiply(values)
         elif name == "record":
-            self._record(values)
+            self.record(values)
         return name == "end"
-
-    # Memory
-
-    @staticmethod
-    def _wide_field(values: Mapping[str, int], name: str, offset: int = 0) -> int:
-        """Return an address of its two halves, plus an offset in bytes. It may be one that the core does not have."""
-        return (values[name] | values[f"{name}_high"] << 32) + offset
-
-    def _is_allowed(self, address: int, count: int) -> bool:
-        """Return whether all of some bytes are within the bounds and the bus."""
-        low, high = self.bounds
-        return low <= address and address + count - 1 <= min(high, (1 << self.config.address_bits) - 1)
-
-    def _require_allowed(self, *runs: tuple[int, int]) -> None:
-        """Fail unless all runs of (address, bytes) are within the bounds. Nothing is moved before that."""
-        if not all(self._is_allowed(*run) for run in runs):
-            raise CoreFailure("bounds")
-
-    def _runs(self, values: Mapping[str, int]) -> Iterator[tuple[int, int]]:
-        """Address in memory, and group in the buffer, of each run of `count_0` groups."""
-        memory, group = self._wide_field(values, "memory"), values["address"]
-        for third in range(values["count_3"]):
-            for second in range(values["count_2"]):
-                for first in range(values["count_1"]):
-                    away = first * values["stride_1"] + second * values["stride_2"] + third * values["stride_3"]
-                    yield memory + away * self.config.group_bytes, group
-                    group += values["count_0"]
-
-    def _load(self, values: Mapping[str, int]) -> None:
-        self._see_runs(values)
-        size, failed = values["count_0"] * self.config.group_bytes, False
-        for address, group in self._runs(values):
-            data = self.memory.read(address, size)
-            if data is None:
-                failed = True
-                continue
-            run = np.frombuffer(data, self.buffer.dtype).reshape(values["count_0"], *self.buffer.shape[1:])
-            self.buffer[group : group + values["count_0"]] = run
-        if failed:
-            raise CoreFailure("read")
-
-    def _store(self, values: Mapping[str, int]) -> None:
-        self._see_runs(values)
-        # Everything is read before an error is reported.
-        runs = [(address, self.buffer[group : group + values["count_0"]]) for address, group in self._runs(values)]
-        written = [self.memory.write(address, run.tobytes()) for address, run in runs]
-        if not all(written):
-            raise CoreFailure("write")
-
-    def _load_compressed(self, values: Mapping[str, int]) -> None:
-        self._see_range(values)
-        config, count = self.config, values["count_0"]
-        segments, unit = -(-count // values["segment"]), config.value_bits // 8
-        entries = [self._wide_field(values, "table", 4 * k) for k in (0, segments)]
-        self._require_allowed(*((entry, 4) for entry in entries))
-        ends = [self.memory.read(entry, 4) for entry in entries]
-        if ends[0] is None or ends[1] is None:
-            raise CoreFailure("read")
-        first, last = (int.from_bytes(end, "little") for end in ends if end is not None)
-        size = config.tile.lanes**2
-        if not first < last <= first + count * (size + size // config.value_bits):
-            raise CoreFailure("compressed")
-        begin = self._wide_field(values, "memory", first * unit)
-        self._require_allowed((begin, (last - first) * unit))
-        data = self.memory.read(begin, (last - first) * unit)
-        if data is None:
-            raise CoreFailure("read")
-        groups = inflate(np.frombuffer(data, self.buffer.dtype), config, count)
-        if groups is None:
-            raise CoreFailure("compressed")
-        begin = values["address"]
-        self.buffer[begin : begin + count] = groups.reshape(-1, *self.buffer.shape[1:])
-
-    def _store_compressed(self, values: Mapping[str, int]) -> None:
-        self._see_range(values)
-        begin, count = values["address"], values["count_0"]
-        groups = self.buffer[begin : begin + count].reshape(count, -1)
-        data, table = deflate(groups, self.config, values["segment"])
-        parts = [
-            (self._wide_field(values, "memory"), data),
-            (self._wide_field(values, "table"), table.astype("<u4").tobytes()),
-        ]
-        self._require_allowed(*((address, len(part)) for address, part in parts))
-        written = [self.memory.write(address, part) for address, part in parts]
-        if not all(written):
-            raise CoreFailure("write")
-
-    def _see_runs(self, values: Mapping[str, int]) -> None:
-        """The first run of a plain move that is beyond the buffer or outside the bounds; of both, beyond the buffer."""
-        count = values["count_0"]
-        for address, group in self._runs(values):
-            if group + count > len(self.buffer):
-                raise CoreFailure("range")
-            self._require_allowed((address, count * self.config.group_bytes))
-
-    def _see_range(self, values: Mapping[str, int]) -> None:
-        """A compressed move beyond the buffer: its other effects are undefined."""
-        if values["address"] + values["count_0"] > len(self.buffer):
-            raise CoreFailure("range")
-
-    def _record(self, values: Mapping[str, int]) -> None:
-        counts = self.counts
-        words = [counts.zeros, counts.non_finite, counts.overflow, 0, 0, 0, 0, 0]
-        self._require_allowed((self._wide_field(values, "memory"), 32))
-        if not self.memory.write(self._wide_field(values, "memory"), np.array(words, "<u4").tobytes()):
-            raise CoreFailure("write")
-        self.counts = _Counts()
 
     # Streams
 
@@ -436,21 +304,21 @@ class GoldenCore:
             for c in range(lanes):
                 masked = is_zero(int(mask[c]), fmt)
                 results[c] = result_bits(sums[c].result_bits(), values, fmt, masked=masked, random=random[c])
-        made, inside = FP32 if values["fp32"] else fmt, [group < len(self.buffer) for group in groups]
+        result_format, inside = FP32 if values["fp32"] else fmt, [group < len(self.buffer) for group in groups]
         kind = value_type(32 if values["fp32"] else config.value_bits)
         written = np.array(results, kind).view(self.buffer.dtype).reshape(width, lanes)
         for k in words if values["fp32"] else (0,):
             if inside[k]:
                 self.buffer[groups[k], position] = written[k]
                 if x < values["x_size"]:
-                    self._count(results[k * lanes // width : (k + 1) * lanes // width], made)
+                    self._count(results[k * lanes // width : (k + 1) * lanes // width], result_format)
         return all(inside)
 
-    def _count(self, results: Sequence[int], made: FloatFormat) -> None:
+    def _count(self, results: Sequence[int], fmt: FloatFormat) -> None:
         """Count results that are written."""
         counts = self.counts
-        counts.zeros = min(MAX_COUNT, counts.zeros + sum(is_zero(bits, made) for bits in results))
-        counts.non_finite = min(MAX_COUNT, counts.non_finite + sum(not is_finite(bits, made) for bits in results))
+        counts.zeros = min(MAX_COUNT, counts.zeros + sum(is_zero(bits, fmt) for bits in results))
+        counts.non_finite = min(MAX_COUNT, counts.non_finite + sum(not is_finite(bits, fmt) for bits in results))
 
     def _bias(self, values: Mapping[str, int], channel: int) -> int:
         """Return an FP32 value of the vector of biases."""
