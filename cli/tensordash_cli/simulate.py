@@ -1,9 +1,6 @@
 """`tensordash simulate`: exact cycles, of a trace on the chip or of streams on one tile."""
 
-import csv
-import io
 import time
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -16,7 +13,6 @@ import click
 
 from tensordash import TileConfig
 from tensordash.extras import require
-from tensordash_storage.files import atomic_write
 
 from .console import (
     FiniteRange,
@@ -34,18 +30,16 @@ from .console import (
     writable,
     writable_folder,
 )
+from .simulation_results import Result, format_ratio, print_results, print_uncaptured, results_document, write_csv
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
-    from rich.table import Table
 
     from tensordash_sim.cycles import Counts
-    from tensordash_sim.trace import Record, Trace
 
 __all__ = ["command"]
 
-Result = tuple["Record", dict[str, Any]]
 TRACE_OPTIONS = ("chip", "side", "join_samples", "layers", "operations", "csv_file", "output")
 RANDOM_OPTIONS = ("steps", "length", "seed", "cluster")
 MAX_HELD_STEPS = 1 << 27
@@ -159,9 +153,9 @@ def _use(threads: int | None) -> None:
     import numba
     from numba import config
 
-    most = config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]  # it makes its attributes as it is read
-    if threads > most:
-        raise click.UsageError(f"--threads must be from 1 to {most}, the cores there are, not {threads}")
+    cores = config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]  # it makes its attributes as it is read
+    if threads > cores:
+        raise click.UsageError(f"--threads must be from 1 to {cores}, the cores there are, not {threads}")
     numba.set_num_threads(threads)
 
 
@@ -201,19 +195,19 @@ def _trace(config: TileConfig, path: Path, arguments: dict[str, Any], keeps: boo
     runs: list[list[Result]] = []
     with _output_folder(arguments["output"], keeps) as folder, progress_bar() as bar:
         task = bar.add_task("simulating", total=len(chosen) * len(machines))
-        for one in machines:
+        for each in machines:
             runs.append([])
-            for record, result in Results(folder, trace, one).run(chosen):
+            for record, result in Results(folder, trace, each).run(chosen):
                 runs[-1].append((record, result))
                 bar.update(task, advance=1, description=f"{record.layer} {record.operation}")
     natural, results = runs[0], runs[-1]
     if arguments["csv_file"] is not None:
-        _write_csv(arguments["csv_file"], results)
+        write_csv(arguments["csv_file"], results)
     if arguments["as_json"]:
-        print_json(_document(trace, machine, results, natural))
+        print_json(results_document(trace, machine, results, natural))
     else:
-        _print_results(results, natural, machine)
-        _print_uncaptured(_uncaptured(trace))
+        print_results(results, natural, machine)
+        print_uncaptured(trace)
 
 
 @contextmanager
@@ -225,193 +219,6 @@ def _output_folder(output: Path, asked_for: bool) -> Iterator[Path]:
     progress.print(f"{output} cannot be written: results are not kept (-o DIR)", markup=False)
     with TemporaryDirectory(prefix="tensordash-") as scratch:
         yield Path(scratch)
-
-
-def _uncaptured(trace: "Trace") -> list[dict[str, Any]]:
-    """What the recorder has seen and could not record, and in which steps."""
-    steps: dict[str, list[int]] = {}
-    for step in trace.steps:
-        for what in step.uncaptured:
-            steps.setdefault(what, []).append(step.index)
-    return [{"what": what, "steps": indices} for what, indices in steps.items()]
-
-
-def _print_uncaptured(notes: list[dict[str, Any]]) -> None:
-    if notes:
-        click.echo("\nnot captured, and in no number above:")
-    for note in notes:
-        count = len(note["steps"])
-        click.echo(f"  in {count} step{'s' * (count != 1)}: {note['what']}")
-
-
-def _place(record: "Record") -> dict[str, Any]:
-    return {"step": record.step, "layer": record.layer, "operation": str(record.operation)}
-
-
-def _totals(results: list[Result]) -> dict[str, dict[str, Any]]:
-    """Of each operation, and of all."""
-    from tensordash_sim.performance.chip import totals
-
-    names = dict.fromkeys(str(record.operation) for record, _ in results)
-    added = {name: totals(result for record, result in results if record.operation == name) for name in names}
-    return added | {"all": totals(result for _, result in results)}
-
-
-def _bandwidths(results: list[Result], machine: Any) -> dict[str, Any]:
-    """What other DRAM would leave of the speedup, and of energy saved."""
-    from tensordash_sim.performance.chip import BANDWIDTHS, at_bandwidth, energy_at_bandwidth, sufficient_bandwidth
-
-    every, clock_mhz = [result for _, result in results], machine.chip.clock_mhz
-    return {
-        "bandwidths": [
-            at_bandwidth(every, gbps, clock_mhz) | energy_at_bandwidth(every, gbps, machine) for gbps in BANDWIDTHS
-        ],
-        "sufficient_gbps": sufficient_bandwidth(every, clock_mhz),
-    }
-
-
-def _layers(results: list[Result]) -> dict[str, dict[str, dict[str, Any]]]:
-    """`_totals` of each layer, over all steps."""
-    found: dict[str, list[Result]] = {}
-    for record, result in results:
-        found.setdefault(record.layer, []).append((record, result))
-    return {layer: _totals(group) for layer, group in found.items()}
-
-
-def _document(trace: "Trace", machine: Any, results: list[Result], natural: list[Result]) -> dict[str, Any]:
-    document = {
-        "trace": {"path": str(trace.path), "digest": trace.digest, "conditions": dict(trace.conditions)},
-        "machine": machine.to_mapping(),
-        "operations": [_place(record) | result for record, result in results],
-        "layers": _layers(results),
-        "totals": _totals(results),
-        **_bandwidths(results, machine),
-        "uncaptured": _uncaptured(trace),
-    }
-    return document | ({"natural_totals": _totals(natural)} if natural is not results else {})
-
-
-def _write_csv(path: Path, results: list[Result]) -> None:
-    lines = [_place(record) | dict(_flat(result)) for record, result in results]
-    text = io.StringIO(newline="")
-    writer = csv.DictWriter(text, list(lines[0]))
-    writer.writeheader()
-    writer.writerows(lines)
-    atomic_write(path, text.getvalue())
-
-
-def _flat(document: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
-    """Columns of a table: `energy.core` for the entry of an entry."""
-    pairs: list[tuple[str, Any]] = []
-    for key, value in document.items():
-        pairs += _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else [(f"{prefix}{key}", value)]
-    return pairs
-
-
-def _print_results(results: list[Result], natural: list[Result], machine: Any) -> None:
-    from rich.console import Console
-    from rich.markup import escape
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False)
-    counts = Counter(layer for _, layer in {(record.step, record.layer) for record, _ in results})
-    has_steps = len({record.step for record, _ in results}) > 1
-    has_order = natural is not results
-    numbers = (
-        "ideal",
-        "dense compute",
-        "compute",
-        "speedup",
-        *(["natural"] if has_order else []),
-        "shared",
-        "with memory",
-    )
-    for header in (*(["step"] if has_steps else []), "layer", "operation"):
-        table.add_column(header, no_wrap=True)
-    for header in ("row side", "zeros", "padding", *numbers):
-        table.add_column(header, justify="right")
-    table.add_column("limit")
-    lines = zip(_merged(results).items(), _merged(natural).values(), strict=True)
-    for ((step, layer, operation), result), in_order in lines:
-        calls = f" x{result['calls']}" if result["calls"] > 1 else ""
-        place = ([str(step)] if has_steps else []) + [escape(layer), operation + calls]
-        shares = [result["scheduled"], f"{result['zeros']:.1%}", f"{result['padding_share']:.1%}"]
-        table.add_row(*place, *shares, *_numbers(result, in_order if has_order else None), result["limit"])
-    if has_steps:
-        table.add_section()
-        sums, natural_sums = _layers(results), _layers(natural)
-        for layer, of_layer in sums.items():
-            for name, added in of_layer.items():
-                place = [f"{counts[layer]} steps", escape(layer), name, "", "", ""]
-                table.add_row(*place, *_numbers(added, natural_sums[layer][name] if has_order else None), "")
-    totals, natural_totals = _totals(results), _totals(natural)
-    for name, added in totals.items():
-        place = ([""] if has_steps else []) + ["total", name, "", "", ""]
-        table.add_row(*place, *_numbers(added, natural_totals[name] if has_order else None), "", style="bold")
-    # As wide as it has to be: names are whole, in a terminal, too.
-    Console(highlight=False, width=_width(table)).print(table)
-    found = _bandwidths(results, machine)
-    at = ", ".join(f"{_times(each['speedup'])} at {each['gbps']:g}" for each in found["bandwidths"])
-    click.echo(
-        f"\nwith memory: {at} GB/s; from {found['sufficient_gbps']:g} GB/s on, DRAM adds no more than 1%\n"
-        f"over a baseline that skips steps of padding: {_times(totals['all']['unpadded_speedup'])} tiles"
-    )
-    provisional = " (provisional: power of the paper's Table IV)" if machine.chip.power.provisional else ""
-    added = totals["all"]
-    at = ", ".join(f"{_times(each['energy_ratio'])} at {each['gbps']:g}" for each in found["bandwidths"])
-    click.echo(
-        f"energy efficiency over the baseline{provisional}: {_times(added['core_energy_ratio'])} tiles at work, "
-        f"{_times(added['logic_energy_ratio'])} with those that wait, {_times(added['energy_ratio'])} with SRAM and "
-        f"DRAM ({at} GB/s)"
-    )
-
-
-def _width(table: "Table") -> int:
-    from rich.console import Console
-    from rich.measure import Measurement
-
-    console = Console(width=1 << 16)
-    return Measurement.get(console, console.options, table).maximum
-
-
-def _merged(results: list[Result]) -> dict[tuple[int, str, str], dict[str, Any]]:
-    """Return one line for each step, layer and operation: a recurrent layer has a record for each time."""
-    from tensordash_sim.performance.chip import totals
-
-    calls: dict[tuple[int, str, str], list[dict[str, Any]]] = {}
-    for record, result in results:
-        calls.setdefault((record.step, record.layer, str(record.operation)), []).append(result)
-    return {place: _sum(group) | totals(group) for place, group in calls.items()}
-
-
-def _sum(calls: list[dict[str, Any]]) -> dict[str, Any]:
-    """What `totals` leaves out: shares weighted by what they are of, and the limit for most of the time."""
-    limits: Counter[str] = Counter()
-    for result in calls:
-        limits[result["limit"]] += result["cycles"]
-    return {
-        "calls": len(calls),
-        "scheduled": "/".join(dict.fromkeys(result["scheduled"] for result in calls)),
-        "zeros": _mean(calls, "zeros", "macs"),
-        "padding_share": _mean(calls, "padding_share", "dense_compute"),
-        "limit": limits.most_common(1)[0][0],
-    }
-
-
-def _mean(calls: list[dict[str, Any]], share: str, weight: str) -> float:
-    weights = sum(result[weight] for result in calls)
-    return sum(result[share] * result[weight] for result in calls) / weights if weights else 0.0
-
-
-def _numbers(result: dict[str, Any], in_order: dict[str, Any] | None) -> list[str]:
-    cycles = [f"{result['dense_compute']:,}", f"{result['compute']:,}"]
-    natural = [in_order["compute_speedup"]] if in_order else []
-    speedups = [result["compute_speedup"], *natural, result["shared_speedup"], result["speedup"]]
-    return [_times(result["ideal_speedup"]), *cycles, *(_times(speedup) for speedup in speedups)]
-
-
-def _times(ratio: float | None, digits: int = 2) -> str:
-    return "-" if ratio is None else f"{ratio:.{digits}f}x"
 
 
 def _stream(config: TileConfig, arguments: dict[str, Any]) -> None:
@@ -475,7 +282,7 @@ def _print_counts(config: TileConfig, counts: "Counts", began: float, source: di
         print_json(document | {"dense_cycles": counts.steps} | speed)
         return
     click.echo(
-        f"{counts.steps:,} steps in {counts.cycles:,} cycles: {_times(counts.speedup, 3)} "
-        f"(ideal {_times(document['ideal_speedup'], 3)}); "
+        f"{counts.steps:,} steps in {counts.cycles:,} cycles: {format_ratio(counts.speedup, 3)} "
+        f"(ideal {format_ratio(document['ideal_speedup'], 3)}); "
         f"{counts.stall_output:,} output stalls; rows waited {', '.join(f'{wait:,}' for wait in counts.row_wait)} steps"
     )
