@@ -21,7 +21,8 @@ from tensordash.emission.verilog import companions
 from tensordash.streams.axi_stream import AxiStreamTile
 
 from .aiger import read_aiger
-from .equivalence import EDGES, PLAIN_SECONDS, SCREENING_VECTORS, Pairs
+from .equivalence import EDGES, PLAIN_SECONDS
+from .register_pairs import SCREENING_VECTORS, Pairs
 from .yosys import SynthesisError, run_yosys
 
 __all__ = ["PrintedModule", "library_of", "module_texts", "prove_module", "prove_printed", "rtlil_of"]
@@ -293,7 +294,7 @@ def _compare(name: str, folder: Path, boxes: list[str], passes: list[str], secon
         pairs = Pairs(views[0], views[1], name)
     except SynthesisError as error:  # an output or a register of one view only
         return str(error)
-    verdict = pairs.tried(SCREENING_VECTORS) or pairs.proven(folder, seconds)
+    verdict = pairs.try_vectors(SCREENING_VECTORS) or pairs.prove(folder, seconds)
     return verdict + _first_difference(pairs) if verdict and pairs.counterexample is not None else verdict
 
 

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from .aiger import Bit, Graph, Registers, literal_of
-from .equivalence import CLOCK, RESET, counterparts, views_of
+from .equivalence import views_of
+from .register_pairs import CLOCK, RESET, counterparts
 from .yosys import ABC, SynthesisError
 
 __all__ = ["same_runs"]
