@@ -8,22 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tensordash_sim.lowering import Convolution, MatrixProduct
+from tensordash_sim.lowering import MatrixProduct
 from tensordash_sim.trace import Trace, TraceWriter
 
+from ..sim.lowering.geometries import convolution
 from .called import call as call_both
 
-CONVOLUTION = Convolution(
-    batch=2,
-    in_channels=4,
-    out_channels=6,
-    size=(5, 5),
-    kernel=(3, 3),
-    stride=(2, 2),
-    padding=(1, 0),
-    dilation=(1, 1),
-    groups=2,
-)
+CONVOLUTION = convolution(batch=2, channels=(4, 6), size=(5, 5), kernel=(3, 3), stride=(2, 2), padding=(1, 0), groups=2)
 LINEAR = MatrixProduct(batch=1, samples=2, in_features=4, out_features=3)
 
 

@@ -12,23 +12,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tensordash_sim.lowering import Convolution, MatrixProduct, Operation
+from tensordash_sim.lowering import MatrixProduct, Operation
 from tensordash_sim.performance.chip import ChipConfig, results
 from tensordash_sim.trace import Trace, TraceWriter
 
+from ..sim.lowering.geometries import convolution
 from .called import call as call_both
 
-CONVOLUTION = Convolution(
-    batch=2,
-    in_channels=8,
-    out_channels=8,
-    size=(6, 6),
-    kernel=(3, 3),
-    stride=(1, 1),
-    padding=(1, 1),
-    dilation=(1, 1),
-    groups=1,
-)
+CONVOLUTION = convolution(batch=2, channels=(8, 8), size=(6, 6), kernel=(3, 3), padding=(1, 1))
 LINEAR = MatrixProduct(batch=1, samples=16, in_features=32, out_features=16)
 STREAM = np.tile([True, False, True, False], (4, 100, 1))
 

@@ -18,7 +18,9 @@ from tensordash_runtime.compare import comparison
 from tensordash_sim.cycles import Scheduler
 from tensordash_sim.emulator import limited_threads
 from tensordash_sim.emulator.threads import SMALL_MACS
-from tensordash_sim.lowering import Convolution, MatrixProduct
+from tensordash_sim.lowering import MatrixProduct
+
+from ..sim.lowering.geometries import convolution
 
 
 class Network(nn.Module):
@@ -222,16 +224,8 @@ print(torch.get_num_threads())
 
 def test_a_convolution_of_groups_is_the_golden_cores() -> None:
     """Groups are multiplied together; each has its own bias."""
-    layer = Convolution(
-        batch=3,
-        in_channels=10,
-        out_channels=15,
-        size=(5, 7),
-        kernel=(3, 2),
-        stride=(2, 1),
-        padding=(1, 0),
-        dilation=(1, 2),
-        groups=5,
+    layer = convolution(
+        batch=3, channels=(10, 15), size=(5, 7), kernel=(3, 2), stride=(2, 1), padding=(1, 0), dilation=(1, 2), groups=5
     )
     generator = np.random.default_rng(1)
     tensors = {name: generator.standard_normal(layer.shapes[name], np.float32) for name in "AWG"}

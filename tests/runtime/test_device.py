@@ -17,6 +17,7 @@ from tensordash_runtime import Device, NoRoomError
 from tensordash_sim.evaluation.block_formats import BLOCK_FORMATS, quantise
 from tensordash_sim.lowering import Convolution, MatrixProduct
 
+from ..sim.lowering.geometries import convolution
 from .rounding import rounded
 
 BACKENDS = ("emulator", "golden", "verilator")
@@ -204,17 +205,7 @@ def test_all_backends_agree_on_any_bits(verilator: Device) -> None:
         assert np.array_equal(found[0], found[2]), seed
 
 
-GROUPS = Convolution(
-    batch=2,
-    in_channels=6,
-    out_channels=4,
-    size=(5, 6),
-    kernel=(2, 3),
-    stride=(1, 2),
-    padding=(1, 0),
-    dilation=(1, 1),
-    groups=2,
-)
+GROUPS = convolution(batch=2, channels=(6, 4), size=(5, 6), kernel=(2, 3), stride=(1, 2), padding=(1, 0), groups=2)
 PRODUCTS = MatrixProduct(batch=2, samples=5, in_features=6, out_features=7)
 
 
@@ -357,17 +348,7 @@ def test_a_tile_with_scales_quantises_float32(preset: str) -> None:
 def test_a_tile_with_scales_computes_convolutions() -> None:
     """Stochastic rounding is of gradients alone, other bits in every operation; nothing is done after the sums."""
     a, w = drawn((2, 16, 6, 6), seed=1, kind=torch.float32), drawn((8, 16, 3, 3), seed=2, kind=torch.float32)
-    layer = Convolution(
-        batch=2,
-        in_channels=16,
-        out_channels=8,
-        size=(6, 6),
-        kernel=(3, 3),
-        stride=(1, 1),
-        padding=(0, 0),
-        dilation=(1, 1),
-        groups=1,
-    )
+    layer = convolution(batch=2, channels=(16, 8), size=(6, 6), kernel=(3, 3))
     g = conv2d(a, w)
     with Device("mxfp8", rounding="stochastic", rounding_seed=3) as device, Device("mxfp8") as nearest:
         assert (device.convolution(a, w) - g).abs().mean() < 0.05 * g.abs().mean()

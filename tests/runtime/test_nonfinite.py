@@ -15,18 +15,10 @@ from tensordash import load_preset
 from tensordash_runtime import Device, offload
 from tensordash_sim.lowering import Convolution, MatrixProduct
 
+from ..sim.lowering.geometries import convolution
+
 LINEAR = MatrixProduct(batch=2, samples=5, in_features=6, out_features=3)
-CONVOLUTION = Convolution(
-    batch=2,
-    in_channels=4,
-    out_channels=2,
-    size=(5, 6),
-    kernel=(3, 2),
-    stride=(2, 1),
-    padding=(1, 2),
-    dilation=(1, 1),
-    groups=2,
-)
+CONVOLUTION = convolution(batch=2, channels=(4, 2), size=(5, 6), kernel=(3, 2), stride=(2, 1), padding=(1, 2), groups=2)
 """Seven columns of results, which a core fills up to eight, and padding on all sides."""
 OPERATIONS = ("AxW", "WxG", "AxG")
 Tensors = dict[str, torch.Tensor]

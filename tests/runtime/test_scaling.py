@@ -20,6 +20,8 @@ from tensordash_runtime.operands import Operand
 from tensordash_sim.emulator import decode, encode
 from tensordash_sim.lowering import Convolution, MatrixProduct
 
+from ..sim.lowering.geometries import convolution
+
 LAYER = MatrixProduct(batch=1, samples=4, in_features=8, out_features=4)
 
 
@@ -91,17 +93,7 @@ def test_the_last_powers_of_a_descriptor(verilator: Device, scale: int) -> None:
         np.testing.assert_allclose(found[0], (a.astype(float) @ b).astype(np.float32), rtol=0.02, atol=2.0**scale / 50)
 
 
-GROUPS = Convolution(
-    batch=2,
-    in_channels=4,
-    out_channels=6,
-    size=(5, 6),
-    kernel=(3, 2),
-    stride=(2, 1),
-    padding=(1, 2),
-    dilation=(1, 1),
-    groups=2,
-)
+GROUPS = convolution(batch=2, channels=(4, 6), size=(5, 6), kernel=(3, 2), stride=(2, 1), padding=(1, 2), groups=2)
 
 
 @pytest.mark.parametrize("geometry", [GROUPS, MatrixProduct(batch=3, samples=5, in_features=6, out_features=7)])

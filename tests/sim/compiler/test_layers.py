@@ -36,6 +36,8 @@ from tensordash_sim.lowering.geometry import Convolution, MatrixProduct
 from tensordash_sim.verify.programs.random_layers import LayerWork, random_work
 from tensordash_sim.verify.verilated_core import VerilatedCore
 
+from ..lowering.geometries import convolution
+
 PRESETS = ["core", "core-dense", "core-wide", "core-fp8"]
 SIZE = 1 << 20
 
@@ -228,28 +230,10 @@ def test_what_fills_up_a_group_of_results_is_zero(layer, reached):
 
 
 GEOMETRIES = [
-    Convolution(
-        batch=2,
-        in_channels=6,
-        out_channels=4,
-        size=(5, 7),
-        kernel=(3, 2),
-        stride=(6, 2),
-        padding=(1, 0),
-        dilation=(1, 2),
-        groups=2,
+    convolution(
+        batch=2, channels=(6, 4), size=(5, 7), kernel=(3, 2), stride=(6, 2), padding=(1, 0), dilation=(1, 2), groups=2
     ),
-    Convolution(
-        batch=3,
-        in_channels=4,
-        out_channels=4,
-        size=(9,),
-        kernel=(3,),
-        stride=(2,),
-        padding=(1,),
-        dilation=(2,),
-        groups=4,
-    ),
+    convolution(batch=3, channels=(4, 4), size=(9,), kernel=(3,), stride=(2,), padding=(1,), dilation=(2,), groups=4),
     MatrixProduct(batch=3, samples=5, in_features=6, out_features=7),
     MatrixProduct(batch=1, samples=5, in_features=6, out_features=7),
 ]

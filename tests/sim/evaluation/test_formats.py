@@ -13,10 +13,11 @@ from tensordash_sim.evaluation.block_formats import BLOCK_FORMATS
 from tensordash_sim.evaluation.measure_formats import pruned_product, pruned_weights, quantised_mask, quantised_step
 from tensordash_sim.evaluation.quantised import QUANTISED
 from tensordash_sim.evaluation.two_of_four import CORE, EXTRA, PRESETS, RANDOM, TWO_OF_FOUR
-from tensordash_sim.lowering import Convolution, MatrixProduct, Operation
+from tensordash_sim.lowering import MatrixProduct, Operation
 from tensordash_sim.performance.chip import ChipConfig, Machine, simulate_operation, totals
 from tensordash_sim.trace import Trace, TraceWriter, example_trace
 
+from ..lowering.geometries import convolution
 from .points import one, value
 
 PAGE = (Path(__file__).parents[3] / "docs" / "evaluation.md").read_text(encoding="utf-8")
@@ -62,10 +63,7 @@ def test_a_transform_takes_zeros_away_and_makes_no_other_operand(tmp_path: Path)
 
 
 def test_positions_of_a_convolution_are_a_block() -> None:
-    layer = Convolution(
-        batch=1, in_channels=2, out_channels=2, size=(4, 8), kernel=(1, 1), stride=(1, 1), padding=(0, 0),
-        dilation=(1, 1), groups=1,
-    )  # fmt: skip
+    layer = convolution(channels=(2, 2), size=(4, 8), kernel=(1, 1))  # fmt: skip
     g = np.full((1, 2, 4, 8), 0.1)
     g[0, 0, 0, 0] = 6.0
     mask = quantised_mask(g, layer, Operation.WEIGHT_GRADIENT, "G", "mxfp4", None)

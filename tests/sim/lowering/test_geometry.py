@@ -8,6 +8,8 @@ import pytest
 
 from tensordash_sim.lowering import Convolution, MatrixProduct, Operation, geometry_from_json
 
+from .geometries import convolution
+
 LAYER: dict[str, Any] = {
     "batch": 2,
     "in_channels": 4,
@@ -38,17 +40,7 @@ class TestConvolution:
         assert "end_padding" not in usual.to_json()
 
     def test_one_dimension(self):
-        layer = Convolution(
-            batch=1,
-            in_channels=3,
-            out_channels=5,
-            size=(8,),
-            kernel=(3,),
-            stride=(1,),
-            padding=(1,),
-            dilation=(1,),
-            groups=1,
-        )
+        layer = convolution(channels=(3, 5), size=(8,), kernel=(3,), padding=(1,))
         assert layer.shapes == {"A": (1, 3, 8), "W": (5, 3, 3), "G": (1, 5, 8)}
         assert layer.macs == 3 * 5 * (3 * 8 - 2)
 

@@ -4,20 +4,14 @@ import numpy as np
 import pytest
 
 from tensordash import TileConfig
-from tensordash_sim.lowering import Convolution, MatrixProduct, Operation, join_samples, lower
+from tensordash_sim.lowering import MatrixProduct, Operation, join_samples, lower
 from tensordash_sim.performance.chip import ChipConfig, Machine, simulate_operation
 
+from .geometries import convolution
+
 LAYERS = {
-    name: Convolution(
-        batch=3,
-        in_channels=4,
-        out_channels=6,
-        size=(5, 4),
-        kernel=kernel,
-        stride=stride,
-        padding=(1, 0),
-        dilation=(1, 1),
-        groups=groups,
+    name: convolution(
+        batch=3, channels=(4, 6), size=(5, 4), kernel=kernel, stride=stride, padding=(1, 0), groups=groups
     )
     for name, (kernel, stride, groups) in {
         "plain": ((3, 2), (1, 1), 1),
@@ -52,17 +46,7 @@ def test_words_are_the_samples(layer):
 def test_as_a_matrix_product():
     """A kernel of 1x1: samples and positions are the samples of a matrix product."""
     rng = np.random.default_rng(2)
-    layer = Convolution(
-        batch=5,
-        in_channels=24,
-        out_channels=20,
-        size=(4, 4),
-        kernel=(1, 1),
-        stride=(1, 1),
-        padding=(0, 0),
-        dilation=(1, 1),
-        groups=1,
-    )
+    layer = convolution(batch=5, channels=(24, 20), size=(4, 4), kernel=(1, 1))
     masks = {name: rng.random(layer.shapes[name]) < 0.4 for name in "AG"}
     flat = {name: mask.reshape(5, -1, 16).swapaxes(1, 2).reshape(1, 80, -1) for name, mask in masks.items()}
     product = MatrixProduct(batch=1, samples=80, in_features=24, out_features=20)

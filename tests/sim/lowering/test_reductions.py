@@ -5,10 +5,9 @@ import pytest
 
 from tensordash_sim.lowering import Convolution, MatrixProduct, Operation, reduction
 
-GROUPED = Convolution(
-    batch=2, in_channels=6, out_channels=4, size=(3, 5), kernel=(1, 1), stride=(1, 1), padding=(0, 0), dilation=(1, 1),
-    groups=2,
-)  # fmt: skip
+from .geometries import convolution
+
+GROUPED = convolution(batch=2, channels=(6, 4), size=(3, 5), kernel=(1, 1), groups=2)  # fmt: skip
 LINEAR = MatrixProduct(batch=2, samples=3, in_features=4, out_features=5)
 
 

@@ -6,6 +6,7 @@ import torch
 
 from tensordash_sim.lowering import Convolution, Geometry, MatrixProduct, Operation
 
+from .geometries import convolution
 from .reference import FRAGMENT, OUTSIDE, multiply_out, reference_streams
 
 
@@ -90,17 +91,7 @@ class TestMultiplyOut:
 class TestPaper:
     def test_rotated_kernel(self):
         """Without stride, WxG is the forward pass over G with the kernel rotated by 180 degrees."""
-        layer = Convolution(
-            batch=1,
-            in_channels=1,
-            out_channels=1,
-            size=(4,),
-            kernel=(3,),
-            stride=(1,),
-            padding=(1,),
-            dilation=(1,),
-            groups=1,
-        )
+        layer = convolution(channels=(1, 1), size=(4,), kernel=(3,), padding=(1,))
         values = {"W": np.array([[[1, 2, 3]]]), "G": np.array([[[5, 6, 7, 8]]])}
         (product,) = reference_streams(layer, Operation.INPUT_GRADIENT, values, lanes=2)
         assert product.left.values[0, 0, :, 0].tolist() == [3, 2, 1]

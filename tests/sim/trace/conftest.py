@@ -5,20 +5,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tensordash_sim.lowering import Convolution, Geometry, MatrixProduct
+from tensordash_sim.lowering import Geometry, MatrixProduct
 from tensordash_sim.trace import Flow, FlowTensor, StepWriter, TraceWriter, Update, Work
 
-CONVOLUTION = Convolution(
-    batch=2,
-    in_channels=3,
-    out_channels=5,
-    size=(7, 6),
-    kernel=(3, 3),
-    stride=(2, 1),
-    padding=(1, 1),
-    dilation=(1, 1),
-    groups=1,
-)
+from ..lowering.geometries import convolution
+
+CONVOLUTION = convolution(batch=2, channels=(3, 5), size=(7, 6), kernel=(3, 3), stride=(2, 1), padding=(1, 1))
 LINEAR = MatrixProduct(batch=1, samples=3, in_features=11, out_features=4)
 LAYERS: dict[str, Geometry] = {"conv1": CONVOLUTION, "fc": LINEAR}
 OPERATIONS = ("AxW", "WxG", "AxG")

@@ -4,16 +4,14 @@ import numpy as np
 import pytest
 
 from tensordash import ConfigError, TileConfig, load_preset
-from tensordash_sim.lowering import Convolution, MatrixProduct, Operation
+from tensordash_sim.lowering import MatrixProduct, Operation
 from tensordash_sim.trace import Trace, TraceError, TraceWriter
 from tensordash_sim.trace.layer_operands import layer_passes
 
+from ..lowering.geometries import convolution
 from ..lowering.reference import multiply_out
 
-CONVOLUTION = Convolution(
-    batch=1, in_channels=5, out_channels=6, size=(7, 6), kernel=(3, 2), stride=(2, 1), padding=(1, 0), dilation=(1, 1),
-    groups=1,
-)  # fmt: skip
+CONVOLUTION = convolution(channels=(5, 6), size=(7, 6), kernel=(3, 2), stride=(2, 1), padding=(1, 0))  # fmt: skip
 PRODUCT = MatrixProduct(batch=2, samples=5, in_features=7, out_features=3)
 CONFIG = TileConfig(format="int8", rows=3, columns=2)
 

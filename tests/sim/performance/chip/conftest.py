@@ -5,22 +5,9 @@ import zlib
 import numpy as np
 import pytest
 
-from tensordash_sim.lowering import Convolution, Geometry, MatrixProduct, Operation
+from tensordash_sim.lowering import Geometry, MatrixProduct, Operation
 
-
-def convolution(batch: int, channels: tuple[int, int], size, kernel, stride, padding, groups: int = 1) -> Convolution:
-    return Convolution(
-        batch=batch,
-        in_channels=channels[0],
-        out_channels=channels[1],
-        size=size,
-        kernel=kernel,
-        stride=stride,
-        padding=padding,
-        dilation=(1,) * len(size),
-        groups=groups,
-    )
-
+from ...lowering.geometries import convolution
 
 LAYERS: dict[str, Geometry] = {
     "3x3": convolution(2, (5, 6), (4, 5), (3, 3), (1, 1), (1, 1)),
