@@ -2,18 +2,15 @@
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any, NamedTuple
 
-import tomlkit
-
 from .connectivity import PAPER_OPTIONS, Connectivity, Option, auto_options
-from .document import ConfigError, checked_table, loaded, parsed
+from .document import ConfigError, TomlConfig, checked_table
 from .formats import FORMATS, RESULT_FORMATS, SCALE_ROUNDINGS, Format
-from .numerics import ACCUMULATORS, NO_SCALE, Exact, Fused, Numerics
+from .numerics import ACCUMULATORS, FUSED_TABLE, NO_SCALE, Exact, Fused, Numerics
 from .parameters import require_bool, require_choice, require_int
 
 __all__ = ["ConfigError", "SideFormats", "TileConfig"]
@@ -23,7 +20,6 @@ STAGINGS = ("shift", "ring")
 SNAPSHOT = "snapshot"
 MAX_INPUT_BITS = 2**16 - 2
 """Amaranth numbers the input bits of a module in 16 bits, from 2 on. No other signal of a tile is as wide."""
-FUSED_TABLE = "{ fused = F, and if need be rounding, result_bits, result_exponent_bits, addend, zero_exponent } or "
 
 
 class SideFormats(NamedTuple):
@@ -34,7 +30,7 @@ class SideFormats(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TileConfig:
+class TileConfig(TomlConfig):
     """A tile: its shape, numbers and scheduling. Every parameter has the paper's value by default.
 
     Parameters
@@ -94,6 +90,8 @@ class TileConfig:
     >>> config = TileConfig(rows=2, columns=2)
     >>> config.window_depth, config.baseline.window_depth
     (4, 1)
+    >>> TileConfig.from_toml("[tile]\\nrows = 2", ["tile.columns=3"]).columns
+    3
     >>> TileConfig(lanes=0)
     Traceback (most recent call last):
     ValueError: tile.lanes must be an integer from 2 to 32, not 0
@@ -157,7 +155,9 @@ class TileConfig:
     def _check_accumulator(self) -> None:
         try:
             Exact(self.headroom_bits)  # checked even where a fused accumulator does not use it
-            accumulator = _fused(self.accumulator) if isinstance(self.accumulator, Mapping) else self.accumulator
+            accumulator = (
+                Fused.from_table(self.accumulator) if isinstance(self.accumulator, Mapping) else self.accumulator
+            )
             if isinstance(accumulator, Fused):
                 accumulator = next((name for name, known in ACCUMULATORS.items() if known == accumulator), accumulator)
             else:
@@ -368,20 +368,6 @@ class TileConfig:
         except (TypeError, ValueError) as error:
             raise ConfigError(str(error)) from None
 
-    @classmethod
-    def from_toml(cls, text: str, settings: Iterable[str] = ()) -> "TileConfig":
-        """Build from TOML, with `settings` such as ``"tile.rows=8"`` on top.
-
-        >>> TileConfig.from_toml("[tile]\\nrows = 2", ["tile.columns=3"]).columns
-        3
-        """
-        return cls.from_mapping(parsed(text, settings))
-
-    @classmethod
-    def load(cls, path: str | Path, settings: Iterable[str] = ()) -> "TileConfig":
-        """Read a TOML file; errors name it."""
-        return loaded(path, lambda text: cls.from_toml(text, settings))
-
     def to_mapping(self) -> dict[str, Any]:
         """The document that builds this configuration again; only a scale's keys are left out at their default."""
         table = {field.name: getattr(self, field.name) for field in fields(self)}
@@ -397,10 +383,6 @@ class TileConfig:
             table["accumulator"] = self.accumulator.table()
         return {"tile": table}
 
-    def to_toml(self) -> str:
-        """Return the configuration as TOML, as `to_mapping` has it."""
-        return tomlkit.dumps(self.to_mapping())
-
     @cached_property
     def digest(self) -> str:
         """First 16 hexadecimal digits of the SHA-256 of the canonical configuration, and of what "auto" stands for."""
@@ -409,14 +391,3 @@ class TileConfig:
             document["options"] = self.options
         text = json.dumps(document, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def _fused(table: Mapping[str, Any]) -> Fused:
-    """Return a fused accumulator from its table."""
-    options = {field.name for field in fields(Fused)} - {"fraction_bits"}
-    if "fused" not in table or not set(table) <= {"fused", *options}:
-        raise ValueError(
-            f"accumulator must be {FUSED_TABLE}one of {', '.join(sorted([*ACCUMULATORS, 'exact']))}, "
-            f"not a table of {', '.join(map(str, table)) or 'nothing'}"
-        )
-    return Fused(table["fused"], **{"rounding": "zero"} | {name: table[name] for name in table if name in options})

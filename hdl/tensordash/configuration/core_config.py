@@ -2,16 +2,13 @@
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
-import tomlkit
-
 from .config import TileConfig
-from .document import ConfigError, checked_table, loaded, parsed
+from .document import ConfigError, TomlConfig, checked_table
 from .formats import FloatFormat
 from .numerics import Exact
 from .parameters import require_bool, require_int
@@ -28,7 +25,7 @@ SWITCHES = ("bias", "scale", "relu", "mask", "stochastic", "compression")
 
 
 @dataclass(frozen=True, kw_only=True)
-class CoreConfig:
+class CoreConfig(TomlConfig):
     """A core: its tile, its memories and what it is built with.
 
     Parameters
@@ -79,6 +76,8 @@ class CoreConfig:
     >>> config = CoreConfig(tile=TileConfig(staging="ring", counters="snapshot"))
     >>> config.group_bits, config.groups, config.stream_words("a"), config.streamed_steps
     (256, 2048, 128, 512)
+    >>> CoreConfig.from_toml("[core]\\nbuffer = 32", ["tile.rows=8"]).parts("b")
+    2
     >>> CoreConfig(tile=TileConfig(staging="ring", counters="snapshot", rows=6))
     Traceback (most recent call last):
     ValueError: tile.rows must be a multiple of tile.lanes = 4 in a core, not 6
@@ -260,34 +259,10 @@ class CoreConfig:
         except (TypeError, ValueError) as error:
             raise ConfigError(str(error)) from None
 
-    @classmethod
-    def from_toml(cls, text: str, settings: Iterable[str] = ()) -> "CoreConfig":
-        """Build from TOML, with `settings` such as ``"core.buffer=32"`` on top.
-
-        >>> CoreConfig.from_toml("[core]\\nbuffer = 32", ["tile.rows=8"]).parts("b")
-        2
-        """
-        return cls.from_mapping(parsed(text, settings))
-
-    @classmethod
-    def load(cls, path: str | Path, settings: Iterable[str] = ()) -> "CoreConfig":
-        """Read a TOML file, with `settings` on top.
-
-        Raises
-        ------
-        ConfigError
-            If the file cannot be read or used.
-        """
-        return loaded(path, lambda text: cls.from_toml(text, settings))
-
     def to_mapping(self) -> dict[str, Any]:
         """Plain values, every key written out."""
         table = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "tile"}
         return {**self.tile.to_mapping(), "core": table}
-
-    def to_toml(self) -> str:
-        """Return the configuration as TOML, every key written out."""
-        return tomlkit.dumps(self.to_mapping())
 
     @cached_property
     def digest(self) -> str:

@@ -3,11 +3,13 @@
 import tomllib
 from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
+
+import tomlkit
 
 from .errors import TensorDashError
 
-__all__ = ["ConfigError", "checked_table", "loaded", "parsed"]
+__all__ = ["ConfigError", "TomlConfig", "checked_table", "loaded", "parsed"]
 
 Config = TypeVar("Config")
 
@@ -75,6 +77,39 @@ def checked_table(document: Mapping[str, Any], name: str, known: Collection[str]
         if key not in known:
             raise ConfigError(f"unknown key {name}.{key}: allowed are {', '.join(known)}")
     return table
+
+
+class TomlConfig:
+    """A configuration that TOML files hold; subclasses have `from_mapping` and `to_mapping`."""
+
+    @classmethod
+    def from_mapping(cls, document: Mapping[str, Any]) -> Self:
+        """Build from a parsed document."""
+        raise NotImplementedError
+
+    def to_mapping(self) -> dict[str, Any]:
+        """Return the document that builds this configuration."""
+        raise NotImplementedError
+
+    @classmethod
+    def from_toml(cls, text: str, settings: Iterable[str] = ()) -> Self:
+        """Build from TOML, with `settings` such as ``"tile.rows=8"`` on top."""
+        return cls.from_mapping(parsed(text, settings))
+
+    @classmethod
+    def load(cls, path: str | Path, settings: Iterable[str] = ()) -> Self:
+        """Read a TOML file, with `settings` on top.
+
+        Raises
+        ------
+        ConfigError
+            If the file cannot be read or used; the message names it.
+        """
+        return loaded(path, lambda text: cls.from_toml(text, settings))
+
+    def to_toml(self) -> str:
+        """Return the configuration as TOML, as `to_mapping` has it."""
+        return tomlkit.dumps(self.to_mapping())
 
 
 def _apply(document: dict[str, Any], setting: str) -> None:

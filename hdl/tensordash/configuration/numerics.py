@@ -1,12 +1,13 @@
 """Numerics as data: what a PE multiplies, how it accumulates, and what comes out."""
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
-from typing import Literal
+from typing import Any, Literal
 
 from .formats import SCALES, FloatFormat, Format, IntegerFormat, ScaleFormat
 from .parameters import require_choice, require_int
 
-__all__ = ["ACCUMULATORS", "ADDENDS", "ROUNDINGS", "Accumulator", "Exact", "Fused", "Numerics"]
+__all__ = ["ACCUMULATORS", "ADDENDS", "FUSED_TABLE", "ROUNDINGS", "Accumulator", "Exact", "Fused", "Numerics"]
 
 ROUNDINGS = ("zero", "nearest")
 ADDENDS = ("inside", "after", "last")
@@ -14,6 +15,7 @@ FP16_BITS = (5, 10)
 """Of exponent and fraction."""
 FUSED_ONLY = ("bf16", "tf32")
 """Formats with FP32's exponents."""
+FUSED_TABLE = "{ fused = F, and if need be rounding, result_bits, result_exponent_bits, addend, zero_exponent } or "
 NO_SCALE = "none"
 SCALE_NAMES = (NO_SCALE, *SCALES)
 
@@ -94,6 +96,17 @@ class Fused:
                 f'accumulator.result_bits must be 23 with accumulator.addend = "after", whose sums are FP32, '
                 f"not {self.result_bits}"
             )
+
+    @classmethod
+    def from_table(cls, table: Mapping[str, Any]) -> "Fused":
+        """Build from a table of a configuration, as `table` returns it."""
+        options = {field.name for field in fields(cls)} - {"fraction_bits"}
+        if "fused" not in table or not set(table) <= {"fused", *options}:
+            raise ValueError(
+                f"accumulator must be {FUSED_TABLE}one of {', '.join(sorted([*ACCUMULATORS, 'exact']))}, "
+                f"not a table of {', '.join(map(str, table)) or 'nothing'}"
+            )
+        return cls(table["fused"], **{"rounding": "zero"} | {name: table[name] for name in table if name in options})
 
     def table(self) -> dict[str, int | str]:
         """Return the accumulator as a table of a configuration: what is left out has its default.
