@@ -16,7 +16,6 @@ from tensordash.configuration.parameters import require_choice, require_int
 from tensordash.configuration.preset import load_any_preset
 from tensordash_sim.compiler.images import FLOATS, layer_values
 from tensordash_sim.compiler.layer import OPERANDS
-from tensordash_sim.compiler.rounding import MAX_SEED
 from tensordash_sim.emulator import limited_threads, start_threads
 from tensordash_sim.lowering import Geometry, MatrixProduct
 
@@ -26,13 +25,13 @@ from .execution import Execution, operand_types
 from .expected import Expectations
 from .jobs import Done
 from .operands import Operand, Scaling, checked_scaling
-from .shapes import Pair, broadcast, convolution_of
+from .rounding import checked_seed
+from .shapes import Pair, broadcast, convolution_of, product_shape
 from .values import FLOAT32, type_of
 
 __all__ = ["Device"]
 
 MEMORY_BYTES = 64 << 20
-ROUNDINGS = ("nearest", "zero", "stochastic")
 ROW_SIDES = {"a": "A", "w": "W", "g": "G"}
 """Arguments of a convolution by the names of operands."""
 
@@ -132,7 +131,7 @@ class Device:
         start_threads()
         self.operations = 0
         self.scaling = checked_scaling(scaling)
-        self._rounding_seed = self._checked_seed(rounding, rounding_seed)
+        self._rounding_seed = checked_seed(self.config, rounding, rounding_seed)
         self._toward_zero = rounding == "zero"
         self._backend: Backend | None = None
         self.expectations: Expectations | None = None
@@ -156,7 +155,7 @@ class Device:
         self.close()
 
     def close(self) -> None:
-        """Give back what it holds; it cannot be used any more."""
+        """Release its memory and processes; it cannot be used any more."""
         if self._backend is not None:
             self._backend.close()
             self._backend = None
@@ -173,8 +172,6 @@ class Device:
     @property
     def _scaled(self) -> bool:
         return self.tile.numerics.scale is not None
-
-    # What it computes
 
     def matmul(self, a: Any, b: Any, *, row_side: str | None = None) -> Any:
         """Matrix product, as NumPy and PyTorch have it: leading axes are a batch, and are broadcast.
@@ -197,16 +194,8 @@ class Device:
         TypeError, ValueError, DeviceError
             See `contract`.
         """
-        shapes = [tuple(each.shape) for each in (a, b) if type_of("a" if each is a else "b", each)]
-        if any(len(shape) < 2 for shape in shapes) or shapes[0][-1] != shapes[1][-2]:
-            raise ValueError(
-                f"a and b must have the shapes (..., n, k) and (..., k, m), not {shapes[0]} and {shapes[1]}"
-            )
-        try:
-            batch = np.broadcast_shapes(shapes[0][:-2], shapes[1][:-2])
-        except ValueError:
-            raise ValueError(f"a and b must have leading axes that fit, not {shapes[0]} and {shapes[1]}") from None
-        (n, k), m = shapes[0][-2:], shapes[1][-1]
+        type_of("a", a), type_of("b", b)
+        batch, n, k, m = product_shape(tuple(a.shape), tuple(b.shape))
         left, right = (broadcast(each, (*batch, *each.shape[-2:])) for each in (a, b))
         geometry = MatrixProduct(batch=int(np.prod(batch, dtype=int)), samples=n, in_features=k, out_features=m)
         operands = {"A": left.reshape(-1, n, k), "W": right.reshape(-1, k, m).swapaxes(1, 2)}
@@ -395,7 +384,7 @@ class Device:
         backend.draw = Path(path), command
 
     def require_usable(self) -> Backend:
-        """What runs its operations.
+        """Return the backend that runs its operations.
 
         Raises
         ------
@@ -404,24 +393,8 @@ class Device:
         """
         if self._backend is None:
             raise DeviceError("the device is closed")
-        process, thread = self._place
-        if os.getpid() != process:
-            raise DeviceError(f"a device must be used in the process that made it, {process}, not {os.getpid()}")
-        if threading.get_ident() != thread:
-            raise DeviceError(
-                f"a device must be used in the thread that made it, {thread}, not {threading.get_ident()}"
-            )
+        places = zip(("process", "thread"), self._place, (os.getpid(), threading.get_ident()), strict=True)
+        for kind, maker, user in places:
+            if maker != user:
+                raise DeviceError(f"a device must be used in the {kind} that made it, {maker}, not {user}")
         return self._backend
-
-    def _checked_seed(self, rounding: str, seed: int) -> int | None:
-        """None if results are not rounded stochastically."""
-        require_int("rounding_seed", seed, 0, MAX_SEED)
-        if require_choice("rounding", rounding, ROUNDINGS) == "zero" and self._scaled:
-            raise ValueError("rounding must be nearest or stochastic for a tile with scales, not zero")
-        if rounding != "stochastic":
-            return None
-        if not self._scaled and (not isinstance(self.config, CoreConfig) or not self.config.stochastic):
-            raise ValueError(
-                "rounding must be nearest for a tile without scales, and for a core with core.stochastic = false"
-            )
-        return seed

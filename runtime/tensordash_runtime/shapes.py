@@ -6,7 +6,7 @@ import numpy as np
 
 from tensordash_sim.lowering import Convolution
 
-__all__ = ["Pair", "broadcast", "convolution_of"]
+__all__ = ["Pair", "broadcast", "convolution_of", "product_shape"]
 
 Pair = int | tuple[int, ...]
 """For all directions, or each."""
@@ -17,6 +17,16 @@ def broadcast(tensor: Any, shape: tuple[int, ...]) -> Any:
     if tuple(tensor.shape) == shape:
         return tensor
     return np.broadcast_to(tensor, shape) if isinstance(tensor, np.ndarray) else tensor.expand(shape)
+
+
+def product_shape(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[tuple[int, ...], int, int, int]:
+    """Return the batch, n, k and m of a matrix product (..., n, k) x (..., k, m); other shapes are an error."""
+    if len(a) < 2 or len(b) < 2 or a[-1] != b[-2]:
+        raise ValueError(f"a and b must have the shapes (..., n, k) and (..., k, m), not {a} and {b}")
+    try:
+        return np.broadcast_shapes(a[:-2], b[:-2]), a[-2], a[-1], b[-1]
+    except ValueError:
+        raise ValueError(f"a and b must have leading axes that fit, not {a} and {b}") from None
 
 
 def convolution_of(

@@ -25,7 +25,7 @@ _NORM = re.compile(r"batch_norm")
 _ROW_WISE = re.compile(r"softmax|layer_norm|group_norm|rms_norm|nll_loss|cross_entropy|sort|topk|cumsum")
 _ATTENTION = "_scaled_dot_product_"
 _Cycles = tuple[int, int]
-"""As a whole, and cut into parts."""
+"""Cycles of a product that is not cut, and of one that is."""
 
 
 def step_graph(step: Step, cycles: Sequence[int], apart: Sequence[int] | None = None) -> Graph:
@@ -87,7 +87,7 @@ def unrecorded(step: Step) -> str:
 
 
 class _Recorded:
-    """Goes through a flow once, and adds a node for each work."""
+    """Walks a flow once and adds a node for each work."""
 
     def __init__(self, step: Step, cycles: Sequence[int], apart: Sequence[int]) -> None:
         assert step.flow is not None
@@ -173,7 +173,7 @@ class _Recorded:
             taken[1] = self._mask(taken[1])
         own = self._own(name)
         if not taken:
-            return  # what it gives is given
+            return  # its results are inputs
         sums = name.startswith("embedding") and work.phase == "backward"
         made = [
             self._write(place, f"{own}.{number}" if number else own, taken, sums) for number, place in enumerate(writes)
@@ -190,9 +190,8 @@ class _Recorded:
         if len(records) <= len(writes) and all(len(operands) == 2 for _, _, operands in records):
             for (record, cycles, operands), place in zip(records, writes, strict=False):
                 reads = [self._read(operands[each]) for each in (record.operation.left, record.operation.right)]
-                added = (
-                    [] if name.endswith("backward") else self._large_places(work.reads)
-                )  # as a sum that is gone on with
+                # An operand beside the factors is a sum that the product continues.
+                added = [] if name.endswith("backward") else self._large_places(work.reads)
                 reads += [self._read(each) for each in added if each not in operands.values()]
                 self._product(record, cycles, reads, place)
             return
@@ -230,22 +229,19 @@ class _Recorded:
             ("pv", Operation.WEIGHT_GRADIENT),
         ]
         present = [part for part in wanted if part in parts]
-        if (
-            len(work.writes) != len(present)
-            or layer not in self.inside
-            or ("pv", Operation.INPUT_GRADIENT) not in parts
-        ):
+        is_known = layer in self.inside and ("pv", Operation.INPUT_GRADIENT) in parts
+        if not is_known or len(work.writes) != len(present):
             return False
         places = dict(zip(present, work.writes, strict=True))
         gradient, q, k, v = reads[:4]
         shares = self.inside[layer]
         record, cycles = parts["pv", Operation.INPUT_GRADIENT]
-        behind = self._within(f"{layer}.shares.gradient", record, None)
-        self._node(self._own(f"{layer}/pv.WxG"), "product", [v, gradient], [behind], cycles=cycles)
-        before = self._within(f"{layer}.scores.gradient", record, None)
-        values = self.tensors[before].values
-        self._node(f"{before}.softmax", "row-wise", [shares, behind], [before], values=values)
-        for part, operands in zip(wanted, ([k, before], [q, before], [shares, gradient]), strict=True):
+        d_shares = self._within(f"{layer}.shares.gradient", record, None)
+        self._node(self._own(f"{layer}/pv.WxG"), "product", [v, gradient], [d_shares], cycles=cycles)
+        d_scores = self._within(f"{layer}.scores.gradient", record, None)
+        values = self.tensors[d_scores].values
+        self._node(f"{d_scores}.softmax", "row-wise", [shares, d_shares], [d_scores], values=values)
+        for part, operands in zip(wanted, ([k, d_scores], [q, d_scores], [shares, gradient]), strict=True):
             if part in places:
                 record, cycles = parts[part]
                 self._product(record, cycles, operands, places[part])
@@ -286,7 +282,7 @@ class _Recorded:
         self.nodes.append(node)
 
     def _drop(self) -> None:
-        """Take out what nobody needs; gradients that no optimizer takes are wanted."""
+        """Remove nodes whose results nothing reads; gradients that no optimizer takes stay."""
         read = {name for node in self.nodes for name in node.reads}
         for node in self.nodes:
             if node.kind == "product" and node.name.endswith(str(Operation.WEIGHT_GRADIENT)):
@@ -350,7 +346,7 @@ class _Recorded:
         )
 
     def _mask(self, name: str) -> str:
-        """Return the mask of a tensor, which what gives the tensor gives, too."""
+        """Return the mask of a tensor, which the node that writes the tensor writes, too."""
         mask = f"{name}.mask"
         if mask not in self.tensors:
             like = self.tensors[name]
@@ -392,7 +388,7 @@ class _Recorded:
 
 
 def _together(cycles: Sequence[_Cycles]) -> _Cycles:
-    return sum(whole for whole, _ in cycles), sum(apart for _, apart in cycles)
+    return sum(joined for joined, _ in cycles), sum(apart for _, apart in cycles)
 
 
 def _most_parts(record: Record) -> int:

@@ -1,4 +1,4 @@
-"""A core under test: what it does with a program is what golden does, whatever happens on the way."""
+"""A core under test: its results are those of the golden core."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from random import Random
@@ -7,12 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tensordash.configuration.core_config import CoreConfig
-from tensordash.configuration.descriptors import BYTES, OPERATIONS, UNITS, decode
+from tensordash.configuration.descriptors import BYTES, OPERATIONS, decode
 
 from ...compiler.emission import emit
 from ...compiler.images import TensorImage
-from ...compiler.order import add_tokens, find_races
 from ...compiler.program import ProgramError
 from ...compiler.search import best_schedule
 from ...emulator import contract
@@ -20,7 +18,6 @@ from ...golden.core.effects import written_groups, written_memory
 from ...golden.core.golden_core import GoldenCore, Memory, Outcome
 from ...golden.core.legal import Sequencer
 from ..core_library import core_states
-from ..programs.corruptor import with_fields
 from ..programs.expected_outcome import (
     BUFFER_IMAGE,
     dump_program,
@@ -35,8 +32,9 @@ from ..programs.random_programs import PROGRAM, random_program
 from ..verilated_core import VerilatedCore
 from .core_coverage import ANSWERS, CoreCoverage
 from .core_draw import SIZE
+from .program_variants import repeat_program, with_tokens
 
-__all__ = ["LAYER_BYTES", "MAX_DESCRIPTORS", "MAX_PROGRAM_CYCLES", "Bench", "repeat_program", "with_tokens"]
+__all__ = ["LAYER_BYTES", "MAX_DESCRIPTORS", "MAX_PROGRAM_CYCLES", "Bench"]
 
 MAX_PROGRAM_CYCLES = 400_000
 """Cycles after which a program hangs."""
@@ -99,7 +97,7 @@ class Bench:
         self._probe_groups = self._described(self._probe.descriptors)[1]
 
     def _fill(self) -> None:
-        """Put something into all memories."""
+        """Fill all memories with random data."""
         device, data = self.device, self.random.randbytes(self.buffer.nbytes)
         device.memory[BUFFER_IMAGE:][: len(data)] = np.frombuffer(data, np.uint8)
         outcome = device.run(
@@ -137,7 +135,7 @@ class Bench:
     # A run
 
     def prepare(self, made: IllegalProgram) -> None:
-        """Memory as the program finds it, and a core after a soft reset."""
+        """Load the program's memory and reset the core."""
         self.device.memory[:] = np.frombuffer(made.memory.bytes, np.uint8)
         self.device.put(made.descriptors, made.base)
         self.device.restrict(*(made.bounds or ()))
@@ -218,18 +216,18 @@ class Bench:
         self._same_memory(model.memory, [*memory, (made.base, BYTES * 4 * len(made.descriptors))])
         device.behave(latency=(0, 1), pause=0.0)
         if probe:
-            self._works_again()
+            self._check_probe()
             groups = groups | self._probe_groups
         self._same_buffer(model.buffer, groups)
         device.behave(**self._pace, unruly=True)
         self._count_answers()
 
     def pace(self, latency: tuple[int, int], pause: float) -> None:
-        """How the memory behaves while programs run; it is quick when they are judged."""
+        """Set how the memory behaves while programs run; it is fast while results are compared."""
         self._pace: dict[str, Any] = {"latency": latency, "pause": pause}
         self.device.behave(**self._pace, unruly=True)
 
-    def _works_again(self) -> None:
+    def _check_probe(self) -> None:
         device, probe = self.device, self._probe
         device.memory[:] = np.frombuffer(probe.memory.bytes, np.uint8)
         outcome = device.run(probe.descriptors, probe.base, most=MAX_PROGRAM_CYCLES).outcome
@@ -269,7 +267,7 @@ class Bench:
         assert not wrong, f"group {wrong[0]} of the buffer differs, and {len(wrong) - 1} others"
 
     def _described(self, descriptors: Iterable[int]) -> Open:
-        """Return all that descriptors may write which the sequencer lets pass, whatever tokens there are."""
+        """Return all that accepted descriptors may write, whatever their tokens."""
         memory, groups = [], set[int]()
         for bits in descriptors:
             if Sequencer(self.config).refusal(bits) in ("", "tokens"):
@@ -277,10 +275,10 @@ class Bench:
                 groups |= written_groups(bits, self.config)
         return memory, groups
 
-    # What was done
+    # Counts
 
     def executed(self, descriptors: Sequence[int]) -> None:
-        """Note descriptors that were executed as golden does."""
+        """Count executed descriptors."""
         self.programs += 1
         self.descriptors += len(descriptors)
         self.positions += sum(map(self._positions, descriptors))
@@ -321,22 +319,22 @@ class Bench:
             return ""
         device.memory[:LAYER_BYTES] = np.frombuffer(image.memory.bytes, np.uint8)
         got = device.run(program, LAYER_BYTES).outcome
-        said = f"{work.operation} of {work.layer}"
+        title = f"{work.operation} of {work.layer}"
         wanted = Outcome(done=len(program), ends=1) if large else GoldenCore(self.config, image.memory).run(program)
-        assert got == wanted, f"{said}: {got}, golden: {wanted}"
+        assert got == wanted, f"{title}: {got}, golden: {wanted}"
         left = device.memory[:LAYER_BYTES]
         if large:
-            self._same_result(work, image, left, said)
-        assert left.tobytes() == bytes(image.memory.bytes), f"{said}: memory differs"
+            self._same_result(work, image, left, title)
+        assert left.tobytes() == bytes(image.memory.bytes), f"{title}: memory differs"
         self.executed(program)
-        return said
+        return title
 
-    def _same_result(self, work: LayerWork, image: TensorImage, left: NDArray[np.uint8], said: str) -> None:
+    def _same_result(self, work: LayerWork, image: TensorImage, left: NDArray[np.uint8], title: str) -> None:
         """Compare a layer's result in memory with the emulator's, and take it over."""
         begin = image.tensors["result"]
         end = min([each for each in image.tensors.values() if each > begin], default=image.end)
         image.memory.bytes[begin:end] = left[begin:end].tobytes()
-        made = contract(
+        expected = contract(
             self.config,
             work.layer,
             work.operation,
@@ -348,55 +346,7 @@ class Bench:
             mask=work.values.get("mask"),
         )
         result = image.result()
-        wrong = np.flatnonzero(result.view(made.dtype) != made)
+        wrong = np.flatnonzero(result.view(expected.dtype) != expected)
         assert not len(wrong), (
-            f"{said}: element {int(wrong[0])} differs from the emulator's, and {len(wrong) - 1} others"
+            f"{title}: element {int(wrong[0])} differs from the emulator's, and {len(wrong) - 1} others"
         )
-
-
-def repeat_program(config: CoreConfig, descriptors: Sequence[int]) -> list[int]:
-    """Make a program that runs twice; its second loads begin as soon as the buffer that they overwrite is read.
-
-    Only the second run records the counts: no token orders the counts of the two runs.
-    """
-    first = [bits for bits in descriptors[:-1] if decode(bits)[0] is not OPERATIONS["record"]]
-    return add_tokens(config, [*first, *descriptors])
-
-
-def with_tokens(random: Random, config: CoreConfig, descriptors: Sequence[int]) -> list[int]:
-    """Return the same program with a few more tokens, which only make units wait for what is done long since.
-
-    A token of a descriptor for a later one: in the program's order, so that nothing deadlocks.
-    """
-    made = list(descriptors)
-    for _ in range(random.randint(0, 4)):
-        producer, consumer = random.sample(range(len(made)), 2)
-        producer, consumer = min(producer, consumer), max(producer, consumer)
-        ends = [_ends(made[k]) for k in (producer, consumer)]
-        if not all(ends):
-            continue
-        (gives, (_, signal)), (takes, (wait, _)) = (random.choice(sorted(each.items())) for each in ends)
-        changed = list(made)
-        changed[producer] = _with_bit(made[producer], signal, takes)
-        changed[consumer] = _with_bit(made[consumer], wait, gives)
-        # One that comes earlier than another may be taken for that.
-        sequencer = Sequencer(config)
-        if changed[producer] == made[producer] or changed[consumer] == made[consumer]:
-            continue
-        if not any(map(sequencer.refusal, changed)) and not find_races(config, changed):
-            made = changed
-    return made
-
-
-def _ends(bits: int) -> dict[str, tuple[str, str]]:
-    """Return a descriptor's units, and the fields of their tokens."""
-    operation, _ = decode(bits)
-    assert operation is not None
-    if not operation.unit:
-        return {}
-    output = {"output": ("output_wait", "output_signal")} if operation.name == "multiply" else {}
-    return {operation.unit: ("wait", "signal")} | output
-
-
-def _with_bit(bits: int, name: str, unit: str) -> int:
-    return with_fields(bits, **{name: decode(bits)[1][name] | 1 << UNITS.index(unit)})

@@ -17,11 +17,11 @@ from tensordash_sim.golden.core.legal import Sequencer
 from tensordash_sim.verify.core_library import core_states, verilog_of
 from tensordash_sim.verify.programs.random_programs import random_program
 from tensordash_sim.verify.soak import core_faults, cores
-from tensordash_sim.verify.soak.core_bench import repeat_program, with_tokens
 from tensordash_sim.verify.soak.core_coverage import CoreCoverage, state_points, universe
 from tensordash_sim.verify.soak.core_draw import key_points
 from tensordash_sim.verify.soak.core_faults import FAULTS, bits_in_turn
 from tensordash_sim.verify.soak.cores import CoreCampaign, CoreGoals, draw_core_job, run_core_job
+from tensordash_sim.verify.soak.program_variants import repeat_program, with_tokens
 from tensordash_storage.jobs import Runner
 
 HERE = Runner(workers=1)

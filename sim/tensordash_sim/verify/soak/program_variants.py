@@ -1,0 +1,61 @@
+"""Variants of a legal program: run twice, or with tokens that it does not need."""
+
+from collections.abc import Sequence
+from random import Random
+
+from tensordash.configuration.core_config import CoreConfig
+from tensordash.configuration.descriptors import OPERATIONS, UNITS, decode
+
+from ...compiler.order import add_tokens, find_races
+from ...golden.core.legal import Sequencer
+from ..programs.corruptor import with_fields
+
+__all__ = ["repeat_program", "with_tokens"]
+
+
+def repeat_program(config: CoreConfig, descriptors: Sequence[int]) -> list[int]:
+    """Make a program that runs twice; its second loads begin as soon as the buffer that they overwrite is read.
+
+    Only the second run records the counts: no token orders the counts of the two runs.
+    """
+    first = [bits for bits in descriptors[:-1] if decode(bits)[0] is not OPERATIONS["record"]]
+    return add_tokens(config, [*first, *descriptors])
+
+
+def with_tokens(random: Random, config: CoreConfig, descriptors: Sequence[int]) -> list[int]:
+    """Return the same program with a few more tokens, whose waits have no effect.
+
+    Each token goes from a descriptor to a later one, so nothing deadlocks.
+    """
+    extended = list(descriptors)
+    for _ in range(random.randint(0, 4)):
+        producer, consumer = random.sample(range(len(extended)), 2)
+        producer, consumer = min(producer, consumer), max(producer, consumer)
+        ends = [_ends(extended[k]) for k in (producer, consumer)]
+        if not all(ends):
+            continue
+        (gives, (_, signal)), (takes, (wait, _)) = (random.choice(sorted(each.items())) for each in ends)
+        changed = list(extended)
+        changed[producer] = _with_bit(extended[producer], signal, takes)
+        changed[consumer] = _with_bit(extended[consumer], wait, gives)
+        # A consumer may take an earlier token for another.
+        sequencer = Sequencer(config)
+        if changed[producer] == extended[producer] or changed[consumer] == extended[consumer]:
+            continue
+        if not any(map(sequencer.refusal, changed)) and not find_races(config, changed):
+            extended = changed
+    return extended
+
+
+def _ends(bits: int) -> dict[str, tuple[str, str]]:
+    """Return a descriptor's units, and the fields of their tokens."""
+    operation, _ = decode(bits)
+    assert operation is not None
+    if not operation.unit:
+        return {}
+    output = {"output": ("output_wait", "output_signal")} if operation.name == "multiply" else {}
+    return {operation.unit: ("wait", "signal")} | output
+
+
+def _with_bit(bits: int, name: str, unit: str) -> int:
+    return with_fields(bits, **{name: decode(bits)[1][name] | 1 << UNITS.index(unit)})
