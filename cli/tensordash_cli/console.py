@@ -216,17 +216,17 @@ class WholeRange(click.IntRange):
 
 
 def not_among(option: str, value: str, known: Iterable[str], trace: Path | None) -> click.UsageError:
-    """What is wrong with a layer's name: all that a trace has, or the closest ones and how to list the rest."""
+    """Return the error for an unknown name: it lists all known names, or the closest ones and how to list the rest."""
     names = list(dict.fromkeys(known))
-    said = f"{option} must be one of {', '.join(names) or 'nothing'}, not {value}"
+    message = f"{option} must be one of {', '.join(names) or 'nothing'}, not {value}"
     if len(names) > MAX_LISTED_NAMES:
         folded = {name.casefold(): name for name in reversed(names)}
         close = [folded[name] for name in get_close_matches(value.casefold(), folded, n=3, cutoff=0.4)]
         where = trace if trace is not None else "the package's trace"
-        said = f"{option} must be one of the {len(names)} of {where}, not {value}"
-        said += f"; closest: {', '.join(close)}" if close else ""
-        said += f" (tensordash inspect {trace} lists them)" if trace is not None else ""
-    return click.UsageError(said)
+        message = f"{option} must be one of the {len(names)} of {where}, not {value}"
+        message += f"; closest: {', '.join(close)}" if close else ""
+        message += f" (tensordash inspect {trace} lists them)" if trace is not None else ""
+    return click.UsageError(message)
 
 
 def waves_file(path: Path, option: str) -> Path:

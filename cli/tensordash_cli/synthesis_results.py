@@ -1,4 +1,4 @@
-"""Results of synthesis that the evaluation reads: those of a folder, or made here and kept."""
+"""Results of synthesis for the evaluation: read from a folder, or measured and stored."""
 
 import json
 from collections.abc import Iterable
@@ -20,7 +20,7 @@ WITHOUT_POWER = ("paper-16lane",)
 
 
 def read(presets: Iterable[str], folder: Path) -> dict[str, dict[str, Any]]:
-    """Documents in a folder, PRESET.json each, by preset; one that is missing is left out."""
+    """Return the documents PRESET.json of a folder by preset; missing ones are left out."""
     if not folder.is_dir():
         raise click.UsageError(f"--synth must be a folder of PRESET.json, not {folder}")
     found = {}
@@ -40,7 +40,7 @@ def read(presets: Iterable[str], folder: Path) -> dict[str, dict[str, Any]]:
 
 
 def synthesis_results(presets: Iterable[str], folder: Path) -> dict[str, dict[str, Any]]:
-    """Documents by preset; synthesized where they are not kept in the folder by the same code."""
+    """Return documents by preset; synthesize those that this code has not stored in the folder."""
     found = {}
     for preset in presets:
         config = load_preset(preset)
@@ -63,7 +63,7 @@ def _synthesize(config: TileConfig, preset: str) -> dict[str, Any]:
 
 
 def _key(config: TileConfig) -> str:
-    """Of what results depend on: configuration, generator, flow, and whether power can be measured."""
+    """Return a key of the configuration, the generator, the flow, and whether power can be measured."""
     import tensordash_synth
     from tensordash_synth.power import find_opensta
 

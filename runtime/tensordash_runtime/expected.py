@@ -1,4 +1,4 @@
-"""Cycles and traffic of a core's operations, as far as they can be said without running them."""
+"""Cycles and traffic of a core's operations, as far as they are known without running them."""
 
 from math import prod
 

@@ -38,7 +38,7 @@ class Product(NamedTuple):
     layer : str
         Its name.
     label : str
-        What it is of the layer: AxW, WxG or AxG; "product" if that cannot be told.
+        Its operation of the layer: AxW, WxG or AxG; "product" if that is unknown.
     geometry : Convolution or MatrixProduct
         Its layer's shapes.
     operation : str

@@ -18,7 +18,7 @@ class Contracted:
     step : int
         The training step, counted from 0.
     layer, operation : str
-        Of what it is: AxW, WxG or AxG, or "product" where that cannot be told.
+        Its operation: AxW, WxG or AxG, or "product" if that is unknown.
     executed : Executed
         How it went.
     """

@@ -1,4 +1,4 @@
-"""Sums of what rounding did to operands, by layer, and the warnings that follow from them."""
+"""Sums of rounding's effects on operands, by layer, and warnings from them."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple

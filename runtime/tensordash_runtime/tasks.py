@@ -1,4 +1,4 @@
-"""What `tensordash train` trains: a network, its data, and how it is told whether it has learnt. Needs torch."""
+"""Tasks of `tensordash train`: a network, its data, and a test of what it learnt. Needs torch."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

@@ -35,7 +35,7 @@ def drawn(geometry: Convolution | MatrixProduct, operation: str, seed: int, kind
 
 
 def defined(geometry: Convolution | MatrixProduct, operation: str, tensors: Tensors) -> torch.Tensor:
-    """The operation as PyTorch computes it in float64, where padding is zeros."""
+    """Compute the operation with PyTorch in float64, where padding is zeros."""
     wide = {name: tensor.double() for name, tensor in tensors.items()}
     if isinstance(geometry, MatrixProduct):
         if operation == "WxG":
@@ -51,7 +51,7 @@ def defined(geometry: Convolution | MatrixProduct, operation: str, tensors: Tens
 
 
 def checked(device: Device, geometry: Convolution | MatrixProduct, operation: str, tensors: Tensors) -> bool:
-    """Whether results are not finite. On both schedules, to the bit: integers and halves are exact in every format."""
+    """Return whether results are not finite, equal to the bit on both schedules: integers are exact in every format."""
     wanted = defined(geometry, operation, tensors).float()
     for rows in tensors:
         done = device.contract(geometry, operation, tensors, row_side=rows)
@@ -65,7 +65,7 @@ def checked(device: Device, geometry: Convolution | MatrixProduct, operation: st
 @pytest.mark.parametrize("geometry", [LINEAR, CONVOLUTION], ids=["matmul", "convolution"])
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_one_infinity_in_each_place(geometry: Convolution | MatrixProduct, operation: str) -> None:
-    """Of each operand, each value in turn, where others are zeros; types take turns."""
+    """Place an infinity at each value of each operand, beside zeros, in alternating types."""
     kinds, reached = itertools.cycle([torch.float16, torch.float32]), 0
     with Device("core") as device:
         for name in drawn(geometry, operation, 0, torch.float16):
@@ -110,10 +110,10 @@ def test_tiles_with_scales(preset: str) -> None:
     finite = {**tensors, "W": tensors["W"].nan_to_num(posinf=0.0)}
     with Device(preset) as device:
         for rows in "AW":
-            made = device.contract(LINEAR, "AxW", tensors, row_side=rows).result
+            result = device.contract(LINEAR, "AxW", tensors, row_side=rows).result
             wanted = device.contract(LINEAR, "AxW", finite, row_side=rows).result
             wanted[0, :, 1] = torch.nan
-            torch.testing.assert_close(made, wanted, rtol=0, atol=0, equal_nan=True)
+            torch.testing.assert_close(result, wanted, rtol=0, atol=0, equal_nan=True)
 
 
 def test_bias_relu_and_mask_after_infinities() -> None:
@@ -128,8 +128,8 @@ def test_bias_relu_and_mask_after_infinities() -> None:
             torch.testing.assert_close(done.result, wanted, rtol=0, atol=0, equal_nan=True)
         mask = torch.zeros(1, 3, 4).half()
         mask[0, 0, 1:] = 1
-        made = device.contract(layer, "AxW", {"A": a.half(), "W": w.half()}, mask=mask).result
-    assert made.tolist() == [[[0, torch.inf, torch.inf, torch.inf], [0] * 4, [0] * 4]]
+        result = device.contract(layer, "AxW", {"A": a.half(), "W": w.half()}, mask=mask).result
+    assert result.tolist() == [[[0, torch.inf, torch.inf, torch.inf], [0] * 4, [0] * 4]]
 
 
 def test_the_case_of_the_issue() -> None:
@@ -140,9 +140,9 @@ def test_the_case_of_the_issue() -> None:
         b[1] = 1
         b[2:] = dense
         with Device("core", backend) as device:
-            made = device.matmul(a, b)
-        assert np.isnan(made[0]).all()
-        assert (made[1:] == 1).all()
+            result = device.matmul(a, b)
+        assert np.isnan(result[0]).all()
+        assert (result[1:] == 1).all()
 
 
 def test_fp8_keeps_infinities() -> None:

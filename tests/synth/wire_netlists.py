@@ -14,7 +14,7 @@ OUTPUTS = {"NAND2_X1": "ZN", "NOR2_X1": "ZN", "XOR2_X1": "Z", "AND2_X2": "ZN"}
 
 
 def random_verilog(gates: int, registers: int = 8, ports: int = 6, fanout: int = 0, seed: int = 0) -> str:
-    """Verilog of a module `top`: gates that mostly read what was made shortly before, the last ones registered.
+    """Verilog of a module `top`: gates that mostly read recent gates, the last ones registered.
 
     `fanout` registers more read its first input.
     """
@@ -37,11 +37,11 @@ def random_verilog(gates: int, registers: int = 8, ports: int = 6, fanout: int =
 
 
 def random_netlist(library: Liberty, folder: Path, gates: int = 240, **shape: int) -> GateNetlist:
-    """Such a netlist; `folder` must be empty."""
+    """Map `random_verilog`; `folder` must be empty."""
     return read_netlist(random_verilog(gates, **shape), "top", library, folder)
 
 
 def placed_netlist(gates: GateNetlist, library: Liberty, lef: Lef, folder: Path) -> Placed:
-    """A netlist where it was placed, at a density of 0.8."""
+    """Return a netlist placed at a density of 0.8."""
     widths = cell_sites(gates, lef)
     return place(pin_table(gates, library, lef), widths, floorplan(lef, sum(widths), 0.8), folder)

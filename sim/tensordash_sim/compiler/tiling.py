@@ -106,8 +106,8 @@ def growing_spans(chunks: Sequence[Box]) -> list[Box]:
     return spans
 
 
-def fit_sizes(dimensions: tuple[int, ...], most: int, unit: int = 1) -> tuple[int, ...]:
-    """Return sizes whose product is at most `most`, filling the innermost dimension first, by multiples of `unit`.
+def fit_sizes(dimensions: tuple[int, ...], limit: int, unit: int = 1) -> tuple[int, ...]:
+    """Return sizes whose product is at most `limit`, filling the innermost dimension first, by multiples of `unit`.
 
     Examples
     --------
@@ -116,7 +116,7 @@ def fit_sizes(dimensions: tuple[int, ...], most: int, unit: int = 1) -> tuple[in
     """
     sizes: list[int] = []
     for k, dimension in enumerate(dimensions):
-        size = min(dimension, max(1, most // prod(sizes)))
+        size = min(dimension, max(1, limit // prod(sizes)))
         if k == 0 and unit > 1:
             size = max(unit, size // unit * unit)
         sizes.append(size)

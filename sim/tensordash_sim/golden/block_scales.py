@@ -138,7 +138,7 @@ def _saturated(values: NDArray[np.float64], fmt: FloatFormat) -> NDArray[np.uint
 
 
 def _moved(values: NDArray[np.float64], fmt: FloatFormat, random: NDArray[np.uint16]) -> NDArray[np.float64]:
-    """Values of the format: what lies between two of its magnitudes becomes the upper one as often as it is near it.
+    """Round stochastically: a value between two magnitudes becomes the upper one with its share of the distance.
 
     The random bits are added after the last place, and what is then after it is cut off.
     """
@@ -149,7 +149,7 @@ def _moved(values: NDArray[np.float64], fmt: FloatFormat, random: NDArray[np.uin
 
 
 def scaled_steps(made: Scaled, config: TileConfig) -> NDArray[np.uint8]:
-    """Elements and scales as steps of a tile, each with its scale after its values.
+    """Return elements and scales as steps of a tile, each with its scale after its values.
 
     Parameters
     ----------

@@ -210,9 +210,9 @@ def _call(command: list[str], dataset: Dataset, tool: str) -> None:
     """Run a package manager in silence; if it fails, the first error that it names is the reason."""
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace")
     if done.returncode:
-        said = [line.strip() for line in done.stderr.splitlines() if line.strip()]
-        errors = [line for line in said if _ERROR.match(line)] or said[-1:] or [f"exit status {done.returncode}"]
-        offline = " (no connection to the registry that it is set to)" * any(map(_OFFLINE.search, said))
+        lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
+        errors = [line for line in lines if _ERROR.match(line)] or lines[-1:] or [f"exit status {done.returncode}"]
+        offline = " (no connection to the registry that it is set to)" * any(map(_OFFLINE.search, lines))
         raise DataError(f"{tool} could not download {dataset.package} {dataset.version}: {errors[0]}{offline}")
 
 

@@ -77,14 +77,14 @@ def calibrate(trunk: nn.Module, images: Tensor) -> None:
 
 
 def _start_small(layer: nn.Conv2d | nn.Linear, deviation: float) -> None:
-    """Weights as Detectron2 begins with: a layer that predicts nothing yet."""
+    """Initialize a layer as Detectron2 does, with small weights."""
     nn.init.normal_(layer.weight, std=deviation)
     if layer.bias is not None:
         nn.init.zeros_(layer.bias)
 
 
 class Pyramid(nn.Module):
-    """Feature pyramid: every level gets what the coarser ones know. Strides 4, 8, 16, 32 and 64."""
+    """Feature pyramid: each level adds the features of the coarser ones. Strides 4, 8, 16, 32 and 64."""
 
     def __init__(self, inputs: list[int], channels: int) -> None:
         super().__init__()
@@ -92,7 +92,7 @@ class Pyramid(nn.Module):
         self.output = nn.ModuleList(nn.Conv2d(channels, channels, 3, padding=1) for _ in inputs)
 
     def forward(self, stages: list[Tensor]) -> list[Tensor]:
-        """Levels, finest first; the last one is every other position of the one before."""
+        """Return the levels, finest first; the last one is every other position of the one before."""
         sums = [lateral(stage) for lateral, stage in zip(self.lateral, stages, strict=True)]
         for finer in range(len(sums) - 2, -1, -1):
             sums[finer] = sums[finer] + F.interpolate(sums[finer + 1], size=sums[finer].shape[2:], mode="nearest")
@@ -214,12 +214,12 @@ class Heads(nn.Module):
 
     @staticmethod
     def _cut(masks: Tensor, boxes: Tensor) -> Tensor:
-        """Each object's mask inside its region, 28 x 28, of 0 and 1."""
+        """Return each object's mask inside its region, 28 x 28, of 0 and 1."""
         cut = [pool(mask[None].float(), box[None], 1, 28)[0, 0] for mask, box in zip(masks, boxes, strict=True)]
         return (torch.stack(cut) >= 0.5).float() if cut else torch.zeros(0, 28, 28)
 
     def _pool(self, levels: list[Tensor], regions: list[Tensor], size: int) -> Tensor:
-        """Features of every region from the level that fits its size; images one after the other."""
+        """Return each region's features from the level that fits its size, image by image."""
         boxes = torch.cat(regions)
         image = torch.repeat_interleave(torch.arange(len(regions)), torch.tensor([len(each) for each in regions]))
         # A box of 224 pixels belongs to the third level.

@@ -1,4 +1,4 @@
-"""What a trace's index consists of, and what is said of one that is wrong; docs/trace.md has the whole format."""
+"""A trace's index and the errors of a wrong one; docs/trace.md defines the format."""
 
 import hashlib
 import json

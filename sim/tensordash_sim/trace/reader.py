@@ -121,7 +121,7 @@ class Step:
     uncaptured : tuple of str
         What could not be recorded.
     flow : Flow or None
-        What becomes of its tensors; None in traces before 1.1, and where it could not be told.
+        What becomes of its tensors; None in traces before 1.1, and where it is unknown.
     """
 
     index: int

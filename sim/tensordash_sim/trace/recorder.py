@@ -257,7 +257,7 @@ def record(
     """Record a trace of the training in a `with` block: any model, unchanged. Needs PyTorch.
 
     A step ends when an optimizer has stepped; without one, the whole block is one step. docs/trace.md defines what is
-    captured, and how its roles are told.
+    captured, and how its roles are found.
 
     Parameters
     ----------

@@ -38,7 +38,7 @@ class BuildError(Exception):
 
 
 class Program:
-    """What Verilator makes of Verilog.
+    """A simulation program that Verilator builds.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ class Program:
     sources : sequence of Path
         Verilog files and lint waivers.
     control : str
-        What else Verilator is told, as in a file of lint waivers.
+        Further directives of Verilator, as in a file of lint waivers.
     waves : bool
         Whether it can dump waveforms.
     options : sequence of str

@@ -1,4 +1,4 @@
-"""Each field of each descriptor at and near its ends, on a core's Verilog as a library."""
+"""Each field of each descriptor at and near its limits, on a core's Verilog as a library."""
 
 from collections.abc import Iterable, Sequence
 
@@ -58,7 +58,7 @@ def _cases(bench: ProgramBench, name: str) -> Iterable[FieldCase]:
 
 
 def _is_quick(bench: ProgramBench, case: FieldCase) -> bool:
-    """Return whether it takes little time, and what it leaves for a later case is defined."""
+    """Return whether a case takes little time and leaves defined state for later cases."""
     bits, config = case.descriptor(), bench.config
     if Sequencer(config).refusal(bits):
         return True
@@ -81,7 +81,7 @@ def _is_quick(bench: ProgramBench, case: FieldCase) -> bool:
 
 
 def _is_legal(bench: ProgramBench, case: FieldCase) -> bool:
-    """Return whether golden executes it without an error; golden is afterwards as before."""
+    """Return whether golden executes it without an error; golden's state stays."""
     golden = bench.golden
     saved = golden.buffer.copy(), {side: array.copy() for side, array in golden.streams.items()}, golden.partial
     memory, counts = bytes(golden.memory.bytes) if case.operation in ("store", "record") else b"", golden.counts
@@ -96,7 +96,7 @@ def _is_legal(bench: ProgramBench, case: FieldCase) -> bool:
 
 
 def _check_legal(bench: ProgramBench, name: str, cases: Sequence[FieldCase]) -> None:
-    """Cases of an operation in one program, and a store of all of the buffer after them."""
+    """Run the cases of an operation in one program, followed by a store of the buffer."""
     config, width = bench.config, bench.config.fp32_groups
     program: list[int] = []
     bit = {unit: 1 << UNITS.index(unit) for unit in UNITS}
@@ -110,13 +110,13 @@ def _check_legal(bench: ProgramBench, name: str, cases: Sequence[FieldCase]) -> 
             program.append(case.descriptor(wait=bit["multiply"] if k else 0, signal=bit["multiply"]))
             side, last = name[-1], k == len(cases) - 1
             streams = min(values["streams"], 2)
-            made = {"a_streams": 1, "b_streams": 1, "steps": values["steps"], f"{side}_streams": streams}
-            made |= {f"{side}_base": values["base"], "emit": 1, "fp32": 1, "x_size": config.tile.lanes}
-            made["steps"] = min(made["steps"], bench.config.tile.window_depth * config.stream_words(other[-1]))
-            made |= {"address": config.groups // 2 + k * 2 * blocks * width, "address_0": width, "count_0": 4095}
-            made |= {"wait": bit[name] | (0 if k else bit[other]), "signal": 0 if last else bit[name]}
-            made |= {"output_signal": bit["store"] if last else 0}
-            program.append(encode(OPERATIONS["multiply"], made))
+            multiply = {"a_streams": 1, "b_streams": 1, "steps": values["steps"], f"{side}_streams": streams}
+            multiply |= {f"{side}_base": values["base"], "emit": 1, "fp32": 1, "x_size": config.tile.lanes}
+            multiply["steps"] = min(multiply["steps"], bench.config.tile.window_depth * config.stream_words(other[-1]))
+            multiply |= {"address": config.groups // 2 + k * 2 * blocks * width, "address_0": width, "count_0": 4095}
+            multiply |= {"wait": bit[name] | (0 if k else bit[other]), "signal": 0 if last else bit[name]}
+            multiply |= {"output_signal": bit["store"] if last else 0}
+            program.append(encode(OPERATIONS["multiply"], multiply))
         waits = bit["output"]
     elif name == "multiply":
         for each, fields in usual.items():

@@ -312,10 +312,10 @@ class VerilatedCore:
         place = max(range(len(CHANNELS)), key=lambda each: waited[each])
         if not waited[place]:
             return "memory owes nothing"
-        channel, said = list(CHANNELS.items())[place]
+        channel, action = list(CHANNELS.items())[place]
         of = "a descriptor" if self._library.core_fetching(self._device, place) else "tensors"
-        said += f" of {of}" if channel in ("ar", "r") else ""
-        return f"memory has not {said} for {waited[place]} cycles"
+        action += f" of {of}" if channel in ("ar", "r") else ""
+        return f"memory has not {action} for {waited[place]} cycles"
 
     def outcome(self) -> Outcome:
         """Return the program's outcome from the registers."""

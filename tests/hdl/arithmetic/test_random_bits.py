@@ -55,7 +55,7 @@ def test_every_cycle(columns):
 @pytest.mark.parametrize("name", ["fp16", "bf16", "fp8_e4m3", "fp8_e5m2"])
 @pytest.mark.parametrize("of_results", [False, True])
 def test_what_16_bits_do_not_hold_does_not_carry(name, of_results):
-    """Rests whose upper 16 bits make all ones with the draw, or one more; the bits below them, which do not count."""
+    """Draws that fill the remainder's upper 16 bits, or exceed them by one; lower bits have no effect."""
     fmt, rng = element(name), random.Random(name)
     converter = ResultConverter(fmt=fmt, relu=False, stochastic=True) if of_results else Converter(fmt=fmt)
     simulator = Simulator(converter)

@@ -37,7 +37,7 @@ def weights(run: Training) -> Tensor:
     [pytest.param(name, marks=pytest.mark.slow if name == "resnet50-sparse" else ()) for name in HERE],
 )
 def test_trains_and_repeats(name: str, tmp_path: Path) -> None:
-    """Two runs of a seed are the same bit by bit, whatever else draws random numbers; another seed is not.
+    """Two runs of a seed are equal to the bit, even if other code draws random numbers; another seed differs.
 
     Recording one of them changes nothing, and misses no product.
     """
@@ -83,9 +83,9 @@ def test_conditions(name: str) -> None:
 
 @pytest.mark.parametrize("name", [n for n in HERE if n in ("img2txt", "bert", "ncf", "gcn", "gpt")])
 def test_loss_falls(name: str) -> None:
-    """The others have too few weights at the tiny scale to learn anything within seconds."""
+    """Other networks have too few weights at the tiny scale to learn within seconds."""
     run = load(name, "tiny", 0)
-    if name == "bert":  # which from random weights learns no more than one batch in that time
+    if name == "bert":  # From random weights it learns no more than one batch in that time.
         run.batches = repeat(next(run.batches))
         run.optimizer.param_groups[0]["lr"] = 0.01
     losses = [run.step() for _ in range({"bert": 20, "ncf": 150}.get(name, 50))]
@@ -223,7 +223,7 @@ def test_frozen_encoder() -> None:
 
 
 def test_snli_has_zeros_where_padding_is() -> None:
-    """As many as the paper reports of the projections' inputs, 63% and 60%, at its batch size."""
+    """The projections' inputs have the paper's shares of zeros, 63% and 60%, at its batch size."""
     run = load("snli", "small", 0)
     family = import_module("tensordash_sim.networks.snli")
     batches = family._batches(0, family.SCALES["full"])

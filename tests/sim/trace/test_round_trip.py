@@ -1,4 +1,4 @@
-"""What is written is what is read."""
+"""A trace reads back as it was written."""
 
 import subprocess
 import sys
@@ -68,7 +68,7 @@ def test_sizes(size, kind, tmp_path):
 
 @pytest.mark.parametrize("chunk", [1, 3, 16])
 def test_chunks(chunk, tmp_path, monkeypatch):
-    """Several of them, and a last one that is not full, in memory and on disk; of views, too."""
+    """Arrays of several chunks, the last one not full, in memory and on disk, views included."""
     monkeypatch.setattr(storage, "CHUNK_BYTES", 8 * chunk)
     values = np.maximum(np.random.default_rng(0).normal(size=(7, 13, 5)), 0)
     for number, view in enumerate((values, values.transpose(2, 0, 1), values[::2, :, ::-1])):
@@ -85,7 +85,7 @@ NUMBERS = [0.0, -0.0, 1.0, -1.5, np.inf, -np.inf, np.nan, 2.0**-6]
 @pytest.mark.parametrize("order", "<>")
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
 def test_floats(dtype, order, tmp_path):
-    """Of both orders of bytes; with the least subnormals, and a NaN that signals."""
+    """Floats of both byte orders, with the smallest subnormals and a signalling NaN."""
     values = np.array([*NUMBERS, 0, 0], dtype)
     patterns = values.view(f"u{values.itemsize}")
     patterns[-2:] = [1, patterns[4] + 1]
@@ -115,7 +115,7 @@ def test_integers(dtype, tmp_path):
 
 
 def test_masks_have_no_values(tmp_path):
-    """Neither those that are given as masks, nor those of values that are not stored."""
+    """Masks have none, nor have values that are not stored."""
     for record in (one(tmp_path / "a", [True, False], "bfloat16"), one(tmp_path / "b", [1.0, 0.0], values=False)):
         assert record.operands["A"].values is None
         assert record.mask("A").tolist() == [[[True, False]]]
@@ -127,7 +127,7 @@ def test_masks_have_no_values(tmp_path):
 
 
 def test_stored_once(tmp_path):
-    """The same content in another record, step or shape is the same array; of other values only the mask is."""
+    """Equal content in another record, step or shape is stored once; for other values only the mask is shared."""
     geometry = MatrixProduct(batch=1, samples=2, in_features=8, out_features=2)
     tensor = np.arange(16.0).reshape(1, 2, 8) % 3
     with TraceWriter(tmp_path / "run.trace", values=True) as writer:

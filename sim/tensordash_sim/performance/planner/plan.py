@@ -33,7 +33,7 @@ class Resident:
     tensor : str
         Which.
     first, last : int
-        The stage that makes it, and the last one that reads it.
+        The stage that writes it, and the last one that reads it.
     """
 
     tensor: str
@@ -48,10 +48,10 @@ class Plan:
     Attributes
     ----------
     graph : Graph
-        The step, with what is computed twice.
+        The step, recomputed nodes included.
     stages : tuple of Stage
         In order.
-    residents : tuple of Kept
+    residents : tuple of Resident
         Tensors that stay on the chip between stages.
     budget : Budget
         What it may use.

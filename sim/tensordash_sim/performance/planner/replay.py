@@ -113,10 +113,10 @@ class _Replay:
         inputs = {name for node in nodes for name in node.reads if name not in made and name not in self.on_chip_before}
         on_chip = self.on_chip_before | staying
         loads, stores, space = (self._around if stage.around else self._parts)(stage, nodes, inputs, leaves, on_chip)
-        for what, said, found in (("load", stage.loads, loads), ("store", stage.stores, stores)):
-            for name in said.keys() | found.keys():
-                if not isclose(said.get(name, 0.0), found.get(name, 0.0)):
-                    sizes = [each.get(name, 0.0) for each in (found, said)]
+        for what, planned, found in (("load", stage.loads, loads), ("store", stage.stores, stores)):
+            for name in planned.keys() | found.keys():
+                if not isclose(planned.get(name, 0.0), found.get(name, 0.0)):
+                    sizes = [each.get(name, 0.0) for each in (found, planned)]
                     raise PlanError(f"stage {place} must {what} {sizes[0]:.0f} bytes of {name}, not {sizes[1]:.0f}")
         if not isclose(stage.space, space, abs_tol=1):
             raise PlanError(f"stage {place} needs {space:.0f} bytes on the chip, not {stage.space:.0f}")

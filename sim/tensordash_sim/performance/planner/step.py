@@ -1,4 +1,4 @@
-"""Writes a training step as a graph: what a forward pass is told, it differentiates."""
+"""Writer of a training step as a graph: it differentiates the forward pass that it gets."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace

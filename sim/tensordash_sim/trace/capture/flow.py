@@ -27,7 +27,7 @@ class FlowRecorder:
     Attributes
     ----------
     unsupported_reason : str
-        Why the flow of this step cannot be told; nothing if it can.
+        Why the flow of this step is unknown; empty if it is known.
     """
 
     def __init__(self) -> None:
@@ -128,7 +128,7 @@ class FlowRecorder:
                 self._updates.append(Update(parameter=self._place(parameter), gradient=gradient, states=states))
 
     def close(self) -> Flow | None:
-        """Return the flow; None if it cannot be told."""
+        """Return the flow; None if it is unknown."""
         if self.unsupported_reason or not self._work:
             return None
         return Flow(tensors=tuple(self._tensors), work=tuple(self._work), updates=tuple(self._updates))

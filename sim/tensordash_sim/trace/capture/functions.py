@@ -13,7 +13,7 @@ _apply: Any = None
 
 
 def under_way() -> int | None:
-    """Number of the node of the outermost one, if this thread is in the forward pass of one.
+    """Return the node number of the outermost user function whose forward pass this thread runs, if any.
 
     Only those count that were called with gradients enabled. What is inside, other functions included, has no
     nodes of its own that last: this one does all of the backward pass.
@@ -22,7 +22,7 @@ def under_way() -> int | None:
 
 
 def watch() -> None:
-    """Take note of them, from here to `unwatch`; one recording may be inside of another."""
+    """Track forward passes of user functions until `unwatch`; recordings may nest."""
     global _watchers, _apply
     if not _watchers:
         _apply = torch.autograd.Function.__dict__["apply"]
@@ -31,7 +31,7 @@ def watch() -> None:
 
 
 def unwatch() -> None:
-    """The reverse of `watch`."""
+    """Undo one `watch`."""
     global _watchers
     _watchers -= 1
     if not _watchers:

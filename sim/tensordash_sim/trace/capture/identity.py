@@ -10,7 +10,7 @@ __all__ = ["Storages", "has_storage"]
 
 
 def has_storage(tensor: torch.Tensor) -> bool:
-    """Return whether there is memory that can be told apart from other."""
+    """Return whether the tensor has memory that identifies it."""
     lazy: Callable[[Any], bool] = torch.nn.parameter.is_lazy
     wrapped = torch._C._functorch.is_functorch_wrapped_tensor(tensor)
     return tensor.layout is torch.strided and tensor.device.type != "meta" and not lazy(tensor) and not wrapped

@@ -122,7 +122,7 @@ class Capture(TorchDispatchMode):
         return "forward" if enabled or functions.under_way() is not None else "none"
 
     def _follow(self, note: Callable[..., Any], *args: Any) -> Any:
-        """Let the flow take note of something; training goes on, whatever it is that cannot be told."""
+        """Let the flow record an event; training continues even if the flow becomes unknown."""
         if self.flow.unsupported_reason:
             return None
         try:

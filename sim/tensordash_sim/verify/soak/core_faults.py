@@ -185,12 +185,12 @@ def silent(bench: Bench) -> bool:
     try:
         device.wait(MAX_PROGRAM_CYCLES)
     except SilentMemoryError as error:
-        said = str(error)
+        message = str(error)
     else:
         device.silence("")
         bench.stopped(made, made.descriptors, device.outcome().done)
         return False
-    assert CHANNELS[channel] in said, f"memory is silent on {channel}, and what is said is: {said}"
+    assert CHANNELS[channel] in message, f"memory is silent on {channel}, but the error is: {message}"
     assert device.read("status") & 1, "memory is silent, and the core is not busy"
     done = device.read("done")
     device.write("control", 2)
@@ -199,7 +199,7 @@ def silent(bench: Bench) -> bool:
     device.silence("")
     bench.stopped(made, made.descriptors, done)
     place = list(CHANNELS).index(channel)
-    bench.coverage.add("silent memory", SILENCES[2 * place + ("tensors" in said) if place < 2 else place + 2])
+    bench.coverage.add("silent memory", SILENCES[2 * place + ("tensors" in message) if place < 2 else place + 2])
     return True
 
 

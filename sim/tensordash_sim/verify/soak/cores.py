@@ -1,4 +1,4 @@
-"""Soak of cores: random ones, whose Verilog executes layers and random programs while everything goes wrong that may.
+"""Soak of cores: random cores execute layers and random programs under random faults.
 
 A program runs from any first address on, with any latency, pauses and order of answers. Memory and buffer must end as
 the golden core's, with its `done`, error and index; after a fault or a soft reset in any cycle a legal program runs as
@@ -30,7 +30,7 @@ __all__ = ["CoreCampaign", "CoreGoals", "CoreJob", "CoreRecord", "CoreSummary", 
 
 @dataclass(frozen=True, kw_only=True)
 class CoreRecord:
-    """What a job found.
+    """Result of a job.
 
     Parameters
     ----------
@@ -70,12 +70,12 @@ class CoreRecord:
 
 
 class _Run:
-    """A job on its way: whatever of its goals is the furthest from done comes next."""
+    """A running job; its next step serves the goal that is furthest from done."""
 
     def __init__(self, job: CoreJob, benches: list[Bench], roomy: VerilatedCore, random: Random) -> None:
         self.goals, self.benches, self.roomy, self.random = job.goals, benches, roomy, random
         self.faults: Counter[str] = Counter()
-        self.said = ""
+        self.label = ""
 
     def total(self, name: str) -> int:
         """Return a total over all benches."""
@@ -102,7 +102,7 @@ class _Run:
         self.roomy.behave(latency=pace, pause=min(pause, 0.3), unruly=True)
         if kind == "fault":
             kind = random.choices(list(FAULTS), [share for share, _ in FAULTS.values()])[0]
-        self.said = f"program {self.total('programs')}, {kind}"
+        self.label = f"program {self.total('programs')}, {kind}"
         if kind == "layer":
             bench.layer(self.roomy)
         elif kind == "legal":
@@ -112,7 +112,7 @@ class _Run:
 
 
 def run_core_job(job: CoreJob, verilog: str = "") -> CoreRecord:
-    """Build a job's core and have it do its share, in this process.
+    """Build a job's core and run its share, in this process.
 
     Parameters
     ----------
@@ -143,11 +143,11 @@ def run_core_job(job: CoreJob, verilog: str = "") -> CoreRecord:
         benches: list[Bench] = []
         run = _Run(job, benches, roomy, random)
         try:
-            run.said, bits = "a first program", bits_in_turn(job)
+            run.label, bits = "a first program", bits_in_turn(job)
             benches += [Bench(device, verilog, coverage, random, bits) for device in (low, high)]
             run.go()
         except (AssertionError, VerilatedError) as error:
-            failure = f"{run.said}: {error}"
+            failure = f"{run.label}: {error}"
         cycles = low.cycle + high.cycle + roomy.cycle
     return CoreRecord(
         index=job.index,
@@ -165,7 +165,7 @@ def run_core_job(job: CoreJob, verilog: str = "") -> CoreRecord:
 
 @dataclass(frozen=True, kw_only=True)
 class CoreSummary:
-    """What a campaign found.
+    """Result of a campaign.
 
     Parameters
     ----------
@@ -190,7 +190,7 @@ class CoreSummary:
 
     @property
     def counts(self) -> Counts:
-        """How often each point was met, those that can be reached and were not included."""
+        """Return how often each reachable point was met, zero included."""
         counts: Counts = {group: Counter(dict.fromkeys(points, 0)) for group, points in universe().items()}
         for each in self.records:
             for group, points in each.coverage.items():
@@ -248,8 +248,10 @@ class CoreCampaign:
     def __init__(self, folder: Path, seed: int, cores: int, goals: CoreGoals) -> None:
         self.seed, share = seed, goals.share(cores)
         self.jobs = [draw_core_job(seed, index, share) for index in range(cores)]
-        said = "-".join(map(str, (seed, *vars(share).values())))
-        self.store = AnswerStore(folder / f"soak-cores-{said}-{code_digest()}", lambda document: CoreRecord(**document))
+        label = "-".join(map(str, (seed, *vars(share).values())))
+        self.store = AnswerStore(
+            folder / f"soak-cores-{label}-{code_digest()}", lambda document: CoreRecord(**document)
+        )
 
     def run(
         self, runner: Runner = LOCAL, *, describe: Callable[[CoreJob, CoreRecord], str] = lambda job, record: job.name

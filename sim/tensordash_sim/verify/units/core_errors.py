@@ -149,7 +149,7 @@ async def illegal_programs(dut, latency: tuple[int, int], pause: float) -> None:
 
 @cocotb.test()
 async def halves_of_a_multiply(dut) -> None:
-    """Behind an error one unit has a multiply's descriptor, and the other never gets it: the error is told."""
+    """After an error one unit has a multiply's descriptor, and the other never gets it: the core reports the error."""
     if "clauses" in current_job().options:
         return
     host = Host(dut, "halves", latency=(0, 100), pause=0.1)

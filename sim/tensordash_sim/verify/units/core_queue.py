@@ -1,4 +1,4 @@
-"""Bench of the core: its ring of descriptors, however a processor fills it, and its interrupt."""
+"""Bench of the core: its ring of descriptors, filled in any way by a processor, and its interrupt."""
 
 from collections.abc import Sequence
 
@@ -15,32 +15,32 @@ MAX_PROGRAM_CYCLES = 60_000
 """Cycles after which a program must be done."""
 
 
-def golden_of(host: Host, made: RandomProgram, descriptors: Sequence[int]) -> tuple[GoldenCore, Outcome]:
-    """Return the golden core after a program."""
+def run_golden(host: Host, drawn: RandomProgram, descriptors: Sequence[int]) -> tuple[GoldenCore, Outcome]:
+    """Run a program on a golden core; return the core and the outcome."""
     golden = GoldenCore(host.config, Memory(SIZE))
-    golden.memory.bytes[:] = made.memory.bytes
+    golden.memory.bytes[:] = drawn.memory.bytes
     return golden, golden.run(descriptors)
 
 
-def with_ends(host: Host, made: RandomProgram) -> list[int]:
+def with_ends(host: Host, drawn: RandomProgram) -> list[int]:
     """Return the program with more ends: at the start, and after its own."""
     ends = host.random.randint(1, 3)
-    return [*[END] * host.random.randint(0, 2), *made.program.descriptors, *[END] * ends]
+    return [*[END] * host.random.randint(0, 2), *drawn.program.descriptors, *[END] * ends]
 
 
-def in_turns(host: Host, made: RandomProgram) -> list[int]:
-    """Return the program such that it may follow itself: nobody waits for an end, so that loads wait for the record."""
-    *before, record, end = made.program.descriptors
+def repeatable(host: Host, drawn: RandomProgram) -> list[int]:
+    """Return a program that may follow itself: its loads wait for the record, and nothing waits for an end."""
+    *before, record, end = drawn.program.descriptors
     barrier = Program()
     barrier.add("load", wait=["store"], memory=DATA, address=host.config.groups - 1, count_0=1)
     signal = next(field for field in HEADER if field.name == "signal")
     return [*before, record | 1 << signal.low + UNITS.index("load"), *barrier.descriptors, end]
 
 
-async def begun(host: Host, made: RandomProgram, log2_places: int) -> None:
-    """A core that waits for descriptors, and the program's data in memory."""
+async def start_host(host: Host, drawn: RandomProgram, log2_places: int) -> None:
+    """Start a core without descriptors, with the program's data in memory."""
     await host.start(log2_places=log2_places)
-    host.memory.memory.bytes[:] = made.memory.bytes
+    host.memory.memory.bytes[:] = drawn.memory.bytes
 
 
 async def finish(host: Host, golden: GoldenCore, count: int) -> None:
@@ -57,16 +57,16 @@ async def finish(host: Host, golden: GoldenCore, count: int) -> None:
 
 @cocotb.test()
 async def rings_of_any_size(dut) -> None:
-    """A processor that puts descriptors into places as they become free, in portions, and switches fetching off."""
+    """A processor fills places of the ring as they become free, and disables fetching at times."""
     host = Host(dut, "rings", latency=(0, 60), pause=0.3)
     random = host.random
     await host.begin()
     for log2_places in [0, 1, *(random.randint(0, 4) for _ in range(round(4 * host.job.effort)))]:
-        made = random_program(random, host.config, SIZE)
-        descriptors = with_ends(host, made)
-        golden, expected = golden_of(host, made, descriptors)
+        drawn = random_program(random, host.config, SIZE)
+        descriptors = with_ends(host, drawn)
+        golden, expected = run_golden(host, drawn, descriptors)
         assert not expected.error
-        await begun(host, made, log2_places)
+        await start_host(host, drawn, log2_places)
         while host.tail < len(descriptors):
             await _portion(host, descriptors)
             if random.random() < 0.2:
@@ -78,7 +78,7 @@ async def rings_of_any_size(dut) -> None:
 
 
 async def _portion(host: Host, descriptors: Sequence[int]) -> None:
-    """Some more descriptors of a program, as many as there are free places for, or less."""
+    """Return the next descriptors of a program, at most as many as there are free places."""
     free = (1 << host.log2_places) - (host.tail - await host.read("head"))
     portion = descriptors[host.tail :][: host.random.randint(0, free)]
     host.put(portion)
@@ -87,7 +87,7 @@ async def _portion(host: Host, descriptors: Sequence[int]) -> None:
 
 
 async def _switched_off(host: Host, descriptors: Sequence[int]) -> None:
-    """Without `enable` what is fetched is finished, and nothing is fetched, whatever is put into the ring."""
+    """Clear `enable`: the core finishes what it fetched and fetches nothing more."""
     await host.write("control", 0)
     began = host.pins.cycle
     while await host.read("status"):
@@ -126,18 +126,18 @@ async def busy_until_done(dut) -> None:
 
 @cocotb.test()
 async def tail_runs_ahead(dut) -> None:
-    """`tail` further ahead than the ring has places: what is in them is executed again and again."""
+    """`tail` is ahead by more than the ring's size: the core executes its descriptors repeatedly."""
     host = Host(dut, "ahead", latency=(0, 20), pause=0.1)
     await host.begin()
     for _ in range(max(1, round(3 * host.job.effort))):
-        made = random_program(host.random, host.config, SIZE)
-        descriptors = in_turns(host, made)
+        drawn = random_program(host.random, host.config, SIZE)
+        descriptors = repeatable(host, drawn)
         log2_places = (len(descriptors) - 1).bit_length()
         descriptors += [END] * ((1 << log2_places) - len(descriptors))
         turns = host.random.randint(2, 3)
-        golden, expected = golden_of(host, made, descriptors * turns)
+        golden, expected = run_golden(host, drawn, descriptors * turns)
         assert not expected.error
-        await begun(host, made, log2_places)
+        await start_host(host, drawn, log2_places)
         host.put(descriptors)
         host.tail = turns * len(descriptors)
         await host.write("tail", host.tail)
@@ -147,12 +147,12 @@ async def tail_runs_ahead(dut) -> None:
 
 @cocotb.test()
 async def interrupts(dut) -> None:
-    """Ends and errors raise `irq` where they are let, as long as their cause stands, and each anew."""
+    """Each end and error raises `irq` if enabled, until its cause is cleared."""
     host = Host(dut, "interrupts", latency=(0, 30), pause=0.2)
     await host.begin()
-    made = random_program(host.random, host.config, SIZE)
+    drawn = random_program(host.random, host.config, SIZE)
     for mask in (0, 1, 2, 3):
-        await begun(host, made, 6)
+        await start_host(host, drawn, 6)
         await host.write("interrupt_enable", mask)
         for _ in range(3):
             await _put(host, [END])
@@ -177,7 +177,7 @@ async def interrupts(dut) -> None:
 
 
 async def _put(host: Host, descriptors: Sequence[int]) -> None:
-    """More descriptors, and the time that they take."""
+    """Offer more descriptors and wait until they are done."""
     host.put(descriptors)
     host.tail += len(descriptors)
     await host.write("tail", host.tail)
@@ -193,16 +193,16 @@ async def _expect(host: Host, *, cause: int, irq: bool) -> None:
 
 @cocotb.test()
 async def ring_anywhere(dut) -> None:
-    """A ring at any multiple of 64, low address bits that are not there, and one after the other."""
+    """Place rings at multiples of 64, one after the other; low address bits read as zero."""
     host = Host(dut, "anywhere", latency=(0, 10), pause=0.0)
     await host.begin()
     for _ in range(max(2, round(4 * host.job.effort))):
-        made = random_program(host.random, host.config, SIZE)
-        golden, _ = golden_of(host, made, made.program.descriptors)
+        drawn = random_program(host.random, host.config, SIZE)
+        golden, _ = run_golden(host, drawn, drawn.program.descriptors)
         base = PROGRAM + 64 * host.random.randrange(256)
         await host.start(base=base)
         await host.write("queue_base", base + host.random.randrange(64))
         assert await host.read("queue_base") == base
-        await host.offer(made.memory, made.program.descriptors)
+        await host.offer(drawn.memory, drawn.program.descriptors)
         await finish(host, golden, host.tail)
         await host.restart()

@@ -220,7 +220,7 @@ def plan(drawn: Random, config: CoreConfig, given_program: list[int] | None, num
     first = min((k for _, k in made.errors), default=made.index)
     if first < made.index:
         made.index = first
-        # Two units may find two errors in one descriptor: either may be told.
+        # Two units may find two errors in one descriptor: either may be reported.
         made.codes = {ERRORS[name] for (_, k), name in made.errors.items() if k == first}
     made.ends = sum(decode(bits)[0] is OPERATIONS["end"] for bits in program[: made.index])
     return made

@@ -32,8 +32,8 @@ def plain_move(random: Random, config, base: int) -> dict[str, Any]:
         room = strides[-1] * count
     if random.random() < 0.3 and counts[2:] == [1, 1]:
         strides[0] = -strides[0]
-    most = max(config.groups - counts[0] * counts[1] * counts[2] * counts[3], 0)
-    address = random.choice([random.randint(0, most), random.randint(0, most), most, min(most + 1, config.groups - 1)])
+    last = max(config.groups - counts[0] * counts[1] * counts[2] * counts[3], 0)
+    address = random.choice([random.randint(0, last), random.randint(0, last), last, min(last + 1, config.groups - 1)])
     middle = base + SIZE // 2 + random.randint(-SIZE // 4, SIZE // 4)
     near = base + SIZE // 2 - size * random.randrange(1, 20)
     memory = random.choice([middle, near, near, base + 0x1000 - 2 * size, base + SIZE - size])
@@ -59,8 +59,8 @@ def compressed_move(random: Random, config, base: int) -> dict[str, Any]:
         memory = base + SIZE - 16
     if random.random() < 0.1:
         place = base + SIZE - 4
-    most = config.groups - count
-    address = random.choice([random.randint(0, most), random.randint(0, most), most, min(most + 1, config.groups - 1)])
+    last = config.groups - count
+    address = random.choice([random.randint(0, last), random.randint(0, last), last, min(last + 1, config.groups - 1)])
     fields = {"memory": memory, "table": place, "address": address, "count_0": count, "segment": segment}
     return {"compressed": 1, **fields}
 
@@ -224,7 +224,7 @@ async def the_bus_is_kept_busy(dut) -> None:
 
 @cocotb.test()
 async def whole_buffer(dut) -> None:
-    """The whole buffer in one run, and compressed in segments of a quarter, of units as many as there can be."""
+    """Store the buffer in one run, and compressed in segments of a quarter with as many units as possible."""
     config, pins = current_job().config, Pins(dut)
     groups, size = config.groups, 2 * config.groups * config.group_bytes
     random = Random(f"{current_job().seed} whole buffer")
@@ -251,7 +251,7 @@ async def whole_buffer(dut) -> None:
             if pins.read("buffer_valid"):
                 reading = split(pins.read("buffer_address"), (groups - 1).bit_length(), 1)[0]
             await pins.tick()
-            assert pins.cycle - began < 40 * groups, "a store of the whole buffer hangs"
+            assert pins.cycle - began < 40 * groups, "a store of the buffer hangs"
         assert command.error == 0, f"compressed {compressed}: error {command.error}"
         ours, theirs = (np.frombuffer(each.bytes, np.uint8) for each in (content, expected))
         wrong = np.flatnonzero(ours != theirs)

@@ -58,7 +58,7 @@ def test_toml_and_back(chip, tmp_path: Path):
 
 
 def test_every_field_is_in_the_document():
-    """With another value for each, so that none is taken for a neighbour."""
+    """Each field has a value of its own, so a swap fails."""
     document, default = OTHER.to_mapping(), ChipConfig().to_mapping()
     assert {key: list(table) for key, table in document.items()} == {key: list(table) for key, table in default.items()}
     assert all(document[key][name] != value for key, table in default.items() for name, value in table.items())

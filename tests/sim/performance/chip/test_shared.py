@@ -1,4 +1,4 @@
-"""Tiles that share reads equal an obvious recomputation, tile by tile and cycle by cycle."""
+"""Tiles that share reads equal a plain recomputation, tile by tile and cycle by cycle."""
 
 from dataclasses import replace
 from itertools import product as pairs
@@ -20,7 +20,7 @@ FAST = Memory(access_bytes=1 << 20, transposers=1 << 20)
 
 
 def steps_taken(streams: np.ndarray, config: TileConfig) -> list[int]:
-    """Of the cycles of a pass, by golden's schedules."""
+    """Return the steps that each cycle of a pass takes, by golden's schedules."""
     if config.sparsity == "none":
         return [1] * streams.shape[1]
     taken = schedule_stream(streams, config.options, config.window_depth).min(axis=1).tolist()
@@ -29,7 +29,7 @@ def steps_taken(streams: np.ndarray, config: TileConfig) -> list[int]:
 
 
 class Tile:
-    """The passes that it has been given; `None` where it has no rows."""
+    """A tile and its passes; `None` where it has no rows."""
 
     def __init__(self) -> None:
         self.cycles: list[tuple[int, bool]] = []  # steps taken, and whether it needs its window
@@ -44,7 +44,7 @@ class Tile:
 
 
 def run(tiles: list[Tile], ahead: int) -> int:
-    """All tiles of a block, that share the steps of a group of columns."""
+    """Run all tiles of a block, which share the steps of a group of columns."""
     cycles = 0
     while any(tile.cycles for tile in tiles):
         slowest = min(tile.taken for tile in tiles if tile.cycles)
@@ -60,7 +60,7 @@ def run(tiles: list[Tile], ahead: int) -> int:
 
 
 def expected(geometry, operation: Operation, masks, machine: Machine) -> tuple[int, int, int]:
-    """Cycles of the baseline and of TensorDash, and tile cycles spent waiting."""
+    """Return cycles of the baseline and of TensorDash, and tile cycles spent waiting."""
     config, chip = machine.config, machine.chip
     densities = {name: masks[name].mean() for name in (operation.left, operation.right)}
     sparser = operation.left if densities[operation.left] <= densities[operation.right] else operation.right
@@ -125,7 +125,7 @@ def test_shared_reads_are_the_obvious_ones(layer, operation, scratchpad, rng, mo
 
 @pytest.mark.parametrize("seed", range(60))
 def test_any_grid(seed):
-    """Blocks with places that have no rows, and any passes, which come some at a time."""
+    """Blocks with places that have no rows, and random passes, a few at a time."""
     rng = np.random.default_rng(seed)
     batch, row_groups, column_groups, rows, columns, copies = (int(size) for size in rng.integers(1, 6, 6))
     steps, depth, ahead, beats = (int(rng.integers(low, high)) for low, high in ((1, 9), (1, 5), (0, 6), (1, 5)))
@@ -182,7 +182,7 @@ class TestGrid:
     @pytest.mark.parametrize("seed", range(20))
     def test_busiest_copy_gets_as_little_as_possible(self, seed):
         rng = np.random.default_rng(seed)
-        batch, row_groups, column_groups = (int(rng.integers(1, most)) for most in (5, 60, 60))
+        batch, row_groups, column_groups = (int(rng.integers(1, limit)) for limit in (5, 60, 60))
         chip = ChipConfig(tiles=int(rng.integers(1, 300)), memory=Memory(broadcast=int(rng.choice([1, 4, 16]))))
         grid = Grid.of(batch=batch, row_groups=row_groups, column_groups=column_groups, chip=chip)
         print(chip.tiles, chip.memory.broadcast, grid)

@@ -36,7 +36,7 @@ def test_alone() -> None:
     [
         ([stage(100, 500)], 100),
         ([stage(10, 500)], 50),
-        # What the second one loads comes while the first one works: there is room for everything.
+        # The second stage loads while the first one works: there is room for everything.
         ([stage(100, 0), stage(10, 900)], 110),
         ([stage(10, 900), stage(100, 0)], 110),
         # There is room for a quarter. The other 150 cycles of loads come after that, then the last slice's work.
@@ -63,7 +63,7 @@ def test_between_what_is_needed_and_what_is_alone(seed: int) -> None:
     rng = np.random.default_rng(seed)
     stages = []
     for _ in range(rng.integers(1, 9)):
-        loads, stores, space = (float(rng.integers(0, most)) for most in (4000, 4000, 7001))
+        loads, stores, space = (float(rng.integers(0, limit)) for limit in (4000, 4000, 7001))
         stages.append(stage(int(rng.integers(0, 400)), loads, stores, space))
     found = overlapped(stages, BUDGET)
     work = sum(each.cycles for each in stages)
