@@ -17,7 +17,7 @@ from tensordash_sim.performance.chip import ChipConfig, results
 from tensordash_sim.trace import Trace, TraceWriter
 
 from ..sim.lowering.geometries import convolution
-from .called import call as call_both
+from .simulate_calls import Capture, call, call_json
 
 CONVOLUTION = convolution(batch=2, channels=(8, 8), size=(6, 6), kernel=(3, 3), padding=(1, 1))
 LINEAR = MatrixProduct(batch=1, samples=16, in_features=32, out_features=16)
@@ -57,26 +57,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     Path("wrong.toml").write_text("[chip]\ntiles = 0\n")
     Path("a_folder").mkdir()
     return tmp_path
-
-
-Capture = pytest.CaptureFixture[str]
-
-
-def call(arguments: str, capfd: Capture, status: int = 0) -> str:
-    """Run the command; return its standard output, or what it complains of, in one line."""
-    out, err = call_both(f"simulate {arguments}", capfd, status)
-    if not status:
-        return out
-    assert out == ""
-    lines = [line for line in err.splitlines() if line.strip()]
-    assert len(lines) == 1, err
-    assert lines[0].startswith("tensordash: ")
-    return lines[0]
-
-
-def call_json(arguments: str, capfd: Capture) -> Any:
-    """The one document on standard output."""
-    return json.loads(call(f"{arguments} --json", capfd))
 
 
 class TestTrace:
@@ -362,57 +342,3 @@ class TestTrace:
             assert complaint.startswith("tensordash: run.trace: step 5, layer fc, WxG, operand G: mask: ")
             assert "damaged" in complaint
         assert len(call_json("run.trace --layer conv[red]", capfd)["operations"]) == 3
-
-
-class TestStream:
-    def test_half_of_it_zero(self, folder: Path, capfd: Capture) -> None:
-        document = call_json("--stream stream.npy", capfd)
-        assert (document["steps"], document["cycles"], document["speedup"], document["ideal_speedup"]) == (
-            100,
-            50,
-            2,
-            2,
-        )
-        assert document["dense_cycles"] == 100
-        assert document["row_steps_per_second"] == pytest.approx(4 * 100 / document["seconds"])
-        assert 0 < document["seconds"] < 600
-        text = call("--stream stream.npy", capfd)
-        assert text.startswith("100 steps in 50 cycles: 2.000x (ideal 2.000x); 0 output stalls; rows waited 0, 0, 0, 0")
-
-    def test_both_sides(self, folder: Path, capfd: Capture) -> None:
-        np.save("a.npy", np.zeros((4, 100, 4), bool))
-        document = call_json("--set tile.sparsity=both --stream stream.npy --stream-a a.npy", capfd)
-        assert (document["cycles"], document["effectual"], document["ideal_speedup"]) == (25, 0, None)
-        assert "4.000x (ideal -)" in call("--set tile.sparsity=both --stream stream.npy --stream-a a.npy", capfd)
-
-
-class TestRandom:
-    @pytest.mark.parametrize(
-        ("arguments", "speedup"),
-        [
-            ("--random 0.2", 1.20),
-            ("--random 0.5", 1.72),
-            ("--random 0.9", 3.70),
-            ("--random 0.5 --preset recommended", 1.77),
-            ("--random 0.5 --set tile.rows=16", 1.60),
-            ("--random 0.5 --preset dense", 1.00),
-            ("--random 1", 4.00),
-        ],
-    )
-    def test_measured_before(self, arguments: str, speedup: float, folder: Path, capfd: Capture) -> None:
-        """By another model, while the project was prepared."""
-        document = call_json(f"{arguments} --steps 100000", capfd)
-        assert document["speedup"] == pytest.approx(speedup, rel=0.01)
-
-    def test_options(self, folder: Path, capfd: Capture) -> None:
-        arguments = "--random 0.5 --steps 4000 --length 100 --cluster rows --threads 1"
-        natural, density = (call_json(f"{arguments} --row-order {order}", capfd) for order in ("natural", "density"))
-        assert natural["steps"] == density["steps"] == 4000
-        assert natural["effectual"] == density["effectual"]
-        assert density["cycles"] < 0.9 * natural["cycles"]
-        repeated = call_json(f"{arguments} --row-order natural", capfd)
-        for document in (natural, repeated):
-            assert document["dense_cycles"] == 4000
-            assert document.pop("row_steps_per_second") == pytest.approx(4 * 4000 / document.pop("seconds"))
-        assert repeated == natural
-        assert call_json(f"{arguments} --seed 1", capfd)["effectual"] != natural["effectual"]
