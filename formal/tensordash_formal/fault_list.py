@@ -150,7 +150,7 @@ def sample_faults(faults: Sequence[Fault], count: int, seed: int) -> tuple[Fault
 
 
 def faults_table(faults: Sequence[Fault]) -> str:
-    """Format the faults as the Markdown table of docs/verification.md."""
+    """Format the faults as the Markdown table of docs/faults.md."""
     lines = ["| component | fault | found by |", "|---|---|---|"]
     for fault in faults:
         checks = ", ".join(f"`{check}`" for check in fault.found_by).replace("|", "\\|")

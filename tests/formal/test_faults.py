@@ -151,8 +151,8 @@ def test_a_wheel_has_no_faults_to_make(monkeypatch, tmp_path):
 
 
 def test_the_page_has_all_faults():
-    page = (checkout_root() / "docs" / "verification.md").read_text(encoding="utf-8")
-    assert page == with_table(page, FAULTS), "run tensordash mutate --by-hand --list --page docs/verification.md"
+    page = (checkout_root() / "docs" / "faults.md").read_text(encoding="utf-8")
+    assert page == with_table(page, FAULTS), "run tensordash mutate --by-hand --list --page docs/faults.md"
     assert page != with_table(page, FAULTS[1:])
     with pytest.raises(FaultFileError, match="must have the lines <!-- faults --> and <!-- /faults --> once"):
         with_table("", FAULTS)

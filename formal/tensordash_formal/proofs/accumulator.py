@@ -1,7 +1,14 @@
 """Exact accumulator of 8-bit formats and of the paper's PE, compared with a true sum in every cycle.
 
-A sum is known from its `start` on, or once it was taken, because the block shows it. Other sums, and products from
+The paper's PE has fp16 at its real width of 97 bits, 4 lanes and two stages. Every sum that leaves is the sum of the
+products since the `clear` of its stream, with infinities and NaN. `overflow` rises exactly where a sum leaves the
+range. The shift of a product is proven first, with free inputs; the other claims use its value.
+
+A sum is defined from its `start` on, or once it was taken, because the block shows it. Other sums, and products from
 before a reset, are unchecked.
+
+Assumes: a frozen tile neither clears nor takes (`tile_control`). A finite product is not larger than the largest one
+(`multiplier`, for 8-bit formats).
 """
 
 from dataclasses import dataclass

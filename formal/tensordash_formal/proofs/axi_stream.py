@@ -1,4 +1,9 @@
-"""AXI4-Stream tile: the steps of beats reach the tile once, in order and with their end; other signals pass."""
+"""AXI4-Stream tile: the steps of beats reach the tile once, in order and with their end; other signals pass.
+
+Null beats end streams. Beats that break the rules are reported. Nothing waits without a cause.
+
+Assumes: the tile takes no more than it is offered (`tile_control`).
+"""
 
 from dataclasses import dataclass, replace
 from typing import Any

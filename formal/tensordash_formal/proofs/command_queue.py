@@ -1,4 +1,11 @@
-"""Command queue: every descriptor of the ring reaches the sequencer once, complete and in order; `busy` is exact."""
+"""Command queue: every descriptor of the ring reaches the sequencer once, complete and in order; `busy` is exact.
+
+Descriptor n is read from place n modulo the ring's size, and not before it is available. FIFO and window never
+overflow. The model has a FIFO of at most 4 descriptors and ends where the sequencer takes a beat.
+
+Assumes: base and size of the ring do not change while the queue is enabled. `tail` grows, at most 2^15 ahead of `head`.
+`done` grows, not beyond `head`.
+"""
 
 from dataclasses import replace
 from typing import Any

@@ -1,4 +1,14 @@
-"""Memory port of the core: all rules of an AXI4 master, with any memory that follows the rules of a slave."""
+"""Memory port of the core: all rules of an AXI4 master, with any memory that follows the rules of a slave.
+
+The rules are in docs/axi.md: VALID, stability, 4 KiB pages, size, length, WLAST, strobes and reset, with soft resets in
+any cycle. No more transactions are in flight than the configuration allows. No address outside the bounds registers is
+offered, whatever is written to them and when. AxPROT and AxCACHE have the configured values.
+
+Registers, command queue, loads and stores are as emitted; every other unit is a stub with free outputs.
+
+Assumes: memory keeps every rule of a slave. It may be as late and as much out of order as these allow. A beat that
+deflate offers stays until it is taken (`deflate`).
+"""
 
 from typing import Any
 

@@ -1,4 +1,9 @@
-"""Registers of the core: all rules of an AXI4-Lite slave, and a response to every request."""
+"""Registers of the core: all rules of an AXI4-Lite slave, and a response to every request.
+
+A request has one response, within 2 cycles if the host is ready. There is one request of each kind at a time.
+
+Assumes: the host keeps every rule of a master.
+"""
 
 from typing import Any
 

@@ -1,4 +1,11 @@
-"""Wiring of a core: every input of a unit is connected as docs/core.md defines, bit by bit."""
+"""Wiring of a core: every input of a unit is connected as docs/core.md defines, bit by bit.
+
+Every input of a unit and every output of the core has its specified value in the same cycle. No port is left out: an
+assertion checks this when the query is built. The proof finds wrong wires that no program of feasible length reveals:
+bit 28 of a counter, or ports that behave alike. The other proofs and the tests check what a unit does with its inputs.
+
+Assumes: nothing. The outputs of all units, tile and memories are free.
+"""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,7 @@
-"""Counters: saturating sums with a common clear."""
+"""Counters: saturating sums with a common clear.
+
+Assumes: a row's AS is not below the tile's (`tile_control`).
+"""
 
 from functools import partial
 from typing import Any

@@ -1,4 +1,9 @@
-"""Deflate: an offered beat stays until it is taken."""
+"""Deflate: an offered beat stays until it is taken.
+
+Its strobes and the sources of its data stay, too. Data are zero where the unit is mute.
+
+Assumes: a group stays until it is taken, and none follows the last one.
+"""
 
 from typing import Any
 

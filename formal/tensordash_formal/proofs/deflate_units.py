@@ -1,4 +1,11 @@
-"""Deflate: it sends the units of the groups that it takes, each once, in order and at its place."""
+"""Deflate: it sends the units of the groups that it takes, each once, in order and at its place.
+
+The sequence of units from place `offset` of the first beat on is the one in docs/core.md. A beat is offered as soon as
+it is complete, and the last one at the end. A group leaves with its last complete beat. A start works in every cycle.
+
+Assumes: as `deflate`; the unit is not mute. Tiles have at most 4 lanes and beats at most 8 units; wider cores are
+proven at this size.
+"""
 
 from typing import Any
 

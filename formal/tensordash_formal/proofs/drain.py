@@ -1,4 +1,10 @@
-"""Drain: every block's beats leave once, in order, as fast as the sink allows. Arithmetic is abstracted."""
+"""Drain: every block's beats leave once, in order, as fast as the sink allows. Arithmetic is abstracted.
+
+`last` marks the final beat. Valid and payload hold until a beat is taken. Infinities and NaN are reported as they
+leave.
+
+Assumes: a block arrives only while there is room (`tile_control`).
+"""
 
 from typing import Any
 

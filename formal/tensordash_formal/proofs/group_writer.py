@@ -1,4 +1,9 @@
-"""Group writer: results are written only at valid positions of the walk."""
+"""Group writer: results are written only at valid positions of the walk.
+
+The proof has every stride and both orientations, in cores whose rows are one group. Values are only tested.
+
+Assumes: fields stay while there are rows, and change before a descriptor begins.
+"""
 
 from functools import reduce
 from operator import or_

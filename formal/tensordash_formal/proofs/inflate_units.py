@@ -1,4 +1,10 @@
-"""Inflate: it sends the groups whose units it receives, each once and in order."""
+"""Inflate: it sends the groups whose units it receives, each once and in order.
+
+A group has its mask, its values, and +0 where the mask has no bit. Each part leaves once its units have arrived. No
+more groups leave than the descriptor names. `wrong` rises exactly if the units are not those of that many groups.
+
+Assumes: there is at least one group; `plain` rises only with `start`. Sizes are limited as in `deflate_units`.
+"""
 
 from typing import Any
 

@@ -1,4 +1,7 @@
-"""Store of C: its beats leave once, in order, and a stream may start when a complete block is stored."""
+"""Store of C: its beats leave once, in order, and a stream may start when a complete block is stored.
+
+Assumes: no C leaves before a stream has started with it.
+"""
 
 from typing import Any
 

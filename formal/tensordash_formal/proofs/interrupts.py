@@ -1,4 +1,7 @@
-"""Interrupts: each event raises `irq`, even if software clears its cause in the same cycle."""
+"""Interrupts: each event raises `irq`, even if software clears its cause in the same cycle.
+
+`irq` is high exactly while an enabled cause is set.
+"""
 
 from typing import Any
 

@@ -1,4 +1,11 @@
-"""Layout: writes to the stream buffer follow the loop nest of docs/core.md, for every descriptor."""
+"""Layout: writes to the stream buffer follow the loop nest of docs/core.md, for every descriptor.
+
+Each step is written once and in order, at its word, bank and part. A position has its value, transposed or not, and
+zero where it has none. The unit continues within 20 cycles unless the buffer makes it wait. `layout_nest.py` describes
+the nest a second time. Sizes are those of side A.
+
+Assumes: a group of the buffer is the same whenever it is read.
+"""
 
 from typing import Any
 

@@ -1,4 +1,11 @@
-"""Load: whatever memory returns, writes stay within the descriptor's range."""
+"""Load: whatever memory returns, writes stay within the descriptor's range.
+
+Nothing is written without a descriptor. Group n of a move goes n places after the first, in every bank. Runs of a plain
+move are requested as often as its loops turn. What a run reads is only tested. `move_nest.py` describes the loops a
+second time.
+
+Assumes: memory sends no beat that was not requested. Inflate gives no group that has not arrived (`inflate_units`).
+"""
 
 from typing import Any
 

@@ -1,4 +1,7 @@
-"""Operand muxes: a lane gets the selected value, or zero without a selection."""
+"""Operand muxes: a lane gets the selected value, or zero without a selection.
+
+Assumes: a lane has at most one selection (`scheduler`).
+"""
 
 from typing import Any
 

@@ -1,4 +1,7 @@
-"""Output buffer: a queue of two beats whose `ready` is a register."""
+"""Output buffer: a queue of two beats whose `ready` is a register.
+
+Both beats leave in order, each once. Ready, valid and payload come from registers.
+"""
 
 from typing import Any
 

@@ -1,4 +1,7 @@
-"""Output walk: results are written, and biases read, at the position of the descriptor's loops."""
+"""Output walk: results are written, and biases read, at the position of the descriptor's loops.
+
+Assumes: descriptors have legal fields. Adder, pipeline, writer, bias fetch and memory are free.
+"""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,8 @@
-"""Results of exact sums: FP32, rounded to nearest even, or INT32, for all sums."""
+"""Results of exact sums: FP32, rounded to nearest even, or INT32, for all sums.
+
+No other FP32 number is nearer to the sum. Zero, infinities and NaN are exact. INT32 results have their overflow, with
+and without C. Formats have their real width.
+"""
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value
 

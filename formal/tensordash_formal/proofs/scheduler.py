@@ -1,4 +1,11 @@
-"""Scheduler: the paper's rules for one cycle, over all inputs."""
+"""Scheduler: the paper's rules for one cycle, over all inputs.
+
+A lane selects at most one position, which is effectual, eligible and one of its options. It takes the first option by
+priority that lanes of earlier levels left. No two lanes select one position. The value of AS and the positions that
+remain are exact. The harness computes options and levels from the configuration, independently of the component.
+
+Assumes: eligible steps are the oldest ones. `tile`, which has the schedulers inside, assumes nothing.
+"""
 
 from typing import Any
 

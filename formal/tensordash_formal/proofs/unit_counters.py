@@ -1,4 +1,7 @@
-"""Unit counters: saturating sums, copies of one cycle, and a clear."""
+"""Unit counters: saturating sums, copies of one cycle, and a clear.
+
+A copy has all events since the last clear and before its cycle, even if copy and clear come together.
+"""
 
 from typing import Any
 

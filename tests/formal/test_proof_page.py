@@ -1,0 +1,38 @@
+"""docs/proofs.md and docs/verification.md have the properties that the proofs claim."""
+
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from tensordash_formal.suite import full_suite
+
+ROOT = Path(__file__).parents[2]
+HOW = "run python bench/proof_page.py"
+
+
+@pytest.fixture(scope="module")
+def bench() -> Iterator[ModuleType]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(ROOT / "bench"))
+        yield import_module("proof_page")
+
+
+def test_pages_have_the_counts_and_the_texts_of_the_proofs(bench: ModuleType) -> None:
+    results = import_module("common").load_figures(bench.RESULTS)
+    assert bench.PAGE.read_text(encoding="utf-8") == bench.rendered("proofs", results) + "\n", HOW
+    summary = bench.SUMMARY_PAGE.read_text(encoding="utf-8")
+    assert summary == bench.written(summary, results), HOW
+
+
+def test_counts_of_the_papers_tile(bench: ModuleType) -> None:
+    stored = import_module("common").load_figures(bench.RESULTS)
+    counted = bench.counted(each for each in full_suite().proofs if each[1] == "paper")
+    assert stored["configs"]["paper"] == counted["configs"]["paper"], HOW
+
+
+@pytest.mark.slow
+def test_counts_of_every_configuration(bench: ModuleType) -> None:
+    assert import_module("common").load_figures(bench.RESULTS) == bench.measured(), HOW
