@@ -1,4 +1,4 @@
-"""What tiles cost: every figure of synthesis in docs/cost.md, numerics.md, simulator.md and README.md, measured here.
+"""What tiles cost: every figure of synthesis in docs and README.md, measured here.
 
     python bench/cost.py                  # measure what is out of date, then write the pages and docs/scaling.svg
     python bench/cost.py paper numerics   # of the parts that are out of date only these
@@ -269,7 +269,7 @@ def write() -> None:
     for page in PAGES:
         path = ROOT / page
         atomic_write(path, written(path.read_text(encoding="utf-8"), results))
-    draw(tables((ROOT / "docs/cost.md").read_text(encoding="utf-8")), ROOT / "docs/scaling.svg")
+    draw(tables((ROOT / "docs/cost-tables.md").read_text(encoding="utf-8")), ROOT / "docs/scaling.svg")
 
 
 def check() -> bool:

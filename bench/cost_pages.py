@@ -10,7 +10,7 @@ from scaling_picture import fitted
 
 __all__ = ["PAGES", "REGIONS", "written"]
 
-PAGES = ("docs/cost.md", "docs/numerics.md", "docs/simulator.md", "README.md")
+PAGES = ("docs/cost.md", "docs/cost-tables.md", "docs/numerics.md", "docs/simulator.md", "README.md")
 REGIONS = sorted(path.name.removesuffix(".md.j2") for path in (TEMPLATES / "cost").iterdir())
 REGION = re.compile(r"(?<=<!-- cost: )([\w-]+)( -->\n).*?(?=<!-- /cost -->)", re.DOTALL)
 ROWS = {
@@ -34,9 +34,9 @@ NAMES = {
     "int8": "`paper` in int8",
     "both": "`paper`, sparsity both",
     "paper-16lane": "`paper-16lane`",
-    "ring-3": "`recommended`, 3 steps (below)",
-    "ring-3-16lane-9": "16 lanes, ring of 3 steps, offsets 0, 1, -1 (below)",
-    "ring-3-16lane": "16 lanes, ring of 3 steps, offsets 0, 1 (below)",
+    "ring-3": "`recommended`, 3 steps",
+    "ring-3-16lane-9": "16 lanes, ring of 3 steps, offsets 0, 1, -1",
+    "ring-3-16lane": "16 lanes, ring of 3 steps, offsets 0, 1",
 }
 FORMAT_NAMES = {
     "fp16-exact": "fp16, exact",

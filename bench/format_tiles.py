@@ -1,6 +1,6 @@
 """Tiles that differ in their numbers, from fp16 to four bits: what skipping costs and brings in each.
 
-`python bench/cost.py` measures them, and writes the table of docs/cost.md (`format_cost_pages.py`).
+`python bench/cost.py` measures them, and writes the table of docs/cost-tables.md (`format_cost_pages.py`).
 """
 
 from dataclasses import replace

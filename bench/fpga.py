@@ -1,4 +1,4 @@
-"""Tiles and a core on an FPGA: the tables of docs/cost.md, "On an FPGA", from placements that are made here.
+"""Tiles and a core on an FPGA: the tables of docs/cost-tables.md, "On an FPGA", from placements that are made here.
 
     python bench/fpga.py                 # place what docs/fpga.json lacks, then write the page
     python bench/fpga.py int8            # of these only
@@ -20,7 +20,7 @@ from tensordash_synth import place_fpga
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "docs" / "fpga.json"
-PAGE = ROOT / "docs" / "cost.md"
+PAGE = ROOT / "docs" / "cost-tables.md"
 BEGIN = "<!-- fpga -->"
 END = "<!-- /fpga -->"
 TARGET = "ecp5"

@@ -1,6 +1,6 @@
-"""The picture of docs/cost.md's tables of scaling: what is added per PE, and a fit.
+"""The picture of docs/cost-tables.md's tables of scaling: what is added per PE, and a fit.
 
-python bench/scaling_picture.py [FILE.svg]    # reads docs/cost.md, writes docs/scaling.svg
+python bench/scaling_picture.py [FILE.svg]    # reads docs/cost-tables.md, writes docs/scaling.svg
 """
 
 import re
@@ -86,4 +86,4 @@ def draw(points: Mapping[str, Mapping[int, float]], path: Path) -> None:
 
 if __name__ == "__main__":
     target = Path(sys.argv[1]) if len(sys.argv) > 1 else DOCS / "scaling.svg"
-    draw(tables((DOCS / "cost.md").read_text(encoding="utf-8")), target)
+    draw(tables((DOCS / "cost-tables.md").read_text(encoding="utf-8")), target)

@@ -35,7 +35,7 @@ def compile_problem(problem: Problem, core: CoreConfig, tensors: Mapping[str, in
     ProgramError
         If the core cannot compute the problem, or no tiling fits.
 
-    Source: docs/core.md, "Programs of layers"; paper, section III-A.
+    Source: docs/compiler.md, "Stages"; paper, section III-A.
 
     Examples
     --------

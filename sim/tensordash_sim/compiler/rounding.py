@@ -31,7 +31,7 @@ def multiply_seeds(seed: int, operation: int, count: int, first: int = 0) -> NDA
     ValueError
         If the seed or the operation does not have 32 bits.
 
-    Source: docs/core.md, "Programs of layers"; Beaulieu et al., "The SIMON and SPECK Families of Lightweight Block
+    Source: docs/compiler.md, "Seeds"; Beaulieu et al., "The SIMON and SPECK Families of Lightweight Block
     Ciphers", 2013 (IACR ePrint 2013/404).
 
     Examples

@@ -79,7 +79,7 @@ def contract(
     TypeError, ValueError
         Naming the field, what is allowed and what was given.
 
-    Source: docs/core.md, "Multiply" and "Programs of layers".
+    Source: docs/core.md, "Multiply", and docs/compiler.md.
 
     Examples
     --------

@@ -38,7 +38,7 @@ class RandomBits:
     result : int
         The address of the result.
 
-    Source: docs/core.md, "Stochastic rounding" and "Programs of layers".
+    Source: docs/core.md, "Stochastic rounding", and docs/compiler.md, "Seeds".
     """
 
     def __init__(

@@ -94,7 +94,7 @@ def test_the_front_has_the_style(drawn: list, tmp_path: Path) -> None:
 def test_nothing_is_clipped_in_the_picture_of_scaling(drawn: list, tmp_path: Path) -> None:
     """It is of the tables beside it, and all its points lie inside its axes."""
     made = runpy.run_path(str(ROOT / "bench/scaling_picture.py"))
-    points = made["tables"]((ROOT / "docs/cost.md").read_text(encoding="utf-8"))
+    points = made["tables"]((ROOT / "docs/cost-tables.md").read_text(encoding="utf-8"))
     assert list(points) == list(made["PARAMETERS"])
     assert points["rows"].keys() == {1, 2, 4, 8, 16}
     made["draw"](points, tmp_path / "scaling.svg")
