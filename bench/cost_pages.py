@@ -10,7 +10,7 @@ from scaling_picture import fitted
 
 __all__ = ["PAGES", "REGIONS", "written"]
 
-PAGES = ("docs/cost.md", "docs/cost-tables.md", "docs/numerics.md", "docs/simulator.md", "README.md")
+PAGES = ("docs/cost.md", "docs/cost-tables.md", "docs/simulator.md", "README.md")
 REGIONS = sorted(path.name.removesuffix(".md.j2") for path in (TEMPLATES / "cost").iterdir())
 REGION = re.compile(r"(?<=<!-- cost: )([\w-]+)( -->\n).*?(?=<!-- /cost -->)", re.DOTALL)
 ROWS = {

@@ -154,7 +154,7 @@ ACCUMULATORS: dict[str, Fused] = {
 lanes only the arithmetic is the same. `-fp16` has the same sums and FP16 results; `blackwell-fp16` is for fp8 operands
 at 16 lanes, and adds C last. `ada-fp8` and `hopper-fp8` are one arithmetic, and differ in the lanes alone.
 
-Source: docs/numerics.md, "Tensor cores".
+Source: docs/gpu-numerics.md.
 """
 
 
