@@ -1,4 +1,4 @@
-"""docs/integration.md and examples/amaranth_design.py are what the design does."""
+"""docs/integration.md, docs/ports.md and examples/amaranth_design.py are what the design does."""
 
 import json
 import re
@@ -18,6 +18,7 @@ from tensordash_sim.verify.core_testbench import render_core_testbench
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs/integration.md").read_text(encoding="utf-8")
+PORTS = (ROOT / "docs/ports.md").read_text(encoding="utf-8")
 WAVES = ROOT / "docs/waves"
 CORE = CoreConfig.from_toml(preset_text("core"))
 
@@ -29,9 +30,9 @@ def core_files() -> dict[str, str]:
 
 
 def test_port_tables() -> None:
-    inside = PAGE.split("<!-- ports -->\n")[1].split("<!-- end of ports -->")[0]
+    inside = PORTS.split("<!-- ports -->\n")[1].split("<!-- end of ports -->")[0]
     assert inside == port_tables(load_preset("paper"))
-    inside = PAGE.split("<!-- ports of a core -->\n")[1].split("<!-- end of ports of a core -->")[0]
+    inside = PORTS.split("<!-- ports of a core -->\n")[1].split("<!-- end of ports of a core -->")[0]
     assert inside == core_port_table(CORE)
 
 

@@ -97,7 +97,7 @@ def _breakdown(settings: Settings, answers: Answers) -> tuple[list[Point], list[
                 whole = sum(sums["baseline"][each] for each in ("anchored", "sram", "dram"))
                 ours = sums[side][of] / whole
                 points.append(Point(metric="energy", series=f"{side}, {part}", x=name, ours=ours))
-    return points, notes("fig11", power=power_note(synthesis))
+    return points, notes("fig11")
 
 
 def _bf16_points(settings: Settings, answers: Answers) -> tuple[list[Point], list[str]]:

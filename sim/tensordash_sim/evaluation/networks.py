@@ -4,7 +4,7 @@ from tensordash import load_preset
 
 from ..report.figure import Point
 from .experiment import Answers, Experiment, Plan, by_operation, mean_of
-from .power import CHIP_AT_65_NM, energy_ratios, power_note
+from .power import CHIP_AT_65_NM, energy_ratios
 from .settings import PAPER_MODELS, Settings
 from .texts import notes
 
@@ -99,13 +99,13 @@ def _over_time_plan(settings: Settings) -> Plan:
 
 
 def _over_time(settings: Settings, answers: Answers) -> tuple[list[Point], list[str]]:
-    points, found = [], {}
+    points = []
     for name, network in settings.networks.items():
-        speedups = found[name] = [by_operation(answers[name, step])["all"]["compute_speedup"] for step in network.steps]
+        speedups = [by_operation(answers[name, step])["all"]["compute_speedup"] for step in network.steps]
         for step, speedup in zip(network.steps, speedups, strict=True):
             paper = SETTLED.get(name) if step == network.steps[-1] else None
             points.append(Point(metric="speedup", series=name, x=step, paper=paper, ours=speedup))
-    return points, notes("fig9", speedups=found, settings=settings)
+    return points, notes("fig9", settings=settings)
 
 
 def _gcn_plan(settings: Settings) -> Plan:
@@ -129,8 +129,7 @@ def _gcn(settings: Settings, answers: Answers) -> tuple[list[Point], list[str]]:
     operations = answers[NO_ZEROS,]["operations"]
     with_zeros = sum(result["zeros"] > 0.01 for result in operations)
     most = max(operations, key=lambda result: result["zeros"])
-    power = power_note(settings.synthesis.get("paper"))
-    return points, notes("gcn", with_zeros=with_zeros, count=len(operations), most=most, power=power)
+    return points, notes("gcn", with_zeros=with_zeros, count=len(operations), most=most)
 
 
 FIG1 = Experiment.of("fig1", _plan, _potential)

@@ -22,7 +22,6 @@ FORMATS = (RECORDED, *BLOCK_FORMATS)
 TRANSFORMED = (RECORDED, "mxfp6_e2m3", "mxfp4", "nvfp4")
 """Formats before which a Hadamard transform is tried."""
 SIDES = {"rows": "scheduled side", "both": "both sides"}
-NOTED_FORMATS = ("mxfp8_e4m3", "mxfp4", "nvfp4")
 
 
 def _is_transformable(network: Network) -> bool:
@@ -62,16 +61,14 @@ def _share(operations: list[dict[str, Any]], name: str) -> float | None:
 
 def _points(settings: Settings, answers: Answers) -> tuple[list[Point], list[str]]:
     found: dict[str, list[Point]] = {}
-    noted: dict[str, list[tuple]] = {fmt: [] for fmt in NOTED_FORMATS}
     for (column, fmt), answer in answers.items():
         operations = answer["operations"]
         shares = {name: _share(operations, name) for name in "AWG"}
         for name, share in shares.items():
             metric = f"share of zeros in {name}"
             found.setdefault(metric, []).append(Point(metric=metric, series=fmt, x=column, ours=share))
-        added = {}
         for key, side in SIDES.items():
-            all_of = added[key] = totals(each[key] for each in operations)
+            all_of = totals(each[key] for each in operations)
             more = {}
             for operation in dict.fromkeys(each["operation"] for each in operations):
                 of_one = totals(each[key] for each in operations if each["operation"] == operation)
@@ -82,10 +79,8 @@ def _points(settings: Settings, answers: Answers) -> tuple[list[Point], list[str
                     metric=metric, series=fmt, x=column, ours=all_of[value], more=more if what == "speedup" else {}
                 )
                 found.setdefault(metric, []).append(point)
-        if fmt in noted:
-            noted[fmt].append((column, shares, added["rows"], added["both"]))
     return [point for points in found.values() for point in points], notes(
-        "quantised", noted=noted, values_note=settings.values_note
+        "quantised", values_note=settings.values_note
     )
 
 

@@ -4,7 +4,7 @@ from tensordash import load_preset
 
 from ..report.figure import Point
 from .experiment import Answers, Experiment, Plan, by_operation, mean_of
-from .power import energy_ratios, power_note
+from .power import energy_ratios
 from .settings import Settings
 from .texts import notes
 
@@ -22,7 +22,7 @@ def _plan(settings: Settings) -> Plan:
 
 
 def _points(settings: Settings, answers: Answers) -> tuple[list[Point], list[str]]:
-    points, powers, speedups = [], {}, dict[str, dict[str, float]]()
+    points, speedups = [], dict[str, dict[str, float]]()
     for preset in PRESETS:
         synthesis = settings.synthesis.get(preset)
         totals = {name: by_operation(answers[preset, name])["all"] for name in settings.networks}
@@ -33,10 +33,9 @@ def _points(settings: Settings, answers: Answers) -> tuple[list[Point], list[str
         for metric, values in (("speedup", speedups[preset]), ("core energy efficiency", efficiency)):
             for name, ours in (values | {"mean": mean_of(settings, values)}).items():
                 points.append(Point(metric=metric, series=preset, x=name, ours=ours))
-        powers[preset] = power_note(synthesis)
     paper = speedups["paper"]
     gains = {preset: {name: speedups[preset][name] / paper[name] - 1 for name in paper} for preset in PRESETS[1:]}
-    return points, notes("recommended", gains=gains, powers=powers, synthesis=settings.synthesis)
+    return points, notes("recommended", gains=gains)
 
 
 RECOMMENDED = Experiment.of("recommended", _plan, _points)
