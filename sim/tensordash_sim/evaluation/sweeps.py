@@ -21,7 +21,10 @@ FAST = 1.9
 ONE_TILE = 1
 """Recorded networks are small: shared among 256 tiles, many operations would wait for the last of few passes."""
 
-DRAIN = "Results of all rows leave in one beat. With one row a beat, short passes would wait for it, and more so in tall tiles."
+DRAIN = (
+    "Results of all rows leave in one beat. With one row a beat, short passes would wait for it, "
+    "and more so in tall tiles."
+)
 
 Variants = dict[tuple[str, float | str], tuple[TileConfig, float | None]]
 """Tile and the paper's mean speedup, by sweep and value."""

@@ -1,0 +1,17 @@
+"""docs/cost.md has the figures of docs/wires.json, once bench/wires.py has written both."""
+
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_page_has_the_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "bench"))
+    bench = import_module("wires")
+    if not bench.RESULTS.exists():
+        pytest.skip("not placed since bench/wires.py exists")
+    text = bench.PAGE.read_text(encoding="utf-8")
+    assert bench.written(text, import_module("common").load_figures(bench.RESULTS)) == text, "run python bench/wires.py"
