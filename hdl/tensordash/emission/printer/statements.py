@@ -54,8 +54,8 @@ class Statements:
             last = found[-1] if found else None
             if isinstance(last, Branch) and isinstance(statement, Branch) and _have_same_body(last, statement):
                 (condition, body, place), (other, _, _) = last.arms[0], statement.arms[0]
-                either = self.make.bitwise("|", map(self._named, (condition, other)))
-                found[-1] = Branch(None, [(either, body, place)], last.location)
+                combined = self.make.bitwise("|", map(self._named, (condition, other)))
+                found[-1] = Branch(None, [(combined, body, place)], last.location)
             else:
                 found.append(statement)
         return found
