@@ -7,7 +7,7 @@ from pathlib import Path
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-__all__ = ["anchors", "commands", "links", "pages", "sentences"]
+__all__ = ["anchors", "commands", "fences", "links", "pages", "sentences"]
 
 ROOT = Path(__file__).parents[1]
 PARSER = MarkdownIt("commonmark").enable("table")
@@ -80,3 +80,8 @@ def commands(text: str) -> Iterator[str]:
         for span in spans:
             if match := re.match(r"(?:\$ )?(?:\S+/)?(tensordash [a-z][^#|<>;&]*)", span):
                 yield re.split(r"\s{2}", match[1].strip())[0]
+
+
+def fences(text: str, language: str) -> list[str]:
+    """Return the code blocks in a language; "" finds those without one, which show what commands print."""
+    return [token.content for token in PARSER.parse(text) if token.type == "fence" and token.info == language]
