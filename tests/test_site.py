@@ -1,5 +1,6 @@
 """The site builds without a warning, and its tutorials show what the commands print."""
 
+import html
 import re
 import runpy
 import shlex
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from tensordash_cli.help_texts import EXAMPLES
 from tensordash_cli.main import COMMANDS, cli
 
 from .pages import fences
@@ -27,6 +29,8 @@ def test_the_site_builds(tmp_path: Path) -> None:
     commands = (tmp_path / "cli.html").read_text(encoding="utf-8")
     for name in COMMANDS:
         assert f'id="tensordash-{name}"' in commands
+    shown = html.unescape(re.sub(r"<[^>]*>", "", commands))
+    assert [each for examples in EXAMPLES.values() for each in examples if each not in shown] == []
 
 
 def outputs(page: str) -> list[tuple[str, str]]:
