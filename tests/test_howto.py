@@ -167,13 +167,38 @@ def test_the_proof_holds_and_its_broken_variant_does_not(tmp_path: Path) -> None
 @pytest.mark.slow
 def test_the_example_is_judged_as_shown(tmp_path: Path) -> None:
     subprocess.run([sys.executable, str(ROOT / "examples" / "record_your_model.py")], cwd=tmp_path, check=True)
-    printed = ""
-    for command in ("simulate run.trace", "report run.trace --no-synth -o verdict.html"):
+    reordered = "simulate run.trace --side faster --join-samples faster --row-order density"
+    (explore,) = [line for line in page("howto/explore-shapes").splitlines() if line.startswith("tensordash explore ")]
+    commands = (
+        "simulate run.trace",
+        "report run.trace --no-synth -o verdict.html",
+        explore.partition(" ")[2],
+        reordered,
+    )
+    printed = {}
+    for command in commands:
         environment = installed_environment()
-        printed += subprocess.run(
+        printed[command] = subprocess.run(
             ["tensordash", *command.split()], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
         ).stdout
-    shown = [line for block in blocks("howto/judge-your-run", "") for line in block.splitlines()]
-    lines = {" ".join(line.split()) for line in printed.splitlines()}
-    assert len(shown) == 4
+    judge = page("howto/judge-your-run")
+    shown = [
+        line
+        for name in ("judge-your-run", "explore-shapes")
+        for block in blocks(f"howto/{name}", "")
+        for line in block.splitlines()
+    ]
+    lines = {" ".join(line.split()) for text in printed.values() for line in text.splitlines()}
+    assert len(shown) == 7
     assert [line for line in shown if " ".join(line.split()) not in lines] == []
+    totals = [
+        re.findall(r"^ +total +all +(.*)$", printed[command], re.MULTILINE)[0].split() for command in commands[::3]
+    ]
+    first, second = totals
+    assert re.findall(r"^\| `[^|]*` \| (\S+x) \|", judge, re.MULTILINE) == [first[0], *first[3:6]]
+    for text in (
+        f"{second[2]} cycles instead of {first[2]}",
+        f"{second[3]}, but do not compare it with {first[3]}",
+        f"to {second[1]} cycles",
+    ):
+        assert text in " ".join(judge.split())
