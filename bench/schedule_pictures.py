@@ -84,7 +84,8 @@ def grid(x: float, y: float, steps: Sequence[Sequence[int]], taken: Sequence[tup
 
 def schedules(pairs: Sequence[Sequence[int]]) -> list[tuple[list[list[int]], Schedule]]:
     """Return the window before each cycle, and the golden scheduler's choices."""
-    rest, made = [list(step) for step in pairs], []
+    rest = [list(step) for step in pairs]
+    made: list[tuple[list[list[int]], Schedule]] = []
     while rest:
         window = rest[:WINDOW_DEPTH]
         one = schedule(window, len(window), OPTIONS)
@@ -120,7 +121,8 @@ def schedule_parts() -> Iterator[str]:
         yield text(x + WINDOW_DEPTH * CELL / 2, 52, "window", "small")
         yield text(x + WINDOW_DEPTH * CELL + 90 + CELL / 2, 52, "lanes", "small")
         taken = [position for position in made.selected if position is not None]
-        lines, others = [], [*grid(x, top, window, taken)]
+        lines: list[str] = []
+        others = [*grid(x, top, window, taken)]
         for lane, (position, option) in enumerate(zip(made.selected, made.options, strict=True)):
             at = x + WINDOW_DEPTH * CELL + 90
             y = top + lane * CELL

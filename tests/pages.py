@@ -1,7 +1,7 @@
 """Hand-written pages as Markdown: their sentences, links, anchors and commands."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from markdown_it import MarkdownIt
@@ -26,7 +26,8 @@ def sentences(text: str) -> list[str]:
 
     Headings, tables, code blocks, HTML and images have none. A paragraph that ends in a colon is one sentence.
     """
-    found, outside = [], 0
+    found: list[str] = []
+    outside = 0
     for token in PARSER.parse(text):
         if token.type.removesuffix("_open").removesuffix("_close") in OUTSIDE_SENTENCES:
             outside += token.nesting
@@ -36,7 +37,11 @@ def sentences(text: str) -> list[str]:
 
 
 def _plain(inline: Token) -> str:
-    parts = {"text": lambda each: each.content, "code_inline": lambda _: "Code", "softbreak": lambda _: " "}
+    parts: dict[str, Callable[[Token], str]] = {
+        "text": lambda each: each.content,
+        "code_inline": lambda _: "Code",
+        "softbreak": lambda _: " ",
+    }
     return "".join(parts[each.type](each) for each in inline.children or () if each.type in parts)
 
 
