@@ -12,6 +12,9 @@ napoleon_use_ivar = True
 napoleon_use_rtype = False
 source_suffix = {".md": "markdown"}
 exclude_patterns = ["_build"]
+highlight_language = "none"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
 html_theme = "furo"
 html_title = "TensorDash"
 html_show_copyright = False
@@ -23,7 +26,14 @@ def _escape(_app: Any, _context: Any, lines: list[str]) -> None:
     lines[:] = [line.replace("*", "\\*") for line in lines]
 
 
+def _show_examples(_app: Any, _context: Any, lines: list[str]) -> None:
+    """Make a code block of the examples at the end of a help text."""
+    examples = [line.removeprefix("|").strip() for line in lines if line.startswith("|") and "tensordash " in line]
+    lines[:] = ["Examples:", "", ".. code-block:: sh", "", *(f"   {example}" for example in examples), ""]
+
+
 def setup(app: Any) -> None:
     """Connect to the events of sphinx-click."""
     app.connect("sphinx-click-process-description", _escape)
     app.connect("sphinx-click-process-options", _escape)
+    app.connect("sphinx-click-process-epilog", _show_examples)

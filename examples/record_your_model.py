@@ -6,6 +6,7 @@ from torch import nn
 
 from tensordash_sim.trace import record
 
+torch.manual_seed(0)
 images, labels = map(torch.tensor, load_digits(return_X_y=True))
 layers = nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), nn.Conv2d(16, 32, 3, stride=2), nn.ReLU(), nn.Flatten()
 model = nn.Sequential(*layers, nn.Linear(288, 10))

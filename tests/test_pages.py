@@ -1,30 +1,117 @@
-"""Files that pages name exist."""
+"""Pages have short sentences, links that lead somewhere, and commands with options that exist."""
 
-import re
+import shlex
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
-FOLDERS = "bench|cli|docs|examples|formal|hdl|runtime|sim|synth|tests"
-NAMED = re.compile(rf"(?<![\w/.:])(?:{FOLDERS})/[\w./*-]+\.(?:py|md|toml|json|j2|svg)")
-MIN_NAMED = 50
+import click
+import pytest
+
+from tensordash_cli.main import COMMANDS, cli
+
+from .pages import ROOT, anchors, commands, links, pages, sentences
+
+MAX_MEAN_WORDS = 25
+MAX_WORDS = 40
+GENERATED = {"docs/evaluation.md"}
 
 
-def test_named_files_exist() -> None:
-    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
-    named = {
-        (page.name, path)
-        for page in pages
-        if page.name != "CHANGELOG.md"
-        for path in NAMED.findall(page.read_text(encoding="utf-8"))
-    }
-    assert len(named) >= MIN_NAMED
-    assert not sorted(each for each in named if not list(ROOT.glob(each[1].replace("NAME", "*"))))
+def name_of(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
 
 
-def test_verification_page_has_the_goals_of_the_nightly_soak() -> None:
-    makefile, page = ((ROOT / name).read_text(encoding="utf-8") for name in ("Makefile", "docs/verification.md"))
-    goals = {name: int(count) for name, count in re.findall(r"--(cores|positions|descriptors|faults) (\d+)", makefile)}
-    text = " ".join(page.split())
-    assert goals["positions"] == 10**8
-    assert f"10^8 multiply positions of tiles and 10^8 of {goals['cores']} cores" in text
-    assert f"{goals['descriptors']:,} descriptors and {goals['faults']:,} faults" in text
+def words(sentence: str) -> int:
+    return sum(any(letter.isalnum() for letter in word) for word in sentence.split())
+
+
+every_page = pytest.mark.parametrize("page", pages(), ids=name_of)
+
+
+@every_page
+def test_sentences_are_short(page: Path) -> None:
+    if name_of(page) in GENERATED:
+        pytest.skip("is not written by hand")
+    found = sentences(page.read_text(encoding="utf-8"))
+    assert [each for each in found if words(each) > MAX_WORDS] == []
+    assert sum(map(words, found)) <= MAX_MEAN_WORDS * max(len(found), 1)
+
+
+@every_page
+def test_links_lead_somewhere(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    for link in links(text):
+        if "://" in link:
+            continue
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), link
+        if anchor:
+            assert anchor in anchors(target.read_text(encoding="utf-8")), link
+
+
+@every_page
+def test_options_exist(page: Path) -> None:
+    for line in commands(page.read_text(encoding="utf-8")):
+        check_options(line)
+
+
+def check_options(line: str) -> None:
+    """Parse a command with its own parser, and run nothing. A mention may leave out what its last option takes."""
+    _, name, *arguments = shlex.split(line)
+    assert name in COMMANDS, line
+    command = cli.get_command(click.Context(cli), name)
+    if isinstance(command, click.Group) and arguments:
+        command = command.get_command(click.Context(command), arguments.pop(0))
+    assert command is not None, line
+    try:
+        command.make_parser(click.Context(command)).parse_args(arguments)
+    except click.BadOptionUsage:
+        pass
+    except click.UsageError as error:
+        pytest.fail(f"{line}: {error.format_message()}")
+
+
+def test_sentences_of_an_example() -> None:
+    page = """# A heading. With two.
+
+It runs `a. B. c.` once, e.g. here. See Fig. 3 for
+the rest! Then (as said.) "It ends."
+
+- An item with [a link. Or two.](x.md)
+- 1.5 times faster than v. 2:
+
+| a table. With |
+|---|
+| sentences. More. |
+
+```sh
+code. More.
+```
+
+![an image. With text.](y.svg)
+"""
+    assert sentences(page) == [
+        "It runs Code once, e.g. here.",
+        "See Fig. 3 for the rest!",
+        "Then (as said.)",
+        '"It ends."',
+        "An item with a link.",
+        "Or two.",
+        "1.5 times faster than v.",
+        "2:",
+    ]
+
+
+def test_links_anchors_and_commands_of_an_example() -> None:
+    page = "## The `a_b`: c, d\n\n[x](y.md#z) ![p](q.svg) `tensordash map --size 8`\n\n"
+    page += "```sh\ntensordash synth  # cost\n```\n"
+    assert links(page) == ["y.md#z", "q.svg"]
+    assert anchors(page) == {"the-a_b-c-d"}
+    assert list(commands(page)) == ["tensordash map --size 8", "tensordash synth"]
+
+
+@pytest.mark.parametrize(
+    "line", ["tensordash synth --colour", "tensordash data fetch --force", "tensordash synthesise"]
+)
+def test_wrong_options_are_found(line: str) -> None:
+    with pytest.raises((AssertionError, pytest.fail.Exception)):
+        check_options(line)

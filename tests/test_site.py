@@ -1,15 +1,22 @@
 """The site builds without a warning, and its tutorials show what the commands print."""
 
+import html
 import re
+import runpy
 import shlex
+import shutil
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
+from tensordash_cli.help_texts import EXAMPLES
 from tensordash_cli.main import COMMANDS, cli
+
+from .pages import fences
 
 ROOT = Path(__file__).parents[1]
 FIRST_TILE = (ROOT / "docs" / "tutorials" / "first-tile.md").read_text(encoding="utf-8")
@@ -22,6 +29,8 @@ def test_the_site_builds(tmp_path: Path) -> None:
     commands = (tmp_path / "cli.html").read_text(encoding="utf-8")
     for name in COMMANDS:
         assert f'id="tensordash-{name}"' in commands
+    shown = html.unescape(re.sub(r"<[^>]*>", "", commands))
+    assert [each for examples in EXAMPLES.values() for each in examples if each not in shown] == []
 
 
 def outputs(page: str) -> list[tuple[str, str]]:
@@ -69,3 +78,33 @@ def test_the_table_of_the_training_tutorial_is_printed() -> None:
     for layer, operation, *figures in shown:
         (row,) = [each for each in rows if each[: 1 + bool(operation)] == [layer, operation][: 1 + bool(operation)]]
         assert set(figures) <= set(row)
+
+
+OWN_DESIGN = (ROOT / "docs" / "tutorials" / "own-design.md").read_text(encoding="utf-8")
+VERILOG_DESIGN = ROOT / "examples" / "verilog_design"
+
+
+def test_a_tile_in_an_amaranth_design(capsys: pytest.CaptureFixture[str]) -> None:
+    script = ROOT / "examples" / "amaranth_design.py"
+    runpy.run_path(str(script), run_name="__main__")
+    assert capsys.readouterr().out in fences(OWN_DESIGN, "")
+    source = script.read_text(encoding="utf-8")
+    for code in fences(OWN_DESIGN, "python"):
+        assert textwrap.indent(code, "        ") in source
+
+
+def test_a_tile_in_a_verilog_design(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (code,) = fences(OWN_DESIGN, "verilog")
+    assert code in (VERILOG_DESIGN / "dot_products.v").read_text(encoding="utf-8")
+    if shutil.which("iverilog") is None:
+        pytest.skip("no Icarus Verilog")
+    folder = tmp_path / "verilog_design"
+    shutil.copytree(VERILOG_DESIGN, folder, ignore=shutil.ignore_patterns("my_tile", "bench"))
+    monkeypatch.chdir(folder)
+    _, generating, simulating = fences(OWN_DESIGN, "sh")
+    into, generate = generating.splitlines()
+    assert into == "cd examples/verilog_design"
+    assert CliRunner().invoke(cli, shlex.split(generate)[1:]).exit_code == 0
+    for command in simulating.splitlines():
+        printed = subprocess.run(shlex.split(command), capture_output=True, text=True, check=True).stdout
+    assert printed in fences(OWN_DESIGN, "")

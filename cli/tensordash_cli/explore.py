@@ -74,9 +74,9 @@ class Numbers(click.ParamType):
     help="Trace to search on; may be repeated (default: the digits CNN).",
 )
 @click.option("--depth", "depths", type=Numbers(2, 6), default="2,3,4", show_default=True, help="Steps of the window.")
-@click.option("--lanes", type=Numbers(2, 32), default="4", show_default=True)
-@click.option("--rows", type=Numbers(1, 16), default="4", show_default=True)
-@click.option("--columns", type=Numbers(1, 16), default="4", show_default=True)
+@click.option("--lanes", type=Numbers(2, 32), default="4", show_default=True, help="Multipliers of a PE.")
+@click.option("--rows", type=Numbers(1, 16), default="4", show_default=True, help="Rows of PEs.")
+@click.option("--columns", type=Numbers(1, 16), default="4", show_default=True, help="Columns of PEs.")
 @click.option("--sources", type=Numbers(2, 42), default="4,8", show_default=True, help="Inputs of a lane's mux.")
 @click.option("--staging", "stagings", default="shift,ring", show_default=True, help="shift, ring, or both.")
 @click.option("--row-order", "orders", default="natural", show_default=True, help="natural, density; both: a,b.")
@@ -90,9 +90,19 @@ class Numbers(click.ParamType):
     show_default=True,
     help="Row steps simulated of each product.",
 )
-@click.option("--seed", type=WholeRange(min=0), default=0, show_default=True)
+@click.option(
+    "--seed", type=WholeRange(min=0), default=0, show_default=True, help="Seed that draws passes and candidates."
+)
 @click.option("--area/--no-area", default=True, help="Synthesize the tiles (a minute each; default).")
-@click.option("-o", "--output", metavar="DIR", type=Path, default=Path("build/explore"), show_default=True)
+@click.option(
+    "-o",
+    "--output",
+    metavar="DIR",
+    type=Path,
+    default=Path("build/explore"),
+    show_default=True,
+    help="Folder of results; an interrupted search continues there.",
+)
 @runner_options
 @json_option
 def command(

@@ -16,6 +16,8 @@ from tensordash.extras import missing_extra, require
 from tensordash_storage.jobs import JobError
 from tensordash_storage.user_cache import usable_cache_home
 
+from .help_texts import GROUPS, SummaryGroup, epilog
+
 __all__ = ["cli", "run"]
 
 COMMANDS: dict[str, tuple[str, ...]] = {
@@ -43,7 +45,7 @@ PARSER_SAYS = ("Missing ", "No such ", "Got unexpected ")
 """How messages of click begin that do not say what is allowed."""
 
 
-class _Commands(click.Group):
+class _Commands(SummaryGroup):
     """Subcommands, each imported when it is used: one that only reads a configuration starts at once."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -53,9 +55,13 @@ class _Commands(click.Group):
         if cmd_name not in COMMANDS:
             return None
         command = copy(import_module(f"{__package__}.{cmd_name}").command)
+        command.epilog = epilog(cmd_name)
         if command.callback is not None:  # which runs once the arguments are read: --help needs no extra
             command.callback = partial(_run_callback, cmd_name, command.callback)
         return command
+
+    def headings(self, ctx: click.Context) -> dict[str, tuple[str, ...]]:
+        return GROUPS
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -80,7 +86,10 @@ def _run_callback(name: str, callback: Callable[..., Any], /, *arguments: Any, *
 @click.group(cls=_Commands, no_args_is_help=False, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(tensordash.__version__, prog_name="tensordash")
 def cli() -> None:
-    """Generate, verify, prove and cost TensorDash tiles: Tensorcores that skip multiplications by zero."""
+    """Generate, verify, prove and cost tiles and cores that skip multiplications by zero.
+
+    `tensordash COMMAND --help` has the options and examples of a command.
+    """
 
 
 def run(arguments: list[str] | None = None) -> Any:

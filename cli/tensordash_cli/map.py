@@ -32,7 +32,14 @@ __all__ = ["command"]
 @click.option("--kernel", type=WholeRange(min=1), default=1, show_default=True, help="Height and width of the kernel.")
 @click.option("--stride", type=WholeRange(min=1), default=1, show_default=True, help="Stride in both directions.")
 @click.option("--padding", type=WholeRange(min=0), default=0, show_default=True, help="Padding on all sides.")
-@click.option("--op", "operation", type=click.Choice(("AxW", "WxG", "AxG")), default="AxW", show_default=True)
+@click.option(
+    "--op",
+    "operation",
+    type=click.Choice(("AxW", "WxG", "AxG")),
+    default="AxW",
+    show_default=True,
+    help="Forward pass, gradient of the input, or gradient of the weights.",
+)
 @click.option("--rows", type=click.Choice(("A", "W", "G")), help="The operand whose zeros are skipped.")
 @click.option(
     "--speedup", type=click.FloatRange(min=1.0), default=2.0, show_default=True, help="Assumed speedup of the tile."

@@ -32,7 +32,7 @@ __all__ = ["command"]
 
 @click.command("mutate")
 @any_config_options
-@click.option("--by-hand", is_flag=True, help="Faults made by hand in the sources instead; see below.")
+@click.option("--by-hand", is_flag=True, help="Faults made by hand in the sources instead, see above.")
 @click.option("--all", "everything", is_flag=True, help="Run the campaigns of docs/verification.md instead.")
 @click.option("--kind", type=click.Choice(["bits", "wires"]), help="Kind of mutants (default: bits).")
 @click.option("--count", type=WholeRange(1, 60_000), help="Mutants (default: 300).")
@@ -50,7 +50,15 @@ __all__ = ["command"]
 @click.option("--seed", type=WholeRange(min=0), default=0, show_default=True, help="Seed of mutants and benches.")
 @click.option("--effort", type=FiniteRange(0.05, 1000), default=0.3, show_default=True, help="Of the benches.")
 @click.option("--proofs/--no-proofs", default=True, help="Ask proofs about what benches let pass (default).")
-@click.option("-o", "--output", metavar="DIR", type=Path, default=Path("build"), show_default=True, help="See below.")
+@click.option(
+    "-o",
+    "--output",
+    metavar="DIR",
+    type=Path,
+    default=Path("build"),
+    show_default=True,
+    help="Folder of results, see above.",
+)
 @runner_options
 @json_option
 @click.pass_context

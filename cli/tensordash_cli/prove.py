@@ -23,7 +23,15 @@ __all__ = ["command"]
     is_flag=True,
     help="Prove every preset and the corner configurations, and refute the broken variants.",
 )
-@click.option("-o", "--output", metavar="DIR", type=Path, default=Path("build"), show_default=True, help="See below.")
+@click.option(
+    "-o",
+    "--output",
+    metavar="DIR",
+    type=Path,
+    default=Path("build"),
+    show_default=True,
+    help="Folder of results, see above.",
+)
 @runner_options
 @json_option
 @click.pass_context

@@ -90,10 +90,17 @@ MAX_HELD_STEPS = 1 << 27
 )
 @click.option("--stream-a", metavar="MASK.npy", type=Path, help='Column side, needed with tile.sparsity = "both".')
 @click.option("--random", "zeros", metavar="SHARE", type=FiniteRange(0, 1), help="Instead of a trace: random zeros.")
-@click.option("--steps", type=WholeRange(min=1), default=1_000_000, show_default=True, help="Of --random.")
-@click.option("--length", type=WholeRange(min=1), help="Steps of a stream of --random (default: all in one).")
-@click.option("--seed", type=WholeRange(min=0), default=0, show_default=True, help="Of --random.")
-@click.option("--cluster", default="none", show_default=True, help="Zeros differ in density: none, rows or time.")
+@click.option(
+    "--steps", type=WholeRange(min=1), default=1_000_000, show_default=True, help="With --random: steps to draw."
+)
+@click.option("--length", type=WholeRange(min=1), help="With --random: steps of a stream (default: all in one).")
+@click.option("--seed", type=WholeRange(min=0), default=0, show_default=True, help="With --random: seed of the zeros.")
+@click.option(
+    "--cluster",
+    default="none",
+    show_default=True,
+    help="With --random: what zeros differ by in density: none, rows or time.",
+)
 @click.option("--threads", type=WholeRange(min=1), help="Threads (default: one per core).")
 @json_option
 @click.pass_context

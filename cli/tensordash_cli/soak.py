@@ -66,7 +66,15 @@ class _JobName(click.ParamType):
 @click.option(
     "--faults", metavar="N", type=WholeRange(1, 10**12), help="Faults to run at least, on all cores (default: 1,000)."
 )
-@click.option("-o", "--output", metavar="DIR", type=Path, default=Path("build/soak"), show_default=True)
+@click.option(
+    "-o",
+    "--output",
+    metavar="DIR",
+    type=Path,
+    default=Path("build/soak"),
+    show_default=True,
+    help="Folder of jobs and coverage; an interrupted run continues there.",
+)
 @runner_options
 @click.option("--simulator", default="auto", show_default=True, help="auto, verilator or icarus.")
 @click.option("--cover", is_flag=True, help="Also fail if a reachable point of the coverage was not reached.")

@@ -43,7 +43,15 @@ class Placing:
 @click.command("synth")
 @any_config_options
 @click.option("--liberty", metavar="FILE.lib", type=Path, help="Your own cell library (default: Nangate 45 nm).")
-@click.option("--clock", "clock_ns", metavar="NS", type=FiniteRange(0.05, 100), default=2.0, show_default=True)
+@click.option(
+    "--clock",
+    "clock_ns",
+    metavar="NS",
+    type=FiniteRange(0.05, 100),
+    default=2.0,
+    show_default=True,
+    help="Period that the mapping is to reach.",
+)
 @click.option("--power/--no-power", default=True, help="Measure power, if OpenSTA is installed (minutes; default).")
 @click.option("--wires", is_flag=True, help="Also place both designs: area, clock and power with wires (many minutes).")
 @click.option("--lef", metavar="FILE.lef", type=Path, multiple=True, help="Shapes of your own library's cells.")
