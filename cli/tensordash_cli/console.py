@@ -44,6 +44,8 @@ __all__ = [
     "writable_folder",
 ]
 
+DEFAULT_JOBS = 2
+"""Processes at a time, in every command with --jobs."""
 MAX_LISTED_NAMES = 8
 """Names that an error message lists."""
 
@@ -176,7 +178,9 @@ def runner_options(command: Callable[..., Any], *, aliases: tuple[str, ...] = ()
 
     names = ("-j", "--jobs", *aliases, "jobs")
     number = WholeRange(min=1)
-    jobs = click.option(*names, metavar="N", type=number, default=2, show_default=True, help="Processes at a time.")
+    jobs = click.option(
+        *names, metavar="N", type=number, default=DEFAULT_JOBS, show_default=True, help="Processes at a time."
+    )
     return jobs(
         click.option("--cluster", metavar="ADDRESS", help="Use this Dask scheduler's workers instead.")(wrapper)
     )

@@ -145,7 +145,8 @@ class Suite:
         Parameters
         ----------
         folder : Path
-            Folder of queries and their answers. A query that has an answer there is not run again.
+            Folder of queries and their answers. A query that has an answer there is not run again: its key is
+            `Query.digest`, of its files, script and tools.
         runner : Runner
             Where proofs run.
 

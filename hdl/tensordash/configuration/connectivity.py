@@ -1,4 +1,7 @@
-"""Connectivity: which positions of the window a lane may take its pair from, and in which order lanes decide."""
+"""Connectivity: which positions of the window a lane may take its pair from, and in which order lanes decide.
+
+An option at a later step is lookahead; one at another lane is lookaside.
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

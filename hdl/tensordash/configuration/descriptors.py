@@ -1,6 +1,12 @@
 """Descriptors of the core, as data: which operations there are, and every field's place.
 
-Hardware, golden model, assembler and docs/core.md all take them from here; none of them has a place of its own.
+Hardware, golden model, assembler, benches and docs/core.md read the places of fields here and define none themselves.
+A new field, such as one of `load`, also needs changes in these places:
+
+- its unit in `hdl` (`movers`, `core`), and `core/descriptor_check.py` if some of its values are illegal;
+- `golden/core` in `sim`: `legal.py`, what the operation computes (`moves.py` for `load`), and its `effects.py`;
+- `compiler` in `sim`: `footprint.py` and `unit_cycles.py`;
+- the reference model in `formal` (`move_nest.py` for `load`), and `program_order.py` for illegal values.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""The registers of one core: every field with its access and its value after reset."""
+"""The registers of one core: every field of `registers`, with its access and its value after reset."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,4 +1,7 @@
-"""Registers of the core, as data: hardware, docs/core.md, Python constants and the C header come from here."""
+"""The register map of all cores, as data: hardware, docs/core.md, Python constants and the C header come from here.
+
+`register_map` adds what depends on one core, for SVD, SystemRDL and IP-XACT.
+"""
 
 from dataclasses import dataclass
 
