@@ -16,7 +16,7 @@ from tensordash_sim.networks import NAMES
 
 
 def command(*arguments: str) -> Any:
-    """What a `tensordash` command gives, and how long it took."""
+    """Run a `tensordash` command. Return its JSON document and its seconds."""
     began = time.monotonic()
     run = [sys.executable, "-c", "from tensordash_cli.main import run; run()", *arguments, "--json"]
     return json.loads(subprocess.run(run, check=True, stdout=subprocess.PIPE).stdout), time.monotonic() - began
@@ -42,6 +42,6 @@ def main(after: int, names: tuple[str, ...]) -> None:
 if __name__ == "__main__":
     parser = argument_parser(__doc__)
     parser.add_argument("names", metavar="NAME", nargs="*", default=NAMES, help="networks (default: all)")
-    parser.add_argument("--after", type=int, default=0, help="steps of training before")
+    parser.add_argument("--after", type=int, default=0, help="training steps before the recorded one")
     options = parser.parse_args()
     main(options.after, tuple(options.names))

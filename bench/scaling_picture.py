@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tensordash_sim.plots import COLORS, drawn_whole, style
+from tensordash_sim.plots import COLORS, style, use_integer_ticks
 from tensordash_storage.files import atomic_path
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -77,7 +77,7 @@ def draw(points: Mapping[str, Mapping[int, float]], path: Path) -> None:
             axes.plot(at, list(added.values()), "o", color=COLORS[0], markersize=5, clip_on=False)
             axes.set_xlabel(parameter)
             axes.margins(x=0.08, y=0.08)
-            drawn_whole(axes, at.tolist())
+            use_integer_ticks(axes, at.tolist())
         plots[0].set_ylim(bottom=0)
         plots[0].set_ylabel("added GE per PE")
         with atomic_path(path) as place:

@@ -61,14 +61,14 @@ def command(output: Path, preset: str, simulator: str, no_synth: bool, as_json: 
     designs = {"tensordash": sparse, "dense": sparse.baseline}
     folders = {name: output / name for name in designs}
     writable_folder(output, "--output")
-    choose_simulator(simulator)  # before the long work
+    choose_simulator(simulator)  # Fail before the long work.
     trace = Trace.open(example_trace())
-    # By layer, in the order of a training step.
+    # The trace has the order of a training step. The demo goes through it layer by layer.
     records = sorted((one for one in trace.records if one.layer in LAYERS), key=lambda one: LAYERS.index(one.layer))
     progress.print("emitting the Verilog of the tile and of its dense baseline")
     for name, config in designs.items():
         generate(config, folders[name])
-    # What takes long runs in processes of its own, side by side.
+    # Simulators and synthesis run at the same time, each in a process of its own.
     with ThreadPoolExecutor(len(designs) + 2) as pool, progress.status("starting") as status:
         progress.print(f"building and running a simulator of each{'' if no_synth else ', and synthesizing both'}")
         running = {
@@ -127,16 +127,16 @@ def _replays(
         return Replayer(config, Path(scratch), verilog=verilog, simulator=simulator, steps=steps).run_each(operands)
 
 
-def _synthesize(config: TileConfig, say: Callable[[str], None]) -> "CostReport":
+def _synthesize(config: TileConfig, progress: Callable[[str], None]) -> "CostReport":
     from tensordash_synth import synthesize
 
-    return synthesize(config, progress=say)
+    return synthesize(config, progress=progress)
 
 
 def _operations(
     records: list["Record"], designs: dict[str, TileConfig], running: dict[str, "Future[list[ReplayResult]]"]
 ) -> list[dict]:
-    """What passes of every record must give on both tiles, and what they gave."""
+    """Compare passes of every record on both tiles with the golden model, the exact results and the cycle simulator."""
     from tensordash_sim.cycles import count_words, pack
     from tensordash_sim.golden import matmul, matmul_exact
     from tensordash_sim.golden.quantization import non_zeros
@@ -151,7 +151,7 @@ def _operations(
     for i, record in enumerate(records):
         all_a, all_b = _passes(record, sparse, CYCLE_PASSES)
         a, b = _passes(record, sparse, VERILOG_PASSES)
-        whole, sampled = counted(all_a, all_b), counted(a, b)
+        all_counts, sampled_counts = counted(all_a, all_b), counted(a, b)
         exact = np.stack([matmul_exact(*pair, sparse) for pair in zip(a, b, strict=True)])
         report: dict[str, Any] = {
             "layer": record.layer,
@@ -163,32 +163,32 @@ def _operations(
         }
         for name, config in designs.items():
             golden = matmul(a, b, config)
-            found = running[name].result()[i]
+            replay = running[name].result()[i]
             report[f"{name}_equals_golden"] = (
-                not found.mismatches
-                and np.array_equal(found.c_bits, golden.c_bits)
-                and np.array_equal(found.counters["cycles"], golden.cycles)
+                not replay.mismatches
+                and np.array_equal(replay.c_bits, golden.c_bits)
+                and np.array_equal(replay.counters["cycles"], golden.cycles)
             )
             if rounds_once:
-                report[f"{name}_equals_exact"] = np.array_equal(found.c_bits, exact)
+                report[f"{name}_equals_exact"] = np.array_equal(replay.c_bits, exact)
             else:
                 report[f"{name}_relative_error"] = _relative_error(golden.c_bits, exact)
-            report[f"{name}_cycles"] = cycles = int(found.counters["cycles"].sum())
-            report[f"{name}_row_wait"] = float(found.row_wait.sum() / (config.rows * cycles))
-        report["tensordash_equals_simulator"] = report["tensordash_cycles"] == sampled.cycles
+            report[f"{name}_cycles"] = cycles = int(replay.counters["cycles"].sum())
+            report[f"{name}_row_wait"] = float(replay.row_wait.sum() / (config.rows * cycles))
+        report["tensordash_equals_simulator"] = report["tensordash_cycles"] == sampled_counts.cycles
         report["equal"] = all(value for key, value in report.items() if "_equals_" in key)
         report["speedup"] = report["dense_cycles"] / report["tensordash_cycles"]
         report["ideal_speedup"] = 1 / (1 - zeros) if zeros < 1 else None
-        report["speedup_of_all_passes"] = whole.speedup
+        report["speedup_of_all_passes"] = all_counts.speedup
         reports.append(report)
     return reports
 
 
 def _relative_error(found: NDArray[np.uint32], exact: NDArray[np.uint32]) -> float:
     """Return the largest error of FP32 results relative to the exact ones, those that are zero left out."""
-    values, wanted = (bits.view(np.float32).astype(np.float64) for bits in (found, exact))
-    counted = wanted != 0
-    return float(np.max(np.abs(values - wanted)[counted] / np.abs(wanted)[counted], initial=0.0))
+    values, expected = (bits.view(np.float32).astype(np.float64) for bits in (found, exact))
+    nonzero = expected != 0
+    return float(np.max(np.abs(values - expected)[nonzero] / np.abs(expected)[nonzero], initial=0.0))
 
 
 def _print_operations(operations: list[dict], preset: str, config: TileConfig) -> None:

@@ -23,7 +23,7 @@ def possible_rows(types: tuple[str, str], kinds: Mapping[str, str], *, scaled: b
     Parameters
     ----------
     types : (str, str)
-        Of tensors that hold operands of the column side and of the row side.
+        Types of tensors with operands of the column side and of the row side.
     kinds : mapping of str to str
         The types of both operands.
     scaled : bool
@@ -32,7 +32,7 @@ def possible_rows(types: tuple[str, str], kinds: Mapping[str, str], *, scaled: b
     Raises
     ------
     TypeError
-        If none can.
+        If neither operand can.
     """
     a, b = types
     first, second = kinds
@@ -51,8 +51,8 @@ def possible_rows(types: tuple[str, str], kinds: Mapping[str, str], *, scaled: b
 def fixed_rows(tile: TileConfig, operation: str) -> str | None:
     """Return the operand on the row side of a tile whose results depend on the side: a rule that no value changes.
 
-    That is the gradient, or A in AxW, which has none. If the sides have different formats, the gradient has the one
-    with the wider range.
+    It is the gradient, or A in AxW, which has no gradient. If the sides have different formats, the gradient is on the
+    side whose format has the wider range.
 
     Parameters
     ----------
@@ -111,22 +111,22 @@ def chosen_rows(
     str
         The operand.
     Counted
-        What it takes.
+        Its cycles.
     """
     if len(possible) > 1:
         possible = sorted(possible, key=lambda name: -share_of_zeros(non_zeros[name]))
-    found = counted_sides(geometry, operation, non_zeros, possible, tile)
-    rows = min(possible, key=lambda name: round(found[name].cycles))
-    return rows, found[rows]
+    counts = counted_sides(geometry, operation, non_zeros, possible, tile)
+    rows = min(possible, key=lambda name: round(counts[name].cycles))
+    return rows, counts[rows]
 
 
 def requested_rows(tile: TileConfig, operation: str, possible: list[str], row_side: str | None) -> list[str]:
-    """Operands that can be on the row side: what the caller asks for, else the rule, else all that types allow.
+    """Return operands for the row side: the one that the caller asks for, else the rule's, else all that types allow.
 
     Raises
     ------
     ValueError
-        If the caller asks for an operand that is not one, or whose type the row side does not have.
+        If the caller asks for anything but an operand, or for one whose type the row side cannot have.
     """
     if row_side is not None:
         if row_side not in possible:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["COLORS", "LIGHT", "MUTED", "PAPER", "drawn_whole", "is_spread", "style"]
+__all__ = ["COLORS", "LIGHT", "MUTED", "PAPER", "is_spread", "style", "use_integer_ticks"]
 
 COLORS = ("#0072b2", "#c65102", "#00805c", "#a3408f", "#7a6a00", "#4b45b8", "#b3303f", "#4d6273")
 """Of series, in order."""
@@ -84,15 +84,15 @@ def is_spread(places: Sequence[float]) -> bool:
     return all(_is_whole(place) and place > 0 for place in places) and max(places) >= SPREAD * min(places)
 
 
-def drawn_whole(axes: "Axes", places: Sequence[float]) -> None:
-    """An x axis whose places are whole numbers has no ticks between them.
+def use_integer_ticks(axes: "Axes", places: Sequence[float]) -> None:
+    """Put ticks on whole numbers only, if all places on the x axis are whole.
 
     Parameters
     ----------
     axes : Axes
-        Something is drawn in them.
+        Axes with data.
     places : sequence of numbers
-        Where; nothing is changed if one of them is no whole number.
+        Places of the data on the x axis.
     """
     from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator, ScalarFormatter
 

@@ -1,4 +1,4 @@
-"""A core's cost as lines of plain text."""
+"""A core's cost as plain text."""
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
@@ -17,7 +17,7 @@ _environment.filters["fmt"] = format
 
 
 def core_cost_table(report: CoreCostReport) -> str:
-    """Logic by unit, memories, energy of a training step, ratios and delays."""
+    """Format logic by unit, memories, energy of a training step, ratios and delays as lines of text."""
     costs = {} if report.memories is None else {**report.memories[1].costs, **report.memories[0].costs}
     values = {
         "report": report,

@@ -1,4 +1,4 @@
-"""Cells that grow with their wires: stronger drivers, and buffers in front of what no driver is strong enough for."""
+"""Adapt cells to their wires: stronger drivers, and buffers for loads that are too large for every driver."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,9 +15,9 @@ from .wires import WireLoad, length_factors, wires
 
 __all__ = ["LOAD_SHARE", "Grown", "grow", "ladders"]
 
-LOAD_SHARE = 0.35  # of the load that a cell may drive at most by its library: what it drives here
-PASSES = 2  # inputs of cells that have grown are larger, too
-MAX_BUFFER_LOAD = 0.5  # Load of a group of pins, as a share of what the strongest buffer may drive.
+LOAD_SHARE = 0.35  # largest load of a cell, as a share of the maximum in its library
+PASSES = 2  # stronger cells have larger inputs, which their own drivers must drive
+MAX_BUFFER_LOAD = 0.5  # largest load of a group of pins, as a share of the strongest buffer's
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,11 +27,11 @@ class Grown:
     Parameters
     ----------
     gates : GateNetlist
-        The netlist; what is simulated in it is what it was grown from, and its first cells are that one's.
+        The netlist. Its first cells are the original ones, with other drives; simulations run on the original netlist.
     origins : array of int (nets,)
-        For every net, the one of which it has the values.
+        For every net, the net of the original netlist that has its values.
     near : Placed
-        Where its cells were, and those where buffers would best be; not legal.
+        Places of the original cells, and the best places of buffers; not a legal placement.
     sites_before : int
         Sites of all cells before.
     stronger, buffers : int
@@ -47,7 +47,7 @@ class Grown:
 
 
 def ladders(library: Liberty, lef: Lef) -> dict[str, list[Cell]]:
-    """For every cell those that do the same, itself among them, the weakest first, and of equal ones the smallest."""
+    """Return for every cell the cells of equal function, itself included: the weakest first, then the smallest."""
     kinds: dict[object, list[Cell]] = {}
     for cell in library.cells:
         if cell.name in lef.cells and all(drive > 0 for drive in cell.outputs.values()) and cell.outputs:
@@ -67,10 +67,10 @@ def _drive(cell: Cell) -> float:
 def grow(
     gates: GateNetlist, library: Liberty, lef: Lef, placed: Placed, load: WireLoad, share: float = LOAD_SHARE
 ) -> Grown:
-    """Have every driver drive no more than a share of the most that its library allows.
+    """Limit the load of every driver to a share of its maximum in the library.
 
-    A driver becomes the smallest cell of its kind that may; where none may, its pins are split into groups that lie
-    together, with a buffer each. Clocks are left alone.
+    A driver becomes the smallest cell of equal function within the limit. If there is none, its pins are split into
+    groups of neighbours, and each group gets a buffer. Clocks do not change.
 
     Parameters
     ----------
@@ -79,9 +79,9 @@ def grow(
     library, lef : Liberty, Lef
         Its cells.
     placed : Placed
-        Where they are.
+        Their placement.
     load : WireLoad
-        What a micrometre of wire is.
+        Load of a micrometre of wire.
     share : float
         The share, above 0, at most 1.
 
@@ -99,7 +99,7 @@ def grow(
 
 
 class _Growth:
-    """A netlist that is being changed."""
+    """A netlist whose cells change."""
 
     def __init__(
         self, gates: GateNetlist, library: Liberty, lef: Lef, placed: Placed, load: WireLoad, share: float
@@ -115,23 +115,23 @@ class _Growth:
         self._origins = list(range(gates.nets))
 
     def strengthen(self) -> None:
-        """Exchange every driver that drives too much for the smallest that may, or the strongest."""
-        pins, _, loads = self._measured()
+        """Replace every overloaded driver by the smallest cell within the limit, or by the strongest one."""
+        pins, _, loads = self._measure()
         cells = list(self._gates.cells)
         for net, driver in _drivers(pins, loads, len(cells)):
             cell = cells[driver]
             ladder = self._ladders.get(cell.kind, [])
             if _drive(self._cells[cell.kind]) * self._share >= loads[net] or not ladder:
                 continue
-            best = next((each for each in ladder if _drive(each) * self._share >= loads[net]), ladder[-1])
-            if _drive(best) > _drive(self._cells[cell.kind]):
-                cells[driver] = replace(cell, kind=best.name)
+            stronger_cell = next((each for each in ladder if _drive(each) * self._share >= loads[net]), ladder[-1])
+            if _drive(stronger_cell) > _drive(self._cells[cell.kind]):
+                cells[driver] = replace(cell, kind=stronger_cell.name)
         self._gates = replace(self._gates, cells=cells)
         self._placed = replace(self._placed, widths=self._widths(cells))
 
     def add_buffers(self) -> None:
-        """Give groups of pins a buffer each where the strongest driver drives too much."""
-        pins, at, loads = self._measured()
+        """Add a buffer for each group of pins where the strongest driver is overloaded."""
+        pins, at, loads = self._measure()
         cells = list(self._gates.cells)
         ports = {name: (way, nets.copy()) for name, (way, nets) in self._gates.ports.items()}
         bits = port_bits(self._gates)
@@ -139,18 +139,18 @@ class _Growth:
         nets = self._gates.nets
         unit = np.array([self._placed.floor.site_um, self._placed.floor.row_um])
         for net in np.flatnonzero((loads > 0) & ~pins.clocks).tolist():
-            here = np.arange(pins.starts[net], pins.starts[net + 1])
-            driver = here[pins.drives[here]]
-            if len(driver) != 1 or len(here) < 2:
+            net_pins = np.arange(pins.starts[net], pins.starts[net + 1])
+            driver = net_pins[pins.drives[net_pins]]
+            if len(driver) != 1 or len(net_pins) < 2:
                 continue
             place = int(pins.places[driver[0]])
             kind = cells[place].kind if place < len(self._gates.cells) else self._buffers[0].name
             if _drive(self._cells[kind]) * self._share >= loads[net]:
                 continue
             path = cells[place].path if place < len(self._gates.cells) else ()
-            for group in self._groups(pins, at, here[~pins.drives[here]]):
-                need = self._group_load(pins, at, group) / self._share
-                buffer = next((each for each in self._buffers if _drive(each) >= need), self._buffers[-1])
+            for group in self._groups(pins, at, net_pins[~pins.drives[net_pins]]):
+                required = self._group_load(pins, at, group) / self._share
+                buffer = next((each for each in self._buffers if _drive(each) >= required), self._buffers[-1])
                 (source,), (result,) = buffer.inputs, buffer.outputs
                 cells.append(GateCell(path=path, kind=buffer.name, pins={source: net, result: nets}))
                 places.append((at[group].mean(axis=0) / unit)[None])
@@ -168,13 +168,13 @@ class _Growth:
         floor = self._placed.floor
         added = len(cells) - len(self._placed.widths)
         rows = np.clip(spots[:, 1], 0, floor.rows - 1)
-        turned = np.concatenate([self._placed.orientations, (rows[len(rows) - added :] % 2).astype(np.int8)])
+        orientations = np.concatenate([self._placed.orientations, (rows[len(rows) - added :] % 2).astype(np.int8)])
         self._placed = replace(
             self._placed,
             widths=self._widths(cells),
             columns=np.clip(spots[:, 0], 0, floor.sites - 1),
             rows=rows,
-            orientations=turned,
+            orientations=orientations,
         )
 
     def grown(self, before: GateNetlist, placed: Placed) -> Grown:
@@ -191,7 +191,7 @@ class _Growth:
     def _widths(self, cells: Sequence[GateCell]) -> NDArray[np.int64]:
         return np.array([self._lef.cells[cell.kind].sites for cell in cells], np.int64)
 
-    def _measured(self) -> tuple[PinTable, NDArray[np.float64], NDArray[np.float64]]:
+    def _measure(self) -> tuple[PinTable, NDArray[np.float64], NDArray[np.float64]]:
         pins = pin_table(self._gates, self._library, self._lef)
         at = self._placed.pins_um(pins)
         return pins, at, np.where(pins.counts > 1, pins.loads_ff + wires(pins, at, self._load).ff, 0.0)
@@ -203,9 +203,9 @@ class _Growth:
         return half * factor * self._load.ff_per_um + float(pins.loads[group].sum())
 
     def _groups(self, pins: PinTable, at: NDArray[np.float64], group: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
-        """Pins split across their longer side until each group is for one buffer."""
-        most = MAX_BUFFER_LOAD * _drive(self._buffers[-1]) * self._share
-        if len(group) == 1 or self._group_load(pins, at, group) <= most:
+        """Yield groups of pins, split across their longer side until one buffer can drive each group."""
+        max_load = MAX_BUFFER_LOAD * _drive(self._buffers[-1]) * self._share
+        if len(group) == 1 or self._group_load(pins, at, group) <= max_load:
             yield group
             return
         side = int(np.argmax(at[group].max(axis=0) - at[group].min(axis=0)))
@@ -215,7 +215,7 @@ class _Growth:
 
 
 def _drivers(pins: PinTable, loads: NDArray[np.float64], cells: int) -> Iterator[tuple[int, int]]:
-    """(net, cell that drives it) of every net with a load, but for clocks."""
+    """Yield (net, driving cell) of every net with a load, except clocks."""
     counted: Mapping[int, int] = {
         int(net): int(place)
         for net, place in zip(pins.nets[pins.drives], pins.places[pins.drives], strict=True)

@@ -22,7 +22,7 @@ LOAD_OF_OUTPUTS = 4  # inputs of the driving cell that every output of a module 
 
 
 class LibertyError(TensorDashError, ValueError):
-    """A cell library that cannot be used; the message is one line that names the file."""
+    """A cell library that the flow cannot use. The message is one line that names the file."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +32,7 @@ class ClockGate:
     Parameters
     ----------
     clock, output : str
-        The clock that comes in, and the one that goes out.
+        Pins of the input clock and of the output clock.
     enables : tuple of str
         Its enable, and its test enable.
     """
@@ -44,14 +44,14 @@ class ClockGate:
 
 @dataclass(frozen=True, kw_only=True)
 class Cell:
-    """A cell, as far as the flow looks at it.
+    """The facts about a cell that the flow needs.
 
     Parameters
     ----------
     name : str
         Name of the cell.
     area : float
-        Area in the library's unit, which is taken for square micrometres; 0 where the library gives none.
+        Area in the library's unit, which the flow takes for square micrometres; 0 if the library has none.
     inputs : dict of str to float
         Capacitance of every input pin, in femtofarads.
     functions : tuple of str
@@ -59,9 +59,9 @@ class Cell:
     is_flip_flop : bool
         Whether it has an `ff` group.
     clock_gate : ClockGate, optional
-        Its pins, if it lets a clock through or stops it.
+        Its pins, if it is an integrated clock gate.
     outputs : dict of str to float
-        The load that every output pin may drive, in femtofarads; 0 where the library gives none.
+        The maximum load of every output pin, in femtofarads; 0 if the library has none.
     """
 
     name: str
@@ -73,7 +73,7 @@ class Cell:
     outputs: dict[str, float] = field(default_factory=dict)
 
     def truth_table(self) -> str | None:
-        """Output over all inputs in order, "1110" for a NAND2; None unless it is a gate of one or two inputs.
+        """Return outputs over all inputs in order, "1110" for a NAND2; None unless it is a gate of one or two inputs.
 
         >>> Cell(name="x", area=1, inputs={"A": 1, "B": 1}, functions=("(A B)'",), is_flip_flop=False).truth_table()
         '1110'
@@ -83,21 +83,21 @@ class Cell:
         try:
             rows = product((False, True), repeat=len(self.inputs))
             values = [_evaluate(self.functions[0], dict(zip(self.inputs, row, strict=True))) for row in rows]
-        except (KeyError, IndexError):  # a state variable, or a syntax that no simple gate has
+        except (KeyError, IndexError):  # It has a state variable, or syntax beyond simple gates.
             return None
         return "".join("01"[value] for value in values)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Liberty:
-    """A library that can be mapped to.
+    """A library for mapping.
 
     Parameters
     ----------
     path : Path
         The file.
     name : str
-        What the library calls itself.
+        The library's own name.
     cells : tuple of Cell
         Its cells.
     """
@@ -115,7 +115,7 @@ class Liberty:
         """Area of the smallest NAND2: one gate equivalent."""
         nand = self._smallest("1110")
         if nand is None:
-            raise LibertyError(f"{self.path}: no two-input NAND with an area, which the unit of gate equivalents is")
+            raise LibertyError(f"{self.path}: no two-input NAND with an area, which is the unit of gate equivalents")
         return nand.area
 
     @cached_property
@@ -147,9 +147,9 @@ def default_liberty() -> Path:
     Raises
     ------
     MissingExtraError
-        If it is not.
+        If the package is not installed.
     LibertyError
-        If the package does not have it.
+        If the package lacks the library.
     """
     require("the Nangate 45 nm library", DEFAULT_PACKAGE)
     found = [file for file in files(DEFAULT_PACKAGE) or () if file.as_posix().endswith(DEFAULT_FILE)]
@@ -159,7 +159,7 @@ def default_liberty() -> Path:
 
 
 def load_liberty(path: str | Path | None = None) -> Liberty:
-    """Read and check a library; None stands for `default_liberty`.
+    """Read and check a library. Without a path it is `default_liberty`.
 
     Raises
     ------
@@ -199,7 +199,7 @@ def _is_balanced(text: str) -> bool:
 
 
 def _groups(text: str, kind: str) -> Iterator[tuple[str, str]]:
-    """Argument and contents of every group of a kind."""
+    """Yield the argument and the contents of every group of a kind."""
     for head in re.finditer(rf'\b{kind}\s*\(\s*"?([^")]*?)"?\s*\)\s*\{{', text):
         depth = 1
         for brace in re.compile(r"[{}]").finditer(text, head.end()):
@@ -260,7 +260,7 @@ def _clock_gate(pins: dict[str, list[str]]) -> ClockGate | None:
 
 
 def _evaluate(function: str, values: dict[str, bool]) -> bool:
-    """Value of a Liberty function: ! and ' negate, &, * and a space are AND, + and | are OR, ^ is XOR."""
+    """Evaluate a Liberty function: ! and ' negate, &, * and a space are AND, + and | are OR, ^ is XOR."""
     tokens = re.findall(r"\w+|\S", function)
 
     def negatable() -> bool:
@@ -275,15 +275,15 @@ def _evaluate(function: str, values: dict[str, bool]) -> bool:
             value = not value
         return value
 
-    def both() -> bool:
-        value = exclusive()
+    def conjunction() -> bool:
+        value = exclusive_or()
         while tokens and tokens[0] not in ")+|":
             if tokens[0] in "&*":
                 tokens.pop(0)
-            value = exclusive() and value
+            value = exclusive_or() and value
         return value
 
-    def exclusive() -> bool:
+    def exclusive_or() -> bool:
         value = negatable()
         while tokens[:1] == ["^"]:
             tokens.pop(0)
@@ -291,10 +291,10 @@ def _evaluate(function: str, values: dict[str, bool]) -> bool:
         return value
 
     def alternation() -> bool:
-        value = both()
+        value = conjunction()
         while tokens and tokens[0] in "+|":
             tokens.pop(0)
-            value = both() or value
+            value = conjunction() or value
         return value
 
     return alternation()

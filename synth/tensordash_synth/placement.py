@@ -1,4 +1,4 @@
-"""Cells of a mapped netlist on the sites of rows: the floor they stand on, where they stand, and whether they may."""
+"""Placement of a mapped netlist's cells on the sites of rows: the floor plan, the placer, and checks of legality."""
 
 import hashlib
 import os
@@ -31,21 +31,21 @@ EFFORT = 1
 SEED = 1
 TIME_LIMIT = 3600.0  # seconds
 WORKER = Path(__file__).with_name("placer_worker.py")
-WORKER_VERSION = 1  # of what it answers, which is kept
+WORKER_VERSION = 1  # version of its answers, which are cached
 FLIPPED_Y = (1, 3)  # orientations FS and S
 FLIPPED_X = (2, 3)  # orientations FN and S
 
 
 @dataclass(frozen=True, kw_only=True)
 class Floorplan:
-    """Rows of sites, nearly a square.
+    """Rows of sites, in nearly a square.
 
     Parameters
     ----------
     site_um, row_um : float
         Width of a site and height of a row, in micrometres.
     sites, rows : int
-        How many sites a row has, and how many rows there are.
+        Numbers of sites in a row, and of rows.
     """
 
     site_um: float
@@ -66,11 +66,11 @@ class Floorplan:
 
     @property
     def units(self) -> int:
-        """Parts of a row's height that are about as high as a site is wide."""
+        """Units in a row's height, each about as high as a site is wide."""
         return max(1, round(self.row_um / self.site_um))
 
     def edge(self, count: int) -> NDArray[np.float64]:
-        """Points around the edge, evenly and counter-clockwise from the lower left corner; (count, 2) micrometres."""
+        """Return points around the edge, evenly and counter-clockwise from the lower left; (count, 2) micrometres."""
         width, height = self.size_um
         along = np.arange(count) * (2 * (width + height) / max(count, 1))
         x = np.interp(along, np.cumsum([0, width, height, width, height]), [0, width, width, 0, 0])
@@ -79,7 +79,7 @@ class Floorplan:
 
 
 def floorplan(lef: Lef, sites: int, density: float) -> Floorplan:
-    """Return the floor on which cells of `sites` in total have a density, or a little less.
+    """Return the smallest floor on which cells of `sites` sites in total have at most this density.
 
     Raises
     ------
@@ -95,18 +95,18 @@ def floorplan(lef: Lef, sites: int, density: float) -> Floorplan:
 
 @dataclass(frozen=True, kw_only=True)
 class Placed:
-    """Where cells stand.
+    """Places of all cells.
 
     Parameters
     ----------
     floor : Floorplan
         Their rows.
     widths : array of int (cells,)
-        Of each cell, in sites.
+        Width of each cell, in sites.
     columns, rows : array of int (cells,)
         The leftmost site and the row of each.
     orientations : array of int8 (cells,)
-        0 to 3: N, FS (mirrored upwards, as every second row is), FN (mirrored across), S (both).
+        0 to 3: N, FS (mirrored vertically, as in every second row), FN (mirrored horizontally), S (both).
     """
 
     floor: Floorplan
@@ -117,18 +117,18 @@ class Placed:
 
     @property
     def density(self) -> float:
-        """Sites under cells, of all."""
+        """Share of the sites that cells cover."""
         return float(self.widths.sum()) / (self.floor.sites * self.floor.rows)
 
     @cached_property
     def faults(self) -> list[str]:
-        """Return what is illegal: cells outside the rows, overlapping, or upside down; [] if nothing is."""
+        """Return what is illegal: cells outside the rows, overlapping, or upside down; empty if all is legal."""
         found = []
         ends = self.columns + self.widths
         if outside := np.flatnonzero(
             (self.columns < 0) | (ends > self.floor.sites) | (self.rows < 0) | (self.rows >= self.floor.rows)
         ).tolist():
-            found.append(f"{len(outside)} cells stand outside the rows, cell {outside[0]} first")
+            found.append(f"{len(outside)} cells are outside the rows, cell {outside[0]} first")
         order = np.lexsort((self.columns, self.rows))
         adjacent = self.rows[order][1:] == self.rows[order][:-1]
         if overlaps := np.flatnonzero(adjacent & (self.columns[order][1:] < ends[order][:-1])).tolist():
@@ -139,24 +139,24 @@ class Placed:
         return found
 
     def pins_um(self, pins: PinTable) -> NDArray[np.float64]:
-        """Return where every pin is; (pins, 2) micrometres. Ports stand around the edge."""
+        """Return where every pin is; (pins, 2) micrometres. Ports are around the edge."""
         cells = len(self.widths)
         at = np.zeros((len(pins.places), 2))
         port = pins.places >= cells
         at[port] = self.floor.edge(pins.ports)[pins.places[port] - cells]
         on = ~port
         cell, offsets = pins.places[on], pins.offsets[on]
-        turned = self.orientations[cell]
+        cell_orientations = self.orientations[cell]
         width = self.widths[cell] * self.floor.site_um
-        x = np.where(np.isin(turned, FLIPPED_X), width - offsets[:, 0], offsets[:, 0])
-        y = np.where(np.isin(turned, FLIPPED_Y), self.floor.row_um - offsets[:, 1], offsets[:, 1])
+        x = np.where(np.isin(cell_orientations, FLIPPED_X), width - offsets[:, 0], offsets[:, 0])
+        y = np.where(np.isin(cell_orientations, FLIPPED_Y), self.floor.row_um - offsets[:, 1], offsets[:, 1])
         at[on, 0] = self.columns[cell] * self.floor.site_um + x
         at[on, 1] = self.rows[cell] * self.floor.row_um + y
         return at
 
 
 def find_placer() -> str | None:
-    """Version of the placer, if it is installed."""
+    """Return the version of the placer, or None if it is not installed."""
     try:
         return version(PLACER)
     except PackageNotFoundError:
@@ -173,24 +173,24 @@ def place(
     effort: int = EFFORT,
     seed: int = SEED,
 ) -> Placed:
-    """Place cells where their nets are short, by Coloquinte; answers are kept.
+    """Place cells with Coloquinte so that nets are short. Answers are cached.
 
     Parameters
     ----------
     pins : PinTable
-        What is connected; the clock pulls at nothing.
+        Connections of the cells. The clock has no influence on places.
     widths : sequence of int
         Width of every cell in sites.
     floor : Floorplan
-        Where they go.
+        Their rows.
     folder : Path
         An existing folder for temporary files.
     rough : bool
-        Leave swaps and shifts out, which shorten wires by some percent in a fifth of the time.
+        Skip swaps and shifts. They shorten wires by some percent.
     effort : int
-        1 to 9.
+        The placer's effort, 1 to 9.
     seed : int
-        Of the placer's random numbers.
+        Seed of the placer's random numbers.
 
     Raises
     ------
@@ -205,10 +205,10 @@ def place(
     require("placing wires", PLACER)
     problem = _problem(pins, np.asarray(widths, np.int64), floor)
     problem |= {"effort": np.array(effort), "seed": np.array(seed), "rough": np.array(rough)}
-    x, y, orientations = _solved(problem, folder)
+    x, y, orientations = _solve(problem, folder)
     placed = Placed(floor=floor, widths=problem["widths"], columns=x, rows=y // floor.units, orientations=orientations)
     if (y % floor.units).any() or placed.faults:
-        raise SynthesisError(f"the placement is not legal: {', '.join(placed.faults) or 'cells stand between rows'}")
+        raise SynthesisError(f"the placement is not legal: {', '.join(placed.faults) or 'cells are between rows'}")
     return placed
 
 
@@ -231,8 +231,8 @@ def _problem(pins: PinTable, widths: NDArray[np.int64], floor: Floorplan) -> dic
     }
 
 
-def _solved(problem: dict[str, NDArray], folder: Path) -> tuple[NDArray, NDArray, NDArray]:
-    """Answer of the worker, from the cache if it is there."""
+def _solve(problem: dict[str, NDArray], folder: Path) -> tuple[NDArray, NDArray, NDArray]:
+    """Return the worker's answer, from the cache if it is there."""
     digest = hashlib.sha256(f"{find_placer()} {WORKER_VERSION} ".encode())
     for name, values in problem.items():
         digest.update(name.encode() + values.astype(np.int64).tobytes())
@@ -258,11 +258,11 @@ def _read(path: Path) -> tuple[NDArray, NDArray, NDArray]:
 def _run(task: Path, answer: Path, folder: Path) -> None:
     command = [sys.executable, str(WORKER), str(task), str(answer)]
     try:
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=TIME_LIMIT)
+        completed = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=TIME_LIMIT)
     except subprocess.TimeoutExpired:
         raise SynthesisError(f"placement took more than {TIME_LIMIT:.0f} seconds") from None
-    if done.returncode == -signal.SIGINT:
+    if completed.returncode == -signal.SIGINT:
         raise KeyboardInterrupt
-    if done.returncode:
-        words = (done.stderr.strip() or done.stdout.strip() or "nothing was printed").splitlines()[-1]
-        raise SynthesisError(f"placement failed (the placer ended with {done.returncode}): {words}")
+    if completed.returncode:
+        message = (completed.stderr.strip() or completed.stdout.strip() or "nothing was printed").splitlines()[-1]
+        raise SynthesisError(f"placement failed (the placer ended with {completed.returncode}): {message}")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 from amaranth.back import rtlil
-from amaranth.hdl._ir import PortDirection  # the public converter takes it, but no public module has it
+from amaranth.hdl._ir import PortDirection  # the public converter takes it, but no public module exports it
 
 from tensordash import TileConfig
 from tensordash.configuration.core_config import CoreConfig
@@ -41,7 +41,7 @@ MEMORIES = [
 ]
 
 
-# Data of a write that is not enabled does not matter: Yosys joins partial writes of Verilog into one port.
+# Data of a disabled write has no effect. It is set to 0, because Yosys joins partial writes of Verilog into one port.
 MASKED_WRITES = """
 (* techmap_celltype = "$mem_v2" *)
 module masked_writes(RD_CLK, RD_EN, RD_ARST, RD_SRST, RD_ADDR, RD_DATA, WR_CLK, WR_EN, WR_ADDR, WR_DATA);
@@ -71,7 +71,7 @@ module masked_writes(RD_CLK, RD_EN, RD_ARST, RD_SRST, RD_ADDR, RD_DATA, WR_CLK, 
 endmodule
 """
 
-# Registers that take the same value under the same enable are one: undefined at power-up, they may be equal.
+# Merge registers that take the same value under the same enable: undefined at power-up, they may be equal.
 MERGE_REGISTERS = ["opt_dff", "opt_merge", "opt_clean"]
 
 
@@ -123,12 +123,12 @@ def rtlil_of(library: Library) -> dict[str, str]:
             for port, value, is_input in members(block)
         }
         with library.fragment(block) as fragment:
-            texts[name] = _tidied(rtlil.convert(fragment, name=name, platform=library, ports=ports, emit_src=False))
+            texts[name] = _tidy(rtlil.convert(fragment, name=name, platform=library, ports=ports, emit_src=False))
     return texts
 
 
-def _tidied(text: str) -> str:
-    """RTLIL without contents of memories, wires for fields of structures, attributes, and a reset that nobody reads."""
+def _tidy(text: str) -> str:
+    """Remove contents of memories, wires for fields of structures, attributes, and an unread reset from RTLIL."""
     lines = [
         line
         for line in CONTENTS.sub("", text).splitlines()
@@ -138,16 +138,16 @@ def _tidied(text: str) -> str:
     if not any("\\rst" in NAME.findall(line) for line in lines if not line.startswith("  wire ")):
         lines = [line for line in lines if not ((wire := WIRE.fullmatch(line)) and wire[1] == "\\rst")]
     found = dict.fromkeys(name for line in lines for name in NAME.findall(line))
-    taken, plain = set(found), {}
+    used, renamed = set(found), {}
     for name in found:
         base, dollar, _ = name.rpartition("$")
         if dollar and len(base) > 1:  # Amaranth numbered it.
             number = 2
-            while (candidate := f"{base}_{number}") in taken:
+            while (candidate := f"{base}_{number}") in used:
                 number += 1
-            taken.add(candidate)
-            plain[name] = candidate
-    return NAME.sub(lambda found: plain.get(found[0], found[0]), "\n".join(lines) + "\n")
+            used.add(candidate)
+            renamed[name] = candidate
+    return NAME.sub(lambda found: renamed.get(found[0], found[0]), "\n".join(lines) + "\n")
 
 
 def prove_printed(
@@ -259,7 +259,7 @@ def prove_module(
     (folder / "verilog.v").write_text("`default_nettype none\n" + verilog, encoding="utf-8")
     passes = MEMORIES if "  memory " in rtlil else []
     return (verdict := _compare(name, folder, list(boxes), passes, seconds)) and (
-        # Names may be gone after merging; the first verdict is then the better one.
+        # Merging may remove names, so the first verdict is the better one to report.
         verdict if _compare(name, folder, list(boxes), [*passes, *MERGE_REGISTERS], seconds) else ""
     )
 
@@ -282,7 +282,7 @@ def _compare(name: str, folder: Path, boxes: list[str], passes: list[str], secon
             "techmap -map edges.v",
             "aigmap",
         ]
-        # Whatever an undefined bit is, it must not matter.
+        # The proof covers every value of undefined bits.
         commands += ["setundef -anyseq", "opt_clean", f"write_aiger -ascii -symbols -vmap {label}.map {label}.aag"]
     run_yosys(commands, folder, name)
     shapes = [set(_shape((folder / f"{label}.dump").read_text(encoding="utf-8"))) for label in ("rtlil", "verilog")]
@@ -303,7 +303,7 @@ def _submodules(rtlil: dict[str, str], name: str) -> list[str]:
 
 
 def _interface(rtlil: str) -> str:
-    """Return a module in RTLIL with nothing but its ports."""
+    """Return a module in RTLIL with its ports only."""
     head = re.search(r"^module \S+$", rtlil, re.MULTILINE)
     assert head is not None
     lines = [f"  {found[0]}" for found in PORT.finditer(rtlil)]

@@ -1,4 +1,4 @@
-"""Reports as text: a tile's in the shape of the paper's Table IV, with its figures beside it; compute cores'."""
+"""Reports as text: of tiles, next to the figures of the paper's Table IV, and of compute cores."""
 
 from collections.abc import Sequence
 
@@ -60,12 +60,12 @@ NUMERICS_HEADINGS = (
 
 
 def cost_table(report: CostReport) -> str:
-    """Areas by component in um2, gate equivalents and as shares of the baseline's total; ratios and delays below.
+    """Format areas by component in um2, gate equivalents and shares of the baseline's total, with ratios and delays.
 
     Parameters
     ----------
     report : CostReport
-        What `tensordash_synth.synthesize` returned.
+        Report of `tensordash_synth.synthesize`.
 
     Returns
     -------
@@ -85,12 +85,12 @@ def cost_table(report: CostReport) -> str:
 
 
 def fpga_table(report: FpgaReport) -> str:
-    """Resources by component and in all, one column for each design and resource.
+    """Format resources by component and in total, with a column for each design and resource.
 
     Parameters
     ----------
     report : FpgaReport
-        What `tensordash_synth.synthesize_fpga` returned.
+        Report of `tensordash_synth.synthesize_fpga`.
 
     Returns
     -------
@@ -127,12 +127,12 @@ def fpga_table(report: FpgaReport) -> str:
 
 
 def sweep_table(reports: Sequence[CostReport]) -> str:
-    """Return area against clock, one line for each target.
+    """Format area against clock, with a line for each target.
 
     Parameters
     ----------
     reports : sequence of CostReport
-        Of the same tile, for several clocks.
+        Reports of one tile for several clocks.
 
     Returns
     -------
@@ -163,16 +163,17 @@ def sweep_table(reports: Sequence[CostReport]) -> str:
 
 
 def _power(report: CostReport) -> list[str]:
-    """Power by component where nothing is zero, then power and energy on all operands."""
+    """Format power by component without zeros, then power and energy for all operands."""
     if report.power is None:
         return [f"power: {report.power_reason}", ""]
-    first, whole, paper_whole = report.power.runs[0].rows, report.power.runs[0].rows["total"][1], PAPER_MW["total"][1]
+    first = report.power.runs[0].rows
+    baseline_total, paper_total = first["total"][1], PAPER_MW["total"][1]
     rows: list[tuple[str, ...] | None] = [*POWER_HEADINGS, None]
     for name, powers in first.items():
         rows += [None] if name == "total" else []
         cells = [f"{1000 * power:,.1f}" if power else "-" for power in powers]
-        cells += [f"{power / whole:.1%}" if power else "-" for power in powers]
-        cells += [f"{power / paper_whole:.1%}" if power else "-" for power in PAPER_MW.get(name, (0.0, 0.0))]
+        cells += [f"{power / baseline_total:.1%}" if power else "-" for power in powers]
+        cells += [f"{power / paper_total:.1%}" if power else "-" for power in PAPER_MW.get(name, (0.0, 0.0))]
         rows.append((LABELS[name], *cells))
     runs: list[tuple[str, ...] | None] = [*ENERGY_HEADINGS, None]
     for run in report.power.runs:
@@ -185,12 +186,12 @@ def _power(report: CostReport) -> list[str]:
 
 
 def numerics_table(report: NumericsReport) -> str:
-    """Widths, areas and delays of compute cores, one a line.
+    """Format widths, areas and delays of compute cores, with a line for each.
 
     Parameters
     ----------
     report : NumericsReport
-        What `tensordash_synth.numerics_costs` returned.
+        Report of `tensordash_synth.numerics_costs`.
 
     Returns
     -------
@@ -232,7 +233,7 @@ def _head(report: CostReport | NumericsReport) -> list[str]:
 
 
 def aligned(rows: Sequence[tuple[str, ...] | None], labels: int) -> list[str]:
-    """Rows in columns, the first `labels` of them flush left; None is a line across.
+    """Align rows in columns, the first `labels` of them flush left. None becomes a horizontal line.
 
     >>> aligned([("", "GE"), None, ("PE", "10,687")], labels=1)
     ['        GE', '----------', 'PE  10,687']
@@ -253,11 +254,11 @@ def aligned(rows: Sequence[tuple[str, ...] | None], labels: int) -> list[str]:
 
 
 def _cells(report: CostReport, name: str, areas: tuple[float, float]) -> list[str]:
-    whole, paper_whole = report.components["total"][1], PAPER_MM2["total"][1]
+    baseline_total, paper_total = report.components["total"][1], PAPER_MM2["total"][1]
     formats = [f"{area:,.0f}" for area in areas]
     formats += [f"{area / report.gate_area:,.0f}" for area in areas]
-    formats += [f"{area / whole:.1%}" for area in areas]
-    paper = [f"{area / paper_whole:.1%}" if area else "-" for area in PAPER_MM2.get(name, (0.0, 0.0))]
+    formats += [f"{area / baseline_total:.1%}" for area in areas]
+    paper = [f"{area / paper_total:.1%}" if area else "-" for area in PAPER_MM2.get(name, (0.0, 0.0))]
     return [text if area else "-" for text, area in zip(formats, areas * 3, strict=True)] + paper
 
 

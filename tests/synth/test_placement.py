@@ -146,7 +146,7 @@ def test_a_placer_that_is_wrong(
 ) -> None:
     y = placed.rows * placed.floor.units
     wrong = (placed.columns // 2, y) if what == "shifted" else (placed.columns, y + 1)
-    monkeypatch.setattr(module, "_solved", lambda *_: (*wrong, placed.orientations))
+    monkeypatch.setattr(module, "_solve", lambda *_: (*wrong, placed.orientations))
     with pytest.raises(SynthesisError, match=r"the placement is not legal: .*(stand on others|between rows)"):
         place(pins, placed.widths.tolist(), placed.floor, tmp_path)
 

@@ -40,7 +40,7 @@ def build(config: TileConfig, fault: tuple[type[Block], Fault] | None = None) ->
     return harness
 
 
-def _turns(m: Module, sound: Any, outer: Any) -> None:
+def _rotates_window(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += [outer.window[slot].eq(sound.window[slot - 1]) for slot in range(outer.depth)]
 
 
@@ -54,7 +54,7 @@ def _variant(claim: str, title: str, fault: Fault) -> BrokenVariant:
 
 RING = TileConfig(rows=1, columns=1, lanes=2, depth=2, connectivity=((0, 0), (1, 0), (1, 1)), staging="ring")
 BROKEN_VARIANTS = (
-    _variant("takes_the_value_of_its_line", "slots have their neighbours' values", _turns),
+    _variant("takes_the_value_of_its_line", "slots have their neighbours' values", _rotates_window),
     _variant("stays_while_it_is_not_written", "slots are written in every cycle", _always_writes),
 )
 

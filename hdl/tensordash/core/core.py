@@ -34,8 +34,8 @@ WRITERS = ("output", "load")
 class Core(Block):
     """A core; docs/core.md defines what it does with a program.
 
-    Timing: units overlap as tokens allow; the tile takes as many steps in each cycle as it can, from stream buffers
-    that the layouts fill with a group in each.
+    Timing: units overlap as tokens allow. In each cycle the tile takes as many steps as it can from the stream buffers,
+    and each layout writes up to a group into them.
 
     Parameters
     ----------
@@ -153,7 +153,7 @@ class Core(Block):
             registers.ended.eq(sequencer.ended),
             registers.idle.eq(Cat(each.idle for each in halted).all()),
             *(each.bounds.eq(registers.bounds) for each in halted),
-            # Behind an error nothing is fetched, whatever there is.
+            # After an error the command queue fetches nothing, even if the ring has descriptors.
             *(each.halt.eq(registers.halt | (sequencer.failed if each is queue else 0)) for each in halted),
         ]
 
@@ -166,11 +166,11 @@ class Core(Block):
         m.d.comb += self.m_axi.awid.eq(0)
         for port in (arbiter.axi, store.axi):
             for name, member in port.signature.members.items():
-                mine, theirs = getattr(self.m_axi, name), getattr(port, name)
-                m.d.comb += mine.eq(theirs) if member.flow == Out else theirs.eq(mine)
+                inner, outer = getattr(port, name), getattr(self.m_axi, name)
+                m.d.comb += outer.eq(inner) if member.flow == Out else inner.eq(outer)
 
     def _memories(self, m: Module) -> None:
-        """Who reads and writes the buffer, and who fills the stream buffers."""
+        """Connect the buffer to its readers and writers, and the stream buffers to the layouts that fill them."""
         ports = {"store": "buffer", "load": "buffer"}
         for place, unit in enumerate(READERS):
             wiring.connect(m, getattr(self.units[unit], ports.get(unit, "read")), self.buffer.reads[place])
@@ -181,7 +181,7 @@ class Core(Block):
             wiring.connect(m, getattr(self.units["multiply"], f"{side}_read"), streams.read)
 
     def _multiply(self, m: Module) -> None:
-        """Bank k of a stream buffer is line k of all ports of its side; all ports move alike."""
+        """Bank k of a stream buffer is line k of all ports of its side; all ports of both sides advance together."""
         multiply, tile, output = self.units["multiply"], self.tile, self.units["output"]
         bits = self.config.tile.lanes * self.config.value_bits
         for side, ports in (("a", tile.a), ("b", tile.b)):
@@ -201,7 +201,7 @@ class Core(Block):
         m.d.comb += [*(getattr(store, name).eq(getattr(output, name)) for name in COUNTS), output.clear.eq(store.clear)]
 
     def _count(self, m: Module) -> None:
-        """The tile's counters are its own; all are copied together."""
+        """The tile has its own counters. One snapshot copies all counters."""
         counters, registers, tile, axi = self.unit_counters, self.registers, self.tile, self.m_axi
         busy = {unit: self.sequencer.running[place] for place, unit in enumerate(UNITS)}
         events = {

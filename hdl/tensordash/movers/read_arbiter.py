@@ -10,25 +10,25 @@ __all__ = ["ReadArbiter"]
 
 
 class ReadArbiter(Block):
-    """Lets the first reader's addresses go before the second's, and routes their data by ID: 0 and 1.
+    """Gives the first reader's addresses priority over the second's, and routes data by ID: 0 and 1.
 
-    The first may not ask so often that the second never can. A beat is taken only while both are ready, whosever it is:
-    so `rready` depends on nothing that memory drives in the same cycle, and no beat is stored here. A reader
-    must not wait for the other one's data. A reader that is not ready gets its beat again later.
+    The first reader must leave cycles without a request, so that the second one is served. A beat is transferred only
+    while both readers are ready. So `rready` depends on nothing that memory drives in the same cycle, and the arbiter
+    stores no beat. A reader must not wait for the other one's data. A beat that is not transferred stays.
 
     Timing: everything passes through in the same cycle; `rready` depends on the readers' alone.
 
     Parameters
     ----------
     data_bits, address_bits : int
-        Of the bus.
+        Widths of the bus.
 
     Members
     -------
     first, second : In(AxiReadSignature)
         The readers, without IDs.
     axi : Out(AxiReadSignature)
-        To memory, with an ID of one bit. Data of the two may come in any order.
+        To memory, with an ID of one bit. Data of the two readers may arrive in any order.
 
     Source: AMBA AXI Protocol (IHI 0022), "Transaction ordering" and "Handshake process" (no combinational paths
     between inputs and outputs).
@@ -46,10 +46,10 @@ class ReadArbiter(Block):
         )
 
     def elaborate(self, platform):
-        """A choice that stays while its address waits."""
+        """Choose a reader, and hold the choice while its address waits."""
         m = Module()
         first, second, axi, skipped = self.first, self.second, self.axi, self._skipped
-        chosen = Signal()  # the second
+        chosen = Signal()  # 1: the second reader
         waits = Signal()
         earlier = Signal(reset_less=True)
         m.d.comb += [

@@ -17,13 +17,13 @@ __all__ = ["RowScheduler"]
 
 
 class RowScheduler(Block):
-    """Keeps which positions of the window are effectual and not yet consumed, and schedules them.
+    """Tracks which positions of the window are effectual and not yet consumed, and schedules them.
 
-    A row that consumed more steps than the tile advances keeps them here, marked consumed. The window is in order of
-    age even where the staging buffers are rings: it is a bit for each of their values, and the priorities are by age.
+    A row may consume more steps than the tile advances. They stay here, marked as consumed. The window has a bit for
+    each value of the staging buffers. It is in order of age even if they are rings, because priorities go by age.
 
     Timing: the schedule of a cycle is in registers when the cycle begins, so that muxes and multipliers have the whole
-    cycle: it is made from what the window is going to be. The loop (advance, refill, levels) closes in one cycle.
+    cycle. It is computed from the next window. The loop (advance, refill, levels) closes in one cycle.
 
     Parameters
     ----------
@@ -37,14 +37,14 @@ class RowScheduler(Block):
     nonzero : In(lanes, depth)
         Which values of the steps offered are effectual.
     motion : In(MotionSignature)
-        How the window moves. Where `scheduled` is low, this cycle's schedule does not count, and is made again.
+        How the window moves. While `scheduled` is low, this cycle's schedule is void, and is computed anew.
     select : Out(sources, lanes)
         This cycle's schedule, as in `Scheduler`; of a ring, by slot instead of by step (`Connectivity.sources`). It
-        means nothing while there is no step that may be drawn from.
+        is undefined while no step is eligible.
     active : Out(lanes)
         Lanes that consume a position in this cycle.
     advance : Out(depth)
-        AS of this cycle's schedule, as in `Scheduler`; from registers, too.
+        AS of this cycle's schedule, as in `Scheduler`. It is a register's output, too.
 
     Source: paper, section III-A, and Fig. 7 (the scheduler of a row).
     """
@@ -70,7 +70,7 @@ class RowScheduler(Block):
         m.submodules.scheduler = placed(self.scheduler, platform)
         depth, lanes = self.connectivity.depth, self.connectivity.lanes
         select = Signal(self.scheduler.select.shape(), name="select_by_age" if self.ring else "select", reset_less=True)
-        # Steps 1 and up. Step 0 is always drained: every lane prefers its own position there, which no other can reach.
+        # Steps 1 and up. Step 0 is always drained: every lane prefers its own position there, and no other reaches it.
         remaining = Signal(ArrayLayout(lanes, depth - 1), name="remaining_behind_first", reset_less=True)
         further = Signal(depth - 1, name="advance_behind_first", reset_less=True)
         window, window_next = (Signal(ArrayLayout(lanes, depth), name=name) for name in ("window", "window_next"))
@@ -85,13 +85,13 @@ class RowScheduler(Block):
         for lane in range(lanes):
             for option, position in enumerate(self.connectivity.positions(lane)):
                 taken[position].append(select[lane][option])
-        for (step, lane), takers in taken.items():
+        for (step, lane), selections in taken.items():
             unselected = remaining[step - 1][lane] if step else 0
-            m.d.comb += window[step][lane].eq(unselected | Cat(takers).any())
+            m.d.comb += window[step][lane].eq(unselected | Cat(selections).any())
         for slot in range(depth):
-            # A step stays in its place only where no schedule was made: every schedule drains the oldest step.
+            # A step stays in its slot only in a cycle without a schedule: every schedule drains the oldest step.
             sources = [window[slot], *(remaining[step - 1] for step in range(slot + 1, depth))]
-            if self.ring:  # what enters may stand on any line
+            if self.ring:  # a step may enter from any line
                 choices = self.motion.refill[f"age_{slot}"]
                 sources += list(self.nonzero)
             else:
@@ -102,9 +102,9 @@ class RowScheduler(Block):
         return m
 
     def _by_slot(self, select):
-        """The schedule turned by the place of the oldest step. The register stays in front: this is off the loop."""
+        """Rotate the schedule by the slot of the oldest step. It follows the register, so it is not in the loop."""
         lanes, depth = self.connectivity.lanes, self.connectivity.depth
-        turned = []
+        rotated = []
         for lane in range(lanes):
             for slot, offset in self.connectivity.sources(ring=True):
                 options = [
@@ -112,5 +112,5 @@ class RowScheduler(Block):
                     for option, (step, at) in enumerate(self.connectivity.options)
                     if at % lanes == offset
                 ]
-                turned.append(reduce(or_, options))
-        return Cat(turned)
+                rotated.append(reduce(or_, options))
+        return Cat(rotated)

@@ -13,10 +13,10 @@ __all__ = ["StagingBuffer", "refill_layout"]
 
 
 def refill_layout(depth: int) -> ArrayLayout:
-    """What each of `depth` slots takes next, one-hot, as the tile's control decides it for every buffer at once.
+    """Layout of each slot's next source, one-hot. The tile's control drives it to all buffers at once.
 
-    Slot j has `depth + 1` choices: the first ``depth - j`` are the steps in slot j, j + 1, ... (choice 0: stay), the
-    others step 0, 1, ... j of those offered. What a slot without a choice takes means nothing.
+    Slot j of `depth` has `depth + 1` choices. The first ``depth - j`` are the steps in slot j, j + 1, ... (choice 0:
+    stay), the others step 0, 1, ... j of those offered. A slot without a choice takes an undefined value.
     """
     return ArrayLayout(depth + 1, depth)
 
@@ -42,9 +42,9 @@ class StagingBuffer(Block):
     steps : In(steps_layout)
         Steps offered, oldest first.
     refill : In(refill_layout)
-        What each slot takes.
+        The source of each slot.
     window : Out(steps_layout)
-        Steps held, oldest first. What stands in a slot that is not filled means nothing.
+        Steps held, oldest first. A slot that is not filled is undefined.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Ring feeder: puts the steps of AXI4-Stream beats on the lines that a tile with staging rings wants them on."""
+"""Ring feeder: puts the steps of AXI4-Stream beats on the lines where a tile with staging rings expects them."""
 
 from functools import reduce
 from operator import or_
@@ -15,8 +15,8 @@ __all__ = ["RingFeeder"]
 class RingFeeder(Feeder):
     """Offers step t since reset on line t modulo `depth`.
 
-    A beat, whose oldest step is in its lowest bytes, is rotated on its way in; then no step moves. Two slots belong to
-    each line.
+    A beat has its oldest step in its lowest bytes. It is rotated when it enters; after that no step moves. Each line
+    has two slots.
 
     Timing, parameters and members: those of `Feeder`.
 
@@ -25,19 +25,19 @@ class RingFeeder(Feeder):
 
     def __init__(self, *, width: int, lanes: int, depth: int, scale_bits: int = 0) -> None:
         super().__init__(width=width, lanes=lanes, depth=depth, scale_bits=scale_bits)
-        self._reading = Signal(self.slots, name="reading", init=1)  # where the next step leaves, one-hot
-        self._writing = Signal(self.slots, name="writing", init=1)  # where the next one enters
+        self._reading = Signal(self.slots, name="reading", init=1)  # slot of the next step to leave, one-hot
+        self._writing = Signal(self.slots, name="writing", init=1)  # slot of the next step to enter, one-hot
         self._held = Signal(ArrayLayout(self.step_bits, self.slots), name="held", reset_less=True)
         self._ending = Signal(self.slots, name="ending", reset_less=True)
 
     def _hold(self, m: Module):
-        """Slots with the mark of a stream's end; where steps enter and leave moves on instead of them."""
+        """Store steps and marks of streams' ends in slots. The places of entry and exit advance; steps do not move."""
         depth = self.depth
         taken = [self.port.taken == number for number in range(1, depth + 1)]
         entering = self._enters & ~Cat(self._enters[1:], Const(0, 1))
         m.d.sync += [
-            self._reading.eq(_turned(self._reading, taken)),
-            self._writing.eq(_turned(self._writing, list(entering))),
+            self._reading.eq(_rotate(self._reading, taken)),
+            self._writing.eq(_rotate(self._writing, list(entering))),
         ]
         self._enter(m)
         return self._show(m)
@@ -71,8 +71,8 @@ class RingFeeder(Feeder):
         return ending
 
 
-def _turned(place, by):
-    """A one-hot place moved on by 1, 2, ... by the line that is set; without one, unchanged."""
+def _rotate(place, by):
+    """Rotate a one-hot place by 1, 2, ... places: by the number of the line that is set, or not if none is."""
     stays = ~Cat(by).any()
     return (place & stays.replicate(len(place))) | one_hot_mux(
         by, [place.rotate_left(number) for number in range(1, len(by) + 1)]

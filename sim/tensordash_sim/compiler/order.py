@@ -18,12 +18,12 @@ MAX_OVERTAKEN_MULTIPLIES = {"load": 3, "layout_a": 1, "layout_b": 1}
 
 @dataclass(frozen=True)
 class Race:
-    """Two descriptors in no order, one of which writes what the other reads or writes.
+    """Two unordered descriptors, one of which writes what the other reads or writes.
 
     Parameters
     ----------
     first, second : (int, str)
-        Index and unit.
+        Index and unit of each.
     """
 
     first: tuple[int, str]
@@ -36,12 +36,12 @@ class Race:
 
 @dataclass
 class _Task:
-    """A unit's part of a descriptor, and how many of each unit's tasks are over when it begins and ends."""
+    """A unit's part of a descriptor, and how many of each unit's tasks have ended when it begins and when it ends."""
 
     index: int
     place: Footprint
-    begun: dict[str, int]
-    over: dict[str, int]
+    done_before: dict[str, int]
+    done_after: dict[str, int]
 
 
 class _History:
@@ -53,32 +53,32 @@ class _History:
     def begin(self, index: int, place: Footprint) -> _Task:
         """Return the next task of its unit, which waits only for the one before."""
         before = self.tasks[place.unit]
-        known = dict(before[-1].over) if before else dict.fromkeys(UNITS, 0)
+        known = dict(before[-1].done_after) if before else dict.fromkeys(UNITS, 0)
         return _Task(index, place, known, {})
 
     def wait(self, task: _Task, other: _Task) -> None:
         """Let a task wait for another one's end, too."""
-        task.begun = {unit: max(count, other.over[unit]) for unit, count in task.begun.items()}
+        task.done_before = {unit: max(count, other.done_after[unit]) for unit, count in task.done_before.items()}
 
     def end(self, task: _Task, multiply: _Task | None = None) -> None:
         """Add a task, whose waits are all known. The end of an output is also the end of its multiply."""
         before = self.tasks[task.place.unit]
-        task.over = {**task.begun, task.place.unit: len(before) + 1}
+        task.done_after = {**task.done_before, task.place.unit: len(before) + 1}
         if multiply is not None:
-            task.over = {unit: max(count, multiply.over[unit]) for unit, count in task.over.items()}
+            task.done_after = {unit: max(count, multiply.done_after[unit]) for unit, count in task.done_after.items()}
         before.append(task)
 
     def unordered(self, task: _Task) -> Iterator[_Task]:
-        """Yield tasks of other units that meet it and may not be over when it begins, by unit, the latest first."""
+        """Yield tasks of other units that meet it and may still run when it begins, by unit, the latest first."""
         for unit, tasks in self.tasks.items():
             if unit == task.place.unit:
                 continue
-            for other in reversed(tasks[task.begun[unit] :]):
+            for other in reversed(tasks[task.done_before[unit] :]):
                 if other.index != task.index and task.place.meets(other.place):
                     yield other
 
-    def long_over(self, task: _Task, before: int) -> _Task:
-        """Return a later task of its unit whose descriptor has left the window: it costs no wait, and saves tokens."""
+    def latest_outside_window(self, task: _Task, before: int) -> _Task:
+        """Return the last task of its unit whose descriptor has left the window: waiting is free, and saves tokens."""
         found = task
         for other in reversed(self.tasks[task.place.unit]):
             if other.index <= max(before, task.index):
@@ -99,7 +99,7 @@ def find_races(config: CoreConfig, program: Sequence[int]) -> list[Race]:
 
     Source: docs/core.md, "Tokens".
     """
-    history, found = _History(), []
+    history, races = _History(), []
     tokens: dict[tuple[str, str], list[_Task]] = {(one, other): [] for one in UNITS for other in UNITS}
     for index, bits in enumerate(program):
         _, values = decode(bits)
@@ -111,13 +111,13 @@ def find_races(config: CoreConfig, program: Sequence[int]) -> list[Race]:
             for k, unit in enumerate(UNITS):
                 if values[wait] >> k & 1 and tokens[unit, place.unit]:
                     history.wait(task, tokens[unit, place.unit].pop(0))
-            found += [Race((other.index, other.place.unit), (index, place.unit)) for other in history.unordered(task)]
+            races += [Race((other.index, other.place.unit), (index, place.unit)) for other in history.unordered(task)]
             history.end(task, multiply)
             multiply = task
             for k, unit in enumerate(UNITS):
                 if values[signal] >> k & 1:
                     tokens[place.unit, unit].append(task)
-    return found
+    return races
 
 
 def add_tokens(config: CoreConfig, program: Sequence[int]) -> list[int]:
@@ -130,7 +130,7 @@ def add_tokens(config: CoreConfig, program: Sequence[int]) -> list[int]:
     config : CoreConfig
         The core.
     program : sequence of int
-        Legal descriptors in an order in which they could be executed one by one; their tokens are left out.
+        Legal descriptors in an order in which they could be executed one by one; their tokens are replaced.
 
     Examples
     --------
@@ -152,7 +152,7 @@ def add_tokens(config: CoreConfig, program: Sequence[int]) -> list[int]:
         for place in places:
             task = history.begin(index, place)
             while (other := next(history.unordered(task), None)) is not None:
-                other = history.long_over(other, index - config.window + 2)
+                other = history.latest_outside_window(other, index - config.window + 2)
                 history.wait(task, other)
                 descriptors[other.index] |= _token(other.place.unit, "signal", place.unit)
                 descriptors[index] |= _token(place.unit, "wait", other.place.unit)
@@ -197,15 +197,15 @@ def hoist(
         operation, _ = decode(bits)
         assert operation is not None
         places = footprints(config, bits)
-        at, left = len(moved), max_overtaken.get(operation.unit, 0)
-        k = at
-        while k > 0 and left and moved[k - 1][1] != operation.unit and moved[k - 1][1]:
+        target, overtakes_left = len(moved), max_overtaken.get(operation.unit, 0)
+        k = target
+        while k > 0 and overtakes_left and moved[k - 1][1] != operation.unit and moved[k - 1][1]:
             others = moved[k - 1]
             if any(place.meets(other) for place in places for other in others[2]):
                 break
             k -= 1
             if others[1] == "multiply":
-                left -= 1
-                at = k
-        moved.insert(at, (bits, operation.unit, places))
+                overtakes_left -= 1
+                target = k
+        moved.insert(target, (bits, operation.unit, places))
     return [bits for bits, _, _ in moved]

@@ -8,7 +8,7 @@ import numpy as np
 
 from tensordash.extras import require
 
-from ..plots import LIGHT, PAPER, drawn_whole, style
+from ..plots import LIGHT, PAPER, style, use_integer_ticks
 from ..report.figure import Figure, Point
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def _lines(axes: "Axes", points: list[Point]) -> None:
         if paper_points:
             axes.plot(*zip(*paper_points, strict=True), "x", markersize=7, label=f"{name}, paper", **PAPER)
     if numeric:
-        drawn_whole(axes, [float(x) for x in categories])
+        use_integer_ticks(axes, [float(x) for x in categories])
     else:
         axes.set_xticks(range(len(categories)), [str(category) for category in categories])
     _legend(axes)

@@ -1,4 +1,4 @@
-"""The verdict in plain sentences: how fast, how much energy, why, and which layers hardly use the multipliers."""
+"""The verdict in plain sentences: speed, energy, their causes, and layers that hardly use the multipliers."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -23,16 +23,16 @@ CAUSES = {
 """Why a multiplier's slot is idle."""
 LOW_UTILISATION = 0.1
 """Share of the multipliers' slots below which an operation is named."""
-MAX_NAMED = 6
+MAX_NAMED_OPERATIONS = 6
 """Operations that are named."""
-SAME = 0.005
+EQUAL_RATIO_TOLERANCE = 0.005
 """Ratios this close to 1 count as equal."""
 
 
 def summary(
     results: Sequence[dict[str, Any]], synthesis: Mapping[str, Any] | None, chip: ChipConfig, where: str
 ) -> Figure:
-    """The verdict as a figure without points.
+    """Build the verdict: a figure without points.
 
     Parameters
     ----------
@@ -41,11 +41,11 @@ def summary(
     synthesis : mapping or None
         Document of ``tensordash synth --json`` of the tile.
     chip : ChipConfig
-        What is around the tiles.
+        The chip around the tiles.
     where : str
-        The step.
+        The step, as the text names it.
     """
-    every = totals(results)
+    total = totals(results)
     low = sorted((each for each in results if each["utilisation"] < LOW_UTILISATION), key=lambda each: -each["cycles"])
     cycles = sum(each["cycles"] for each in results)
     ratios = {} if synthesis is None else synthesis["ratio"]
@@ -53,8 +53,8 @@ def summary(
         "verdict",
         where,
         [],
-        speedup=every["speedup"] or 1.0,
-        on_chip=every["shared_speedup"] or 1.0,
+        speedup=total["speedup"] or 1.0,
+        on_chip=total["shared_speedup"] or 1.0,
         gbps=chip.dram_bytes_per_cycle * chip.clock_mhz / 1e3,
         energy=1 / energy_ratios(results, synthesis, chip)[IDLE],
         loss=_largest_loss(results),
@@ -64,13 +64,13 @@ def summary(
         count=len(results),
         causes=CAUSES,
         low_utilisation=LOW_UTILISATION,
-        max_named=MAX_NAMED,
-        same_within=SAME,
+        max_named=MAX_NAMED_OPERATIONS,
+        same_within=EQUAL_RATIO_TOLERANCE,
     )
 
 
 class _Loss(NamedTuple):
-    """The share of slots that do work, the cause that most of the others are idle for, and its share."""
+    """The share of busy slots, the most frequent cause of idle ones, and its share."""
 
     busy: float
     cause: str | None

@@ -1,4 +1,4 @@
-"""BERT, fine-tuned to tell positive sentences from negative ones; transformers' implementation."""
+"""BERT, fine-tuned to classify sentences as positive or negative, in transformers' implementation."""
 
 import re
 import zlib
@@ -29,7 +29,7 @@ UNKNOWN = 100
 
 @dataclass(frozen=True, kw_only=True)
 class Shape:
-    """Extents. The pretrained weights fit all scales with MiniLM's."""
+    """Extents of the network. The pretrained weights fit all scales with MiniLM's extents."""
 
     vocabulary: int = 30_522
     hidden: int = 384
@@ -73,7 +73,7 @@ class Classifier(nn.Module):
         self.classifier = nn.Linear(shape.hidden, 2)
 
     def forward(self, words: Tensor) -> Tensor:
-        """Scores of negative and positive, (batch, 2); padding is 0."""
+        """Return scores of negative and positive, (batch, 2); padding is 0."""
         pooled = self.bert(input_ids=words, attention_mask=(words != PAD).long()).pooler_output
         scores: Tensor = self.classifier(self.dropout(pooled))
         return scores
@@ -92,7 +92,7 @@ def _load_pretrained(model: Classifier) -> None:
 
 
 def _tokenizer(shape: Shape, pretrained: bool) -> Callable[[str], list[int]]:
-    """Text to word numbers: the network's own word pieces, or words hashed into the vocabulary."""
+    """Return a function from text to word numbers: MiniLM's word pieces, or words hashed into the vocabulary."""
     if pretrained:
         tokenizer = import_module("tokenizers").Tokenizer.from_file(str(dataset_folder("minilm") / "tokenizer.json"))
         tokenizer.no_padding()
@@ -107,24 +107,24 @@ def _tokenizer(shape: Shape, pretrained: bool) -> Callable[[str], list[int]]:
     return hashed
 
 
-def _made_sentences() -> list[tuple[str, float]]:
-    """Sentences whose sentiment is in one of their words."""
+def _generate_sentences() -> list[tuple[str, float]]:
+    """Generate sentences, each with one word that carries its sentiment."""
     random = np.random.default_rng(0)
     good, bad = ["good", "great", "lovely", "superb"], ["bad", "poor", "awful", "dreadful"]
     others = ["the", "a", "film", "book", "day", "meal", "was", "seemed", "and", "with", "very", "people", "story"]
-    made = []
+    sentences = []
     for _ in range(4000):
         positive = bool(random.integers(2))
         words = list(random.choice(others, random.integers(6, 24)))
         words[random.integers(len(words))] = str(random.choice(good if positive else bad))
-        made.append((" ".join(words), 2.0 if positive else -2.0))
-    return made
+        sentences.append((" ".join(words), 2.0 if positive else -2.0))
+    return sentences
 
 
 def _batches(seed: int, shape: Shape, pretrained: bool) -> tuple[Iterator[tuple[Tensor, Tensor]], int, str]:
     real = rated_sentences()
     # Sentences rated near 0 are neither positive nor negative.
-    rated = [(sentence, rating > 0) for sentence, rating in real or _made_sentences() if abs(rating) >= 0.5]
+    rated = [(sentence, rating > 0) for sentence, rating in real or _generate_sentences() if abs(rating) >= 0.5]
     tokenize = _tokenizer(shape, pretrained)
 
     def batches() -> Iterator[tuple[Tensor, Tensor]]:
@@ -142,7 +142,7 @@ def _batches(seed: int, shape: Shape, pretrained: bool) -> tuple[Iterator[tuple[
 
 
 def load(scale: str, seed: int) -> Training:
-    """Return the network in training, from pretrained weights if those were fetched and it is their shape."""
+    """Return the network in training, from pretrained weights if they are available and have its shape."""
     shape = SCALES[scale]
     pretrained = shape.hidden == 384 and available("minilm")
     with seeded(seed):

@@ -1,4 +1,4 @@
-"""ResNet-50, and the residual trunk that other networks stand on."""
+"""ResNet-50, and the residual trunk that other networks share."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,22 +16,22 @@ Norm = Callable[[int], nn.Module]
 
 
 class Bottleneck(nn.Module):
-    """1x1, 3x3 and 1x1 convolution, beside a shortcut; the 3x3 one has the stride."""
+    """A 1x1, a 3x3 and a 1x1 convolution, and a shortcut around them. The 3x3 convolution has the stride."""
 
     EXPANSION = 4
 
     def __init__(self, channels: int, width: int, stride: int, norm: Norm) -> None:
         super().__init__()
-        wide = width * self.EXPANSION
+        expanded = width * self.EXPANSION
         self.conv1, self.bn1 = nn.Conv2d(channels, width, 1, bias=False), norm(width)
         self.conv2, self.bn2 = nn.Conv2d(width, width, 3, stride, padding=1, bias=False), norm(width)
-        self.conv3, self.bn3 = nn.Conv2d(width, wide, 1, bias=False), norm(wide)
+        self.conv3, self.bn3 = nn.Conv2d(width, expanded, 1, bias=False), norm(expanded)
         self.downsample: nn.Module | None = None
-        if stride != 1 or channels != wide:
-            self.downsample = nn.Sequential(nn.Conv2d(channels, wide, 1, stride, bias=False), norm(wide))
+        if stride != 1 or channels != expanded:
+            self.downsample = nn.Sequential(nn.Conv2d(channels, expanded, 1, stride, bias=False), norm(expanded))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the last ReLU follows the sum."""
+        """Return the ReLU of the sum of both branches."""
         shortcut = x if self.downsample is None else self.downsample(x)
         y = self.bn1(self.conv1(x)).relu()
         y = self.bn2(self.conv2(y)).relu()
@@ -45,11 +45,11 @@ class Trunk(nn.Module):
     Parameters
     ----------
     blocks : sequence of int
-        Of the four stages: (3, 4, 6, 3) is ResNet-50, (3, 8, 36, 3) is ResNet-152.
+        Blocks of each of the four stages: (3, 4, 6, 3) is ResNet-50, (3, 8, 36, 3) is ResNet-152.
     width : int
         Channels of the first convolution; 64 as published.
     norm : callable, optional
-        Makes a normalization layer for a number of channels.
+        Creates a normalization layer for a number of channels.
     """
 
     def __init__(self, blocks: Sequence[int], width: int, norm: Norm = nn.BatchNorm2d) -> None:
@@ -59,7 +59,7 @@ class Trunk(nn.Module):
         channels = width
         self.stages = nn.ModuleList()
         self.channels: list[int] = []
-        """Of each stage's output."""
+        """Channels of each stage's output."""
         for index, count in enumerate(blocks):
             layers = []
             for block in range(count):
@@ -73,7 +73,7 @@ class Trunk(nn.Module):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
 
     def forward(self, x: Tensor) -> list[Tensor]:
-        """Outputs of the four stages, at 1/4, 1/8, 1/16 and 1/32 of the image's size."""
+        """Return the outputs of the four stages, at 1/4, 1/8, 1/16 and 1/32 of the image's size."""
         y = self.pool(self.bn1(self.conv1(x)).relu())
         outputs = []
         for stage in self.stages:
@@ -109,7 +109,7 @@ class ResNet50(nn.Module):
         self.fc = nn.Linear(self.trunk.channels[-1], shape.classes)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Scores of the classes, (batch, classes)."""
+        """Return scores of the classes, (batch, classes)."""
         scores: Tensor = self.fc(self.trunk(x)[-1].mean(dim=(2, 3)))
         return scores
 

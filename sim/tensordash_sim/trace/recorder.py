@@ -22,18 +22,18 @@ __all__ = ["Recorder", "record"]
 
 
 class Recorder:
-    """A recording that is under way; `record` makes it, and has its parameters.
+    """A recording in progress. `record` creates it and documents its parameters.
 
     Attributes
     ----------
     epoch : int or None
-        The epoch that is under way, for those who set it.
+        The current epoch, if the caller sets it.
     recorded : int
         Steps in the trace so far.
     index : int
-        Number of the step that is under way.
+        Number of the current step.
     finished : bool
-        Whether all steps that were asked for are in the trace: training goes on, and is not looked at any more.
+        Whether all requested steps are in the trace. Training then continues unrecorded.
     """
 
     def __init__(
@@ -102,22 +102,22 @@ class Recorder:
         sink = self._capture.sink
         try:
             if kind is None and self._failure is None and not self._stepped and sink is not None and not sink.empty:
-                self._end_step()  # without an optimizer everything is one step
+                self._end_step()  # Without an optimizer everything is one step.
         finally:
             self._discard(error)
             self._stop(last=True)
             failure = error if error is not None else self._failure
             if failure is None and not self.recorded:
-                failure = TraceError("nothing was recorded")  # a trace that would be replaced stays, a new one goes
+                failure = TraceError("nothing was recorded")  # An old trace stays, a new one is removed.
             self._writer.__exit__(None if failure is None else type(failure), failure, traceback)
         if kind is None and self._failure is not None:
-            raise self._failure  # which what was recorded has caught, and gone on
+            raise self._failure  # The recorded code has caught it and continued.
         if kind is None and not self.recorded:
             warnings.warn(f"{self.path}: nothing was recorded: {self.shortage}", stacklevel=2)
 
     @property
     def epoch(self) -> int | None:
-        """The epoch that is under way."""
+        """The current epoch."""
         return self._epoch
 
     @epoch.setter
@@ -144,7 +144,7 @@ class Recorder:
             self.step()
 
     def _choose(self) -> None:
-        """Begin to record the step that is under way, or not to."""
+        """Start or stop recording, as the current step requires."""
         if self.finished or self._failure is not None:
             return
         wanted = self.index % self._every == 0 and (self._epochs is None or self._epoch in self._epochs)
@@ -162,7 +162,7 @@ class Recorder:
             return
         sink = Sink(self._open_step, values=self._writer.values, layers=self._layers)
         if not self._pushed and _depth() <= self._depth and threading.get_ident() == self._thread:
-            self._pushed_on = _depth()  # less, if a mode from before this one is gone
+            self._pushed_on = _depth()  # Lower, if an earlier mode has ended.
             self._capture.__enter__()
             self._pushed = True
         if not self._pushed:
@@ -170,7 +170,7 @@ class Recorder:
         self._capture.begin(sink)
 
     def _stop(self, *, last: bool = False) -> None:
-        """See no operations any more, if the mode is the innermost; others may have been entered since."""
+        """Stop recording. Leave the dispatch mode if it is the innermost; others may have been entered since."""
         if self._capture.sink is not None:
             self._passed_over |= self._capture.sink.passed_over
         self._capture.end()
@@ -203,7 +203,7 @@ class Recorder:
         self._stop()
 
     def _fail(self, error: BaseException) -> None:
-        """Give up; what is recorded stays."""
+        """Fail. Steps that are complete stay."""
         self._discard(error)
         self._capture.end()
         what = f"{type(error).__name__}: {error}" if not isinstance(error, OSError) else str(error)
@@ -212,12 +212,12 @@ class Recorder:
         raise self._failure from error
 
     def _discard(self, error: BaseException | None) -> None:
-        """Remove what there is of a step that is not complete."""
+        """Remove an incomplete step."""
         if self._step is not None:
             step, self._step = self._step, None
             cause = error if error is not None else TraceError("a step that is not complete")
             try:
-                step.__exit__(type(cause), cause, cause.__traceback__)  # which sets it
+                step.__exit__(type(cause), cause, cause.__traceback__)  # It raises `cause`.
             except BaseException as raised:
                 if raised is not cause:
                     raise
@@ -228,7 +228,7 @@ class Recorder:
 
     @property
     def shortage(self) -> str:
-        """Why nothing was recorded, if nothing was."""
+        """The reason why nothing was recorded, if nothing was."""
         if self._passed_over:
             seen = ", ".join(sorted(self._passed_over))
             return f"layers must match one of {seen}, not only {', '.join(self._layers or ())}"
@@ -264,29 +264,29 @@ def record(
     path : path
         The trace's folder, which must be new or empty.
     model : torch.nn.Module, optional
-        Whose modules' paths name the layers. By default they begin with the class of the outermost module.
+        Model whose modules' paths name the layers. By default names begin with the class of the outermost module.
     values : bool
-        Whether values are stored, too, or only masks.
+        Whether to store values, too, or only masks.
     steps : int or collection of int, optional
         How many steps to record, or the indices of those to record, counted from 0. By default all.
     every : int
-        Record only steps whose index is a multiple.
+        Record only steps whose index is a multiple of this.
     epochs : collection of int, optional
-        Record only in these epochs: those that the ``epoch`` of the recorder is set to.
+        Record only while the recorder's ``epoch`` is one of these.
     layers : str or sequence of str, optional
         Record only layers whose name matches one of these patterns (``*``, ``?``, ``[...]``).
     optimizers : collection of torch.optim.Optimizer, optional
-        Those that end a step. By default all do; with none, ``step()`` of the recorder does.
+        Optimizers that end a step, by default all. With an empty collection, the recorder's ``step()`` ends it.
     conditions : mapping of str to str, optional
-        What is trained, for those who read the trace: data, seed, ... The version of PyTorch and the class of the model
-        are noted in any case.
+        Notes on the training for readers of the trace, such as data and seed. The trace always has the version of
+        PyTorch and the class of the model.
     overwrite : bool
         Whether `path` may be a trace, which is replaced.
 
     Returns
     -------
     Recorder
-        To enter.
+        A context manager.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""The products of an operation, one after the other: passes on tiles, and what moves on the chip."""
+"""The products of an operation, one after the other: passes on tiles, and traffic on the chip."""
 
 from dataclasses import dataclass, field
 from functools import partial
@@ -17,24 +17,24 @@ __all__ = ["ProductsRun"]
 
 @dataclass
 class ProductsRun:
-    """What the products of an operation take, one after the other.
+    """Cycles, traffic and idle slots of an operation's products, one after the other.
 
     Attributes
     ----------
     machine : Machine
-        What it runs on.
+        Tile and chip.
     scheduled : str
         The operand whose zeros are skipped.
     sums : int
         How many sums make one result.
     spread, dense, unpadded : Spread
-        Tiles, those of the baseline, and those of one that skips padding, if none waits for another one.
+        Tiles, the baseline's tiles, and tiles of a baseline that skips padding, if no tile waits for another one.
     passes, traffic, dense_traffic
-        What passes took, and what they moved.
+        Cycles of all passes, and the bytes that tiles and the baseline's tiles move.
     shared, dense_shared, reads : int
-        Cycles of tiles that wait for each other, and tiles' cycles spent in waiting.
+        Cycles of tiles, and of the baseline's tiles, that wait for each other, and cycles that tiles wait.
     positions, padding : int
-        Of the dense schedule.
+        Positions of the dense schedule, and those of them that are padding.
     """
 
     machine: Machine
@@ -85,19 +85,19 @@ class ProductsRun:
     def idle(self, cycles: int) -> dict[str, int]:
         """Return idle slots of multipliers by cause, in `cycles` of the chip."""
         config, tiles = self.machine.config, self.machine.chip.tiles
-        of_tile = config.rows * config.columns * config.lanes
+        slots_per_tile = config.rows * config.columns * config.lanes
         return {
             "options": self.passes.options,
             "waits": self.passes.waits,
             "rows": self.passes.no_row,
             "columns": self.passes.no_column,
-            "stalls": self.passes.stalls * of_tile,
-            "reads": self.reads * of_tile,
-            "tail": (self.shared * tiles - self.spread.busy - self.reads) * of_tile,
-            "memory": (cycles - self.shared) * tiles * of_tile,
+            "stalls": self.passes.stalls * slots_per_tile,
+            "reads": self.reads * slots_per_tile,
+            "tail": (self.shared * tiles - self.spread.busy - self.reads) * slots_per_tile,
+            "memory": (cycles - self.shared) * tiles * slots_per_tile,
         }
 
     def _in_order(self, product: Product) -> tuple[Vectors, Vectors]:
-        """Return the scheduled side, and the other one."""
+        """Return the scheduled side first, then the other one."""
         sides = (product.left, product.right)
         return sides if self.scheduled == product.left.name else sides[::-1]

@@ -39,7 +39,7 @@ class Tensor:
         Along which it can be taken part by part, such as "samples"; a weight has none.
     has_mask : bool
         Whether, compressed, it comes with a mask of its own: what is zero where a static mask has it does not.
-    most_parts : int
+    max_parts : int
         Into how many it can be cut at most, if that is fewer than the axis has: the keys of a head are needed whole by
         each of the head's parts. 0 if it does not matter.
     given, wanted : bool
@@ -60,7 +60,7 @@ class Tensor:
     density: float = 1.0
     axes: frozenset[str] = frozenset()
     has_mask: bool = True
-    most_parts: int = 0
+    max_parts: int = 0
     is_input: bool = False
     wanted: bool = False
     becomes: str = ""
@@ -77,7 +77,7 @@ class Tensor:
 
     def part(self, parts: int) -> float:
         """Return the bytes on the chip that one of `parts` needs."""
-        return self.bytes / min(parts, self.most_parts or parts)
+        return self.bytes / min(parts, self.max_parts or parts)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,7 +99,7 @@ class Node:
         Tensors.
     axis : str
         "" if it has no parts: an update.
-    most_parts : int
+    max_parts : int
         Into how many it can be cut, if that is fewer than its axis has: a part has to fill the tiles. 0 if it does not
         matter.
     cycles : int
@@ -118,7 +118,7 @@ class Node:
     reads: tuple[str, ...]
     writes: tuple[str, ...]
     axis: str = ""
-    most_parts: int = 0
+    max_parts: int = 0
     cycles: int = 0
     apart: int = 0
     values: int = 0

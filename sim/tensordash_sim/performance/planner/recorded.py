@@ -15,34 +15,34 @@ from .step import MIN_ROWS
 __all__ = ["step_graph", "unrecorded"]
 
 SAMPLES = "samples"
-PLACE = 0.5
-"""Bytes that a pooling keeps of each result: a place in a window of up to 16."""
+INDEX_BYTES = 0.5
+"""Bytes that pooling stores of each result: an index in a window of up to 16 values."""
 _MASKED = {"threshold_backward", "leaky_relu_backward", "hardtanh_backward"}
-"""Gradients that need a bit of what they read second: whether it is beyond a threshold."""
+"""Gradients that need one bit of their second operand: whether it is beyond a threshold."""
 _POOLED = {"max_pool2d_with_indices_backward", "_adaptive_avg_pool2d_backward", "avg_pool2d_backward"}
-"""Gradients that need no more than the shape of what they read second."""
+"""Gradients that need only the shape of their second operand."""
 _NORM = re.compile(r"batch_norm")
 _ROW_WISE = re.compile(r"softmax|layer_norm|group_norm|rms_norm|nll_loss|cross_entropy|sort|topk|cumsum")
 _ATTENTION = "_scaled_dot_product_"
 _Cycles = tuple[int, int]
-"""Cycles of a product that is not cut, and of one that is."""
+"""Cycles of an uncut product, and of a cut one."""
 
 
 def step_graph(step: Step, cycles: Sequence[int], apart: Sequence[int] | None = None) -> Graph:
-    """Return a recorded step, to be planned.
+    """Build the graph of a recorded step, for the planner.
 
-    What is assumed is as in `GraphWriter`: operands are fp16, weights' gradients, weights and optimizer states FP32,
-    masks of ReLU bits; biases, gains and scalars are left out. Tensors are cut along their first dimension, into as
-    many parts as batch elements are certain to be.
+    The assumptions are the same as in `GraphWriter`. Operands are fp16; weights, their gradients and optimizer states
+    are FP32; masks of ReLU are bits. Biases, gains and scalars are left out. Tensors are cut along their first
+    dimension, into at most as many parts as the batch has elements.
 
     Parameters
     ----------
     step : Step
-        Of a trace that has its flow, of every product.
+        A step of a trace, with its flow and every product.
     cycles : sequence of int
-        Of the chip's tiles, without DRAM, for each record of the step.
+        Cycles of the chip's tiles, without DRAM, for each record of the step.
     apart : sequence of int, optional
-        The same where a weight gradient is cut into parts, if that makes a difference: without joined samples.
+        Cycles of the same records if weight gradients are cut into parts, without joined samples. By default `cycles`.
 
     Returns
     -------
@@ -76,13 +76,13 @@ def step_graph(step: Step, cycles: Sequence[int], apart: Sequence[int] | None = 
 
 
 def unrecorded(step: Step) -> str:
-    """Why a step cannot be planned; nothing if it can."""
+    """Return why a step cannot be planned; empty if it can."""
     if step.flow is None:
         return (
             f"step {step.index} must have its flow recorded: by `tensordash trace` since format 1.1, of all layers, "
             "and without forward passes that are computed anew"
         )
-    missing = [what for what in step.uncaptured if "under torch.no_grad" not in what]
+    missing = [name for name in step.uncaptured if "under torch.no_grad" not in name]
     return f"all products of step {step.index} must be recorded, also {missing[0]}" if missing else ""
 
 
@@ -95,15 +95,15 @@ class _Recorded:
         self.names: Counter[str] = Counter()
         self.tensors: dict[str, Tensor] = {}
         self.nodes: list[Node] = []
-        self.made: dict[str, int] = {}  # the place of the node that writes a tensor
+        self.writers: dict[str, int] = {}  # index of the node that writes a tensor
         self.tensor: dict[int, str] = {}  # names, by place in the flow
-        self.inside: dict[str, str] = {}  # of tensors that exist inside of a fused operation only
-        self.sums: dict[int, str] = {}  # of normalisations, by what the flow has instead
+        self.inside: dict[str, str] = {}  # by layer, a tensor that exists only inside a fused operation
+        self.sums: dict[int, str] = {}  # names of normalisations' sums, by the flow's statistics
         parameters = {update.parameter for update in self.flow.updates}
         parameters |= {each["W"] for work in self.flow.work for _, each in work.products if "W" in each}
         self.written = {place for work in self.flow.work for place in work.writes}
         self.parameters = parameters - self.written
-        self.layers = {  # of parameters: the first that multiplies one
+        self.layers = {  # the first layer that multiplies each parameter
             operands["W"]: self.step.records[record].layer
             for work in reversed(self.flow.work)
             for record, operands in reversed(work.products)
@@ -114,7 +114,7 @@ class _Recorded:
         small |= {
             update.gradient for update in self.flow.updates if update.parameter in small and update.gradient is not None
         }
-        # Scalars, and what is given by channel.
+        # Scalars, and inputs with one value per channel.
         small |= {
             place
             for place, each in enumerate(self.flow.tensors)
@@ -128,7 +128,7 @@ class _Recorded:
             for name, place in operands.items()
         }
         self.samples = self._samples()
-        self.learned = set(self.parameters)  # what depends on parameters: all else is given
+        self.learned = set(self.parameters)  # places that depend on parameters; all others are inputs
 
     def graph(self) -> Graph:
         for work in self.flow.work:
@@ -140,7 +140,7 @@ class _Recorded:
         return Graph(self.tensors.values(), self.nodes, {SAMPLES: self.samples})
 
     def _samples(self) -> int:
-        """Batch elements: what divides the first extent of all that is made from the batch, by layers."""
+        """Return the number of batch elements: the greatest common divisor of the first extents of layers' tensors."""
         extents = 0
         for work in self.flow.work:
             if work.phase == "forward" and work.products:
@@ -152,7 +152,7 @@ class _Recorded:
 
     def _add(self, work: Work) -> None:
         if work.phase == "forward" and not self.learned.intersection(work.reads):
-            return  # the host prepares a batch
+            return  # The host prepares a batch.
         self.learned |= set(work.writes)
         name = work.name.rpartition("::")[2].rstrip("_")
         if work.products:
@@ -160,7 +160,7 @@ class _Recorded:
             return
         reads, writes = self._large_places(work.reads), self._large_places(work.writes)
         if name.startswith("embedding"):
-            reads = [place for place in reads if place not in self.parameters]  # a few rows
+            reads = [place for place in reads if place not in self.parameters]  # It reads a few rows only.
         if name in _POOLED:
             del reads[1:2]
         if _NORM.search(name):
@@ -168,19 +168,20 @@ class _Recorded:
             return
         if not writes:
             return
-        taken = [self._read(place) for place in reads]
+        inputs = [self._read(place) for place in reads]
         if name in _MASKED and len(reads) == 2 and reads[1] in self.written:
-            taken[1] = self._mask(taken[1])
-        own = self._own(name)
-        if not taken:
-            return  # its results are inputs
+            inputs[1] = self._mask(inputs[1])
+        own = self._unique(name)
+        if not inputs:
+            return  # Its results are inputs.
         sums = name.startswith("embedding") and work.phase == "backward"
-        made = [
-            self._write(place, f"{own}.{number}" if number else own, taken, sums) for number, place in enumerate(writes)
+        outputs = [
+            self._write(place, f"{own}.{number}" if number else own, inputs, sums)
+            for number, place in enumerate(writes)
         ]
-        size = max(self.tensors[each].values for each in (*taken, *made))
+        size = max(self.tensors[each].values for each in (*inputs, *outputs))
         kind = "row-wise" if _ROW_WISE.search(name) else "element-wise"
-        self._node(own, kind, taken, made, values=size)
+        self._node(own, kind, inputs, outputs, values=size)
 
     def _products(self, name: str, work: Work) -> None:
         records = [(self.step.records[record], self.cycles[record], operands) for record, operands in work.products]
@@ -196,18 +197,19 @@ class _Recorded:
                 self._product(record, cycles, reads, place)
             return
         # Several products that run as one.
-        own = self._own(f"{records[0][0].layer}.{'forward' if work.phase == 'forward' else 'backward'}")
-        taken = [self._read(place) for place in self._large_places(work.reads)]
-        made = [self._write(place, f"{own}.{place}", taken, place in self.gradients) for place in writes]
-        self._node(own, "product", taken, made, cycles=_together([cycles for _, cycles, _ in records]))
+        own = self._unique(f"{records[0][0].layer}.{'forward' if work.phase == 'forward' else 'backward'}")
+        inputs = [self._read(place) for place in self._large_places(work.reads)]
+        outputs = [self._write(place, f"{own}.{place}", inputs, place in self.gradients) for place in writes]
+        self._node(own, "product", inputs, outputs, cycles=_together([cycles for _, cycles, _ in records]))
 
     def _product(self, record: Record, cycles: _Cycles, reads: list[str], place: int) -> None:
-        own = self._own(f"{record.layer}.{record.operation}")
-        made = self._write(place, own, reads, record.operation is Operation.WEIGHT_GRADIENT and place in self.gradients)
-        self._node(own, "product", reads, [made], cycles=cycles, most_parts=_most_parts(record))
+        own = self._unique(f"{record.layer}.{record.operation}")
+        is_sum = record.operation is Operation.WEIGHT_GRADIENT and place in self.gradients
+        output = self._write(place, own, reads, is_sum)
+        self._node(own, "product", reads, [output], cycles=cycles, max_parts=_max_parts(record))
 
     def _attention(self, name: str, work: Work, records: Sequence[tuple[Record, _Cycles, Mapping[str, int]]]) -> bool:
-        """Two products each way with a softmax between them, whose results only pass from one to the other."""
+        """Add the two products of attention and the softmax between them. Return False if a product is missing."""
         parts = {(record.layer.rpartition("/")[2], record.operation): (record, cycles) for record, cycles, _ in records}
         layer = records[0][0].layer.rpartition("/")[0]
         reads = [self._read(place) for place in work.reads if place not in self.small]
@@ -215,11 +217,11 @@ class _Recorded:
             q, k, v = reads[:3]
             (qk, cycles), (pv, after) = parts["qk", Operation.FORWARD], parts["pv", Operation.FORWARD]
             scores, shares = self._within(f"{layer}.scores", qk, 1.0), self._within(f"{layer}.shares", pv, None)
-            self._node(self._own(f"{layer}/qk.AxW"), "product", [q, k], [scores], cycles=cycles)
+            self._node(self._unique(f"{layer}/qk.AxW"), "product", [q, k], [scores], cycles=cycles)
             self._node(f"{shares}.softmax", "row-wise", [scores], [shares], values=self.tensors[scores].values)
-            own = self._own(f"{layer}/pv.AxW")
-            made = self._write(work.writes[0], own, [v], False)
-            self._node(own, "product", [shares, v], [made], cycles=after)
+            own = self._unique(f"{layer}/pv.AxW")
+            output = self._write(work.writes[0], own, [v], False)
+            self._node(own, "product", [shares, v], [output], cycles=after)
             self.small |= set(work.writes[1:])
             self.inside[layer] = shares
             return True
@@ -237,7 +239,7 @@ class _Recorded:
         shares = self.inside[layer]
         record, cycles = parts["pv", Operation.INPUT_GRADIENT]
         d_shares = self._within(f"{layer}.shares.gradient", record, None)
-        self._node(self._own(f"{layer}/pv.WxG"), "product", [v, gradient], [d_shares], cycles=cycles)
+        self._node(self._unique(f"{layer}/pv.WxG"), "product", [v, gradient], [d_shares], cycles=cycles)
         d_scores = self._within(f"{layer}.scores.gradient", record, None)
         values = self.tensors[d_scores].values
         self._node(f"{d_scores}.softmax", "row-wise", [shares, d_shares], [d_scores], values=values)
@@ -249,7 +251,7 @@ class _Recorded:
 
     def _within(self, name: str, record: Record, density: float | None) -> str:
         """Return the tensor of attention's scores, which one product writes and the other reads."""
-        own = self._own(name)
+        own = self._unique(name)
         shape = record.geometry.shapes["G" if record.layer.endswith("/qk") else "A"]
         if density is None:
             density = 1 - record.operands["A"].zeros if "A" in record.operands else 1.0
@@ -257,18 +259,18 @@ class _Recorded:
         return own
 
     def _norm(self, name: str, work: Work, reads: list[int]) -> None:
-        """Sums first, then value by value; on the way back with the sums of the forward pass."""
+        """Add a normalisation: its sums, then its element-wise part. The backward pass also reads the forward sums."""
         large = [place for place in reads if place not in self.sums and len(self.flow.tensors[place].shape) > 1]
-        taken = [self._read(place) for place in large]
-        taken += list(dict.fromkeys(self.sums[place] for place in work.reads if place in self.sums))
-        own = self._own(name)
-        made, *statistics = work.writes
+        inputs = [self._read(place) for place in large]
+        inputs += list(dict.fromkeys(self.sums[place] for place in work.reads if place in self.sums))
+        own = self._unique(name)
+        output, *statistics = work.writes
         sums = f"{own}.sums"
-        channels = self.flow.tensors[made].shape[1]
+        channels = self.flow.tensors[output].shape[1]
         self.tensors[sums] = Tensor(name=sums, values=2 * channels, value_bytes=SINGLE)
-        size = prod(self.flow.tensors[made].shape)
-        self._node(f"{own}.sum", "sums", taken, [sums], values=size, axis=SAMPLES)
-        self._node(own, "element-wise", [*taken, sums], [self._write(made, f"{own}.0", taken, False)], values=size)
+        size = prod(self.flow.tensors[output].shape)
+        self._node(f"{own}.sum", "sums", inputs, [sums], values=size, axis=SAMPLES)
+        self._node(own, "element-wise", [*inputs, sums], [self._write(output, f"{own}.0", inputs, False)], values=size)
         self.small |= set(statistics)
         if work.phase == "forward":
             self.sums |= dict.fromkeys(statistics, sums)
@@ -276,7 +278,7 @@ class _Recorded:
     def _update(self, update: Update) -> None:
         assert update.gradient is not None
         weights = self.tensors[self._read(update.parameter)]
-        name = self._own(weights.name.removesuffix(".W"))
+        name = self._unique(weights.name.removesuffix(".W"))
         node, tensors = optimizer_update(name, weights, self.tensor[update.gradient], update.states)
         self.tensors |= {each.name: each for each in tensors}
         self.nodes.append(node)
@@ -306,23 +308,23 @@ class _Recorded:
     def _large_places(self, places: Sequence[int]) -> list[int]:
         return [place for place in places if place not in self.small]
 
-    def _own(self, name: str) -> str:
+    def _unique(self, name: str) -> str:
         self.names[name] += 1
         return name if self.names[name] == 1 else f"{name} {self.names[name]}"
 
     def _read(self, place: int) -> str:
-        """Return the tensor of a place; one that nothing has written is given."""
+        """Return the tensor of a place. A tensor that nothing has written is an input."""
         if place not in self.tensor:
             name = f"given {place}"
             if place in self.parameters:
-                name = self._own(f"{self.layers.get(place, f'parameter {place}')}.W")
+                name = self._unique(f"{self.layers.get(place, f'parameter {place}')}.W")
             shape = self.flow.tensors[place].shape
             is_cut = place not in self.parameters and len(shape) > 1 and shape[0] % self.samples == 0
             self._tensor(place, name, HALF, is_cut=is_cut, is_input=True)
         return self.tensor[place]
 
     def _write(self, place: int, name: str, reads: Sequence[str], is_sum: bool) -> str:
-        """Return the tensor of a place that is written now."""
+        """Add the tensor of a place that the current node writes."""
         is_sum = is_sum or place in self.gradients
         extent = (self.flow.tensors[place].shape or (1,))[0]
         is_cut = not is_sum and any(self.tensors[each].axes for each in reads) and extent % self.samples == 0
@@ -334,7 +336,7 @@ class _Recorded:
         if found.dtype == "bool":
             value_bytes = BIT
         elif found.dtype.startswith(("int", "uint")):
-            value_bytes = PLACE
+            value_bytes = INDEX_BYTES
         self.tensor[place] = name
         self.tensors[name] = Tensor(
             name=name,
@@ -346,12 +348,12 @@ class _Recorded:
         )
 
     def _mask(self, name: str) -> str:
-        """Return the mask of a tensor, which the node that writes the tensor writes, too."""
+        """Return the mask of a tensor. The node that writes the tensor also writes the mask."""
         mask = f"{name}.mask"
         if mask not in self.tensors:
             like = self.tensors[name]
             self.tensors[mask] = Tensor(name=mask, values=like.values, value_bytes=BIT, axes=like.axes)
-            at = self.made[name]
+            at = self.writers[name]
             self.nodes[at] = replace(self.nodes[at], writes=(*self.nodes[at].writes, mask))
         return mask
 
@@ -364,14 +366,14 @@ class _Recorded:
         *,
         values: int = 0,
         cycles: _Cycles = (0, 0),
-        most_parts: int = 0,
+        max_parts: int = 0,
         axis: str | None = None,
     ) -> None:
         if axis is None:
             axis = SAMPLES if any(self.tensors[each].axes for each in (*reads, *writes)) else ""
         if not axis and kind != "product":
             kind = "update"  # of weights
-        self.made |= dict.fromkeys(writes, len(self.nodes))
+        self.writers |= dict.fromkeys(writes, len(self.nodes))
         self.nodes.append(
             Node(
                 name=name,
@@ -379,7 +381,7 @@ class _Recorded:
                 reads=tuple(dict.fromkeys(reads)),
                 writes=tuple(writes),
                 axis=axis,
-                most_parts=most_parts,
+                max_parts=max_parts,
                 cycles=cycles[0],
                 apart=cycles[1] if cycles[1] != cycles[0] else 0,
                 values=values,
@@ -391,7 +393,7 @@ def _together(cycles: Sequence[_Cycles]) -> _Cycles:
     return sum(joined for joined, _ in cycles), sum(apart for _, apart in cycles)
 
 
-def _most_parts(record: Record) -> int:
+def _max_parts(record: Record) -> int:
     geometry = record.geometry
     if isinstance(geometry, MatrixProduct) and geometry.batch == 1:
         return max(1, geometry.samples // MIN_ROWS)

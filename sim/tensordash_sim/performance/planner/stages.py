@@ -198,7 +198,7 @@ def _by_parts(
     by_parts = {name for node in touched.parts for name in node.writes}
     sums = [each for each in touched.made if axis not in each.axes and each.name in by_parts]
     read_here = {name for node in touched.updates for name in node.reads}
-    most = min([graph.axes[axis], *(node.most_parts for node in touched.parts if node.most_parts)])
+    most = min([graph.axes[axis], *(node.max_parts for node in touched.parts if node.max_parts)])
     for parts in _counts(most):
         room = capacity - fullest(parts)
         if room < 0:
@@ -248,7 +248,7 @@ def _fullest(graph: Graph, touched: _Touched, axis: str, resident: Collection[st
         return max(accumulate(changes))
 
     full = fullest(1)
-    if any(tensor.most_parts for tensor, _, _ in tensors):
+    if any(tensor.max_parts for tensor, _, _ in tensors):
         return fullest
     return lambda parts: full / parts
 

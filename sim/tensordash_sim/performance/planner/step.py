@@ -140,7 +140,7 @@ class GraphWriter:
         """
         y = f"{name}.Y"
         elements = geometry.shapes["W"][0]
-        self.tensors[b.tensor] = replace(self.tensors[b.tensor], most_parts=elements)
+        self.tensors[b.tensor] = replace(self.tensors[b.tensor], max_parts=elements)
         self._tensor(y, prod(geometry.shapes["G"]), HALF, density, axes)
         self._forward.append(self._product(name, geometry, Operation.FORWARD, name, (a.tensor, b.tensor), (y,), axis))
 
@@ -152,7 +152,7 @@ class GraphWriter:
             ):
                 like, made = self.tensors[of.tensor], f"{name}.d{'A' if of is a else 'W'}"
                 self._tensor(made, like.values, HALF, like.density, set(like.axes))
-                self.tensors[made] = replace(self.tensors[made], most_parts=like.most_parts)
+                self.tensors[made] = replace(self.tensors[made], max_parts=like.max_parts)
                 reads = (operand.tensor, gradient)
                 nodes.append(self._product(name, geometry, operation, name, reads, (made,), axis))
                 self._gradients.setdefault(of.tensor, []).append(made)
@@ -325,7 +325,7 @@ class GraphWriter:
             reads=reads,
             writes=writes,
             axis=axis,
-            most_parts=most,
+            max_parts=most,
             cycles=cycles,
             apart=apart,
         )

@@ -1,4 +1,4 @@
-"""Names of layers: paths of modules, from those that are under way and from the parameters that are multiplied."""
+"""Names of layers: paths of the modules that run, or of the parameters that are multiplied."""
 
 import threading
 import weakref
@@ -16,14 +16,15 @@ __all__ = ["Names"]
 class Names:
     """Names products by the module and parameter that they belong to.
 
-    A product with a parameter ``weight`` has the module's path for a name, one with another parameter the path of the
-    parameter, and one without any the module's path, what it is, and a number that begins with each call of the module.
+    The name of a product with a parameter ``weight`` is the module's path, and with another parameter the parameter's
+    path. Without a parameter it is the module's path, the kind of product, and a number that restarts in each call of
+    the module.
 
     Parameters
     ----------
     model : torch.nn.Module, optional
-        Whose paths are the names. Other modules, or all without a model, have paths that begin with the class of the
-        outermost module that was called: ``Net.conv1``, and ``Net_2.conv1`` in another `Net`.
+        Model whose modules' paths are the names. Paths of other modules, or of all without a model, begin with the
+        class of the outermost module that was called: ``Net.conv1``, and ``Net_2.conv1`` in another `Net`.
     """
 
     def __init__(self, model: torch.nn.Module | None = None) -> None:
@@ -37,7 +38,7 @@ class Names:
         self._clear()
 
     def begin(self) -> None:
-        """Follow the modules, from here to `end`."""
+        """Start to follow modules."""
         self._clear()
         self._paths = {number: known for number, known in self._paths.items() if known[0]() is not None}
         for root in list(self._roots):
@@ -51,40 +52,40 @@ class Names:
         ]
 
     def end(self) -> None:
-        """Follow them no more."""
+        """Stop following modules."""
         for handle in self._handles:
             handle.remove()
         self._handles = []
         self._clear()
 
     def alias(self, source: torch.Tensor, copy: torch.Tensor) -> None:
-        """Note that a tensor holds what another one does, in another type: if that is a parameter, so is this."""
+        """Register a tensor's copy in another type. A copy of a parameter has the parameter's path."""
         if source is not copy and (name := self.parameter(source)) is not None:
             self._parameters[self._storages.number(copy)] = [(int(copy.storage_offset()), copy.numel(), name)]
 
     def parameter(self, tensor: torch.Tensor) -> str | None:
-        """Path of the parameter that a tensor is a part of."""
+        """Return the path of the parameter that a tensor is a part of."""
         for offset, size, name in self._parameters.get(self._storages.number(tensor), ()):
             if offset <= tensor.storage_offset() < offset + size:
                 return name
         return None
 
     def layer(self, kind: str, operand: torch.Tensor | None = None) -> str:
-        """Name of a product.
+        """Return the name of a product.
 
         Parameters
         ----------
         kind : str
-            What it is called if it has no parameter.
+            Its name within a module if it has no parameter.
         operand : torch.Tensor, optional
-            The one that may be a parameter.
+            The operand that may be a parameter.
         """
         stack = self._stack
         if operand is not None and stack and self.parameter(operand) is None:
-            self._add_own(stack[-1][0])  # it may have been made since, or its data replaced
+            self._add_own(stack[-1][0])  # It may be new, or its data replaced.
         if operand is not None and (path := self.parameter(operand)) is not None:
             if stack and (attribute := self._attribute(stack[-1][0], operand)) is not None:
-                path = f"{self._path(stack[-1][0])}.{attribute}"  # parameters may have several paths
+                path = f"{self._path(stack[-1][0])}.{attribute}"  # Parameters may have several paths.
             return path.removesuffix(".weight")
         calls = stack[-1][1] if stack else self._calls
         calls[kind] += 1
@@ -93,7 +94,7 @@ class Names:
 
     @property
     def place(self) -> str:
-        """Path of the module that is under way, or nothing."""
+        """Path of the module that runs; empty outside of modules."""
         return self._path(self._stack[-1][0]) if self._stack else ""
 
     @property
@@ -115,7 +116,7 @@ class Names:
 
     def _leave(self, module: torch.nn.Module, inputs: Any, output: Any) -> None:
         stack = self._stack
-        while stack and stack.pop()[0] is not module:  # one that was left by an exception may be above it
+        while stack and stack.pop()[0] is not module:  # A module that an exception left may be above it.
             pass
 
     def _known(self, module: torch.nn.Module) -> str | None:
@@ -123,7 +124,7 @@ class Names:
         return path if reference is not None and reference() is module else None
 
     def _path(self, module: torch.nn.Module) -> str:
-        """Return the path of a module that is under way; it may have been created within another one."""
+        """Return the path of a module that runs; it may have been created within another one."""
         if (path := self._known(module)) is None:
             modules = [entered for entered, _ in self._stack]
             above = modules[: modules.index(module)] if module in modules else []
@@ -142,7 +143,7 @@ class Names:
             if self._known(part) is None:
                 full = ".".join(filter(None, (path, name))) or type(module).__name__
                 self._paths[id(part)] = weakref.ref(part), full
-        if path:  # else `begin` does it
+        if path:  # Otherwise `begin` adds them.
             self._add_parameters(module)
 
     def _add_parameters(self, module: torch.nn.Module) -> None:
@@ -156,13 +157,13 @@ class Names:
                 self._parameters.setdefault(self._storages.number(tensor), []).append(place)
 
     def _attribute(self, module: torch.nn.Module, operand: torch.Tensor) -> str | None:
-        """Name that a module has for the parameter that a tensor is a part of, or a copy in another type."""
+        """Return a module's name for the parameter of which a tensor is a part, or a copy in another type."""
         path = self.parameter(operand)
         return next((name for name, tensor in _owned(module) if self.parameter(tensor) == path), None)
 
 
 def _owned(module: torch.nn.Module) -> list[tuple[str, torch.Tensor]]:
-    """Parameters of a module itself, but for those without storage."""
+    """Return a module's own parameters, except those without storage."""
     return [
         (name, tensor)
         for name, tensor in module._parameters.items()

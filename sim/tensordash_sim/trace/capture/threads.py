@@ -26,7 +26,7 @@ class ThreadWatcher:
     handled : container of str
         Names of operations that multiply, besides those with a multiplication in their name.
     found : callable
-        Gets the operation, in the thread that ran it. That thread gets the exceptions that it raises.
+        Called with the operation, in the thread that ran it. Its exceptions reach that thread.
     """
 
     def __init__(self, handled: Container[str], found: Callable[[Call], None]) -> None:
@@ -37,11 +37,11 @@ _watchers: list[ThreadWatcher] = []
 _period = 0
 """Counts the times from the first `watch` to the last `unwatch`."""
 _local = threading.local()
-"""Of each thread: `excluded`, and `owner`, the period in which it has watched: a mode intercepts what it multiplies."""
+"""Per thread: `excluded`, and `owner`, the period in which it called `watch`. A mode intercepts its operations."""
 
 
 def watch(watcher: ThreadWatcher) -> None:
-    """Watch the threads other than this one, from here to `unwatch`, whether Python or PyTorch started them.
+    """Watch all other threads until `unwatch`, whether Python or PyTorch started them.
 
     The first call puts a function of some microseconds before every operation of PyTorch that multiplies. It stays for
     the life of the process: it cannot be removed while another thread may be about to call it.
@@ -52,7 +52,7 @@ def watch(watcher: ThreadWatcher) -> None:
 
 
 def unwatch(watcher: ThreadWatcher) -> None:
-    """The reverse of `watch`."""
+    """Stop watching."""
     global _period
     _watchers.remove(watcher)
     if not _watchers:
@@ -77,7 +77,7 @@ def _install() -> list[torch.library.Library]:
         if not base.startswith("aten::") or not _may_multiply(base):
             continue
         if any(torch._C._dispatch_has_kernel_for_dispatch_key(name, key) for key in ("CompositeImplicitAutograd", KEY)):
-            continue  # what it consists of is watched, or it is a factory
+            continue  # Its parts are watched, or it is a factory.
         operation = getattr(getattr(torch.ops.aten, base.removeprefix("aten::")), overload or "default")
         library.impl(operation, _watched(operation), with_keyset=True)
     return [library]
@@ -93,7 +93,7 @@ def _watched(operation: Any) -> Callable[..., Any]:
     def kernel(keys: Any, *args: Any, **kwargs: Any) -> Any:
         if not _watchers or getattr(_local, "excluded", False) or getattr(_local, "owner", -1) == _period:
             return operation.redispatch(keys & after, *args, **kwargs)
-        with excluded():  # an operation of which this one consists is not counted again
+        with excluded():  # Do not count the operations that it consists of.
             result = operation.redispatch(keys & after, *args, **kwargs)
             for watcher in list(_watchers):
                 name = name_of(operation, watcher.handled)

@@ -1,4 +1,4 @@
-"""Bench of the AXI4-Stream wrapper: everything visible, in every cycle, against the golden feeders and tile."""
+"""Bench of the AXI4-Stream wrapper: compares all ports in every cycle with the golden feeders and tile."""
 
 from dataclasses import replace
 
@@ -14,8 +14,8 @@ from tensordash_sim.verify.bench import start_bench
 from tensordash_sim.verify.stimulus import BlockSource, random_inputs, random_lengths
 
 
-async def started(dut, name: str, **parameters) -> tuple:
-    """Job, random source and wrapper after reset."""
+async def start_lockstep(dut, name: str, **parameters) -> tuple:
+    """Reset the wrapper. Return the job, the random source and the lockstep."""
     job, random, pins = start_bench(dut, f"axi {name} {parameters}")
     lockstep = AxiLockstep(pins, job.config, random, **parameters)
     await lockstep.start()
@@ -23,7 +23,7 @@ async def started(dut, name: str, **parameters) -> tuple:
 
 
 def products(config: TileConfig, a: list, b: list, c: list) -> list[tuple[int, ...]]:
-    """Beats of results that have nothing to do with when operands arrive, from their definition."""
+    """Return the beats of results by their definition, for results that do not depend on when operands arrive."""
     count = len(a[0])
     operands = [[np.array([port[i] for port in ports], np.uint32) for ports in (a, b)] for i in range(count)]
     golden = run_streams(
@@ -32,26 +32,26 @@ def products(config: TileConfig, a: list, b: list, c: list) -> list[tuple[int, .
     return [tuple(beat) for beat in golden.c_bits.reshape(count * config.rows // config.out_rows, -1).tolist()]
 
 
-def count_of(job, most: int) -> int:
+def count_of(job, maximum: int) -> int:
     """Return how many streams to send."""
-    return max(4, round(most * job.effort))
+    return max(4, round(maximum * job.effort))
 
 
 async def play(lockstep: AxiLockstep, inputs: tuple, beats: list | None = None) -> None:
-    """Send streams, as the beats given or as those that end with their last steps, until all their results are out."""
+    """Send streams as `beats`, by default as beats that end with a stream, and run until all results are out."""
     config, (a, b, c) = lockstep.config, inputs
     before = len(lockstep.results)
     lockstep.feed(beats or lockstep.beats(a, b), BlockSource(c, config.out_rows).beats)
     await lockstep.run(before + len(a[0]) * config.rows // config.out_rows)
     if isinstance(config.numerics.accumulator, Exact) or config.needs_full_window:
-        assert lockstep.results[before:] == products(config, a, b, c), "golden has other results"
+        assert lockstep.results[before:] == products(config, a, b, c), "results differ from the golden model's"
 
 
 @cocotb.test()
 @cocotb.parametrize(idle=[0.0, 0.5], stall=[0.0, 0.5])
 async def random_traffic(dut, idle: float, stall: float) -> None:
     """Streams of all lengths, with and without idle producers and back-pressure, and `clear` in any cycle."""
-    job, random, lockstep = await started(dut, "traffic", idle=idle, stall=stall, clears=0.1, compare_every=1)
+    job, random, lockstep = await start_lockstep(dut, "traffic", idle=idle, stall=stall, clears=0.1, compare_every=1)
     await play(
         lockstep, random_inputs(random, job.config, random_lengths(random, count_of(job, 16), job.config.window_depth))
     )
@@ -61,10 +61,10 @@ async def random_traffic(dut, idle: float, stall: float) -> None:
 @cocotb.test()
 @cocotb.parametrize(idle=[0.0, 0.6])
 async def null_beats(dut, idle: float) -> None:
-    """Null beats end streams, or say nothing; they are legal."""
-    job, random, lockstep = await started(dut, "null", idle=idle, stall=idle / 2)
+    """Null beats, with and without the end of a stream, are legal."""
+    job, random, lockstep = await start_lockstep(dut, "null", idle=idle, stall=idle / 2)
     depth = job.config.window_depth
-    # The first ones end where a ring begins again: half of the ports have a null beat there.
+    # The first streams end where a ring wraps around: half of the ports have a null beat there.
     lengths = [
         2 * depth,
         2 * depth,
@@ -86,8 +86,8 @@ async def null_beats(dut, idle: float) -> None:
 
 @cocotb.test()
 async def reset_in_a_stream(dut) -> None:
-    """Resets of one and of several cycles, at any time and with beats on the ports, which wait; then all is new."""
-    job, random, lockstep = await started(dut, "reset", idle=0.2, stall=0.2)
+    """Resets of one and of several cycles, at any time. Beats on the ports wait, and later streams are correct."""
+    job, random, lockstep = await start_lockstep(dut, "reset", idle=0.2, stall=0.2)
     for _ in range(3 + round(4 * job.effort)):
         a, b, c = random_inputs(random, job.config, random_lengths(random, 4, job.config.window_depth))
         lockstep.feed(lockstep.beats(a, b), BlockSource(c, job.config.out_rows).beats)
@@ -100,21 +100,21 @@ async def reset_in_a_stream(dut) -> None:
     await play(lockstep, random_inputs(random, job.config, random_lengths(random, 4, job.config.window_depth)))
 
 
-def broken(kind: str, beat: AxiBeat, depth: int) -> list[AxiBeat]:
+def break_beat(kind: str, beat: AxiBeat, depth: int) -> list[AxiBeat]:
     """Return a wrong replacement of a full beat of a stream."""
-    whole, step_bytes = beat.keep, beat.keep.bit_length() // depth
+    full_keep, step_bytes = beat.keep, beat.keep.bit_length() // depth
     if kind == "empty stream":
         return [replace(beat, last=True), replace(beat, keep=0, last=True)]
     if kind == "empty stream, empty feeder":
         return [replace(beat, keep=0, last=True), beat]
     if kind == "partial":
-        return [replace(beat, keep=whole >> step_bytes, last=False)]
+        return [replace(beat, keep=full_keep >> step_bytes, last=False)]
     if kind == "hole":
-        keep = whole & ~(1 << step_bytes * (depth // 2))
+        keep = full_keep & ~(1 << step_bytes * (depth // 2))
     elif kind == "missing step":
-        keep = whole & ~(((1 << step_bytes) - 1) << step_bytes * (depth // 2 - 1))
+        keep = full_keep & ~(((1 << step_bytes) - 1) << step_bytes * (depth // 2 - 1))
     elif kind == "half a step":
-        keep = whole >> step_bytes // 2
+        keep = full_keep >> step_bytes // 2
     else:  # a stray byte
         keep = 1 << depth * step_bytes - 1
     return [replace(beat, keep=keep)]
@@ -126,11 +126,11 @@ KINDS = ("hole", "missing step", "half a step", "stray byte", "partial", "empty 
 @cocotb.test()
 @cocotb.parametrize(kind=KINDS)
 async def beats_that_break_the_rules(dut, kind: str) -> None:
-    """A beat on one port is an error: the flag is set, nothing hangs, `clear` clears it, and a reset mends it all.
+    """A beat on one port is an error: the flag is set, nothing hangs, `clear` clears it, and a reset recovers.
 
     On a second port `clear` is high all the time, and the flag stays low.
     """
-    job, random, lockstep = await started(dut, kind, idle=0.2, stall=0.2, compare_every=1)
+    job, random, lockstep = await start_lockstep(dut, kind, idle=0.2, stall=0.2, compare_every=1)
     config, depth = job.config, job.config.window_depth
     if depth == 1 and kind in ("missing step", "partial"):
         return
@@ -139,7 +139,7 @@ async def beats_that_break_the_rules(dut, kind: str) -> None:
         c = BlockSource(random_inputs(random, config, [1] * 5)[2], config.out_rows).beats
         full = [i for i, beat in enumerate(beats[port]) if len(beat.steps) == depth]
         place = 0 if kind == "empty stream, empty feeder" else random.choice(full)
-        beats[port][place : place + 1] = broken(kind, beats[port][place], depth)
+        beats[port][place : place + 1] = break_beat(kind, beats[port][place], depth)
         lockstep.feed(beats, c)
         before = lockstep.wrong_beats
         for _ in range(120):
@@ -159,8 +159,8 @@ async def beats_that_break_the_rules(dut, kind: str) -> None:
 
 @cocotb.test()
 async def errors_that_agree(dut) -> None:
-    """Beats cut short on all ports alike: the flag is set, results are those of the steps, and `clear` is enough."""
-    job, random, lockstep = await started(dut, "agree", idle=0.3, stall=0.2)
+    """The same beats are cut short on all ports: the flag is set, and results are correct without a reset."""
+    job, random, lockstep = await start_lockstep(dut, "agree", idle=0.3, stall=0.2)
     config, depth = job.config, job.config.window_depth
     if depth == 1:
         return

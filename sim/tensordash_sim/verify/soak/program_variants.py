@@ -1,4 +1,4 @@
-"""Variants of a legal program: run twice, or with tokens that it does not need."""
+"""Variants of a legal program: one that runs twice, and one with unnecessary tokens."""
 
 from collections.abc import Sequence
 from random import Random
@@ -23,7 +23,7 @@ def repeat_program(config: CoreConfig, descriptors: Sequence[int]) -> list[int]:
 
 
 def with_tokens(random: Random, config: CoreConfig, descriptors: Sequence[int]) -> list[int]:
-    """Return the same program with a few more tokens, whose waits have no effect.
+    """Return the same program with a few more tokens. Their waits have no effect.
 
     Each token goes from a descriptor to a later one, so nothing deadlocks.
     """
@@ -34,11 +34,13 @@ def with_tokens(random: Random, config: CoreConfig, descriptors: Sequence[int]) 
         ends = [_ends(extended[k]) for k in (producer, consumer)]
         if not all(ends):
             continue
-        (gives, (_, signal)), (takes, (wait, _)) = (random.choice(sorted(each.items())) for each in ends)
+        (producing_unit, (_, signal)), (consuming_unit, (wait, _)) = (
+            random.choice(sorted(each.items())) for each in ends
+        )
         changed = list(extended)
-        changed[producer] = _with_bit(extended[producer], signal, takes)
-        changed[consumer] = _with_bit(extended[consumer], wait, gives)
-        # A consumer may take an earlier token for another.
+        changed[producer] = _with_bit(extended[producer], signal, consuming_unit)
+        changed[consumer] = _with_bit(extended[consumer], wait, producing_unit)
+        # A consumer may take an earlier token than the one that was added for it.
         sequencer = Sequencer(config)
         if changed[producer] == extended[producer] or changed[consumer] == extended[consumer]:
             continue

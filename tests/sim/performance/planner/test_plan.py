@@ -95,7 +95,7 @@ def test_alone_a_product_moves_what_the_chip_s_model_says() -> None:
         Tensor(name="W", values=90_000, is_input=True),
         Tensor(name="Y", values=70_000, axes=frozenset({"samples"}), wanted=True),
     ]
-    node = Node(name="AxW", kind="product", reads=("A", "W"), writes=("Y",), axis="samples", most_parts=1)
+    node = Node(name="AxW", kind="product", reads=("A", "W"), writes=("Y",), axis="samples", max_parts=1)
     for kib in (8, 30, 64, 200):
         plan = plan_step(Graph(tensors, [node], step.axes), budget(kib), ())
         chip = ChipConfig.from_toml(f"[memory]\nbanks = 1\nbank_kib = {kib}")

@@ -133,7 +133,7 @@ def facts(graph: Graph, kinds: tuple[str, ...]) -> Counter:
         return tuple(sorted((each.values, each.value_bytes, bool(each.axes)) for each in tensors))
 
     def fact(node: Node) -> tuple:
-        return node.kind, sizes(node.reads), sizes(node.writes), node.cycles, node.most_parts, bool(node.axis)
+        return node.kind, sizes(node.reads), sizes(node.writes), node.cycles, node.max_parts, bool(node.axis)
 
     return Counter(fact(node) for node in graph.nodes.values() if node.kind in kinds)
 
