@@ -170,7 +170,7 @@ static uint32_t progress(const tensordash_device *device) {
 tensordash_status tensordash_wait(tensordash_device *device, uint32_t limit) {
   const uint32_t began = now(device);
   uint32_t checked = began;
-  uint32_t last = (device->watchdog != 0u) ? progress(device) : 0u;
+  uint32_t last = 0u; /* of `progress`: a core that has done anything differs, and is checked once more */
   for (;;) {
     /* First, so that a cause that is set after the registers are read ends the sleep below. */
     if (device->port.sleep != NULL) {
