@@ -63,14 +63,18 @@ def command(config: CoreConfig, output: Path, program: Path | None, memory_bytes
 
 def _sources(folder: Path, config: CoreConfig, memory_bytes: int) -> dict[str, str]:
     """Return the C files of a program folder that was compiled for this core and fits its memory."""
-    manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
-    digest, memory = manifest["configuration"]["digest"], manifest["memory"]
+    text = (folder / "manifest.json").read_text(encoding="utf-8")
+    try:
+        manifest = json.loads(text)
+        digest, base, size = manifest["configuration"]["digest"], manifest["memory"]["base"], manifest["memory"]["size"]
+        end = base + size
+    except (ValueError, KeyError, TypeError) as error:
+        raise TensorDashError(f"{folder}/manifest.json: not the manifest of a program folder: {error!r}") from None
     if digest != config.digest:
         raise TensorDashError(f"{folder}: compiled for the configuration {digest}, and the core is {config.digest}")
-    if memory["base"] < PROGRAM_BASE or memory["base"] + memory["size"] > memory_bytes:
-        end = memory["base"] + memory["size"]
+    if base < PROGRAM_BASE or end > memory_bytes:
         raise TensorDashError(
             f"{folder}: memory.base must be at least {PROGRAM_BASE:#x}, and the end {end:#x} "
-            f"at most --memory-bytes {memory_bytes}, not {memory['base']:#x}"
+            f"at most --memory-bytes {memory_bytes}, not {base:#x}"
         )
     return {path.name: path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.[ch]"))}

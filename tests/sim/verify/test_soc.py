@@ -106,9 +106,9 @@ def test_firmware_reports_errors(icarus: Path, right: str, wrong: str, message: 
 def test_firmware_finds_a_wrong_result(icarus: Path) -> None:
     source = icarus / "program/program.c"
     text = source.read_text()
-    first = re.search(r"(\{\n  )(0x\w+)", text)
-    assert first is not None
-    source.write_text(text.replace(first[0], f"{first[1]}{int(first[2], 16) ^ 1:#x}", 1))
+    value = re.search(r"\b0x[1-9a-f]\w*", text)
+    assert value is not None
+    source.write_text(text.replace(value[0], f"{int(value[0], 16) ^ 1:#x}", 1))
     try:
         ran = make(icarus, "run-icarus")
     finally:

@@ -1,4 +1,7 @@
-/* Executes all calls of a program folder, and compares every tensor with the expected contents by CRC-32. */
+/* Executes the calls of a program folder, and compares every tensor with the expected contents by CRC-32.
+ *
+ * STEPS repeats the calls on the same input. Of a training step, the loss of each is printed.
+ */
 #include "program.h"
 #include "soc.h"
 #include "tensordash_driver.h"
@@ -6,6 +9,13 @@
 #define LIMIT 50000000u  /* cycles for a program */
 #define WATCHDOG 100000u /* cycles without progress */
 
+#ifndef STEPS
+#define STEPS 1u
+#endif
+
+/* Cycles of the processor. */
+static uint32_t in_programs;
+static uint32_t in_host_calls;
 static uint32_t waited;
 
 static uint32_t read_cycles(void *context) {
@@ -50,6 +60,14 @@ static void print_value(const char *name, uint32_t value) {
   print_number(value);
 }
 
+static bool is_equal(const char *a, const char *b) {
+  while (*a != '\0' && *a == *b) {
+    a++;
+    b++;
+  }
+  return *a == *b;
+}
+
 static void print_counts(tensordash_device *device, uint32_t descriptors) {
   tensordash_counts counts;
   tensordash_count(device, &counts, false);
@@ -58,6 +76,70 @@ static void print_counts(tensordash_device *device, uint32_t descriptors) {
   print_value(" cycles multiplying, beats read ", counts.read_beats);
   print_value(", written ", counts.write_beats);
   print("\n");
+}
+
+/* Execute all calls once. */
+static tensordash_status run_calls(tensordash_device *device) {
+  for (uint32_t k = 0u; k < TENSORDASH_PROGRAM_CALLS; k++) {
+    const struct tensordash_call *call = &tensordash_calls[k];
+    const uint32_t began = SOC_CYCLES;
+    if (call->descriptors != 0u) {
+      tensordash_status status = tensordash_start(
+          device, (uint32_t *)(uintptr_t)call->address, call->address, call->descriptors, LIMIT);
+      if (status == TENSORDASH_OK) {
+        status = tensordash_wait(device, LIMIT);
+      }
+      if (status != TENSORDASH_OK) {
+        return status;
+      }
+      in_programs += SOC_CYCLES - began;
+      print_counts(device, call->descriptors);
+    } else {
+#ifdef WITH_HOST_CALLS
+      tensordash_host_call(call->host_call, (uint8_t *)(uintptr_t)TENSORDASH_PROGRAM_BASE);
+      in_host_calls += SOC_CYCLES - began;
+#endif
+    }
+  }
+  return TENSORDASH_OK;
+}
+
+/* The tensor `loss`, if there is one, with four decimals. */
+static void print_loss(void) {
+  for (uint32_t k = 0u; k < TENSORDASH_PROGRAM_TENSORS; k++) {
+    const struct tensordash_tensor *tensor = &tensordash_tensors[k];
+    if (is_equal(tensor->name, "loss")) {
+      const uint32_t loss = (uint32_t)(*(const volatile float *)(uintptr_t)tensor->address * 10000.0f + 0.5f);
+      print_value("loss ", loss / 10000u);
+      print(".");
+      for (uint32_t unit = 1000u; unit != 0u; unit /= 10u) {
+        print_number(loss / unit % 10u);
+      }
+      print("\n");
+    }
+  }
+}
+
+/* Compare all tensors with their expected contents. */
+static uint32_t count_wrong_tensors(void) {
+  uint32_t wrong = 0u;
+  uint32_t bytes = 0u;
+  for (uint32_t k = 0u; k < TENSORDASH_PROGRAM_TENSORS; k++) {
+    const struct tensordash_tensor *tensor = &tensordash_tensors[k];
+    bytes += tensor->bytes;
+    if (crc32((const volatile uint32_t *)(uintptr_t)tensor->address, tensor->bytes / 4u) != tensor->crc32) {
+      print("differs: ");
+      print(tensor->name);
+      print("\n");
+      wrong++;
+    }
+  }
+  if (wrong == 0u) {
+    print_value("bit-equal: ", TENSORDASH_PROGRAM_TENSORS);
+    print_value(" tensors, ", bytes);
+    print(" bytes\n");
+  }
+  return wrong;
 }
 
 int main(void) {
@@ -77,54 +159,23 @@ int main(void) {
     print("error: the program is compiled for another configuration\n");
     return 1;
   }
-
-  uint32_t in_programs = 0u;
-  uint32_t in_host_calls = 0u;
-  for (uint32_t k = 0u; k < TENSORDASH_PROGRAM_CALLS; k++) {
-    const struct tensordash_call *call = &tensordash_calls[k];
-    const uint32_t began = SOC_CYCLES;
-    if (call->descriptors != 0u) {
-      status = tensordash_start(
-          &device, (uint32_t *)(uintptr_t)call->address, call->address, call->descriptors, LIMIT);
-      if (status == TENSORDASH_OK) {
-        status = tensordash_wait(&device, LIMIT);
-      }
-      if (status != TENSORDASH_OK) {
-        return fail(&device, status);
-      }
-      in_programs += SOC_CYCLES - began;
-      print_counts(&device, call->descriptors);
-    } else {
-#ifdef HOST_CALLS
-      tensordash_host_call(call->host_call, (uint8_t *)(uintptr_t)TENSORDASH_PROGRAM_BASE);
-      in_host_calls += SOC_CYCLES - began;
-#else
-      print("error: the program has host calls, and this firmware is built without them\n");
+  for (uint32_t step = 0u; step < STEPS; step++) {
+    in_programs = 0u;
+    in_host_calls = 0u;
+    waited = 0u;
+    status = run_calls(&device);
+    if (status != TENSORDASH_OK) {
+      return fail(&device, status);
+    }
+    print_value("cycles: programs ", in_programs);
+    print_value(", of these asleep ", waited);
+    print_value(", host calls ", in_host_calls);
+    print("\n");
+    print_loss();
+    /* The expected contents are those after one step. */
+    if (step == 0u && count_wrong_tensors() != 0u) {
       return 1;
-#endif
     }
   }
-
-  uint32_t wrong = 0u;
-  uint32_t bytes = 0u;
-  for (uint32_t k = 0u; k < TENSORDASH_PROGRAM_TENSORS; k++) {
-    const struct tensordash_tensor *tensor = &tensordash_tensors[k];
-    bytes += tensor->bytes;
-    if (crc32((const volatile uint32_t *)(uintptr_t)tensor->address, tensor->bytes / 4u) != tensor->crc32) {
-      print("differs: ");
-      print(tensor->name);
-      print("\n");
-      wrong++;
-    }
-  }
-  print_value("cycles: programs ", in_programs);
-  print_value(", of these asleep ", waited);
-  print_value(", host calls ", in_host_calls);
-  print("\n");
-  if (wrong == 0u) {
-    print_value("bit-equal: ", TENSORDASH_PROGRAM_TENSORS);
-    print_value(" tensors, ", bytes);
-    print(" bytes\n");
-  }
-  return wrong != 0u;
+  return 0;
 }
