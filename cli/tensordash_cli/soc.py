@@ -48,10 +48,9 @@ def command(config: CoreConfig, output: Path, program: Path | None, memory_bytes
     from tensordash_sim.verify.soc_program import example_c_program
 
     writable_folder(output, "--output")
-    files = render_soc(config, memory_bytes)
-    files["picorv32.v"] = Path(data_file("picorv32.v")).read_text(encoding="utf-8")
     sources = example_c_program(config, PROGRAM_BASE) if program is None else _sources(program, config, memory_bytes)
-    files |= {f"program/{name}": text for name, text in sources.items()}
+    files = render_soc(config, memory_bytes, sources)
+    files["picorv32.v"] = Path(data_file("picorv32.v")).read_text(encoding="utf-8")
     for name, text in files.items():
         (output / name).parent.mkdir(parents=True, exist_ok=True)
         atomic_write(output / name, text)

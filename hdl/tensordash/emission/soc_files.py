@@ -1,7 +1,7 @@
 """A small system around a core: PicoRV32, memory, UART and timer in Verilog, firmware in C, and how to run both."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib import resources
 from importlib.resources.abc import Traversable
 
@@ -18,10 +18,10 @@ MAX_MEMORY_BYTES = 1 << 28
 """The processor decodes its devices from the highest four bits of an address."""
 
 
-def render_soc(config: CoreConfig, memory_bytes: int) -> dict[str, str]:
+def render_soc(config: CoreConfig, memory_bytes: int, program: Mapping[str, str]) -> dict[str, str]:
     """Return the files of a system around a core, by name, the core's own files among them.
 
-    The processor's Verilog (``picorv32.v``) and a program (``program/program.h`` and ``.c``) are not among them.
+    The processor's Verilog (``picorv32.v``) is not among them.
 
     Parameters
     ----------
@@ -29,6 +29,8 @@ def render_soc(config: CoreConfig, memory_bytes: int) -> dict[str, str]:
         The core.
     memory_bytes : int
         Size of the memory: a power of two from `MIN_MEMORY_BYTES` to `MAX_MEMORY_BYTES`.
+    program : mapping of str to str
+        C files of a program, by name: ``program.h``, ``program.c`` and others.
 
     Raises
     ------
@@ -40,6 +42,10 @@ def render_soc(config: CoreConfig, memory_bytes: int) -> dict[str, str]:
             f"the bytes of memory must be a power of two from {MIN_MEMORY_BYTES} to {MAX_MEMORY_BYTES}, "
             f"not {memory_bytes}"
         )
+    templates = dict(_texts(resources.files(__package__).joinpath("soc"), ""))
+    core, sources = render_core(config), {f"program/{name}": text for name, text in program.items()}
+    software = [name for name in templates if name.startswith("firmware/")]
+    software += [name for name in core if name.endswith((".c", ".h"))]
     values = {
         "DIGEST": config.digest,
         "RAM_BYTES": memory_bytes,
@@ -47,10 +53,10 @@ def render_soc(config: CoreConfig, memory_bytes: int) -> dict[str, str]:
         "BYTES": config.axi_bits // 8,
         "ADDRESS": config.address_bits,
         "VERSION": NUMERIC_VERSION,
+        "FIRMWARE": ", ".join(["Makefile", *software, *sources]),
     }
-    templates = dict(_texts(resources.files(__package__).joinpath("soc"), ""))
     files = {name: KEY.sub(lambda found: str(values[found[1]]), text) for name, text in templates.items()}
-    return {**render_core(config), **files}
+    return {**core, **files, **sources}
 
 
 def _texts(folder: Traversable, prefix: str) -> Iterator[tuple[str, str]]:

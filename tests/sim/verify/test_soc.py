@@ -24,7 +24,9 @@ pytestmark = [
 ]
 needs_icarus = pytest.mark.skipif(which("iverilog") is None, reason="no iverilog")
 MAX_CYCLES = 1_000_000
-MATMUL = Path(__file__).parents[3] / "examples/firmware/matmul.c"
+ROOT = Path(__file__).parents[3]
+MATMUL = ROOT / "examples/firmware/matmul.c"
+TUTORIAL = ROOT / "docs/tutorials/soc.md"
 
 
 def generate(folder: Path, *options: str) -> Path:
@@ -50,6 +52,20 @@ def test_in_icarus(icarus: Path) -> None:
     ran = make(icarus, "run-icarus")
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert "bit-equal: 3 tensors, 640 bytes" in ran.stdout
+    (shown,) = re.findall(r"```\n(core [0-9a-f]{16}\n.*?)```", TUTORIAL.read_text(encoding="utf-8"), re.DOTALL)
+    assert re.sub(r"\d+", "N", shown) in re.sub(r"\d+", "N", ran.stdout)  # cycles depend on the compiler
+
+
+@pytest.mark.skipif(which("fusesoc") is None and not is_installed("fusesoc"), reason="no package fusesoc")
+def test_fusesoc_has_all_files(icarus: Path, tmp_path: Path) -> None:
+    """Of both targets; what make needs is where the script runs it."""
+    for target in ("sim", "sim_verilator"):
+        line = [str(Path(sys.executable).with_name("fusesoc")), "--cores-root", str(icarus), "run", "--setup"]
+        subprocess.run([*line, f"--target={target}", "soc"], cwd=tmp_path, check=True, capture_output=True)
+        (made,) = tmp_path.glob(f"build/soc_*/{target}")
+        (folder,) = made.glob("src/soc_*")
+        assert f"make -C src/{folder.name} firmware HEX=" in (made / "Makefile").read_text()
+        assert make(folder, "firmware").returncode == 0
 
 
 @needs_icarus

@@ -12,6 +12,7 @@ from shutil import which
 import numpy as np
 import pytest
 
+from tensordash import TileConfig
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.descriptors import OPERATIONS, Field, encode
 from tensordash.configuration.preset import load_any_preset, preset_names
@@ -165,7 +166,7 @@ def test_the_checks_find_mistakes(right: str, wrong: str, folder: Path, library:
 @pytest.mark.parametrize("name", preset_names("core"))
 def test_every_core_has_a_driver_that_compiles(name: str, tmp_path: Path) -> None:
     """Also for the widest bus, and with a prefix of its own."""
-    configs = [core_preset(name)]
+    configs: list[TileConfig | CoreConfig] = [core_preset(name)]
     if name == "core":
         configs += [load_any_preset("core", [f"core.address_bits={bits}"]) for bits in (32, 64)]
     for config in configs:
