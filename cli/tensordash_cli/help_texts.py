@@ -5,7 +5,7 @@ import click
 __all__ = ["EXAMPLES", "GROUPS", "SummaryGroup", "epilog"]
 
 GROUPS: dict[str, tuple[str, ...]] = {
-    "Make hardware": ("presets", "generate", "synth"),
+    "Make hardware": ("presets", "generate", "synth", "soc"),
     "Check it": ("verify", "prove", "soak", "mutate"),
     "Ask what it gains": ("simulate", "report", "explore", "map"),
     "Use your own network": ("trace", "inspect", "train"),
@@ -57,6 +57,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "tensordash train --steps 10",
         "tensordash train --preset core-fp8 --model mlp --rounding stochastic --seed 1",
         "tensordash train --model gpt --steps 1 --compare golden",
+    ),
+    "soc": (
+        "tensordash soc --preset core -o soc",
+        "tensordash soc --preset core --program step -o soc",
     ),
     "map": (
         "tensordash map --channels 128 --filters 128 --size 8 --kernel 3 --padding 1",

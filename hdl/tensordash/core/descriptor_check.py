@@ -12,12 +12,19 @@ from ..configuration.descriptors import HEADER, MAX_STRIDE, OPERATIONS, UNITS, F
 from ..configuration.registers import ERRORS
 from ..movers.unit import COMMAND_BEATS, COMMAND_BITS
 
-__all__ = ["MAX_TOKENS", "DescriptorCheck"]
+__all__ = ["MAX_TOKENS", "DescriptorCheck", "allowed_bits"]
 
 MAX_TOKENS = 15
 """Tokens from one unit to another, given less taken, in the program's order."""
 WAITS = ("wait", "output_wait")
 SWITCHES = ("bias", "scale", "relu", "mask", "stochastic")
+
+
+def allowed_bits(operation: Operation, config: CoreConfig) -> int:
+    """Return the bits that a core allows in an operation's descriptors: those of the features that it is built with."""
+    missing = {name for name in SWITCHES if not getattr(config, name)}
+    missing |= set() if config.compression else {"compressed"}
+    return operation.mask & ~sum(field.mask for field in operation.fields if field.name in missing)
 
 
 class DescriptorCheck(Block):
@@ -111,17 +118,11 @@ class DescriptorCheck(Block):
     def _any(bits) -> Value:
         return reduce(or_, bits, Const(0, 1))
 
-    def _allowed(self, operation: Operation) -> int:
-        """Return the bits that this core has."""
-        missing = {name for name in SWITCHES if not getattr(self.config, name)}
-        missing |= set() if self.config.compression else {"compressed"}
-        return operation.mask & ~sum(field.mask for field in operation.fields if field.name in missing)
-
     def _reserved(self, beat: int, code: Signal) -> Value:
         places = range(COMMAND_BITS)
         forbidden = []
         for operation in OPERATIONS.values():
-            allowed = self._allowed(operation) >> (COMMAND_BITS * beat)
+            allowed = allowed_bits(operation, self.config) >> (COMMAND_BITS * beat)
             bits = [self.data[i] for i in places if not allowed >> i & 1]
             forbidden.append((code == operation.code) & Cat(*bits).any())
         return self._any(forbidden)

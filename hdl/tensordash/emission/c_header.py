@@ -1,14 +1,16 @@
-"""A C header of a core: its registers, its descriptors, and what it is built as."""
+"""C of a core: a header with its registers, its descriptors, and what it is built as; a driver that uses it."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from importlib import resources
 
 from ..configuration.core_config import CoreConfig
-from ..configuration.descriptors import BYTES, HEADER, OPERATIONS, UNITS, Field
-from ..configuration.registers import ERRORS, FORMAT_CODES, IDENTITY, REGISTERS
+from ..configuration.descriptors import BYTES, HEADER, MAX_STRIDE, OPERATIONS, UNITS, Field
+from ..configuration.registers import COUNTERS, ERRORS, FORMAT_CODES, IDENTITY, REGISTERS
+from ..core.descriptor_check import allowed_bits
 from .head import check_prefix
 
-__all__ = ["c_header", "core_parameters"]
+__all__ = ["c_header", "core_parameters", "driver_files"]
 
 HEAD = """\
 /* Registers and descriptors of {prefix}_core, from configuration {digest}: the tables of docs/core.md as C99.
@@ -81,9 +83,26 @@ def c_header(config: CoreConfig, prefix: str = "tensordash") -> str:
         ),
         *_numbers("Operations.", "OPERATION", {name: each.code for name, each in OPERATIONS.items()}),
         *_descriptors(),
+        *_lists(config),
     ]
     text = re.sub(r"(?<=[ ])@(?=[A-Z])", f"{names['macro']}_", "\n".join(lines))
     return HEAD.format(**names) + text + "\n" + ACCESS.format(**names)
+
+
+def driver_files(prefix: str = "tensordash") -> dict[str, str]:
+    """Return the driver, ``PREFIX_driver.h`` and ``PREFIX_driver.c``, which includes the header ``PREFIX.h``.
+
+    Parameters
+    ----------
+    prefix : str
+        What names begin with: macros in capitals. Drivers of two cores can then stand in one program.
+    """
+    folder = resources.files(__package__).joinpath("driver")
+    texts = {name: folder.joinpath(name).read_text(encoding="utf-8") for name in ("driver.h", "driver.c")}
+    return {
+        f"{check_prefix(prefix)}_{name}": text.replace("tensordash", prefix).replace("TENSORDASH", prefix.upper())
+        for name, text in texts.items()
+    }
 
 
 def core_parameters(config: CoreConfig) -> dict[str, int]:
@@ -154,3 +173,33 @@ def _fields(kind: str, fields: tuple[Field, ...]) -> Iterator[str]:
         limits = f"{field.minimum} to {field.maximum}: " if field.width < 32 else ""
         yield f"#define {name}_BIT {field.low} /* {limits}{field.doc} */"
         yield f"#define {name}_WIDTH {field.width}"
+
+
+def _lists(config: CoreConfig) -> Iterator[str]:
+    """Lists of names for tables in C: macros that apply a macro X to each row."""
+    yield "\n/* Lists for tables: each calls X with a row. Errors and counters: X(NAME, name). */"
+    yield from _list("ERRORS", (f"{name.upper()}, {name}" for name in ERRORS))
+    yield from _list("COUNTERS", (f"{name.upper()}, {name}" for name, _ in COUNTERS))
+    yield "\n/* Operations: X(NAME, name, 16 words of the bits that may be set). */"
+    rows = []
+    for name, operation in OPERATIONS.items():
+        bits = allowed_bits(operation, config)
+        words = ", ".join(f"0x{bits >> 32 * k & 0xFFFFFFFF:x}u" for k in range(BYTES // 4))
+        rows.append(f"{name.upper()}, {name}, {words}")
+    yield from _list("OPERATIONS", rows)
+    yield "\n/* Fields that allow fewer values than their bits: X(OPERATION, FIELD, name, least, greatest). */"
+    yield from _list(
+        "LIMITED_FIELDS",
+        (
+            f"{name.upper()}, {field.name.upper()}, {field.name}, {field.least}, "
+            f"{MAX_STRIDE if field.name == 'stride' else field.maximum}"
+            for name, operation in OPERATIONS.items()
+            for field in sorted(operation.fields, key=lambda each: each.low)
+            if field.least is not None
+        ),
+    )
+
+
+def _list(name: str, rows: Iterable[str]) -> Iterator[str]:
+    lines = [f"#define @{name}(X)", *(f"  X({row})" for row in rows)]
+    yield " \\\n".join(lines)

@@ -81,7 +81,10 @@ CORE_OF_CORE = f"""\
     files: [{{prefix}}_core_ip.v]
     file_type: verilogSource-2005
   software:
-    files: [{{prefix}}.h: {{{{is_include_file: true}}}}]
+    files:
+      - {{prefix}}.h: {{{{is_include_file: true}}}}
+      - {{prefix}}_driver.h: {{{{is_include_file: true}}}}
+      - {{prefix}}_driver.c
     file_type: cSource
 {{bench_fileset}}
 targets:

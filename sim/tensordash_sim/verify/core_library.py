@@ -21,7 +21,7 @@ from tensordash_storage.files import annotate_oserror, scratch
 
 from .builds import build_key, load_cached, store_cached, verilator_environment
 
-__all__ = ["CoreState", "VerilatedError", "core_library", "core_states", "verilog_of"]
+__all__ = ["CoreState", "VerilatedError", "build_library", "core_library", "core_states", "verilog_of"]
 
 DEVICE = ctypes.c_void_p
 NUMBER = ctypes.c_uint64
@@ -105,12 +105,7 @@ def verilog_of(config: CoreConfig) -> str:
 def core_library(verilog: str, quick: bool, waves: bool) -> ctypes.CDLL:
     """Return the library of a core's Verilog."""
     with scratch("tensordash-core-") as folder:
-        made = folder / f"core-{hashlib.sha256(verilog.encode()).hexdigest()[:16]}.so"
-        key = build_key(f"core {quick=} {waves=}", _hints(verilog) + verilog + _clocked(verilog), HARNESS.read_bytes())
-        if not load_cached(key, made, link=False):
-            with annotate_oserror(folder, if_nameless=True):
-                _build(verilog, folder, made.name, quick=quick, waves=waves)
-            store_cached(key, made)
+        made = build_library(verilog, folder, quick=quick, waves=waves)
         try:
             library = ctypes.CDLL(str(made))
         except OSError as error:
@@ -119,6 +114,32 @@ def core_library(verilog: str, quick: bool, waves: bool) -> ctypes.CDLL:
         function = getattr(library, f"core_{name}")
         function.restype, function.argtypes = result, arguments
     return library
+
+
+def build_library(verilog: str, folder: Path, *, quick: bool = False, waves: bool = False) -> Path:
+    """Build the library of a core's Verilog in a folder, or load it from the cache; return its file.
+
+    Parameters
+    ----------
+    verilog : str
+        The core's Verilog, whose top is ``tensordash_core``.
+    folder : Path
+        An existing folder.
+    quick, waves : bool
+        As of `VerilatedCore`.
+
+    Raises
+    ------
+    VerilatedError
+        If Verilator or the compiler fails.
+    """
+    made = folder / f"core-{hashlib.sha256(verilog.encode()).hexdigest()[:16]}.so"
+    key = build_key(f"core {quick=} {waves=}", _hints(verilog) + verilog + _clocked(verilog), HARNESS.read_bytes())
+    if not load_cached(key, made, link=False):
+        with annotate_oserror(folder, if_nameless=True):
+            _build(verilog, folder, made.name, quick=quick, waves=waves)
+        store_cached(key, made)
+    return made
 
 
 @cache

@@ -27,6 +27,8 @@ FILES = [
     "tensordash_librelane.yaml",
     "tensordash_ports.md",
     "tensordash.h",
+    "tensordash_driver.h",
+    "tensordash_driver.c",
     "config.toml",
     "config.json",
     "tensordash.rdl",

@@ -1,0 +1,79 @@
+"""`tensordash soc`: a core with a processor, memory, UART and timer, firmware, and how to run them."""
+
+import json
+from pathlib import Path
+
+import click
+
+from tensordash import TensorDashError
+from tensordash.configuration.core_config import CoreConfig
+from tensordash.emission.soc_files import MAX_MEMORY_BYTES, MIN_MEMORY_BYTES, render_soc
+from tensordash_storage.files import atomic_write
+
+from .console import WholeRange, core_options, json_option, print_json, writable_folder
+
+__all__ = ["command"]
+
+PROGRAM_BASE = 0x10000
+"""First address of a program; firmware and its stack are below."""
+MEMORY_BYTES = 1 << 20
+
+
+@click.command("soc")
+@core_options
+@click.option(
+    "-o", "--output", metavar="DIR", required=True, type=Path, help="Folder to write to; created if it does not exist."
+)
+@click.option(
+    "--program",
+    metavar="FOLDER",
+    type=Path,
+    help="A program folder of `tensordash compile` to execute. Default: a matrix product.",
+)
+@click.option(
+    "--memory-bytes",
+    type=WholeRange(min=MIN_MEMORY_BYTES, max=MAX_MEMORY_BYTES),
+    default=MEMORY_BYTES,
+    show_default=True,
+    help="Size of the memory: a power of two.",
+)
+@json_option
+def command(config: CoreConfig, output: Path, program: Path | None, memory_bytes: int, as_json: bool) -> None:
+    """Write a system of a core, the processor PicoRV32, memory, UART and timer, with firmware that uses the C driver.
+
+    In the folder, `make run` builds both and runs them in Verilator, and `make run-icarus` in Icarus.
+    """
+    from pythondata_cpu_picorv32 import data_file
+
+    from tensordash_sim.verify.soc_program import example_c_program
+
+    writable_folder(output, "--output")
+    sources = example_c_program(config, PROGRAM_BASE) if program is None else _sources(program, config, memory_bytes)
+    files = render_soc(config, memory_bytes, sources)
+    files["picorv32.v"] = Path(data_file("picorv32.v")).read_text(encoding="utf-8")
+    for name, text in files.items():
+        (output / name).parent.mkdir(parents=True, exist_ok=True)
+        atomic_write(output / name, text)
+    if as_json:
+        print_json({"digest": config.digest, "files": [str(output / name) for name in files]})
+    else:
+        click.echo(f"{output}: a system with the core {config.digest}. Next: make -C {output} run")
+
+
+def _sources(folder: Path, config: CoreConfig, memory_bytes: int) -> dict[str, str]:
+    """Return the C files of a program folder that was compiled for this core and fits its memory."""
+    text = (folder / "manifest.json").read_text(encoding="utf-8")
+    try:
+        manifest = json.loads(text)
+        digest, base, size = manifest["configuration"]["digest"], manifest["memory"]["base"], manifest["memory"]["size"]
+        end = base + size
+    except (ValueError, KeyError, TypeError) as error:
+        raise TensorDashError(f"{folder}/manifest.json: not the manifest of a program folder: {error!r}") from None
+    if digest != config.digest:
+        raise TensorDashError(f"{folder}: compiled for the configuration {digest}, and the core is {config.digest}")
+    if base < PROGRAM_BASE or end > memory_bytes:
+        raise TensorDashError(
+            f"{folder}: memory.base must be at least {PROGRAM_BASE:#x}, and the end {end:#x} "
+            f"at most --memory-bytes {memory_bytes}, not {base:#x}"
+        )
+    return {path.name: path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.[ch]"))}

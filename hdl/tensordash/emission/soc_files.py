@@ -1,0 +1,67 @@
+"""A small system around a core: PicoRV32, memory, UART and timer in Verilog, firmware in C, and how to run both."""
+
+import re
+from collections.abc import Iterator, Mapping
+from importlib import resources
+from importlib.resources.abc import Traversable
+
+from ..configuration.core_config import CoreConfig
+from ..configuration.document import ConfigError
+from ..version import NUMERIC_VERSION
+from .core_files import render_core
+
+__all__ = ["MAX_MEMORY_BYTES", "MIN_MEMORY_BYTES", "render_soc"]
+
+KEY = re.compile(r"@([A-Z_]+)@")
+MIN_MEMORY_BYTES = 1 << 17
+MAX_MEMORY_BYTES = 1 << 28
+"""The processor decodes its devices from the highest four bits of an address."""
+
+
+def render_soc(config: CoreConfig, memory_bytes: int, program: Mapping[str, str]) -> dict[str, str]:
+    """Return the files of a system around a core, by name, the core's own files among them.
+
+    The processor's Verilog (``picorv32.v``) is not among them.
+
+    Parameters
+    ----------
+    config : CoreConfig
+        The core.
+    memory_bytes : int
+        Size of the memory: a power of two from `MIN_MEMORY_BYTES` to `MAX_MEMORY_BYTES`.
+    program : mapping of str to str
+        C files of a program, by name: ``program.h``, ``program.c`` and others.
+
+    Raises
+    ------
+    ConfigError
+        For another size of memory.
+    """
+    if memory_bytes not in [1 << k for k in range(MIN_MEMORY_BYTES.bit_length() - 1, MAX_MEMORY_BYTES.bit_length())]:
+        raise ConfigError(
+            f"the bytes of memory must be a power of two from {MIN_MEMORY_BYTES} to {MAX_MEMORY_BYTES}, "
+            f"not {memory_bytes}"
+        )
+    templates = dict(_texts(resources.files(__package__).joinpath("soc"), ""))
+    core, sources = render_core(config), {f"program/{name}": text for name, text in program.items()}
+    software = [name for name in templates if name.startswith("firmware/")]
+    software += [name for name in core if name.endswith((".c", ".h"))]
+    values = {
+        "DIGEST": config.digest,
+        "RAM_BYTES": memory_bytes,
+        "DATA": config.axi_bits,
+        "BYTES": config.axi_bits // 8,
+        "ADDRESS": config.address_bits,
+        "VERSION": NUMERIC_VERSION,
+        "FIRMWARE": ", ".join(["Makefile", *software, *sources]),
+    }
+    files = {name: KEY.sub(lambda found: str(values[found[1]]), text) for name, text in templates.items()}
+    return {**core, **files, **sources}
+
+
+def _texts(folder: Traversable, prefix: str) -> Iterator[tuple[str, str]]:
+    for each in sorted(folder.iterdir(), key=lambda entry: entry.name):
+        if each.is_dir():
+            yield from _texts(each, f"{prefix}{each.name}/")
+        else:
+            yield prefix + each.name, each.read_text(encoding="utf-8")

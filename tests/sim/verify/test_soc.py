@@ -1,0 +1,182 @@
+"""`tensordash soc`: firmware runs a program on the core in Icarus and Verilator, and finds what is wrong."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from shutil import which
+
+import pytest
+from click.testing import CliRunner
+
+from tensordash.extras import is_installed
+from tensordash_cli.soc import PROGRAM_BASE, command
+
+RISCV_GCC = "riscv64-unknown-elf-gcc"
+pytestmark = [
+    pytest.mark.skipif(not is_installed("pythondata_cpu_picorv32"), reason="no package pythondata-cpu-picorv32"),
+    pytest.mark.skipif(
+        which(RISCV_GCC) is None and not is_installed("ziglang"),
+        reason=f"no RISC-V compiler: neither {RISCV_GCC} nor the package ziglang",
+    ),
+]
+needs_icarus = pytest.mark.skipif(which("iverilog") is None, reason="no iverilog")
+MAX_CYCLES = 1_000_000
+ROOT = Path(__file__).parents[3]
+MATMUL = ROOT / "examples/firmware/matmul.c"
+TUTORIAL = ROOT / "docs/tutorials/soc.md"
+
+
+def generate(folder: Path, *options: str) -> Path:
+    ran = CliRunner().invoke(command, ["--preset", "core", "-o", str(folder), *options], catch_exceptions=False)
+    assert ran.exit_code == 0, ran.output
+    return folder
+
+
+def make(folder: Path, target: str, *variables: str, seconds: int = 500) -> subprocess.CompletedProcess[str]:
+    line = ["make", "--always-make", target, f"PYTHON={sys.executable}", f"PLUSARGS=+cycles={MAX_CYCLES}", *variables]
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    return subprocess.run(line, cwd=folder, env=environment, capture_output=True, text=True, timeout=seconds)
+
+
+@pytest.fixture(scope="module")
+def icarus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a system, which `make` builds once more for each run."""
+    return generate(tmp_path_factory.mktemp("soc"))
+
+
+@needs_icarus
+def test_in_icarus(icarus: Path) -> None:
+    ran = make(icarus, "run-icarus")
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert "bit-equal: 3 tensors, 640 bytes" in ran.stdout
+    (shown,) = re.findall(r"```\n(core [0-9a-f]{16}\n.*?)```", TUTORIAL.read_text(encoding="utf-8"), re.DOTALL)
+    assert re.sub(r"\d+", "N", shown) in re.sub(r"\d+", "N", ran.stdout)  # cycles depend on the compiler
+
+
+@pytest.mark.skipif(which("fusesoc") is None and not is_installed("fusesoc"), reason="no package fusesoc")
+def test_fusesoc_has_all_files(icarus: Path, tmp_path: Path) -> None:
+    """Of both targets; what make needs is where the script runs it."""
+    for target in ("sim", "sim_verilator"):
+        line = [str(Path(sys.executable).with_name("fusesoc")), "--cores-root", str(icarus), "run", "--setup"]
+        subprocess.run([*line, f"--target={target}", "soc"], cwd=tmp_path, check=True, capture_output=True)
+        (made,) = tmp_path.glob(f"build/soc_*/{target}")
+        (folder,) = made.glob("src/soc_*")
+        assert f"make -C src/{folder.name} firmware HEX=" in (made / "Makefile").read_text()
+        assert make(folder, "firmware").returncode == 0
+
+
+@needs_icarus
+def test_the_example_sleeps_until_the_interrupt(icarus: Path) -> None:
+    ran = make(icarus, "run-icarus", f"FIRMWARE={MATMUL}")
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert re.search(r"^result( [0-9a-f]{8}){4}$", ran.stdout, re.MULTILINE)
+    (slept,) = re.findall(r"asleep for (\d+) cycles", ran.stdout)
+    assert int(slept) > 20
+
+
+@needs_icarus
+def test_without_the_interrupt_the_example_sleeps_for_ever(icarus: Path) -> None:
+    """A system whose interrupt is not wired."""
+    source = icarus / "soc.v"
+    text = source.read_text()
+    source.write_text(text.replace("{27'd0, alarm_irq, core_irq, 3'd0}", "{27'd0, alarm_irq, 1'b0, 3'd0}"))
+    try:
+        ran = make(icarus, "run-icarus", f"FIRMWARE={MATMUL}", "PLUSARGS=+cycles=20000")
+    finally:
+        source.write_text(text)
+    assert ran.returncode != 0
+    assert "no exit after 20000 cycles" in ran.stdout
+
+
+@needs_icarus
+@pytest.mark.parametrize(
+    ("right", "wrong", "message"),
+    [
+        (r"PROGRAM_DIGEST UINT32_C\(0x\w+\)", "PROGRAM_DIGEST UINT32_C(0)", "the program is compiled for another"),
+        (r"TENSORDASH_DIGEST UINT64_C\(0x\w+\)", "TENSORDASH_DIGEST UINT64_C(1)", "a core of another configuration"),
+        (r"UINT64_C\(0x\w+\), 7, 0", "UINT64_C(0x10001), 7, 0", "bad argument"),
+        (r"UINT64_C\(0x\w+\), 7, 0", "UINT64_C(0x10000), 7, 0", "failed: operation, descriptor 0 (), field operation"),
+    ],
+)
+def test_firmware_reports_errors(icarus: Path, right: str, wrong: str, message: str) -> None:
+    """Another digest, a misaligned program, and one that is no program: memory with anything in it."""
+    files = [icarus / name for name in ("tensordash.h", "program/program.h", "program/program.c")]
+    texts = {file: file.read_text() for file in files}
+    changed = {file: re.sub(right, wrong, text) for file, text in texts.items()}
+    assert changed != texts
+    try:
+        for file, text in changed.items():
+            file.write_text(text)
+        ran = make(icarus, "run-icarus")
+    finally:
+        for file, text in texts.items():
+            file.write_text(text)
+    assert ran.returncode != 0
+    assert message in ran.stdout
+
+
+@needs_icarus
+def test_firmware_finds_a_wrong_result(icarus: Path) -> None:
+    source = icarus / "program/program.c"
+    text = source.read_text()
+    value = re.search(r"\b0x[1-9a-f]\w*", text)
+    assert value is not None
+    source.write_text(text.replace(value[0], f"{int(value[0], 16) ^ 1:#x}", 1))
+    try:
+        ran = make(icarus, "run-icarus")
+    finally:
+        source.write_text(text)
+    assert ran.returncode != 0
+    assert "differs: A" in ran.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not is_installed("verilator"), reason="no package verilator")
+def test_in_verilator(tmp_path: Path) -> None:
+    """Build and first result take at most three minutes of CPU, and cycles come fast."""
+    folder = generate(tmp_path / "soc")
+    began = os.times()
+    ran = make(folder, "run", seconds=1200)
+    built = os.times()
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert "bit-equal: 3 tensors, 640 bytes" in ran.stdout
+    cycles = int(re.findall(r"exit 0 after (\d+) cycles", ran.stdout)[0])
+    assert subprocess.run(["build/verilated/Vsoc_tb"], cwd=folder, check=True, capture_output=True)
+    ended = os.times()
+    seconds = [after.children_user - before.children_user for before, after in ((began, built), (built, ended))]
+    print(f"{seconds[0]:.1f} s of CPU to the first result; {cycles / seconds[1]:.0f} cycles per CPU second")
+    assert seconds[0] < 180
+    assert cycles / seconds[1] > 100_000
+
+
+def program_folder(folder: Path, digest: str, base: int, size: int) -> Path:
+    folder.mkdir()
+    document = {"configuration": {"digest": digest}, "memory": {"base": base, "size": size}}
+    (folder / "manifest.json").write_text(json.dumps(document))
+    (folder / "program.h").write_text("/* a program */\n")
+    return folder
+
+
+def test_program_folders(tmp_path: Path) -> None:
+    """One for this core is copied; one for another core, or for other memory, is refused before anything is written."""
+    ran = CliRunner().invoke(command, ["--preset", "core", "-o", str(tmp_path / "soc"), "--json"])
+    digest = json.loads(ran.output)["digest"]
+    good = program_folder(tmp_path / "good", digest, PROGRAM_BASE, 4096)
+    generate(tmp_path / "out", "--program", str(good))
+    assert (tmp_path / "out/program/program.h").read_text() == "/* a program */\n"
+    cases = {
+        "other": ("0" * 16, PROGRAM_BASE, 4096, "compiled for the configuration 0000000000000000"),
+        "low": (digest, 0x1000, 4096, "memory.base must be at least 0x10000"),
+        "large": (digest, PROGRAM_BASE, 1 << 20, "the end 0x110000 at most --memory-bytes 1048576"),
+    }
+    for name, (of, base, size, message) in cases.items():
+        folder = program_folder(tmp_path / name, of, base, size)
+        ran = CliRunner().invoke(
+            command, ["--preset", "core", "-o", str(tmp_path / f"to-{name}"), "--program", str(folder)]
+        )
+        assert ran.exit_code != 0
+        assert message in str(ran.exception)
+        assert not list((tmp_path / f"to-{name}").glob("*"))
