@@ -8,6 +8,7 @@ import click
 
 from tensordash import TensorDashError
 from tensordash.configuration.core_config import CoreConfig
+from tensordash.extras import require
 
 from .console import FiniteRange, WholeRange, core_options, json_option, print_json, writable_folder
 from .layer_options import checked_rows, geometry_of, layer_options
@@ -39,8 +40,23 @@ class _Address(click.ParamType):
 @click.command("compile")
 @core_options
 @partial(layer_options, required=False)
+@click.option(
+    "--model",
+    type=click.Choice(("mlp", "digits")),
+    help="Instead of a layer: a training step of this network on handwritten digits.",
+)
+@click.option("--batch", type=WholeRange(min=1), help="Digits in a step of --model (default: 16).")
+@click.option(
+    "--momentum", type=FiniteRange(0, 1), default=0.0, show_default=True, help="Of SGD, which updates --model."
+)
 @click.option("--zeros", type=FiniteRange(0, 1), default=0.5, show_default=True, help="Share of zeros of operands.")
-@click.option("--seed", type=WholeRange(min=0), default=0, show_default=True, help="Of the operands' values.")
+@click.option(
+    "--seed",
+    type=WholeRange(min=0),
+    default=0,
+    show_default=True,
+    help="Of the operands' values, or of the weights and the batch of --model.",
+)
 @click.option(
     "--base", type=_Address(), default=DEFAULT_BASE, help=f"First address of the memory (default: {DEFAULT_BASE:#x})."
 )
@@ -54,13 +70,20 @@ def command(config: CoreConfig, output: Path, as_json: bool, **options: Any) -> 
 
     For instance: tensordash compile --preset core --channels 16 --filters 8 --size 6 --kernel 3 -o conv
 
+    Or a training step with forward pass, backward pass and update: tensordash compile --model digits -o step
+
     docs/program-folder.md describes the files. `tensordash run DIR` executes them.
     """
     from tensordash_runtime.program_folder.manifest import expected_figures
     from tensordash_runtime.program_folder.storage import write_folder
 
     writable_folder(output, "--output")
-    folder = _compile(config, **options)
+    model = options.pop("model")
+    step = {name: options.pop(name) for name in ("batch", "momentum")}
+    try:
+        folder = _compile_layer(config, **options) if model is None else _compile_model(config, model, options, **step)
+    except (TypeError, ValueError) as error:
+        raise TensorDashError(str(error)) from error
     files = write_folder(folder, output)
     expected = expected_figures(folder)
     if as_json:
@@ -75,7 +98,7 @@ def command(config: CoreConfig, output: Path, as_json: bool, **options: Any) -> 
     )
 
 
-def _compile(
+def _compile_layer(
     config: CoreConfig,
     *,
     base: int,
@@ -86,6 +109,7 @@ def _compile(
     seed: int,
     **shape: Any,
 ) -> "ProgramFolder":
+    """Compile one operation of a layer, with random operands."""
     from tensordash_runtime.program_folder.folder import build_folder
     from tensordash_runtime.program_folder.single import plan_operation
 
@@ -93,9 +117,18 @@ def _compile(
         if shape[name] is None:
             raise click.UsageError(f"Missing option '--{name}'")
     rows = checked_rows(operation, rows)
-    try:
-        geometry = geometry_of(**shape)
-        plan, values = plan_operation(config, geometry, operation, rows=rows, zeros=zeros, seed=seed)
-        return build_folder(plan, values, base=base, memory_bytes=memory_bytes)
-    except (TypeError, ValueError) as error:
-        raise TensorDashError(str(error)) from error
+    plan, values = plan_operation(config, geometry_of(**shape), operation, rows=rows, zeros=zeros, seed=seed)
+    return build_folder(plan, values, base=base, memory_bytes=memory_bytes)
+
+
+def _compile_model(
+    config: CoreConfig, model: str, options: dict[str, Any], *, batch: int | None, momentum: float
+) -> "ProgramFolder":
+    """Compile a training step of a built-in network."""
+    if options["channels"] is not None or options["filters"] is not None:
+        raise click.UsageError("--channels and --filters go with a layer, not with --model")
+    require("compile --model", "torch", "sklearn")
+    from tensordash_runtime.program_folder.compiling import compile_task
+
+    seed, base, memory_bytes = (options[name] for name in ("seed", "base", "memory_bytes"))
+    return compile_task(model, config, seed=seed, batch=batch, momentum=momentum, base=base, memory_bytes=memory_bytes)

@@ -38,6 +38,8 @@ class PlanBuilder:
     ----------
     values : dict of str to array of unsigned
         Bit patterns of each tensor after the calls so far.
+    initial : dict of str to array of unsigned
+        Bit patterns of tensors that have values before the step.
 
     Raises
     ------
@@ -55,6 +57,7 @@ class PlanBuilder:
         self.operand_format = tile.a_format.name
         self.tensors: dict[str, StepTensor] = {}
         self.values: dict[str, NDArray] = {}
+        self.initial: dict[str, NDArray] = {}
         self._calls: list[Call] = []
 
     def add_tensor(self, tensor: StepTensor, numbers: Any = None) -> str:
@@ -64,6 +67,7 @@ class PlanBuilder:
         self.tensors[tensor.name] = tensor
         if numbers is not None:
             self.values[tensor.name] = tensor.bits(np.asarray(numbers).reshape(tensor.shape))
+            self.initial[tensor.name] = self.values[tensor.name]
         return tensor.name
 
     def add_product(

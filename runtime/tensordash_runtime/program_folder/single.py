@@ -43,7 +43,7 @@ def plan_operation(
     Returns
     -------
     Plan, dict of str to array of unsigned
-        The plan, and the bit patterns of all its tensors.
+        The plan, and the bit patterns of its operands.
     """
     builder, random = PlanBuilder(config), np.random.default_rng(seed)
     for name in OPERANDS[operation]:
@@ -53,4 +53,4 @@ def plan_operation(
         builder.add_tensor(tensor, numbers)
     names = {name: name for name in OPERANDS[operation]}
     builder.add_product(operation, geometry, operation, names, "result", rows=rows)
-    return builder.build(operation, tuple(OPERANDS[operation]), ("result",)), builder.values
+    return builder.build(operation, tuple(OPERANDS[operation]), ("result",)), builder.initial

@@ -148,7 +148,7 @@ class StepTensor:
         """Round float32 to the tensor's format, to nearest, ties to even; return bit patterns."""
         if self.format == "int32":
             return np.ascontiguousarray(numbers, np.int32).view(np.uint32)
-        numbers = np.ascontiguousarray(numbers, np.float32)
+        numbers = np.ascontiguousarray(np.where(np.isnan(numbers), np.float32(np.nan), numbers), np.float32)
         return numbers.view(np.uint32) if self.format == "fp32" else encode(numbers, FORMATS[self.format])
 
     def to_json(self) -> dict[str, Any]:
@@ -240,4 +240,5 @@ def bias_tensor(config: CoreConfig, name: str, filters: int, products: int = 1) 
     length = bias_length(config, filters)
     if products > 1 and length != filters:
         raise ValueError(f"biases of {products} products must be a multiple of {length} each, not {filters}")
-    return StepTensor(name=name, shape=(products * filters,), format="fp32", padded=length * products)
+    padded = length * products if length != filters else 0
+    return StepTensor(name=name, shape=(products * filters,), format="fp32", padded=padded)
