@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from tensordash.configuration.descriptors import BYTES
 
 from .folder import ProgramFolder
+from .host_source import render_host_calls
 from .plan import HostCall
 
 __all__ = ["render_c"]
@@ -61,8 +62,12 @@ extern const struct tensordash_tensor tensordash_tensors[];
 enum {{
 {indices}
 }};
-
+{host_call}
 #endif
+"""
+HOST_CALL = """
+/* Computes host call `index` (host.c); `memory` points to the byte at the base. */
+void tensordash_host_call(uint32_t index, uint8_t *memory);
 """
 SOURCE = """\
 /* Contents of {name}; see program.h. */
@@ -91,6 +96,7 @@ def render_c(folder: ProgramFolder) -> dict[str, str]:
     plan, places = folder.plan, folder.memory_map
     names = [f"  TENSORDASH_TENSOR_{c_name(name)} = {k}" for k, name in enumerate(plan.tensors)]
     calls = list(_calls(folder))
+    host_calls = any(isinstance(call, HostCall) for call in plan.calls)
     digest = plan.config.digest
     header = HEADER.format(
         name=_comment(plan.name),
@@ -105,6 +111,7 @@ def render_c(folder: ProgramFolder) -> dict[str, str]:
         tensors=len(plan.tensors),
         cycles=sum(each["cycles"] for each in folder.programs),
         indices=",\n".join(names),
+        host_call=HOST_CALL if host_calls else "",
     )
     source = SOURCE.format(
         name=_comment(plan.name),
@@ -112,7 +119,8 @@ def render_c(folder: ProgramFolder) -> dict[str, str]:
         calls="\n".join(calls),
         tensors="\n".join(_tensors(folder)),
     )
-    return {"program.h": header, "program.c": source}
+    files = {"program.h": header, "program.c": source}
+    return {**files, "host.c": render_host_calls(plan, places)} if host_calls else files
 
 
 def c_name(name: str) -> str:

@@ -15,7 +15,12 @@ from .host_math import exp, log
 from .plan import HostCall
 from .tensors import StepTensor
 
-__all__ = ["FUNCTIONS", "Function", "compute_host_call"]
+__all__ = ["FUNCTIONS", "POOL", "SGD", "Function", "compute_host_call"]
+
+POOL = ("kernel_y", "kernel_x", "stride_y", "stride_x", "padding_y", "padding_x")
+"""Parameters of pooling."""
+SGD = ("rate", "momentum", "weight_decay", "gradient_scale")
+"""Parameters of an update."""
 
 Arrays = dict[str, NDArray]
 """Float32 or int32 values by role."""
@@ -92,8 +97,7 @@ def _softmax_cross_entropy(values: Arrays, parameters: Parameters) -> Arrays:
 def _windows(x: NDArray, parameters: Parameters) -> tuple[NDArray, NDArray]:
     """Return the maximum of each window, and its index in the plane: of the first one, rows before columns."""
     rows, columns = x.shape[2:]
-    (height, width), (down, across) = ((parameters[f"{name}_{k}"] for k in "yx") for name in ("kernel", "stride"))
-    above, left = parameters["padding_y"], parameters["padding_x"]
+    height, width, down, across, above, left = (parameters[name] for name in POOL)
     out_rows = (rows + 2 * above - height) // down + 1
     out_columns = (columns + 2 * left - width) // across + 1
     best = np.zeros((*x.shape[:2], out_rows, out_columns), np.float32)
@@ -131,9 +135,7 @@ def _sgd(values: Arrays, parameters: Parameters) -> Arrays:
     g = gradient * gradient_scale; g = g + weight_decay * p; v = momentum * v + g; p = p - rate * v. Terms whose factor
     is 0 are left out; without momentum g takes the place of v.
     """
-    rate, momentum, decay, scale = (
-        np.float32(parameters[name]) for name in ("rate", "momentum", "weight_decay", "gradient_scale")
-    )
+    rate, momentum, decay, scale = (np.float32(parameters[name]) for name in SGD)
     parameter = values["parameter"]
     step = values["gradient"].reshape(parameter.shape) * scale
     if decay:
@@ -143,9 +145,6 @@ def _sgd(values: Arrays, parameters: Parameters) -> Arrays:
         step = made["velocity"] = momentum * values["velocity"] + step
     return made | {"parameter": parameter - rate * step}
 
-
-POOL = ("kernel_y", "kernel_x", "stride_y", "stride_x", "padding_y", "padding_x")
-SGD = ("rate", "momentum", "weight_decay", "gradient_scale")
 
 FUNCTIONS: dict[str, Function] = {
     "convert": Function(("x",), ("result",), (), _convert),
