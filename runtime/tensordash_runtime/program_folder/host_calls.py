@@ -137,13 +137,13 @@ def _sgd(values: Arrays, parameters: Parameters) -> Arrays:
     """
     rate, momentum, decay, scale = (np.float32(parameters[name]) for name in SGD)
     parameter = values["parameter"]
-    step = values["gradient"].reshape(parameter.shape) * scale
+    step: NDArray = values["gradient"].reshape(parameter.shape) * scale
     if decay:
         step = step + decay * parameter
-    made = {}
-    if momentum:
-        step = made["velocity"] = momentum * values["velocity"] + step
-    return made | {"parameter": parameter - rate * step}
+    if not momentum:
+        return {"parameter": parameter - rate * step}
+    velocity = momentum * values["velocity"] + step
+    return {"velocity": velocity, "parameter": parameter - rate * velocity}
 
 
 FUNCTIONS: dict[str, Function] = {

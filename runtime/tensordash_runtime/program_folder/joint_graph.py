@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch._functorch.aot_autograd import aot_export_module
-from torch.fx import Node
+from torch.fx import GraphModule, Node
 
 from tensordash.configuration.core_config import CoreConfig
 from tensordash_sim.lowering import Convolution, Geometry, MatrixProduct
@@ -84,10 +84,11 @@ def capture_step(
         raise ProgramFolderError(f"model must have no buffers in a program folder, but has {names}")
     lowering = _Lowering(config, loss_scale)
     parameters = dict(module.named_parameters())
+    assert isinstance(traced, GraphModule)
     for node in traced.graph.nodes:
         if node.op == "placeholder" and node.name in signature.inputs_to_parameters:
-            name = signature.inputs_to_parameters[node.name]
-            lowering.add_initial(node, name.removeprefix("model."), "parameter", parameters[name])
+            parameter = signature.inputs_to_parameters[node.name]
+            lowering.add_initial(node, parameter.removeprefix("model."), "parameter", parameters[parameter])
         elif node.op == "placeholder":
             place = signature.user_inputs.index(node.name)
             is_target = place == len(example) - 1

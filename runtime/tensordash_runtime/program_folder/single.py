@@ -48,7 +48,8 @@ def plan_operation(
     builder, random = PlanBuilder(config), np.random.default_rng(seed)
     for name in OPERANDS[operation]:
         shape = geometry.shapes[name]
-        numbers = random.standard_normal(shape, np.float32) * (random.random(shape) >= zeros)
+        numbers = random.standard_normal(shape, np.float32)
+        numbers = np.where(random.random(shape) < zeros, np.float32(0), numbers)
         tensor = StepTensor(name=name, shape=shape, format=builder.operand_format, groups=groups_of(geometry, name))
         builder.add_tensor(tensor, numbers)
     names = {name: name for name in OPERANDS[operation]}
