@@ -5,13 +5,15 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from tensordash.configuration.core_config import CoreConfig
-from tensordash.configuration.descriptors import BYTES
+from tensordash.configuration.descriptors import BYTES, decode
 from tensordash_sim.compiler.emission import emit_unordered, order_program
-from tensordash_sim.compiler.schedule import schedule_tiling
+from tensordash_sim.compiler.program import Program
+from tensordash_sim.compiler.schedule import Residency, Schedule, schedule_tiling
 from tensordash_sim.compiler.timing import timing
+from tensordash_sim.golden.core.effects import read_memory
 
 from ..errors import NoRoomError, ProgramFolderError
-from ..programs import RECORD_BYTES, moved_bytes, program_with_record, schedule_of, space_of
+from ..programs import RECORD_BYTES, moved_bytes, program_with_record, space_of, tiling_of
 from .plan import Plan, Product
 
 __all__ = ["PAGE_BYTES", "LinkedProgram", "MemoryMap", "Region", "link"]
@@ -147,8 +149,10 @@ def link(plan: Plan, base: int, memory_bytes: int | None = None) -> tuple[Memory
     ProgramError
         If the core cannot compute a product.
     """
+    config = plan.config
     stages = [stage for stage in plan.stages if isinstance(stage, list)]
-    counts = [sum(_descriptor_count(plan.config, product) for product in stage) + 2 for stage in stages]
+    schedules = [_schedule(config, stage) for stage in stages]
+    counts = [_descriptor_count(each) + 2 for each in schedules]
     memory_map = _place(plan, counts, base)
     if memory_bytes is not None and memory_map.size > memory_bytes:
         raise NoRoomError(
@@ -156,16 +160,30 @@ def link(plan: Plan, base: int, memory_bytes: int | None = None) -> tuple[Memory
         )
     memory_map.check(plan.config)
     programs = [
-        _link_program(plan, memory_map, stage, record.address)
-        for stage, record in zip(stages, memory_map.records, strict=True)
+        _link_program(config, memory_map, stage, scheduled, memory_map.records[k].address)
+        for k, (stage, scheduled) in enumerate(zip(stages, schedules, strict=True))
     ]
     return memory_map, programs
 
 
-def _descriptor_count(config: CoreConfig, product: Product) -> int:
-    """Count a product's descriptors, which do not depend on addresses."""
-    schedule = schedule_of(config, product.problem)
-    return len(emit_unordered(schedule, dict.fromkeys(product.problem.tensors, 0)))
+def _schedule(config: CoreConfig, products: Sequence[Product], dense: bool = False) -> list[Schedule]:
+    """Return the schedules of a program's products, each with what the one before leaves in the buffers."""
+    core = config.baseline if dense else config
+    residency = Residency(core)
+    return [
+        schedule_tiling(
+            space_of(core, product.problem),
+            tiling_of(config, product.problem),
+            residency=residency,
+            names=product.tensors,
+        )
+        for product in products
+    ]
+
+
+def _descriptor_count(schedules: Sequence[Schedule]) -> int:
+    """Count the descriptors of products, which does not depend on addresses."""
+    return sum(len(emit_unordered(each, dict.fromkeys(each.space.problem.tensors, 0))) for each in schedules)
 
 
 def _place(plan: Plan, counts: Sequence[int], base: int) -> MemoryMap:
@@ -192,26 +210,54 @@ def _place(plan: Plan, counts: Sequence[int], base: int) -> MemoryMap:
     )
 
 
-def _link_program(plan: Plan, memory_map: MemoryMap, products: list[Product], record: int) -> LinkedProgram:
+def _link_program(
+    config: CoreConfig,
+    memory_map: MemoryMap,
+    products: list[Product],
+    schedules: Sequence[Schedule],
+    record: int,
+) -> LinkedProgram:
     """Emit the program of products that follow each other: loads of one may run under the multiplies before."""
-    config = plan.config
-    emitted: list[int] = []
-    dense_emitted: list[int] = []
-    dense_steps, tile_steps = 0, 0.0
-    for product in products:
-        places = {role: memory_map.tensors[name].address for role, name in product.tensors.items()}
-        problem = product.problem
-        schedule = schedule_of(config, problem)
-        emitted += emit_unordered(schedule, places)
-        dense_emitted += emit_unordered(schedule_tiling(space_of(config.baseline, problem), schedule.tiling), places)
-        dense_steps += schedule.space.total_steps
-        tile_steps += schedule.space.total_steps / product.speedup
-    program = program_with_record(order_program(config, emitted), record)
-    dense_program = program_with_record(order_program(config.baseline, dense_emitted), record)
+    steps = [schedule.space.total_steps for schedule in schedules]
+    tile_steps = sum(count / product.speedup for count, product in zip(steps, products, strict=True))
+    program = _emit(config, memory_map, products, schedules, record)
+    dense_program = _emit(config.baseline, memory_map, products, _schedule(config, products, dense=True), record)
     return LinkedProgram(
         products=products,
         descriptors=program.descriptors,
-        cycles=timing(config, program.descriptors, speedup=dense_steps / tile_steps).cycles,
+        cycles=timing(config, program.descriptors, speedup=sum(steps) / tile_steps).cycles,
         dense_cycles=timing(config.baseline, dense_program.descriptors).cycles,
         moved_bytes=moved_bytes(program, config),
     )
+
+
+def _emit(
+    core: CoreConfig, memory_map: MemoryMap, products: list[Product], schedules: Sequence[Schedule], record: int
+) -> Program:
+    emitted: list[int] = []
+    written: list[Region] = []
+    for product, schedule in zip(products, schedules, strict=True):
+        places = {role: memory_map.tensors[name].address for role, name in product.tensors.items()}
+        emitted += _with_independent_loads_first(core, emit_unordered(schedule, places), written)
+        written += [memory_map.tensors[name] for name in product.written]
+    return program_with_record(order_program(core, emitted), record)
+
+
+def _with_independent_loads_first(core: CoreConfig, descriptors: list[int], written: Sequence[Region]) -> list[int]:
+    """Move loads before a product's first multiply ahead of those that wait for results of the program's products.
+
+    They go to regions of the buffer that nothing else before the multiply uses.
+    """
+    operations = [operation.name if operation else "" for operation, _ in map(decode, descriptors)]
+    end = operations.index("multiply")
+    independent = [
+        k
+        for k in range(end)
+        if operations[k] == "load"
+        and not any(
+            region.address < address + count and address < region.end
+            for address, count in read_memory(descriptors[k], core)
+            for region in written
+        )
+    ]
+    return [descriptors[k] for k in independent] + [bits for k, bits in enumerate(descriptors) if k not in independent]
