@@ -66,6 +66,7 @@ def executed_in_c(folder: ProgramFolder, place: Path) -> Iterator[tuple[HostCall
     places, calls = folder.memory_map, [stage for stage in folder.plan.stages if isinstance(stage, HostCall)]
     before, after = [], []
     memory = EXECUTORS["emulator"](folder.plan, places)
+    memory.write(places.base, bytes([0xA5]) * places.size)  # What fills up groups must become zero.
     memory.write(places.base, folder.initial)
     for stage in folder.plan.stages:
         single = Plan(
@@ -117,7 +118,10 @@ def builder() -> PlanBuilder:
 
 def add(builder: PlanBuilder, name: str, numbers: np.ndarray, **how: Any) -> str:
     kind = how.pop("format", "int32" if numbers.dtype.kind == "i" else "fp32")
-    return builder.add_tensor(StepTensor(name=name, shape=numbers.shape, format=kind, **how), numbers)
+    builder.add_tensor(StepTensor(name=name, shape=numbers.shape, format=kind, **how), numbers)
+    if kind == "fp32":  # NaN of all kinds stay as they are.
+        builder.values[name] = builder.initial[name] = numbers.view(np.uint32)
+    return name
 
 
 def add_result(builder: PlanBuilder, name: str, shape: tuple[int, ...], kind: str = "fp32", **how: Any) -> str:
@@ -209,15 +213,16 @@ def test_pooling(numbers: Callable[[int], np.ndarray], builder: PlanBuilder, tmp
     require_equal(build(builder), tmp_path)
 
 
-@pytest.mark.parametrize("kind", ["ordinary", "large", "hard"])
+@pytest.mark.parametrize("kind", ["ordinary", "large", "hard", "label"])
 def test_loss(kind: str, builder: PlanBuilder, tmp_path: Path) -> None:
-    """Scores with infinities and NaN, and labels that are no class."""
+    """Scores with infinities and NaN, and a label that is no class."""
     shape = SCORES.shapes["G"]
-    random = np.random.default_rng(0)
-    scale = {"ordinary": 1.0, "large": 60.0, "hard": 1.0}[kind]
-    scores = (random.standard_normal(shape) * scale).astype(np.float32)
-    scores = hard_numbers(scores.size).reshape(shape) if kind == "hard" else scores
-    labels = np.array([0, 4, 2, 3, 1, 2] if kind != "hard" else [0, 4, -1, 5, 1, 1 << 30], np.int32)
+    scale = 60.0 if kind == "large" else 1.0
+    scores = (np.random.default_rng(0).standard_normal(shape) * scale).astype(np.float32)
+    labels = np.array([0, 4, 2, 3, 1, 1 << 30 if kind == "label" else 2], np.int32)
+    if kind == "hard":
+        scores[0, 0, 2], scores[0, 1, 0], scores[0, 2, 4] = np.nan, np.nan, np.inf
+        scores[0, 3], scores[0, 4, 1] = -np.inf, -np.inf
     groups = groups_of(SCORES, "G")
     add(builder, "scores", scores, groups=groups)
     add(builder, "labels", labels)
