@@ -171,6 +171,8 @@ def test_element_wise_functions(builder: PlanBuilder, tmp_path: Path) -> None:
     add_result(builder, "relu", shape, "fp16", groups=groups)
     add_result(builder, "backward", shape, "fp32", groups=groups)
     add_result(builder, "plain_relu", shape)
+    add_result(builder, "converted", shape, "fp16", groups=groups)
+    builder.add_host_call("convert", {"x": "plain", "result": "converted"})
     builder.add_host_call("relu", {"x": "x", "result": "relu"})
     builder.add_host_call("relu", {"x": "plain", "result": "plain_relu"})
     builder.add_host_call("relu_backward", {"gradient": "gradient", "y": "relu", "result": "backward"})
