@@ -68,9 +68,7 @@ class _Address(click.ParamType):
 def command(config: CoreConfig, output: Path, as_json: bool, **options: Any) -> None:
     """Write a program folder: programs, memory map, contents and expected results, as JSON, binary, C and hex.
 
-    For instance: tensordash compile --preset core --channels 16 --filters 8 --size 6 --kernel 3 -o conv
-
-    Or a training step with forward pass, backward pass and update: tensordash compile --model digits -o step
+    It has one operation of a layer, or a training step with forward pass, backward pass and update (--model).
 
     docs/program-folder.md describes the files. `tensordash run DIR` executes them.
     """
