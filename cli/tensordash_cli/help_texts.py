@@ -8,7 +8,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "Make hardware": ("presets", "generate", "synth", "soc"),
     "Check it": ("verify", "prove", "soak", "mutate"),
     "Ask what it gains": ("simulate", "report", "explore", "map"),
-    "Use your own network": ("trace", "inspect", "train"),
+    "Use your own network": ("trace", "inspect", "train", "compile", "run"),
     "Reproduce the paper": ("evaluate", "data", "demo"),
 }
 """Headings of `tensordash --help`, each with its commands."""
@@ -66,6 +66,16 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "tensordash map --channels 128 --filters 128 --size 8 --kernel 3 --padding 1",
         "tensordash map --channels 512 --filters 10 --samples 64 --op AxG",
         "tensordash map --preset core-fp8 --channels 8 --filters 8 --listing",
+    ),
+    "compile": (
+        "tensordash compile --channels 16 --filters 8 --size 6 --kernel 3 -o conv",
+        "tensordash compile --model digits --momentum 0.9 -o step",
+        "tensordash compile --model mlp --batch 8 --base 0x20000 -o step",
+    ),
+    "run": (
+        "tensordash run step",
+        "tensordash run step --on golden",
+        "tensordash run step --preset core --json",
     ),
     "simulate": (
         "tensordash simulate run.trace",

@@ -31,6 +31,8 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "trace": (),
     "train": ("torch", "sklearn", "numba"),
     "map": ("numba",),
+    "compile": ("numba",),
+    "run": ("numba",),
     "simulate": (),
     "inspect": (),
     "evaluate": (),

@@ -1,7 +1,7 @@
 """`tensordash map`: how a core computes a layer: the stages of the compiler, the bytes that move, and what limits."""
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -9,38 +9,15 @@ from tensordash import TensorDashError
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.descriptors import decode
 
-from .console import WholeRange, core_options, json_option, print_json
-
-if TYPE_CHECKING:
-    from tensordash_sim.compiler.layer import Layer
+from .console import core_options, json_option, print_json
+from .layer_options import checked_rows, geometry_of, layer_options
 
 __all__ = ["command"]
 
 
 @click.command("map")
 @core_options
-@click.option("--samples", type=WholeRange(min=1), default=1, show_default=True, help="Images, or rows of a product.")
-@click.option(
-    "--channels", type=WholeRange(min=1), required=True, help="Channels of the input, or input features of a product."
-)
-@click.option(
-    "--filters", type=WholeRange(min=1), required=True, help="Channels of the output, or output features of a product."
-)
-@click.option(
-    "--size", type=WholeRange(min=1), help="Height and width of the image; without it, the layer is a matrix product."
-)
-@click.option("--kernel", type=WholeRange(min=1), default=1, show_default=True, help="Height and width of the kernel.")
-@click.option("--stride", type=WholeRange(min=1), default=1, show_default=True, help="Stride in both directions.")
-@click.option("--padding", type=WholeRange(min=0), default=0, show_default=True, help="Padding on all sides.")
-@click.option(
-    "--op",
-    "operation",
-    type=click.Choice(("AxW", "WxG", "AxG")),
-    default="AxW",
-    show_default=True,
-    help="Forward pass, gradient of the input, or gradient of the weights.",
-)
-@click.option("--rows", type=click.Choice(("A", "W", "G")), help="The operand whose zeros are skipped.")
+@layer_options
 @click.option(
     "--speedup", type=click.FloatRange(min=1.0), default=2.0, show_default=True, help="Assumed speedup of the tile."
 )
@@ -64,33 +41,21 @@ def command(config: CoreConfig, as_json: bool, **options: Any) -> None:
         click.echo(line)
 
 
-def _layer(*, size: int | None, kernel: int, samples: int, **shape: Any) -> "Layer":
-    from tensordash_sim.compiler.layer import Layer
-
-    if size is not None:
-        return Layer(samples=samples, size=(size, size), kernel=(kernel, kernel), **shape)
-    if (kernel, shape.pop("stride"), shape.pop("padding")) != (1, 1, 0):
-        raise click.UsageError("--kernel, --stride and --padding go with --size")
-    return Layer(samples=1, size=(1, samples), **shape)
-
-
 def _map(
     config: CoreConfig, *, operation: str, rows: str | None, speedup: float, listing: bool, **shape: Any
 ) -> dict[str, Any]:
     """Return what each stage of the compiler makes of a problem."""
     from tensordash_runtime.programs import moved_bytes, program_with_record, space_of
     from tensordash_sim.compiler.emission import emit
-    from tensordash_sim.compiler.layer import OPERANDS
+    from tensordash_sim.compiler.layer import OPERANDS, Layer
     from tensordash_sim.compiler.problem import Problem
     from tensordash_sim.compiler.schedule import schedule_tiling
     from tensordash_sim.compiler.search import search_tilings
     from tensordash_sim.compiler.timing import timing
 
-    pair = OPERANDS[operation]
-    if rows is not None and rows not in pair:
-        raise click.UsageError(f"--rows must be one of {', '.join(pair)} in {operation}, not {rows}")
+    rows = checked_rows(operation, rows) or OPERANDS[operation][0]
     try:
-        problem = Problem(layer=_layer(**shape), operation=operation, rows=rows or pair[0])
+        problem = Problem(layer=Layer.of(geometry_of(**shape)), operation=operation, rows=rows)
         space = space_of(config, problem)
         search = search_tilings(space)
     except (TypeError, ValueError) as error:

@@ -1,18 +1,19 @@
 """Runtime: tensors of NumPy and PyTorch on a TensorDash core, emulated to the bit or on its Verilog.
 
-`offload` and what follows it need PyTorch, which is imported when they are.
+`offload`, `compile_step` and what follows them need PyTorch, which is imported when they are.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from .device import Device
-from .errors import DeviceError, NoRoomError, OffloadError, RoundingError
+from .errors import DeviceError, NoRoomError, OffloadError, ProgramFolderError, RoundingError
 from .records import Contracted, Missed, Totals
 from .run import Run
 
 if TYPE_CHECKING:
     from .dispatch import offload
+    from .program_folder.compiling import compile_step
 
 __all__ = [
     "Contracted",
@@ -21,13 +22,15 @@ __all__ = [
     "Missed",
     "NoRoomError",
     "OffloadError",
+    "ProgramFolderError",
     "RoundingError",
     "Run",
     "Totals",
+    "compile_step",
     "offload",
 ]
 
-_LAZY = {"offload": ".dispatch"}
+_LAZY = {"compile_step": ".program_folder.compiling", "offload": ".dispatch"}
 
 
 def __getattr__(name: str) -> Any:

@@ -2,7 +2,7 @@
 
 from tensordash.configuration.errors import TensorDashError
 
-__all__ = ["DeviceError", "NoRoomError", "OffloadError", "RoundingError"]
+__all__ = ["DeviceError", "NoRoomError", "OffloadError", "ProgramFolderError", "RoundingError"]
 
 
 class DeviceError(TensorDashError, RuntimeError):
@@ -15,6 +15,10 @@ class NoRoomError(DeviceError):
 
 class OffloadError(TensorDashError, RuntimeError):
     """A multiplication that did not run on the device, where all must. The message is one line."""
+
+
+class ProgramFolderError(TensorDashError, ValueError):
+    """A program folder that cannot be made, read or run. The message is one line."""
 
 
 class RoundingError(OffloadError):

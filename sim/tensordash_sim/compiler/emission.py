@@ -1,7 +1,9 @@
 """Emission: the descriptors of a schedule, with tokens, for tensors at their addresses."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
+
+from tensordash.configuration.core_config import CoreConfig
 
 from .iteration_space import SIDES
 from .operands import Move, size_of
@@ -11,7 +13,7 @@ from .program import Loop, Program
 from .schedule import Schedule, ScheduledMultiply
 from .unit_cycles import layout_cycles
 
-__all__ = ["emit", "placeholder_addresses"]
+__all__ = ["emit", "emit_unordered", "order_program", "placeholder_addresses"]
 
 PLACEHOLDER_BYTES = 1 << 28
 """Bytes between tensors whose addresses do not matter."""
@@ -32,11 +34,33 @@ def emit(schedule: Schedule, tensors: Mapping[str, int] | None = None) -> Progra
     ProgramError
         If a field has no room for its value.
     """
-    emitter = _Emitter(schedule, placeholder_addresses(schedule.space.problem) if tensors is None else tensors)
+    addresses = placeholder_addresses(schedule.space.problem) if tensors is None else tensors
+    return order_program(schedule.space.core, emit_unordered(schedule, addresses))
+
+
+def emit_unordered(schedule: Schedule, tensors: Mapping[str, int]) -> list[int]:
+    """Emit the descriptors of a schedule without tokens, in an order in which they could be executed one by one.
+
+    Parameters and errors are those of `emit`.
+    """
+    emitter = _Emitter(schedule, tensors)
     for each in schedule.multiplies:
         emitter.add(each)
-    core, program = schedule.space.core, emitter.program
-    program.descriptors = add_tokens(core, hoist(core, program.descriptors))
+    return emitter.program.descriptors
+
+
+def order_program(core: CoreConfig, descriptors: Sequence[int]) -> Program:
+    """Move loads and layouts of descriptors ahead, add tokens and an end.
+
+    Parameters
+    ----------
+    core : CoreConfig
+        The core.
+    descriptors : sequence of int
+        As `emit_unordered` returns them, of one problem or of several after each other.
+    """
+    program = Program()
+    program.descriptors = add_tokens(core, hoist(core, descriptors))
     program.add("end")
     return program
 

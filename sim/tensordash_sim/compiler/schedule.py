@@ -6,7 +6,10 @@ Estimate and emission read a schedule. Neither of them walks the loops or places
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import islice
+from types import MappingProxyType
 from typing import NamedTuple
+
+from tensordash.configuration.core_config import CoreConfig
 
 from .iteration_space import SIDES, IterationSpace
 from .loop_nest import TiledMultiply, tiled_multiplies
@@ -16,7 +19,7 @@ from .result_layout import ResultTile
 from .slots import Slots
 from .tiling import Tiling, split
 
-__all__ = ["BiasVector", "Schedule", "ScheduledMultiply", "SideStreams", "schedule_tiling"]
+__all__ = ["BiasVector", "Residency", "Schedule", "ScheduledMultiply", "SideStreams", "schedule_tiling"]
 
 REGIONS = 4
 """Parts of the buffer: for the column side's operand, the row side's, results and biases."""
@@ -145,7 +148,43 @@ class Schedule:
         return moves + ([each.bias.move] if each.bias and each.bias.is_loaded else [])
 
 
-def schedule_tiling(space: IterationSpace, tiling: Tiling, max_multiplies: int | None = None) -> Schedule:
+class Residency:
+    """What the buffer and the stream buffers hold from one problem of a program to the next.
+
+    Problems that follow each other use other places as far as they can, so that loads and layouts of one run under the
+    multiplies of the one before. An operand that the problem before has loaded in the same way is not loaded again. No
+    tensor may be written after it is loaded.
+
+    Parameters
+    ----------
+    core : CoreConfig
+        The core.
+    """
+
+    def __init__(self, core: CoreConfig) -> None:
+        self._buffer: dict[tuple[int, int], Slots] = {}
+        self.streams = {side: Slots(0, core.stream_words(key), f"stream buffer {key}") for side, key in SIDES.items()}
+        self.problems = 0
+
+    def begin_problem(self, regions: Mapping[str, tuple[int, int]]) -> dict[str, Slots]:
+        """Return the slots of a problem's regions of the buffer. A region that no longer exists holds nothing."""
+        self.problems += 1
+        slots = {
+            name: self._buffer.get(region) or Slots(*region, f"the buffer's room of the {name} side")
+            for name, region in regions.items()
+        }
+        self._buffer = {region: slots[name] for name, region in regions.items()}
+        return slots
+
+
+def schedule_tiling(
+    space: IterationSpace,
+    tiling: Tiling,
+    max_multiplies: int | None = None,
+    *,
+    residency: Residency | None = None,
+    names: Mapping[str, str] = MappingProxyType({}),
+) -> Schedule:
     """Walk the multiplies of a problem with a tiling, and place all that they need.
 
     Parameters
@@ -156,6 +195,10 @@ def schedule_tiling(space: IterationSpace, tiling: Tiling, max_multiplies: int |
         Its tiling.
     max_multiplies : int, optional
         Multiplies after which the walk ends; all if left out.
+    residency : Residency, optional
+        What the problems before it in a program have left; nothing if left out.
+    names : mapping of str to str
+        With `residency`: names of the problem's tensors that are unique in the program.
 
     Raises
     ------
@@ -164,7 +207,7 @@ def schedule_tiling(space: IterationSpace, tiling: Tiling, max_multiplies: int |
     """
     regions = buffer_regions(space, tiling)
     sizes = {name: size for name, (_, size) in regions.items()}
-    walk = _Walk(space, regions)
+    walk = _Walk(space, regions, residency, names)
     multiplies = islice(tiled_multiplies(space, tiling, sizes), max_multiplies)
     return Schedule(space, tiling, regions, tuple(map(walk.add, multiplies)))
 
@@ -197,13 +240,18 @@ def _first_tile_groups(space: IterationSpace, tiling: Tiling, side: str) -> int:
 class _Walk:
     """Places what multiplies need, one after the other."""
 
-    def __init__(self, space: IterationSpace, regions: Mapping[str, tuple[int, int]]) -> None:
-        self.space, core = space, space.core
-        self.depth = core.tile.window_depth
-        self.buffer = {
-            name: Slots(*region, f"the buffer's room of the {name} side") for name, region in regions.items()
-        }
-        self.streams = {side: Slots(0, core.stream_words(key), f"stream buffer {key}") for side, key in SIDES.items()}
+    def __init__(
+        self,
+        space: IterationSpace,
+        regions: Mapping[str, tuple[int, int]],
+        residency: Residency | None,
+        names: Mapping[str, str],
+    ) -> None:
+        self.space, self.names = space, names
+        self.depth = space.core.tile.window_depth
+        residency = residency or Residency(space.core)
+        self.buffer, self.streams = residency.begin_problem(regions), residency.streams
+        self.problem = residency.problems
         self.tile: ResultTile | None = None  # The tile of results that is not stored yet.
         self.address = 0  # Its first group in the buffer.
         self.tiles, self.masks = 0, 0  # Tiles of results that are stored, and masks that are loaded.
@@ -218,7 +266,7 @@ class _Walk:
             raise ProgramError(f"there are {space.core.partial_sums} partial sums, not {each.partial + passes}")
         if self.tile is None:
             self.tile = space.plan_result_tile(each.tiles)
-            self.address, _ = self.buffer["result"].place(self.tiles, self.tile.groups)
+            self.address, _ = self.buffer["result"].place((self.problem, self.tiles), self.tile.groups)
         tile = self.tile
         loads_mask = space.problem.mask and each.is_last_chunk and self.masks == self.tiles
         self.masks += loads_mask
@@ -234,12 +282,24 @@ class _Walk:
         # All phases load the same positions, but each phase loads its own taps of the weights.
         phase = each.phase if isinstance(space.operands[side], Weights) else space.phases[each.phase].taps > 0
         groups = sum(move.groups for move in moves)
-        address, is_loaded = self.buffer[side].place((each.product, tile, span, phase), groups)
-        base, is_laid_out = self.streams[side].place(each.streams_key(side), words * streams)
+        key = self._loaded_data(moves, each.product) if self.names else (each.product, tile, span, phase)
+        address, is_loaded = self.buffer[side].place(key, groups)
+        base, is_laid_out = self.streams[side].place((self.problem, each.streams_key(side)), words * streams)
         return SideStreams(moves, address, is_loaded, streams, base, is_laid_out)
+
+    def _loaded_data(self, moves: list[Move], product: int) -> tuple:
+        """Return a key that is equal for loads of the same groups in the same order, whichever problem they are of."""
+        return tuple(
+            (
+                self.names[move.tensor],
+                move.first + product * self.space.product_groups[move.tensor],
+                tuple(move.fields.items()),
+            )
+            for move in moves
+        )
 
     def _place_bias(self, each: TiledMultiply) -> BiasVector:
         channels = each.tiles[self.space.channel_side]
         move, before = self.space.plan_bias_load(channels)
-        address, is_loaded = self.buffer["bias"].place((each.product, channels), move.groups)
+        address, is_loaded = self.buffer["bias"].place((self.problem, each.product, channels), move.groups)
         return BiasVector(move, address, is_loaded, before)

@@ -1,0 +1,132 @@
+"""`tensordash compile`: programs of a core, the tensors that they share, and the host's work between them."""
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tensordash import TensorDashError
+from tensordash.configuration.core_config import CoreConfig
+from tensordash.extras import require
+
+from .console import FiniteRange, WholeRange, core_options, json_option, print_json, writable_folder
+from .layer_options import checked_rows, geometry_of, layer_options
+
+if TYPE_CHECKING:
+    from tensordash_runtime.program_folder.folder import ProgramFolder
+
+__all__ = ["command"]
+
+DEFAULT_BASE = 0x10000
+
+
+class _Address(click.ParamType):
+    """A number of bytes, decimal or with 0x."""
+
+    name = "address"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Return the number, or a usage error."""
+        try:
+            number = value if isinstance(value, int) else int(value, 0)
+        except ValueError:
+            number = -1
+        if number < 0:
+            self.fail(f"must be an integer of at least 0, not {value!r}", param, ctx)
+        return number
+
+
+@click.command("compile")
+@core_options
+@partial(layer_options, required=False)
+@click.option(
+    "--model",
+    type=click.Choice(("mlp", "digits")),
+    help="Instead of a layer: a training step of this network on handwritten digits.",
+)
+@click.option("--batch", type=WholeRange(min=1), help="Digits in a step of --model (default: 16).")
+@click.option(
+    "--momentum", type=FiniteRange(0, 1), default=0.0, show_default=True, help="Of SGD, which updates --model."
+)
+@click.option("--zeros", type=FiniteRange(0, 1), default=0.5, show_default=True, help="Share of zeros of operands.")
+@click.option(
+    "--seed",
+    type=WholeRange(min=0),
+    default=0,
+    show_default=True,
+    help="Of the operands' values, or of the weights and the batch of --model.",
+)
+@click.option(
+    "--base", type=_Address(), default=DEFAULT_BASE, help=f"First address of the memory (default: {DEFAULT_BASE:#x})."
+)
+@click.option("--memory-bytes", type=_Address(), help="Size of the memory from the base on (default: what it takes).")
+@click.option(
+    "-o", "--output", metavar="DIR", required=True, type=Path, help="Folder to write to; created if it does not exist."
+)
+@json_option
+def command(config: CoreConfig, output: Path, as_json: bool, **options: Any) -> None:
+    """Write a program folder: programs, memory map, contents and expected results, as JSON, binary, C and hex.
+
+    It has one operation of a layer, or a training step with forward pass, backward pass and update (--model).
+
+    docs/program-folder.md describes the files. `tensordash run DIR` executes them.
+    """
+    from tensordash_runtime.program_folder.manifest import expected_figures
+    from tensordash_runtime.program_folder.storage import write_folder
+
+    writable_folder(output, "--output")
+    model = options.pop("model")
+    step = {name: options.pop(name) for name in ("batch", "momentum")}
+    try:
+        folder = _compile_layer(config, **options) if model is None else _compile_model(config, model, options, **step)
+    except (TypeError, ValueError) as error:
+        raise TensorDashError(str(error)) from error
+    files = write_folder(folder, output)
+    expected = expected_figures(folder)
+    if as_json:
+        print_json({"digest": config.digest, "files": [str(file) for file in files], "expected": expected})
+        return
+    places = folder.memory_map
+    counts = f"{len(places.programs)} programs, {len(places.tensors)} tensors"
+    click.echo(f"{output}: {counts}, {places.size} bytes of memory")
+    click.echo(
+        f"estimated: {expected['cycles']} cycles, the dense core {expected['dense_cycles']}; "
+        f"loads and stores move {expected['moved_bytes']} bytes"
+    )
+
+
+def _compile_layer(
+    config: CoreConfig,
+    *,
+    base: int,
+    memory_bytes: int | None,
+    operation: str,
+    rows: str | None,
+    zeros: float,
+    seed: int,
+    **shape: Any,
+) -> "ProgramFolder":
+    """Compile one operation of a layer, with random operands."""
+    from tensordash_runtime.program_folder.folder import build_folder
+    from tensordash_runtime.program_folder.single import plan_operation
+
+    for name in ("channels", "filters"):
+        if shape[name] is None:
+            raise click.UsageError(f"Missing option '--{name}'")
+    rows = checked_rows(operation, rows)
+    plan, values = plan_operation(config, geometry_of(**shape), operation, rows=rows, zeros=zeros, seed=seed)
+    return build_folder(plan, values, base=base, memory_bytes=memory_bytes)
+
+
+def _compile_model(
+    config: CoreConfig, model: str, options: dict[str, Any], *, batch: int | None, momentum: float
+) -> "ProgramFolder":
+    """Compile a training step of a built-in network."""
+    if options["channels"] is not None or options["filters"] is not None:
+        raise click.UsageError("--channels and --filters go with a layer, not with --model")
+    require("compile --model", "torch", "sklearn")
+    from tensordash_runtime.program_folder.compiling import compile_task
+
+    seed, base, memory_bytes = (options[name] for name in ("seed", "base", "memory_bytes"))
+    return compile_task(model, config, seed=seed, batch=batch, momentum=momentum, base=base, memory_bytes=memory_bytes)

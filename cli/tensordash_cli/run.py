@@ -1,0 +1,66 @@
+"""`tensordash run`: execute a program folder, and compare every tensor with what is expected."""
+
+from pathlib import Path
+
+import click
+
+from tensordash.configuration.core_config import CoreConfig
+from tensordash.configuration.preset import load_any_preset
+from tensordash.extras import require
+
+from .console import CheckError, json_option, preset_options, print_json
+
+__all__ = ["command"]
+
+
+@click.command("run")
+@click.argument("folder", metavar="DIR", type=Path)
+@click.option(
+    "--on",
+    "executor",
+    type=click.Choice(("golden", "emulator", "verilator")),
+    default="emulator",
+    show_default=True,
+    help="What executes the programs.",
+)
+@lambda command: preset_options(command, ("core",), default="the folder's")
+@json_option
+def command(folder: Path, executor: str, preset: str | None, settings: tuple[str, ...], as_json: bool) -> None:
+    """Execute the program folder DIR once, and compare every tensor in memory with the expected contents.
+
+    Exit status 1 if a value differs. --preset and --set describe the core that shall run the folder: exit status 2 if
+    the folder is compiled for another one.
+    """
+    if executor == "verilator":
+        require("run --on verilator", "cocotb", "verilator")
+    from tensordash_runtime.program_folder.execution import EXECUTORS, run_plan
+    from tensordash_runtime.program_folder.folder import compare
+    from tensordash_runtime.program_folder.storage import load_folder
+
+    read = load_folder(folder, _core(preset, settings))
+    memory = EXECUTORS[executor](read.plan, read.memory_map)
+    try:
+        memory.write(read.memory_map.base, read.initial)
+        cycles = run_plan(memory, read.plan, read.memory_map)
+        difference = compare(read, memory)
+    finally:
+        memory.close()
+    if difference:
+        raise CheckError(f"{folder} on {executor}: {difference}")
+    count = len(read.plan.tensors)
+    measured = [each for each in cycles if each is not None]
+    if as_json:
+        print_json({"executor": executor, "programs": len(cycles), "tensors": count, "cycles": measured or None})
+        return
+    shown = f", {sum(measured)} cycles" if measured else ""
+    click.echo(f"{folder} on {executor}: {count} tensors bit-equal after {len(cycles)} programs{shown}")
+
+
+def _core(preset: str | None, settings: tuple[str, ...]) -> CoreConfig | None:
+    """Return the core that shall run a folder, if options describe one."""
+    if preset is None and not settings:
+        return None
+    config = load_any_preset(preset or "core", settings)
+    if not isinstance(config, CoreConfig):
+        raise click.UsageError(f"--preset must be a core's, not the tile {preset}")
+    return config

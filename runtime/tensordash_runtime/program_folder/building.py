@@ -1,0 +1,149 @@
+"""Builder of plans: adds products and host calls, and computes an example along with them."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tensordash.configuration.core_config import CoreConfig
+from tensordash.configuration.formats import FORMATS
+from tensordash_sim.compiler.layer import OPERANDS, RESULTS
+from tensordash_sim.golden.quantization import non_zeros
+from tensordash_sim.lowering import Geometry
+
+from ..counting import counted
+from ..programs import space_of
+from ..sides import chosen_rows
+from .execution import compute_product
+from .host_calls import FUNCTIONS, compute_host_call
+from .plan import Call, HostCall, Plan, Product
+from .tensors import StepTensor, groups_of
+
+__all__ = ["PlanBuilder"]
+
+SPEEDUP_LEVELS = 16
+"""Levels between a speedup and one more to which counted speedups are rounded."""
+
+
+class PlanBuilder:
+    """Collects the calls of a step, with the values that each tensor has in an example.
+
+    Parameters
+    ----------
+    config : CoreConfig
+        The core, whose tile has one operand format.
+
+    Attributes
+    ----------
+    values : dict of str to array of unsigned
+        Bit patterns of each tensor after the calls so far.
+    initial : dict of str to array of unsigned
+        Bit patterns of tensors that have values before the step.
+
+    Raises
+    ------
+    ValueError
+        If the tile has two operand formats.
+    """
+
+    def __init__(self, config: CoreConfig) -> None:
+        tile = config.tile
+        if tile.a_format != tile.b_format:
+            raise ValueError(
+                f"tile.format must be one format in a program folder, not {tile.a_format.name} and {tile.b_format.name}"
+            )
+        self.config = config
+        self.operand_format = tile.a_format.name
+        self.tensors: dict[str, StepTensor] = {}
+        self.values: dict[str, NDArray] = {}
+        self.initial: dict[str, NDArray] = {}
+        self._calls: list[Call] = []
+
+    def add_tensor(self, tensor: StepTensor, numbers: Any = None) -> str:
+        """Add a tensor, with float32 or int32 values if it has them before the step; return its name."""
+        if tensor.name in self.tensors:
+            raise ValueError(f"names of tensors must differ, but there are two of {tensor.name}")
+        self.tensors[tensor.name] = tensor
+        if numbers is not None:
+            self.values[tensor.name] = tensor.bits(np.asarray(numbers).reshape(tensor.shape))
+            self.initial[tensor.name] = self.values[tensor.name]
+        return tensor.name
+
+    def add_product(
+        self,
+        name: str,
+        geometry: Geometry,
+        operation: str,
+        tensors: Mapping[str, str],
+        result: str,
+        *,
+        fp32: bool = False,
+        relu: bool = False,
+        rows: str | None = None,
+    ) -> str:
+        """Add a product, and compute it; return the name of its result.
+
+        Parameters
+        ----------
+        name : str
+            The layer and the operation.
+        geometry, operation, fp32, relu
+            As `Product` has them.
+        tensors : mapping of str to str
+            Names of the tensors that it reads.
+        result : str
+            The new tensor's name.
+        rows : str, optional
+            The operand on the row side; the one with which the tile takes fewer cycles if left out.
+        """
+        pair = OPERANDS[operation]
+        fmt = FORMATS[self.operand_format]
+        nonzero = {role: non_zeros(self.values[tensors[role]], fmt).reshape(geometry.shapes[role]) for role in pair}
+        if rows is None:
+            rows, found = chosen_rows(self.config.tile, geometry, operation, list(pair), nonzero)
+        else:
+            found = counted(geometry, operation, nonzero, rows, self.config.tile)
+        product = Product(
+            name=name,
+            geometry=geometry,
+            operation=operation,
+            rows=rows,
+            fp32=fp32,
+            relu=relu,
+            tensors={**tensors, "result": result},
+            speedup=round(found.speedup * SPEEDUP_LEVELS) / SPEEDUP_LEVELS,
+        )
+        turned = space_of(self.config, product.problem).problem.turned
+        product = Product.from_json({**product.to_json(), "turned": turned})
+        order = groups_of(geometry, RESULTS[operation], turned=turned)
+        shape = geometry.shapes[RESULTS[operation]]
+        self.add_tensor(
+            StepTensor(name=result, shape=shape, format="fp32" if fp32 else self.operand_format, groups=order)
+        )
+        self._calls.append(product)
+        self.values[result] = compute_product(self.config, product, self.values)
+        return result
+
+    def add_host_call(self, function: str, tensors: Mapping[str, str], **parameters: Any) -> None:
+        """Add a host call whose tensors are all added, and compute it."""
+        call = HostCall(
+            function=function,
+            tensors=dict(tensors),
+            reads=tuple(role for role in FUNCTIONS[function].read if role in tensors),
+            writes=tuple(role for role in FUNCTIONS[function].written if role in tensors),
+            parameters=parameters,
+        )
+        self._calls.append(call)
+        self.values |= compute_host_call(call, self.tensors, self.values)
+
+    def build(self, name: str, inputs: tuple[str, ...] = (), outputs: tuple[str, ...] = ()) -> Plan:
+        """Return the plan."""
+        return Plan(
+            name=name,
+            config=self.config,
+            tensors=self.tensors,
+            calls=tuple(self._calls),
+            inputs=inputs,
+            outputs=outputs,
+        )

@@ -1,0 +1,181 @@
+"""Execution of linked plans on golden core, emulator or Verilog; the bits in memory are the same."""
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tensordash.configuration.core_config import CoreConfig
+from tensordash_sim.compiler.images import geometry_values, layer_values
+from tensordash_sim.compiler.layer import OPERANDS, RESULTS, Layer
+from tensordash_sim.emulator import contract
+from tensordash_sim.golden.core.golden_core import GoldenCore, Memory
+from tensordash_sim.verify.verilated_core import VerilatedCore
+
+from ..errors import DeviceError
+from .host_calls import compute_host_call
+from .linking import MemoryMap, Region
+from .plan import HostCall, Plan, Product
+
+__all__ = ["EXECUTORS", "EmulatedMemory", "Executor", "GoldenMemory", "VerilatedMemory", "compute_product", "run_plan"]
+
+
+class Executor(Protocol):
+    """Memory, and a core that executes the programs in it."""
+
+    def read(self, address: int, count: int) -> bytes:
+        """Read some bytes of memory."""
+
+    def write(self, address: int, data: bytes) -> None:
+        """Write bytes of memory."""
+
+    def run_program(self, products: Sequence[Product], descriptors: Region) -> int | None:
+        """Execute a program; return its cycles if they are measured.
+
+        Raises
+        ------
+        DeviceError
+            If the core reports an error.
+        """
+
+    def close(self) -> None:
+        """Release simulators."""
+
+
+class GoldenMemory:
+    """The golden core, which executes descriptors one by one."""
+
+    def __init__(self, plan: Plan, memory_map: MemoryMap) -> None:
+        self._memory = Memory(memory_map.size, memory_map.base)
+        self._core = GoldenCore(plan.config, self._memory)
+
+    def read(self, address: int, count: int) -> bytes:
+        data = self._memory.read(address, count)
+        assert data is not None
+        return data
+
+    def write(self, address: int, data: bytes) -> None:
+        written = self._memory.write(address, data)
+        assert written
+
+    def run_program(self, products: Sequence[Product], descriptors: Region) -> int | None:
+        outcome = self._core.run_queue(descriptors.address, descriptors.bytes // 64)
+        if outcome.error:
+            raise DeviceError(f"{descriptors.name}: error {outcome.error} in descriptor {outcome.index}")
+        return None
+
+    def close(self) -> None: ...
+
+
+class EmulatedMemory:
+    """The emulator, which computes the products of a program and reads no descriptors."""
+
+    def __init__(self, plan: Plan, memory_map: MemoryMap) -> None:
+        self._plan, self._map = plan, memory_map
+        self._memory = Memory(memory_map.size, memory_map.base)
+
+    def read(self, address: int, count: int) -> bytes:
+        data = self._memory.read(address, count)
+        assert data is not None
+        return data
+
+    def write(self, address: int, data: bytes) -> None:
+        written = self._memory.write(address, data)
+        assert written
+
+    def run_program(self, products: Sequence[Product], descriptors: Region) -> int | None:
+        for product in products:
+            values = {name: read_tensor(self, self._plan, self._map, name) for name in product.read}
+            bits = compute_product(self._plan.config, product, values)
+            write_tensor(self, self._plan, self._map, product.tensors["result"], bits)
+        return None
+
+    def close(self) -> None: ...
+
+
+class VerilatedMemory:
+    """The emitted Verilog, with a memory that answers after 50 cycles."""
+
+    def __init__(self, plan: Plan, memory_map: MemoryMap) -> None:
+        self._base = memory_map.base
+        self._core = VerilatedCore(plan.config, memory_map.size, base=memory_map.base)
+
+    def read(self, address: int, count: int) -> bytes:
+        return self._core.memory[address - self._base :][:count].tobytes()
+
+    def write(self, address: int, data: bytes) -> None:
+        self._core.memory[address - self._base :][: len(data)] = np.frombuffer(data, np.uint8)
+
+    def run_program(self, products: Sequence[Product], descriptors: Region) -> int | None:
+        data = self.read(descriptors.address, descriptors.bytes)
+        program = [int.from_bytes(data[k : k + 64], "little") for k in range(0, len(data), 64)]
+        done = self._core.run(program, descriptors.address)
+        if done.outcome.error:
+            raise DeviceError(f"{descriptors.name}: error {done.outcome.error} in descriptor {done.outcome.index}")
+        return done.cycles
+
+    def close(self) -> None:
+        self._core.close()
+
+
+EXECUTORS: dict[str, type[GoldenMemory] | type[EmulatedMemory] | type[VerilatedMemory]] = {
+    "golden": GoldenMemory,
+    "emulator": EmulatedMemory,
+    "verilator": VerilatedMemory,
+}
+"""By name."""
+
+
+def compute_product(config: CoreConfig, product: Product, values: Mapping[str, NDArray]) -> NDArray:
+    """Return the bit patterns of a product's result, computed by the emulator, from those of its tensors by name."""
+    geometry, problem = product.geometry, product.problem
+    tensors = {role: values[name] for role, name in product.tensors.items() if role != "result"}
+    operands = {
+        role: np.ascontiguousarray(layer_values(geometry, role, tensors[role].reshape(geometry.shapes[role])))
+        for role in OPERANDS[product.operation]
+    }
+    made = RESULTS[product.operation]
+    bias, mask = tensors.get("bias"), tensors.get("mask")
+    bits = contract(
+        config,
+        problem.layer,
+        problem.operation,
+        problem.rows,
+        operands,
+        fp32=problem.fp32,
+        relu=problem.relu,
+        bias=None if bias is None else bias.view(np.float32).reshape(Layer.of(geometry).whole_shape("bias")),
+        mask=None if mask is None else layer_values(geometry, made, mask.reshape(geometry.shapes[made])),
+    )
+    return np.ascontiguousarray(geometry_values(geometry, made, bits))
+
+
+def read_tensor(executor: Executor, plan: Plan, memory_map: MemoryMap, name: str) -> NDArray:
+    """Return a tensor's bit patterns from memory."""
+    region = memory_map.tensors[name]
+    return plan.tensors[name].from_bytes(executor.read(region.address, region.bytes), plan.config)
+
+
+def write_tensor(executor: Executor, plan: Plan, memory_map: MemoryMap, name: str, bits: NDArray) -> None:
+    """Write a tensor's bit patterns to memory."""
+    executor.write(memory_map.tensors[name].address, plan.tensors[name].to_bytes(bits, plan.config))
+
+
+def run_plan(executor: Executor, plan: Plan, memory_map: MemoryMap) -> list[int | None]:
+    """Run all calls of a plan in order on memory that has its initial contents; return the cycles of each program.
+
+    Raises
+    ------
+    DeviceError
+        If the core reports an error.
+    """
+    cycles: list[int | None] = []
+    for stage in plan.stages:
+        if isinstance(stage, HostCall):
+            values = {name: read_tensor(executor, plan, memory_map, name) for name in stage.read}
+            for name, bits in compute_host_call(stage, plan.tensors, values).items():
+                write_tensor(executor, plan, memory_map, name, bits)
+        else:
+            cycles.append(executor.run_program(stage, memory_map.programs[len(cycles)]))
+    return cycles

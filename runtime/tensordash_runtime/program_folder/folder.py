@@ -1,0 +1,120 @@
+"""Program folders in memory: a plan with its memory map, programs, and initial and expected contents."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tensordash.configuration.descriptors import BYTES
+
+from .execution import EmulatedMemory, Executor, read_tensor, run_plan
+from .linking import LinkedProgram, MemoryMap, Region, link
+from .plan import Plan
+
+__all__ = ["PROGRAM_FIGURES", "ProgramFolder", "build_folder", "compare"]
+
+PROGRAM_FIGURES = ("cycles", "dense_cycles", "moved_bytes")
+"""Expected figures of a program."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProgramFolder:
+    """A program folder in memory.
+
+    Parameters
+    ----------
+    plan : Plan
+        The step.
+    memory_map : MemoryMap
+        Where everything is.
+    programs : list of dict
+        Of each program: expected "cycles", "dense_cycles" and "moved_bytes".
+    initial : bytes
+        Memory from the base on before the first program: `memory_map.initial_bytes`.
+    expected : bytes
+        All of the memory after the step, computed by the emulator; records are zeros.
+    """
+
+    plan: Plan
+    memory_map: MemoryMap
+    programs: list[dict[str, int]]
+    initial: bytes
+    expected: bytes
+
+    def descriptors(self, program: int) -> list[int]:
+        """Return the descriptors of a program."""
+        region = self.memory_map.programs[program]
+        begin = region.address - self.memory_map.base
+        data = self.initial[begin : begin + region.bytes]
+        return [int.from_bytes(data[k : k + BYTES], "little") for k in range(0, len(data), BYTES)]
+
+    def expected_bytes(self, tensor: str) -> bytes:
+        """Return what a tensor's memory holds after the step."""
+        region = self.memory_map.tensors[tensor]
+        begin = region.address - self.memory_map.base
+        return self.expected[begin : begin + region.bytes]
+
+
+def build_folder(plan: Plan, values: Mapping[str, Any], *, base: int, memory_bytes: int | None = None) -> ProgramFolder:
+    """Link a plan, and compute its expected contents with the emulator.
+
+    Parameters
+    ----------
+    plan : Plan
+        The step.
+    values : mapping of str to array of unsigned
+        Bit patterns of the plan's initial tensors.
+    base, memory_bytes
+        As `link` takes them.
+
+    Raises
+    ------
+    NoRoomError, ProgramFolderError, ProgramError
+        As `link` raises them.
+    """
+    memory_map, programs = link(plan, base, memory_bytes)
+    initial = _initial_contents(plan, memory_map, programs, values)
+    memory = EmulatedMemory(plan, memory_map)
+    memory.write(memory_map.base, initial)
+    run_plan(memory, plan, memory_map)
+    return ProgramFolder(
+        plan=plan,
+        memory_map=memory_map,
+        programs=[{name: getattr(program, name) for name in PROGRAM_FIGURES} for program in programs],
+        initial=initial,
+        expected=memory.read(memory_map.base, memory_map.size),
+    )
+
+
+def _initial_contents(
+    plan: Plan, memory_map: MemoryMap, programs: list[LinkedProgram], values: Mapping[str, Any]
+) -> bytes:
+    contents = bytearray(memory_map.initial_bytes)
+
+    def put(region: Region, data: bytes) -> None:
+        begin = region.address - memory_map.base
+        contents[begin : begin + len(data)] = data
+
+    for name in plan.initial:
+        put(memory_map.tensors[name], plan.tensors[name].to_bytes(values[name], plan.config))
+    for region, program in zip(memory_map.programs, programs, strict=True):
+        put(region, b"".join(bits.to_bytes(BYTES, "little") for bits in program.descriptors))
+    return bytes(contents)
+
+
+def compare(folder: ProgramFolder, executor: Executor) -> str:
+    """Compare all tensors in an executor's memory with what is expected; return the first difference, or nothing."""
+    plan, places = folder.plan, folder.memory_map
+    for name, region in places.tensors.items():
+        found, wanted = executor.read(region.address, region.bytes), folder.expected_bytes(name)
+        if found == wanted:
+            continue
+        tensor = plan.tensors[name]
+        bits = read_tensor(executor, plan, places, name).ravel()
+        right = tensor.from_bytes(wanted, plan.config).ravel()
+        different = (bits != right).nonzero()[0]
+        if len(different):
+            k = int(different[0])
+            count = f"{len(different)} of {tensor.size} values differ"
+            return f"{name}: {count}, the first is value {k}: {int(bits[k]):#x}, not {int(right[k]):#x}"
+        return f"{name}: its padding is not zero"
+    return ""

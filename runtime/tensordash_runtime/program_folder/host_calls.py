@@ -1,0 +1,190 @@
+"""Host calls: what the host computes between programs, defined bit by bit.
+
+A host call decodes its tensors to single precision, computes in single precision in the order that its function states,
+and rounds once, to nearest even, when it writes a tensor. No operation is contracted to a fused multiply-add.
+`host_calls.c` computes the same bits in C.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .host_math import exp, log
+from .plan import HostCall
+from .tensors import StepTensor
+
+__all__ = ["FUNCTIONS", "POOL", "SGD", "Function", "compute_host_call"]
+
+POOL = ("kernel_y", "kernel_x", "stride_y", "stride_x", "padding_y", "padding_x")
+"""Parameters of pooling."""
+SGD = ("rate", "momentum", "weight_decay", "gradient_scale")
+"""Parameters of an update."""
+
+Arrays = dict[str, NDArray]
+"""Float32 or int32 values by role."""
+Parameters = Mapping[str, Any]
+
+
+class Function(NamedTuple):
+    """A function that the host can compute.
+
+    Attributes
+    ----------
+    read, written : tuple of str
+        Roles of its tensors; one that is in both is updated.
+    parameters : tuple of str
+        Names of its constants.
+    compute : callable
+        Takes values by role, and parameters; returns values by role.
+    """
+
+    read: tuple[str, ...]
+    written: tuple[str, ...]
+    parameters: tuple[str, ...]
+    compute: Callable[[Arrays, Parameters], Arrays]
+
+
+def _convert(values: Arrays, _: Parameters) -> Arrays:
+    """Round to the result's format, and reorder."""
+    return {"result": values["x"]}
+
+
+def _relu(values: Arrays, _: Parameters) -> Arrays:
+    """Return x where it is positive or NaN, else +0."""
+    x = values["x"]
+    return {"result": np.where((x > 0) | np.isnan(x), x, np.float32(0))}
+
+
+def _relu_backward(values: Arrays, _: Parameters) -> Arrays:
+    """Return the gradient where the ReLU's result is positive, else +0."""
+    return {"result": np.where(values["y"] > 0, values["gradient"], np.float32(0))}
+
+
+def _sum_channels(values: Arrays, _: Parameters) -> Arrays:
+    """Add the values of each channel to 0, in the order of samples, rows and columns."""
+    gradient = values["gradient"]
+    channels = np.moveaxis(gradient, 1, -1).reshape(-1, gradient.shape[1])
+    zeros = np.zeros((1, channels.shape[1]), np.float32)
+    return {"result": np.cumsum(np.concatenate([zeros, channels]), axis=0, dtype=np.float32)[-1]}
+
+
+def _softmax_cross_entropy(values: Arrays, parameters: Parameters) -> Arrays:
+    """Return the mean loss over samples, and its gradient by the scores, times `gradient_scale`.
+
+    For each sample: the maximum; the exponentials of the differences to it; their sum in the order of classes. The loss
+    is the sum over samples of the sum's logarithm less the label's difference, divided by the number of samples. A
+    label outside the classes has the difference NaN.
+    """
+    scores, labels = values["scores"], values["labels"].reshape(-1)
+    samples, classes = scores.shape
+    peak = scores[:, 0]
+    for k in range(1, classes):
+        peak = np.where(scores[:, k] > peak, scores[:, k], peak)
+    difference = scores - peak[:, None]
+    exponentials = exp(difference)
+    total = np.cumsum(exponentials, axis=1, dtype=np.float32)[:, -1]
+    is_label = np.arange(classes) == labels[:, None]
+    inside = is_label.any(axis=1)
+    chosen = np.where(inside, difference[np.arange(samples), np.where(inside, labels, 0)], np.float32(np.nan))
+    each = np.concatenate([np.zeros(1, np.float32), log(total) - chosen])
+    loss = np.cumsum(each, dtype=np.float32)[-1:] / np.float32(samples)
+    gradient = (exponentials / total[:, None] - is_label.astype(np.float32)) * np.float32(parameters["gradient_scale"])
+    return {"loss": loss, "gradient": gradient}
+
+
+def _windows(x: NDArray, parameters: Parameters) -> tuple[NDArray, NDArray]:
+    """Return the maximum of each window, and its index in the plane: of the first one, rows before columns."""
+    rows, columns = x.shape[2:]
+    height, width, down, across, above, left = (parameters[name] for name in POOL)
+    out_rows = (rows + 2 * above - height) // down + 1
+    out_columns = (columns + 2 * left - width) // across + 1
+    best = np.zeros((*x.shape[:2], out_rows, out_columns), np.float32)
+    index = np.full(best.shape, -1, np.int64)
+    for ky in range(height):
+        for kx in range(width):
+            y = np.arange(out_rows)[:, None] * down + ky - above
+            column = np.arange(out_columns)[None, :] * across + kx - left
+            inside = (y >= 0) & (y < rows) & (column >= 0) & (column < columns)
+            value = x[:, :, np.clip(y, 0, rows - 1), np.clip(column, 0, columns - 1)]
+            better = inside & ((index < 0) | (value > best))
+            best = np.where(better, value, best)
+            index = np.where(better, y * columns + column, index)
+    return best, index
+
+
+def _max_pool(values: Arrays, parameters: Parameters) -> Arrays:
+    """Return the first largest value of each window; NaN is not larger than a number."""
+    return {"result": _windows(values["x"], parameters)[0]}
+
+
+def _max_pool_backward(values: Arrays, parameters: Parameters) -> Arrays:
+    """Add to 0 the gradients of all windows whose first largest value x is, in the order of windows."""
+    x, gradient = values["x"], values["gradient"]
+    _, index = _windows(x, parameters)
+    made = np.zeros((x.shape[0] * x.shape[1], x.shape[2] * x.shape[3]), np.float32)
+    planes = np.arange(len(made))[:, None]
+    np.add.at(made, (planes, index.reshape(len(made), -1)), gradient.reshape(len(made), -1))
+    return {"result": made.reshape(x.shape)}
+
+
+def _sgd(values: Arrays, parameters: Parameters) -> Arrays:
+    """Update a parameter p and its velocity v.
+
+    g = gradient * gradient_scale; g = g + weight_decay * p; v = momentum * v + g; p = p - rate * v. Terms whose factor
+    is 0 are left out; without momentum g takes the place of v.
+    """
+    rate, momentum, decay, scale = (np.float32(parameters[name]) for name in SGD)
+    parameter = values["parameter"]
+    step: NDArray = values["gradient"].reshape(parameter.shape) * scale
+    if decay:
+        step = step + decay * parameter
+    if not momentum:
+        return {"parameter": parameter - rate * step}
+    velocity = momentum * values["velocity"] + step
+    return {"velocity": velocity, "parameter": parameter - rate * velocity}
+
+
+FUNCTIONS: dict[str, Function] = {
+    "convert": Function(("x",), ("result",), (), _convert),
+    "relu": Function(("x",), ("result",), (), _relu),
+    "relu_backward": Function(("gradient", "y"), ("result",), (), _relu_backward),
+    "sum_channels": Function(("gradient",), ("result",), (), _sum_channels),
+    "softmax_cross_entropy": Function(
+        ("scores", "labels"), ("loss", "gradient"), ("gradient_scale",), _softmax_cross_entropy
+    ),
+    "max_pool": Function(("x",), ("result",), POOL, _max_pool),
+    "max_pool_backward": Function(("gradient", "x"), ("result",), POOL, _max_pool_backward),
+    "sgd": Function(("parameter", "gradient", "velocity"), ("parameter", "velocity"), SGD, _sgd),
+}
+"""By name."""
+
+
+def compute_host_call(
+    call: HostCall, tensors: Mapping[str, StepTensor], values: Mapping[str, NDArray]
+) -> dict[str, NDArray]:
+    """Compute a host call.
+
+    Parameters
+    ----------
+    call : HostCall
+        The call.
+    tensors : mapping of str to StepTensor
+        By name.
+    values : mapping of str to array of unsigned
+        Bit patterns of the tensors that it reads.
+
+    Returns
+    -------
+    dict of str to array of unsigned
+        Bit patterns of the tensors that it writes, by name. NaN is positive, with the highest fraction bit alone.
+    """
+    function, names = FUNCTIONS[call.function], call.tensors
+    read = {role: tensors[names[role]].numbers(values[names[role]]) for role in call.reads}
+    shapes = call.parameters.get("shapes", {})
+    read = {role: numbers.reshape(shapes.get(role, numbers.shape)) for role, numbers in read.items()}
+    with np.errstate(all="ignore"):
+        made = function.compute(read, call.parameters)
+    written = {names[role]: made[role] for role in call.writes}
+    return {name: tensors[name].bits(numbers.reshape(tensors[name].shape)) for name, numbers in written.items()}

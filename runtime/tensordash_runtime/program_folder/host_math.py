@@ -1,0 +1,70 @@
+"""Exponential and logarithm in single precision, as polynomials whose order of operations is the definition.
+
+`host_calls.c` has the same operations in the same order, so that bits are equal.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["EXP_MIN", "LN2_HIGH", "LN2_LOW", "LOG2_E", "exp", "log"]
+
+Float32 = NDArray[np.float32]
+
+LOG2_E = np.float32(1.44269502162933349609375)
+LN2_HIGH = np.float32(0.693145751953125)
+"""Leading 15 bits of ln 2: products with small integers are exact."""
+LN2_LOW = np.float32(1.42860682030941722974e-6)
+"""ln 2 less `LN2_HIGH`."""
+EXP_MIN = np.float32(-87.0)
+"""Exponentials of smaller numbers are zero."""
+EXP_COEFFICIENTS = tuple(np.float32(1 / k) for k in (5040, 720, 120, 24, 6, 2, 1, 1))
+"""Taylor coefficients, the highest power first."""
+LOG_COEFFICIENTS = tuple(np.float32(1 / k) for k in (9, 7, 5, 3))
+HALF_SQRT_2_BITS = 0x3F3504F3
+"""Bit pattern of the smallest significand of a logarithm: the square root of 1/2."""
+
+
+def _horner(x: Float32, coefficients: tuple[Any, ...]) -> Float32:
+    total = np.broadcast_to(coefficients[0], x.shape).astype(np.float32)
+    for coefficient in coefficients[1:]:
+        total = total * x + coefficient
+    return total
+
+
+def exp(x: Float32) -> Float32:
+    """Return the exponentials of numbers that are not positive; 0 below `EXP_MIN`, NaN of NaN.
+
+    Examples
+    --------
+    >>> exp(np.array([0.0, -1.0, -88.0], np.float32)).tolist()
+    [1.0, 0.3678794503211975, 0.0]
+    """
+    inside = x >= EXP_MIN
+    safe = np.where(inside, x, np.float32(0))
+    power = np.floor(safe * LOG2_E + np.float32(0.5))
+    rest = (safe - power * LN2_HIGH) - power * LN2_LOW
+    scale = ((power.astype(np.int32) + 127) << 23).view(np.float32)
+    made: Float32 = _horner(rest, EXP_COEFFICIENTS) * scale
+    return np.where(inside, made, np.where(np.isnan(x), x, np.float32(0)))
+
+
+def log(x: Float32) -> Float32:
+    """Return the logarithms of finite numbers of at least 1; NaN of others.
+
+    Examples
+    --------
+    >>> log(np.array([1.0, 2.0, 10.0], np.float32)).tolist()
+    [0.0, 0.6931471824645996, 2.3025851249694824]
+    """
+    inside = (x >= np.float32(1)) & (x < np.float32(np.inf))
+    bits = np.where(inside, x, np.float32(1)).view(np.int32)
+    power = (bits - HALF_SQRT_2_BITS) >> 23
+    significand = (bits - (power << 23)).view(np.float32)
+    quotient = (significand - np.float32(1)) / (significand + np.float32(1))
+    square = quotient * quotient
+    series = _horner(square, LOG_COEFFICIENTS) * square * quotient + quotient
+    exponent = power.astype(np.float32)
+    made = exponent * LN2_HIGH + (exponent * LN2_LOW + np.float32(2) * series)
+    return np.where(inside, made, np.float32(np.nan))

@@ -1,0 +1,133 @@
+"""Host calls of a plan as freestanding C99: the functions of `host_calls.c`, and tables of tensors and calls."""
+
+from collections.abc import Mapping
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tensordash.configuration.core_config import CoreConfig
+from tensordash.configuration.formats import FloatFormat
+from tensordash_sim.emulator import encode
+
+from .host_calls import FUNCTIONS, POOL, SGD
+from .linking import MemoryMap
+from .plan import HostCall, Plan
+from .tensors import Groups
+
+__all__ = ["render_host_calls"]
+
+FUNCTIONS_IN_C = Path(__file__).with_name("host_calls.c")
+MAX_TENSORS = 4
+MAX_PARAMETERS = 10
+
+UNUSED_GROUPS = "{{{1, 1}, {1, 1}, {1, 1}}, {1, 1}, {1, 1}, 0}"
+"""A row of a table that would be empty otherwise."""
+
+HEAD = """\
+/* Host calls of {name}; see program.h. The bits are those of the emulator.
+ *
+ * Compile without contraction to fused multiply-adds (-ffp-contract=off). It needs a little-endian machine, and memcpy;
+ * a compiler may add calls of memset.
+ */
+#include "program.h"
+
+#include <float.h>
+#include <stddef.h>
+
+#if FLT_EVAL_METHOD != 0
+#error "single precision must be computed in single precision: FLT_EVAL_METHOD must be 0 (-msse2 -mfpmath=sse)"
+#endif
+
+void *memcpy(void *to, const void *from, size_t bytes);
+
+{defines}
+
+"""
+
+
+def render_host_calls(plan: Plan, memory_map: MemoryMap) -> str:
+    """Return the C source of a plan's host calls.
+
+    Parameters
+    ----------
+    plan : Plan
+        The step, with at least one host call.
+    memory_map : MemoryMap
+        Where its tensors are.
+    """
+    calls = [call for call in plan.calls if isinstance(call, HostCall)]
+    used = dict.fromkeys(name for call in calls for name in call.tensors.values())
+    orders = list(dict.fromkeys(groups for name in used if (groups := plan.tensors[name].groups) is not None))
+    tables = [
+        _table("groups", "GROUPS", [_groups(groups) for groups in orders] or [UNUSED_GROUPS]),
+        _table("tensor", "TENSORS", [_tensor(plan, memory_map, name, orders) for name in used]),
+        _table("host_call", "HOST_CALLS", [_call(call, list(used)) for call in calls]),
+    ]
+    head = HEAD.format(name=plan.name.replace("*/", "* /"), defines=_defines(plan.config))
+    return head + FUNCTIONS_IN_C.read_text(encoding="utf-8").replace("/* TABLES */\n", "\n".join(tables))
+
+
+def _defines(config: CoreConfig) -> str:
+    """Return the core's numbers of lanes and operand format as macros."""
+    fmt = config.tile.a_format
+    assert isinstance(fmt, FloatFormat)
+    values = {
+        "LANES": config.tile.lanes,
+        "WORD_CHANNELS": config.tile.lanes * config.value_bits // 32,
+        "VALUE_BITS": fmt.width,
+        "FRACTION_BITS": fmt.fraction_bits,
+        "LEAST_EXPONENT": fmt.least_exponent,
+        "LARGEST": fmt.largest,
+        "BEYOND": fmt.beyond,
+        "HAS_INFINITIES": int(fmt.infinities),
+        "OPERAND_NAN": int(encode(np.full(1, np.nan, np.float32), fmt)[0]),
+    }
+    lines = [f"#define {name} {value if value >= 0 else f'({value})'}" for name, value in values.items()]
+    return "\n".join(lines)
+
+
+def _table(kind: str, name: str, rows: list[str]) -> str:
+    return "\n".join([f"static const struct {kind} {name}[] = {{", *(f"    {row}," for row in rows), "};", ""])
+
+
+def _groups(groups: Groups) -> str:
+    dimensions = [f"{{{size}, {stride}}}" for size, stride in (*groups.outer, groups.channels, groups.positions)]
+    return f"{{{{{', '.join(dimensions[:3])}}}, {', '.join(dimensions[3:])}, {int(groups.turned)}}}"
+
+
+def _tensor(plan: Plan, memory_map: MemoryMap, name: str, orders: list[Groups]) -> str:
+    tensor, region = plan.tensors[name], memory_map.tensors[name]
+    kind = tensor.format.upper() if tensor.format in ("fp32", "int32") else "OPERAND"
+    order = "PLAIN" if tensor.groups is None else orders.index(tensor.groups)
+    return f"{{{region.address - memory_map.base}, {region.bytes}, {tensor.size}, {kind}, {order}}} /* {name} */"
+
+
+def _call(call: HostCall, used: list[str]) -> str:
+    function = FUNCTIONS[call.function]
+    roles = dict.fromkeys((*function.read, *function.written))
+    places = [str(used.index(call.tensors[role])) if role in call.tensors else "NONE" for role in roles]
+    places += ["NONE"] * (MAX_TENSORS - len(places))
+    parameters = _parameters(call.function, call.parameters)
+    parameters += [0] * (MAX_PARAMETERS - len(parameters))
+    numbers = ", ".join(f"{each:#x}" if each > 1 << 16 else str(each) for each in parameters)
+    return f"{{{call.function.upper()}, {{{', '.join(places)}}}, {{{numbers}}}}}"
+
+
+def _parameters(function: str, parameters: Mapping[str, Any]) -> list[int]:
+    """Return a call's constants as the C function takes them."""
+    shapes = parameters.get("shapes", {})
+    if function == "sum_channels":
+        samples, channels, *plane = shapes["gradient"]
+        return [samples, channels, prod(plane)]
+    if function == "softmax_cross_entropy":
+        return [*shapes["scores"], _float_bits(parameters["gradient_scale"])]
+    if function in ("max_pool", "max_pool_backward"):
+        samples, channels, rows, columns = shapes["x"]
+        return [*(parameters[name] for name in POOL), samples * channels, rows, columns]
+    return [_float_bits(parameters[name]) for name in SGD] if function == "sgd" else []
+
+
+def _float_bits(number: float) -> int:
+    return int(np.float32(number).view(np.uint32))

@@ -1,0 +1,93 @@
+"""Joint graphs: the forward and backward pass of a PyTorch model as a step graph. Needs torch."""
+
+from collections.abc import Callable
+
+from torch import Tensor, nn
+from torch._functorch.aot_autograd import aot_export_module
+from torch.fx import GraphModule
+
+from tensordash.configuration.core_config import CoreConfig
+
+from ..errors import ProgramFolderError
+from .lowering import Lowering
+from .operations import lower_node
+from .step_graph import StepGraph
+
+__all__ = ["capture_step"]
+
+LossFunction = Callable[..., Tensor]
+
+
+class _WithLoss(nn.Module):
+    """A model with its loss: what is differentiated."""
+
+    def __init__(self, model: nn.Module, loss: LossFunction) -> None:
+        super().__init__()
+        self.model, self.loss = model, loss
+
+    def forward(self, *example: Tensor) -> tuple[Tensor]:
+        """Return the loss; the last tensor is the target."""
+        *inputs, target = example
+        return (self.loss(self.model(*inputs), target),)
+
+
+def capture_step(
+    model: nn.Module, loss: LossFunction, example: tuple[Tensor, ...], config: CoreConfig, loss_scale: float
+) -> tuple[StepGraph, dict[str, str]]:
+    """Trace the forward and backward pass of a model on an example.
+
+    Parameters
+    ----------
+    model : nn.Module
+        The model, whose parameters are float32 and all get gradients.
+    loss : callable
+        Of the model's result and the target: cross entropy, as ``torch.nn.functional.cross_entropy`` has it.
+    example : tuple of Tensor
+        The model's inputs, and the target last.
+    config : CoreConfig
+        The core, which decides what is fused.
+    loss_scale : float
+        A power of two that the loss's gradient is multiplied by.
+
+    Returns
+    -------
+    StepGraph
+        The step without the optimizer.
+    dict of str to str
+        The value that is the gradient of each parameter, by the parameter's name.
+
+    Raises
+    ------
+    ProgramFolderError
+        Naming an operation that neither the core nor the host computes.
+    """
+    module = _WithLoss(model, loss)
+    try:
+        traced, signature = aot_export_module(module, example, trace_joint=True, output_loss_index=0)
+    except Exception as error:
+        raise ProgramFolderError(f"model cannot be traced with its backward pass: {error}") from error
+    if signature.buffers:
+        names = ", ".join(name.removeprefix("model.") for name in signature.buffers)
+        raise ProgramFolderError(f"model must have no buffers in a program folder, but has {names}")
+    lowering = Lowering(config, loss_scale)
+    parameters = dict(module.named_parameters())
+    assert isinstance(traced, GraphModule)
+    for node in traced.graph.nodes:
+        if node.op == "placeholder" and node.name in signature.inputs_to_parameters:
+            parameter = signature.inputs_to_parameters[node.name]
+            lowering.add_initial(node, parameter.removeprefix("model."), "parameter", parameters[parameter])
+        elif node.op == "placeholder":
+            place = signature.user_inputs.index(node.name)
+            is_target = place == len(example) - 1
+            name = "target" if is_target else f"input{place}" if len(example) > 2 else "input"
+            lowering.add_initial(node, name, "integer" if is_target else "input", example[place])
+        elif node.op == "call_function":
+            lower_node(lowering, node)
+    backward = signature.backward_signature
+    assert backward is not None
+    gradients = {
+        name.removeprefix("model."): lowering.value_of(node) for node, name in backward.gradients_to_parameters.items()
+    }
+    lowering.graph.outputs.append(lowering.value_of(backward.loss_output))
+    lowering.remove_unused(set(gradients.values()))
+    return lowering.graph, lowering.name_gradients(gradients)

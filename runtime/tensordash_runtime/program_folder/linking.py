@@ -1,0 +1,263 @@
+"""Linking: a memory map for a plan's tensors and programs, and the programs at these addresses."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from tensordash.configuration.core_config import CoreConfig
+from tensordash.configuration.descriptors import BYTES, decode
+from tensordash_sim.compiler.emission import emit_unordered, order_program
+from tensordash_sim.compiler.program import Program
+from tensordash_sim.compiler.schedule import Residency, Schedule, schedule_tiling
+from tensordash_sim.compiler.timing import timing
+from tensordash_sim.golden.core.effects import read_memory
+
+from ..errors import NoRoomError, ProgramFolderError
+from ..programs import RECORD_BYTES, moved_bytes, program_with_record, space_of, tiling_of
+from .plan import Plan, Product
+
+__all__ = ["PAGE_BYTES", "LinkedProgram", "MemoryMap", "Region", "link"]
+
+PAGE_BYTES = 4096
+"""What base and size of a memory map are multiples of: pages of the core's bounds."""
+ALIGNMENT_BYTES = 64
+"""What addresses of tensors and programs are multiples of."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Region:
+    """Some bytes of memory that have a name."""
+
+    name: str
+    address: int
+    bytes: int
+
+    @property
+    def end(self) -> int:
+        """The first address after it."""
+        return self.address + self.bytes
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryMap:
+    """Where everything is.
+
+    Parameters
+    ----------
+    base, size : int
+        Bytes of the whole map, and the first one's address; multiples of `PAGE_BYTES`.
+    initial_bytes : int
+        Bytes from `base` on that are written before the first program: initial tensors and programs.
+    tensors : dict of str to Region
+        By the tensor's name.
+    programs, records : tuple of Region
+        Descriptors of each program, and where it records its counts.
+    """
+
+    base: int
+    size: int
+    initial_bytes: int
+    tensors: dict[str, Region]
+    programs: tuple[Region, ...]
+    records: tuple[Region, ...]
+
+    def check(self, config: CoreConfig) -> None:
+        """Require that regions are aligned, apart from each other and inside.
+
+        Raises
+        ------
+        ProgramFolderError
+            Naming the region, its addresses and what is allowed.
+        """
+        for name, value in (("base", self.base), ("size", self.size)):
+            if value < 0 or value % PAGE_BYTES:
+                raise ProgramFolderError(f"memory.{name} must be a multiple of {PAGE_BYTES}, not {value:#x}")
+        if self.base + self.size > 1 << config.address_bits:
+            raise ProgramFolderError(
+                f"memory must end at {1 << config.address_bits:#x} (core.address_bits = {config.address_bits}), "
+                f"not at {self.base + self.size:#x}"
+            )
+        if not 0 <= self.initial_bytes <= self.size:
+            raise ProgramFolderError(f"memory.initial_bytes must be from 0 to {self.size}, not {self.initial_bytes}")
+        regions = sorted(self.regions, key=lambda region: region.address)
+        for region in regions:
+            if region.address % ALIGNMENT_BYTES:
+                raise ProgramFolderError(
+                    f"address of {region.name} must be a multiple of {ALIGNMENT_BYTES}, not {region.address:#x}"
+                )
+            if not self.base <= region.address <= region.end <= self.base + self.size:
+                raise ProgramFolderError(
+                    f"{region.name} must be in the memory from {self.base:#x} to {self.base + self.size:#x}, "
+                    f"not from {region.address:#x} to {region.end:#x}"
+                )
+        for first, second in pairwise(regions):
+            if first.end > second.address:
+                raise ProgramFolderError(
+                    f"{first.name} and {second.name} must not overlap: {first.name} ends at {first.end:#x}, "
+                    f"{second.name} begins at {second.address:#x}"
+                )
+
+    @property
+    def regions(self) -> Iterator[Region]:
+        """Yield all regions."""
+        yield from self.tensors.values()
+        yield from self.programs
+        yield from self.records
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinkedProgram:
+    """A program at its place.
+
+    Parameters
+    ----------
+    products : list of Product
+        What it computes.
+    descriptors : list of int
+        The program, with a record of its counts and an end.
+    cycles, dense_cycles : int
+        Estimated cycles of the core, and of the core around the dense tile.
+    moved_bytes : int
+        Bytes that its loads and stores move, the record's among them.
+    """
+
+    products: list[Product]
+    descriptors: list[int]
+    cycles: int
+    dense_cycles: int
+    moved_bytes: int
+
+
+def link(plan: Plan, base: int, memory_bytes: int | None = None) -> tuple[MemoryMap, list[LinkedProgram]]:
+    """Place a plan's tensors and programs in memory, and emit the programs.
+
+    Parameters
+    ----------
+    plan : Plan
+        The step.
+    base : int
+        The first address, a multiple of `PAGE_BYTES`.
+    memory_bytes : int, optional
+        Bytes of memory from `base` on; as many as it takes if left out.
+
+    Raises
+    ------
+    NoRoomError
+        If tensors and programs do not fit.
+    ProgramFolderError
+        If `base` is misaligned.
+    ProgramError
+        If the core cannot compute a product.
+    """
+    config = plan.config
+    stages = [stage for stage in plan.stages if isinstance(stage, list)]
+    schedules = [_schedule(config, stage) for stage in stages]
+    counts = [_descriptor_count(each) + 2 for each in schedules]
+    memory_map = _place(plan, counts, base)
+    if memory_bytes is not None and memory_map.size > memory_bytes:
+        raise NoRoomError(
+            f"memory must have {memory_map.size} bytes for the tensors and programs of {plan.name}, not {memory_bytes}"
+        )
+    memory_map.check(plan.config)
+    programs = [
+        _link_program(config, memory_map, stage, scheduled, memory_map.records[k].address)
+        for k, (stage, scheduled) in enumerate(zip(stages, schedules, strict=True))
+    ]
+    return memory_map, programs
+
+
+def _schedule(config: CoreConfig, products: Sequence[Product], dense: bool = False) -> list[Schedule]:
+    """Return the schedules of a program's products, each with what the one before leaves in the buffers."""
+    core = config.baseline if dense else config
+    residency = Residency(core)
+    return [
+        schedule_tiling(
+            space_of(core, product.problem),
+            tiling_of(config, product.problem),
+            residency=residency,
+            names=product.tensors,
+        )
+        for product in products
+    ]
+
+
+def _descriptor_count(schedules: Sequence[Schedule]) -> int:
+    """Count the descriptors of products, which does not depend on addresses."""
+    return sum(len(emit_unordered(each, dict.fromkeys(each.space.problem.tensors, 0))) for each in schedules)
+
+
+def _place(plan: Plan, counts: Sequence[int], base: int) -> MemoryMap:
+    """Place initial tensors, programs, and what they write, in this order."""
+    at = base
+
+    def place(name: str, size: int) -> Region:
+        nonlocal at
+        region = Region(name=name, address=at, bytes=size)
+        at = -(-region.end // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
+        return region
+
+    initial = plan.initial
+    tensors = {name: place(name, plan.tensors[name].memory_bytes(plan.config)) for name in initial}
+    programs = tuple(place(f"program {k}", BYTES * count) for k, count in enumerate(counts))
+    initial_bytes = at - base
+    records = tuple(place(f"record {k}", RECORD_BYTES) for k in range(len(counts)))
+    for name, tensor in plan.tensors.items():
+        if name not in tensors:
+            tensors[name] = place(name, tensor.memory_bytes(plan.config))
+    size = -(-(at - base) // PAGE_BYTES) * PAGE_BYTES
+    return MemoryMap(
+        base=base, size=size, initial_bytes=initial_bytes, tensors=tensors, programs=programs, records=records
+    )
+
+
+def _link_program(
+    config: CoreConfig,
+    memory_map: MemoryMap,
+    products: list[Product],
+    schedules: Sequence[Schedule],
+    record: int,
+) -> LinkedProgram:
+    """Emit the program of products that follow each other: loads of one may run under the multiplies before."""
+    steps = [schedule.space.total_steps for schedule in schedules]
+    tile_steps = sum(count / product.speedup for count, product in zip(steps, products, strict=True))
+    program = _emit(config, memory_map, products, schedules, record)
+    dense_program = _emit(config.baseline, memory_map, products, _schedule(config, products, dense=True), record)
+    return LinkedProgram(
+        products=products,
+        descriptors=program.descriptors,
+        cycles=timing(config, program.descriptors, speedup=sum(steps) / tile_steps).cycles,
+        dense_cycles=timing(config.baseline, dense_program.descriptors).cycles,
+        moved_bytes=moved_bytes(program, config),
+    )
+
+
+def _emit(
+    core: CoreConfig, memory_map: MemoryMap, products: list[Product], schedules: Sequence[Schedule], record: int
+) -> Program:
+    emitted: list[int] = []
+    written: list[Region] = []
+    for product, schedule in zip(products, schedules, strict=True):
+        places = {role: memory_map.tensors[name].address for role, name in product.tensors.items()}
+        emitted += _with_independent_loads_first(core, emit_unordered(schedule, places), written)
+        written += [memory_map.tensors[name] for name in product.written]
+    return program_with_record(order_program(core, emitted), record)
+
+
+def _with_independent_loads_first(core: CoreConfig, descriptors: list[int], written: Sequence[Region]) -> list[int]:
+    """Move loads before a product's first multiply ahead of those that wait for results of the program's products.
+
+    They go to regions of the buffer that nothing else before the multiply uses.
+    """
+    operations = [operation.name if operation else "" for operation, _ in map(decode, descriptors)]
+    end = operations.index("multiply")
+    independent = [
+        k
+        for k in range(end)
+        if operations[k] == "load"
+        and not any(
+            region.address < address + count and address < region.end
+            for address, count in read_memory(descriptors[k], core)
+            for region in written
+        )
+    ]
+    return [descriptors[k] for k in independent] + [bits for k, bits in enumerate(descriptors) if k not in independent]

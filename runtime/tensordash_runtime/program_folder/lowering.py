@@ -1,0 +1,137 @@
+"""Lowering of traced graphs: what their nodes stand for, and the products and host functions that they become."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.fx import Node
+
+from tensordash.configuration.core_config import CoreConfig
+from tensordash_sim.lowering import Geometry
+
+from ..errors import ProgramFolderError
+from .step_graph import HostNode, ProductNode, StepGraph, Use, Value
+
+__all__ = ["VIEWS", "Lowering", "Symbol"]
+
+ATEN = torch.ops.aten
+VIEWS = (ATEN.view.default, ATEN._unsafe_view.default, ATEN.detach.default, ATEN.alias.default)
+"""Operations that give values another shape, or none."""
+
+
+@dataclass(frozen=True)
+class Symbol:
+    """What a node of the traced graph stands for: a value in a shape, or a transposed matrix."""
+
+    use: Use
+    transposed: bool = False
+
+
+class Lowering:
+    """Builds a step graph from the nodes of a traced graph, one after the other."""
+
+    def __init__(self, config: CoreConfig, loss_scale: float) -> None:
+        self.config, self.loss_scale = config, loss_scale
+        self.graph = StepGraph(name="step")
+        self.symbols: dict[str, Any] = {}
+        self.layers: dict[str, str] = {}  # Names of layers, by the value of their weights.
+
+    def add_initial(self, node: Node, name: str, kind: str, tensor: Tensor) -> None:
+        """Add a parameter or an input."""
+        array = tensor.detach().cpu().numpy()
+        if kind == "integer" and array.dtype != np.int64:
+            raise ProgramFolderError(f"target must be int64 indices of classes, not {array.dtype}")
+        if kind != "integer" and array.dtype != np.float32:
+            raise ProgramFolderError(f"{name} must be float32, not {array.dtype}")
+        initial = array.astype(np.int32) if kind == "integer" else array.copy()
+        self.graph.values[name] = Value(name=name, shape=tuple(tensor.shape), kind=kind, initial=initial)
+        self.symbols[node.name] = Symbol(Use(value=name, shape=tuple(tensor.shape)))
+
+    def value_of(self, node: str) -> str:
+        """Return the value that a node of the traced graph stands for."""
+        symbol = self.symbols[node]
+        if symbol.transposed:
+            raise ProgramFolderError(f"{node} must not be transposed where it leaves the step")
+        return str(symbol.use.value)
+
+    def remove_unused(self, gradients: set[str]) -> None:
+        """Remove nodes whose results nothing reads."""
+        graph = self.graph
+        needed = {*gradients, *graph.outputs}
+        nodes: list[ProductNode | HostNode] = []
+        for node in reversed(graph.nodes):
+            if needed.intersection(node.written):
+                needed.update(node.read)
+                nodes.insert(0, node)
+        graph.nodes = nodes
+
+    def name_gradients(self, gradients: dict[str, str]) -> dict[str, str]:
+        """Name the gradient of each parameter, and the product that makes it, after the parameter."""
+        graph = self.graph
+        for parameter, old in gradients.items():
+            new = f"{parameter}.gradient"
+            graph.values[new] = Value(name=new, shape=graph.values.pop(old).shape)
+            made = self.producer(old)
+            if isinstance(made, ProductNode):
+                made.result, made.name = new, f"{parameter.removesuffix('.weight')} {made.operation}"
+            elif made is not None:
+                made.results = {role: new if name == old else name for role, name in made.results.items()}
+        return {parameter: f"{parameter}.gradient" for parameter in gradients}
+
+    # What nodes become
+
+    def result(self, node: Node | str, shape: tuple[int, ...]) -> Symbol:
+        """Add the value that a node makes."""
+        name = node if isinstance(node, str) else node.name
+        self.graph.values[name] = Value(name=name, shape=shape)
+        return Symbol(Use(value=name, shape=shape))
+
+    def plain(self, node: Node, symbol: Any) -> Use:
+        """Return a use that is not transposed."""
+        if not isinstance(symbol, Symbol) or symbol.transposed:
+            raise ProgramFolderError(f"{node.target} must have operands that are not transposed in a program folder")
+        return symbol.use
+
+    def product(
+        self, node: Node | str, geometry: Geometry, operation: str, operands: Mapping[str, Use], shape: tuple[int, ...]
+    ) -> Symbol:
+        """Add a product."""
+        made = self.result(node, shape)
+        weight = operands.get("W")
+        if weight is not None:
+            self.layers.setdefault(weight.value, weight.value.removesuffix(".weight"))
+        layer = made.use.value if weight is None else self.layers[weight.value]
+        self.graph.nodes.append(
+            ProductNode(
+                name=f"{layer} {operation}",
+                geometry=geometry,
+                operation=operation,
+                operands=dict(operands),
+                result=made.use.value,
+            )
+        )
+        return made
+
+    def host(
+        self, function: str, operands: Mapping[str, Use], results: Mapping[str, str], **parameters: Any
+    ) -> HostNode:
+        """Add a host function."""
+        node = HostNode(function=function, operands=dict(operands), results=dict(results), parameters=parameters)
+        self.graph.nodes.append(node)
+        return node
+
+    def producer(self, value: str) -> ProductNode | HostNode | None:
+        """Return the node that makes a value."""
+        return next((node for node in self.graph.nodes if value in node.written), None)
+
+    def fusable(self, node: Node, argument: int, use: Use) -> ProductNode | None:
+        """Return the product that makes an argument of a node if nothing else reads it."""
+        source = node.args[argument]
+        while isinstance(source, Node) and source.target in VIEWS and len(source.users) == 1:
+            source = source.args[0]
+        made = self.producer(use.value)
+        alone = isinstance(source, Node) and len(source.users) == 1
+        return made if alone and isinstance(made, ProductNode) and not self.graph.users(use.value) else None

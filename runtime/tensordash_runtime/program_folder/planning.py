@@ -1,0 +1,177 @@
+"""Planning: formats, orders in memory and the sequence of a step graph's nodes, so that few programs suffice."""
+
+from collections.abc import Iterator
+
+from tensordash.configuration.core_config import CoreConfig
+from tensordash_sim.compiler.layer import OPERANDS, RESULTS
+
+from .building import PlanBuilder
+from .host_calls import FUNCTIONS
+from .plan import Plan
+from .step_graph import HostNode, ProductNode, StepGraph, Use
+from .tensors import Groups, StepTensor, bias_tensor, groups_of
+
+__all__ = ["plan_step"]
+
+Node = ProductNode | HostNode
+
+
+def plan_step(graph: StepGraph, config: CoreConfig) -> tuple[Plan, PlanBuilder]:
+    """Plan a step, and compute it on its initial values.
+
+    The results of products have the operand format, except those that only a loss or an optimizer reads: these are
+    FP32. What a product reads has the operand format, in the order that its programs load. What a host function makes
+    for a product it writes in this format and order; other values are converted.
+
+    Parameters
+    ----------
+    graph : StepGraph
+        The step.
+    config : CoreConfig
+        The core.
+
+    Raises
+    ------
+    ValueError, ProgramError
+        If the core cannot compute a product, or has two operand formats.
+    """
+    planner = _Planner(graph, config)
+    planner.convert_initial()
+    for node in _sequence(graph):
+        planner.add(node)
+    inputs = tuple(name for name, value in graph.values.items() if value.kind in ("input", "integer"))
+    return planner.builder.build(graph.name, inputs, tuple(graph.outputs)), planner.builder
+
+
+def _sequence(graph: StepGraph) -> Iterator[Node]:
+    """Yield nodes in an order with long runs of products: host functions wait until no product is ready.
+
+    Updates of parameters come last, since products read the parameters before.
+    """
+    available = {name for name, value in graph.values.items() if value.kind != "result"}
+    waiting = [node for node in graph.nodes if not _is_update(graph, node)]
+    while waiting:
+        ready = [node for node in waiting if available.issuperset(node.read)]
+        products = [node for node in ready if isinstance(node, ProductNode)]
+        # Sums that nothing but an update reads need not separate two programs.
+        needed = [node for node in ready if not isinstance(node, ProductNode) and not _only_for_updates(graph, node)]
+        node = (products or needed or ready)[0]
+        waiting.remove(node)
+        available.update(node.written)
+        yield node
+    yield from (node for node in graph.nodes if _is_update(graph, node))
+
+
+def _is_update(graph: StepGraph, node: Node) -> bool:
+    return any(graph.values[name].kind == "parameter" for name in node.written)
+
+
+def _only_for_updates(graph: StepGraph, node: Node) -> bool:
+    return all(_is_update(graph, user) for name in node.written for user in graph.users(name))
+
+
+class _Planner:
+    """Adds the nodes of a graph to a plan."""
+
+    def __init__(self, graph: StepGraph, config: CoreConfig) -> None:
+        self.graph, self.config, self.builder = graph, config, PlanBuilder(config)
+        self._copies: dict[tuple[str, Groups], str] = {}
+        for value in graph.values.values():
+            if value.kind == "result":
+                continue
+            filters = self._bias_length(value.name)
+            if filters:
+                tensor = bias_tensor(config, value.name, filters)
+            else:
+                integer = value.kind == "integer"
+                tensor = StepTensor(name=value.name, shape=value.shape, format="int32" if integer else "fp32")
+            self.builder.add_tensor(tensor, value.initial)
+
+    def _bias_length(self, name: str) -> int:
+        """Return the length of a vector of biases; 0 if no product adds the value as its biases."""
+        for node in self.graph.users(name):
+            bias = node.operands.get("bias") if isinstance(node, ProductNode) else None
+            if bias is not None and bias.value == name:
+                return bias.shape[0]
+        return 0
+
+    def convert_initial(self) -> None:
+        """Add the conversions of parameters and inputs, which need not separate two programs."""
+        for node in self.graph.nodes:
+            if not isinstance(node, ProductNode):
+                continue
+            for role in OPERANDS[node.operation]:
+                use = node.operands[role]
+                if self.graph.values[use.value].kind != "result":
+                    self._in_groups(use, groups_of(node.geometry, role))
+
+    def add(self, node: Node) -> None:
+        """Add a node, with the conversions that it needs."""
+        if isinstance(node, ProductNode):
+            self._add_product(node)
+        else:
+            self._add_host(node)
+
+    def _add_product(self, node: ProductNode) -> None:
+        geometry, made = node.geometry, RESULTS[node.operation]
+        tensors = {}
+        for role, use in node.operands.items():
+            if role == "bias":
+                tensors[role] = use.value
+            else:
+                tensors[role] = self._in_groups(use, groups_of(geometry, made if role == "mask" else role))
+        self.builder.add_product(
+            node.name,
+            geometry,
+            node.operation,
+            tensors,
+            node.result,
+            fp32=self._is_fp32(node),
+            relu=node.relu,
+        )
+
+    def _is_fp32(self, node: ProductNode) -> bool:
+        users = self.graph.users(node.result)
+        return "mask" not in node.operands and all(
+            isinstance(user, HostNode) and user.function in ("softmax_cross_entropy", "sgd") for user in users
+        )
+
+    def _in_groups(self, use: Use, groups: Groups) -> str:
+        """Return the name of a tensor with a value in the operand format and in an order."""
+        tensor = self.builder.tensors[use.value]
+        if tensor.format == self.builder.operand_format and tensor.groups == groups:
+            return use.value
+        key = use.value, groups
+        if key not in self._copies:
+            copies = sum(name == use.value for name, _ in self._copies)
+            name = f"{use.value}.operand{copies or ''}"
+            copy = StepTensor(name=name, shape=tensor.shape, format=self.builder.operand_format, groups=groups)
+            self.builder.add_tensor(copy)
+            self.builder.add_host_call("convert", {"x": use.value, "result": name})
+            self._copies[key] = name
+        return self._copies[key]
+
+    def _add_host(self, node: HostNode) -> None:
+        for name in node.results.values():
+            if name not in self.builder.tensors:
+                self.builder.add_tensor(self._host_result(name))
+        tensors = {role: use.value for role, use in node.operands.items()} | node.results
+        shapes = {role: list(use.shape) for role, use in node.operands.items() if role in FUNCTIONS[node.function].read}
+        parameters = {**node.parameters, **({"shapes": shapes} if node.function in SHAPED else {})}
+        self.builder.add_host_call(node.function, tensors, **parameters)
+
+    def _host_result(self, name: str) -> StepTensor:
+        """Return the tensor of what a host function makes: as the first product that reads it takes it, else plain."""
+        shape = self.graph.values[name].shape
+        for user in self.graph.users(name):
+            if not isinstance(user, ProductNode):
+                continue
+            for role in OPERANDS[user.operation]:
+                if user.operands[role].value == name:
+                    groups = groups_of(user.geometry, role)
+                    return StepTensor(name=name, shape=shape, format=self.builder.operand_format, groups=groups)
+        return StepTensor(name=name, shape=shape, format="fp32")
+
+
+SHAPED = ("sum_channels", "softmax_cross_entropy", "max_pool", "max_pool_backward")
+"""Functions that depend on the shapes of their tensors, not only on the number of values."""

@@ -1,0 +1,64 @@
+"""`tensordash compile` and `tensordash run` as a user calls them."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from .called import call
+
+LAYER = "compile --preset core --channels 6 --filters 5 --samples 3 -o out"
+
+
+def test_a_layer(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    out, _ = call(LAYER, capfd)
+    assert out.startswith("out: 1 programs, 3 tensors, 4096 bytes of memory\nestimated: ")
+    for executor in ("emulator", "golden"):
+        out, _ = call(f"run out --on {executor}", capfd)
+        assert out == f"out on {executor}: 3 tensors bit-equal after 1 programs\n"
+    out, _ = call("run out --preset core --json", capfd)
+    assert json.loads(out) == {"executor": "emulator", "programs": 1, "tensors": 3, "cycles": None}
+
+
+def test_json_lists_the_files(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    document = json.loads(call(f"{LAYER} --json", capfd)[0])
+    assert sorted(document["files"]) == sorted(map(str, Path("out").iterdir()))
+    manifest = json.loads(Path("out/manifest.json").read_text())
+    assert document["expected"] == manifest["expected"]
+    assert document["digest"] == manifest["configuration"]["digest"]
+
+
+def test_options_change_the_operands(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    call(f"{LAYER} --zeros 1 --seed 3 --base 0x20000", capfd)
+    manifest = json.loads(Path("out/manifest.json").read_text())
+    assert manifest["memory"]["base"] == 0x20000
+    assert not np.frombuffer(Path("out/expected.bin").read_bytes(), np.uint16)[:24].any()
+
+
+def test_a_difference_exits_1(folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The expected contents of another seed, with their checksum."""
+    call(f"{LAYER} --seed 1", capfd)
+    other, digest = Path("out/expected.bin").read_bytes(), "expected_sha256"
+    checksum = json.loads(Path("out/manifest.json").read_text())["memory"][digest]
+    call(LAYER, capfd)
+    manifest = json.loads(Path("out/manifest.json").read_text())
+    manifest["memory"][digest] = checksum
+    Path("out/manifest.json").write_text(json.dumps(manifest))
+    Path("out/expected.bin").write_bytes(other)
+    _, err = call("run out", capfd, status=1)
+    assert err.startswith("tensordash: out on emulator: A: ")
+    assert "values differ, the first is value 0" in err
+
+
+def test_another_core_exits_2(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    call(LAYER, capfd)
+    _, err = call("run out --set core.buffer=32", capfd, status=2)
+    assert "out must be compiled for the core's configuration" in err
+
+
+def test_a_training_step(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    call("compile --model mlp --batch 8 --momentum 0.5 -o out", capfd)
+    out, _ = call("run out", capfd)
+    assert out.endswith("tensors bit-equal after 2 programs\n")
+    assert Path("out/host.c").is_file()

@@ -1,0 +1,211 @@
+"""Training steps as program folders: bits on the golden core, values of PyTorch, and errors that name the operation."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812
+
+from tensordash.configuration.core_config import CoreConfig
+from tensordash_runtime import ProgramFolderError, compile_step
+from tensordash_runtime.program_folder.execution import EXECUTORS, read_tensor, run_plan, write_tensor
+from tensordash_runtime.program_folder.folder import ProgramFolder, compare
+from tensordash_runtime.program_folder.plan import HostCall
+
+SAMPLES, CLASSES = 5, 3
+
+
+def network() -> nn.Module:
+    """Every operation that a folder can have, in small."""
+    torch.manual_seed(0)
+    return nn.Sequential(
+        nn.Conv2d(1, 5, 3, padding=1),
+        nn.ReLU(),
+        nn.Conv2d(5, 6, 3),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Linear(24, 7),
+        nn.ReLU(),
+        nn.Linear(7, CLASSES),
+    )
+
+
+def batch(seed: int = 0) -> tuple[Tensor, Tensor]:
+    random = torch.Generator().manual_seed(seed)
+    images = torch.rand(SAMPLES, 1, 6, 6, generator=random) * (torch.rand(SAMPLES, 1, 6, 6, generator=random) < 0.5)
+    return images, torch.randint(CLASSES, (SAMPLES,), generator=random)
+
+
+def sgd(model: nn.Module, **settings: Any) -> torch.optim.Optimizer:
+    return torch.optim.SGD(model.parameters(), **{"lr": 0.125, "momentum": 0.5, "weight_decay": 0.01, **settings})
+
+
+def values(folder: ProgramFolder, name: str) -> np.ndarray:
+    tensor = folder.plan.tensors[name]
+    return tensor.numbers(tensor.from_bytes(folder.expected_bytes(name), folder.plan.config))
+
+
+@pytest.fixture(scope="module")
+def folder() -> ProgramFolder:
+    model = network()
+    return compile_step(model, F.cross_entropy, sgd(model), batch())
+
+
+def test_products_are_few_programs(folder: ProgramFolder) -> None:
+    """Host calls separate programs only where a product needs them."""
+    programs = [[product.name for product in stage] for stage in folder.plan.stages if isinstance(stage, list)]
+    assert programs == [
+        ["0 AxW", "2 AxW"],
+        ["6 AxW", "8 AxW"],
+        ["8 WxG", "8 AxG", "6 WxG", "6 AxG"],
+        ["2 WxG", "2 AxG", "0 AxG"],
+    ]
+    products = {product.name: product for stage in folder.plan.stages if isinstance(stage, list) for product in stage}
+    assert {name for name, product in products.items() if "mask" in product.tensors} == {"8 WxG", "2 WxG"}
+    assert {name for name, product in products.items() if product.relu} == {"0 AxW", "2 AxW", "6 AxW"}
+    assert all(product.fp32 == name.endswith("AxG") for name, product in products.items() if name != "8 AxW")
+    assert products["8 AxW"].fp32
+
+
+def test_golden_core_leaves_the_expected_memory(folder: ProgramFolder) -> None:
+    memory = EXECUTORS["golden"](folder.plan, folder.memory_map)
+    memory.write(folder.memory_map.base, folder.initial)
+    run_plan(memory, folder.plan, folder.memory_map)
+    assert compare(folder, memory) == ""
+
+
+def test_values_are_pytorch_s(folder: ProgramFolder) -> None:
+    """Within what rounding to fp16 changes."""
+    model = network()
+    optimizer = sgd(model)
+    images, labels = batch()
+    loss = F.cross_entropy(model(images), labels)
+    loss.backward()
+    optimizer.step()
+    assert values(folder, "loss")[0] == pytest.approx(loss.item(), abs=2e-3)
+    for name, parameter in model.named_parameters():
+        np.testing.assert_allclose(values(folder, name), parameter.detach().numpy(), atol=5e-4)
+        velocity = optimizer.state[parameter]["momentum_buffer"]
+        np.testing.assert_allclose(values(folder, f"{name}.velocity"), velocity.numpy(), atol=4e-3)
+
+
+def test_steps_follow_each_other(folder: ProgramFolder) -> None:
+    """With new inputs, a step goes on from the parameters that the step before left."""
+    model = network()
+    optimizer = sgd(model)
+    memory = EXECUTORS["emulator"](folder.plan, folder.memory_map)
+    memory.write(folder.memory_map.base, folder.initial)
+    for step in range(3):
+        images, labels = batch(step)
+        for name, numbers in (("input", images), ("target", labels.to(torch.int32))):
+            bits = folder.plan.tensors[name].bits(numbers.numpy())
+            write_tensor(memory, folder.plan, folder.memory_map, name, bits)
+        run_plan(memory, folder.plan, folder.memory_map)
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(images), labels)
+        loss.backward()
+        optimizer.step()
+        bits = read_tensor(memory, folder.plan, folder.memory_map, "loss")
+        assert bits.view(np.float32)[0] == pytest.approx(loss.item(), abs=3e-3)
+
+
+def test_row_sides_are_those_of_the_example(folder: ProgramFolder) -> None:
+    """The images have half zeros, the first weights none."""
+    first = next(stage for stage in folder.plan.stages if isinstance(stage, list))[0]
+    assert first.rows == "A"
+    assert first.speedup > 1
+
+
+def test_unfused_relu() -> None:
+    """On a core without ReLU and masks the host computes them."""
+    model = nn.Sequential(nn.Flatten(), nn.Linear(36, 7), nn.ReLU(), nn.Linear(7, CLASSES))
+    config = CoreConfig(relu=False, mask=False)
+    folder = compile_step(model, F.cross_entropy, sgd(model), batch(), preset=config)
+    calls = [stage.function for stage in folder.plan.stages if isinstance(stage, HostCall)]
+    assert calls.count("relu") == calls.count("relu_backward") == 1
+    memory = EXECUTORS["golden"](folder.plan, folder.memory_map)
+    memory.write(folder.memory_map.base, folder.initial)
+    run_plan(memory, folder.plan, folder.memory_map)
+    assert compare(folder, memory) == ""
+
+
+# What is refused
+
+
+def linear(*after: nn.Module) -> nn.Module:
+    return nn.Sequential(nn.Flatten(), nn.Linear(36, CLASSES), *after)
+
+
+def scaled_loss(scores: Tensor, labels: Tensor) -> Tensor:
+    return F.cross_entropy(scores, labels) * 2
+
+
+def summed_loss(scores: Tensor, labels: Tensor) -> Tensor:
+    return F.cross_entropy(scores, labels, reduction="sum")
+
+
+@pytest.mark.parametrize(
+    ("model", "loss", "message"),
+    [
+        (lambda: linear(nn.Sigmoid()), F.cross_entropy, "aten.sigmoid.default must be an operation that core or host"),
+        (lambda: linear(nn.BatchNorm1d(CLASSES)), F.cross_entropy, "model must have no buffers .*, but has 2.running"),
+        (linear, scaled_loss, "aten.mul.Tensor must be an operation that core or host computes: .*aten.addmm"),
+        (linear, summed_loss, "aten.nll_loss_forward.default must be the mean cross entropy"),
+        (lambda: linear().double(), F.cross_entropy, "1.weight must be float32, not float64"),
+    ],
+    ids=["operation", "buffers", "loss", "reduction", "type"],
+)
+def test_model_beyond_the_set(model: Callable[[], nn.Module], loss: Any, message: str) -> None:
+    made = model()
+    images, labels = batch()
+    images = images.double() if "float64" in message else images
+    with pytest.raises(ProgramFolderError, match=message):
+        compile_step(made, loss, sgd(made), (images, labels))
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "message"),
+    [
+        (lambda model: torch.optim.Adam(model.parameters()), "optimizer must be torch.optim.SGD, not Adam"),
+        (lambda model: sgd(model, nesterov=True), "optimizer must have nesterov = 0, not True"),
+        (lambda model: sgd(model, dampening=0.5), "optimizer must have dampening = 0, not 0.5"),
+        (
+            lambda model: torch.optim.SGD([{"params": [each]} for each in model.parameters()], lr=0.1),
+            "optimizer must have one group of parameters, not 2",
+        ),
+    ],
+    ids=["kind", "nesterov", "dampening", "groups"],
+)
+def test_optimizer_beyond_the_set(optimizer: Callable[[nn.Module], torch.optim.Optimizer], message: str) -> None:
+    model = linear()
+    with pytest.raises(ProgramFolderError, match=message):
+        compile_step(model, F.cross_entropy, optimizer(model), batch())
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ({"loss_scale": 3.0}, "loss_scale must be a power of two, not 3.0"),
+        ({"loss_scale": 0.0}, "loss_scale must be a power of two, not 0.0"),
+        ({"preset": "paper"}, "preset must be a core's, not the tile paper"),
+        ({"preset": "core-fp8"}, "tile.format must be one format in a program folder"),
+        ({"preset": CoreConfig(bias=False)}, "core.bias must be true for this model, not false"),
+        ({"base": 64}, "memory.base must be a multiple of 4096, not 0x40"),
+    ],
+    ids=str,
+)
+def test_wrong_settings(how: dict[str, Any], message: str) -> None:
+    model = linear()
+    with pytest.raises(ProgramFolderError, match=message):
+        compile_step(model, F.cross_entropy, sgd(model), batch(), **how)
+
+
+def test_target_of_another_type() -> None:
+    model = linear()
+    images, labels = batch()
+    with pytest.raises(ProgramFolderError, match="target must be int64 indices of classes, not float32"):
+        compile_step(model, F.cross_entropy, sgd(model), (images, F.one_hot(labels, CLASSES).float()))

@@ -1,0 +1,299 @@
+"""Host calls: what they compute, and the C that computes the same bits, under sanitizers."""
+
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F  # noqa: N812
+
+from tensordash.configuration.core_config import CoreConfig
+from tensordash.configuration.preset import load_any_preset
+from tensordash_runtime import compile_step
+from tensordash_runtime.program_folder.building import PlanBuilder
+from tensordash_runtime.program_folder.execution import EXECUTORS, run_plan
+from tensordash_runtime.program_folder.folder import ProgramFolder, build_folder
+from tensordash_runtime.program_folder.host_calls import FUNCTIONS
+from tensordash_runtime.program_folder.host_math import exp, log
+from tensordash_runtime.program_folder.plan import HostCall, Plan
+from tensordash_runtime.program_folder.storage import write_folder
+from tensordash_runtime.program_folder.tensors import StepTensor, groups_of
+from tensordash_sim.lowering import Convolution, MatrixProduct
+
+IMAGES = Convolution(
+    batch=2,
+    in_channels=5,
+    out_channels=3,
+    size=(7, 6),
+    kernel=(2, 2),
+    stride=(1, 1),
+    padding=(0, 0),
+    dilation=(1, 1),
+    groups=1,
+)
+SCORES = MatrixProduct(batch=1, samples=6, in_features=9, out_features=5)
+POOL = {"kernel_y": 3, "kernel_x": 2, "stride_y": 2, "stride_x": 1, "padding_y": 1, "padding_x": 1}
+"""Windows that overlap and reach beyond the image."""
+
+MAIN = """\
+#include <stdio.h>
+#include "program.h"
+static uint8_t memory[TENSORDASH_PROGRAM_BYTES];
+int main(void) {
+  uint32_t index;
+  while (fread(&index, sizeof index, 1, stdin) == 1) {
+    if (fread(memory, sizeof memory, 1, stdin) != 1) return 1;
+    tensordash_host_call(index, memory);
+    fwrite(memory, sizeof memory, 1, stdout);
+  }
+  return 0;
+}
+"""
+FLAGS = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "-ffp-contract=off"]
+SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g", "-O1"]
+
+
+def executed_in_c(folder: ProgramFolder, place: Path) -> Iterator[tuple[HostCall, bytes, bytes]]:
+    """Yield each host call, with the memory that the emulator and the C leave after it."""
+    write_folder(folder, place)
+    (place / "main.c").write_text(MAIN)
+    command = ["gcc", *FLAGS, *SANITIZERS, "main.c", "host.c", "program.c", "-o", "main"]
+    subprocess.run(command, cwd=place, check=True)
+    places, calls = folder.memory_map, [stage for stage in folder.plan.stages if isinstance(stage, HostCall)]
+    before, after = [], []
+    memory = EXECUTORS["emulator"](folder.plan, places)
+    memory.write(places.base, bytes([0xA5]) * places.size)  # What fills up groups must become zero.
+    memory.write(places.base, folder.initial)
+    for stage in folder.plan.stages:
+        single = Plan(
+            name="",
+            config=folder.plan.config,
+            tensors=folder.plan.tensors,
+            calls=(stage,) if isinstance(stage, HostCall) else tuple(stage),
+        )
+        before.append(memory.read(places.base, places.size))
+        run_plan(memory, single, places)
+        after.append(memory.read(places.base, places.size))
+        if not isinstance(stage, HostCall):
+            before.pop(), after.pop()
+    sent = b"".join(k.to_bytes(4, "little") + each for k, each in enumerate(before))
+    done = subprocess.run([place / "main"], input=sent, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr.decode()
+    for k, call in enumerate(calls):
+        yield call, after[k], done.stdout[k * places.size : (k + 1) * places.size]
+
+
+def require_equal(folder: ProgramFolder, place: Path) -> list[str]:
+    """Require that C and emulator leave the same memory after each host call; return the functions."""
+    functions = []
+    for call, expected, found in executed_in_c(folder, place):
+        assert len(found) == folder.memory_map.size
+        for name, region in folder.memory_map.tensors.items():
+            begin = region.address - folder.memory_map.base
+            assert found[begin:][: region.bytes] == expected[begin:][: region.bytes], (call.function, name)
+        assert found == expected
+        functions.append(call.function)
+    return functions
+
+
+def hard_numbers(count: int, seed: int = 0) -> np.ndarray:
+    """Single precision of all kinds: ties of fp16, subnormals, infinities, NaN, zeros of both signs."""
+    random = np.random.default_rng(seed)
+    bits = random.integers(0, 1 << 32, count, np.uint64).astype(np.uint32)
+    near = (random.standard_normal(count) * 2.0 ** random.integers(-30, 18, count)).astype(np.float32)
+    ties = (near.view(np.uint32) & 0xFFFFE000) | 0x1000
+    kinds = [bits, near.view(np.uint32), ties, np.resize([0, 1 << 31, 0x7F800000, 0xFF800000, 0x7FC00001], count)]
+    chosen = np.choose(random.integers(0, len(kinds), count), kinds)
+    return chosen.astype(np.uint32).view(np.float32)
+
+
+@pytest.fixture
+def builder() -> PlanBuilder:
+    return PlanBuilder(CoreConfig())
+
+
+def add(builder: PlanBuilder, name: str, numbers: np.ndarray, **how: Any) -> str:
+    kind = how.pop("format", "int32" if numbers.dtype.kind == "i" else "fp32")
+    builder.add_tensor(StepTensor(name=name, shape=numbers.shape, format=kind, **how), numbers)
+    if kind == "fp32":  # NaN of all kinds stay as they are.
+        builder.values[name] = builder.initial[name] = numbers.view(np.uint32)
+    return name
+
+
+def add_result(builder: PlanBuilder, name: str, shape: tuple[int, ...], kind: str = "fp32", **how: Any) -> str:
+    return builder.add_tensor(StepTensor(name=name, shape=shape, format=kind, **how))
+
+
+def build(builder: PlanBuilder) -> ProgramFolder:
+    return build_folder(builder.build("host calls"), builder.initial, base=0x10000)
+
+
+# C
+
+
+@pytest.mark.parametrize("preset", ["core", "core-fp8"])
+def test_conversions(preset: str, tmp_path: Path) -> None:
+    """Every pattern of the format is decoded, and hard numbers are rounded, in groups of 4 and of 8 lanes."""
+    config = load_any_preset(preset)
+    assert isinstance(config, CoreConfig)
+    if preset == "core-fp8":
+        config = CoreConfig.from_toml(config.to_toml(), ["tile.format.b=fp8_e4m3"])
+    builder = PlanBuilder(config)
+    width = config.value_bits
+    layer = MatrixProduct(batch=1, samples=1 << width // 2, in_features=1 << width // 2, out_features=1)
+    shape, groups = layer.shapes["A"], groups_of(layer, "A")
+    kind = builder.operand_format
+    patterns = StepTensor(name="patterns", shape=shape, format=kind, groups=groups)
+    builder.add_tensor(patterns)
+    builder.values["patterns"] = builder.initial["patterns"] = (
+        np.arange(1 << width).astype(f"u{width // 8}").reshape(shape)
+    )
+    add(builder, "numbers", hard_numbers(1 << width).reshape(shape))
+    add_result(builder, "decoded", shape)
+    add_result(builder, "rounded", shape, kind, groups=groups)
+    builder.add_host_call("convert", {"x": "patterns", "result": "decoded"})
+    builder.add_host_call("convert", {"x": "numbers", "result": "rounded"})
+    assert require_equal(build(builder), tmp_path) == ["convert", "convert"]
+
+
+def test_element_wise_functions(builder: PlanBuilder, tmp_path: Path) -> None:
+    """Tensors in other orders meet, and what fills up groups becomes zero."""
+    shape = IMAGES.shapes["A"]
+    groups, turned = groups_of(IMAGES, "A"), groups_of(IMAGES, "A", turned=True)
+    rounded = hard_numbers(int(np.prod(shape)), 1).reshape(shape)
+    add(builder, "x", rounded, format="fp16", groups=groups)
+    add(builder, "gradient", hard_numbers(rounded.size, 2).reshape(shape), groups=turned)
+    add(builder, "plain", hard_numbers(rounded.size, 3).reshape(shape))
+    add_result(builder, "relu", shape, "fp16", groups=groups)
+    add_result(builder, "backward", shape, "fp32", groups=groups)
+    add_result(builder, "plain_relu", shape)
+    add_result(builder, "converted", shape, "fp16", groups=groups)
+    builder.add_host_call("convert", {"x": "plain", "result": "converted"})
+    builder.add_host_call("relu", {"x": "x", "result": "relu"})
+    builder.add_host_call("relu", {"x": "plain", "result": "plain_relu"})
+    builder.add_host_call("relu_backward", {"gradient": "gradient", "y": "relu", "result": "backward"})
+    require_equal(build(builder), tmp_path)
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+def test_updates(momentum: float, builder: PlanBuilder, tmp_path: Path) -> None:
+    shape = IMAGES.shapes["W"]
+    numbers = [hard_numbers(int(np.prod(shape)), k).reshape(shape) for k in range(3)]
+    add(builder, "p", numbers[0])
+    add(builder, "g", numbers[1], groups=groups_of(IMAGES, "W", turned=True))
+    tensors = {"parameter": "p", "gradient": "g"}
+    if momentum:
+        tensors["velocity"] = add(builder, "v", numbers[2])
+    parameters = {"rate": 0.1, "momentum": momentum, "weight_decay": 0.01 * momentum, "gradient_scale": 2.0**-10}
+    builder.add_host_call("sgd", tensors, **{name: float(np.float32(each)) for name, each in parameters.items()})
+    require_equal(build(builder), tmp_path)
+
+
+def repeated_numbers(count: int) -> np.ndarray:
+    return np.arange(count, dtype=np.float32) % 7
+
+
+@pytest.mark.parametrize("numbers", [hard_numbers, repeated_numbers])
+def test_pooling(numbers: Callable[[int], np.ndarray], builder: PlanBuilder, tmp_path: Path) -> None:
+    """Windows that overlap share gradients; of equal values the first one counts."""
+    shape, out = IMAGES.shapes["A"], (2, 5, 4, 7)
+    x = numbers(int(np.prod(shape))).reshape(shape)
+    add(builder, "x", x, format="fp16", groups=groups_of(IMAGES, "A"))
+    flat = MatrixProduct(batch=1, samples=2, in_features=140, out_features=1)
+    add_result(builder, "result", out, "fp16", groups=groups_of(flat, "A"))
+    add(builder, "gradient", numbers(280).reshape(out), groups=groups_of(flat, "A"))
+    add_result(builder, "backward", shape, "fp16", groups=groups_of(IMAGES, "A"))
+    shapes = {"x": list(shape)}
+    builder.add_host_call("max_pool", {"x": "x", "result": "result"}, shapes=shapes, **POOL)
+    shapes = {"x": list(shape), "gradient": list(out)}
+    backward = {"gradient": "gradient", "x": "x", "result": "backward"}
+    builder.add_host_call("max_pool_backward", backward, shapes=shapes, **POOL)
+    require_equal(build(builder), tmp_path)
+
+
+@pytest.mark.parametrize("kind", ["ordinary", "large", "hard", "label"])
+def test_loss(kind: str, builder: PlanBuilder, tmp_path: Path) -> None:
+    """Scores with infinities and NaN, and a label that is no class."""
+    shape = SCORES.shapes["G"]
+    scale = 60.0 if kind == "large" else 1.0
+    scores = (np.random.default_rng(0).standard_normal(shape) * scale).astype(np.float32)
+    labels = np.array([0, 4, 2, 3, 1, 1 << 30 if kind == "label" else 2], np.int32)
+    if kind == "hard":
+        scores[0, 0, 2], scores[0, 1, 0], scores[0, 2, 4] = np.nan, np.nan, np.inf
+        scores[0, 3], scores[0, 4, 1] = -np.inf, -np.inf
+    groups = groups_of(SCORES, "G")
+    add(builder, "scores", scores, groups=groups)
+    add(builder, "labels", labels)
+    add_result(builder, "loss", (1,))
+    add_result(builder, "gradient", shape, "fp16", groups=groups)
+    names = {name: name for name in ("scores", "labels", "loss", "gradient")}
+    shapes = {"scores": list(shape[1:]), "labels": [6]}
+    builder.add_host_call("softmax_cross_entropy", names, shapes=shapes, gradient_scale=float(np.float32(1024 / 6)))
+    require_equal(build(builder), tmp_path)
+
+
+def test_training_step(tmp_path: Path) -> None:
+    """All functions of a step, between the core's products."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(1, 5, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(20, 3))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.5, weight_decay=0.01)
+    example = torch.rand(3, 1, 6, 6), torch.tensor([0, 2, 1])
+    folder = compile_step(model, F.cross_entropy, optimizer, example)
+    assert set(require_equal(folder, tmp_path)) == FUNCTIONS.keys() - {"relu"}
+    subprocess.run(["gcc", *FLAGS, "-O2", "-ffreestanding", "-c", "host.c"], cwd=tmp_path, check=True)
+    symbols = subprocess.run(["nm", "-u", "host.o"], cwd=tmp_path, check=True, capture_output=True, text=True).stdout
+    assert {line.split()[-1] for line in symbols.splitlines()} <= {"memcpy", "memset", "_GLOBAL_OFFSET_TABLE_"}
+
+
+# What they compute
+
+
+def test_exponential_and_logarithm() -> None:
+    random = np.random.default_rng(0)
+    x = (-80 * random.random(100_000)).astype(np.float32)
+    exact = np.exp(x.astype(np.float64))
+    assert (abs(exp(x) - exact) / exact).max() < 2.0**-23
+    x = (1 + 1000 * random.random(100_000) ** 4).astype(np.float32)
+    exact = np.log(x.astype(np.float64))
+    assert (abs(log(x) - exact) / np.maximum(exact, 0.1)).max() < 1.5 * 2.0**-23
+
+
+def compute(name: str, values: dict[str, np.ndarray], **parameters: Any) -> dict[str, np.ndarray]:
+    return FUNCTIONS[name].compute(values, parameters)
+
+
+@pytest.mark.parametrize("padding", [0, 1])
+def test_pooling_is_pytorch_s(padding: int) -> None:
+    x = torch.relu(torch.randn(2, 3, 7, 6, generator=torch.Generator().manual_seed(0))).requires_grad_()
+    parameters = {**POOL, "padding_y": padding, "padding_x": padding}
+    made = F.max_pool2d(x, (3, 2), (2, 1), padding)
+    gradient = torch.randn(made.shape, generator=torch.Generator().manual_seed(1))
+    made.backward(gradient)
+    assert x.grad is not None
+    plain = x.detach().numpy()
+    np.testing.assert_array_equal(compute("max_pool", {"x": plain}, **parameters)["result"], made.detach().numpy())
+    found = compute("max_pool_backward", {"x": plain, "gradient": gradient.numpy()}, **parameters)["result"]
+    np.testing.assert_allclose(found, x.grad.numpy(), rtol=1e-6)
+
+
+def test_loss_is_pytorch_s() -> None:
+    scores = torch.randn(6, 5, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    labels = torch.tensor([0, 4, 2, 3, 1, 2])
+    loss = F.cross_entropy(scores, labels)
+    loss.backward()
+    assert scores.grad is not None
+    values = {"scores": scores.detach().numpy(), "labels": labels.to(torch.int32).numpy()}
+    made = compute("softmax_cross_entropy", values, gradient_scale=1 / 6)
+    assert made["loss"][0] == pytest.approx(loss.item(), rel=1e-6)
+    np.testing.assert_allclose(made["gradient"], scores.grad.numpy(), atol=1e-7)
+
+
+def test_sums_are_in_order() -> None:
+    """One value after the other: 1 is lost after 2^24, and not after its negative."""
+    gradient = np.array([2.0**24, 1, 1, -(2.0**24)], np.float32).reshape(2, 1, 2)
+    assert compute("sum_channels", {"gradient": gradient})["result"].tolist() == [0.0]
+    assert compute("sum_channels", {"gradient": gradient[::-1, :, ::-1]})["result"].tolist() == [2.0]
