@@ -78,6 +78,8 @@ def command(config: CoreConfig, output: Path, as_json: bool, **options: Any) -> 
     writable_folder(output, "--output")
     model = options.pop("model")
     step = {name: options.pop(name) for name in ("batch", "momentum")}
+    if model is None and (step["batch"] is not None or step["momentum"]):
+        raise click.UsageError("--batch and --momentum go with --model, not with a layer")
     try:
         folder = _compile_layer(config, **options) if model is None else _compile_model(config, model, options, **step)
     except (TypeError, ValueError) as error:
@@ -88,7 +90,8 @@ def command(config: CoreConfig, output: Path, as_json: bool, **options: Any) -> 
         print_json({"digest": config.digest, "files": [str(file) for file in files], "expected": expected})
         return
     places = folder.memory_map
-    counts = f"{len(places.programs)} programs, {len(places.tensors)} tensors"
+    count = len(places.programs)
+    counts = f"{count} program{'s' * (count != 1)}, {len(places.tensors)} tensors"
     click.echo(f"{output}: {counts}, {places.size} bytes of memory")
     click.echo(
         f"estimated: {expected['cycles']} cycles, the dense core {expected['dense_cycles']}; "
@@ -113,7 +116,7 @@ def _compile_layer(
 
     for name in ("channels", "filters"):
         if shape[name] is None:
-            raise click.UsageError(f"Missing option '--{name}'")
+            raise click.UsageError(f"Missing option '--{name}' of a layer; a training step needs --model instead")
     rows = checked_rows(operation, rows)
     plan, values = plan_operation(config, geometry_of(**shape), operation, rows=rows, zeros=zeros, seed=seed)
     return build_folder(plan, values, base=base, memory_bytes=memory_bytes)
@@ -123,8 +126,9 @@ def _compile_model(
     config: CoreConfig, model: str, options: dict[str, Any], *, batch: int | None, momentum: float
 ) -> "ProgramFolder":
     """Compile a training step of a built-in network."""
-    if options["channels"] is not None or options["filters"] is not None:
-        raise click.UsageError("--channels and --filters go with a layer, not with --model")
+    for name in ("channels", "filters", "size", "rows"):
+        if options[name] is not None:
+            raise click.UsageError(f"--{name} goes with a layer, not with --model")
     require("compile --model", "torch", "sklearn")
     from tensordash_runtime.program_folder.compiling import compile_task
 

@@ -53,7 +53,8 @@ def command(folder: Path, executor: str, preset: str | None, settings: tuple[str
         print_json({"executor": executor, "programs": len(cycles), "tensors": count, "cycles": measured or None})
         return
     shown = f", {sum(measured)} cycles" if measured else ""
-    click.echo(f"{folder} on {executor}: {count} tensors bit-equal after {len(cycles)} programs{shown}")
+    programs = f"{len(cycles)} program{'s' * (len(cycles) != 1)}"
+    click.echo(f"{folder} on {executor}: {count} tensors bit-equal after {programs}{shown}")
 
 
 def _core(preset: str | None, settings: tuple[str, ...]) -> CoreConfig | None:

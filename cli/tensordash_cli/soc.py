@@ -62,15 +62,21 @@ def command(config: CoreConfig, output: Path, program: Path | None, memory_bytes
 
 def _sources(folder: Path, config: CoreConfig, memory_bytes: int) -> dict[str, str]:
     """Return the C files of a program folder that was compiled for this core and fits its memory."""
-    text = (folder / "manifest.json").read_text(encoding="utf-8")
     try:
-        manifest = json.loads(text)
+        content = (folder / "manifest.json").read_bytes()
+    except OSError as error:
+        raise TensorDashError(f"--program: cannot read {folder}/manifest.json: {error.strerror}") from None
+    try:
+        manifest = json.loads(content)
         digest, base, size = manifest["configuration"]["digest"], manifest["memory"]["base"], manifest["memory"]["size"]
         end = base + size
     except (ValueError, KeyError, TypeError) as error:
         raise TensorDashError(f"{folder}/manifest.json: not the manifest of a program folder: {error!r}") from None
     if digest != config.digest:
-        raise TensorDashError(f"{folder}: compiled for the configuration {digest}, and the core is {config.digest}")
+        raise TensorDashError(
+            f"{folder}: compiled for the configuration {digest}, and the core is {config.digest}: "
+            f"choose the core of {folder}/config.toml, or compile the folder for this core"
+        )
     if base < PROGRAM_BASE or end > memory_bytes:
         raise TensorDashError(
             f"{folder}: memory.base must be at least {PROGRAM_BASE:#x}, and the end {end:#x} "

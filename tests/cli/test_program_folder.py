@@ -13,10 +13,10 @@ LAYER = "compile --preset core --channels 6 --filters 5 --samples 3 -o out"
 
 def test_a_layer(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     out, _ = call(LAYER, capfd)
-    assert out.startswith("out: 1 programs, 3 tensors, 4096 bytes of memory\nestimated: ")
+    assert out.startswith("out: 1 program, 3 tensors, 4096 bytes of memory\nestimated: ")
     for executor in ("emulator", "golden"):
         out, _ = call(f"run out --on {executor}", capfd)
-        assert out == f"out on {executor}: 3 tensors bit-equal after 1 programs\n"
+        assert out == f"out on {executor}: 3 tensors bit-equal after 1 program\n"
     out, _ = call("run out --preset core --json", capfd)
     assert json.loads(out) == {"executor": "emulator", "programs": 1, "tensors": 3, "cycles": None}
 

@@ -106,8 +106,9 @@ def _read(path: Path) -> bytes:
 
 def _read_manifest(folder: Path) -> dict[str, Any]:
     path = folder / MANIFEST
+    content = _read(path)
     try:
-        document = json.loads(_read(path))
+        document = json.loads(content)
     except ValueError as error:
         raise ProgramFolderError(f"{path} is not valid JSON: {error}") from None
     if not isinstance(document, dict) or document.get("format") != FORMAT:
