@@ -74,7 +74,7 @@ def preset_options(
 ) -> Callable[..., Any]:
     """Add --preset, of tiles or of other kinds, and --set."""
     names = [name for kind in kinds for name in preset_names(kind)]
-    preset = f"Instead of CONFIG: {', '.join(names)} (default: {default})."
+    preset = f"A named configuration: {', '.join(names)} (default: {default})."
     for option in (
         click.option(
             "--set",
