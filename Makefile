@@ -9,10 +9,17 @@ READY_TEST := $(VENV)/ready-test
 # Compiled modules are kept: where they are not, each of the suite's thousands of processes compiles all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test suite lint docs prove mutate soak traces evaluate nightly clean
+.PHONY: demo soc-demo test suite lint docs prove mutate soak traces evaluate nightly clean
 
 demo: $(READY)
 	$(BIN)/tensordash demo
+
+# A network trains on a simulated system without a host. Exit status 0: all tensors of all steps equal the emulator's.
+STEPS ?= 2
+soc-demo: $(READY_TEST)
+	$(BIN)/tensordash compile --model mlp --batch 16 --momentum 0.9 -o build/soc-demo/step
+	$(BIN)/tensordash soc --program build/soc-demo/step --steps $(STEPS) -o build/soc-demo/soc
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(MAKE) -C build/soc-demo/soc run STEPS=$(STEPS) PYTHON="$(CURDIR)/$(BIN)/python"
 
 # The checker of types has one core for a minute: the suite has the other one.
 test: $(READY_TEST)

@@ -17,6 +17,8 @@ __all__ = ["command"]
 PROGRAM_BASE = 0x10000
 """First address of a program; firmware and its stack are below."""
 MEMORY_BYTES = 1 << 20
+MAX_STEPS = 5000
+"""Their checksums are in the firmware's 64 KiB."""
 
 
 @click.command("soc")
@@ -37,8 +39,15 @@ MEMORY_BYTES = 1 << 20
     show_default=True,
     help="Size of the memory: a power of two.",
 )
+@click.option(
+    "--steps",
+    type=WholeRange(min=1, max=MAX_STEPS),
+    help="Steps of --program to run and to compare with the emulator, on the same inputs (default: 1).",
+)
 @json_option
-def command(config: CoreConfig, output: Path, program: Path | None, memory_bytes: int, as_json: bool) -> None:
+def command(
+    config: CoreConfig, output: Path, program: Path | None, memory_bytes: int, steps: int | None, as_json: bool
+) -> None:
     """Write a system of a core, the processor PicoRV32, memory, UART and timer, with firmware that uses the C driver.
 
     In the folder, `make run` builds both and runs them in Verilator, and `make run-icarus` in Icarus.
@@ -47,10 +56,17 @@ def command(config: CoreConfig, output: Path, program: Path | None, memory_bytes
 
     from tensordash_sim.verify.soc_program import example_c_program
 
+    if steps is not None and program is None:
+        raise click.UsageError("--steps goes with --program")
     writable_folder(output, "--output")
     sources = example_c_program(config, PROGRAM_BASE) if program is None else _sources(program, config, memory_bytes)
+    if program is not None and steps is not None:
+        sources["steps.h"] = _step_checksums(program, config, steps)
     files = render_soc(config, memory_bytes, sources)
     files["picorv32.v"] = Path(data_file("picorv32.v")).read_text(encoding="utf-8")
+    for stale in (output / "program").glob("*.[ch]"):
+        if f"program/{stale.name}" not in files:
+            stale.unlink()
     for name, text in files.items():
         (output / name).parent.mkdir(parents=True, exist_ok=True)
         atomic_write(output / name, text)
@@ -83,3 +99,10 @@ def _sources(folder: Path, config: CoreConfig, memory_bytes: int) -> dict[str, s
             f"at most --memory-bytes {memory_bytes}, not {base:#x}"
         )
     return {path.name: path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.[ch]"))}
+
+
+def _step_checksums(folder: Path, config: CoreConfig, steps: int) -> str:
+    from tensordash_runtime.program_folder.c_source import render_step_checksums
+    from tensordash_runtime.program_folder.storage import load_folder
+
+    return render_step_checksums(load_folder(folder, config), steps)

@@ -1,5 +1,7 @@
 """Training steps as program folders: bits on the golden core, values of PyTorch, and errors that name the operation."""
 
+import re
+import zlib
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +13,7 @@ from torch.nn import functional as F  # noqa: N812
 
 from tensordash.configuration.core_config import CoreConfig
 from tensordash_runtime import ProgramFolderError, compile_step
+from tensordash_runtime.program_folder.c_source import render_step_checksums
 from tensordash_runtime.program_folder.execution import EXECUTORS, read_tensor, run_plan, write_tensor
 from tensordash_runtime.program_folder.folder import ProgramFolder, compare
 from tensordash_runtime.program_folder.plan import HostCall
@@ -111,6 +114,19 @@ def test_steps_follow_each_other(folder: ProgramFolder) -> None:
         optimizer.step()
         bits = read_tensor(memory, folder.plan, folder.memory_map, "loss")
         assert bits.view(np.float32)[0] == pytest.approx(loss.item(), abs=3e-3)
+
+
+def test_checksums_of_steps(folder: ProgramFolder) -> None:
+    """They are those of the golden core, and each step changes them."""
+    memory, found = EXECUTORS["golden"](folder.plan, folder.memory_map), []
+    memory.write(folder.memory_map.base, folder.initial)
+    for _ in range(2):
+        run_plan(memory, folder.plan, folder.memory_map)
+        sums = [zlib.crc32(memory.read(each.address, each.bytes)) for each in folder.memory_map.tensors.values()]
+        found.append(zlib.crc32(np.array(sums, "<u4").tobytes()))
+    written = re.findall(r"^  (0x[0-9a-f]{8}),$", render_step_checksums(folder, 2), re.MULTILINE)
+    assert [int(each, 16) for each in written] == found
+    assert found[0] != found[1]
 
 
 def test_row_sides_are_those_of_the_example(folder: ProgramFolder) -> None:

@@ -42,12 +42,12 @@ POOL = {"kernel_y": 3, "kernel_x": 2, "stride_y": 2, "stride_x": 1, "padding_y":
 MAIN = """\
 #include <stdio.h>
 #include "program.h"
-static uint8_t memory[TENSORDASH_PROGRAM_BYTES];
+static uint32_t memory[TENSORDASH_PROGRAM_BYTES / 4];
 int main(void) {
   uint32_t index;
   while (fread(&index, sizeof index, 1, stdin) == 1) {
     if (fread(memory, sizeof memory, 1, stdin) != 1) return 1;
-    tensordash_host_call(index, memory);
+    tensordash_host_call(index, (uint8_t *)memory);
     fwrite(memory, sizeof memory, 1, stdout);
   }
   return 0;

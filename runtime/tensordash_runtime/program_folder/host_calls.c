@@ -56,7 +56,7 @@ static uint32_t to_bits(float number) {
   return bits;
 }
 
-static int is_nan(float x) { return x != x; }
+static int is_nan(float x) { return (to_bits(x) & 0x7fffffffu) > 0x7f800000u; }
 
 /* Rounds to the operand format, to nearest, ties to even. */
 static uint32_t encode(float number) {
@@ -120,9 +120,7 @@ static float load_at(const uint8_t *memory, const struct tensor *tensor, uint32_
     from += index * (VALUE_BITS / 8);
     return decode(VALUE_BITS == 8 ? from[0] : from[0] | (uint32_t)from[1] << 8);
   }
-  float number;
-  memcpy(&number, from + 4 * index, sizeof number);
-  return number;
+  return from_bits(((const uint32_t *)(const void *)from)[index]);
 }
 
 static void store_at(uint8_t *memory, const struct tensor *tensor, uint32_t index, float number) {
@@ -134,8 +132,7 @@ static void store_at(uint8_t *memory, const struct tensor *tensor, uint32_t inde
     if (VALUE_BITS == 16) to[1] = (uint8_t)(bits >> 8);
     return;
   }
-  if (is_nan(number)) number = from_bits(0x7fc00000u);
-  memcpy(to + 4 * index, &number, sizeof number);
+  ((uint32_t *)(void *)to)[index] = is_nan(number) ? 0x7fc00000u : to_bits(number);
 }
 
 static float load(const uint8_t *memory, const struct tensor *tensor, uint32_t flat) {
@@ -372,6 +369,14 @@ static const uint8_t WRITTEN[] = {
     [CONVERT] = 2, [RELU] = 2, [RELU_BACKWARD] = 4, [SUM_CHANNELS] = 2, [SOFTMAX_CROSS_ENTROPY] = 12,
     [MAX_POOL] = 2, [MAX_POOL_BACKWARD] = 4, [SGD] = 0,
 };
+
+static const char *const NAMES[] = {
+    [CONVERT] = "convert", [RELU] = "relu", [RELU_BACKWARD] = "relu_backward", [SUM_CHANNELS] = "sum_channels",
+    [SOFTMAX_CROSS_ENTROPY] = "softmax_cross_entropy", [MAX_POOL] = "max_pool",
+    [MAX_POOL_BACKWARD] = "max_pool_backward", [SGD] = "sgd",
+};
+
+const char *tensordash_host_function(uint32_t index) { return NAMES[HOST_CALLS[index].function]; }
 
 void tensordash_host_call(uint32_t index, uint8_t *memory) {
   const struct host_call *call = &HOST_CALLS[index];

@@ -40,7 +40,12 @@ HEAD = """\
 #error "single precision must be computed in single precision: FLT_EVAL_METHOD must be 0 (-msse2 -mfpmath=sse)"
 #endif
 
+/* In a freestanding program, compilers would call a function for each copy of four bytes. */
+#ifdef __GNUC__
+#define memcpy __builtin_memcpy
+#else
 void *memcpy(void *to, const void *from, size_t bytes);
+#endif
 
 {defines}
 

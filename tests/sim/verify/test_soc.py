@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from tensordash.extras import is_installed
+from tensordash_cli.compile import command as compile_command
 from tensordash_cli.soc import PROGRAM_BASE, command
 
 RISCV_GCC = "riscv64-unknown-elf-gcc"
@@ -131,6 +132,28 @@ def test_firmware_finds_a_wrong_result(icarus: Path) -> None:
         source.write_text(text)
     assert ran.returncode != 0
     assert "differs: A" in ran.stdout
+
+
+@needs_icarus
+def test_every_step_is_compared(tmp_path: Path) -> None:
+    """With the checksums of two steps, the third one is not; a wrong checksum of the second one is found."""
+    options = ["--preset", "core", "--channels", "4", "--filters", "4", "-o", str(tmp_path / "product")]
+    ran = CliRunner().invoke(compile_command, options, catch_exceptions=False)
+    assert ran.exit_code == 0, ran.output
+    folder = generate(tmp_path / "soc", "--program", str(tmp_path / "product"), "--steps", "2")
+    right = make(folder, "run-icarus")
+    assert right.returncode == 0, right.stdout + right.stderr
+    assert right.stdout.count("bit-equal: 3 tensors") == 2
+    assert "not compared" in make(folder, "run-icarus", "STEPS=3").stdout
+    file = folder / "program/steps.h"
+    sums = re.findall(r"^  (0x[0-9a-f]{8}),$", file.read_text(), re.MULTILINE)
+    file.write_text(file.read_text().replace(f"  {sums[1]},\n}}", f"  {int(sums[1], 16) ^ 1:#010x},\n}}"))
+    wrong = make(folder, "run-icarus")
+    assert wrong.returncode != 0
+    assert "differs: step 2" in wrong.stdout
+    assert wrong.stdout.count("bit-equal") == 1
+    generate(folder)
+    assert not file.exists()
 
 
 @pytest.mark.slow

@@ -27,14 +27,19 @@ void print_hex(uint32_t number) {
 }
 
 uint32_t crc32(const volatile uint32_t *words, uint32_t count) {
-  static const uint32_t table[16] = {
-      0x00000000u, 0x1db71064u, 0x3b6e20c8u, 0x26d930acu, 0x76dc4190u, 0x6b6b51f4u, 0x4db26158u, 0x5005713cu,
-      0xedb88320u, 0xf00f9344u, 0xd6d6a3e8u, 0xcb61b38cu, 0x9b64c2b0u, 0x86d3d2d4u, 0xa00ae278u, 0xbdbdf21cu};
+  static uint32_t table[256];
+  for (uint32_t byte = 1u; table[255] == 0u; byte++) {
+    uint32_t rest = byte;
+    for (uint32_t bit = 0u; bit < 8u; bit++) {
+      rest = (rest >> 1u) ^ ((rest & 1u) != 0u ? 0xedb88320u : 0u);
+    }
+    table[byte] = rest;
+  }
   uint32_t sum = UINT32_MAX;
   for (uint32_t k = 0u; k < count; k++) {
     sum ^= words[k];
-    for (uint32_t digit = 0u; digit < 8u; digit++) {
-      sum = (sum >> 4u) ^ table[sum & 15u];
+    for (uint32_t byte = 0u; byte < 4u; byte++) {
+      sum = (sum >> 8u) ^ table[sum & 255u];
     }
   }
   return ~sum;
