@@ -73,8 +73,8 @@ def test_killed(complete, overwrite, tmp_path):
         former = Trace.open(make_trace(path)).digest
     code = f"""
 import os, signal, sys
-sys.path.insert(0, {str(Path(__file__).parent)!r})
-from conftest import *
+sys.path.insert(0, {str(Path(__file__).parents[3])!r})
+from tests.sim.trace.conftest import *
 with TraceWriter({str(path)!r}, overwrite={overwrite}) as writer:
     for index in range({complete}):
         record_step(writer, index)
