@@ -59,14 +59,16 @@ def command(
     if steps is not None and program is None:
         raise click.UsageError("--steps goes with --program")
     writable_folder(output, "--output")
-    sources = example_c_program(config, PROGRAM_BASE) if program is None else _sources(program, config, memory_bytes)
+    sources = dict(
+        example_c_program(config, PROGRAM_BASE) if program is None else _sources(program, config, memory_bytes)
+    )
     if program is not None and steps is not None:
         sources["steps.h"] = _step_checksums(program, config, steps)
     files = render_soc(config, memory_bytes, sources)
     files["picorv32.v"] = Path(data_file("picorv32.v")).read_text(encoding="utf-8")
-    for stale in (output / "program").glob("*.[ch]"):
-        if f"program/{stale.name}" not in files:
-            stale.unlink()
+    # The Makefile compiles them if they are there: those of an earlier program must not stay.
+    for name in {"program/host.c", "program/steps.h"} - files.keys():
+        (output / name).unlink(missing_ok=True)
     for name, text in files.items():
         (output / name).parent.mkdir(parents=True, exist_ok=True)
         atomic_write(output / name, text)
