@@ -74,9 +74,9 @@ def test_clear_zeroes_the_snapshot(caught, sabotage):
     assert says(caught("tile", config=COPIED, only="snapshots"), "is", "golden has")
 
 
-def test_head_is_that_of_the_oldest_step(caught, sabotage):
+def test_entry_line_is_that_of_the_oldest_step(caught, sabotage):
     sabotage(Control, lambda self: self.entry_line.eq(self.motion.oldest))
-    assert says(caught("tile", config=RING, only="random_traffic"), "head is", "golden has")
+    assert says(caught("tile", config=RING, only="random_traffic"), "entry_line is", "golden has")
 
 
 def test_steps_are_taken_in_reset(caught, sabotage):
