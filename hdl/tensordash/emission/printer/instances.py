@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 
 from .collect import Cell, Item
-from .text import LINE, Text, broken, select
+from .text import LINE, Text, broken, target
 
 __all__ = ["gathered", "instance"]
 
@@ -41,8 +41,7 @@ def instance(item: Cell, text: Text) -> list[str]:
         if port in item.inputs:
             connections[port] = text.operand(item.inputs[port])
             continue
-        names = [select(net.name, low, width, net.width) for net, low, width in item.outputs[port]]
-        connections[port] = names[0] if len(names) == 1 else "{" + ", ".join(reversed(names)) + "}"
+        connections[port] = target(item.outputs[port])
     rows: list[str] = []
     for port, connection in connections.items():
         first, *rest = broken(f".{port}({connection})", LINE - 5)

@@ -1,6 +1,5 @@
 """A module on the page: declarations beside what they belong to, statements in the source's order, its comments."""
 
-import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, groupby
 
@@ -10,7 +9,7 @@ from .inlining import LEAVES, driven, roots
 from .instances import gathered, instance
 from .source import comment_above, comment_after, comment_of_state, purpose_of
 from .statements import Statements
-from .text import LINE, Text, constant, select
+from .text import LINE, Text, comment_lines, constant, select
 
 __all__ = ["Page"]
 
@@ -31,10 +30,6 @@ def _shared(entries: Iterable[tuple[str, str, str]]) -> list[tuple[str, str]]:
 
 def _pin(name: str) -> str:
     return name.rpartition("__")[2]
-
-
-def _wrapped(text: str) -> list[str]:
-    return textwrap.wrap(text, LINE - 5, break_on_hyphens=False)
 
 
 def _trailing_comment(comment: str) -> str:
@@ -232,20 +227,20 @@ class Page:
     def _heading(self, item: Item) -> list[str]:
         comments = self._comments(item)
         self.commented.update(place for place, _ in comments)
-        return [f"  // {text}" for _, texts in comments for text in texts]
+        return [line for _, lines in comments for line in lines]
 
     def _comments(self, item: Item) -> list[tuple[tuple[str, int], tuple[str, ...]]]:
-        """Comments of an item that the module does not have yet: their places in the source and their lines."""
+        """Comments of an item that the module does not have yet: their places in the source, and lines to print."""
         location = item.statements[0].location if isinstance(item, Registers) else item.location
         if location is None:
             return []
         line, purpose = purpose_of(location)
-        found = [(line, tuple(_wrapped(purpose)))] if purpose else []
+        found = [(line, tuple(comment_lines(purpose, 2)))] if purpose else []
         above = comment_above(location)
         # A wire has comments above its declaration, above its assignment, or above both.
         if isinstance(item, Wire) and item.net.location and item.net.location[0] == location[0]:
             above = sorted({*above, *comment_above(item.net.location)})
-        found += [(line, tuple(_wrapped(text))) for line, text in above]
+        found += [(line, tuple(comment_lines(text, 2))) for line, text in above]
         return [((location[0], line), texts) for line, texts in found if (location[0], line) not in self.commented]
 
     def _declare(self, items: list[Item]) -> None:

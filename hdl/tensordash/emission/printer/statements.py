@@ -6,7 +6,7 @@ from .collect import Registers, assignments
 from .expression import Expressions, Net, Node
 from .lowering import Assignment, Branch, Statement
 from .source import comment_above
-from .text import LINE, Text, constant, select
+from .text import LINE, Text, comment_lines, constant, target
 
 __all__ = ["Statements"]
 
@@ -72,10 +72,8 @@ class Statements:
             yield from self._case(statement, indent)
 
     def _assignment(self, statement: Assignment, indent: int) -> list[str]:
-        names = [select(net.name, low, width, net.width) for net, low, width in statement.targets]
-        target = names[0] if len(names) == 1 else "{" + ", ".join(reversed(names)) + "}"
-        states = statement.targets[0][0].states if len(names) == 1 else {}
-        return self.text.lines(f"{target} <= ", statement.value, ";", indent, states)
+        states = statement.targets[0][0].states if len(statement.targets) == 1 else {}
+        return self.text.lines(f"{target(statement.targets)} <= ", statement.value, ";", indent, states)
 
     def _conditional(self, statement: Branch, indent: int) -> Iterator[str]:
         pad = " " * indent
@@ -106,7 +104,7 @@ class Statements:
                 assert statement.location is not None
                 if (statement.location[0], line) not in self.commented:
                     self.commented.add((statement.location[0], line))
-                    yield f"{' ' * indent}// {text}"
+                    yield from comment_lines(text, indent)
             yield from self._statement(statement, indent)
 
     def _case(self, statement: Branch, indent: int) -> Iterator[str]:

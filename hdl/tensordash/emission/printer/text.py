@@ -1,10 +1,11 @@
 """Expressions as text: brackets where they make it clear, names of states, lines that are short enough."""
 
-from collections.abc import Mapping
+import textwrap
+from collections.abc import Mapping, Sequence
 
 from .expression import COMPARISONS, Net, Node
 
-__all__ = ["LINE", "Text", "broken", "constant", "select"]
+__all__ = ["LINE", "Text", "broken", "comment_lines", "constant", "select", "target"]
 
 LINE = 100
 """Characters of the longest line."""
@@ -31,6 +32,18 @@ def select(name: str, low: int, width: int, whole: int) -> str:
     if width == whole:
         return name
     return f"{name}[{low}]" if width == 1 else f"{name}[{low + width - 1}:{low}]"
+
+
+def target(parts: Sequence[tuple[Net, int, int]]) -> str:
+    """Return what is assigned: parts of nets as (net, lowest bit, width), lowest first."""
+    names = [select(net.name, low, width, net.width) for net, low, width in parts]
+    return names[0] if len(names) == 1 else "{" + ", ".join(reversed(names)) + "}"
+
+
+def comment_lines(text: str, indent: int) -> list[str]:
+    """Return a comment as lines that are not too long."""
+    pad = f"{' ' * indent}// "
+    return [pad + line for line in textwrap.wrap(text, LINE - len(pad), break_on_hyphens=False)]
 
 
 class Text:
