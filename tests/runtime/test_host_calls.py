@@ -22,19 +22,11 @@ from tensordash_runtime.program_folder.host_math import exp, log
 from tensordash_runtime.program_folder.plan import HostCall, Plan
 from tensordash_runtime.program_folder.storage import write_folder
 from tensordash_runtime.program_folder.tensors import StepTensor, groups_of
-from tensordash_sim.lowering import Convolution, MatrixProduct
+from tensordash_sim.lowering import MatrixProduct
 
-IMAGES = Convolution(
-    batch=2,
-    in_channels=5,
-    out_channels=3,
-    size=(7, 6),
-    kernel=(2, 2),
-    stride=(1, 1),
-    padding=(0, 0),
-    dilation=(1, 1),
-    groups=1,
-)
+from ..sim.lowering.geometries import convolution
+
+IMAGES = convolution(batch=2, channels=(5, 3), size=(7, 6), kernel=(2, 2))
 SCORES = MatrixProduct(batch=1, samples=6, in_features=9, out_features=5)
 POOL = {"kernel_y": 3, "kernel_x": 2, "stride_y": 2, "stride_x": 1, "padding_y": 1, "padding_x": 1}
 """Windows that overlap and reach beyond the image."""

@@ -21,30 +21,12 @@ from tensordash_runtime.program_folder.tensors import StepTensor, groups_of
 from tensordash_sim.compiler.images import TensorImage, layer_values
 from tensordash_sim.compiler.layer import Layer
 from tensordash_sim.golden.core.golden_core import Memory
-from tensordash_sim.lowering import Convolution, Geometry, MatrixProduct
+from tensordash_sim.lowering import Geometry, MatrixProduct
 
-LAYER = Convolution(
-    batch=2,
-    in_channels=6,
-    out_channels=5,
-    size=(6, 6),
-    kernel=(3, 3),
-    stride=(1, 1),
-    padding=(1, 1),
-    dilation=(1, 1),
-    groups=1,
-)
-GROUPED = Convolution(
-    batch=2,
-    in_channels=6,
-    out_channels=4,
-    size=(5, 7),
-    kernel=(3, 2),
-    stride=(2, 1),
-    padding=(1, 0),
-    dilation=(1, 1),
-    groups=2,
-)
+from ..sim.lowering.geometries import convolution
+
+LAYER = convolution(batch=2, channels=(6, 5), size=(6, 6), kernel=(3, 3), padding=(1, 1))
+GROUPED = convolution(batch=2, channels=(6, 4), size=(5, 7), kernel=(3, 2), stride=(2, 1), padding=(1, 0), groups=2)
 GEOMETRIES: dict[str, Geometry] = {
     "convolution": LAYER,
     "grouped": GROUPED,

@@ -1,6 +1,7 @@
 """Builder of plans: adds products and host calls, and computes an example along with them."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -115,7 +116,7 @@ class PlanBuilder:
             speedup=round(found.speedup * SPEEDUP_LEVELS) / SPEEDUP_LEVELS,
         )
         turned = space_of(self.config, product.problem).problem.turned
-        product = Product.from_json({**product.to_json(), "turned": turned})
+        product = replace(product, turned=turned)
         order = groups_of(geometry, RESULTS[operation], turned=turned)
         shape = geometry.shapes[RESULTS[operation]]
         self.add_tensor(

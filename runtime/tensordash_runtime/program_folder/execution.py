@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensordash.configuration.core_config import CoreConfig
+from tensordash.configuration.descriptors import BYTES
 from tensordash_sim.compiler.images import geometry_values, layer_values
 from tensordash_sim.compiler.layer import OPERANDS, RESULTS, Layer
 from tensordash_sim.emulator import contract
@@ -15,7 +16,7 @@ from tensordash_sim.verify.verilated_core import VerilatedCore
 
 from ..errors import DeviceError
 from .host_calls import compute_host_call
-from .linking import MemoryMap, Region
+from .linking import MemoryMap, Region, split_descriptors
 from .plan import HostCall, Plan, Product
 
 __all__ = ["EXECUTORS", "EmulatedMemory", "Executor", "GoldenMemory", "VerilatedMemory", "compute_product", "run_plan"]
@@ -43,12 +44,11 @@ class Executor(Protocol):
         """Release simulators."""
 
 
-class GoldenMemory:
-    """The golden core, which executes descriptors one by one."""
+class _SimulatedMemory:
+    """Memory of golden core and emulator, which cannot refuse an address of the map."""
 
-    def __init__(self, plan: Plan, memory_map: MemoryMap) -> None:
+    def __init__(self, memory_map: MemoryMap) -> None:
         self._memory = Memory(memory_map.size, memory_map.base)
-        self._core = GoldenCore(plan.config, self._memory)
 
     def read(self, address: int, count: int) -> bytes:
         data = self._memory.read(address, count)
@@ -58,31 +58,30 @@ class GoldenMemory:
     def write(self, address: int, data: bytes) -> None:
         written = self._memory.write(address, data)
         assert written
-
-    def run_program(self, products: Sequence[Product], descriptors: Region) -> int | None:
-        outcome = self._core.run_queue(descriptors.address, descriptors.bytes // 64)
-        if outcome.error:
-            raise DeviceError(f"{descriptors.name}: error {outcome.error} in descriptor {outcome.index}")
-        return None
 
     def close(self) -> None: ...
 
 
-class EmulatedMemory:
+class GoldenMemory(_SimulatedMemory):
+    """The golden core, which executes descriptors one by one."""
+
+    def __init__(self, plan: Plan, memory_map: MemoryMap) -> None:
+        super().__init__(memory_map)
+        self._core = GoldenCore(plan.config, self._memory)
+
+    def run_program(self, products: Sequence[Product], descriptors: Region) -> int | None:
+        outcome = self._core.run_queue(descriptors.address, descriptors.bytes // BYTES)
+        if outcome.error:
+            raise DeviceError(f"{descriptors.name}: error {outcome.error} in descriptor {outcome.index}")
+        return None
+
+
+class EmulatedMemory(_SimulatedMemory):
     """The emulator, which computes the products of a program and reads no descriptors."""
 
     def __init__(self, plan: Plan, memory_map: MemoryMap) -> None:
+        super().__init__(memory_map)
         self._plan, self._map = plan, memory_map
-        self._memory = Memory(memory_map.size, memory_map.base)
-
-    def read(self, address: int, count: int) -> bytes:
-        data = self._memory.read(address, count)
-        assert data is not None
-        return data
-
-    def write(self, address: int, data: bytes) -> None:
-        written = self._memory.write(address, data)
-        assert written
 
     def run_program(self, products: Sequence[Product], descriptors: Region) -> int | None:
         for product in products:
@@ -90,8 +89,6 @@ class EmulatedMemory:
             bits = compute_product(self._plan.config, product, values)
             write_tensor(self, self._plan, self._map, product.tensors["result"], bits)
         return None
-
-    def close(self) -> None: ...
 
 
 class VerilatedMemory:
@@ -108,8 +105,7 @@ class VerilatedMemory:
         self._core.memory[address - self._base :][: len(data)] = np.frombuffer(data, np.uint8)
 
     def run_program(self, products: Sequence[Product], descriptors: Region) -> int | None:
-        data = self.read(descriptors.address, descriptors.bytes)
-        program = [int.from_bytes(data[k : k + 64], "little") for k in range(0, len(data), 64)]
+        program = split_descriptors(self.read(descriptors.address, descriptors.bytes))
         done = self._core.run(program, descriptors.address)
         if done.outcome.error:
             raise DeviceError(f"{descriptors.name}: error {done.outcome.error} in descriptor {done.outcome.index}")

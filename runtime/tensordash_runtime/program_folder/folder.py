@@ -6,11 +6,11 @@ from typing import Any
 
 from tensordash.configuration.descriptors import BYTES
 
-from .execution import EmulatedMemory, Executor, read_tensor, run_plan
-from .linking import LinkedProgram, MemoryMap, Region, link
+from .execution import EXECUTORS, EmulatedMemory, Executor, read_tensor, run_plan
+from .linking import LinkedProgram, MemoryMap, Region, link, split_descriptors
 from .plan import Plan
 
-__all__ = ["PROGRAM_FIGURES", "ProgramFolder", "build_folder", "compare"]
+__all__ = ["PROGRAM_FIGURES", "ProgramFolder", "build_folder", "compare", "run_folder"]
 
 PROGRAM_FIGURES = ("cycles", "dense_cycles", "moved_bytes")
 """Expected figures of a program."""
@@ -44,8 +44,7 @@ class ProgramFolder:
         """Return the descriptors of a program."""
         region = self.memory_map.programs[program]
         begin = region.address - self.memory_map.base
-        data = self.initial[begin : begin + region.bytes]
-        return [int.from_bytes(data[k : k + BYTES], "little") for k in range(0, len(data), BYTES)]
+        return split_descriptors(self.initial[begin : begin + region.bytes])
 
     def expected_bytes(self, tensor: str) -> bytes:
         """Return what a tensor's memory holds after the step."""
@@ -99,6 +98,22 @@ def _initial_contents(
     for region, program in zip(memory_map.programs, programs, strict=True):
         put(region, b"".join(bits.to_bytes(BYTES, "little") for bits in program.descriptors))
     return bytes(contents)
+
+
+def run_folder(folder: ProgramFolder, executor: str) -> tuple[list[int | None], str]:
+    """Run a folder once on an executor of `EXECUTORS`.
+
+    Returns
+    -------
+    list of int, str
+        Cycles of each program, None if they are not measured; the first difference from what is expected, or nothing.
+    """
+    memory = EXECUTORS[executor](folder.plan, folder.memory_map)
+    try:
+        memory.write(folder.memory_map.base, folder.initial)
+        return run_plan(memory, folder.plan, folder.memory_map), compare(folder, memory)
+    finally:
+        memory.close()
 
 
 def compare(folder: ProgramFolder, executor: Executor) -> str:

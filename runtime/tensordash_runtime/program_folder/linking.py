@@ -16,7 +16,7 @@ from ..errors import NoRoomError, ProgramFolderError
 from ..programs import RECORD_BYTES, moved_bytes, program_with_record, space_of, tiling_of
 from .plan import Plan, Product
 
-__all__ = ["PAGE_BYTES", "LinkedProgram", "MemoryMap", "Region", "link"]
+__all__ = ["PAGE_BYTES", "LinkedProgram", "MemoryMap", "Region", "link", "split_descriptors"]
 
 PAGE_BYTES = 4096
 """What base and size of a memory map are multiples of: pages of the core's bounds."""
@@ -126,6 +126,11 @@ class LinkedProgram:
     cycles: int
     dense_cycles: int
     moved_bytes: int
+
+
+def split_descriptors(data: bytes) -> list[int]:
+    """Return the descriptors of a program from its bytes in memory."""
+    return [int.from_bytes(data[k : k + BYTES], "little") for k in range(0, len(data), BYTES)]
 
 
 def link(plan: Plan, base: int, memory_bytes: int | None = None) -> tuple[MemoryMap, list[LinkedProgram]]:

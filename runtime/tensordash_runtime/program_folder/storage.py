@@ -18,7 +18,7 @@ from .c_source import render_c
 from .folder import ProgramFolder
 from .manifest import FORMAT, VERSION, manifest_of, parse_manifest
 
-__all__ = ["load_folder", "write_folder"]
+__all__ = ["load_folder", "read_manifest", "write_folder"]
 
 MANIFEST = "manifest.json"
 CONFIGURATION = "config.toml"
@@ -69,7 +69,7 @@ def load_folder(folder: Path, config: CoreConfig | None = None) -> ProgramFolder
         If a file is missing, cut or changed; if the folder is of another version or core; if regions of memory overlap,
         are misaligned or outside; or if a program is not legal or uses memory outside the map's tensors.
     """
-    document = _read_manifest(folder)
+    document = read_manifest(folder)
     own = _own_config(folder, document)
     if config is not None and config.digest != own.digest:
         raise ProgramFolderError(
@@ -104,7 +104,14 @@ def _read(path: Path) -> bytes:
         raise ProgramFolderError(f"cannot read {path}: {error.strerror}") from None
 
 
-def _read_manifest(folder: Path) -> dict[str, Any]:
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """Read the manifest of a program folder.
+
+    Raises
+    ------
+    ProgramFolderError
+        If it is missing, or is not the manifest of a program folder of this version.
+    """
     path = folder / MANIFEST
     content = _read(path)
     try:
