@@ -10,7 +10,7 @@ from tensordash import TensorDashError
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.extras import require
 
-from .console import FiniteRange, WholeRange, core_options, json_option, print_json, writable_folder
+from .console import FiniteRange, WholeRange, core_options, json_option, new_folder_option, print_json, writable_folder
 from .layer_options import checked_rows, geometry_of, layer_options
 
 if TYPE_CHECKING:
@@ -61,9 +61,7 @@ class _Address(click.ParamType):
     "--base", type=_Address(), default=DEFAULT_BASE, help=f"First address of the memory (default: {DEFAULT_BASE:#x})."
 )
 @click.option("--memory-bytes", type=_Address(), help="Size of the memory from the base on (default: what it takes).")
-@click.option(
-    "-o", "--output", metavar="DIR", required=True, type=Path, help="Folder to write to; created if it does not exist."
-)
+@new_folder_option
 @json_option
 def command(config: CoreConfig, output: Path, as_json: bool, **options: Any) -> None:
     """Write a program folder: programs, memory map, contents and expected results, as JSON, binary, C and hex.

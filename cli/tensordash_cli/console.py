@@ -31,11 +31,13 @@ __all__ = [
     "core_options",
     "is_writable",
     "json_option",
+    "new_folder_option",
     "not_among",
     "preset_options",
     "print_json",
     "progress",
     "progress_bar",
+    "results_option",
     "runner_options",
     "split_inputs",
     "warn_if_interpreted",
@@ -165,6 +167,17 @@ def json_option(command: Callable[..., Any]) -> Callable[..., Any]:
     return click.option(
         "--json", "as_json", is_flag=True, help="Print one JSON document on stdout, and nothing else there."
     )(command)
+
+
+def new_folder_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add a required -o to a command, which gets `output: Path`."""
+    text = "Folder to write to; created if it does not exist."
+    return click.option("-o", "--output", metavar="DIR", required=True, type=Path, help=text)(command)
+
+
+def results_option(text: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return what adds -o to a command that keeps its results; the command gets `output: Path`, `build` by default."""
+    return click.option("-o", "--output", metavar="DIR", type=Path, default=Path("build"), show_default=True, help=text)
 
 
 def runner_options(command: Callable[..., Any], *, aliases: tuple[str, ...] = ()) -> Callable[..., Any]:

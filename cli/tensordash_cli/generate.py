@@ -7,16 +7,14 @@ import click
 from tensordash import TileConfig
 from tensordash.configuration.core_config import CoreConfig
 
-from .console import any_config_options, json_option, print_json, writable_folder
+from .console import any_config_options, json_option, new_folder_option, print_json, writable_folder
 
 __all__ = ["command"]
 
 
 @click.command("generate")
 @any_config_options
-@click.option(
-    "-o", "--output", metavar="DIR", required=True, type=Path, help="Folder to write to; created if it does not exist."
-)
+@new_folder_option
 @click.option("--name", "prefix", default="tensordash", show_default=True, help="Prefix of file and module names.")
 @click.option(
     "--testbench",

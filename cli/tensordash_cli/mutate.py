@@ -19,6 +19,7 @@ from .console import (
     any_config_options,
     json_option,
     print_json,
+    results_option,
     runner_options,
     writable_folder,
 )
@@ -50,15 +51,7 @@ __all__ = ["command"]
 @click.option("--seed", type=WholeRange(min=0), default=0, show_default=True, help="Seed of mutants and benches.")
 @click.option("--effort", type=FiniteRange(0.05, 1000), default=0.3, show_default=True, help="Of the benches.")
 @click.option("--proofs/--no-proofs", default=True, help="Ask proofs about what benches let pass (default).")
-@click.option(
-    "-o",
-    "--output",
-    metavar="DIR",
-    type=Path,
-    default=Path("build"),
-    show_default=True,
-    help="Folder of results, see above.",
-)
+@results_option("Folder of results, see above.")
 @runner_options
 @json_option
 @click.pass_context

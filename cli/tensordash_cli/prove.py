@@ -10,7 +10,15 @@ from tensordash.configuration.core_config import CoreConfig
 from tensordash_storage.files import atomic_write
 from tensordash_storage.jobs import Runner
 
-from .console import CheckError, any_config_options, json_option, print_json, runner_options, writable_folder
+from .console import (
+    CheckError,
+    any_config_options,
+    json_option,
+    print_json,
+    results_option,
+    runner_options,
+    writable_folder,
+)
 
 __all__ = ["command"]
 
@@ -23,15 +31,7 @@ __all__ = ["command"]
     is_flag=True,
     help="Prove every preset and the corner configurations, and refute the broken variants.",
 )
-@click.option(
-    "-o",
-    "--output",
-    metavar="DIR",
-    type=Path,
-    default=Path("build"),
-    show_default=True,
-    help="Folder of results, see above.",
-)
+@results_option("Folder of results, see above.")
 @runner_options
 @json_option
 @click.pass_context

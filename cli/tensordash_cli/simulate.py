@@ -25,6 +25,7 @@ from .console import (
     print_json,
     progress,
     progress_bar,
+    results_option,
     split_inputs,
     warn_if_interpreted,
     writable,
@@ -73,15 +74,7 @@ MAX_HELD_STEPS = 1 << 27
 @click.option("--layer", "layers", metavar="NAME", multiple=True, help="Only this layer; may be repeated.")
 @click.option("--op", "operations", metavar="OP", multiple=True, help="Only AxW, WxG or AxG; may be repeated.")
 @click.option("--csv", "csv_file", metavar="FILE.csv", type=Path, help="Also write the table to this file.")
-@click.option(
-    "-o",
-    "--output",
-    metavar="DIR",
-    type=Path,
-    default=Path("build"),
-    show_default=True,
-    help="Folder of results; an interrupted run continues there.",
-)
+@results_option("Folder of results; an interrupted run continues there.")
 @click.option(
     "--stream",
     metavar="MASK.npy",

@@ -1,6 +1,5 @@
 """`tensordash soc`: a core with a processor, memory, UART and timer, firmware, and how to run them."""
 
-import json
 from pathlib import Path
 
 import click
@@ -10,7 +9,7 @@ from tensordash.configuration.core_config import CoreConfig
 from tensordash.emission.soc_files import MAX_MEMORY_BYTES, MIN_MEMORY_BYTES, render_soc
 from tensordash_storage.files import atomic_write
 
-from .console import WholeRange, core_options, json_option, print_json, writable_folder
+from .console import WholeRange, core_options, json_option, new_folder_option, print_json, writable_folder
 
 __all__ = ["command"]
 
@@ -23,9 +22,7 @@ MAX_STEPS = 5000
 
 @click.command("soc")
 @core_options
-@click.option(
-    "-o", "--output", metavar="DIR", required=True, type=Path, help="Folder to write to; created if it does not exist."
-)
+@new_folder_option
 @click.option(
     "--program",
     metavar="FOLDER",
@@ -80,15 +77,17 @@ def command(
 
 def _sources(folder: Path, config: CoreConfig, memory_bytes: int) -> dict[str, str]:
     """Return the C files of a program folder that was compiled for this core and fits its memory."""
+    from tensordash_runtime.errors import ProgramFolderError
+    from tensordash_runtime.program_folder.storage import read_manifest
+
     try:
-        content = (folder / "manifest.json").read_bytes()
-    except OSError as error:
-        raise TensorDashError(f"--program: cannot read {folder}/manifest.json: {error.strerror}") from None
+        manifest = read_manifest(folder)
+    except ProgramFolderError as error:
+        raise TensorDashError(f"--program: {error}") from None
     try:
-        manifest = json.loads(content)
         digest, base, size = manifest["configuration"]["digest"], manifest["memory"]["base"], manifest["memory"]["size"]
         end = base + size
-    except (ValueError, KeyError, TypeError) as error:
+    except (KeyError, TypeError) as error:
         raise TensorDashError(f"{folder}/manifest.json: not the manifest of a program folder: {error!r}") from None
     if digest != config.digest:
         raise TensorDashError(

@@ -37,7 +37,7 @@ def render_soc(config: CoreConfig, memory_bytes: int, program: Mapping[str, str]
     ConfigError
         For another size of memory.
     """
-    if memory_bytes not in [1 << k for k in range(MIN_MEMORY_BYTES.bit_length() - 1, MAX_MEMORY_BYTES.bit_length())]:
+    if not MIN_MEMORY_BYTES <= memory_bytes <= MAX_MEMORY_BYTES or memory_bytes.bit_count() != 1:
         raise ConfigError(
             f"the bytes of memory must be a power of two from {MIN_MEMORY_BYTES} to {MAX_MEMORY_BYTES}, "
             f"not {memory_bytes}"

@@ -14,6 +14,7 @@ from click.testing import CliRunner
 from tensordash.extras import is_installed
 from tensordash_cli.compile import command as compile_command
 from tensordash_cli.soc import PROGRAM_BASE, command
+from tensordash_runtime.program_folder.manifest import FORMAT, VERSION
 
 RISCV_GCC = "riscv64-unknown-elf-gcc"
 pytestmark = [
@@ -177,7 +178,8 @@ def test_in_verilator(tmp_path: Path) -> None:
 
 def program_folder(folder: Path, digest: str, base: int, size: int) -> Path:
     folder.mkdir()
-    document = {"configuration": {"digest": digest}, "memory": {"base": base, "size": size}}
+    document = {"format": FORMAT, "version": VERSION, "configuration": {"digest": digest}}
+    document["memory"] = {"base": base, "size": size}
     (folder / "manifest.json").write_text(json.dumps(document))
     (folder / "program.h").write_text("/* a program */\n")
     return folder
