@@ -13,11 +13,12 @@ import pytest
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.preset import load_any_preset
 from tensordash_runtime.errors import NoRoomError, ProgramFolderError
+from tensordash_runtime.program_folder.building import PlanBuilder
 from tensordash_runtime.program_folder.execution import EXECUTORS, run_plan
-from tensordash_runtime.program_folder.folder import ProgramFolder, build_folder, compare
+from tensordash_runtime.program_folder.folder import ProgramFolder, build_folder, compare, run_folder
 from tensordash_runtime.program_folder.single import plan_operation
 from tensordash_runtime.program_folder.storage import load_folder, write_folder
-from tensordash_runtime.program_folder.tensors import StepTensor, groups_of
+from tensordash_runtime.program_folder.tensors import StepTensor, bias_tensor, groups_of
 from tensordash_sim.compiler.images import TensorImage, layer_values
 from tensordash_sim.compiler.layer import Layer
 from tensordash_sim.golden.core.golden_core import Memory
@@ -98,6 +99,25 @@ def test_golden_core_leaves_the_expected_memory(geometry: Geometry, operation: s
     region = made.memory_map.tensors["result"]
     memory.write(region.address, bytes([memory.read(region.address, 1)[0] ^ 1]))
     assert compare(made, memory).startswith("result: 1 of ")
+
+
+@pytest.mark.parametrize(("buffer", "sizes"), [(1, (16, 16, 16)), (2, (24, 16, 24)), (4, (16, 32, 16))])
+def test_operands_are_loaded_again_after_other_regions(buffer: int, sizes: tuple[int, int, int]) -> None:
+    """Biases move the regions of the buffer: results of the second product overwrite what the first one has loaded."""
+    builder, random = PlanBuilder(CoreConfig(buffer=buffer)), np.random.default_rng(0)
+    samples, in_features, out_features = sizes
+    geometry = MatrixProduct(batch=1, samples=samples, in_features=in_features, out_features=out_features)
+    for name in "AW":
+        shape = geometry.shapes[name]
+        tensor = StepTensor(name=name, shape=shape, format="fp16", groups=groups_of(geometry, name))
+        builder.add_tensor(tensor, random.standard_normal(shape, np.float32))
+    bias = bias_tensor(builder.config, "bias", out_features)
+    builder.add_tensor(bias, random.standard_normal(out_features, np.float32))
+    for result, biases in (("first", {}), ("second", {"bias": "bias"}), ("third", {})):
+        builder.add_product(result, geometry, "AxW", {"A": "A", "W": "W", **biases}, result, rows="A")
+    made = build_folder(builder.build("three products"), builder.initial, base=BASE)
+    assert len(made.programs) == 1
+    assert run_folder(made, "golden")[1] == ""
 
 
 def test_what_is_written_is_read(folder: ProgramFolder, written: Path) -> None:
