@@ -208,3 +208,13 @@ def test_prefix_and_generate(tmp_path: Path):
     with pytest.raises(ValueError, match="prefix must be a letter"):
         generate(config, tmp_path / "out", "my-core")
     assert not (tmp_path / "out").exists()
+
+
+def test_a_line_of_ports_stays_in_one_channel():
+    channel = re.compile(r"\w+_(?:aw|ar|w|r|b)(?=(?:addr|data|id|last|ready|valid)$)")
+    ports = re.findall(
+        r"^  (?:in|out)put (?:wire|reg) ([\w, ]+?),?(?:  //.*)?$", emitted_core("core")["tensordash.v"], re.M
+    )
+    lines = [[channel.match(name) for name in line.split(", ")] for line in ports]
+    assert sum(any(line) for line in lines) > 50
+    assert all(len({found and found[0] for found in line}) == 1 for line in lines)

@@ -1,5 +1,6 @@
 """A module on the page: declarations beside what they belong to, statements in the source's order, its comments."""
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, groupby
 
@@ -15,6 +16,10 @@ __all__ = ["Page"]
 
 SHARED = 12
 """Statements of a block of registers that others join."""
+AXI_PORT = re.compile(
+    r"(?P<channel>\w+_(?:aw|ar|w|r|b|t))"
+    r"(?:addr|burst|cache|data|id|keep|last|len|lock|prot|qos|ready|region|resp|size|strb|user|valid)"
+)
 
 
 def _shared(entries: Iterable[tuple[str, str, str]]) -> list[tuple[str, str]]:
@@ -26,6 +31,12 @@ def _shared(entries: Iterable[tuple[str, str, str]]) -> list[tuple[str, str]]:
         else:
             rows.append((kind, f"{kind} {name}", remark))
     return [(text, remark) for _, text, remark in rows]
+
+
+def _channel(name: str) -> str:
+    """Return the bus and the AXI channel of a port, such as "m_axi_aw"; empty if it belongs to none."""
+    found = AXI_PORT.fullmatch(name)
+    return found["channel"] if found else ""
 
 
 def _pin(name: str) -> str:
@@ -87,11 +98,13 @@ class Page:
         return f"module {self.name}(\n{head}\n);\n{body}\nendmodule\n"
 
     def _ports(self, ports: Sequence[Net], notes: Mapping[str, str]) -> list[str]:
-        """Lines of the ports: clk and rst, then neighbours that are alike; one with a note is alone."""
+        """Lines of the ports: clk and rst, then neighbours that are alike, by channel; one with a note is alone."""
         clocks = (self.model.clock, self.model.reset)
         rows = [
             row
-            for _, alike in groupby(ports, lambda net: (net in clocks, net if notes.get(net.name) else None))
+            for _, alike in groupby(
+                ports, lambda net: (net in clocks, _channel(net.name), net if notes.get(net.name) else None)
+            )
             for row in _shared((self._kind(net), net.name, notes.get(net.name, "")) for net in alike)
         ]
         lines = []
