@@ -11,7 +11,7 @@ from .aiger import Registers, read_aiger
 from .equivalence_report import Equivalence, EquivalenceReport
 from .hierarchy import Hierarchy, hierarchy_of
 from .liberty import Liberty
-from .mapping import Mapped
+from .mapping import Mapped, elaborate
 from .multipliers import is_right, multiplier_shapes
 from .register_pairs import SCREENING_VECTORS, Pairs
 from .run import Progress, Run, running
@@ -22,7 +22,6 @@ __all__ = ["EDGES", "PLAIN_SECONDS", "compare", "prove_equivalence", "same_logic
 PLAIN_SECONDS = 45
 SECONDS = 900
 PLAIN = ["proc", "flatten", "opt_clean"]
-ELABORATED = "synth -flatten -noabc -booth -top {top}"
 # A clock net carries whether the cycle ends with an edge on it: 1 on the clock itself, the enable after a clock gate.
 EDGES = """\
 (* techmap_celltype = "$_DFF_P_" *)
@@ -107,7 +106,7 @@ def compare(design: Hierarchy, name: str, mapped: Mapped, library: Liberty, fold
     verdict = pairs.prove(folder, PLAIN_SECONDS)
     if verdict is None:
         how = "cec, word level"
-        elaborated = _rtl(name, boxes, [ELABORATED.format(top=name)], "elaborated", folder)
+        elaborated = _rtl(name, boxes, elaborate(name), "elaborated", folder)
         verdict = Pairs(elaborated, netlist, name).prove(folder, SECONDS)
         if verdict is None:
             raise SynthesisError(f"equivalence of {name}: ABC has no answer after {SECONDS} seconds")
@@ -219,7 +218,7 @@ def _multipliers(name: str, boxes: Sequence[str], folder: Path) -> str:
         kind = "signed " if signed else ""
         source = f"module m (input {kind}[{a - 1}:0] a, input {kind}[{b - 1}:0] b, output {kind}[{y - 1}:0] y);"
         (folder / "multiplier.v").write_text(f"{source} assign y = a * b; endmodule\n", encoding="utf-8")
-        read = ["read_verilog multiplier.v", ELABORATED.format(top="m")]
+        read = ["read_verilog multiplier.v", *elaborate("m")]
         view = _graph(read, "multiplier", name, folder)
         if not is_right(view, a, b, y, signed):
             return f"Yosys' {a}x{b} bit multiplier is wrong"

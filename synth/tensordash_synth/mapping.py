@@ -10,13 +10,24 @@ from typing import Any
 from .liberty import Liberty
 from .yosys import SynthesisError, run_yosys
 
-__all__ = ["LOGIC_SHARE", "Mapped", "map_fastest", "map_for_area", "map_for_area_and_fastest", "statistics"]
+__all__ = [
+    "LOGIC_SHARE",
+    "Mapped",
+    "elaborate",
+    "map_fastest",
+    "map_for_area",
+    "map_for_area_and_fastest",
+    "statistics",
+]
 
 # What is left of the period for logic: ABC models neither clk-to-q nor setup.
 LOGIC_SHARE = 0.9
 MAX_FANOUT = 20
 # Flip-flops that share an enable stop their clock with one gate, where the library has such a cell, from this many on.
 GATED_FLIP_FLOPS = 4
+# `alumacc` merges a chain of additions into one tree with one carry chain only if every width in it is exact. A run of
+# `wreduce` may narrow no more than one addition of a chain, so it runs for each bit by which a sum outgrows its terms.
+MAX_SUM_GROWTH_BITS = 8
 SIZE = f"topo; buffer -c -N {MAX_FANOUT}; upsize -D {{d}}; dnsize -D {{d}}; stime -p"
 FASTER_SIZE = SIZE.replace(f"-N {MAX_FANOUT}", "-N 16")
 # Mapped for area alone, then sized for the clock: the smallest that meets it is taken ...
@@ -121,6 +132,15 @@ def map_for_area_and_fastest(
     return _smallest([small], top, target, folder), min(fast, key=lambda mapped: mapped.delay_ns)
 
 
+def elaborate(top: str) -> list[str]:
+    """Return the Yosys commands from Verilog to Yosys' own gates."""
+    return [
+        "proc",
+        *["wreduce t:$add t:$sub"] * MAX_SUM_GROWTH_BITS,
+        f"synth -flatten -noabc -booth -top {top}",
+    ]
+
+
 def _elaborated(prepare: Sequence[str], top: str, liberty: Liberty, folder: Path) -> list[str]:
     """Commands from Verilog to gates and the library's flip-flops and clock gates."""
     (folder / "cells.lib").symlink_to(liberty.path.resolve())
@@ -128,7 +148,7 @@ def _elaborated(prepare: Sequence[str], top: str, liberty: Liberty, folder: Path
     return [
         *prepare,
         f"hierarchy -check -top {top}",
-        f"synth -flatten -noabc -booth -top {top}",
+        *elaborate(top),
         # Values at power-up: the reset is synchronous, and no cell has any.
         "setattr -unset init w:*",
         "opt -full",

@@ -1,6 +1,7 @@
 """The flow on a small tile: what is mapped once, what the rows sum to, and what is refused."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ from tensordash_synth import (
     synthesize_fpga,
 )
 from tensordash_synth.hierarchy import Hierarchy
-from tensordash_synth.mapping import map_for_area
+from tensordash_synth.mapping import elaborate, map_for_area
 from tensordash_synth.yosys import run_yosys
 
 OSU018 = Path("/usr/share/qflow/tech/osu018/osu018_stdcells.lib")  # apt: qflow-tech-osu018
@@ -126,6 +127,22 @@ def test_a_clock_that_nothing_meets_gives_the_fastest_mapping(tmp_path):
     (tmp_path / "counter.v").write_text(COUNTER)
     mapped = map_for_area(["read_verilog counter.v"], "tensordash_counter", load_liberty(), 0.01, tmp_path)
     assert mapped.delay_ns > 0.01
+
+
+def test_a_sum_of_many_numbers_has_one_carry_chain(tmp_path):
+    """In the form in which the printer writes sums, and in a module below the top: Yosys alone leaves two chains."""
+    terms = " + ".join(f"$signed({{{{4{{a[{low + 7}]}}}}, a[{low + 7}:{low}]}})" for low in range(0, 128, 8))
+    (tmp_path / "sum.v").write_text(f"""\
+module tensordash_accumulator(input wire clk, input wire [127:0] a, output reg [15:0] sum);
+  wire [11:0] total = {terms};
+  always @(posedge clk) sum <= $signed(sum) + $signed({{{{4{{total[11]}}}}, total}});
+endmodule
+module tensordash_sum(input wire clk, input wire [127:0] a, output wire [15:0] sum);
+  tensordash_accumulator accumulator (.clk(clk), .a(a), .sum(sum));
+endmodule
+""")
+    log = run_yosys(["read_verilog sum.v", *elaborate("tensordash_sum")], tmp_path, "tensordash_sum")
+    assert re.findall(r"created (\d+) \$alu and (\d+) \$macc cells", log) == [("0", "1")]
 
 
 @pytest.mark.skipif(not OSU018.exists(), reason="qflow-tech-osu018 is not installed")
