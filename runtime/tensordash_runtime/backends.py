@@ -1,4 +1,4 @@
-"""Three ways to run an operation: compiled, by the golden core, and on the emitted Verilog; the bits are the same."""
+"""Backends, whose bits are the same: compiled code, the golden core, the emitted Verilog, and a core with registers."""
 
 from collections.abc import Callable
 from functools import lru_cache
@@ -22,9 +22,10 @@ from tensordash_sim.verify.verilated_core import SilentMemoryError, VerilatedCor
 
 from .errors import DeviceError, NoRoomError
 from .jobs import DeviceJob, Ran
+from .mmio.core import MappedCore
 from .programs import RECORD_BYTES, moved_bytes, program_with_record, schedule_of, space_of
 
-__all__ = ["BACKENDS", "Backend", "Emulator", "Golden", "Verilator"]
+__all__ = ["BACKENDS", "Backend", "Emulator", "Golden", "Mmio", "Verilator"]
 
 ALIGNED = 64
 """What the ring's address is a multiple of."""
@@ -85,18 +86,18 @@ def _random_bits(config: CoreConfig, problem: Problem) -> RandomBits:
 
 
 class _Programs:
-    """What golden core and Verilog share: tensors in memory, and a program for them that is kept.
+    """What all cores share: tensors in memory, and a program for them that is kept.
 
     Parameters
     ----------
     config : CoreConfig
         The core.
-    size : int
-        Bytes of memory.
+    size, base : int
+        Bytes of memory, and the first one's address.
     """
 
-    def __init__(self, config: CoreConfig, size: int) -> None:
-        self._config, self._memory = config, Memory(size)
+    def __init__(self, config: CoreConfig, size: int, base: int = 0) -> None:
+        self._config, self._memory = config, Memory(size, base)
         self._programs: dict[tuple[Problem, tuple[int, ...]], Program] = {}
 
     def run(self, job: DeviceJob) -> Ran:
@@ -124,7 +125,7 @@ class _Programs:
                 descriptors = toward_zero(descriptors)
             program.descriptors = scaled(descriptors, job.scale) if job.scale else descriptors
         ring = -(-(image.end + RECORD_BYTES) // ALIGNED) * ALIGNED
-        end = ring + BYTES * len(program.descriptors)
+        end = ring + BYTES * len(program.descriptors) - self._memory.base
         if end > len(self._memory.bytes):
             raise NoRoomError(f"out of device memory: {end} bytes with the program, not {len(self._memory.bytes)}")
         cycles, traffic = self._execute(program, image.end, ring)
@@ -205,5 +206,43 @@ class Verilator(_Programs):
         return done.cycles, beats * self._config.axi_bits // 8
 
 
-BACKENDS: dict[str, Callable[..., Backend]] = {"emulator": Emulator, "golden": Golden, "verilator": Verilator}
+class Mmio(_Programs):
+    """A core that is reached through its registers (`MappedCore`); cycles are not measured.
+
+    Parameters
+    ----------
+    config, size
+        As of the golden core.
+    address : str
+        Where it is.
+    timeout : float
+        Seconds that an operation may take.
+    """
+
+    def __init__(self, config: CoreConfig, size: int, *, address: str, timeout: float) -> None:
+        self._core = MappedCore(config, size, address=address, timeout=timeout)
+        super().__init__(config, size, self._core.base)
+
+    def close(self) -> None:
+        super().close()
+        self._core.close()
+
+    def _execute(self, program: Program, end: int, ring: int) -> tuple[int | None, int]:
+        base = self._memory.base
+        self._core.write(base, bytes(self._memory.bytes[: end - base]))
+        self._core.write(ring, program.image())
+        outcome, counters = self._core.run(ring, len(program.descriptors))
+        if outcome.error:
+            raise DeviceError(f"error {outcome.error} in descriptor {outcome.index}")
+        count = end + RECORD_BYTES - base
+        self._memory.bytes[:count] = self._core.read(base, count)
+        return None, (counters["read_beats"] + counters["write_beats"]) * self._config.axi_bits // 8
+
+
+BACKENDS: dict[str, Callable[..., Backend]] = {
+    "emulator": Emulator,
+    "golden": Golden,
+    "verilator": Verilator,
+    "mmio": Mmio,
+}
 """By name."""

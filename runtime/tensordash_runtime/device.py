@@ -51,7 +51,7 @@ class Device:
         A preset's name, of a core or of a tile, or a configuration.
     backend : str
         "emulator": compiled. "golden": the golden core, slow. "verilator": the emitted Verilog, which takes half a
-        minute to build for the first time. A tile has the emulator only.
+        minute to build for the first time. "mmio": a core at `address`. A tile has the emulator only.
     memory_bytes : int
         Of the device's memory; operands and result of an operation must fit.
     latency : (int, int)
@@ -73,6 +73,11 @@ class Device:
         Whether the Verilog is built in half the time, to run at a tenth of the speed.
     waves : bool
         Whether the Verilog is built so that `draw_waves` works.
+    address : str
+        Where the core of "mmio" is (docs/runtime.md): "unix:PATH", "tcp:HOST:PORT" or
+        "uio:REGISTERS,MEMORY,PHYSICAL_ADDRESS".
+    timeout : float
+        Seconds that an operation on that core may take.
 
     Attributes
     ----------
@@ -91,6 +96,8 @@ class Device:
     ------
     TypeError, ValueError
         Naming the field, what is allowed and what was given.
+    DeviceError
+        If there is no core at `address`, or one of another configuration.
 
     Examples
     --------
@@ -114,6 +121,8 @@ class Device:
         scaling: Scaling = "auto",
         quick: bool = False,
         waves: bool = False,
+        address: str = "",
+        timeout: float = 60.0,
     ) -> None:
         if not isinstance(preset, str | CoreConfig | TileConfig):
             raise TypeError(f"preset must be a preset's name, a CoreConfig or a TileConfig, not {preset!r}")
@@ -138,13 +147,20 @@ class Device:
         if waves and backend != "verilator":
             raise ValueError(f"waves must be false on the {backend}, which has none")
         self._draws = waves
+        if address and backend != "mmio":
+            raise ValueError(f"address must be left out on the {backend}, not {address!r}")
+        if not timeout > 0:
+            raise ValueError(f"timeout must be a number of seconds above 0, not {timeout!r}")
         if backend == "emulator":
             self._backend = BACKENDS[backend](self.config)
         elif not isinstance(self.config, CoreConfig):
             raise ValueError(f"backend must be emulator for a tile, which has no programs, not {backend}")
         else:
-            options = {"latency": latency, "pause": pause, "seed": seed, "quick": quick, "waves": waves}
-            self._backend = BACKENDS[backend](self.config, memory_bytes, **(options if backend == "verilator" else {}))
+            options: dict[str, dict[str, Any]] = {
+                "verilator": {"latency": latency, "pause": pause, "seed": seed, "quick": quick, "waves": waves},
+                "mmio": {"address": address, "timeout": timeout},
+            }
+            self._backend = BACKENDS[backend](self.config, memory_bytes, **options.get(backend, {}))
         if isinstance(self.config, CoreConfig):
             self.expectations = Expectations(self.config)
 

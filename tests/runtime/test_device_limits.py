@@ -39,7 +39,7 @@ def test_operands_that_do_not_fit(a: Any, b: Any, error: type[Exception], messag
     [
         (("kore",), ValueError, "preset must be one of paper"),
         ((3,), TypeError, "preset must be a preset's name, a CoreConfig or a TileConfig, not 3"),
-        (("core", "vhdl"), ValueError, "backend must be one of emulator, golden, verilator, not 'vhdl'"),
+        (("core", "vhdl"), ValueError, "backend must be one of emulator, golden, mmio, verilator, not 'vhdl'"),
         (("paper", "golden"), ValueError, "backend must be emulator for a tile, which has no programs, not golden"),
         (("mxfp8", "verilator"), ValueError, "backend must be emulator for a tile, which has no programs"),
         ((load_preset("paper", ['tile.format="int8"']),), ValueError, "floating-point operands, not int8"),

@@ -17,6 +17,7 @@ __all__ = [
     "WORD_BITS",
     "Bits",
     "Register",
+    "bit_mask",
     "named",
 ]
 
@@ -246,3 +247,12 @@ def named(name: str) -> Register:
     '0x34'
     """
     return next(register for register in REGISTERS if register.name == name)
+
+
+def bit_mask(register: str, bits: str) -> int:
+    """Return the mask of some bits of a register, both by name.
+
+    >>> bit_mask("status", "failed")
+    4
+    """
+    return next(((1 << each.width) - 1) << each.low for each in named(register).bits if each.name == bits)

@@ -1,0 +1,209 @@
+"""Access to a core's registers and memory: through a server's socket, or through Linux's devices."""
+
+import mmap
+import os
+import select
+import socket
+import struct
+from typing import Protocol
+
+from ..errors import DeviceError
+from .addresses import SocketAddress, UioAddress, parse_address
+from .protocol import ANSWER, GREETING, MAGIC, REQUEST, Operation, receive
+
+__all__ = ["Port", "SocketPort", "UioPort", "open_port"]
+
+REGISTER_BYTES = 4096
+WORD = struct.Struct("<I")
+
+
+class Port(Protocol):
+    """Registers and memory of a core.
+
+    Attributes
+    ----------
+    base : int
+        The core's address of the first byte of memory.
+    """
+
+    base: int
+
+    def read_register(self, offset: int) -> int:
+        """Read a register of 32 bits."""
+
+    def write_register(self, offset: int, value: int) -> None:
+        """Write a register of 32 bits."""
+
+    def read(self, address: int, count: int) -> bytes:
+        """Read bytes of memory, by the core's address."""
+
+    def write(self, address: int, data: bytes) -> None:
+        """Write bytes of memory, by the core's address."""
+
+    def wait(self, seconds: float) -> None:
+        """Return at an interrupt, after some seconds, or earlier."""
+
+    def close(self) -> None:
+        """Release sockets and files."""
+
+
+def open_port(address: str, memory_bytes: int, timeout: float) -> Port:
+    """Open the port of an address (`parse_address`).
+
+    Parameters
+    ----------
+    address : str
+        Where the core is.
+    memory_bytes : int
+        Bytes of memory that are used.
+    timeout : float
+        Seconds within which a server must answer.
+
+    Raises
+    ------
+    ValueError
+        If it is no address.
+    DeviceError
+        If nothing answers there, or memory is smaller.
+    """
+    place = parse_address(address)
+    if isinstance(place, UioAddress):
+        return UioPort(place, memory_bytes)
+    port = SocketPort(place, address, timeout)
+    if port.size < memory_bytes:
+        port.close()
+        raise DeviceError(f"memory_bytes must be at most {port.size}, what {address} has, not {memory_bytes}")
+    return port
+
+
+class SocketPort:
+    """A core that a server gives access to (`tensordash_runtime.mmio.server`)."""
+
+    def __init__(self, place: SocketAddress, name: str, timeout: float) -> None:
+        self._name, self._timeout = name, timeout
+        family = socket.AF_UNIX if isinstance(place.place, str) else socket.AF_INET
+        self._socket = socket.socket(family)
+        self._socket.settimeout(timeout)
+        try:
+            try:
+                self._socket.connect(place.place)
+            except OSError as error:
+                raise DeviceError(
+                    f"address {name}: cannot connect to a core's server: {error.strerror or error}"
+                ) from None
+            magic, self.base, self.size = GREETING.unpack(self._receive(GREETING.size, "the greeting"))
+            if magic != MAGIC:
+                raise DeviceError(
+                    f"address {name}: must be a core's server, which begins with {MAGIC!r}, not {magic!r}"
+                )
+        except BaseException:
+            self.close()
+            raise
+
+    def read_register(self, offset: int) -> int:
+        data = self._ask(Operation.READ_REGISTER, offset, WORD.size, f"a read of register {offset:#x}")
+        return int(WORD.unpack(data)[0])
+
+    def write_register(self, offset: int, value: int) -> None:
+        what = f"a write of register {offset:#x}"
+        self._ask(Operation.WRITE_REGISTER, offset, WORD.size, what, WORD.pack(value))
+
+    def read(self, address: int, count: int) -> bytes:
+        return self._ask(Operation.READ_MEMORY, address, count, f"a read of memory at {address:#x}")
+
+    def write(self, address: int, data: bytes) -> None:
+        self._ask(Operation.WRITE_MEMORY, address, len(data), f"a write of memory at {address:#x}", data)
+
+    def wait(self, seconds: float) -> None:
+        # Half of the time-out, so that the server's answer is not late.
+        milliseconds = int(1000 * min(seconds, self._timeout / 2))
+        self._ask(Operation.WAIT, milliseconds, 1, "a wait for the interrupt")
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def _ask(self, operation: Operation, address: int, count: int, what: str, data: bytes = b"") -> bytes:
+        try:
+            self._socket.sendall(REQUEST.pack(operation, address, count) + data)
+        except OSError as error:
+            raise self._failure(error, what) from None
+        failed, length = ANSWER.unpack(self._receive(ANSWER.size, what))
+        answer = self._receive(length, what)
+        if failed:
+            raise DeviceError(f"address {self._name}: {what} failed: {answer.decode('utf-8', 'replace')}")
+        return answer
+
+    def _receive(self, count: int, what: str) -> bytes:
+        try:
+            return receive(self._socket, count)
+        except OSError as error:
+            raise self._failure(error, what) from None
+
+    def _failure(self, error: OSError, what: str) -> DeviceError:
+        """Return the error of a connection that can no longer be used: answers would belong to earlier requests."""
+        self.close()
+        if isinstance(error, TimeoutError):
+            return DeviceError(f"address {self._name}: no answer to {what} within timeout = {self._timeout} s")
+        reason = error.strerror or str(error)
+        return DeviceError(f"address {self._name}: the connection ended in the middle of {what}: {reason}")
+
+
+class UioPort:
+    """A core on Linux's user-space I/O: registers and interrupt of one device, memory of another."""
+
+    def __init__(self, place: UioAddress, memory_bytes: int) -> None:
+        self.base = place.physical
+        self._descriptors: list[int] = []
+        self._maps: list[mmap.mmap] = []
+        try:
+            self._interrupt = self._open(place.registers)
+            registers = self._map(self._interrupt, REGISTER_BYTES, place.registers)
+            self._memory = self._map(self._open(place.memory), memory_bytes, place.memory)
+        except BaseException:
+            self.close()
+            raise
+        self._registers = memoryview(registers).cast("I")  # each access is one of 32 bits
+
+    def read_register(self, offset: int) -> int:
+        return self._registers[offset // WORD.size]
+
+    def write_register(self, offset: int, value: int) -> None:
+        self._registers[offset // WORD.size] = value
+
+    def read(self, address: int, count: int) -> bytes:
+        begin = address - self.base
+        return self._memory[begin : begin + count]
+
+    def write(self, address: int, data: bytes) -> None:
+        begin = address - self.base
+        self._memory[begin : begin + len(data)] = data
+
+    def wait(self, seconds: float) -> None:
+        os.write(self._interrupt, WORD.pack(1))  # enables the interrupt, which its handler in Linux has disabled
+        if select.select([self._interrupt], [], [], seconds)[0]:
+            os.read(self._interrupt, WORD.size)
+
+    def close(self) -> None:
+        if hasattr(self, "_registers"):
+            self._registers.release()
+        for each in self._maps:
+            each.close()
+        for descriptor in self._descriptors:
+            os.close(descriptor)
+        self._maps, self._descriptors = [], []
+
+    def _open(self, path: os.PathLike) -> int:
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_SYNC)  # O_SYNC: udmabuf maps memory without a cache
+        except OSError as error:
+            raise DeviceError(f"address: cannot open {path}: {error.strerror}") from None
+        self._descriptors.append(descriptor)
+        return descriptor
+
+    def _map(self, descriptor: int, size: int, path: os.PathLike) -> mmap.mmap:
+        try:
+            mapped = mmap.mmap(descriptor, size)
+        except (OSError, ValueError) as error:
+            raise DeviceError(f"address: cannot map {size} bytes of {path}: {error}") from None
+        self._maps.append(mapped)
+        return mapped
