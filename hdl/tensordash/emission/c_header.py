@@ -10,7 +10,7 @@ from ..configuration.registers import COUNTERS, ERRORS, FORMAT_CODES, IDENTITY, 
 from ..core.descriptor_check import allowed_bits
 from .head import check_prefix
 
-__all__ = ["c_header", "core_parameters", "driver_files"]
+__all__ = ["c_header", "core_parameters", "device_tree_files", "driver_files"]
 
 HEAD = """\
 /* Registers and descriptors of {prefix}_core, from configuration {digest}: the tables of docs/core.md as C99.
@@ -90,19 +90,30 @@ def c_header(config: CoreConfig, prefix: str = "tensordash") -> str:
 
 
 def driver_files(prefix: str = "tensordash") -> dict[str, str]:
-    """Return the driver, ``PREFIX_driver.h`` and ``PREFIX_driver.c``, which includes the header ``PREFIX.h``.
+    """Return the driver and its part for Linux: ``PREFIX_driver.h``, ``PREFIX_linux.h`` and their ``.c``.
+
+    They include the header ``PREFIX.h``.
 
     Parameters
     ----------
     prefix : str
         What names begin with: macros in capitals. Drivers of two cores can then stand in one program.
     """
-    folder = resources.files(__package__).joinpath("driver")
-    texts = {name: folder.joinpath(name).read_text(encoding="utf-8") for name in ("driver.h", "driver.c")}
     return {
         f"{check_prefix(prefix)}_{name}": text.replace("tensordash", prefix).replace("TENSORDASH", prefix.upper())
-        for name, text in texts.items()
+        for name, text in _driver_texts("driver.h", "driver.c", "linux.h", "linux.c")
     }
+
+
+def device_tree_files(prefix: str = "tensordash") -> dict[str, str]:
+    """Return the binding of device trees, ``PREFIX_binding.yaml``, and an example, ``PREFIX_node.dtsi``."""
+    return {f"{prefix}_{name}": text for name, text in _driver_texts("binding.yaml", "node.dtsi")}
+
+
+def _driver_texts(*names: str) -> Iterator[tuple[str, str]]:
+    folder = resources.files(__package__).joinpath("driver")
+    for name in names:
+        yield name, folder.joinpath(name).read_text(encoding="utf-8")
 
 
 def core_parameters(config: CoreConfig) -> dict[str, int]:

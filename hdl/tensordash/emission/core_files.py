@@ -11,7 +11,7 @@ from ..configuration.core_config import CoreConfig
 from ..core.core import Core
 from ..memory.memory import Memory
 from ..version import __version__
-from .c_header import c_header, driver_files
+from .c_header import c_header, device_tree_files, driver_files
 from .constraints import constraints
 from .fusesoc import core_of_core
 from .head import check_prefix, head
@@ -49,9 +49,10 @@ def render_core(
         macro can stand in for), ``PREFIX.vlt`` (lint waivers for Verilator, with reasons), ``PREFIX.f`` (file list),
         ``PREFIX.core`` (for FuseSoC), ``PREFIX_core.sdc`` (timing constraints), ``PREFIX_librelane.yaml`` (for
         LibreLane, untried), ``PREFIX_ports.md`` (a table of all ports), ``PREFIX.h`` (registers and descriptors for C),
-        ``PREFIX_driver.h`` and ``PREFIX_driver.c`` (a driver in C99), ``config.toml`` and ``config.json`` (with every
-        derived size, and all memories), the files of
-        `core_interface_files`, and the bench's.
+        ``PREFIX_driver.h`` and ``PREFIX_driver.c`` (a driver in C99), ``PREFIX_linux.h`` and ``PREFIX_linux.c`` (for
+        user-space I/O), ``PREFIX_binding.yaml`` and ``PREFIX_node.dtsi`` (device tree), ``config.toml`` and
+        ``config.json`` (with every derived size, and all memories), the files of `core_interface_files`, and the
+        bench's.
     """
     check_prefix(prefix)
     library = Library(prefix)
@@ -85,6 +86,7 @@ def render_core(
         f"{prefix}_ports.md": core_port_table(config, prefix),
         f"{prefix}.h": c_header(config, prefix),
         **driver_files(prefix),
+        **device_tree_files(prefix),
         "config.toml": config.to_toml(),
         "config.json": json.dumps(
             {

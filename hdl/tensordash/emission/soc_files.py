@@ -13,6 +13,7 @@ from .core_files import render_core
 __all__ = ["MAX_MEMORY_BYTES", "MIN_MEMORY_BYTES", "render_soc"]
 
 KEY = re.compile(r"@([A-Z_]+)@")
+NOT_FOR_FIRMWARE = ("tensordash_linux.h", "tensordash_linux.c", "tensordash_binding.yaml", "tensordash_node.dtsi")
 MIN_MEMORY_BYTES = 1 << 17
 MAX_MEMORY_BYTES = 1 << 28
 """The processor decodes its devices from the highest four bits of an address."""
@@ -45,6 +46,7 @@ def render_soc(config: CoreConfig, memory_bytes: int, program: Mapping[str, str]
     templates = dict(_texts(resources.files(__package__).joinpath("soc"), ""))
     core, sources = render_core(config), {f"program/{name}": text for name, text in program.items()}
     software = [name for name in templates if name.startswith("firmware/")]
+    core = {name: text for name, text in core.items() if name not in NOT_FOR_FIRMWARE}
     software += [name for name in core if name.endswith((".c", ".h"))]
     values = {
         "DIGEST": config.digest,

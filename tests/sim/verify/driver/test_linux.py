@@ -1,0 +1,90 @@
+"""The driver on Linux: files in place of devices, the Verilated core, sanitizers; and the binding of device trees."""
+
+import os
+import re
+import subprocess
+from pathlib import Path
+from shutil import which
+
+import pytest
+import yaml
+
+from tensordash.emission.c_header import c_header, device_tree_files, driver_files
+from tensordash_sim.verify.core_library import build_library, verilog_of
+
+from .test_driver import C99, SANITIZERS, SIZE, cases_header, core_preset
+
+CHECKS = Path(__file__).with_name("linux_checks.c")
+CHANGES = [
+    ("(void)close(file);", ""),
+    ("(write(devices->interrupt, &enable, sizeof enable) == (ssize_t)sizeof enable) &&\n", ""),
+    ("(void)!read(", "(void)(0 ? -1 : 0); if (false) (void)!read("),
+    ("poll(&waited, 1, MAX_SLEEP_MS)", "poll(&waited, 1, 0)"),
+    ("MAP_SHARED", "MAP_PRIVATE"),
+    ("errno = reason;", "errno = 0;"),
+]
+"""Mistakes that the checks must find."""
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_library(verilog_of(core_preset("core")), tmp_path_factory.mktemp("core"))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Return a folder with the driver, its checks, and files of the sizes of registers and memory."""
+    config = core_preset("core")
+    for name, text in {"tensordash.h": c_header(config), "cases.h": cases_header(config), **driver_files()}.items():
+        (tmp_path / name).write_text(text)
+    (tmp_path / CHECKS.name).write_bytes(CHECKS.read_bytes())
+    (tmp_path / "registers").write_bytes(bytes(4096))
+    (tmp_path / "memory").write_bytes(bytes(SIZE))
+    return tmp_path
+
+
+def compile_and_run(folder: Path, library: Path) -> subprocess.CompletedProcess[str]:
+    sources = [CHECKS.name, "tensordash_linux.c", "tensordash_driver.c", str(library)]
+    subprocess.run(["gcc", *C99, "-Wno-unused", *SANITIZERS, "-o", "checks", *sources], cwd=folder, check=True)
+    environment = {**os.environ, "LD_LIBRARY_PATH": str(library.parent)}
+    return subprocess.run(["./checks"], cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
+
+
+def test_on_files(folder: Path, library: Path) -> None:
+    ran = compile_and_run(folder, library)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert "PASS" in ran.stdout
+
+
+@pytest.mark.parametrize(("right", "wrong"), CHANGES)
+def test_the_checks_find_mistakes(right: str, wrong: str, folder: Path, library: Path) -> None:
+    source = folder / "tensordash_linux.c"
+    text = source.read_text()
+    assert text.count(right) == 1
+    source.write_text(text.replace(right, wrong))
+    assert compile_and_run(folder, library).returncode != 0
+
+
+def test_it_compiles_without_warnings(folder: Path) -> None:
+    subprocess.run(["gcc", *C99, "-c", "tensordash_linux.c"], cwd=folder, check=True)
+
+
+# The device tree
+
+
+def test_the_example_fits_the_binding() -> None:
+    texts = device_tree_files()
+    binding = yaml.safe_load(texts["tensordash_binding.yaml"])
+    (node,) = re.findall(r"core@40000000 \{(.*?)\};", texts["tensordash_node.dtsi"], re.DOTALL)
+    used = re.findall(r"^\s+([\w,-]+)(?: = .*)?;", node, re.MULTILINE)
+    assert {*binding["required"]} <= {*used} <= {*binding["properties"]}
+    assert f'compatible = "{binding["properties"]["compatible"]["const"]}"' in node
+
+
+@pytest.mark.skipif(which("dt-doc-validate") is None, reason="no dt-doc-validate: the package dtschema")
+def test_the_binding_is_one_of_linux(tmp_path: Path) -> None:
+    binding = tmp_path / "misc/tensordash,core.yaml"
+    binding.parent.mkdir()
+    binding.write_text(device_tree_files()["tensordash_binding.yaml"])
+    ran = subprocess.run(["dt-doc-validate", "-u", str(tmp_path), str(binding)], capture_output=True, text=True)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
