@@ -327,6 +327,56 @@ static void check_other_faults(void) {
   CHECK(tensordash_read_fault(&device, &fault), TENSORDASH_OK);
 }
 
+/* Memory with its power-up contents in place of a program: an error at once, and nothing is written. */
+static void check_power_up_contents(void) {
+  static uint8_t contents[SIZE];
+  uint64_t state = 1;
+  for (unsigned kind = 0; kind < 8; kind++) {
+    tensordash_device device = opened();
+    tensordash_fault fault;
+    for (size_t k = 0; k < SIZE; k++) {
+      state ^= state << 13, state ^= state >> 7, state ^= state << 17;
+      contents[k] = (uint8_t)(kind == 0 ? 0 : kind == 1 ? 255 : state >> 32);
+    }
+    memcpy(memory, contents, SIZE);
+    CHECK(tensordash_start(&device, words(0), 0, 100, LIMIT), TENSORDASH_OK);
+    CHECK(tensordash_wait(&device, LIMIT), TENSORDASH_FAILED);
+    CHECK(tensordash_read_fault(&device, &fault), TENSORDASH_FAILED);
+    CHECK(fault.code == TENSORDASH_ERROR_CODE_OPERATION || fault.code == TENSORDASH_ERROR_CODE_RESERVED, true);
+    CHECK(fault.index, 0);
+    CHECK(memcmp(memory, contents, SIZE), 0);
+  }
+  tensordash_device device = opened();
+  put_program();
+  CHECK(tensordash_start(&device, words(0), 0, COUNT, LIMIT), TENSORDASH_OK);
+  CHECK(tensordash_wait(&device, LIMIT), TENSORDASH_OK);
+  CHECK(is_right(), true);
+}
+
+/* A processor that writes into the program of a running core, and one that takes the program's memory out of bounds. */
+static void check_interference(void) {
+  tensordash_device device = opened();
+  tensordash_fault fault;
+  put_program();
+  CHECK(tensordash_start(&device, words(0), 0, COUNT, LIMIT), TENSORDASH_OK);
+  memset(words(64), 255, 64);
+  CHECK(tensordash_wait(&device, LIMIT), TENSORDASH_FAILED);
+  CHECK(tensordash_read_fault(&device, &fault), TENSORDASH_FAILED);
+  CHECK(fault.index, 1);
+  CHECK_TEXT(fault.error, "operation");
+
+  CHECK(tensordash_reset(&device, LIMIT), TENSORDASH_OK);
+  put_program();
+  CHECK(tensordash_start(&device, words(0), 0, COUNT, LIMIT), TENSORDASH_OK);
+  CHECK(tensordash_restrict(&device, 0, 0xfff), TENSORDASH_BUSY);
+  CHECK(core_write(core, TENSORDASH_REGISTER_BOUNDS_BASE, RING), 1);
+  CHECK(tensordash_wait(&device, LIMIT), TENSORDASH_FAILED);
+  CHECK(tensordash_read_fault(&device, &fault), TENSORDASH_FAILED);
+  CHECK_TEXT(fault.error, "bounds");
+  CHECK(tensordash_reset(&device, LIMIT), TENSORDASH_OK);
+  CHECK(tensordash_restrict(&device, 0, UINT64_MAX >> (64 - TENSORDASH_ADDRESS_BITS)), TENSORDASH_OK);
+}
+
 int main(void) {
   core = core_new(0, SIZE, 20, 40, 0.1, 1);
   memory = core_memory(core);
@@ -340,6 +390,8 @@ int main(void) {
   check_counters();
   check_faults();
   check_other_faults();
+  check_power_up_contents();
+  check_interference();
   check_high_addresses();
   core_delete(core);
   puts(failures ? "FAIL" : "PASS");

@@ -37,6 +37,11 @@ CHANGES = [
     ("(device->tail + k) & (device->places - 1u)", "(k) & (device->places - 1u)"),
     ("TENSORDASH_REGISTER_DIGEST_HIGH) !=", "TENSORDASH_REGISTER_DIGEST_HIGH) =="),
     ("write_register(device, offset + 4u, (uint32_t)(value >> 32u))", "(void)offset"),
+    (
+        "!= 0u) {\n    return TENSORDASH_BUSY;\n  }\n  write_address",
+        "> 99u) {\n    return TENSORDASH_BUSY;\n  }\n  write_address",
+    ),
+    ("fault->index = read_register(device, TENSORDASH_REGISTER_ERROR_INDEX);", "fault->index = 2u;"),
     ("TENSORDASH_GET(descriptor, LOAD_TABLE) % 4u", "TENSORDASH_GET(descriptor, LOAD_TABLE) % 2u"),
     ("tensordash_publish(device, program,", "if (false) tensordash_publish(device, program,"),
 ]
