@@ -9,7 +9,7 @@ from typing import Any
 from amaranth.hdl import Array, Cat, Module, Mux, Signal, Value
 
 from tensordash.configuration.core_config import CoreConfig
-from tensordash.configuration.descriptors import BITS, HEADER, MAX_STRIDE, OPERATIONS, UNITS, Operation
+from tensordash.configuration.descriptors import BITS, HEADER, OPERATIONS, UNITS, Operation
 from tensordash.configuration.registers import ERRORS
 from tensordash.movers.unit import COMMAND_BEATS, COMMAND_BITS
 
@@ -48,8 +48,7 @@ def has_illegal_field(config: CoreConfig, bits: Value, below: int = BITS) -> Val
 def _illegal_fields(config: CoreConfig, operation: Operation, bits: Value, below: int) -> list[Value]:
     fields = {each.name: bits[each.low : each.low + each.width] for each in operation.fields if each.low < below}
     rules = [fields[each.name] < each.least for each in operation.fields if each.least and each.name in fields]
-    if "stride" in fields:
-        rules.append(fields["stride"] > MAX_STRIDE)
+    rules += [fields[each.name] > each.greatest for each in operation.fields if each.greatest and each.name in fields]
     compressed = fields.get("compressed")
     if "memory" in fields:
         plain = 32 if compressed is None else config.group_bytes

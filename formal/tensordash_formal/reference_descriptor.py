@@ -5,7 +5,7 @@ from typing import Any
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 
-from tensordash.configuration.descriptors import BITS, MAX_STRIDE, Operation
+from tensordash.configuration.descriptors import BITS, Operation
 from tensordash.movers.unit import COMMAND_BEATS, COMMAND_BITS
 
 from .harness import Fault, Harness
@@ -65,8 +65,8 @@ class ReferenceDescriptor:
             value = payload[low : low + field.width]
             if field.least:
                 rules.append((self.beat_count != beat) | (value >= field.least))
-            if field.name == "stride":
-                rules.append((self.beat_count != beat) | (value <= MAX_STRIDE))
+            if field.greatest is not None:
+                rules.append((self.beat_count != beat) | (value <= field.greatest))
         return Cat(*rules).all()
 
     def add_lemmas(self, harness: Harness) -> None:

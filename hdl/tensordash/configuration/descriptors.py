@@ -32,7 +32,7 @@ BYTES = 64
 """Bytes of a descriptor."""
 BITS = 8 * BYTES
 MAX_STRIDE = 4
-"""Largest `stride` of a layout or a multiply, in positions. Its field has room for more, which are illegal."""
+"""Largest `stride` of a layout or a multiply, in positions."""
 
 UNITS = ("load", "layout_a", "layout_b", "multiply", "output", "store")
 """The units that descriptors are for, in the order of the bits of `wait` and `signal`."""
@@ -54,6 +54,8 @@ class Field:
         Two's complement.
     least : int
         The smallest value allowed.
+    greatest : int
+        The largest value allowed, where the bits hold larger ones, which are illegal.
     """
 
     name: str
@@ -62,6 +64,7 @@ class Field:
     doc: str
     signed: bool = False
     least: int | None = None
+    greatest: int | None = None
 
     @property
     def minimum(self) -> int:
@@ -132,6 +135,7 @@ HEADER = _fields(
 """The fields of every descriptor."""
 
 AT_LEAST_ONE = {"least": 1}
+STRIDES = {"least": 1, "greatest": MAX_STRIDE}
 SIGNED = {"signed": True}
 
 
@@ -164,7 +168,7 @@ def loop_fields(first_word: int, loops: int, counts: tuple[int, int]) -> tuple[F
 
 AGU_FIELDS = _fields(
     (2, 0, 16, "address", "group of position 0 to begin with"),
-    (2, 28, 3, "stride", f"positions from one port to the next, 1 to {MAX_STRIDE}", AT_LEAST_ONE),
+    (2, 28, 3, "stride", f"positions from one port to the next, 1 to {MAX_STRIDE}", STRIDES),
     (3, 0, 16, "x", "position of port 0 to begin with", SIGNED),
     (3, 16, 16, "y", "row to begin with", SIGNED),
     (4, 0, 16, "x_size", "positions that there are", AT_LEAST_ONE),

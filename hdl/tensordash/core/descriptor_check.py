@@ -8,7 +8,7 @@ from amaranth.lib.wiring import In, Out
 
 from ..block import Block
 from ..configuration.core_config import CoreConfig
-from ..configuration.descriptors import HEADER, MAX_STRIDE, OPERATIONS, UNITS, Field, Operation
+from ..configuration.descriptors import HEADER, OPERATIONS, UNITS, Field, Operation
 from ..configuration.registers import ERRORS
 from ..movers.unit import COMMAND_BEATS, COMMAND_BITS
 
@@ -163,10 +163,10 @@ class DescriptorCheck(Block):
             found.append(compressed & (segment == 0))
         if (table := parts["table"]) is not None:
             found.append(compressed & table[:2].any())
-        for name in ("layout_a", "layout_b", "multiply"):
-            field = next(field for field in OPERATIONS[name].fields if field.name == "stride")
-            if (stride := self._of_beat(field, beat)) is not None:
-                found.append((code == OPERATIONS[name].code) & (stride > MAX_STRIDE))
+        for operation in OPERATIONS.values():
+            for field in operation.fields:
+                if field.greatest is not None and (value := self._of_beat(field, beat)) is not None:
+                    found.append((code == operation.code) & (value > field.greatest))
         return self._any(found)
 
     def _count_tokens(self, m: Module, code: Signal, first: Signal, last: Signal) -> Value:

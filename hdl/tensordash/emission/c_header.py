@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from importlib import resources
 
 from ..configuration.core_config import CoreConfig
-from ..configuration.descriptors import BYTES, HEADER, MAX_STRIDE, OPERATIONS, UNITS, Field
+from ..configuration.descriptors import BYTES, HEADER, OPERATIONS, UNITS, Field
 from ..configuration.registers import COUNTERS, ERRORS, FORMAT_CODES, IDENTITY, REGISTERS
 from ..core.descriptor_check import allowed_bits
 from .head import check_prefix
@@ -203,7 +203,7 @@ def _lists(config: CoreConfig) -> Iterator[str]:
         "LIMITED_FIELDS",
         (
             f"{name.upper()}, {field.name.upper()}, {field.name}, {field.least}, "
-            f"{MAX_STRIDE if field.name == 'stride' else field.maximum}"
+            f"{field.maximum if field.greatest is None else field.greatest}"
             for name, operation in OPERATIONS.items()
             for field in sorted(operation.fields, key=lambda each: each.low)
             if field.least is not None

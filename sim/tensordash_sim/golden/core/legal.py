@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 from tensordash.configuration.core_config import CoreConfig
-from tensordash.configuration.descriptors import BITS, HEADER, MAX_STRIDE, UNITS, Operation, decode
+from tensordash.configuration.descriptors import BITS, HEADER, UNITS, Operation, decode
 
 __all__ = ["MAX_TOKENS", "Sequencer"]
 
@@ -63,7 +63,7 @@ class Sequencer:
             alone = values["count_1"] == values["count_2"] == values["count_3"] == 1
             fits = not table >> self.config.address_bits
             return alone and fits and values["segment"] > 0 and memory % 16 == 0 and table % 4 == 0
-        return values.get("stride", 1) <= MAX_STRIDE
+        return all(field.greatest is None or values[field.name] <= field.greatest for field in operation.fields)
 
     def _pass(self, operation: Operation, values: Mapping[str, int]) -> bool:
         """Count its tokens; whether they keep to the rule."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from random import Random
 
 from tensordash.configuration.core_config import CoreConfig
-from tensordash.configuration.descriptors import MAX_STRIDE, OPERATIONS, Field, Operation, encode
+from tensordash.configuration.descriptors import OPERATIONS, Field, Operation, encode
 
 from ...compiler.program import Loop, walk
 
@@ -97,7 +97,7 @@ def field_cases(
             sampled = field.name[-1].isdigit()
             powers = random.sample(range(2, field.width), min(SAMPLED_POWERS, max(0, field.width - 2)))
             for value in near_values(field, iter(powers) if sampled else None):
-                if field.name == "stride" and value > MAX_STRIDE:
+                if field.greatest is not None and value > field.greatest:
                     continue
                 fields = {**base, field.name: value}
                 yield FieldCase(operation=name, field=field.name, value=value, fields=fields)
