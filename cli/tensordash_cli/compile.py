@@ -8,6 +8,7 @@ import click
 
 from tensordash import TensorDashError
 from tensordash.configuration.core_config import CoreConfig
+from tensordash.configuration.memory_map import PROGRAM_BASE
 from tensordash.extras import require
 
 from .console import FiniteRange, WholeRange, core_options, json_option, new_folder_option, print_json, writable_folder
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
     from tensordash_runtime.program_folder.folder import ProgramFolder
 
 __all__ = ["command"]
-
-DEFAULT_BASE = 0x10000
 
 
 class _Address(click.ParamType):
@@ -58,7 +57,7 @@ class _Address(click.ParamType):
     help="Of the operands' values, or of the weights and the batch of --model.",
 )
 @click.option(
-    "--base", type=_Address(), default=DEFAULT_BASE, help=f"First address of the memory (default: {DEFAULT_BASE:#x})."
+    "--base", type=_Address(), default=PROGRAM_BASE, help=f"First address of the memory (default: {PROGRAM_BASE:#x})."
 )
 @click.option("--memory-bytes", type=_Address(), help="Size of the memory from the base on (default: what it takes).")
 @new_folder_option

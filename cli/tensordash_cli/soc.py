@@ -6,6 +6,7 @@ import click
 
 from tensordash import TensorDashError
 from tensordash.configuration.core_config import CoreConfig
+from tensordash.configuration.memory_map import PROGRAM_BASE
 from tensordash.emission.soc_files import MAX_MEMORY_BYTES, MIN_MEMORY_BYTES, render_soc
 from tensordash_storage.files import atomic_write
 
@@ -13,8 +14,6 @@ from .console import WholeRange, core_options, json_option, new_folder_option, p
 
 __all__ = ["command"]
 
-PROGRAM_BASE = 0x10000
-"""First address of a program; firmware and its stack are below."""
 MEMORY_BYTES = 1 << 20
 MAX_STEPS = 5000
 """Their checksums are in the firmware's 64 KiB."""

@@ -11,6 +11,7 @@ from torch.nn import functional as F  # noqa: N812
 
 from tensordash import TileConfig
 from tensordash.configuration.core_config import CoreConfig
+from tensordash.configuration.memory_map import PROGRAM_BASE
 from tensordash.configuration.preset import load_any_preset
 
 from ..errors import ProgramFolderError
@@ -22,7 +23,6 @@ from .step_graph import HostNode, StepGraph, Use, Value
 
 __all__ = ["compile_step", "compile_task"]
 
-DEFAULT_BASE = 0x10000
 DEFAULT_LOSS_SCALE = 2.0**10
 """Keeps small gradients in the range of fp16."""
 
@@ -35,7 +35,7 @@ def compile_step(
     *,
     preset: str | CoreConfig = "core",
     loss_scale: float = DEFAULT_LOSS_SCALE,
-    base: int = DEFAULT_BASE,
+    base: int = PROGRAM_BASE,
     memory_bytes: int | None = None,
     name: str = "training step",
 ) -> ProgramFolder:
@@ -94,7 +94,7 @@ def compile_task(
     seed: int = 0,
     batch: int | None = None,
     momentum: float = 0.0,
-    base: int = DEFAULT_BASE,
+    base: int = PROGRAM_BASE,
     memory_bytes: int | None = None,
 ) -> ProgramFolder:
     """Compile a training step of a built-in network on its first batch.

@@ -11,9 +11,10 @@ from shutil import which
 import pytest
 from click.testing import CliRunner
 
+from tensordash.configuration.memory_map import PROGRAM_BASE
 from tensordash.extras import is_installed
 from tensordash_cli.compile import command as compile_command
-from tensordash_cli.soc import PROGRAM_BASE, command
+from tensordash_cli.soc import command
 from tensordash_runtime.program_folder.manifest import FORMAT, VERSION
 
 RISCV_GCC = "riscv64-unknown-elf-gcc"
