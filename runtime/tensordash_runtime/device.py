@@ -149,7 +149,7 @@ class Device:
         self._draws = waves
         if address and backend != "mmio":
             raise ValueError(f"address must be left out on the {backend}, not {address!r}")
-        if not timeout > 0:
+        if not isinstance(timeout, int | float) or not timeout > 0:
             raise ValueError(f"timeout must be a number of seconds above 0, not {timeout!r}")
         if backend == "emulator":
             self._backend = BACKENDS[backend](self.config)

@@ -171,6 +171,8 @@ def test_options() -> None:
         Device(CONFIG, "golden", address="unix:x")
     with pytest.raises(ValueError, match="timeout must be a number of seconds above 0, not 0"):
         connect("unix:x", timeout=0)
+    with pytest.raises(ValueError, match="timeout must be a number of seconds above 0, not '1'"):
+        connect("unix:x", timeout="1")
     with pytest.raises(ValueError, match="memory_bytes must be a multiple of 4096, not 5000"):
         connect("unix:x", memory_bytes=5000)
 
@@ -349,9 +351,11 @@ class Registers:
         self._page.release()
 
 
-def test_linux_devices(files: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("is_wired", [True, False])
+def test_linux_devices(is_wired: bool, files: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Files stand for registers and memory, a pair of sockets for the interrupt of /dev/uio0."""
     ours, theirs = socket.socketpair()
+    unwired = os.open(os.devnull, os.O_RDONLY)  # which cannot be written
     registers: list[Registers] = []
 
     def open_devices(port: UioPort, place: UioAddress, memory_bytes: int) -> None:
@@ -360,14 +364,16 @@ def test_linux_devices(files: str, monkeypatch: pytest.MonkeyPatch) -> None:
         registers.append(Registers(port._registers, theirs))
         monkeypatch.setattr(registers[0].core._core.memory, "bytes", port._memory)
         monkeypatch.setattr(port, "_registers", registers[0])
-        monkeypatch.setattr(port, "_interrupt", ours.fileno())
+        monkeypatch.setattr(port, "_interrupt", ours.fileno() if is_wired else unwired)
 
     original = UioPort.__init__
     monkeypatch.setattr(UioPort, "__init__", open_devices)
     with ours, theirs, connect(files) as device:
         assert_is_right(device)
-        assert theirs.recv(8, socket.MSG_DONTWAIT) == (1).to_bytes(4, "little")  # enables the interrupt
-        assert not select.select([ours], [], [], 0)[0]
+        if is_wired:
+            assert theirs.recv(8, socket.MSG_DONTWAIT) == (1).to_bytes(4, "little")  # enables the interrupt
+        assert bool(select.select([ours], [], [], 0)[0]) != is_wired
+    os.close(unwired)
 
 
 def test_linux_devices_that_cannot_be_used(files: str, tmp_path: Path) -> None:

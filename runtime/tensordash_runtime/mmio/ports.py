@@ -5,6 +5,7 @@ import os
 import select
 import socket
 import struct
+import time
 from typing import Protocol
 
 from ..errors import DeviceError
@@ -14,6 +15,7 @@ from .protocol import ANSWER, GREETING, MAGIC, REQUEST, Operation, receive
 __all__ = ["Port", "SocketPort", "UioPort", "open_port"]
 
 REGISTER_BYTES = 4096
+POLL_SECONDS = 1e-3
 WORD = struct.Struct("<I")
 
 
@@ -179,7 +181,11 @@ class UioPort:
         self._memory[begin : begin + len(data)] = data
 
     def wait(self, seconds: float) -> None:
-        os.write(self._interrupt, WORD.pack(1))  # enables the interrupt, which its handler in Linux has disabled
+        try:
+            os.write(self._interrupt, WORD.pack(1))  # enables the interrupt, which its handler in Linux has disabled
+        except OSError:  # a device without an interrupt is polled
+            time.sleep(min(seconds, POLL_SECONDS))
+            return
         if select.select([self._interrupt], [], [], seconds)[0]:
             os.read(self._interrupt, WORD.size)
 
