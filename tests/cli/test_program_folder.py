@@ -21,6 +21,18 @@ def test_a_layer(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert json.loads(out) == {"executor": "emulator", "programs": 1, "tensors": 3, "cycles": None}
 
 
+def test_a_core_at_an_address(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    call(LAYER, capfd)
+    for options, message in (
+        ("--on mmio", "--on mmio and --address go together"),
+        ("--address unix:core", "--on mmio and --address go together"),
+        ("--on mmio --address core", "--address: address must be unix:PATH, tcp:HOST:PORT or uio:"),
+        ("--on mmio --address unix:core", "address unix:core: cannot connect to a core's server: No such file"),
+    ):
+        _, err = call(f"run out {options}", capfd, status=2)
+        assert message in err
+
+
 def test_json_lists_the_files(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     document = json.loads(call(f"{LAYER} --json", capfd)[0])
     assert sorted(document["files"]) == sorted(map(str, Path("out").iterdir()))

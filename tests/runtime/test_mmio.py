@@ -23,6 +23,8 @@ from tensordash_runtime.mmio.golden_registers import GoldenRegisters
 from tensordash_runtime.mmio.ports import UioPort
 from tensordash_runtime.mmio.protocol import GREETING, MAGIC, REQUEST, receive
 from tensordash_runtime.mmio.server import NAMES, SimulatedCore, listen, serve_core, serve_request
+from tensordash_runtime.program_folder.compiling import compile_task
+from tensordash_runtime.program_folder.folder import run_folder
 from tensordash_runtime.tasks import load_task
 from tensordash_runtime.training import Trainer
 from tensordash_sim.verify.verilated_core import VerilatedCore
@@ -113,6 +115,17 @@ def test_a_training_step_of_digits(address: str) -> None:
         trainer.train(1)
         assert device.operations == 8
         assert emulator.operations == 8
+
+
+def test_a_program_folder(core: SimulatedCore, address: str) -> None:
+    """A training step with host calls, in the middle of memory; the core is confined to the folder's memory."""
+    folder = compile_task("mlp", CONFIG, seed=0, batch=2, base=BASE + 0x10000)
+    assert run_folder(folder, "mmio", address=address, timeout=20.0) == ([None] * 2, "")
+    assert core.read("bounds_base") == BASE % (1 << 32) + 0x10000
+    for base, message in ((BASE - 4096, "memory must begin at 0x17ffff000 or below"), (BASE + SIZE, "at most 0, what")):
+        moved = compile_task("mlp", CONFIG, seed=0, batch=2, base=base)
+        with pytest.raises(DeviceError, match=message):
+            run_folder(moved, "mmio", address=address, timeout=20.0)
 
 
 def free_port() -> int:

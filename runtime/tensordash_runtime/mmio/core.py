@@ -33,11 +33,13 @@ class MappedCore:
         As `parse_address` takes it.
     timeout : float
         Seconds that a program, a reset and a server's answer may take.
+    start : int, optional
+        The core's address of the first of these bytes; the first byte of its memory if left out.
 
     Attributes
     ----------
     base : int
-        The core's address of the first byte of memory.
+        The core's address of the first of these bytes.
 
     Raises
     ------
@@ -47,12 +49,14 @@ class MappedCore:
         If there is no core, or one of another configuration.
     """
 
-    def __init__(self, config: CoreConfig, memory_bytes: int, *, address: str, timeout: float) -> None:
+    def __init__(
+        self, config: CoreConfig, memory_bytes: int, *, address: str, timeout: float, start: int | None = None
+    ) -> None:
         if memory_bytes % PAGE_BYTES:
             raise ValueError(f"memory_bytes must be a multiple of {PAGE_BYTES}, not {memory_bytes}")
         self._address, self._timeout = address, timeout
-        self._port = open_port(address, memory_bytes, timeout)
-        self.base = self._port.base
+        self._port = open_port(address, memory_bytes, timeout, start)
+        self.base = self._port.base if start is None else start
         try:
             self._check(config, memory_bytes)
             self._reset()

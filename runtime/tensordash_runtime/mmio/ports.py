@@ -49,7 +49,7 @@ class Port(Protocol):
         """Release sockets and files."""
 
 
-def open_port(address: str, memory_bytes: int, timeout: float) -> Port:
+def open_port(address: str, memory_bytes: int, timeout: float, start: int | None = None) -> Port:
     """Open the port of an address (`parse_address`).
 
     Parameters
@@ -60,6 +60,8 @@ def open_port(address: str, memory_bytes: int, timeout: float) -> Port:
         Bytes of memory that are used.
     timeout : float
         Seconds within which a server must answer.
+    start : int, optional
+        The core's address of the first of these bytes; the first byte of memory if left out.
 
     Raises
     ------
@@ -70,12 +72,23 @@ def open_port(address: str, memory_bytes: int, timeout: float) -> Port:
     """
     place = parse_address(address)
     if isinstance(place, UioAddress):
-        return UioPort(place, memory_bytes)
+        _require_start(address, place.physical, start)
+        return UioPort(place, memory_bytes + (start or place.physical) - place.physical)
     port = SocketPort(place, address, timeout)
-    if port.size < memory_bytes:
+    try:
+        _require_start(address, port.base, start)
+        room = port.size - ((start or port.base) - port.base)
+        if room < memory_bytes:
+            raise DeviceError(f"memory_bytes must be at most {room}, what {address} has, not {memory_bytes}")
+    except DeviceError:
         port.close()
-        raise DeviceError(f"memory_bytes must be at most {port.size}, what {address} has, not {memory_bytes}")
+        raise
     return port
+
+
+def _require_start(address: str, base: int, start: int | None) -> None:
+    if start is not None and start < base:
+        raise DeviceError(f"address {address}: memory must begin at {start:#x} or below, not at {base:#x}")
 
 
 class SocketPort:

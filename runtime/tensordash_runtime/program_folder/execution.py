@@ -1,6 +1,6 @@
 """Execution of linked plans on golden core, emulator or Verilog; the bits in memory are the same."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -15,6 +15,7 @@ from tensordash_sim.golden.core.golden_core import GoldenCore, Memory
 from tensordash_sim.verify.verilated_core import VerilatedCore
 
 from ..errors import DeviceError
+from ..mmio.core import MappedCore
 from .host_calls import compute_host_call
 from .linking import MemoryMap, Region, split_descriptors
 from .plan import HostCall, Plan, Product
@@ -115,10 +116,25 @@ class VerilatedMemory:
         self._core.close()
 
 
-EXECUTORS: dict[str, type[GoldenMemory] | type[EmulatedMemory] | type[VerilatedMemory]] = {
+class MappedMemory:
+    """A core at an address (`MappedCore`), confined to the memory of the map."""
+
+    def __init__(self, plan: Plan, memory_map: MemoryMap, *, address: str, timeout: float) -> None:
+        self._core = MappedCore(plan.config, memory_map.size, address=address, timeout=timeout, start=memory_map.base)
+        self.read, self.write, self.close = self._core.read, self._core.write, self._core.close
+
+    def run_program(self, products: Sequence[Product], descriptors: Region) -> int | None:
+        outcome, _ = self._core.run(descriptors.address, descriptors.bytes // BYTES)
+        if outcome.error:
+            raise DeviceError(f"{descriptors.name}: error {outcome.error} in descriptor {outcome.index}")
+        return None
+
+
+EXECUTORS: dict[str, Callable[..., Executor]] = {
     "golden": GoldenMemory,
     "emulator": EmulatedMemory,
     "verilator": VerilatedMemory,
+    "mmio": MappedMemory,
 }
 """By name."""
 

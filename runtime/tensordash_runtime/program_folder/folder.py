@@ -100,15 +100,15 @@ def _initial_contents(
     return bytes(contents)
 
 
-def run_folder(folder: ProgramFolder, executor: str) -> tuple[list[int | None], str]:
-    """Run a folder once on an executor of `EXECUTORS`.
+def run_folder(folder: ProgramFolder, executor: str, **options: Any) -> tuple[list[int | None], str]:
+    """Run a folder once on an executor of `EXECUTORS`, which takes the options.
 
     Returns
     -------
     list of int, str
         Cycles of each program, None if they are not measured; the first difference from what is expected, or nothing.
     """
-    memory = EXECUTORS[executor](folder.plan, folder.memory_map)
+    memory = EXECUTORS[executor](folder.plan, folder.memory_map, **options)
     try:
         memory.write(folder.memory_map.base, folder.initial)
         return run_plan(memory, folder.plan, folder.memory_map), compare(folder, memory)
