@@ -25,7 +25,7 @@ from .jobs import DeviceJob, Ran
 from .mmio.core import MappedCore
 from .programs import RECORD_BYTES, moved_bytes, program_with_record, schedule_of, space_of
 
-__all__ = ["BACKENDS", "Backend", "Emulator", "Golden", "Mmio", "Verilator"]
+__all__ = ["BACKENDS", "Backend", "Emulator", "Golden", "Mmio", "Verilator", "open_backend"]
 
 ALIGNED = 64
 """What the ring's address is a multiple of."""
@@ -246,3 +246,34 @@ BACKENDS: dict[str, Callable[..., Backend]] = {
     "mmio": Mmio,
 }
 """By name."""
+
+
+def open_backend(
+    name: str,
+    config: CoreConfig | TileConfig,
+    memory_bytes: int,
+    address: str,
+    timeout: float,
+    verilator_options: dict[str, Any],
+) -> Backend:
+    """Open a backend of `BACKENDS`.
+
+    Raises
+    ------
+    ValueError
+        If it does not take the configuration or an option.
+    DeviceError
+        If there is no core at the address, or one of another configuration.
+    """
+    if verilator_options["waves"] and name != "verilator":
+        raise ValueError(f"waves must be false on the {name}, which has none")
+    if address and name != "mmio":
+        raise ValueError(f"address must be left out on the {name}, not {address!r}")
+    if not isinstance(timeout, int | float) or not timeout > 0:
+        raise ValueError(f"timeout must be a number of seconds above 0, not {timeout!r}")
+    if name == "emulator":
+        return Emulator(config)
+    if not isinstance(config, CoreConfig):
+        raise ValueError(f"backend must be emulator for a tile, which has no programs, not {name}")
+    options = {"verilator": verilator_options, "mmio": {"address": address, "timeout": timeout}}
+    return BACKENDS[name](config, memory_bytes, **options.get(name, {}))

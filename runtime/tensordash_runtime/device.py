@@ -19,7 +19,7 @@ from tensordash_sim.compiler.layer import OPERANDS
 from tensordash_sim.emulator import limited_threads, start_threads
 from tensordash_sim.lowering import Geometry, MatrixProduct
 
-from .backends import BACKENDS, Backend, Verilator
+from .backends import BACKENDS, Backend, Verilator, open_backend
 from .errors import DeviceError
 from .execution import Execution, operand_types
 from .expected import Expectations
@@ -73,11 +73,8 @@ class Device:
         Whether the Verilog is built in half the time, to run at a tenth of the speed.
     waves : bool
         Whether the Verilog is built so that `draw_waves` works.
-    address : str
-        Where the core of "mmio" is (docs/runtime.md): "unix:PATH", "tcp:HOST:PORT" or
-        "uio:REGISTERS,MEMORY,PHYSICAL_ADDRESS".
-    timeout : float
-        Seconds that an operation on that core may take.
+    address, timeout : str, float
+        Where the core of "mmio" is (docs/runtime.md), and the seconds that an operation may take there.
 
     Attributes
     ----------
@@ -85,9 +82,7 @@ class Device:
         What it is.
     name : str
         The preset's name, or the configuration's class and digest.
-    backend : str
-        As given.
-    scaling : str or mapping of str to int
+    backend, scaling
         As given.
     operations : int
         Operations so far: the number of the next one, which stochastic rounding uses.
@@ -144,23 +139,9 @@ class Device:
         self._toward_zero = rounding == "zero"
         self._backend: Backend | None = None
         self.expectations: Expectations | None = None
-        if waves and backend != "verilator":
-            raise ValueError(f"waves must be false on the {backend}, which has none")
         self._draws = waves
-        if address and backend != "mmio":
-            raise ValueError(f"address must be left out on the {backend}, not {address!r}")
-        if not isinstance(timeout, int | float) or not timeout > 0:
-            raise ValueError(f"timeout must be a number of seconds above 0, not {timeout!r}")
-        if backend == "emulator":
-            self._backend = BACKENDS[backend](self.config)
-        elif not isinstance(self.config, CoreConfig):
-            raise ValueError(f"backend must be emulator for a tile, which has no programs, not {backend}")
-        else:
-            options: dict[str, dict[str, Any]] = {
-                "verilator": {"latency": latency, "pause": pause, "seed": seed, "quick": quick, "waves": waves},
-                "mmio": {"address": address, "timeout": timeout},
-            }
-            self._backend = BACKENDS[backend](self.config, memory_bytes, **options.get(backend, {}))
+        options = {"latency": latency, "pause": pause, "seed": seed, "quick": quick, "waves": waves}
+        self._backend = open_backend(backend, self.config, memory_bytes, address, timeout, options)
         if isinstance(self.config, CoreConfig):
             self.expectations = Expectations(self.config)
 
