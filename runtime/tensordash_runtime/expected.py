@@ -119,7 +119,7 @@ class Expectations:
         """Of the core around the dense tile, with the same program but for where streams begin."""
         if problem not in self._dense:
             baseline = self._config.baseline
-            schedule = schedule_tiling(space_of(baseline, problem), tiling_of(self._config, problem))
+            schedule = schedule_tiling(space_of(baseline, problem), tiling_of(space_of(self._config, problem)))
             program = program_with_record(emit(schedule), 0)
             self._dense[problem] = timing(baseline, program.descriptors).cycles
         return self._dense[problem]

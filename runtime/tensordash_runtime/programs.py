@@ -23,14 +23,15 @@ def space_of(config: CoreConfig, problem: Problem) -> IterationSpace:
 
 
 @cache
-def tiling_of(config: CoreConfig, problem: Problem) -> Tiling:
+def tiling_of(space: IterationSpace) -> Tiling:
     """Return the best tiling of a problem, which is searched for once."""
-    return best_schedule(space_of(config, problem)).tiling
+    return best_schedule(space).tiling
 
 
 def schedule_of(config: CoreConfig, problem: Problem) -> Schedule:
     """Return the best schedule of a problem."""
-    return schedule_tiling(space_of(config, problem), tiling_of(config, problem))
+    space = space_of(config, problem)
+    return schedule_tiling(space, tiling_of(space))
 
 
 def program_with_record(program: Program, memory: int) -> Program:

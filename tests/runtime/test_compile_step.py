@@ -157,6 +157,16 @@ def linear(*after: nn.Module) -> nn.Module:
     return nn.Sequential(nn.Flatten(), nn.Linear(36, CLASSES), *after)
 
 
+class Plus(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x + 1
+
+
+class Mean(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x.mean(1)
+
+
 def scaled_loss(scores: Tensor, labels: Tensor) -> Tensor:
     return F.cross_entropy(scores, labels) * 2
 
@@ -169,12 +179,25 @@ def summed_loss(scores: Tensor, labels: Tensor) -> Tensor:
     ("model", "loss", "message"),
     [
         (lambda: linear(nn.Sigmoid()), F.cross_entropy, "aten.sigmoid.default must be an operation that core or host"),
-        (lambda: linear(nn.BatchNorm1d(CLASSES)), F.cross_entropy, "model must have no buffers .*, but has 2.running"),
+        (
+            lambda: linear(nn.BatchNorm1d(CLASSES)).eval(),
+            F.cross_entropy,
+            "batch_norm.* must be an operation that",
+        ),
+        (lambda: linear(nn.BatchNorm1d(CLASSES, affine=False)), F.cross_entropy, "must have weights and biases"),
+        (
+            lambda: linear(nn.LayerNorm(CLASSES, elementwise_affine=False)),
+            F.cross_entropy,
+            "layer_norm.* must have",
+        ),
+        (lambda: linear(nn.GELU("tanh")), F.cross_entropy, "aten.gelu.default must not be approximated by tanh"),
+        (lambda: linear(Plus()), F.cross_entropy, "aten.add.Tensor must add two values, without alpha"),
+        (lambda: linear(nn.Unflatten(1, (1, 3)), Mean()), F.cross_entropy, "aten.mean.dim must be over the last dim"),
         (linear, scaled_loss, "aten.mul.Tensor must be an operation that core or host computes: .*aten.addmm"),
         (linear, summed_loss, "aten.nll_loss_forward.default must be the mean cross entropy"),
         (lambda: linear().double(), F.cross_entropy, "1.weight must be float32, not float64"),
     ],
-    ids=["operation", "buffers", "loss", "reduction", "type"],
+    ids=["operation", "eval", "batch", "layer", "tanh", "add", "mean", "loss", "reduction", "type"],
 )
 def test_model_beyond_the_set(model: Callable[[], nn.Module], loss: Any, message: str) -> None:
     made = model()
@@ -187,7 +210,11 @@ def test_model_beyond_the_set(model: Callable[[], nn.Module], loss: Any, message
 @pytest.mark.parametrize(
     ("optimizer", "message"),
     [
-        (lambda model: torch.optim.Adam(model.parameters()), "optimizer must be torch.optim.SGD, not Adam"),
+        (lambda model: torch.optim.Adam(model.parameters()), "optimizer must be torch.optim.SGD or .*AdamW, not Adam"),
+        (
+            lambda model: torch.optim.AdamW(model.parameters(), amsgrad=True),
+            "optimizer must have amsgrad = 0, not True",
+        ),
         (lambda model: sgd(model, nesterov=True), "optimizer must have nesterov = 0, not True"),
         (lambda model: sgd(model, dampening=0.5), "optimizer must have dampening = 0, not 0.5"),
         (
@@ -195,7 +222,7 @@ def test_model_beyond_the_set(model: Callable[[], nn.Module], loss: Any, message
             "optimizer must have one group of parameters, not 2",
         ),
     ],
-    ids=["kind", "nesterov", "dampening", "groups"],
+    ids=["kind", "amsgrad", "nesterov", "dampening", "groups"],
 )
 def test_optimizer_beyond_the_set(optimizer: Callable[[nn.Module], torch.optim.Optimizer], message: str) -> None:
     model = linear()
@@ -208,6 +235,10 @@ def test_optimizer_beyond_the_set(optimizer: Callable[[nn.Module], torch.optim.O
     [
         ({"loss_scale": 3.0}, "loss_scale must be a power of two, not 3.0"),
         ({"loss_scale": 0.0}, "loss_scale must be a power of two, not 0.0"),
+        (
+            {"loss_scale": torch.amp.GradScaler("cpu", growth_factor=3.0)},
+            "growth_factor must be a power of two",
+        ),
         ({"preset": "paper"}, "preset must be a core's, not the tile paper"),
         ({"preset": "core-fp8"}, "tile.format must be one format in a program folder"),
         ({"preset": CoreConfig(bias=False)}, "core.bias must be true for this model, not false"),

@@ -1,127 +1,39 @@
 """Host calls: what they compute, and the C that computes the same bits, under sanitizers."""
 
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.preset import load_any_preset
 from tensordash_runtime import compile_step
 from tensordash_runtime.program_folder.building import PlanBuilder
-from tensordash_runtime.program_folder.execution import EXECUTORS, run_plan
-from tensordash_runtime.program_folder.folder import ProgramFolder, build_folder
+from tensordash_runtime.program_folder.execution import EXECUTORS, read_tensor, run_plan
+from tensordash_runtime.program_folder.folder import run_folder
 from tensordash_runtime.program_folder.host_calls import FUNCTIONS
 from tensordash_runtime.program_folder.host_math import exp, log
-from tensordash_runtime.program_folder.plan import HostCall, Plan
-from tensordash_runtime.program_folder.storage import write_folder
 from tensordash_runtime.program_folder.tensors import StepTensor, groups_of
 from tensordash_sim.lowering import MatrixProduct
 
 from ..sim.lowering.geometries import convolution
+from .host_calls_in_c import FLAGS, add, add_result, build, hard_numbers, require_equal
 
 IMAGES = convolution(batch=2, channels=(5, 3), size=(7, 6), kernel=(2, 2))
 SCORES = MatrixProduct(batch=1, samples=6, in_features=9, out_features=5)
 POOL = {"kernel_y": 3, "kernel_x": 2, "stride_y": 2, "stride_x": 1, "padding_y": 1, "padding_x": 1}
 """Windows that overlap and reach beyond the image."""
 
-MAIN = """\
-#include <stdio.h>
-#include "program.h"
-static uint32_t memory[TENSORDASH_PROGRAM_BYTES / 4];
-int main(void) {
-  uint32_t index;
-  while (fread(&index, sizeof index, 1, stdin) == 1) {
-    if (fread(memory, sizeof memory, 1, stdin) != 1) return 1;
-    tensordash_host_call(index, (uint8_t *)memory);
-    fwrite(memory, sizeof memory, 1, stdout);
-  }
-  return 0;
-}
-"""
-FLAGS = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "-ffp-contract=off"]
-SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g", "-O1"]
-
-
-def executed_in_c(folder: ProgramFolder, place: Path) -> Iterator[tuple[HostCall, bytes, bytes]]:
-    """Yield each host call, with the memory that the emulator and the C leave after it."""
-    write_folder(folder, place)
-    (place / "main.c").write_text(MAIN)
-    command = ["gcc", *FLAGS, *SANITIZERS, "main.c", "host.c", "program.c", "-o", "main"]
-    subprocess.run(command, cwd=place, check=True)
-    places, calls = folder.memory_map, [stage for stage in folder.plan.stages if isinstance(stage, HostCall)]
-    before, after = [], []
-    memory = EXECUTORS["emulator"](folder.plan, places)
-    memory.write(places.base, bytes([0xA5]) * places.size)  # What fills up groups must become zero.
-    memory.write(places.base, folder.initial)
-    for stage in folder.plan.stages:
-        single = Plan(
-            name="",
-            config=folder.plan.config,
-            tensors=folder.plan.tensors,
-            calls=(stage,) if isinstance(stage, HostCall) else tuple(stage),
-        )
-        before.append(memory.read(places.base, places.size))
-        run_plan(memory, single, places)
-        after.append(memory.read(places.base, places.size))
-        if not isinstance(stage, HostCall):
-            before.pop(), after.pop()
-    sent = b"".join(k.to_bytes(4, "little") + each for k, each in enumerate(before))
-    done = subprocess.run([place / "main"], input=sent, capture_output=True, check=False)
-    assert done.returncode == 0, done.stderr.decode()
-    for k, call in enumerate(calls):
-        yield call, after[k], done.stdout[k * places.size : (k + 1) * places.size]
-
-
-def require_equal(folder: ProgramFolder, place: Path) -> list[str]:
-    """Require that C and emulator leave the same memory after each host call; return the functions."""
-    functions = []
-    for call, expected, found in executed_in_c(folder, place):
-        assert len(found) == folder.memory_map.size
-        for name, region in folder.memory_map.tensors.items():
-            begin = region.address - folder.memory_map.base
-            assert found[begin:][: region.bytes] == expected[begin:][: region.bytes], (call.function, name)
-        assert found == expected
-        functions.append(call.function)
-    return functions
-
-
-def hard_numbers(count: int, seed: int = 0) -> np.ndarray:
-    """Single precision of all kinds: ties of fp16, subnormals, infinities, NaN, zeros of both signs."""
-    random = np.random.default_rng(seed)
-    bits = random.integers(0, 1 << 32, count, np.uint64).astype(np.uint32)
-    near = (random.standard_normal(count) * 2.0 ** random.integers(-30, 18, count)).astype(np.float32)
-    ties = (near.view(np.uint32) & 0xFFFFE000) | 0x1000
-    kinds = [bits, near.view(np.uint32), ties, np.resize([0, 1 << 31, 0x7F800000, 0xFF800000, 0x7FC00001], count)]
-    chosen = np.choose(random.integers(0, len(kinds), count), kinds)
-    return chosen.astype(np.uint32).view(np.float32)
-
 
 @pytest.fixture
 def builder() -> PlanBuilder:
     return PlanBuilder(CoreConfig())
-
-
-def add(builder: PlanBuilder, name: str, numbers: np.ndarray, **how: Any) -> str:
-    kind = how.pop("format", "int32" if numbers.dtype.kind == "i" else "fp32")
-    builder.add_tensor(StepTensor(name=name, shape=numbers.shape, format=kind, **how), numbers)
-    if kind == "fp32":  # NaN of all kinds stay as they are.
-        builder.values[name] = builder.initial[name] = numbers.view(np.uint32)
-    return name
-
-
-def add_result(builder: PlanBuilder, name: str, shape: tuple[int, ...], kind: str = "fp32", **how: Any) -> str:
-    return builder.add_tensor(StepTensor(name=name, shape=shape, format=kind, **how))
-
-
-def build(builder: PlanBuilder) -> ProgramFolder:
-    return build_folder(builder.build("host calls"), builder.initial, base=0x10000)
 
 
 # C
@@ -228,17 +140,99 @@ def test_loss(kind: str, builder: PlanBuilder, tmp_path: Path) -> None:
     require_equal(build(builder), tmp_path)
 
 
-def test_training_step(tmp_path: Path) -> None:
-    """All functions of a step, between the core's products."""
+class Residual(nn.Module):
+    """A small ResNet: BatchNorm, a sum of branches with strides, and a mean of planes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv1, self.norm1 = nn.Conv2d(1, 5, 3, stride=2, padding=1, bias=False), nn.BatchNorm2d(5)
+        self.conv2, self.norm2 = nn.Conv2d(1, 5, 1, stride=2, bias=False), nn.BatchNorm2d(5, momentum=0.2)
+        self.linear = nn.Linear(5, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Scores of images."""
+        branches = F.relu(self.norm1(self.conv1(x))) + self.norm2(self.conv2(x))
+        scores: Tensor = self.linear(torch.flatten(F.adaptive_avg_pool2d(F.relu(branches), 1), 1))
+        return scores
+
+
+def feed_forward() -> nn.Module:
+    layers = nn.Flatten(), nn.Linear(36, 9), nn.LayerNorm(9), nn.GELU(), nn.Linear(9, 7), nn.ReLU(), nn.Linear(7, 3)
+    return nn.Sequential(*layers)
+
+
+def pooled() -> nn.Module:
+    return nn.Sequential(nn.Conv2d(1, 5, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(20, 3))
+
+
+NETWORKS = {"pooled": pooled, "residual": Residual, "feed_forward": feed_forward}
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+def test_training_step(network: str, tmp_path: Path) -> None:
+    """All functions of a step, between the core's products; their values are PyTorch's but for rounding."""
     torch.manual_seed(0)
-    model = nn.Sequential(nn.Conv2d(1, 5, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(20, 3))
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.5, weight_decay=0.01)
-    example = torch.rand(3, 1, 6, 6), torch.tensor([0, 2, 1])
-    folder = compile_step(model, F.cross_entropy, optimizer, example)
-    assert set(require_equal(folder, tmp_path)) == FUNCTIONS.keys() - {"relu"}
+    model = NETWORKS[network]()
+    sgd = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.5, weight_decay=0.01)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01, weight_decay=0.5) if network == "feed_forward" else sgd
+    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
+    scale: dict[str, Any] = {} if network == "pooled" else {"loss_scale": scaler}
+    images, labels = torch.rand(3, 1, 6, 6), torch.tensor([0, 2, 1])
+    folder = compile_step(model, F.cross_entropy, optimizer, (images, labels), **scale)
+    functions = set(require_equal(folder, tmp_path))
+    assert {
+        "pooled": {"max_pool_backward", "sum_channels", "sgd"},
+        "residual": {"normalize_backward", "add", "spread_mean", "find_overflow", "update_scale", "relu_backward"},
+        "feed_forward": {"compute_statistics", "normalize_sums", "gelu_backward", "update_corrections", "adamw"},
+    }[network] < functions
     subprocess.run(["gcc", *FLAGS, "-O2", "-ffreestanding", "-c", "host.c"], cwd=tmp_path, check=True)
     symbols = subprocess.run(["nm", "-u", "host.o"], cwd=tmp_path, check=True, capture_output=True, text=True).stdout
     assert {line.split()[-1] for line in symbols.splitlines()} <= {"memcpy", "memset", "_GLOBAL_OFFSET_TABLE_"}
+    assert run_folder(folder, "golden")[1] == ""
+    loss = F.cross_entropy(model(images), labels)
+    loss.backward()
+    optimizer.step()
+
+    def found(name: str) -> np.ndarray:
+        tensor = folder.plan.tensors[name]
+        return tensor.numbers(tensor.from_bytes(folder.expected_bytes(name), folder.plan.config))
+
+    assert found("loss")[0] == pytest.approx(loss.item(), abs=2e-3)
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None
+        gradient = found(f"{name}.gradient").reshape(parameter.shape) / 1024
+        np.testing.assert_allclose(gradient, parameter.grad.numpy(), atol=3e-3)
+        # AdamW's first step takes the gradient's sign, which rounding changes where it is small.
+        clear = abs(gradient) > (-1 if optimizer is sgd else 1e-2)
+        np.testing.assert_allclose(found(name)[clear], parameter.detach().numpy()[clear], atol=5e-4)
+    for name, buffer in model.named_buffers():
+        if not name.endswith("num_batches_tracked"):
+            np.testing.assert_allclose(found(name), buffer.numpy(), atol=1e-3)
+
+
+def test_steps_are_skipped() -> None:
+    """A gradient that is not finite halves the loss scale, and changes no parameter."""
+    model = feed_forward()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    batch = torch.rand(3, 1, 6, 6), torch.tensor([0, 2, 1])
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**20, growth_interval=2)
+    folder = compile_step(model, F.cross_entropy, optimizer, batch, loss_scale=scaler)
+    memory = EXECUTORS["emulator"](folder.plan, folder.memory_map)
+    memory.write(folder.memory_map.base, folder.initial)
+
+    def values(name: str) -> np.ndarray:
+        tensor = folder.plan.tensors[name]
+        return tensor.numbers(read_tensor(memory, folder.plan, folder.memory_map, name))
+
+    skipped = 0
+    for _ in range(12):
+        before, scale = {name: values(name) for name, _ in model.named_parameters()}, values("loss_scale")[0]
+        run_plan(memory, folder.plan, folder.memory_map)
+        is_skipped = values("loss_scale.overflow")[0] != 0
+        skipped += is_skipped
+        assert values("loss_scale")[0] / scale in ((0.5,) if is_skipped else (1.0, 2.0))
+        assert all((values(name) == each).all() == is_skipped for name, each in before.items())
+    assert 2 < skipped < 10
 
 
 # What they compute

@@ -11,7 +11,7 @@ from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.formats import FORMATS
 from tensordash_sim.compiler.layer import OPERANDS, RESULTS
 from tensordash_sim.golden.quantization import non_zeros
-from tensordash_sim.lowering import Geometry
+from tensordash_sim.lowering import Convolution, Geometry
 
 from ..counting import counted
 from ..programs import space_of
@@ -115,9 +115,9 @@ class PlanBuilder:
             tensors={**tensors, "result": result},
             speedup=round(found.speedup * SPEEDUP_LEVELS) / SPEEDUP_LEVELS,
         )
-        turned = space_of(self.config, product.problem).problem.turned
-        product = replace(product, turned=turned)
-        order = groups_of(geometry, RESULTS[operation], turned=turned)
+        if self._fills_with_zeros(product):
+            product = replace(product, turned=space_of(self.config, product.problem).problem.turned)
+        order = groups_of(geometry, RESULTS[operation], turned=product.turned)
         shape = geometry.shapes[RESULTS[operation]]
         self.add_tensor(
             StepTensor(name=result, shape=shape, format="fp32" if fp32 else self.operand_format, groups=order)
@@ -125,6 +125,12 @@ class PlanBuilder:
         self._calls.append(product)
         self.values[result] = compute_product(self.config, product, self.values)
         return result
+
+    def _fills_with_zeros(self, product: Product) -> bool:
+        """Whether turned results have zeros beyond their positions: not where a window reaches real values there."""
+        has_windows = isinstance(product.geometry, Convolution) and product.operation != "AxG"
+        positions, _ = groups_of(product.geometry, RESULTS[product.operation]).positions
+        return not has_windows or positions % self.config.tile.lanes == 0
 
     def add_host_call(self, function: str, tensors: Mapping[str, str], **parameters: Any) -> None:
         """Add a host call whose tensors are all added, and compute it."""

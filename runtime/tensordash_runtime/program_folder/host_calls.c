@@ -28,13 +28,27 @@ enum function {
   SOFTMAX_CROSS_ENTROPY,
   MAX_POOL,
   MAX_POOL_BACKWARD,
-  SGD
+  MEAN_PLANE,
+  SPREAD_MEAN,
+  ADD,
+  GELU,
+  GELU_BACKWARD,
+  COMPUTE_STATISTICS,
+  NORMALIZE,
+  NORMALIZE_SUMS,
+  NORMALIZE_BACKWARD,
+  SGD,
+  ADAMW,
+  UPDATE_CORRECTIONS,
+  FIND_OVERFLOW,
+  UPDATE_SCALE
 };
 
 #define PLAIN UINT16_MAX
 #define NONE UINT16_MAX
-#define MAX_TENSORS 4
+#define MAX_TENSORS 7
 #define MAX_PARAMETERS 10
+#define ELEMENT_TENSORS 4 /* of element-wise functions */
 
 struct host_call {
   uint16_t function;
@@ -144,48 +158,12 @@ static void clear(uint8_t *memory, const struct tensor *tensor) {
   for (uint32_t k = 0; k < tensor->bytes; k++) memory[tensor->offset + k] = 0;
 }
 
-/* Exponential of a number that is not positive. */
-static float exponential(float x) {
-  if (!(x >= -87.0f)) return is_nan(x) ? x : 0.0f;
-  float scaled = x * 0x1.715476p+0f + 0.5f;
-  int32_t power = (int32_t)scaled;
-  if ((float)power > scaled) power--;
-  float rest = x - (float)power * 0x1.62e4p-1f;
-  rest = rest - (float)power * 0x1.7f7d1cp-20f;
-  float total = 0x1.a01a02p-13f;
-  total = total * rest + 0x1.6c16c2p-10f;
-  total = total * rest + 0x1.111112p-7f;
-  total = total * rest + 0x1.555556p-5f;
-  total = total * rest + 0x1.555556p-3f;
-  total = total * rest + 0.5f;
-  total = total * rest + 1.0f;
-  total = total * rest + 1.0f;
-  return total * from_bits((uint32_t)(power + 127) << 23);
-}
-
-/* Logarithm of a finite number of at least 1. */
-static float logarithm(float x) {
-  uint32_t bits = to_bits(x);
-  if (!(x >= 1.0f) || bits >= 0x7f800000u) return from_bits(0x7fc00000u);
-  uint32_t power = (bits - 0x3f3504f3u) >> 23;
-  float significand = from_bits(bits - (power << 23));
-  float quotient = (significand - 1.0f) / (significand + 1.0f);
-  float square = quotient * quotient;
-  float series = 0x1.c71c72p-4f;
-  series = series * square + 0x1.24924ap-3f;
-  series = series * square + 0x1.99999ap-3f;
-  series = series * square + 0x1.555556p-2f;
-  series = series * square;
-  series = series * quotient + quotient;
-  float exponent = (float)(int32_t)power;
-  float low = exponent * 0x1.7f7d1cp-20f + 2.0f * series;
-  return exponent * 0x1.62e4p-1f + low;
-}
+/* MATH */
 
 /* What the element-wise functions do with a value of each tensor. */
 static void compute_element(uint8_t *memory, const struct host_call *call, const uint32_t *index) {
-  const struct tensor *tensors[MAX_TENSORS];
-  for (int k = 0; k < MAX_TENSORS; k++) tensors[k] = call->tensors[k] == NONE ? 0 : &TENSORS[call->tensors[k]];
+  const struct tensor *tensors[ELEMENT_TENSORS];
+  for (int k = 0; k < ELEMENT_TENSORS; k++) tensors[k] = call->tensors[k] == NONE ? 0 : &TENSORS[call->tensors[k]];
   float x = load_at(memory, tensors[0], index[0]);
   switch (call->function) {
     case CONVERT: store_at(memory, tensors[1], index[1], x); break;
@@ -195,9 +173,17 @@ static void compute_element(uint8_t *memory, const struct host_call *call, const
       store_at(memory, tensors[2], index[2], y > 0.0f ? x : 0.0f);
       break;
     }
+    case ADD: store_at(memory, tensors[2], index[2], x + load_at(memory, tensors[1], index[1])); break;
+    case GELU: store_at(memory, tensors[1], index[1], x * normal(x, 0)); break;
+    case GELU_BACKWARD: {
+      float y = load_at(memory, tensors[1], index[1]), density, share = normal(y, &density);
+      store_at(memory, tensors[2], index[2], x * (share + y * density));
+      break;
+    }
     default: { /* SGD */
       float rate = from_bits(call->parameters[0]), momentum = from_bits(call->parameters[1]);
       float decay = from_bits(call->parameters[2]), scale = from_bits(call->parameters[3]);
+      if (tensors[3]) scale = scale / load_at(memory, tensors[3], 0);
       float step = load_at(memory, tensors[1], index[1]) * scale;
       if (decay != 0.0f) step = step + decay * x;
       if (tensors[2]) {
@@ -212,12 +198,12 @@ static void compute_element(uint8_t *memory, const struct host_call *call, const
 /* Walks all values, in the order of the first tensor that is in groups. */
 static void compute_elements(uint8_t *memory, const struct host_call *call) {
   uint16_t order = PLAIN;
-  uint32_t index[MAX_TENSORS] = {0};
-  for (int k = MAX_TENSORS - 1; k >= 0; k--)
+  uint32_t index[ELEMENT_TENSORS] = {0};
+  for (int k = ELEMENT_TENSORS - 1; k >= 0; k--)
     if (call->tensors[k] != NONE && TENSORS[call->tensors[k]].groups != PLAIN) order = TENSORS[call->tensors[k]].groups;
   if (order == PLAIN) {
     for (uint32_t flat = 0; flat < TENSORS[call->tensors[0]].size; flat++) {
-      for (int k = 0; k < MAX_TENSORS; k++) index[k] = flat;
+      for (int k = 0; k < ELEMENT_TENSORS; k++) index[k] = flat;
       compute_element(memory, call, index);
     }
     return;
@@ -231,7 +217,7 @@ static void compute_elements(uint8_t *memory, const struct host_call *call) {
     for (uint32_t c = 0; c < groups->channels.size; c++) {
       uint32_t flat = begin + c * groups->channels.stride;
       for (uint32_t i = 0; i < groups->positions.size; i++, flat += groups->positions.stride) {
-        for (int k = 0; k < MAX_TENSORS && call->tensors[k] != NONE; k++) {
+        for (int k = 0; k < ELEMENT_TENSORS && call->tensors[k] != NONE; k++) {
           const struct tensor *tensor = &TENSORS[call->tensors[k]];
           index[k] = tensor->groups == PLAIN   ? flat
                      : tensor->groups == order ? group_index(tensor, o, c, i)
@@ -255,12 +241,13 @@ static void sum_channels(uint8_t *memory, const struct host_call *call) {
   }
 }
 
-/* parameters: samples, classes, gradient_scale */
+/* parameters: samples, classes, gradient_scale; the third tensor is the scale, if there is one */
 static void softmax_cross_entropy(uint8_t *memory, const struct host_call *call) {
   const struct tensor *scores = &TENSORS[call->tensors[0]], *labels = &TENSORS[call->tensors[1]];
-  const struct tensor *loss = &TENSORS[call->tensors[2]], *gradient = &TENSORS[call->tensors[3]];
+  const struct tensor *loss = &TENSORS[call->tensors[3]], *gradient = &TENSORS[call->tensors[4]];
   uint32_t samples = call->parameters[0], classes = call->parameters[1];
   float scale = from_bits(call->parameters[2]), sum = 0.0f;
+  if (call->tensors[2] != NONE) scale = scale * load_at(memory, &TENSORS[call->tensors[2]], 0);
   for (uint32_t n = 0; n < samples; n++) {
     uint32_t label = to_bits(load_at(memory, labels, n));
     float peak = load(memory, scores, n * classes), total = 0.0f, chosen = from_bits(0x7fc00000u);
@@ -361,32 +348,5 @@ static void max_pool_backward(uint8_t *memory, const struct host_call *call) {
         store_at(memory, result, locate(result, flat), total);
       }
     }
-  }
-}
-
-/* Roles of the tensors that each function writes, as bits; those in groups are cleared before. */
-static const uint8_t WRITTEN[] = {
-    [CONVERT] = 2, [RELU] = 2, [RELU_BACKWARD] = 4, [SUM_CHANNELS] = 2, [SOFTMAX_CROSS_ENTROPY] = 12,
-    [MAX_POOL] = 2, [MAX_POOL_BACKWARD] = 4, [SGD] = 0,
-};
-
-static const char *const NAMES[] = {
-    [CONVERT] = "convert", [RELU] = "relu", [RELU_BACKWARD] = "relu_backward", [SUM_CHANNELS] = "sum_channels",
-    [SOFTMAX_CROSS_ENTROPY] = "softmax_cross_entropy", [MAX_POOL] = "max_pool",
-    [MAX_POOL_BACKWARD] = "max_pool_backward", [SGD] = "sgd",
-};
-
-const char *tensordash_host_function(uint32_t index) { return NAMES[HOST_CALLS[index].function]; }
-
-void tensordash_host_call(uint32_t index, uint8_t *memory) {
-  const struct host_call *call = &HOST_CALLS[index];
-  for (int k = 0; k < MAX_TENSORS; k++)
-    if (WRITTEN[call->function] >> k & 1) clear(memory, &TENSORS[call->tensors[k]]);
-  switch (call->function) {
-    case SUM_CHANNELS: sum_channels(memory, call); break;
-    case SOFTMAX_CROSS_ENTROPY: softmax_cross_entropy(memory, call); break;
-    case MAX_POOL: max_pool(memory, call); break;
-    case MAX_POOL_BACKWARD: max_pool_backward(memory, call); break;
-    default: compute_elements(memory, call);
   }
 }

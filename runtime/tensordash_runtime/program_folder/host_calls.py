@@ -2,7 +2,7 @@
 
 A host call decodes its tensors to single precision, computes in single precision in the order that its function states,
 and rounds once, to nearest even, when it writes a tensor. No operation is contracted to a fused multiply-add.
-`host_calls.c` computes the same bits in C.
+`host_calls.c` and the files that it names compute the same bits in C.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,16 +11,40 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .host_math import exp, log
+from .host_math import exp, log, normal
+from .host_normalization import (
+    NORMALIZATION,
+    STATISTICS,
+    compute_statistics,
+    normalize,
+    normalize_backward,
+    normalize_sums,
+    ordered_sum,
+)
+from .host_updates import (
+    ADAMW,
+    CORRECTIONS,
+    SCALE,
+    SGD,
+    adamw,
+    find_overflow,
+    sgd,
+    update_corrections,
+    update_scale,
+)
 from .plan import HostCall
 from .tensors import StepTensor
 
-__all__ = ["FUNCTIONS", "POOL", "SGD", "Function", "compute_host_call"]
+__all__ = ["FUNCTIONS", "POOL", "Function", "compute_host_call"]
 
 POOL = ("kernel_y", "kernel_x", "stride_y", "stride_x", "padding_y", "padding_x")
 """Parameters of pooling."""
-SGD = ("rate", "momentum", "weight_decay", "gradient_scale")
-"""Parameters of an update."""
+PLANES = ("planes", "plane")
+"""Number of planes, and of values in each: parameters of means."""
+RUNNING = ("running_mean", "running_variance")
+"""Roles that BatchNorm has, and LayerNorm has not."""
+SKIP = ("scale", "overflow")
+"""Roles that updates have if the loss scale is dynamic."""
 
 Arrays = dict[str, NDArray]
 """Float32 or int32 values by role."""
@@ -71,7 +95,7 @@ def _sum_channels(values: Arrays, _: Parameters) -> Arrays:
 
 
 def _softmax_cross_entropy(values: Arrays, parameters: Parameters) -> Arrays:
-    """Return the mean loss over samples, and its gradient by the scores, times `gradient_scale`.
+    """Return the mean loss over samples, and its gradient by the scores, times `gradient_scale` and "scale".
 
     For each sample: the maximum; the exponentials of the differences to it; their sum in the order of classes. The loss
     is the sum over samples of the sum's logarithm less the label's difference, divided by the number of samples. A
@@ -90,7 +114,8 @@ def _softmax_cross_entropy(values: Arrays, parameters: Parameters) -> Arrays:
     chosen = np.where(inside, difference[np.arange(samples), np.where(inside, labels, 0)], np.float32(np.nan))
     each = np.concatenate([np.zeros(1, np.float32), log(total) - chosen])
     loss = np.cumsum(each, dtype=np.float32)[-1:] / np.float32(samples)
-    gradient = (exponentials / total[:, None] - is_label.astype(np.float32)) * np.float32(parameters["gradient_scale"])
+    scale = np.float32(parameters["gradient_scale"]) * values.get("scale", np.ones(1, np.float32))
+    gradient = (exponentials / total[:, None] - is_label.astype(np.float32)) * scale
     return {"loss": loss, "gradient": gradient}
 
 
@@ -129,21 +154,33 @@ def _max_pool_backward(values: Arrays, parameters: Parameters) -> Arrays:
     return {"result": made.reshape(x.shape)}
 
 
-def _sgd(values: Arrays, parameters: Parameters) -> Arrays:
-    """Update a parameter p and its velocity v.
+def _mean_plane(values: Arrays, parameters: Parameters) -> Arrays:
+    """Return the mean of each plane: the sum of its values in order, divided by their number."""
+    x = values["x"].reshape(parameters["planes"], parameters["plane"])
+    return {"result": ordered_sum(x) / np.float32(parameters["plane"])}
 
-    g = gradient * gradient_scale; g = g + weight_decay * p; v = momentum * v + g; p = p - rate * v. Terms whose factor
-    is 0 are left out; without momentum g takes the place of v.
-    """
-    rate, momentum, decay, scale = (np.float32(parameters[name]) for name in SGD)
-    parameter = values["parameter"]
-    step: NDArray = values["gradient"].reshape(parameter.shape) * scale
-    if decay:
-        step = step + decay * parameter
-    if not momentum:
-        return {"parameter": parameter - rate * step}
-    velocity = momentum * values["velocity"] + step
-    return {"velocity": velocity, "parameter": parameter - rate * velocity}
+
+def _spread_mean(values: Arrays, parameters: Parameters) -> Arrays:
+    """Return for each value of a plane the mean's gradient, divided by the number of values."""
+    share = values["gradient"].reshape(-1) / np.float32(parameters["plane"])
+    return {"result": np.repeat(share, parameters["plane"])}
+
+
+def _add(values: Arrays, _: Parameters) -> Arrays:
+    """Return x + y."""
+    return {"result": values["x"].reshape(-1) + values["y"].reshape(-1)}
+
+
+def _gelu(values: Arrays, _: Parameters) -> Arrays:
+    """Return x times the normal distribution at x."""
+    return {"result": values["x"] * normal(values["x"])[0]}
+
+
+def _gelu_backward(values: Arrays, _: Parameters) -> Arrays:
+    """Return gradient * (normal distribution at x + x * density at x)."""
+    x = values["x"].reshape(-1)
+    share, density = normal(x)
+    return {"result": values["gradient"].reshape(-1) * (share + x * density)}
 
 
 FUNCTIONS: dict[str, Function] = {
@@ -152,11 +189,35 @@ FUNCTIONS: dict[str, Function] = {
     "relu_backward": Function(("gradient", "y"), ("result",), (), _relu_backward),
     "sum_channels": Function(("gradient",), ("result",), (), _sum_channels),
     "softmax_cross_entropy": Function(
-        ("scores", "labels"), ("loss", "gradient"), ("gradient_scale",), _softmax_cross_entropy
+        ("scores", "labels", "scale"), ("loss", "gradient"), ("gradient_scale",), _softmax_cross_entropy
     ),
     "max_pool": Function(("x",), ("result",), POOL, _max_pool),
     "max_pool_backward": Function(("gradient", "x"), ("result",), POOL, _max_pool_backward),
-    "sgd": Function(("parameter", "gradient", "velocity"), ("parameter", "velocity"), SGD, _sgd),
+    "mean_plane": Function(("x",), ("result",), PLANES, _mean_plane),
+    "spread_mean": Function(("gradient",), ("result",), PLANES, _spread_mean),
+    "add": Function(("x", "y"), ("result",), (), _add),
+    "gelu": Function(("x",), ("result",), (), _gelu),
+    "gelu_backward": Function(("gradient", "x"), ("result",), (), _gelu_backward),
+    "compute_statistics": Function(
+        ("x", *RUNNING), ("mean", "inverse", *RUNNING), (*NORMALIZATION, *STATISTICS), compute_statistics
+    ),
+    "normalize": Function(("x", "mean", "inverse", "weight", "bias"), ("result",), NORMALIZATION, normalize),
+    "normalize_sums": Function(
+        ("gradient", "x", "mean", "inverse"), ("weight_gradient", "bias_gradient"), NORMALIZATION, normalize_sums
+    ),
+    "normalize_backward": Function(
+        ("gradient", "x", "mean", "inverse", "weight"), ("result",), NORMALIZATION, normalize_backward
+    ),
+    "sgd": Function(("parameter", "gradient", "velocity", *SKIP), ("parameter", "velocity"), SGD, sgd),
+    "adamw": Function(
+        ("parameter", "gradient", "first", "second", "corrections", *SKIP),
+        ("parameter", "first", "second"),
+        ADAMW,
+        adamw,
+    ),
+    "update_corrections": Function(("corrections", "overflow"), ("corrections",), CORRECTIONS, update_corrections),
+    "find_overflow": Function(("gradient", "overflow"), ("overflow",), ("is_first",), find_overflow),
+    "update_scale": Function(("scale", "good_steps", "overflow"), ("scale", "good_steps"), SCALE, update_scale),
 }
 """By name."""
 

@@ -11,15 +11,16 @@ from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.formats import FloatFormat
 from tensordash_sim.emulator import encode
 
-from .host_calls import FUNCTIONS, POOL, SGD
+from .host_calls import FUNCTIONS, POOL
 from .linking import MemoryMap
 from .plan import HostCall, Plan
 from .tensors import Groups
 
 __all__ = ["render_host_calls"]
 
-FUNCTIONS_IN_C = Path(__file__).with_name("host_calls.c")
-MAX_TENSORS = 4
+C_FILES = ("host_calls.c", "host_normalization.c", "host_updates.c", "host_dispatch.c")
+MATH_IN_C = "host_math.c"
+MAX_TENSORS = 7
 MAX_PARAMETERS = 10
 
 UNUSED_GROUPS = "{{{1, 1}, {1, 1}, {1, 1}}, {1, 1}, {1, 1}, 0}"
@@ -71,7 +72,12 @@ def render_host_calls(plan: Plan, memory_map: MemoryMap) -> str:
         _table("host_call", "HOST_CALLS", [_call(call, list(used)) for call in calls]),
     ]
     head = HEAD.format(name=plan.name.replace("*/", "* /"), defines=_defines(plan.config))
-    return head + FUNCTIONS_IN_C.read_text(encoding="utf-8").replace("/* TABLES */\n", "\n".join(tables))
+    source = "\n".join(_read(name) for name in C_FILES)
+    return head + source.replace("/* TABLES */\n", "\n".join(tables)).replace("/* MATH */\n", _read(MATH_IN_C))
+
+
+def _read(name: str) -> str:
+    return Path(__file__).with_name(name).read_text(encoding="utf-8")
 
 
 def _defines(config: CoreConfig) -> str:
@@ -123,15 +129,16 @@ def _call(call: HostCall, used: list[str]) -> str:
 def _parameters(function: str, parameters: Mapping[str, Any]) -> list[int]:
     """Return a call's constants as the C function takes them."""
     shapes = parameters.get("shapes", {})
+    floats = {name: _float_bits(each) for name, each in parameters.items() if isinstance(each, float)}
     if function == "sum_channels":
         samples, channels, *plane = shapes["gradient"]
         return [samples, channels, prod(plane)]
     if function == "softmax_cross_entropy":
-        return [*shapes["scores"], _float_bits(parameters["gradient_scale"])]
+        return [*shapes["scores"], floats["gradient_scale"]]
     if function in ("max_pool", "max_pool_backward"):
         samples, channels, rows, columns = shapes["x"]
         return [*(parameters[name] for name in POOL), samples * channels, rows, columns]
-    return [_float_bits(parameters[name]) for name in SGD] if function == "sgd" else []
+    return [floats.get(name, parameters[name]) for name in FUNCTIONS[function].parameters if name in parameters]
 
 
 def _float_bits(number: float) -> int:

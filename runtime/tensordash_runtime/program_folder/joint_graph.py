@@ -11,7 +11,7 @@ from tensordash.configuration.core_config import CoreConfig
 from ..errors import ProgramFolderError
 from .lowering import Lowering
 from .operations import lower_node
-from .step_graph import StepGraph
+from .step_graph import LossScale, StepGraph
 
 __all__ = ["capture_step"]
 
@@ -32,7 +32,7 @@ class _WithLoss(nn.Module):
 
 
 def capture_step(
-    model: nn.Module, loss: LossFunction, example: tuple[Tensor, ...], config: CoreConfig, loss_scale: float
+    model: nn.Module, loss: LossFunction, example: tuple[Tensor, ...], config: CoreConfig, scale: LossScale
 ) -> tuple[StepGraph, dict[str, str]]:
     """Trace the forward and backward pass of a model on an example.
 
@@ -46,8 +46,8 @@ def capture_step(
         The model's inputs, and the target last.
     config : CoreConfig
         The core, which decides what is fused.
-    loss_scale : float
-        A power of two that the loss's gradient is multiplied by.
+    scale : LossScale
+        What the loss's gradient is multiplied by.
 
     Returns
     -------
@@ -66,16 +66,16 @@ def capture_step(
         traced, signature = aot_export_module(module, example, trace_joint=True, output_loss_index=0)
     except Exception as error:
         raise ProgramFolderError(f"model cannot be traced with its backward pass: {error}") from error
-    if signature.buffers:
-        names = ", ".join(name.removeprefix("model.") for name in signature.buffers)
-        raise ProgramFolderError(f"model must have no buffers in a program folder, but has {names}")
-    lowering = Lowering(config, loss_scale)
-    parameters = dict(module.named_parameters())
+    lowering = Lowering(config, scale)
+    parameters, buffers = dict(module.named_parameters()), dict(module.named_buffers())
     assert isinstance(traced, GraphModule)
     for node in traced.graph.nodes:
         if node.op == "placeholder" and node.name in signature.inputs_to_parameters:
             parameter = signature.inputs_to_parameters[node.name]
             lowering.add_initial(node, parameter.removeprefix("model."), "parameter", parameters[parameter])
+        elif node.op == "placeholder" and node.name in signature.inputs_to_buffers:
+            buffer = signature.inputs_to_buffers[node.name]
+            lowering.add_buffer(node, buffer.removeprefix("model."), buffers[buffer])
         elif node.op == "placeholder":
             place = signature.user_inputs.index(node.name)
             is_target = place == len(example) - 1
@@ -88,6 +88,7 @@ def capture_step(
     gradients = {
         name.removeprefix("model."): lowering.value_of(node) for node, name in backward.gradients_to_parameters.items()
     }
-    lowering.graph.outputs.append(lowering.value_of(backward.loss_output))
+    (loss_output,) = signature.user_outputs  # `backward.loss_output` does not count updated buffers.
+    lowering.graph.outputs.append(lowering.value_of(loss_output))
     lowering.remove_unused(set(gradients.values()))
     return lowering.graph, lowering.name_gradients(gradients)

@@ -7,13 +7,14 @@ from itertools import pairwise
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.descriptors import BYTES, decode
 from tensordash_sim.compiler.emission import emit_unordered, order_program
+from tensordash_sim.compiler.iteration_space import IterationSpace
 from tensordash_sim.compiler.program import Program
 from tensordash_sim.compiler.schedule import Residency, Schedule, schedule_tiling
 from tensordash_sim.compiler.timing import timing
 from tensordash_sim.golden.core.effects import read_memory
 
 from ..errors import NoRoomError, ProgramFolderError
-from ..programs import RECORD_BYTES, moved_bytes, program_with_record, space_of, tiling_of
+from ..programs import RECORD_BYTES, moved_bytes, program_with_record, tiling_of
 from .plan import Plan, Product
 
 __all__ = ["PAGE_BYTES", "LinkedProgram", "MemoryMap", "Region", "link", "split_descriptors"]
@@ -177,8 +178,8 @@ def _schedule(config: CoreConfig, products: Sequence[Product], dense: bool = Fal
     residency = Residency(core)
     return [
         schedule_tiling(
-            space_of(core, product.problem),
-            tiling_of(config, product.problem),
+            IterationSpace(problem=product.problem, core=core),
+            tiling_of(IterationSpace(problem=product.problem, core=config)),
             residency=residency,
             names=product.tensors,
         )

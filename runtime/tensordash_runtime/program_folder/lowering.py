@@ -13,13 +13,16 @@ from tensordash.configuration.core_config import CoreConfig
 from tensordash_sim.lowering import Geometry
 
 from ..errors import ProgramFolderError
-from .step_graph import HostNode, ProductNode, StepGraph, Use, Value
+from .step_graph import LOSS_SCALE, HostNode, LossScale, ProductNode, StepGraph, Use, Value
 
-__all__ = ["VIEWS", "Lowering", "Symbol"]
+__all__ = ["COUNTER", "VIEWS", "Lowering", "Symbol"]
 
 ATEN = torch.ops.aten
 VIEWS = (ATEN.view.default, ATEN._unsafe_view.default, ATEN.detach.default, ATEN.alias.default)
 """Operations that give values another shape, or none."""
+
+COUNTER = "counter"
+"""Stands for the number of batches that BatchNorm has seen, which no result depends on."""
 
 
 @dataclass(frozen=True)
@@ -33,10 +36,13 @@ class Symbol:
 class Lowering:
     """Builds a step graph from the nodes of a traced graph, one after the other."""
 
-    def __init__(self, config: CoreConfig, loss_scale: float) -> None:
-        self.config, self.loss_scale = config, loss_scale
+    def __init__(self, config: CoreConfig, scale: LossScale) -> None:
+        self.config, self.scale = config, scale
         self.graph = StepGraph(name="step")
         self.symbols: dict[str, Any] = {}
+        if scale.is_dynamic:
+            initial: Any = np.full(1, scale.value, np.float32)
+            self.graph.values[LOSS_SCALE] = Value(name=LOSS_SCALE, shape=(1,), kind="parameter", initial=initial)
         self.layers: dict[str, str] = {}  # Names of layers, by the value of their weights.
 
     def add_initial(self, node: Node, name: str, kind: str, tensor: Tensor) -> None:
@@ -49,6 +55,13 @@ class Lowering:
         initial = array.astype(np.int32) if kind == "integer" else array.copy()
         self.graph.values[name] = Value(name=name, shape=tuple(tensor.shape), kind=kind, initial=initial)
         self.symbols[node.name] = Symbol(Use(value=name, shape=tuple(tensor.shape)))
+
+    def add_buffer(self, node: Node, name: str, tensor: Tensor) -> None:
+        """Add a buffer that the step updates; counters stand for themselves."""
+        if tensor.ndim == 0 and tensor.dtype == torch.int64:
+            self.symbols[node.name] = COUNTER
+        else:
+            self.add_initial(node, name, "state", tensor)
 
     def value_of(self, node: str) -> str:
         """Return the value that a node of the traced graph stands for."""

@@ -11,8 +11,9 @@ from torch.fx import Node
 from tensordash_sim.lowering import Convolution, MatrixProduct
 
 from ..errors import ProgramFolderError
+from .host_operations import HOST_LOWERINGS
 from .lowering import Lowering, Symbol
-from .step_graph import ProductNode, Use
+from .step_graph import LOSS_SCALE, ProductNode, Use
 
 __all__ = ["LOWERINGS", "lower_node"]
 
@@ -172,11 +173,15 @@ def _nll_loss(
     loss = lowering.result("loss", (1,))
     gradient = lowering.result("loss_gradient", shape)
     scores["gradient"] = gradient
+    operands = {"scores": scores["scores"], "labels": labels}
+    factor = lowering.scale.value
+    if lowering.scale.is_dynamic:
+        operands["scale"], factor = Use(value=LOSS_SCALE, shape=(1,)), 1.0
     lowering.host(
         "softmax_cross_entropy",
-        {"scores": scores["scores"], "labels": labels},
+        operands,
         {"loss": loss.use.value, "gradient": gradient.use.value},
-        gradient_scale=float(np.float32(lowering.loss_scale / shape[0])),
+        gradient_scale=float(np.float32(factor / shape[0])),
     )
     return [loss, None]
 
@@ -267,6 +272,7 @@ LOWERINGS: dict[Any, Callable[..., Any]] = {
     ATEN.ones_like.default: _ones,
     ATEN.max_pool2d_with_indices.default: _max_pool,
     ATEN.max_pool2d_with_indices_backward.default: _max_pool_backward,
+    **HOST_LOWERINGS,
 }
 """How each operation of ATen becomes products and host functions."""
 

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from tensordash.configuration.core_config import CoreConfig
 from tensordash_sim.compiler.layer import OPERANDS, RESULTS
 
@@ -19,9 +21,9 @@ Node = ProductNode | HostNode
 def plan_step(graph: StepGraph, config: CoreConfig) -> tuple[Plan, PlanBuilder]:
     """Plan a step, and compute it on its initial values.
 
-    The results of products have the operand format, except those that only a loss or an optimizer reads: these are
-    FP32. What a product reads has the operand format, in the order that its programs load. What a host function makes
-    for a product it writes in this format and order; other values are converted.
+    The results of products have the operand format, except those that only a loss, a normalization or an optimizer
+    reads: these are FP32. What a product reads has the operand format, in the order that its programs load. What a host
+    function makes for a product it writes in this format and order; other values are converted.
 
     Parameters
     ----------
@@ -83,7 +85,7 @@ class _Planner:
             if filters:
                 tensor = bias_tensor(config, value.name, filters)
             else:
-                integer = value.kind == "integer"
+                integer = value.initial is not None and value.initial.dtype == np.int32
                 tensor = StepTensor(name=value.name, shape=value.shape, format="int32" if integer else "fp32")
             self.builder.add_tensor(tensor, value.initial)
 
@@ -133,7 +135,7 @@ class _Planner:
     def _is_fp32(self, node: ProductNode) -> bool:
         users = self.graph.users(node.result)
         return "mask" not in node.operands and all(
-            isinstance(user, HostNode) and user.function in ("softmax_cross_entropy", "sgd") for user in users
+            isinstance(user, HostNode) and user.function in FP32_READERS for user in users
         )
 
     def _in_groups(self, use: Use, groups: Groups) -> str:
@@ -173,5 +175,10 @@ class _Planner:
         return StepTensor(name=name, shape=shape, format="fp32")
 
 
+FP32_READERS = (
+    *("softmax_cross_entropy", "compute_statistics", "normalize", "normalize_sums", "normalize_backward"),
+    *("sgd", "adamw", "find_overflow"),
+)
+"""Functions that read FP32 results of products."""
 SHAPED = ("sum_channels", "softmax_cross_entropy", "max_pool", "max_pool_backward")
 """Functions that depend on the shapes of their tensors, not only on the number of values."""

@@ -8,7 +8,34 @@ from numpy.typing import NDArray
 
 from tensordash_sim.lowering import Geometry
 
-__all__ = ["HostNode", "ProductNode", "StepGraph", "Use", "Value"]
+__all__ = ["LOSS_SCALE", "HostNode", "LossScale", "ProductNode", "StepGraph", "Use", "Value"]
+
+LOSS_SCALE = "loss_scale"
+"""Name of the value of a dynamic loss scale."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LossScale:
+    """What the loss's gradient is multiplied by until the update.
+
+    Parameters
+    ----------
+    value : float
+        Before the first step; a power of two.
+    growth, backoff : float
+        Factors after `interval` steps without overflow, and after an overflow.
+    interval : int
+        0: the scale is constant.
+    """
+
+    value: float
+    growth: float = 1.0
+    backoff: float = 1.0
+    interval: int = 0
+
+    @property
+    def is_dynamic(self) -> bool:
+        return self.interval > 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,8 +49,8 @@ class Value:
     shape : tuple of int
         As PyTorch has it. Uses may have other shapes of as many values in the same order.
     kind : str
-        "parameter" (kept from step to step), "input" (set before each step), "integer" (an input of int32), or
-        "result".
+        "parameter" (kept from step to step, and updated last), "state" (kept, and updated where it is read), "input"
+        (set before each step), "integer" (an input of int32), or "result".
     initial : array of float32 or int32, optional
         What parameters and inputs hold before the first step.
     """
