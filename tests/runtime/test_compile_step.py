@@ -240,7 +240,6 @@ def test_optimizer_beyond_the_set(optimizer: Callable[[nn.Module], torch.optim.O
             "growth_factor must be a power of two",
         ),
         ({"preset": "paper"}, "preset must be a core's, not the tile paper"),
-        ({"preset": "core-fp8"}, "tile.format must be one format in a program folder"),
         ({"preset": CoreConfig(bias=False)}, "core.bias must be true for this model, not false"),
         ({"base": 64}, "memory.base must be a multiple of 4096, not 0x40"),
     ],

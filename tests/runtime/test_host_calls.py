@@ -16,7 +16,7 @@ from tensordash.configuration.preset import load_any_preset
 from tensordash_runtime import compile_step
 from tensordash_runtime.program_folder.building import PlanBuilder
 from tensordash_runtime.program_folder.execution import EXECUTORS, read_tensor, run_plan
-from tensordash_runtime.program_folder.folder import run_folder
+from tensordash_runtime.program_folder.folder import ProgramFolder, run_folder
 from tensordash_runtime.program_folder.host_calls import FUNCTIONS
 from tensordash_runtime.program_folder.host_math import exp, log
 from tensordash_runtime.program_folder.tensors import StepTensor, groups_of
@@ -39,18 +39,15 @@ def builder() -> PlanBuilder:
 # C
 
 
-@pytest.mark.parametrize("preset", ["core", "core-fp8"])
-def test_conversions(preset: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("preset", "kind"), [("core", "fp16"), ("core-fp8", "fp8_e4m3"), ("core-fp8", "fp8_e5m2")])
+def test_conversions(preset: str, kind: str, tmp_path: Path) -> None:
     """Every pattern of the format is decoded, and hard numbers are rounded, in groups of 4 and of 8 lanes."""
     config = load_any_preset(preset)
     assert isinstance(config, CoreConfig)
-    if preset == "core-fp8":
-        config = CoreConfig.from_toml(config.to_toml(), ["tile.format.b=fp8_e4m3"])
     builder = PlanBuilder(config)
     width = config.value_bits
     layer = MatrixProduct(batch=1, samples=1 << width // 2, in_features=1 << width // 2, out_features=1)
     shape, groups = layer.shapes["A"], groups_of(layer, "A")
-    kind = builder.operand_format
     patterns = StepTensor(name="patterns", shape=shape, format=kind, groups=groups)
     builder.add_tensor(patterns)
     builder.values["patterns"] = builder.initial["patterns"] = (
@@ -208,6 +205,31 @@ def test_training_step(network: str, tmp_path: Path) -> None:
     for name, buffer in model.named_buffers():
         if not name.endswith("num_batches_tracked"):
             np.testing.assert_allclose(found(name), buffer.numpy(), atol=1e-3)
+
+
+def two_formats() -> tuple[nn.Module, tuple[Tensor, Tensor], ProgramFolder]:
+    torch.manual_seed(0)
+    model = pooled()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    batch = torch.rand(3, 1, 6, 6), torch.tensor([0, 2, 1])
+    return model, batch, compile_step(model, F.cross_entropy, optimizer, batch, preset="core-fp8")
+
+
+def test_step_in_two_formats(tmp_path: Path) -> None:
+    """Operands of the row side are E5M2, the others E4M3; results stay FP32 until the host converts them."""
+    model, (images, labels), folder = two_formats()
+    formats = {name: tensor.format for name, tensor in folder.plan.tensors.items() if "operand" in name}
+    assert set(formats.values()) == {"fp8_e4m3", "fp8_e5m2"}
+    assert formats["4.weight.operand"] == "fp8_e4m3"
+    assert "convert" in require_equal(folder, tmp_path)
+    assert run_folder(folder, "golden")[1] == ""
+    loss = folder.plan.tensors["loss"].from_bytes(folder.expected_bytes("loss"), folder.plan.config)
+    assert loss.view(np.float32)[0] == pytest.approx(F.cross_entropy(model(images), labels).item(), abs=0.1)
+
+
+@pytest.mark.slow
+def test_two_formats_on_verilog() -> None:
+    assert run_folder(two_formats()[2], "verilator")[1] == ""
 
 
 def test_steps_are_skipped() -> None:

@@ -281,8 +281,15 @@ def test_missing_file(written: Path) -> None:
         load_folder(written)
 
 
-def test_two_operand_formats() -> None:
+@pytest.mark.parametrize("rows", [0, 1, None])
+@pytest.mark.parametrize("operation", ["AxW", "WxG", "AxG"])
+def test_two_operand_formats(operation: str, rows: int | None) -> None:
+    """The row side has E5M2: the gradient, or A if there is none, by the rule."""
     config = load_any_preset("core-fp8")
     assert isinstance(config, CoreConfig)
-    with pytest.raises(ValueError, match="tile.format must be one format .*, not fp8_e4m3 and fp8_e5m2"):
-        plan_operation(config, LAYER, "AxW")
+    chosen = None if rows is None else operation.split("x")[rows]
+    plan, values = plan_operation(config, LAYER, operation, rows=chosen)
+    formats = {name: plan.tensors[name].format for name in values}
+    expected = chosen or {"AxW": "A", "WxG": "G", "AxG": "G"}[operation]
+    assert formats == {name: "fp8_e5m2" if name == expected else "fp8_e4m3" for name in values}
+    assert run_folder(build_folder(plan, values, base=BASE), "golden")[1] == ""

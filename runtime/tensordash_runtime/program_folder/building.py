@@ -15,7 +15,7 @@ from tensordash_sim.lowering import Convolution, Geometry
 
 from ..counting import counted
 from ..programs import space_of
-from ..sides import chosen_rows
+from ..sides import chosen_rows, fixed_rows
 from .execution import compute_product
 from .host_calls import FUNCTIONS, compute_host_call
 from .plan import Call, HostCall, Plan, Product
@@ -33,7 +33,7 @@ class PlanBuilder:
     Parameters
     ----------
     config : CoreConfig
-        The core, whose tile has one operand format.
+        The core.
 
     Attributes
     ----------
@@ -41,25 +41,24 @@ class PlanBuilder:
         Bit patterns of each tensor after the calls so far.
     initial : dict of str to array of unsigned
         Bit patterns of tensors that have values before the step.
-
-    Raises
-    ------
-    ValueError
-        If the tile has two operand formats.
     """
 
     def __init__(self, config: CoreConfig) -> None:
-        tile = config.tile
-        if tile.a_format != tile.b_format:
-            raise ValueError(
-                f"tile.format must be one format in a program folder, not {tile.a_format.name} and {tile.b_format.name}"
-            )
         self.config = config
-        self.operand_format = tile.a_format.name
         self.tensors: dict[str, StepTensor] = {}
         self.values: dict[str, NDArray] = {}
         self.initial: dict[str, NDArray] = {}
         self._calls: list[Call] = []
+
+    def rule(self, operation: str) -> str | None:
+        """Return the operand on the row side if both sides have formats of their own: the runtime's rule."""
+        tile = self.config.tile
+        return None if tile.a_format == tile.b_format else fixed_rows(tile, operation)
+
+    def operand_format(self, operation: str, role: str, rows: str | None = None) -> str:
+        """Return the format of an operand, or of the mask: that of the row side, or of the column side."""
+        tile = self.config.tile
+        return (tile.b_format if role == (rows or self.rule(operation)) else tile.a_format).name
 
     def add_tensor(self, tensor: StepTensor, numbers: Any = None) -> str:
         """Add a tensor, with float32 or int32 values if it has them before the step; return its name."""
@@ -96,11 +95,14 @@ class PlanBuilder:
         result : str
             The new tensor's name.
         rows : str, optional
-            The operand on the row side; the one with which the tile takes fewer cycles if left out.
+            The operand on the row side; the rule's, or the one with which the tile takes fewer cycles, if left out.
         """
         pair = OPERANDS[operation]
-        fmt = FORMATS[self.operand_format]
-        nonzero = {role: non_zeros(self.values[tensors[role]], fmt).reshape(geometry.shapes[role]) for role in pair}
+        formats = {role: FORMATS[self.tensors[tensors[role]].format] for role in pair}
+        nonzero = {
+            role: non_zeros(self.values[tensors[role]], formats[role]).reshape(geometry.shapes[role]) for role in pair
+        }
+        rows = rows or self.rule(operation)
         if rows is None:
             rows, found = chosen_rows(self.config.tile, geometry, operation, list(pair), nonzero)
         else:
@@ -119,9 +121,8 @@ class PlanBuilder:
             product = replace(product, turned=space_of(self.config, product.problem).problem.turned)
         order = groups_of(geometry, RESULTS[operation], turned=product.turned)
         shape = geometry.shapes[RESULTS[operation]]
-        self.add_tensor(
-            StepTensor(name=result, shape=shape, format="fp32" if fp32 else self.operand_format, groups=order)
-        )
+        kind = "fp32" if fp32 else self.config.tile.a_format.name
+        self.add_tensor(StepTensor(name=result, shape=shape, format=kind, groups=order))
         self._calls.append(product)
         self.values[result] = compute_product(self.config, product, self.values)
         return result

@@ -1,4 +1,4 @@
-enum format { FP32, INT32, OPERAND };
+enum format { FP32, INT32, OPERAND, SECOND_OPERAND };
 
 struct dimension {
   uint32_t size;
@@ -72,6 +72,8 @@ static uint32_t to_bits(float number) {
 
 static int is_nan(float x) { return (to_bits(x) & 0x7fffffffu) > 0x7f800000u; }
 
+/* FORMAT */
+
 /* Rounds to the operand format, to nearest, ties to even. */
 static uint32_t encode(float number) {
   uint32_t bits = to_bits(number), sign = bits >> 31 << (VALUE_BITS - 1), magnitude = bits & 0x7fffffffu;
@@ -100,13 +102,15 @@ static float decode(uint32_t pattern) {
   return from_bits(sign | exponent << 23 | fraction << (23 - FRACTION_BITS));
 }
 
+/* END FORMAT */
+
 /* Index in memory of a value in groups, by its outer index, channel and position. */
 static uint32_t group_index(const struct tensor *tensor, uint32_t outer, uint32_t channel, uint32_t position) {
   const struct groups *groups = &GROUPS[tensor->groups];
   uint32_t down = (groups->channels.size + LANES - 1) / LANES, across = (groups->positions.size + LANES - 1) / LANES;
   uint32_t group = (outer * down + channel / LANES) * across + position / LANES;
   uint32_t c = channel % LANES, i = position % LANES;
-  if (tensor->format == OPERAND) return group * LANES * LANES + i * LANES + c;
+  if (tensor->format >= OPERAND) return group * LANES * LANES + i * LANES + c;
   if (groups->is_turned) {
     uint32_t swapped = c;
     c = i;
@@ -130,17 +134,17 @@ static uint32_t locate(const struct tensor *tensor, uint32_t flat) {
 
 static float load_at(const uint8_t *memory, const struct tensor *tensor, uint32_t index) {
   const uint8_t *from = memory + tensor->offset;
-  if (tensor->format == OPERAND) {
+  if (tensor->format >= OPERAND) {
     from += index * (VALUE_BITS / 8);
-    return decode(VALUE_BITS == 8 ? from[0] : from[0] | (uint32_t)from[1] << 8);
+    return DECODE(tensor, VALUE_BITS == 8 ? from[0] : from[0] | (uint32_t)from[1] << 8);
   }
   return from_bits(((const uint32_t *)(const void *)from)[index]);
 }
 
 static void store_at(uint8_t *memory, const struct tensor *tensor, uint32_t index, float number) {
   uint8_t *to = memory + tensor->offset;
-  if (tensor->format == OPERAND) {
-    uint32_t bits = encode(number);
+  if (tensor->format >= OPERAND) {
+    uint32_t bits = ENCODE(tensor, number);
     to += index * (VALUE_BITS / 8);
     to[0] = (uint8_t)bits;
     if (VALUE_BITS == 16) to[1] = (uint8_t)(bits >> 8);

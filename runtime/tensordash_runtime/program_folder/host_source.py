@@ -1,5 +1,6 @@
 """Host calls of a plan as freestanding C99: the functions of `host_calls.c`, and tables of tensors and calls."""
 
+import re
 from collections.abc import Mapping
 from math import prod
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tensordash.configuration.core_config import CoreConfig
-from tensordash.configuration.formats import FloatFormat
+from tensordash.configuration.formats import FloatFormat, Format
 from tensordash_sim.emulator import encode
 
 from .host_calls import FUNCTIONS, POOL
@@ -72,7 +73,7 @@ def render_host_calls(plan: Plan, memory_map: MemoryMap) -> str:
         _table("host_call", "HOST_CALLS", [_call(call, list(used)) for call in calls]),
     ]
     head = HEAD.format(name=plan.name.replace("*/", "* /"), defines=_defines(plan.config))
-    source = "\n".join(_read(name) for name in C_FILES)
+    source = _with_formats("\n".join(_read(name) for name in C_FILES), plan.config)
     return head + source.replace("/* TABLES */\n", "\n".join(tables)).replace("/* MATH */\n", _read(MATH_IN_C))
 
 
@@ -81,13 +82,36 @@ def _read(name: str) -> str:
 
 
 def _defines(config: CoreConfig) -> str:
-    """Return the core's numbers of lanes and operand format as macros."""
-    fmt = config.tile.a_format
+    """Return the core's numbers of lanes and bits as macros."""
+    lanes, width = config.tile.lanes, config.value_bits
+    return _macros({"LANES": lanes, "WORD_CHANNELS": lanes * width // 32, "VALUE_BITS": width})
+
+
+def _macros(values: Mapping[str, int]) -> str:
+    return "\n".join(f"#define {name} {value if value >= 0 else f'({value})'}" for name, value in values.items())
+
+
+def _with_formats(source: str, config: CoreConfig) -> str:
+    """Let the functions between the marks stand once for each operand format, with its macros."""
+    before, rest = source.split("/* FORMAT */\n")
+    functions, after = rest.split("/* END FORMAT */\n")
+    first, second = config.tile.a_format, config.tile.b_format
+    made = [_format_macros(first), functions]
+    if second == first:
+        made.append("#define ENCODE(tensor, number) encode(number)\n#define DECODE(tensor, bits) decode(bits)\n")
+    else:
+        macros = _format_macros(second)
+        made += [f"#undef {line.split()[1]}\n" for line in macros.splitlines()]
+        made += [macros, re.sub(r"\b(encode|decode)\b", r"\1_second", functions)]
+        choose = "((tensor)->format == OPERAND ? {0}code({1}) : {0}code_second({1}))"
+        made.append(f"#define ENCODE(tensor, number) {choose.format('en', 'number')}\n")
+        made.append(f"#define DECODE(tensor, bits) {choose.format('de', 'bits')}\n")
+    return "".join((before, *made, after))
+
+
+def _format_macros(fmt: Format) -> str:
     assert isinstance(fmt, FloatFormat)
     values = {
-        "LANES": config.tile.lanes,
-        "WORD_CHANNELS": config.tile.lanes * config.value_bits // 32,
-        "VALUE_BITS": fmt.width,
         "FRACTION_BITS": fmt.fraction_bits,
         "LEAST_EXPONENT": fmt.least_exponent,
         "LARGEST": fmt.largest,
@@ -95,8 +119,7 @@ def _defines(config: CoreConfig) -> str:
         "HAS_INFINITIES": int(fmt.infinities),
         "OPERAND_NAN": int(encode(np.full(1, np.nan, np.float32), fmt)[0]),
     }
-    lines = [f"#define {name} {value if value >= 0 else f'({value})'}" for name, value in values.items()]
-    return "\n".join(lines)
+    return _macros(values) + "\n"
 
 
 def _table(kind: str, name: str, rows: list[str]) -> str:
@@ -110,7 +133,8 @@ def _groups(groups: Groups) -> str:
 
 def _tensor(plan: Plan, memory_map: MemoryMap, name: str, orders: list[Groups]) -> str:
     tensor, region = plan.tensors[name], memory_map.tensors[name]
-    kind = tensor.format.upper() if tensor.format in ("fp32", "int32") else "OPERAND"
+    kinds = {plan.config.tile.b_format.name: "SECOND_OPERAND", plan.config.tile.a_format.name: "OPERAND"}
+    kind = kinds.get(tensor.format, tensor.format.upper())
     order = "PLAIN" if tensor.groups is None else orders.index(tensor.groups)
     return f"{{{region.address - memory_map.base}, {region.bytes}, {tensor.size}, {kind}, {order}}} /* {name} */"
 

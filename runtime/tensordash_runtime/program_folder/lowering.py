@@ -45,6 +45,12 @@ class Lowering:
             self.graph.values[LOSS_SCALE] = Value(name=LOSS_SCALE, shape=(1,), kind="parameter", initial=initial)
         self.layers: dict[str, str] = {}  # Names of layers, by the value of their weights.
 
+    @property
+    def has_mask(self) -> bool:
+        """Whether products can mask their results: FP32 ones cannot, and with two operand formats all are FP32."""
+        tile = self.config.tile
+        return self.config.mask and tile.a_format == tile.b_format
+
     def add_initial(self, node: Node, name: str, kind: str, tensor: Tensor) -> None:
         """Add a parameter or an input."""
         array = tensor.detach().cpu().numpy()

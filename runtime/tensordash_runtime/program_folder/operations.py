@@ -92,8 +92,8 @@ def _relu_backward(lowering: Lowering, node: Node, gradient: Any, result: Any, t
     if threshold != 0:
         raise ProgramFolderError(f"{node.target} must have the threshold 0, not {threshold}")
     made, forward = lowering.fusable(node, 0, use), lowering.producer(y.value)
-    is_result = isinstance(forward, ProductNode)
-    if made is not None and is_result and made.operation == "WxG" and lowering.config.mask and use.shape == y.shape:
+    fits = isinstance(forward, ProductNode) and use.shape == y.shape
+    if made is not None and fits and made.operation == "WxG" and lowering.has_mask:
         made.operands["mask"] = y
         return _rename(lowering, made, node)
     here = lowering.result(node, use.shape)

@@ -22,8 +22,9 @@ def plan_step(graph: StepGraph, config: CoreConfig) -> tuple[Plan, PlanBuilder]:
     """Plan a step, and compute it on its initial values.
 
     The results of products have the operand format, except those that only a loss, a normalization or an optimizer
-    reads: these are FP32. What a product reads has the operand format, in the order that its programs load. What a host
-    function makes for a product it writes in this format and order; other values are converted.
+    reads: these are FP32. With two operand formats all are. What a product reads has an operand's format, in the order
+    that its programs load. What a host function makes for a product it writes in this format and order; other values
+    are converted.
 
     Parameters
     ----------
@@ -35,7 +36,7 @@ def plan_step(graph: StepGraph, config: CoreConfig) -> tuple[Plan, PlanBuilder]:
     Raises
     ------
     ValueError, ProgramError
-        If the core cannot compute a product, or has two operand formats.
+        If the core cannot compute a product.
     """
     planner = _Planner(graph, config)
     planner.convert_initial()
@@ -77,7 +78,7 @@ class _Planner:
 
     def __init__(self, graph: StepGraph, config: CoreConfig) -> None:
         self.graph, self.config, self.builder = graph, config, PlanBuilder(config)
-        self._copies: dict[tuple[str, Groups], str] = {}
+        self._copies: dict[tuple[str, str, Groups], str] = {}
         for value in graph.values.values():
             if value.kind == "result":
                 continue
@@ -105,7 +106,8 @@ class _Planner:
             for role in OPERANDS[node.operation]:
                 use = node.operands[role]
                 if self.graph.values[use.value].kind != "result":
-                    self._in_groups(use, groups_of(node.geometry, role))
+                    kind = self.builder.operand_format(node.operation, role)
+                    self._in_groups(use, kind, groups_of(node.geometry, role))
 
     def add(self, node: Node) -> None:
         """Add a node, with the conversions that it needs."""
@@ -121,7 +123,8 @@ class _Planner:
             if role == "bias":
                 tensors[role] = use.value
             else:
-                tensors[role] = self._in_groups(use, groups_of(geometry, made if role == "mask" else role))
+                kind = self.builder.operand_format(node.operation, role)
+                tensors[role] = self._in_groups(use, kind, groups_of(geometry, made if role == "mask" else role))
         self.builder.add_product(
             node.name,
             geometry,
@@ -134,21 +137,21 @@ class _Planner:
 
     def _is_fp32(self, node: ProductNode) -> bool:
         users = self.graph.users(node.result)
-        return "mask" not in node.operands and all(
-            isinstance(user, HostNode) and user.function in FP32_READERS for user in users
+        return self.builder.rule(node.operation) is not None or (
+            "mask" not in node.operands
+            and all(isinstance(user, HostNode) and user.function in FP32_READERS for user in users)
         )
 
-    def _in_groups(self, use: Use, groups: Groups) -> str:
-        """Return the name of a tensor with a value in the operand format and in an order."""
+    def _in_groups(self, use: Use, kind: str, groups: Groups) -> str:
+        """Return the name of a tensor with a value in an operand format and in an order."""
         tensor = self.builder.tensors[use.value]
-        if tensor.format == self.builder.operand_format and tensor.groups == groups:
+        if tensor.format == kind and tensor.groups == groups:
             return use.value
-        key = use.value, groups
+        key = use.value, kind, groups
         if key not in self._copies:
-            copies = sum(name == use.value for name, _ in self._copies)
+            copies = sum(name == use.value for name, *_ in self._copies)
             name = f"{use.value}.operand{copies or ''}"
-            copy = StepTensor(name=name, shape=tensor.shape, format=self.builder.operand_format, groups=groups)
-            self.builder.add_tensor(copy)
+            self.builder.add_tensor(StepTensor(name=name, shape=tensor.shape, format=kind, groups=groups))
             self.builder.add_host_call("convert", {"x": use.value, "result": name})
             self._copies[key] = name
         return self._copies[key]
@@ -170,8 +173,8 @@ class _Planner:
                 continue
             for role in OPERANDS[user.operation]:
                 if user.operands[role].value == name:
-                    groups = groups_of(user.geometry, role)
-                    return StepTensor(name=name, shape=shape, format=self.builder.operand_format, groups=groups)
+                    groups, kind = groups_of(user.geometry, role), self.builder.operand_format(user.operation, role)
+                    return StepTensor(name=name, shape=shape, format=kind, groups=groups)
         return StepTensor(name=name, shape=shape, format="fp32")
 
 

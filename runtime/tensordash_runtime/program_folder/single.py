@@ -50,7 +50,12 @@ def plan_operation(
         shape = geometry.shapes[name]
         numbers = random.standard_normal(shape, np.float32)
         numbers = np.where(random.random(shape) < zeros, np.float32(0), numbers)
-        tensor = StepTensor(name=name, shape=shape, format=builder.operand_format, groups=groups_of(geometry, name))
+        tensor = StepTensor(
+            name=name,
+            shape=shape,
+            format=builder.operand_format(operation, name, rows),
+            groups=groups_of(geometry, name),
+        )
         builder.add_tensor(tensor, numbers)
     names = {name: name for name in OPERANDS[operation]}
     builder.add_product(operation, geometry, operation, names, "result", rows=rows)
