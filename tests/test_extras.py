@@ -49,7 +49,7 @@ LACKING = {
     "train": "trace",
     MAP: "simulate",
     "compile --channels 4 --filters 4 -o conv": "simulate",
-    "compile --model mlp -o step": "simulate",
+    "compile --model mlp -o step": "trace",
     "run conv": "simulate",
     f"simulate {TRACE}": "simulate",
     "soc -o soc": "soc",

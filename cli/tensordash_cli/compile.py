@@ -19,6 +19,12 @@ if TYPE_CHECKING:
 
 __all__ = ["command"]
 
+LAYER_OPTIONS = (
+    *("samples", "channels", "filters", "size", "kernel", "stride", "padding"),
+    *("operation", "rows", "zeros"),
+)
+"""Parameters that only a layer has."""
+
 
 class _Address(click.ParamType):
     """A number of bytes, decimal or with 0x."""
@@ -62,18 +68,22 @@ class _Address(click.ParamType):
 @click.option("--memory-bytes", type=_Address(), help="Size of the memory from the base on (default: what it takes).")
 @new_folder_option
 @json_option
-def command(config: CoreConfig, output: Path, as_json: bool, **options: Any) -> None:
+@click.pass_context
+def command(context: click.Context, config: CoreConfig, output: Path, as_json: bool, **options: Any) -> None:
     """Write a program folder: programs, memory map, contents and expected results, as JSON, binary, C and hex.
 
     It has one operation of a layer, or a training step with forward pass, backward pass and update (--model).
 
     docs/program-folder.md describes the files. `tensordash run DIR` executes them.
     """
+    model = options.pop("model")
+    if model is not None:
+        _refuse_layer_options(context)
+    require(*(("compile", "numba") if model is None else ("compile --model", "numba", "torch", "sklearn")))
     from tensordash_runtime.program_folder.manifest import expected_figures
     from tensordash_runtime.program_folder.storage import write_folder
 
     writable_folder(output, "--output")
-    model = options.pop("model")
     step = {name: options.pop(name) for name in ("batch", "momentum")}
     if model is None and (step["batch"] is not None or step["momentum"]):
         raise click.UsageError("--batch and --momentum go with --model, not with a layer")
@@ -94,6 +104,20 @@ def command(config: CoreConfig, output: Path, as_json: bool, **options: Any) -> 
         f"estimated: {expected['cycles']} cycles, the dense core {expected['dense_cycles']}; "
         f"loads and stores move {expected['moved_bytes']} bytes"
     )
+
+
+def _refuse_layer_options(context: click.Context) -> None:
+    """Refuse options of a layer, which a network's step does not have.
+
+    Raises
+    ------
+    click.UsageError
+        Naming the first one.
+    """
+    for option in context.command.params:
+        is_set = context.get_parameter_source(str(option.name)) is not click.core.ParameterSource.DEFAULT
+        if option.name in LAYER_OPTIONS and is_set:
+            raise click.UsageError(f"{option.opts[0]} goes with a layer, not with --model")
 
 
 def _compile_layer(
@@ -123,10 +147,6 @@ def _compile_model(
     config: CoreConfig, model: str, options: dict[str, Any], *, batch: int | None, momentum: float
 ) -> "ProgramFolder":
     """Compile a training step of a built-in network."""
-    for name in ("channels", "filters", "size", "rows"):
-        if options[name] is not None:
-            raise click.UsageError(f"--{name} goes with a layer, not with --model")
-    require("compile --model", "torch", "sklearn")
     from tensordash_runtime.program_folder.compiling import compile_task
 
     seed, base, memory_bytes = (options[name] for name in ("seed", "base", "memory_bytes"))

@@ -31,7 +31,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "trace": (),
     "train": ("torch", "sklearn", "numba"),
     "map": ("numba",),
-    "compile": ("numba",),
+    "compile": (),
     "run": ("numba",),
     "simulate": (),
     "inspect": (),

@@ -6,6 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tensordash import extras
+
 from .called import call
 
 LAYER = "compile --preset core --channels 6 --filters 5 --samples 3 -o out"
@@ -74,3 +76,24 @@ def test_a_training_step(folder: Path, capfd: pytest.CaptureFixture[str]) -> Non
     out, _ = call("run out", capfd)
     assert out.endswith("tensors bit-equal after 2 programs\n")
     assert Path("out/host.c").is_file()
+
+
+OF_A_LAYER = ("--samples 1", "--channels 4", "--filters 4", "--size 4", "--kernel 1", "--stride 1", "--padding 0")
+
+
+@pytest.mark.parametrize("option", [*OF_A_LAYER, "--op AxW", "--rows A", "--zeros 0.5"])
+def test_options_of_a_layer_are_not_for_a_model(option: str, capfd: pytest.CaptureFixture[str]) -> None:
+    """Defaults that are written out, too."""
+    _, err = call(f"compile --model mlp {option} -o out", capfd, status=2)
+    assert f"{option.split()[0]} goes with a layer, not with --model" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "user", "extra"), [("--model mlp", "compile --model", "trace"), ("", "compile", "simulate")]
+)
+def test_all_missing_extras_are_named_at_once(
+    arguments: str, user: str, extra: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(extras, "is_installed", lambda module: False)
+    _, err = call(f"compile {arguments} -o out", capfd, status=2)
+    assert err == f"tensordash: {user} needs the extra {extra}: pip install '.[{extra}]'\n"
