@@ -56,7 +56,7 @@ class PlanBuilder:
         return None if tile.a_format == tile.b_format else fixed_rows(tile, operation)
 
     def operand_format(self, operation: str, role: str, rows: str | None = None) -> str:
-        """Return the format of an operand, or of the mask: that of the row side, or of the column side."""
+        """Return the format of an operand, or of the mask: the row side has one, the column side the other."""
         tile = self.config.tile
         return (tile.b_format if role == (rows or self.rule(operation)) else tile.a_format).name
 
