@@ -5,11 +5,12 @@ from math import prod
 from amaranth.hdl import Const, Shape, signed, unsigned
 from amaranth.lib.data import ArrayLayout, StructLayout, View
 
-from .configuration.formats import FloatFormat, IntegerFormat, ScaleFormat
-from .configuration.numerics import Fused, Numerics
+from .configuration.formats import FP32, FloatFormat, IntegerFormat, ScaleFormat
+from .configuration.numerics import Binned, Fused, Numerics
 
 __all__ = [
     "RESULT_BITS",
+    "BinnedShape",
     "FixedPoint",
     "FloatLayout",
     "FloatView",
@@ -117,6 +118,58 @@ class FixedPoint:
         self.least_exponent = sum(factor.least_exponent for factor in factors)
 
 
+class BinnedShape:
+    """Shape of a binned accumulator.
+
+    Parameters
+    ----------
+    numerics : Numerics
+        Floating-point formats, and a `Binned` accumulator.
+
+    Attributes
+    ----------
+    bins, bin_bits : int
+        As of `Binned`.
+    unit : int
+        Weight of the lowest place of bin 0, as a power of two.
+    first_place : int
+        Place, counted from `unit`, of the highest bit of a product whose shift is 0.
+    bin_width, top_bits : int
+        Bits of a bin's register, sign included, and of the number of a top bin.
+    max_top : int
+        The largest top bin of all terms.
+    layout : StructLayout
+        A sum: `bins`, the lowest first, and the `top` bin's number.
+    width : int
+        Bits of a sum.
+
+    Raises
+    ------
+    ValueError
+        If the formats or the accumulator are of another kind.
+
+    Source: docs/numerics.md, "binned".
+    """
+
+    def __init__(self, numerics: Numerics) -> None:
+        a, b, accumulator, scale = numerics.a_format, numerics.b_format, numerics.accumulator, numerics.scale
+        if not isinstance(accumulator, Binned) or not isinstance(a, FloatFormat) or not isinstance(b, FloatFormat):
+            raise ValueError(f"numerics must be floating-point and binned, not {numerics}")
+        self.bins, self.bin_bits = accumulator.bins, accumulator.bin_bits
+        least_product = a.least_exponent + b.least_exponent - (0 if scale is None else 2 * scale.bias)
+        max_shift = a.exponent_range + b.exponent_range - 2 + (0 if scale is None else 2 * (scale.exponent_range - 1))
+        # With C, the least place of FP32 is a place of a bin; bins begin where they do without C.
+        lowered = -(-(least_product - FP32.least_exponent) // self.bin_bits) if numerics.initial else 0
+        self.unit = least_product - max(0, lowered) * self.bin_bits
+        self.first_place = least_product - self.unit + a.significand_bits + b.significand_bits - 1
+        places = [self.first_place + max_shift, *([FP32.bias - self.unit] if numerics.initial else [])]
+        self.max_top = max(places) // self.bin_bits
+        self.top_bits = max(1, self.max_top.bit_length())
+        self.bin_width = self.bin_bits + 1 + accumulator.headroom_bits
+        self.layout = StructLayout({"bins": ArrayLayout(signed(self.bin_width), self.bins), "top": self.top_bits})
+        self.width = self.layout.size
+
+
 def accumulator_shape(numerics: Numerics) -> tuple[int, int | None]:
     """Bits of an accumulator, sign included, and the weight of its least bit as a power of two (None if it floats).
 
@@ -127,6 +180,8 @@ def accumulator_shape(numerics: Numerics) -> tuple[int, int | None]:
     a, b = numerics.a_format, numerics.b_format
     if isinstance(numerics.accumulator, Fused):
         return 1 + numerics.accumulator.result_exponent_bits + numerics.accumulator.result_bits, None
+    if isinstance(numerics.accumulator, Binned):
+        return BinnedShape(numerics).width, None
     if isinstance(a, IntegerFormat) or isinstance(b, IntegerFormat):
         return a.width + b.width + numerics.accumulator.headroom_bits, 0
     shape = FixedPoint(a, b, numerics.accumulator.headroom_bits, numerics.scale)
@@ -136,7 +191,8 @@ def accumulator_shape(numerics: Numerics) -> tuple[int, int | None]:
 class RawSumLayout(StructLayout):
     """A sum before rounding, and whether it is a number.
 
-    Two's complement, FP32's upper bits, or FP16; a zero of these two has no sign.
+    Two's complement, bins and the top bin's number (`BinnedShape`), FP32's upper bits, or FP16; a zero of these two has
+    no sign.
 
     `positive` and `negative` say that an infinity of that sign came in, or (both) that the sum is NaN.
     """

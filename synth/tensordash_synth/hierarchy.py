@@ -20,6 +20,7 @@ MEMORY = "memory"
 MERGED = frozenset(
     {
         "addend_accumulator",
+        "binned_accumulator",
         "multiplier",
         "exact_accumulator",
         "fused_accumulator",

@@ -2,7 +2,7 @@
 
 from amaranth.lib.wiring import In, Out, Signature
 
-from ..configuration.numerics import Fused, Numerics
+from ..configuration.numerics import Binned, Fused, Numerics
 from ..layouts import RESULT_BITS, sum_shape
 
 __all__ = ["SumSignature", "starts_from_c"]
@@ -46,4 +46,5 @@ class SumSignature(Signature):
 def starts_from_c(numerics: Numerics) -> bool:
     """Whether a sum starts from C. To an exact one, and with `addend = "last"`, C is added when it leaves."""
     accumulator = numerics.accumulator
-    return numerics.initial and isinstance(accumulator, Fused) and accumulator.addend != "last"
+    added_inside = isinstance(accumulator, Binned) or (isinstance(accumulator, Fused) and accumulator.addend != "last")
+    return numerics.initial and added_inside

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from .connectivity import PAPER_OPTIONS, Connectivity, Option, auto_options
 from .document import ConfigError, TomlConfig, checked_table
 from .formats import FORMATS, RESULT_FORMATS, SCALE_ROUNDINGS, Format
-from .numerics import ACCUMULATORS, FUSED_TABLE, NO_SCALE, Exact, Fused, Numerics
+from .numerics import ACCUMULATOR_TABLES, ACCUMULATORS, NO_SCALE, Binned, Exact, Fused, Numerics, accumulator_of_table
 from .parameters import require_bool, require_choice, require_int
 
 __all__ = ["ConfigError", "SideFormats", "TileConfig"]
@@ -51,11 +51,12 @@ class TileConfig(TomlConfig):
     format : str or {"a": str, "b": str}
         Operand format of both sides, or of each: fp16, bf16, tf32, fp8_e4m3, fp8_e5m2, fp6_e2m3, fp6_e3m2, fp4_e2m1,
         int8.
-    accumulator : str or {"fused": int, "rounding": str, ...}
+    accumulator : str, {"fused": int, "rounding": str, ...} or {"bins": int, "bin_bits": int}
         "exact": fixed point, rounded once. "volta", "ampere", "hopper", "cdna1", "ada-fp8", "hopper-fp8",
         "blackwell-fp8": FP32 with the alignment of that GPU's matrix units; "volta-fp16", "ampere-fp16", "hopper-fp16",
         "blackwell-fp16": with FP16 results; or any other number of fraction bits, 8 to 64, with `rounding` ("zero", the
         default, or "nearest"), `result_bits`, `result_exponent_bits`, `addend` and `zero_exponent` as of `Fused`.
+        `bins`, 3 or 4, of `bin_bits`, 8 to 32 (16): digits of products in a sum's highest bins, rounded once.
     scale : "none", "e8m0" or "e4m3"
         What the values of a step share, on both sides: nothing; a power of two, as in OCP's MX formats; or a number of
         8 bits, as in NVFP4. `lanes` divides their blocks, of 32 and 16 values.
@@ -67,14 +68,15 @@ class TileConfig(TomlConfig):
     initial : bool
         A C input: results are A*B + C.
     headroom_bits : int
-        Bits of an exact accumulator above the largest product, 0 to 64 (int8: 0 to 16).
+        Bits of an exact accumulator above the largest product, or of a binned one above each bin, 0 to 64 (int8: 0 to
+        16).
     out_rows : int
         Rows of results per output beat; divides `rows`.
     pipeline : "auto" or int
         Register stages of a PE, operands to accumulator, 1 to 3.
     full_window : "auto" or bool
         Schedule only when the window holds all the steps it can; "auto": true for fused accumulators, whose results
-        would otherwise depend on when operands arrive; false for exact ones.
+        would otherwise depend on when operands arrive; false for exact and binned ones.
     registered_ready : bool
         Two beats are buffered at the output, so that nothing inside is combinational from `out_ready`.
     counters : bool or "snapshot"
@@ -104,7 +106,7 @@ class TileConfig(TomlConfig):
     connectivity: str | tuple[Option, ...] | None = None
     staging: str = "shift"
     format: str | Mapping[str, str] | SideFormats = "fp16"
-    accumulator: str | Mapping[str, Any] | Fused = "exact"
+    accumulator: str | Mapping[str, Any] | Fused | Binned = "exact"
     scale: str = NO_SCALE
     scale_rounding: str = SCALE_ROUNDINGS[0]
     sparsity: str = "rows"
@@ -156,12 +158,14 @@ class TileConfig(TomlConfig):
         try:
             Exact(self.headroom_bits)  # checked even where a fused accumulator does not use it
             accumulator = (
-                Fused.from_table(self.accumulator) if isinstance(self.accumulator, Mapping) else self.accumulator
+                accumulator_of_table(self.accumulator) if isinstance(self.accumulator, Mapping) else self.accumulator
             )
-            if isinstance(accumulator, Fused):
+            if isinstance(accumulator, Binned):
+                accumulator = replace(accumulator, headroom_bits=self.headroom_bits)
+            elif isinstance(accumulator, Fused):
                 accumulator = next((name for name, known in ACCUMULATORS.items() if known == accumulator), accumulator)
             else:
-                require_choice("accumulator", accumulator, [*ACCUMULATORS, "exact"], alternative=FUSED_TABLE)
+                require_choice("accumulator", accumulator, [*ACCUMULATORS, "exact"], alternative=ACCUMULATOR_TABLES)
             object.__setattr__(self, "accumulator", accumulator)
             self.numerics  # noqa: B018  its own checks
         except (TypeError, ValueError) as error:
@@ -267,7 +271,7 @@ class TileConfig(TomlConfig):
         >>> str(TileConfig(format="bf16", accumulator="volta").numerics.accumulator)
         'fused 23, zero'
         """
-        accumulator: Any = self.accumulator  # mappings have become Fused
+        accumulator: Any = self.accumulator  # mappings have become Fused or Binned
         if isinstance(accumulator, str):
             accumulator = ACCUMULATORS[accumulator] if accumulator != "exact" else Exact(self.headroom_bits)
         return Numerics(
@@ -379,7 +383,7 @@ class TileConfig(TomlConfig):
             table["connectivity"] = [list(option) for option in self.connectivity]
         if isinstance(self.format, SideFormats):
             table["format"] = self.format._asdict()
-        if isinstance(self.accumulator, Fused):
+        if isinstance(self.accumulator, Fused | Binned):
             table["accumulator"] = self.accumulator.table()
         return {"tile": table}
 

@@ -7,15 +7,30 @@ from typing import Any, Literal
 from .formats import SCALES, FloatFormat, Format, IntegerFormat, ScaleFormat
 from .parameters import require_choice, require_int
 
-__all__ = ["ACCUMULATORS", "ADDENDS", "FUSED_TABLE", "ROUNDINGS", "Accumulator", "Exact", "Fused", "Numerics"]
+__all__ = [
+    "ACCUMULATORS",
+    "ACCUMULATOR_TABLES",
+    "ADDENDS",
+    "ROUNDINGS",
+    "WIDE_FORMATS",
+    "Accumulator",
+    "Binned",
+    "Exact",
+    "Fused",
+    "Numerics",
+    "accumulator_of_table",
+]
 
 ROUNDINGS = ("zero", "nearest")
 ADDENDS = ("inside", "after", "last")
 FP16_BITS = (5, 10)
 """Of exponent and fraction."""
-FUSED_ONLY = ("bf16", "tf32")
-"""Formats with FP32's exponents."""
-FUSED_TABLE = "{ fused = F, and if need be rounding, result_bits, result_exponent_bits, addend, zero_exponent } or "
+WIDE_FORMATS = ("bf16", "tf32")
+"""Formats with FP32's exponents, whose products are too wide for an exact accumulator."""
+ACCUMULATOR_TABLES = (
+    "{ fused = F, and if need be rounding, result_bits, result_exponent_bits, addend, zero_exponent }, "
+    "{ bins = 3, and if need be bin_bits } or "
+)
 NO_SCALE = "none"
 SCALE_NAMES = (NO_SCALE, *SCALES)
 
@@ -102,10 +117,7 @@ class Fused:
         """Build from a table of a configuration, as `table` returns it."""
         options = {field.name for field in fields(cls)} - {"fraction_bits"}
         if "fused" not in table or not set(table) <= {"fused", *options}:
-            raise ValueError(
-                f"accumulator must be {FUSED_TABLE}one of {', '.join(sorted([*ACCUMULATORS, 'exact']))}, "
-                f"not a table of {', '.join(map(str, table)) or 'nothing'}"
-            )
+            raise _unknown_table(table)
         return cls(table["fused"], **{"rounding": "zero"} | {name: table[name] for name in table if name in options})
 
     def table(self) -> dict[str, int | str]:
@@ -134,7 +146,80 @@ class Fused:
         return ", ".join(words)
 
 
-Accumulator = Exact | Fused
+@dataclass(frozen=True)
+class Binned:
+    """Digits of the products, summed in the highest bins that a sum has met; rounded once, when the block leaves.
+
+    Parameters
+    ----------
+    bins : int
+        Bins that are kept, 3 or 4.
+    bin_bits : int
+        Binary places of a bin, 8 to 32.
+    headroom_bits : int
+        Bits of a register above its bin, 0 to 64; those of the tile, in its configuration.
+
+    Raises
+    ------
+    TypeError, ValueError
+        For a parameter out of range.
+
+    Source: docs/numerics.md, "binned"; J. Demmel and H. D. Nguyen, "Parallel Reproducible Summation", IEEE Transactions
+    on Computers 64 (2015).
+    """
+
+    bins: int
+    bin_bits: int = 16
+    headroom_bits: int = 16
+
+    def __post_init__(self) -> None:
+        require_int("accumulator.bins", self.bins, 3, 4)
+        require_int("accumulator.bin_bits", self.bin_bits, 8, 32)
+        require_int("headroom_bits", self.headroom_bits, 0, 64)
+
+    @classmethod
+    def from_table(cls, table: Mapping[str, Any]) -> "Binned":
+        """Build from a table of a configuration, as `table` returns it."""
+        if "bins" not in table or not set(table) <= {"bins", "bin_bits"}:
+            raise _unknown_table(table)
+        return cls(**table)
+
+    def table(self) -> dict[str, int]:
+        """Return the accumulator as a table of a configuration, without the headroom.
+
+        >>> Binned(3).table()
+        {'bins': 3, 'bin_bits': 16}
+        """
+        return {"bins": self.bins, "bin_bits": self.bin_bits}
+
+    def __str__(self) -> str:
+        """In words.
+
+        >>> str(Binned(4, 12))
+        'binned 4 x 12'
+        """
+        return f"binned {self.bins} x {self.bin_bits}"
+
+
+Accumulator = Exact | Fused | Binned
+
+
+def accumulator_of_table(table: Mapping[str, Any]) -> Fused | Binned:
+    """Build the accumulator that a table of a configuration describes.
+
+    >>> accumulator_of_table({"bins": 3}) == Binned(3), accumulator_of_table({"fused": 24}) == ACCUMULATORS["ampere"]
+    (True, True)
+    """
+    return Binned.from_table(table) if "bins" in table else Fused.from_table(table)
+
+
+def _unknown_table(table: Mapping[str, Any]) -> ValueError:
+    """Return the error about a table that describes no accumulator."""
+    return ValueError(
+        f"accumulator must be {ACCUMULATOR_TABLES}one of {', '.join(sorted([*ACCUMULATORS, 'exact']))}, "
+        f"not a table of {', '.join(map(str, table)) or 'nothing'}"
+    )
+
 
 ACCUMULATORS: dict[str, Fused] = {
     "volta": Fused(23, "zero"),
@@ -166,13 +251,13 @@ class Numerics:
     ----------
     a_format, b_format : Format
         Both floating-point or both integer.
-    accumulator : Exact or Fused
-        `Fused` for floating-point formats only; `Exact` for all but bf16 and tf32.
+    accumulator : Exact, Fused or Binned
+        `Fused` and `Binned` for floating-point formats only; `Exact` for all but bf16 and tf32.
     initial : bool
         Whether there is a C input.
     scale_name : str
         "none", or the scale that the values of a step share, on both sides: "e8m0" for formats of at most 8 bits and a
-        `Fused` accumulator, "e4m3" for fp4_e2m1 and an `Exact` one.
+        `Fused` or `Binned` accumulator, "e4m3" for fp4_e2m1 and an `Exact` one.
 
     Raises
     ------
@@ -193,9 +278,11 @@ class Numerics:
         names = f"a = {self.a_format.name} and b = {self.b_format.name}"
         if isinstance(self.a_format, IntegerFormat) != isinstance(self.b_format, IntegerFormat):
             raise ValueError(f"format must be floating-point on both sides or int8 on both, not {names}")
-        if isinstance(self.accumulator, Fused):
-            if isinstance(self.a_format, IntegerFormat):
-                raise ValueError("accumulator must be exact for int8, not fused")
+        if isinstance(self.accumulator, Fused | Binned) and isinstance(self.a_format, IntegerFormat):
+            raise ValueError(f"accumulator must be exact for int8, not {type(self.accumulator).__name__.lower()}")
+        if isinstance(self.accumulator, Binned):
+            self._check_bins(self.accumulator, names)
+        elif isinstance(self.accumulator, Fused):
             if self.accumulator.result_exponent_bits != 8 and (
                 self.scale is not None or max(self.a_format.exponent_bits, self.b_format.exponent_bits) > 5  # type: ignore[union-attr]
             ):
@@ -203,15 +290,28 @@ class Numerics:
                     "accumulator.result_exponent_bits must be 8 with scales and for operands of more than 5 exponent "
                     f"bits, not {self.accumulator.result_exponent_bits} for {names}"
                 )
-        elif wide := [fmt.name for fmt in (self.a_format, self.b_format) if fmt.name in FUSED_ONLY]:
+        elif wide := [fmt.name for fmt in (self.a_format, self.b_format) if fmt.name in WIDE_FORMATS]:
             raise ValueError(
-                f"accumulator must be fused for {wide[0]} (volta, ampere, hopper or {{ fused = F, rounding = R }}), "
-                "not exact: its products span over 500 bits"
+                f"accumulator must be fused for {wide[0]} (volta, ampere, hopper or {{ fused = F, rounding = R }}) or "
+                "binned ({ bins = 3, bin_bits = 16 }), not exact: its products span over 500 bits"
             )
         elif isinstance(self.a_format, IntegerFormat) and self.accumulator.headroom_bits > 16:
             raise ValueError(
                 f"headroom_bits must be an integer from 0 to 16 for int8, whose results are INT32, "
                 f"not {self.accumulator.headroom_bits}"
+            )
+
+    def _check_bins(self, accumulator: Binned, names: str) -> None:
+        """Refuse bins that a product's digits do not fit, wherever its highest place is in a bin."""
+        significand_bits = sum(
+            fmt.significand_bits for fmt in (self.a_format, self.b_format) if isinstance(fmt, FloatFormat)
+        )
+        least = -(-(significand_bits - 1) // (accumulator.bins - 1))
+        if accumulator.bin_bits < least:
+            raise ValueError(
+                f"accumulator.bin_bits must be an integer from {least} to 32 with accumulator.bins = "
+                f"{accumulator.bins} for {names}, whose products have {significand_bits} bits, "
+                f"not {accumulator.bin_bits}"
             )
 
     def _check_scale(self, scale: ScaleFormat) -> None:
@@ -220,9 +320,10 @@ class Numerics:
         if scale.number is not None:
             if a.name != "fp4_e2m1" or b.name != "fp4_e2m1":
                 raise ValueError(f'format must be fp4_e2m1 with scale = "{scale.name}" (NVFP4), not {names}')
-            if isinstance(self.accumulator, Fused):
+            if isinstance(self.accumulator, Fused | Binned):
                 raise ValueError(
-                    f'accumulator must be exact with scale = "{scale.name}", whose products have 43 bits, not fused'
+                    f'accumulator must be exact with scale = "{scale.name}", whose products have 43 bits, '
+                    f"not {type(self.accumulator).__name__.lower()}"
                 )
             return
         if not isinstance(a, FloatFormat) or not isinstance(b, FloatFormat) or max(a.width, b.width) > 8:
@@ -231,10 +332,11 @@ class Numerics:
             )
         if isinstance(self.accumulator, Exact):
             elements = sum(fmt.significand_bits + fmt.exponent_range - 1 for fmt in (a, b))
+            of_scales = 2 * (scale.exponent_range - 1)
             raise ValueError(
-                f'accumulator must be fused with scale = "{scale.name}" (such as hopper), not exact: its products span '
-                f"{elements + 2 * (scale.exponent_range - 1)} bits, {elements} of {names} "
-                f"and {2 * (scale.exponent_range - 1)} of the scales"
+                f'accumulator must be fused with scale = "{scale.name}" (such as hopper) or binned '
+                f"({{ bins = 3, bin_bits = 16 }}), not exact: its products span {elements + of_scales} bits, "
+                f"{elements} of {names} and {of_scales} of the scales"
             )
 
     @property

@@ -9,6 +9,7 @@ from amaranth.lib import stream
 from amaranth.lib.data import ArrayLayout
 from amaranth.lib.wiring import In, Out
 
+from ..arithmetic.binned_result import BinnedResult
 from ..arithmetic.fused_initial_adder import FusedInitialAdder
 from ..arithmetic.fused_result import FusedResult
 from ..arithmetic.initial_adder import InitialAdder
@@ -16,7 +17,7 @@ from ..arithmetic.integer_result import IntegerResult
 from ..arithmetic.rounder import Rounder
 from ..arithmetic.sum_ports import starts_from_c
 from ..block import Block, placed
-from ..configuration.numerics import Fused, Numerics
+from ..configuration.numerics import Binned, Fused, Numerics
 from ..configuration.parameters import require_int
 from ..layouts import RESULT_BITS, accumulator_shape, beat_layout, sum_shape
 
@@ -102,6 +103,8 @@ class Drain(Block):
 
     def _result(self, width: int, least_exponent: int | None) -> Block:
         """Return the unit that makes a result from a sum of `bits`."""
+        if isinstance(self.numerics.accumulator, Binned):
+            return BinnedResult(self.numerics)
         if isinstance(self.numerics.accumulator, Fused):
             return FusedResult(self.numerics.accumulator)
         if self.numerics.result == "int32":

@@ -2,13 +2,14 @@
 
 from typing import Any
 
-from amaranth.hdl import Module, Signal
+from amaranth.hdl import Cat, Module, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.data import ArrayLayout
 from amaranth.lib.wiring import In
 
 from ..arithmetic.accumulator import ExactAccumulator
 from ..arithmetic.addend_accumulator import AddendAccumulator
+from ..arithmetic.binned_accumulator import BinnedAccumulator
 from ..arithmetic.float_sum import MIN_EXPONENT
 from ..arithmetic.fused_accumulator import FusedAccumulator
 from ..arithmetic.integer_accumulator import IntegerAccumulator
@@ -20,7 +21,7 @@ from ..arithmetic.step_sums import StepSums
 from ..arithmetic.sum_ports import SumSignature
 from ..block import Block, placed
 from ..configuration.formats import FloatFormat, IntegerFormat
-from ..configuration.numerics import Fused, Numerics
+from ..configuration.numerics import Binned, Fused, Numerics
 from ..configuration.parameters import require_int
 from ..layouts import product_shape
 
@@ -53,8 +54,9 @@ class PE(Block):
     lanes : int
         Multipliers.
     stages : int
-        Register stages, the accumulator included: 1; 2 with a register after the multipliers (exact) or after the
-        alignment of the products (fused; their sum if the addend comes after), whichever balances better; 3 with both.
+        Register stages, the accumulator included: 1; 2 with a register after the multipliers (exact), after the
+        alignment of the products (fused; their sum if the addend comes after) or after the sums of a cycle's digits
+        (binned), whichever balances better; 3 with both.
         With scales that are numbers, after the sums of each step instead of the multipliers.
     steps : int
         With scales: steps of the window, from any of which a lane's operands may come.
@@ -85,8 +87,8 @@ class PE(Block):
         self.lanes = require_int("lanes", lanes, 1)
         self.stages = require_int("stages", stages, 1, 3)
         accumulator = numerics.accumulator
-        fused = isinstance(accumulator, Fused)
-        self.registered = stages > (2 if fused else 1)
+        self.binned = isinstance(accumulator, Binned)
+        self.registered = stages > (2 if isinstance(accumulator, Fused | Binned) else 1)
         a, b = numerics.a_format, numerics.b_format
         self.steps = require_int("steps", steps, 1)
         super().__init__(
@@ -98,8 +100,10 @@ class PE(Block):
                 "sum": In(SumSignature(numerics)),
             },
         )
-        kind: type[ExactAccumulator | FusedAccumulator | AddendAccumulator | IntegerAccumulator] = ExactAccumulator
-        if isinstance(accumulator, Fused):
+        kind: type[Block] = ExactAccumulator
+        if self.binned:
+            kind = BinnedAccumulator
+        elif isinstance(accumulator, Fused):
             kind = AddendAccumulator if accumulator.addend == "after" else FusedAccumulator
         if isinstance(a, FloatFormat) and isinstance(b, FloatFormat):
             self.multipliers: list[Block] = [Multiplier(a_format=a, b_format=b) for _ in range(lanes)]
@@ -138,17 +142,31 @@ class PE(Block):
             m.d.comb += multiplied
             self._scale(m, platform, products)
             return m
+        nonzero = Signal(self.lanes, reset_less=True)
+        entering = [active.eq(self.active), *multiplied, *([nonzero.eq(self._nonzero())] if self.binned else [])]
         if self.registered:
             with m.If(~self.sum.hold):
-                m.d.sync += [active.eq(self.active), *multiplied]
+                m.d.sync += entering
         else:
-            m.d.comb += [active.eq(self.active), *multiplied]
+            m.d.comb += entering
         m.d.comb += [self.accumulator.products.eq(products), self.accumulator.active.eq(active)]
+        if self.binned:
+            m.d.comb += self.accumulator.nonzero.eq(nonzero)
         return m
+
+    def _nonzero(self) -> Value:
+        """Lanes whose operands are not zeros, as the multipliers' products would show later."""
+        return Cat(
+            ~multiplier.a.is_zero & ~multiplier.b.is_zero
+            for multiplier in self.multipliers
+            if isinstance(multiplier, Multiplier)
+        )
 
     def _scale(self, m: Module, platform: Any, products: Any) -> None:
         """What the accumulator is given of products and scales, in front of the register."""
         scaler, entering = self.scaler, {"products": products, "active": self.active}
+        if self.binned:
+            entering["nonzero"] = self._nonzero()
         if scaler is not None:
             m.submodules.scaler = placed(scaler, platform)
             m.d.comb += scaler.products.eq(products)

@@ -7,6 +7,7 @@ Written from the definitions (docs/tile.md, docs/numerics.md), apart from the ha
 from tensordash.configuration.formats import FP32, INT32
 
 from .accumulators import Accumulator, make_accumulator
+from .binned import BinnedAccumulator
 from .dot import ExactAccumulator, IntegerAccumulator, product_bits
 from .encoding import encode
 from .exact import dot_exact, matmul_exact
@@ -41,6 +42,7 @@ __all__ = [
     "INT32",
     "Accumulator",
     "Beat",
+    "BinnedAccumulator",
     "Counters",
     "Decoded",
     "ExactAccumulator",

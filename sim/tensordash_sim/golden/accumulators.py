@@ -5,12 +5,13 @@ from typing import Protocol
 
 from tensordash.configuration.config import TileConfig
 from tensordash.configuration.formats import IntegerFormat
-from tensordash.configuration.numerics import Fused
+from tensordash.configuration.numerics import Binned, Fused
 
+from .binned import BinnedAccumulator
 from .dot import ExactAccumulator, IntegerAccumulator
 from .fused import FusedAccumulator
 
-__all__ = ["Accumulator", "make_accumulator"]
+__all__ = ["Accumulator", "make_accumulator", "starts_from_c"]
 
 
 class Accumulator(Protocol):
@@ -32,12 +33,25 @@ class Accumulator(Protocol):
 def make_accumulator(config: TileConfig) -> Accumulator:
     """Return an accumulator for the numbers of a configuration.
 
-    >>> [type(make_accumulator(TileConfig(**given))).__name__
-    ...  for given in ({}, {"format": "int8"}, {"format": "bf16", "accumulator": "hopper"})]
-    ['ExactAccumulator', 'IntegerAccumulator', 'FusedAccumulator']
+    >>> numbers = {}, {"format": "int8"}, {"format": "bf16", "accumulator": "hopper"}, {"accumulator": {"bins": 3}}
+    >>> [type(make_accumulator(TileConfig(**each))).__name__ for each in numbers]
+    ['ExactAccumulator', 'IntegerAccumulator', 'FusedAccumulator', 'BinnedAccumulator']
     """
+    if isinstance(config.numerics.accumulator, Binned):
+        return BinnedAccumulator(config)
     if isinstance(config.numerics.accumulator, Fused):
         return FusedAccumulator(config)
     if isinstance(config.a_format, IntegerFormat):
         return IntegerAccumulator(config)
     return ExactAccumulator(config)
+
+
+def starts_from_c(config: TileConfig) -> bool:
+    """Return whether streams start from C, and C is not added to their sums last.
+
+    >>> [starts_from_c(TileConfig(initial=True, accumulator=each)) for each in ("exact", "volta", {"bins": 3})]
+    [False, True, True]
+    """
+    accumulator = config.numerics.accumulator
+    added_inside = isinstance(accumulator, Binned) or (isinstance(accumulator, Fused) and accumulator.addend != "last")
+    return config.initial and added_inside

@@ -4,9 +4,8 @@ from dataclasses import dataclass
 
 from tensordash.configuration.config import TileConfig
 from tensordash.configuration.formats import FP32
-from tensordash.configuration.numerics import Fused
 
-from .accumulators import Accumulator, make_accumulator
+from .accumulators import Accumulator, make_accumulator, starts_from_c
 from .control import Pairs
 from .initial import InitialStore, Rows
 from .numbers import is_finite
@@ -66,8 +65,7 @@ class Datapath:
     def __init__(self, config: TileConfig) -> None:
         self.config = config
         self.initial = InitialStore(config) if config.initial else None
-        accumulator = config.numerics.accumulator
-        self._starts_from_c = config.initial and isinstance(accumulator, Fused) and accumulator.addend != "last"
+        self._starts_from_c = starts_from_c(config)
         self._buffered = config.registered_ready
         self._has_sum_register = config.initial and not self._starts_from_c and config.numerics.result == "fp32"
         self.reset()

@@ -2,8 +2,8 @@
 
 from tensordash.configuration.config import TileConfig
 from tensordash.configuration.formats import FP32
-from tensordash.configuration.numerics import Fused
 
+from .accumulators import starts_from_c
 from .numbers import is_finite
 from .ports import Beat
 
@@ -42,9 +42,7 @@ class InitialStore:
         self.config = config
         self.block_beats = config.rows // config.out_rows
         # A block leaves at the start of a stream, or if C is added last at its end, when the next may be there.
-        accumulator = config.numerics.accumulator
-        starts_from_c = isinstance(accumulator, Fused) and accumulator.addend != "last"
-        self.capacity = self.block_beats if starts_from_c else 2 * self.block_beats
+        self.capacity = self.block_beats if starts_from_c(config) else 2 * self.block_beats
         self.reset()
 
     def reset(self) -> None:

@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from tensordash import ConfigError, TileConfig, load_preset, preset_names
 from tensordash.configuration.connectivity import PAPER_OPTIONS, SEARCHED
 from tensordash.configuration.core_config import CoreConfig
-from tensordash.configuration.numerics import Fused
+from tensordash.configuration.numerics import Binned, Fused
 from tensordash.configuration.preset import load_any_preset, preset_text
 
 
@@ -192,6 +193,18 @@ class TestFiles:
         assert TileConfig(accumulator={"fused": 24}).digest == named.digest
         assert TileConfig(accumulator={"fused": 24, "result_bits": 23, "addend": "inside"}).digest == named.digest
         assert TileConfig(accumulator={"fused": 13, "result_bits": 13}).accumulator == "ada-fp8"
+        binned = TileConfig(accumulator={"bins": 3})
+        assert TileConfig(accumulator=Binned(3, 16, headroom_bits=5)) == binned
+        assert TileConfig(accumulator={"bins": 3, "bin_bits": 16}).digest == binned.digest
+        assert binned.to_mapping()["tile"]["accumulator"] == {"bins": 3, "bin_bits": 16}
+
+    def test_the_headroom_of_bins_is_the_tiles(self):
+        narrow = replace(TileConfig(format="bf16", accumulator={"bins": 3}), headroom_bits=4)
+        assert narrow.numerics.accumulator == Binned(3, 16, headroom_bits=4)
+        assert TileConfig.from_toml(narrow.to_toml()) == narrow
+
+    def test_bins_do_not_need_a_full_window(self):
+        assert not TileConfig(format="bf16", accumulator={"bins": 3}).needs_full_window
 
 
 class TestDigest:
@@ -238,6 +251,10 @@ class TestDigest:
             {"accumulator": {"fused": 23, "addend": "last"}},
             {"accumulator": {"fused": 23, "zero_exponent": -127}},
             {"accumulator": "ada-fp8"},
+            {"accumulator": {"bins": 3}},
+            {"accumulator": {"bins": 4}},
+            {"accumulator": {"bins": 3, "bin_bits": 15}},
+            {"accumulator": {"bins": 3}, "headroom_bits": 15},
         ]
         configs += [TileConfig(**fields) for fields in one_apart]
         assert len({config.digest for config in configs}) == len(configs)

@@ -77,9 +77,28 @@ WRONG_VALUES = [
     ),
     ({"accumulator": {"fused": 23, "bits": 1}}, r"accumulator must be .*, not a table of fused, bits"),
     ({"accumulator": {}}, r"accumulator must be .*, not a table of nothing"),
-    ({"format": "bf16"}, r"accumulator must be fused for bf16 \(volta, ampere, hopper or .*\), not exact: .*"),
+    (
+        {"format": "bf16"},
+        r"accumulator must be fused for bf16 \(volta, ampere, hopper or .*\) or binned "
+        r"\(\{ bins = 3, bin_bits = 16 \}\), not exact: .*",
+    ),
     ({"format": {"a": "bf16", "b": "fp16"}}, r"accumulator must be fused for bf16 .*"),
     ({"format": "int8", "accumulator": "volta"}, r"accumulator must be exact for int8, not fused"),
+    ({"format": "int8", "accumulator": {"bins": 3}}, r"accumulator must be exact for int8, not binned"),
+    ({"accumulator": {"bins": 2}}, r"accumulator\.bins must be an integer from 3 to 4, not 2"),
+    ({"accumulator": {"bins": 5}}, r"accumulator\.bins must be an integer from 3 to 4, not 5"),
+    ({"accumulator": {"bins": 3, "bin_bits": 33}}, r"accumulator\.bin_bits must be an integer from 8 to 32, not 33"),
+    ({"accumulator": {"bins": 3, "bin_bits": 7}}, r"accumulator\.bin_bits must be an integer from 8 to 32, not 7"),
+    (
+        {"accumulator": {"bins": 3, "bin_bits": 10}},
+        r"accumulator\.bin_bits must be an integer from 11 to 32 with accumulator\.bins = 3 for a = fp16 and b = fp16, "
+        r"whose products have 22 bits, not 10",
+    ),
+    (
+        {"accumulator": {"bins": 3, "headroom_bits": 2}},
+        r"accumulator must be .*, not a table of bins, headroom_bits",
+    ),
+    ({"accumulator": {"bins": 3, "fused": 23}}, r"accumulator must be .*, not a table of bins, fused"),
     ({"format": "int8", "headroom_bits": 17}, r"headroom_bits must be an integer from 0 to 16 for int8, .*"),
     (
         {"format": {"a": "int8", "b": "fp16"}},
@@ -151,6 +170,7 @@ WRONG_TYPES = [
         {"accumulator": {"fused": 23, "zero_exponent": "-132"}},
         r"accumulator\.zero_exponent must be an integer from -149 to -126, not '-132'",
     ),
+    ({"accumulator": {"bins": 3.0}}, r"accumulator\.bins must be an integer from 3 to 4, not 3\.0"),
     ({"accumulator": False}, r"accumulator must be .* or one of ada-fp8, .*, volta-fp16, not False"),
     ({"headroom_bits": 1.5}, r"headroom_bits must be an integer from 0 to 64, not 1\.5"),
     ({"out_rows": "1"}, r"out_rows must be an integer from 1 to 4, not '1'"),

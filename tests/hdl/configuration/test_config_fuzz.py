@@ -21,7 +21,7 @@ SCALARS = (
     | st.datetimes()
 )
 KEYS = st.sampled_from(
-    [*TileConfig.__dataclass_fields__, "a", "b", "fused", "rounding", "result_bits", "tile"]
+    [*TileConfig.__dataclass_fields__, "a", "b", "fused", "rounding", "result_bits", "bins", "bin_bits", "tile"]
 ) | st.text(max_size=4)
 VALUES = st.recursive(
     SCALARS, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(KEYS, inner, max_size=3), max_leaves=8

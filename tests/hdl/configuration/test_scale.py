@@ -41,8 +41,9 @@ MXFP8 = 'format = "fp8_e4m3"\naccumulator = "hopper"\nscale = "e8m0"'
         ),
         (
             'format = "fp4_e2m1"\nscale = "e8m0"',
-            r'tile.accumulator must be fused with scale = "e8m0" \(such as hopper\), not exact: its products span 516 '
-            "bits, 8 of a = fp4_e2m1 and b = fp4_e2m1 and 508 of the scales",
+            r'tile.accumulator must be fused with scale = "e8m0" \(such as hopper\) or binned '
+            r"\(\{ bins = 3, bin_bits = 16 \}\), not exact: its products span 516 bits, "
+            "8 of a = fp4_e2m1 and b = fp4_e2m1 and 508 of the scales",
         ),
         (
             f'{MXFP8}\nlanes = 12\nconnectivity = "auto"',

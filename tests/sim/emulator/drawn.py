@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from tensordash import TileConfig
 from tensordash.configuration.formats import FloatFormat, Format
-from tensordash.configuration.numerics import FUSED_ONLY, ROUNDINGS, Fused
+from tensordash.configuration.numerics import ROUNDINGS, WIDE_FORMATS, Fused
 
 EXACT_FLOATS = ("fp16", "fp8_e4m3", "fp8_e5m2", "fp6_e2m3", "fp6_e3m2", "fp4_e2m1")
 
@@ -21,8 +21,8 @@ def random_config(rng: np.random.Generator) -> TileConfig:
     names = [str(name) for name in rng.choice(EXACT_FLOATS, 2)] if rng.random() < 0.8 else ["int8", "int8"]
     if rng.random() < 0.7:
         fraction_bits = (8, 23, 24, 25, 64, int(rng.integers(8, 65)))[rng.integers(6)]
-        names = [str(name) for name in rng.choice([*EXACT_FLOATS, *FUSED_ONLY], 2)]
-        options = random_options(rng, narrow=not set(names) & set(FUSED_ONLY))
+        names = [str(name) for name in rng.choice([*EXACT_FLOATS, *WIDE_FORMATS], 2)]
+        options = random_options(rng, narrow=not set(names) & set(WIDE_FORMATS))
         accumulator = Fused(fraction_bits, ROUNDINGS[rng.integers(2)], **options)
     return TileConfig(
         rows=int(rng.integers(1, 4)),

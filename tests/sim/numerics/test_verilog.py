@@ -12,7 +12,7 @@ import softfloatpy as softfloat
 
 from tensordash import TileConfig
 from tensordash.configuration.formats import IntegerFormat
-from tensordash.configuration.numerics import FUSED_ONLY, Fused
+from tensordash.configuration.numerics import WIDE_FORMATS, Fused
 from tensordash_sim.golden import FP32
 from tensordash_sim.trace import Trace, example_trace
 from tensordash_sim.trace.layer_operands import layer_passes
@@ -51,12 +51,12 @@ FORMATS = {
     "mixed": MIXED,
     "int8": "int8",
 }
-EXACT = [name for name in FORMATS if name not in FUSED_ONLY]
+EXACT = [name for name in FORMATS if name not in WIDE_FORMATS]
 FUSED = [
     (name, accumulator)
     for name in FORMATS
     for accumulator in ACCUMULATORS
-    if name != "int8" and not (accumulator.endswith("-fp16") and name in FUSED_ONLY)
+    if name != "int8" and not (accumulator.endswith("-fp16") and name in WIDE_FORMATS)
 ]
 QUICK_EXACT, QUICK_SPARSE = ["mixed", "int8"], ["fp16", "e4m3", "int8"]  # each is built; the rest at night
 QUICK_FUSED = [("fp16", "volta"), ("bf16", "nearest"), ("e5m2", "narrow"), ("mixed", "wide")]

@@ -9,7 +9,7 @@ from typing import Any
 from tensordash import TileConfig
 from tensordash.configuration.connectivity import PAPER_OPTIONS, Option
 from tensordash.configuration.formats import FORMATS, SCALES
-from tensordash.configuration.numerics import ACCUMULATORS, FUSED_ONLY
+from tensordash.configuration.numerics import ACCUMULATORS, WIDE_FORMATS
 
 __all__ = ["REDRAW_OFFSET", "SoakJob", "draw_job", "jobs_for"]
 
@@ -133,7 +133,7 @@ def _draw_rest(random: Random, rows: int, columns: int, lanes: int) -> TileConfi
     if name in SCALES and SCALES[name].block % settings["lanes"]:
         name = "sides"  # a block is of whole steps
     settings |= _draw_formats(random, name)
-    narrow = name != "e8m0" and not any(wide in str(settings["format"]) for wide in FUSED_ONLY)
+    narrow = name != "e8m0" and not any(wide in str(settings["format"]) for wide in WIDE_FORMATS)
     exact = name in ("int8", "e4m3") or (narrow and random.random() < 0.5)
     if not exact:
         other = {"fused": random.randint(8, 64), "rounding": random.choice(("zero", "nearest"))}

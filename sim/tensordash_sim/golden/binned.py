@@ -1,0 +1,191 @@
+"""Binned dot products: the digits of all terms of a stream in bins, whatever the order of the terms."""
+
+from collections.abc import Iterable
+
+from tensordash.configuration.config import TileConfig
+from tensordash.configuration.formats import FP32, FloatFormat
+from tensordash.configuration.numerics import Binned
+
+from .numbers import FP32_NAN, Decoded, Kind, decode, decode_scale, float_values, round_fixed
+from .specials import product_signs, special_bits, term_signs
+
+__all__ = ["BinnedAccumulator"]
+
+FP32_SUBNORMALS = -149
+"""Weight of FP32's least bit, as a power of two."""
+
+
+class BinnedAccumulator:
+    """Sums of digits by bin, of which the highest `bins` up to the largest top bin count.
+
+    No bin is ever dropped here: which of them count is decided by `top` alone, when they are read. So nothing depends
+    on the order of the terms.
+
+    Parameters
+    ----------
+    config : TileConfig
+        Gives the formats of both sides, scales, the C input and the accumulator.
+
+    Attributes
+    ----------
+    sums : dict of int to int
+        The sum of the signed digits of each bin, by its number, without wrapping.
+    top : int
+        The largest top bin of the terms; 0 without terms.
+    unit : int
+        Weight of the lowest place of bin 0, as a power of two.
+    width : int
+        Bits of a register, sign included.
+    infinities : frozenset of int
+        The signs (0: plus) of the infinite terms; a NaN counts as both.
+
+    Raises
+    ------
+    ValueError
+        If the configuration's accumulator is not binned.
+
+    Source
+    ------
+    docs/numerics.md, "`binned`".
+
+    Examples
+    --------
+    1 and 2**-40 are summed exactly; next to 2**20, two bins above 1, 2**-40 is cut off.
+
+    >>> accumulator = BinnedAccumulator(TileConfig(format="bf16", accumulator={"bins": 3}))
+    >>> one, small, large, minus_large = ((bits, 0x3F80) for bits in (0x3F80, 0x2B80, 0x4980, 0xC980))
+    >>> accumulator.accumulate([small, one, (0xBF80, 0x3F80)], first=True), hex(accumulator.result_bits())
+    (False, '0x2b800000')
+    >>> accumulator.accumulate([large, small, minus_large, one], first=True), hex(accumulator.result_bits())
+    (False, '0x3f800000')
+    """
+
+    def __init__(self, config: TileConfig) -> None:
+        accumulator = config.numerics.accumulator
+        if not isinstance(accumulator, Binned):
+            raise ValueError(f"accumulator must be binned, not {config.accumulator}")
+        assert isinstance(config.a_format, FloatFormat)
+        assert isinstance(config.b_format, FloatFormat)
+        self._a_format, self._b_format = config.a_format, config.b_format
+        self._a_values, self._b_values = float_values(config.a_format), float_values(config.b_format)
+        self._scale = config.numerics.scale
+        self.bins, self.bin_bits = accumulator.bins, accumulator.bin_bits
+        self.width = self.bin_bits + 1 + accumulator.headroom_bits
+        least = [decode(1, config.a_format).exponent, decode(1, config.b_format).exponent]
+        largest = [decode(fmt.largest, fmt) for fmt in (config.a_format, config.b_format)]
+        top_place = sum(number.exponent + number.significand.bit_length() - 1 for number in largest) + 1
+        if self._scale is not None:
+            least += [decode_scale(0, self._scale).exponent] * 2
+            top_place += 2 * decode_scale(254, self._scale).exponent
+        self.unit = sum(least)
+        if config.initial:
+            top_place = max(top_place, decode(FP32.largest, FP32).exponent + FP32.fraction_bits)
+            while self.unit > FP32_SUBNORMALS:
+                self.unit -= self.bin_bits
+        self._top_bits = max(1, self._bin_of(top_place).bit_length())
+        self.sums: dict[int, int] = {}
+        self.top = 0
+        self.infinities: frozenset[int] = frozenset()
+
+    def _bin_of(self, place: int) -> int:
+        """Return the bin that a binary place is in."""
+        return (place - self.unit) // self.bin_bits
+
+    def accumulate(self, pairs: Iterable[tuple[int, ...]], first: bool, c: int = 0) -> bool:
+        """Add the products of one schedule.
+
+        Parameters
+        ----------
+        pairs : iterable of (int, int) or (int, int, int, int)
+            The bit patterns (a, b), with their scales (if any), of the pairs that are multiplied; those skipped
+            are left out.
+        first : bool
+            Start anew, with C as the first term.
+        c : int
+            FP32 bits of C. Only used if `first`.
+
+        Returns
+        -------
+        bool
+            Whether a bin left the range of its register and was wrapped.
+        """
+        if first:
+            self.sums, self.top = {}, 0
+            number = decode(c, FP32)
+            self.infinities = term_signs(number)
+            if number.significand and not self.infinities:
+                signed = -number.significand if number.sign else number.significand
+                self._add(signed, number.exponent, number.exponent + FP32.fraction_bits)
+        before = dict(self.sums)
+        for a, b, *scale_bits in pairs:
+            left, right = self._a_values[a], self._b_values[b]
+            scales = self._scales(scale_bits)
+            if left is None or right is None or any(scale.kind is Kind.NAN for scale in scales):
+                self.infinities |= product_signs(decode(a, self._a_format), decode(b, self._b_format), *scales)
+            elif left[0] and right[0]:
+                least = left[1] + right[1] + sum(scale.exponent for scale in scales)
+                # The product of two significands below 2 is below 4.
+                highest = least + self._a_format.fraction_bits + self._b_format.fraction_bits + 1
+                self._add(left[0] * right[0], least, highest)
+        return any(
+            self._wrapped(before.get(k, 0)) + self.sums[k] - before.get(k, 0) != self._wrapped(self.sums[k])
+            for k in self._counting()
+            if k in self.sums
+        )
+
+    def _scales(self, bits: list[int]) -> list[Decoded]:
+        """Return both sides' scales: powers of two, or NaN."""
+        return [decode_scale(each, self._scale) for each in bits if self._scale is not None]
+
+    def _add(self, signed: int, exponent: int, place: int) -> None:
+        """Add the digits of ``signed * 2**exponent``, whose highest place is `place` at most."""
+        self.top = max(self.top, self._bin_of(place))
+        magnitude, number = abs(signed) << (exponent - self.unit), 0
+        while magnitude >> (number * self.bin_bits):
+            digit = (magnitude >> (number * self.bin_bits)) % (1 << self.bin_bits)
+            if digit:
+                self.sums[number] = self.sums.get(number, 0) + (-digit if signed < 0 else digit)
+            number += 1
+
+    def _counting(self) -> range:
+        """Return the numbers of the bins that count; some may be below 0, and empty."""
+        return range(self.top - self.bins + 1, self.top + 1)
+
+    def _wrapped(self, value: int) -> int:
+        """Return a bin's sum in its register, two's complement."""
+        half = 1 << (self.width - 1)
+        return (value + half) % (2 * half) - half
+
+    def result_bits(self, c: int = 0) -> int:
+        """Return the sum as FP32 bits, rounded once to nearest, ties to even; NaN is 0x7FC00000, every zero +0.
+
+        Parameters
+        ----------
+        c : int
+            Not used: the sum started from C.
+        """
+        special = special_bits(self.infinities, FP32_NAN)
+        if special is not None:
+            return special
+        lowest = self._counting().start
+        total = sum(self._wrapped(self.sums.get(k, 0)) << ((k - lowest) * self.bin_bits) for k in self._counting())
+        bits = round_fixed(total, self.unit + lowest * self.bin_bits, FP32)
+        return bits if bits % (1 << 31) else 0
+
+    def result_overflow(self, c: int = 0) -> bool:
+        """Return whether the result left its range: never, FP32 has infinities."""
+        return False
+
+    def block_bits(self) -> int:
+        """Return the bits of the PE's `block` port.
+
+        The registers of the bins, the lowest first; the number of the top bin; above it, whether infinities or a NaN
+        of plus sign came in, and of minus sign.
+        """
+        made = 0
+        for place, number in enumerate(self._counting()):
+            made |= self.sums.get(number, 0) % (1 << self.width) << (place * self.width)
+        above = self.bins * self.width
+        made |= self.top << above
+        marks = above + self._top_bits
+        return made | (0 in self.infinities) << marks | (1 in self.infinities) << (marks + 1)
