@@ -171,7 +171,7 @@ class BinnedAccumulator(Block):
         return reduce(or_, marks)
 
     def _basis(self, m: Module, accumulated: View) -> tuple[list[Value], Value, Value, list[Value]]:
-        """What digits are added to: bins, a carry into them, top bin, marks; where a sum starts, those of C or nothing."""
+        """What digits are added to: bins, a carry into them, top bin, marks; at the start of a sum, C or nothing."""
         sum_so_far = View(self.shape.layout, accumulated.number)
         start = self.sum.start
         bins = [Signal(signed(self.shape.bin_width), name=f"basis_{place}") for place in range(self.bins)]

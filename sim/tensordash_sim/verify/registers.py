@@ -4,7 +4,7 @@ Operands alone take `2**headroom_bits` of the largest products to the top of an 
 paper's PE. A register that is set goes on exactly as one that came there.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from random import Random
 from typing import Any
 
@@ -12,13 +12,13 @@ from tensordash import TileConfig
 from tensordash.configuration.formats import FP32
 from tensordash.configuration.numerics import Fused
 
-from ..golden import Accumulator, ExactAccumulator, FusedAccumulator, IntegerAccumulator
+from ..golden import Accumulator, BinnedAccumulator, ExactAccumulator, FusedAccumulator, IntegerAccumulator
 
-__all__ = ["REGISTER", "accumulator_in", "near_the_ends", "set_sum"]
+__all__ = ["REGISTER", "accumulator_in", "near_the_ends", "set_bins", "set_sum"]
 
 REGISTER = "accumulated"
-"""The register that holds an accumulator's sum, by its name in the Verilog: two's complement, or FP32's upper bits, and
-above them the marks of infinities and NaN."""
+"""The register that holds an accumulator's sum, by its name in the Verilog: two's complement, bins, or FP32's upper
+bits, and above them the marks of infinities and NaN."""
 
 
 def accumulator_in(dut: Any, row: int, column: int) -> Any:
@@ -45,6 +45,24 @@ def set_sum(accumulator: Any, golden: Accumulator, number: int) -> None:
     else:
         assert isinstance(golden, ExactAccumulator | IntegerAccumulator)
         golden.total, golden.infinities = number, frozenset()
+    getattr(accumulator, REGISTER).value = golden.block_bits()
+
+
+def set_bins(accumulator: Any, golden: BinnedAccumulator, top: int, sums: Mapping[int, int]) -> None:
+    """Make bins the sum so far, free of infinities and NaN.
+
+    Parameters
+    ----------
+    accumulator : cocotb handle
+        The component in the simulation.
+    golden : BinnedAccumulator
+        Its model.
+    top : int
+        Number of the top bin.
+    sums : mapping of int to int
+        What the registers of bins hold, by the bins' numbers.
+    """
+    golden.top, golden.sums, golden.infinities = top, dict(sums), frozenset()
     getattr(accumulator, REGISTER).value = golden.block_bits()
 
 

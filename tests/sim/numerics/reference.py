@@ -15,9 +15,9 @@ from functools import cache
 import ml_dtypes
 import numpy as np
 
-from tensordash.configuration.numerics import Fused
+from tensordash.configuration.numerics import Binned, Fused
 
-__all__ = ["Table", "exact_dot", "fused_dot", "int8_dot", "scale_table", "table"]
+__all__ = ["Table", "binned_dot", "exact_dot", "fused_dot", "int8_dot", "scale_table", "table"]
 
 DTYPES = {
     "fp16": np.float16,
@@ -199,6 +199,56 @@ def exact_dot(
     seen["cancellation"] += total == 0 and terms > 0
     seen["wrapped"] += overflow
     return _round(total + c_units, "nearest", seen), overflow
+
+
+def binned_dot(
+    names: Names,
+    steps: Sequence[Pairs],
+    c: int | None,
+    accumulator: Binned,
+    seen: Counter | None = None,
+) -> int:
+    """C plus all products, each cut to a multiple of the quantum, rounded once: FP32 bits, as if no bin ever wrapped.
+
+    Parameters
+    ----------
+    names, steps, seen
+        As for `exact_dot`.
+    c : int or None
+        FP32 bits; None without a C input.
+    accumulator : Binned
+        Its parameters.
+
+    Examples
+    --------
+    >>> one, large = (0x3F80, 0x3F80), (0x4980, 0x3F80)  # 1 and 2**20; then 2**-40, with and without these
+    >>> small, minus = (0x2B80, 0x3F80), [(0xC980, 0x3F80), (0xBF80, 0x3F80)]
+    >>> [hex(binned_dot(("bf16", "bf16"), [[small, *more]], None, Binned(3))) for more in ([], [one, large, *minus])]
+    ['0x2b800000', '0x0']
+    """
+    seen = Counter() if seen is None else seen
+    terms, special = [], 0.0
+    for pairs in steps:
+        products, other = _products(names, pairs)
+        special += other
+        terms += [(units, exponent + 1) for units, exponent in products]
+    unit = (_least(names[0]) * _least(names[1])).bit_length() - 1 - UNIT - 254 * (len(names) > 2)
+    if c is not None:
+        unit -= max(0, -(-(unit + 149) // accumulator.bin_bits)) * accumulator.bin_bits
+        units, other = _fp32(c)
+        special += other
+        if units:
+            terms.append((units, max(abs(units).bit_length() - 1 - UNIT, -126)))
+    if special != 0.0:
+        seen["nan" if math.isnan(special) else "infinity"] += 1
+        return EXACT_NAN if math.isnan(special) else INFINITIES[special]
+    top = max(((place - unit) // accumulator.bin_bits for _, place in terms), default=0)
+    quantum = 1 << UNIT + unit + max(0, top - accumulator.bins + 1) * accumulator.bin_bits
+    cut = [(abs(units) // quantum * quantum) * (-1 if units < 0 else 1) for units, _ in terms]
+    seen["truncated"] += cut != [units for units, _ in terms]
+    seen["cancellation"] += sum(cut) == 0 and len(terms) > 0
+    bits = _round(sum(cut), "nearest", seen)
+    return bits if bits != 0x80000000 else 0
 
 
 def int8_dot(

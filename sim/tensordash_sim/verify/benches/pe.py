@@ -7,8 +7,15 @@ import cocotb
 
 from tensordash import TileConfig
 from tensordash.configuration.formats import FloatFormat
-from tensordash.configuration.numerics import Exact, Fused
+from tensordash.configuration.numerics import Binned, Exact, Fused
 from tensordash_sim.golden import FP32, ExactAccumulator, IntegerAccumulator, make_accumulator
+from tensordash_sim.verify.benches.pe_bins import (
+    bins_move,
+    c_is_a_term,
+    ends_of_bins,
+    reset_of_digits,
+    zeros_have_no_bin,
+)
 from tensordash_sim.verify.pe_bench import Bench, Entry
 from tensordash_sim.verify.random_values import (
     EXPONENTS,
@@ -22,6 +29,8 @@ from tensordash_sim.verify.random_values import (
 )
 from tensordash_sim.verify.registers import near_the_ends, set_sum
 from tensordash_sim.verify.stimulus import packed
+
+__all__ = ["bins_move", "c_is_a_term", "ends_of_bins", "reset_of_digits", "zeros_have_no_bin"]
 
 IDLE_SPECIALS = 0.3
 
@@ -124,6 +133,8 @@ async def ends_of_the_range(dut) -> None:
     bench = Bench(dut, "ends")
     await bench.start()
     config, random = bench.config, bench.random
+    if isinstance(config.numerics.accumulator, Binned):
+        return
     exact = isinstance(config.numerics.accumulator, Exact)
     nothing = Entry()
     for sign in (0, 1) * max(1, round(2 * bench.effort)):
@@ -264,9 +275,11 @@ async def c_at_the_ends(dut) -> None:
     config, random, accumulator = bench.config, bench.random, bench.config.numerics.accumulator
     if not bench.has_c:
         return
-    assert isinstance(accumulator, Fused)
-    most = 1 << (accumulator.result_exponent_bits - 1)
-    least = 2 - most - accumulator.result_bits
+    exponent_bits, result_bits = FP32.exponent_bits, FP32.fraction_bits
+    if isinstance(accumulator, Fused):
+        exponent_bits, result_bits = accumulator.result_exponent_bits, accumulator.result_bits
+    most = 1 << (exponent_bits - 1)
+    least = 2 - most - result_bits
     for exponent in (*range(least - 2, 5 - most), *range(most - 2, most + 2)):
         # Of a subnormal FP32 number the highest bit of the fraction is its value.
         field, down = max(0, exponent + FP32.bias), max(0, 1 - FP32.bias - exponent)
