@@ -279,7 +279,7 @@ def _replay(
         if result.non_finite:
             click.echo("non_finite is set: an operand is infinity or NaN")
         if result.overflow:
-            click.echo("overflow is set: an exact accumulator or an INT32 result has overflowed, and wrapped")
+            click.echo("overflow is set: an exact or binned accumulator or an INT32 result has overflowed, and wrapped")
         if result.non_finite_results:
             click.echo(f"{result.non_finite_results} of {result.c_bits.size} results are infinity or NaN")
     if result.mismatches:

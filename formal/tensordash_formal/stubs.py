@@ -10,6 +10,7 @@ are free in every cycle.
 
 from amaranth.hdl import Cat, Const, Elaboratable, Instance, Module, Mux, Signal, Value
 
+from tensordash.arithmetic.binned_result import BinnedResult
 from tensordash.arithmetic.fused_initial_adder import FusedInitialAdder
 from tensordash.arithmetic.fused_result import FusedResult
 from tensordash.arithmetic.initial_adder import InitialAdder
@@ -106,5 +107,8 @@ class _TagResult(Elaboratable):
 
 ARITHMETIC_STUBS = (
     Stub(PE, _TagPE),
-    *(Stub(kind, _TagResult) for kind in (Rounder, FusedResult, IntegerResult, InitialAdder, FusedInitialAdder)),
+    *(
+        Stub(kind, _TagResult)
+        for kind in (Rounder, BinnedResult, FusedResult, IntegerResult, InitialAdder, FusedInitialAdder)
+    ),
 )

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from tensordash import TileConfig
 from tensordash.configuration.formats import FloatFormat
-from tensordash.configuration.numerics import Exact
+from tensordash.configuration.numerics import Binned, Exact
 from tensordash_sim.compiler.layer import OPERANDS, RESULTS
 from tensordash_sim.emulator import result_bits
 from tensordash_sim.lowering import Convolution, Geometry
@@ -92,6 +92,8 @@ def _count_bits(tile: TileConfig) -> int:
     accumulator = tile.numerics.accumulator
     if isinstance(accumulator, Exact):
         return MAX_COUNT_BITS
+    if isinstance(accumulator, Binned):
+        return min(MAX_COUNT_BITS, accumulator.headroom_bits)
     return min(MAX_COUNT_BITS, accumulator.fraction_bits, accumulator.result_bits)
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from tensordash import TileConfig
 from tensordash.configuration.formats import FORMATS, FP32, FloatFormat
-from tensordash.configuration.numerics import Exact
+from tensordash.configuration.numerics import Fused
 from tensordash_sim.compiler.images import FLOATS
 from tensordash_sim.emulator import decode, encode
 from tensordash_sim.emulator.kernels import scan
@@ -236,7 +236,7 @@ def scaling_limit(tile: TileConfig, reduced: int) -> int:
     16
     """
     accumulator = tile.numerics.accumulator
-    bits = 8 if isinstance(accumulator, Exact) else accumulator.result_exponent_bits
+    bits = accumulator.result_exponent_bits if isinstance(accumulator, Fused) else 8
     largest = (1 << (bits - 1)) - 1
     return min(MAX_PRODUCT_EXPONENT, (largest - reduced.bit_length()) // 2)
 

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from tensordash import TileConfig
 from tensordash.configuration.formats import FloatFormat
-from tensordash.configuration.numerics import Exact
+from tensordash.configuration.numerics import Fused
 from tensordash_sim.compiler.layer import OPERANDS
 from tensordash_sim.lowering import Geometry
 
@@ -64,7 +64,7 @@ def fixed_rows(tile: TileConfig, operation: str) -> str | None:
     Returns
     -------
     str, optional
-        None if results do not depend on the side: formats are the same, and sums are exact.
+        None if results do not depend on the side: formats are the same, and sums are exact or binned.
 
     Examples
     --------
@@ -77,7 +77,7 @@ def fixed_rows(tile: TileConfig, operation: str) -> str | None:
     first, second = OPERANDS[operation]
     a, b = tile.a_format, tile.b_format
     if a == b:
-        dependent = tile.numerics.scale is not None or not isinstance(tile.numerics.accumulator, Exact)
+        dependent = tile.numerics.scale is not None or isinstance(tile.numerics.accumulator, Fused)
         return first if dependent else None
     assert isinstance(a, FloatFormat)
     assert isinstance(b, FloatFormat)

@@ -6,6 +6,8 @@ from tensordash import Connectivity
 from tensordash.arithmetic.accumulator import ExactAccumulator
 from tensordash.arithmetic.addend_accumulator import AddendAccumulator
 from tensordash.arithmetic.bias_aligner import BiasAligner
+from tensordash.arithmetic.binned_accumulator import BinnedAccumulator
+from tensordash.arithmetic.binned_result import BinnedResult
 from tensordash.arithmetic.converter import Converter
 from tensordash.arithmetic.fused_accumulator import FusedAccumulator
 from tensordash.arithmetic.fused_initial_adder import FusedInitialAdder
@@ -17,7 +19,7 @@ from tensordash.arithmetic.rounder import Rounder
 from tensordash.arithmetic.sum_adder import SumAdder
 from tensordash.configuration.connectivity import PAPER_OPTIONS
 from tensordash.configuration.formats import FORMATS, FloatFormat
-from tensordash.configuration.numerics import Exact, Fused, Numerics
+from tensordash.configuration.numerics import Binned, Exact, Fused, Numerics
 from tensordash.schedule.operand_flags import OperandFlags
 from tensordash.schedule.operand_mux import OperandMux
 from tensordash.schedule.staging_buffer import StagingBuffer
@@ -41,6 +43,7 @@ PAPER = Connectivity(PAPER_OPTIONS, lanes=4, depth=4)
 EXACT = Numerics(a_format=FP16, b_format=FP16, accumulator=Exact(16))
 FUSED = Numerics(a_format=FP16, b_format=FP16, accumulator=Fused(23, "zero"))
 AFTER = Numerics(a_format=FP16, b_format=FP16, accumulator=Fused(25, "zero", addend="after"))
+BINNED = Numerics(a_format=FP16, b_format=FP16, accumulator=Binned(3))
 INTEGER = Numerics(a_format=INT8, b_format=INT8, accumulator=Exact(16))
 NUMBERS: dict[str, Any] = {"numerics": EXACT}
 
@@ -52,6 +55,8 @@ RIGHT = {
     ExactAccumulator: {**NUMBERS, "lanes": 4, "stages": 1},
     FusedAccumulator: {"numerics": FUSED, "lanes": 4, "stages": 1},
     AddendAccumulator: {"numerics": AFTER, "lanes": 4, "stages": 1},
+    BinnedAccumulator: {"numerics": BINNED, "lanes": 4, "stages": 1},
+    BinnedResult: {"numerics": BINNED},
     ProductSum: {"numerics": AFTER, "lanes": 4},
     FusedInitialAdder: {
         "numerics": Numerics(a_format=FP16, b_format=FP16, accumulator=Fused(23, "zero", addend="last"), initial=True)
@@ -64,6 +69,7 @@ RIGHT = {
     SumAdder: {"width": 97, "biased": True},
     InitialStore: {"rows": 4, "columns": 4, "out_rows": 1, "at_once": False, "floating": True},
     Exact: {"headroom_bits": 16},
+    Binned: {"bins": 3},
     Fused: {"fraction_bits": 23, "rounding": "zero"},
     Numerics: {"a_format": FP16, "b_format": FP16, "accumulator": Exact(16)},
     Drain: {**NUMBERS, "rows": 4, "columns": 4, "out_rows": 1},

@@ -6,6 +6,8 @@ from tensordash import Tile
 from tensordash.arithmetic.accumulator import ExactAccumulator
 from tensordash.arithmetic.addend_accumulator import AddendAccumulator
 from tensordash.arithmetic.bias_aligner import BiasAligner
+from tensordash.arithmetic.binned_accumulator import BinnedAccumulator
+from tensordash.arithmetic.binned_result import BinnedResult
 from tensordash.arithmetic.converter import Converter
 from tensordash.arithmetic.fused_accumulator import FusedAccumulator
 from tensordash.arithmetic.fused_initial_adder import FusedInitialAdder
@@ -17,7 +19,7 @@ from tensordash.arithmetic.rounder import Rounder
 from tensordash.arithmetic.sum_adder import SumAdder
 from tensordash.block import Block
 from tensordash.configuration.formats import FORMATS
-from tensordash.configuration.numerics import Exact, Fused, Numerics
+from tensordash.configuration.numerics import Binned, Exact, Fused, Numerics
 from tensordash.schedule.operand_flags import OperandFlags
 from tensordash.schedule.operand_mux import OperandMux
 from tensordash.schedule.staging_buffer import StagingBuffer
@@ -79,6 +81,10 @@ WRONG = [
         ValueError,
         'numerics must have a fused accumulator with addend = "last", not fused 23, zero',
     ),
+    (BinnedAccumulator, {"stages": 3}, ValueError, "stages must be an integer from 1 to 2, not 3"),
+    (BinnedAccumulator, {"lanes": 0}, ValueError, "lanes must be an integer of at least 1, not 0"),
+    (BinnedAccumulator, {"numerics": EXACT}, ValueError, "numerics must be floating-point and binned, not Numerics"),
+    (BinnedResult, {"numerics": FUSED}, ValueError, "numerics must be floating-point and binned, not Numerics"),
     (FusedResult, {"accumulator": 23}, TypeError, "accumulator must be Fused, not 23"),
     (IntegerAccumulator, {"stages": 3}, ValueError, "stages must be an integer from 1 to 2, not 3"),
     (IntegerAccumulator, {"lanes": 0}, ValueError, "lanes must be an integer of at least 1, not 0"),
@@ -95,6 +101,8 @@ WRONG = [
     (InitialStore, {"out_rows": 3}, ValueError, "out_rows must divide rows = 4, not 3"),
     (InitialStore, {"at_once": 1}, TypeError, "at_once must be true or false, not 1"),
     (Exact, {"headroom_bits": -1}, ValueError, "headroom_bits must be an integer from 0 to 64, not -1"),
+    (Binned, {"bins": 2}, ValueError, r"accumulator\.bins must be an integer from 3 to 4, not 2"),
+    (Binned, {"headroom_bits": 65}, ValueError, "headroom_bits must be an integer from 0 to 64, not 65"),
     (Fused, {"fraction_bits": 7}, ValueError, r"accumulator\.fused must be an integer from 8 to 64, not 7"),
     (Fused, {"rounding": "up"}, ValueError, r"accumulator\.rounding must be one of nearest, zero, not 'up'"),
     (Fused, {"result_bits": 6}, ValueError, r"accumulator\.result_bits must be an integer from 7 to 23, not 6"),

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from tensordash.configuration.config import TileConfig
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.formats import FP32, FloatFormat
-from tensordash.configuration.numerics import Exact
+from tensordash.configuration.numerics import Exact, Fused
 
 from ..compiler.layer import OPERANDS, RESULTS, Layer
 from .conversions import result_bits
@@ -99,7 +99,8 @@ def contract(
     operands = _checked_operands(tile, layer, operation, rows, values)
     if bias is not None:
         if not isinstance(tile.numerics.accumulator, Exact):
-            raise ValueError("bias must be left out for a fused accumulator: it is added to an exact sum")
+            kind = type(tile.numerics.accumulator).__name__.lower()
+            raise ValueError(f"bias must be left out for a {kind} accumulator: it is added to an exact sum")
         operands["bias"] = _checked_bias(bias, layer, operation)
     if mask is not None:
         mask = checked_bits("mask", mask, tile.a_format)
@@ -157,7 +158,7 @@ class Sides:
     Attributes
     ----------
     fill : Fill
-        What is filled up: exact sums do not depend on zeros that meet zeros, nor on what other rows do.
+        What is filled up: exact and binned sums do not depend on zeros that meet zeros, nor on what other rows do.
     gathered : int
         Values of windows at a time: windows overlap, all of them may be more than there is room for.
     batched : int
@@ -169,12 +170,12 @@ class Sides:
     def __init__(self, tile: TileConfig, placed_on_rows: bool) -> None:
         self.tile, self.placed_on_rows = tile, placed_on_rows
         ports = tile.rows if placed_on_rows else tile.columns
-        if isinstance(tile.numerics.accumulator, Exact):
-            self.fill = Fill(channels=1, ports=1, lanes=tile.lanes)
-            self.batched = BATCHED_MACS
-        else:
+        if isinstance(tile.numerics.accumulator, Fused):
             self.fill = Fill(channels=tile.lanes, ports=ports, lanes=tile.lanes)
             self.batched = 0
+        else:
+            self.fill = Fill(channels=1, ports=1, lanes=tile.lanes)
+            self.batched = BATCHED_MACS
 
     def sums(self, placed: NDArray, other: NDArray, bias: NDArray | None = None) -> NDArray[np.uint32]:
         """Return each product's sums for all pairs of vectors of `placed` and `other`, with the biases of `other`."""

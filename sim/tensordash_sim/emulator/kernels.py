@@ -23,6 +23,7 @@ __all__ = [
     "convert",
     "cut",
     "mark_specials",
+    "round_each",
     "round_sums",
     "scan",
     "wrap",
@@ -195,6 +196,20 @@ def round_sums(high, low, exponent, out):
                 upper = ~upper + np.uint64(lower == 0)
             pattern = _round_pair(upper, lower, np.int64(exponent))
             out[row, column] = np.uint32(sign << 31 | pattern)
+
+
+@njit(parallel=True, cache=True, nogil=True)
+def round_each(high, low, exponents, out):
+    """Round as `round_sums`, but each sum has an exponent of its own, and every zero is +0."""
+    for row in prange(high.shape[0]):
+        for column in range(high.shape[1]):
+            upper, lower = np.uint64(high[row, column]), low[row, column]
+            sign = np.int64(upper >> np.uint64(63))
+            if sign:
+                lower = ~lower + np.uint64(1)
+                upper = ~upper + np.uint64(lower == 0)
+            pattern = _round_pair(upper, lower, exponents[row, column])
+            out[row, column] = np.uint32((sign << 31 if pattern else 0) | pattern)
 
 
 @njit(cache=True, nogil=True)

@@ -4,8 +4,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tensordash.configuration.config import TileConfig
-from tensordash.configuration.numerics import Exact
+from tensordash.configuration.numerics import Binned, Exact
 
+from .binned import binned_products
 from .exact import exact_products
 from .fused import fused_products
 from .tables import ScaledFormat, checked_bits, operand_formats, with_scales
@@ -83,8 +84,9 @@ def matrix_product(
         more = None if numbers is None else numbers.reshape(-1, *out.shape[-2:])
         left, right = (each.reshape(-1, *each.shape[-2:]) for each in (lefts, rights))
         return exact_products(left, right, config, more).reshape(out.shape)
+    products = binned_products if isinstance(config.numerics.accumulator, Binned) else fused_products
     for index in np.ndindex(outer):
-        out[index] = fused_products(lefts[index], rights[index], config)
+        out[index] = products(lefts[index], rights[index], config)
     return out
 
 

@@ -8,7 +8,7 @@ from random import Random
 import numpy as np
 
 from tensordash import TileConfig
-from tensordash.configuration.numerics import Exact
+from tensordash.configuration.numerics import Fused
 from tensordash.emission.verilog import check_prefix
 
 from ..golden.matmul import MatmulResult, run_streams
@@ -140,7 +140,7 @@ def _values(config: TileConfig, golden: MatmulResult) -> dict[str, str]:
     """Return the template's values for this tile."""
     depth, beats = config.window_depth, config.rows // config.out_rows * len(LENGTHS)
     # The order of a fused accumulator's sums may depend on what has arrived, unless schedules wait for a full window.
-    gaps = isinstance(config.numerics.accumulator, Exact) or config.needs_full_window or depth == 1
+    gaps = not isinstance(config.numerics.accumulator, Fused) or config.needs_full_window or depth == 1
     counters = golden.counters  # of which stall_input goes on
     checks = []
     if config.counts:

@@ -34,6 +34,8 @@ ACCUMULATORS: dict[str, Any] = {
     "blackwell-fp8": "blackwell-fp8",
     "few-bits": {"fused": 16, "rounding": "nearest", "result_bits": 7},
     "low-zero": {"fused": 24, "zero_exponent": -132},
+    "binned": {"bins": 3},
+    "binned-4": {"bins": 4},
 }
 NUMBERS = [
     *product(("fp16", "e4m3", "e5m2", "e4m3xe5m2", "int8"), ("exact",)),
@@ -43,6 +45,8 @@ NUMBERS = [
     *product(("fp16", "e4m3xe5m2"), ("hopper-fp16", "blackwell-fp16")),
     *product(("tf32",), ("hopper", "nearest", "blackwell-fp8")),
     *product(("e2m3xe2m1", "e3m2", "e2m1", "e4m3xe2m1"), ("exact", "hopper")),
+    *product(("fp16", "bf16", "e4m3xe5m2"), ("binned",)),
+    *product(("tf32",), ("binned-4",)),
 ]
 # Each sparsity with a shape and pipeline of its own.
 SHAPES: dict[str, dict[str, Any]] = {
@@ -68,6 +72,10 @@ QUICK = (
     "fp16-hopper-fp16-rows-c",
     "fp16-blackwell-fp16-rows-c",
     "tf32-hopper-rows-c",
+    "bf16-binned-rows-c",
+    "bf16-binned-none",
+    "tf32-binned-4-both-c",
+    "fp16-binned-both",
     "e2m1-exact-rows",
     "e2m3xe2m1-hopper-rows-c",
     "e4m3xe2m1-exact-rows-c",
@@ -86,6 +94,38 @@ VARIANTS = {
     "int8-no-headroom": ("pe", TileConfig(rows=1, columns=1, format="int8", headroom_bits=0)),
     "e4m3-3-headroom-bits": ("pe", TileConfig(rows=1, columns=1, format="fp8_e4m3", headroom_bits=3)),
     "e5m2-64-headroom-bits": ("pe", TileConfig(rows=1, columns=1, format="fp8_e5m2", headroom_bits=64)),
+    "bf16-bins-without-headroom-c": (
+        "pe",
+        TileConfig(rows=1, columns=1, format="bf16", accumulator={"bins": 3}, headroom_bits=0, initial=True),
+    ),
+    "mixed-bins-of-11-c": (
+        "pe",
+        TileConfig(
+            rows=1,
+            columns=1,
+            format={"a": "bf16", "b": "fp8_e5m2"},
+            accumulator={"bins": 4, "bin_bits": 11},
+            initial=True,
+            pipeline=1,
+        ),
+    ),
+    "mxfp8-bins-c": (
+        "pe",
+        TileConfig(rows=1, columns=1, format="fp8_e4m3", accumulator={"bins": 3}, scale="e8m0", initial=True),
+    ),
+    "mxfp4-dense-bins-of-8": (
+        "pe",
+        TileConfig(
+            rows=1,
+            columns=1,
+            format="fp4_e2m1",
+            accumulator={"bins": 3, "bin_bits": 8},
+            scale="e8m0",
+            sparsity="none",
+            pipeline=3,
+            headroom_bits=2,
+        ),
+    ),
     "fp16-8-fraction-bits-c": ("pe", TileConfig(rows=1, columns=1, accumulator={"fused": 8}, initial=True)),
     "bf16-64-fraction-bits-c": (
         "pe",
@@ -153,6 +193,7 @@ QUICK_ALONE = (
     "int8-exact-rows-c",
     "bf16-volta-both-c",
     "e4m3xe5m2-nearest-none-c",
+    "bf16-binned-rows-c",
 )
 """A tile is made of these PEs: those alone that differ in what a tile's bench cannot reach."""
 

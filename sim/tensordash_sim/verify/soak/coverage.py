@@ -19,7 +19,7 @@ from tensordash.configuration.formats import (
     IntegerFormat,
     ScaleFormat,
 )
-from tensordash.configuration.numerics import ACCUMULATORS, Exact
+from tensordash.configuration.numerics import ACCUMULATORS, Binned, Fused
 
 from ...golden.numbers import Kind, decode
 from ...golden.ports import COUNTER_LIMIT, Counters, Outputs
@@ -95,7 +95,7 @@ class Coverage:
     def results(self, values: Iterable[int]) -> None:
         """Note results, which the Verilog's equalled."""
         integer = self.config.numerics.result == "int32"
-        how = "exact" if isinstance(self.config.numerics.accumulator, Exact) else "fused"
+        how = type(self.config.numerics.accumulator).__name__.lower()
         for kind, count in _kinds(INT32 if integer else FP32, values).items():
             self.add("result", f"{'int32' if integer else how} {kind}", count)
 
@@ -223,9 +223,10 @@ def _all_kinds(fmt: Format) -> list[str]:
 def _config_points(config: TileConfig) -> list[str]:
     """Return the coverage points of a tile's configuration."""
     a, b, accumulator = config.a_format.name, config.b_format.name, config.numerics.accumulator
-    if isinstance(accumulator, Exact):
-        numbers = "exact"
-    else:
+    numbers = how = type(accumulator).__name__.lower()
+    if isinstance(accumulator, Binned):
+        numbers = f"binned, {accumulator.bins}"
+    elif isinstance(accumulator, Fused):
         named = isinstance(config.accumulator, str)
         numbers = str(config.accumulator) if named else f"fused, {accumulator.rounding}"
     out_rows = "1" if config.out_rows == 1 else "all" if config.out_rows == config.rows else "some"
@@ -239,11 +240,15 @@ def _config_points(config: TileConfig) -> list[str]:
         f"initial {config.initial}",
         f"pipeline {config.stages}",
         f"out_rows {out_rows}",
-        f"full_window {config.needs_full_window}, {'exact' if numbers == 'exact' else 'fused'}",
+        f"full_window {config.needs_full_window}, {how}",
         *([f"staging {config.staging}"] if hasattr(config, "staging") else []),
         f"registered_ready {config.registered_ready}",
         f"counters {config.counters}",
     ]
+
+
+SUMS = ("exact", "fused", "binned")
+"""Kinds of accumulators of floating-point products."""
 
 
 @cache
@@ -255,7 +260,7 @@ def universe() -> Mapping[str, tuple[str, ...]]:
     # A zero is +0 and no sum of products is just the largest number but by chance.
     finite = ["+zero", "+subnormal", "-subnormal", "+normal", "-normal", "+infinite", "-infinite", "NaN"]
     numbers = [*(f"format {fmt.name}" for fmt in floats), "format int8", "format of each side"]
-    accumulators = ["exact", *ACCUMULATORS, "fused, zero", "fused, nearest"]
+    accumulators = ["exact", *ACCUMULATORS, "fused, zero", "fused, nearest", "binned, 3", "binned, 4"]
     staging = ["shift", "ring"] if "staging" in TileConfig.__dataclass_fields__ else []
     tiles = [
         *(f"sparsity {name}" for name in ("none", "rows", "both")),
@@ -267,7 +272,7 @@ def universe() -> Mapping[str, tuple[str, ...]]:
         *(f"initial {flag}" for flag in (False, True)),
         *(f"pipeline {stages}" for stages in (1, 2, 3)),
         *(f"out_rows {share}" for share in ("1", "some", "all")),
-        *(f"full_window {flag}, {how}" for flag in (False, True) for how in ("exact", "fused")),
+        *(f"full_window {flag}, {how}" for flag in (False, True) for how in SUMS),
         *(f"staging {kind}" for kind in staging),
         *(f"registered_ready {flag}" for flag in (False, True)),
         *(f"counters {kind}" for kind in (True, False, "snapshot")),
@@ -290,7 +295,7 @@ def universe() -> Mapping[str, tuple[str, ...]]:
             for kind in _kinds_of_scale(scale)
         ),
         "result": (
-            *(f"{how} {kind}" for how in ("exact", "fused") for kind in finite),
+            *(f"{how} {kind}" for how in SUMS for kind in finite),
             *(f"int32 {kind}" for kind in ("zero", "positive", "negative")),
         ),
         "counter": tuple(f"{name} {how}" for name in (*COUNTERS, "row_wait") for how in ("counts", "saturated")),

@@ -8,7 +8,7 @@ from typing import Any
 
 from tensordash import TileConfig
 from tensordash.configuration.connectivity import PAPER_OPTIONS, Option
-from tensordash.configuration.formats import FORMATS, SCALES
+from tensordash.configuration.formats import FORMATS, SCALES, FloatFormat
 from tensordash.configuration.numerics import ACCUMULATORS, WIDE_FORMATS
 
 __all__ = ["REDRAW_OFFSET", "SoakJob", "draw_job", "jobs_for"]
@@ -25,6 +25,8 @@ MAX_LARGE_POSITIONS = 400_000
 FLOATS = ("fp16", "bf16", "tf32", "fp8_e4m3", "fp8_e5m2", "fp6_e2m3", "fp6_e3m2", "fp4_e2m1")
 NARROW = tuple(name for name in FLOATS if FORMATS[name].width <= 8)  # MX's elements
 OTHERS = ("int8", "sides", *SCALES)
+BINNED_SHARE = 0.2
+"""Tiles with binned accumulators, of those whose numbers allow them."""
 MIN_STEPS = 400
 MAX_STEPS = 12_000
 """Steps of a job: the simulator's time grows with them."""
@@ -153,7 +155,19 @@ def _draw_rest(random: Random, rows: int, columns: int, lanes: int) -> TileConfi
     settings["full_window"] = random.choice(("auto", "auto", True, False))
     settings["registered_ready"] = random.random() < 0.4
     settings["counters"] = random.choice((True, True, "snapshot", "snapshot", False))
+    if name not in ("int8", "e4m3") and random.random() < BINNED_SHARE:
+        settings["accumulator"] = _draw_bins(random, settings)
     return TileConfig(**settings)
+
+
+def _draw_bins(random: Random, settings: dict[str, Any]) -> dict[str, int]:
+    """Bins that the products of the drawn formats fit."""
+    bins = random.choice((3, 3, 4))
+    names = settings["format"]
+    sides = names.values() if isinstance(names, dict) else [names] * 2
+    formats = [fmt for each in sides if isinstance(fmt := FORMATS[each], FloatFormat)]
+    least = max(8, -(-(sum(fmt.significand_bits for fmt in formats) - 1) // (bins - 1)))
+    return {"bins": bins, "bin_bits": random.choice((least, 16, random.randint(least, 32)))}
 
 
 def _draw_formats(random: Random, name: str) -> dict[str, Any]:

@@ -1,0 +1,71 @@
+"""Binned accumulators: the largest bin of each sum first, and then the sum of what is cut at it."""
+
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tensordash.configuration.config import TileConfig
+from tensordash.configuration.formats import FloatFormat
+from tensordash.configuration.numerics import Binned
+
+from .binned_kernels import NO_TERM, add_bins, add_together
+from .kernels import EXACT_NAN, mark_specials, round_each
+from .tables import INFINITE, NAN, ZERO, Operand, Scaled, is_finite, marks, operand_formats, scaled
+
+__all__ = ["binned_products"]
+
+SUM_BITS = 63
+"""Bits of a sum's magnitude in one 64-bit integer."""
+
+
+def binned_products(columns: NDArray, rows: NDArray, config: TileConfig) -> NDArray[np.uint32]:
+    """Sums of products in a binned accumulator.
+
+    Parameters
+    ----------
+    columns : array of unsigned, (M, K)
+    rows : array of unsigned, (N, K)
+        Bit patterns of both sides, with scales if there are any (`operand_formats`).
+    config : TileConfig
+        Formats, accumulator and what is skipped.
+
+    Returns
+    -------
+    array of uint32, (N, M)
+        FP32 bits.
+
+    Source: docs/numerics.md, "`binned`" and "Products".
+    """
+    accumulator, a_format, b_format = config.numerics.accumulator, config.a_format, config.b_format
+    assert isinstance(accumulator, Binned)
+    assert isinstance(a_format, FloatFormat)
+    assert isinstance(b_format, FloatFormat)
+    a, b = operand_formats(config)
+    (a_values, a_exponents), (b_values, b_exponents) = _terms(a), _terms(b)
+    operands = a_values[columns], a_exponents[columns], b_values[rows], b_exponents[rows]
+    unit = sum(each.least_exponent for each in (a, b))  # type: ignore[union-attr]
+    shape = a_format.significand_bits + b_format.significand_bits, accumulator.bins, accumulator.bin_bits
+    results = len(rows), len(columns)
+    high, low, exponents = np.empty(results, np.int64), np.empty(results, np.uint64), np.empty(results, np.int64)
+    terms = columns.shape[1]
+    if terms <= 1 << accumulator.headroom_bits and shape[1] * shape[2] + terms.bit_length() <= SUM_BITS:
+        add_together(*operands, shape, unit, high, low, exponents)
+    else:
+        width = accumulator.bin_bits + 1 + accumulator.headroom_bits
+        add_bins(*operands, shape, width, unit, high, low, exponents)
+    out = np.empty(results, np.uint32)
+    round_each(high, low, exponents, out)
+    special = ~(is_finite(columns, a).all(0) & is_finite(rows, b).all(0))
+    if special.any():
+        a_marks, b_marks = marks(a)[columns[:, special]], marks(b)[rows[:, special]]
+        mark_specials(a_marks, b_marks, config.sparsity == "both", config.sparsity != "none", EXACT_NAN, out)
+    return out
+
+
+@cache
+def _terms(fmt: Operand) -> Scaled:
+    """Tabulate as `scaled` does, but zeros, infinities and NaN are no terms."""
+    significand, exponent = scaled(fmt)
+    none = marks(fmt) & (ZERO | INFINITE | NAN) != 0
+    return Scaled(np.where(none, 0, significand).astype(np.int32), np.where(none, NO_TERM, exponent).astype(np.int32))
