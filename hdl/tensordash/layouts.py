@@ -134,8 +134,8 @@ class BinnedShape:
         Weight of the lowest place of bin 0, as a power of two.
     first_place : int
         Place, counted from `unit`, of the highest bit of a product whose shift is 0.
-    bin_width, top_bits : int
-        Bits of a bin's register, sign included, and of the number of a top bin.
+    place_bits, bin_width, top_bits : int
+        Bits of a product's place, of a bin's register, sign included, and of the number of a top bin.
     max_top : int
         The largest top bin of all terms.
     layout : StructLayout
@@ -163,6 +163,7 @@ class BinnedShape:
         self.unit = least_product - max(0, lowered) * self.bin_bits
         self.first_place = least_product - self.unit + a.significand_bits + b.significand_bits - 1
         places = [self.first_place + max_shift, *([FP32.bias - self.unit] if numerics.initial else [])]
+        self.place_bits = places[0].bit_length()
         self.max_top = max(places) // self.bin_bits
         self.top_bits = max(1, self.max_top.bit_length())
         self.bin_width = self.bin_bits + 1 + accumulator.headroom_bits

@@ -2,6 +2,7 @@
 
 from functools import reduce
 from operator import add, or_
+from typing import NamedTuple
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
 from amaranth.lib.data import ArrayLayout, StructLayout, View
@@ -40,8 +41,11 @@ class BinnedAccumulator(Block):
     Members
     -------
     products : In(product_layout, lanes)
+    places : In(place_bits, lanes)
+        Place of the highest bit of each product's significand, counted from the unit (`BinnedShape`). It comes apart
+        from the product, since it is known earlier, and stands for its shift.
     nonzero : In(lanes)
-        Which of the products that are numbers are not zero. It comes apart from them, since it is known earlier.
+        Which of the products that are numbers are not zero. It is known earlier, too.
     active, sum
         As in `ExactAccumulator`. A sum is the bins, the lowest first, and the number of the top bin (`BinnedShape`). A
         bin that leaves its range wraps.
@@ -64,10 +68,13 @@ class BinnedAccumulator(Block):
         assert isinstance(a, FloatFormat)
         assert isinstance(b, FloatFormat)
         self.bins, self.bin_bits = self.shape.bins, self.shape.bin_bits
-        self.added_bits = self.bin_bits + 1 + (self.lanes - 1).bit_length()
+        # One lane more for the carry of C.
+        self.added_bits = self.bin_bits + 1 + self.lanes.bit_length()
+        self.significand_bits = a.significand_bits + b.significand_bits
         super().__init__(
             {
                 "products": In(ArrayLayout(product_layout(a, b, numerics.scale), lanes)),
+                "places": In(ArrayLayout(self.shape.place_bits, lanes)),
                 "nonzero": In(lanes),
                 "active": In(lanes),
                 "sum": In(SumSignature(numerics)),
@@ -75,23 +82,15 @@ class BinnedAccumulator(Block):
         )
 
     def elaborate(self, platform):
-        """Cut the products into digits, add those of each bin, (register,) align with the sum, add."""
+        """Cut the products into digits, (register,) align them and the sum to the larger top bin, add."""
         m = Module()
         registered = self.stages > 1
         active = self.active if registered else self.active & ~self.sum.hold.replicate(self.lanes)
-        top, digits = self._digits_of_products(m, active)
-        layout = StructLayout(
-            {
-                "bins": ArrayLayout(signed(self.added_bits), self.bins),
-                "top": self.shape.top_bits,
-                "positive": 1,
-                "negative": 1,
-            }
-        )
-        added = Signal(layout, reset_less=True)
+        top, lanes = self._digits_of_products(m, active)
+        added = Signal(self._added_layout(), reset_less=True)
         counting = Signal()
         updates = [
-            *(added.bins[place].eq(_total(digits, place)) for place in range(self.bins)),
+            *(held.eq(lane) for held, lane in zip(added.lanes, lanes, strict=True)),
             added.top.eq(top),
             added.positive.eq(self._infinity(active, 0)),
             added.negative.eq(self._infinity(active, 1)),
@@ -107,7 +106,8 @@ class BinnedAccumulator(Block):
         finished = Signal(RawSumLayout(self.shape.width), reset_less=True)
         accumulated_next = Signal(RawSumLayout(self.shape.width))
         basis = self._basis(m, accumulated)
-        leaves = self._add(m, basis, added, accumulated_next)
+        kept, joining = self._alignment(m, added.top, basis, top, accumulated_next)
+        leaves = self._add(m, basis, kept, joining, added, accumulated_next)
         m.d.comb += [
             # The sum is undefined before the first stream.
             self.sum.overflow.eq(counting & ~self.sum.hold & leaves),
@@ -119,48 +119,56 @@ class BinnedAccumulator(Block):
             m.d.sync += finished.eq(accumulated_next)
         return m
 
-    def _digits_of_products(self, m: Module, active: Value) -> tuple[Value, list[list[tuple[Value, Value]]]]:
-        """The largest top bin of the products, and each product's digits below it: (one's complement, sign) by bin."""
-        counts, tops, offsets = [], [], []
+    def _added_layout(self) -> StructLayout:
+        """The products of a cycle, cut into digits but not yet placed, and their largest top bin.
+
+        Of each lane: its digits one after the other, one's complement; its sign; and `below`, one-hot: how many bins
+        its top bin lies below the largest one. Without any, it is no term.
+        """
+        lane = StructLayout({"digits": self.significand_bits + self.bin_bits - 1, "negative": 1, "below": self.bins})
+        return StructLayout(
+            {"lanes": ArrayLayout(lane, self.lanes), "top": self.shape.top_bits, "positive": 1, "negative": 1}
+        )
+
+    def _digits_of_products(self, m: Module, active: Value) -> tuple[Value, list[Value]]:
+        """The largest top bin of the products, and each product as a lane of `_added_layout`."""
+        counts, tops, digits = [], [], []
         for lane, product in enumerate(self.products):
             counted, top = Signal(name=f"counted_{lane}"), Signal(self.shape.top_bits, name=f"top_{lane}")
-            number, offset = _split(m, product.shift + self.shape.first_place, self.bin_bits, f"product_{lane}")
+            number, cut = self._cut(m, product.significand, product.sign, self.places[lane], f"digits_{lane}")
             m.d.comb += [
                 counted.eq(active[lane] & self.nonzero[lane] & ~product.infinite & ~product.nan),
                 top.eq(number & counted.replicate(len(number))),
             ]
             counts.append(counted)
             tops.append(top)
-            offsets.append(offset)
+            digits.append(cut)
         highest = largest_of(m, tops, "top")
-        digits = []
+        lower = [Signal(self.shape.top_bits, name=f"top_less_{i}") for i in range(self.bins)]
+        m.d.comb += [each.eq(highest - i) for i, each in enumerate(lower)]
+        lanes = []
         for lane, product in enumerate(self.products):
-            below = Signal(self.shape.top_bits, name=f"below_{lane}")
-            m.d.comb += below.eq(highest - tops[lane])
-            parts = self._cut(m, product.significand, product.sign, offsets[lane], f"digit_{lane}")
-            by = [Signal(name=f"below_{lane}_by_{distance}") for distance in range(self.bins)]
-            m.d.comb += [each.eq(counts[lane] & (below == distance)) for distance, each in enumerate(by)]
-            digits.append([self._digit_at(place, parts, product.sign, by) for place in range(self.bins)])
-        return highest, digits
+            below = Cat(counts[lane] & (each == tops[lane]) for each in lower)
+            lanes.append(Cat(digits[lane], product.sign, below))
+        return highest, lanes
 
-    def _cut(self, m: Module, significand: Value, negative: Value, offset: Value, name: str) -> list[Value]:
-        """The digits of a significand whose highest place is `offset` in its top bin, the top one first.
+    def _cut(self, m: Module, significand: Value, negative: Value, place: Value, name: str) -> tuple[Value, Value]:
+        """The bin of a significand's highest place, and its digits: the top one is the upper `bin_bits`, and so on.
 
-        They are complemented before the shift, with the sign shifted in at both ends: fewer gates than after it.
+        Digits are complemented before the shift, with the sign shifted in at both ends: fewer gates than after it.
         """
+        number, offset = _split(m, place, self.bin_bits, name)
         width, bits = len(significand) - 1 + self.bin_bits, significand ^ negative.replicate(len(significand))
         shifted = shifted_up(m, list(bits), offset, below=negative, above=negative, width=width, name=name)
-        count = -(-(len(significand) - 1) // self.bin_bits) + 1
-        padded = [negative] * (count * self.bin_bits - width) + list(shifted)
-        cut = [Cat(padded[place * self.bin_bits : (place + 1) * self.bin_bits]) for place in range(count)]
-        return cut[::-1][: self.bins]
+        return number, Cat(shifted)
 
-    def _digit_at(self, place: int, parts: list[Value], negative: Value, by: list[Signal]) -> tuple[Value, Value]:
-        """The digit that comes to a bin, the lowest being 0, if `parts` move down: (one's complement, sign)."""
-        from_top = self.bins - 1 - place
-        sources = [(by[from_top - i], part) for i, part in enumerate(parts) if i <= from_top]
-        digit = reduce(or_, (part & here.replicate(self.bin_bits) for here, part in sources))
-        return digit, negative & reduce(or_, (here for here, _ in sources))
+    def _digits(self, cut: Value, negative: Value) -> list[Value]:
+        """The digits of `_cut`, the top one first, as many as there are bins at most."""
+        parts = []
+        for end in range(len(cut), 0, -self.bin_bits)[: self.bins]:
+            part = cut[max(0, end - self.bin_bits) : end]
+            parts.append(Cat(negative.replicate(self.bin_bits - len(part)), part))
+        return parts
 
     def _infinity(self, active: Value, sign: int) -> Value:
         """Whether an infinity of this sign, or a NaN, is among the products."""
@@ -170,72 +178,140 @@ class BinnedAccumulator(Block):
         ]
         return reduce(or_, marks)
 
-    def _basis(self, m: Module, accumulated: View) -> tuple[list[Value], Value, Value, list[Value]]:
-        """What digits are added to: bins, a carry into them, top bin, marks; at the start of a sum, C or nothing."""
+    def _basis(self, m: Module, accumulated: View) -> "_Basis":
+        """What digits are added to: what was accumulated; at the start of a sum C, if sums start from it."""
         sum_so_far = View(self.shape.layout, accumulated.number)
-        start = self.sum.start
-        bins = [Signal(signed(self.shape.bin_width), name=f"basis_{place}") for place in range(self.bins)]
-        top, carry = Signal(self.shape.top_bits, name="basis_top"), Signal(name="basis_carry")
-        marks = [Signal(name=f"basis_{name}") for name in ("positive", "negative")]
+        basis = _Basis(
+            [Signal(signed(self.shape.bin_width), name=f"basis_{place}") for place in range(self.bins)],
+            Signal(self.shape.top_bits, name="basis_top"),
+            Signal(name="basis_carry"),
+            [Signal(name=f"basis_{name}") for name in ("positive", "negative")],
+        )
         m.d.comb += [
-            *(each.eq(old) for each, old in zip(bins, sum_so_far.bins, strict=True)),
-            top.eq(sum_so_far.top),
-            marks[0].eq(accumulated.positive),
-            marks[1].eq(accumulated.negative),
+            *(each.eq(old) for each, old in zip(basis.bins, sum_so_far.bins, strict=True)),
+            basis.top.eq(sum_so_far.top),
+            basis.marks[0].eq(accumulated.positive & ~self.sum.start),
+            basis.marks[1].eq(accumulated.negative & ~self.sum.start),
         ]
-        with m.If(start):
-            m.d.comb += [each.eq(0) for each in (*bins, top, *marks)]
-            if starts_from_c(self.numerics):
-                self._start_from_c(m, bins, top, carry, marks)
-        return bins, carry, top, marks
+        if starts_from_c(self.numerics):
+            with m.If(self.sum.start):
+                self._start_from_c(m, basis)
+        return basis
 
-    def _start_from_c(self, m: Module, bins: list[Signal], top: Signal, carry: Signal, marks: list[Signal]) -> None:
+    def _start_from_c(self, m: Module, basis: "_Basis") -> None:
         """Drive the digits of C, one's complement with a carry into each bin if C is negative."""
         c = self.sum.c
         fraction, field, sign = c[: FP32.fraction_bits], c[FP32.fraction_bits : -1], c[-1]
         special, payload, normal = field.all(), fraction.any(), field.any()
-        # Signed exponent of C's highest place, less the unit's: the least exponent field above zero is 1.
-        place = Cat(field[0] | ~normal, field[1:]) + (-FP32.bias - self.shape.unit)
-        number, offset = _split(m, place, self.bin_bits, "c")
         counts, negative = Signal(name="c_counts"), Signal(name="c_negative")
         m.d.comb += [counts.eq(c[:-1].any() & ~special), negative.eq(sign & counts)]
         significand = Cat(fraction, normal) & counts.replicate(FP32.significand_bits)
-        parts = self._cut(m, significand, negative, offset, "c_digit")
+        # The least exponent field above zero is 1.
+        place = Cat(field[0] | ~normal, field[1:]) + (-FP32.bias - self.shape.unit)
+        top, cut = self._cut(m, significand, negative, place, "c_digits")
+        parts = self._digits(cut, negative)
         parts += [negative.replicate(self.bin_bits)] * (self.bins - len(parts))
+        for target, part in zip(reversed(basis.bins), parts, strict=True):
+            m.d.comb += target.eq(Cat(part, negative).as_signed())
         m.d.comb += [
-            *(each.eq(Cat(part, negative).as_signed()) for each, part in zip(reversed(bins), parts, strict=True)),
-            top.eq(number & counts.replicate(len(number))),
-            carry.eq(negative),
-            marks[0].eq(special & (payload | ~sign)),
-            marks[1].eq(special & (payload | sign)),
+            basis.top.eq(top & counts.replicate(len(top))),
+            basis.carry.eq(negative),
+            basis.marks[0].eq(special & (payload | ~sign)),
+            basis.marks[1].eq(special & (payload | sign)),
         ]
 
-    def _add(self, m: Module, basis: tuple[list[Value], Value, Value, list[Value]], added: View, total: View) -> Value:
-        """Drive the sum of both, each moved down to the larger top bin. Return whether a bin leaves its range."""
-        bins, carry, top, marks = basis
-        rise, fall = (Signal(signed(self.shape.top_bits + 1), name=name) for name in ("rise", "fall"))
-        m.d.comb += [rise.eq(added.top - top), fall.eq(top - added.top)]
-        rises = fall[-1]
-        moved, here = _moved(m, bins, [~rises, *(rise == i for i in range(1, self.bins))], "kept")
-        joining, _ = _moved(m, list(added.bins), [~rise[-1], *(fall == i for i in range(1, self.bins))], "joining")
+    def _alignment(
+        self, m: Module, top: Value, basis: "_Basis", top_next: Value, total: View
+    ) -> tuple[list[Value], list[Value]]:
+        """By how many bins, one-hot, the sum so far and this cycle's digits move down; drive the top bin of both.
+
+        With a register after the digits, distances are computed a cycle ahead, from the top bin that is about to be
+        accumulated. Where a sum starts they are not needed, or with C computed anew.
+        """
+        start = self.sum.start
         number = View(self.shape.layout, total.number)
+        kept, joining = ([Signal(name=f"{name}_by_{i}") for i in range(self.bins)] for name in ("kept", "joining"))
+        now = _distances(m, top, basis.top, self.bins, "now")
+        if self.stages > 1:
+            ahead = _distances(m, top_next, number.top, self.bins, "next")
+            held = [Signal(self.bins, name=name, reset_less=True) for name in ("kept_by", "joining_by")]
+            with m.If(~self.sum.hold):
+                m.d.sync += [each.eq(Cat(*value)) for each, value in zip(held, ahead, strict=True)]
+            if starts_from_c(self.numerics):
+                now = tuple(
+                    [Mux(start, a, b) for a, b in zip(n, h, strict=True)] for n, h in zip(now, held, strict=True)
+                )
+            else:
+                now = tuple([*each] for each in held)
+        if not starts_from_c(self.numerics):
+            now = [each & ~start for each in now[0]], [now[1][0] | start, *(each & ~start for each in now[1][1:])]
+        m.d.comb += [each.eq(value) for each, value in zip(kept, now[0], strict=True)]
+        m.d.comb += [each.eq(value) for each, value in zip(joining, now[1], strict=True)]
+        m.d.comb += number.top.eq(Mux(kept[0], basis.top, top))
+        return kept, joining
+
+    def _add(
+        self, m: Module, basis: "_Basis", kept: list[Value], joining: list[Value], added: View, total: View
+    ) -> Value:
+        """Drive the sums of the bins, and the marks. Return whether a bin leaves its range."""
+        number = View(self.shape.layout, total.number)
+        placed = [self._placed(m, lane, joining, f"lane_{i}") for i, lane in enumerate(added.lanes)]
+        width = max(self.shape.bin_width, self.added_bits) + 1
         leaves = []
         for place in range(self.bins):
-            grown = Signal(signed(max(self.shape.bin_width, self.added_bits) + 1), name=f"grown_{place}")
-            summed: Value = moved[place] + joining[place]
+            old = Signal(signed(self.shape.bin_width), name=f"old_{place}")
+            sources = list(zip(basis.bins[place:], kept, strict=False))
+            m.d.comb += old.eq(reduce(or_, (each & by.replicate(len(each)) for each, by in sources)))
+            here = [each[place] for each in placed]
+            # A complement's sign, which counts -1, is 1 less its inverse: one constant instead of the signs' extensions.
+            terms = [Cat(bits, ~sign) for bits, sign in here] + [sign for _, sign in here]
+            terms.append(Const(-self.lanes << self.bin_bits, signed(self.added_bits)))
             if starts_from_c(self.numerics):
-                # One bit more at the lower end, so that one carry chain adds the sum, C's complement and its sign.
-                carried = Cat(carry & here[place], joining[place]).as_signed()
-                summed = (Cat(Const(1, 1), moved[place]).as_signed() + carried)[1:].as_signed()
-            m.d.comb += [grown.eq(summed), number.bins[place].eq(grown)]
+                terms.append(basis.carry & reduce(or_, (by for _, by in sources)))
+            grown = Signal(signed(width), name=f"grown_{place}")
+            m.d.comb += [grown.eq(reduce(add, [old, *terms])), number.bins[place].eq(grown)]
             upper = grown[self.shape.bin_width - 1 :]
             leaves.append(upper.any() & ~upper.all())
         m.d.comb += [
-            number.top.eq(Mux(rises, added.top, top)),
-            total.positive.eq(marks[0] | added.positive),
-            total.negative.eq(marks[1] | added.negative),
+            total.positive.eq(basis.marks[0] | added.positive),
+            total.negative.eq(basis.marks[1] | added.negative),
         ]
         return reduce(or_, leaves)
+
+    def _placed(self, m: Module, lane: View, joining: list[Value], name: str) -> list[tuple[Value, Value]]:
+        """The digits of a product in their bins, the lowest bin first: (one's complement, sign)."""
+        below = [Signal(name=f"{name}_below_{i}") for i in range(self.bins)]
+        for i, each in enumerate(below):
+            m.d.comb += each.eq(reduce(or_, (lane.below[i - moved] & joining[moved] for moved in range(i + 1))))
+        digits = self._digits(lane.digits, lane.negative)
+        made = []
+        for from_top in reversed(range(self.bins)):
+            sources = [(below[from_top - i], digit) for i, digit in enumerate(digits) if i <= from_top]
+            bits = reduce(or_, (digit & here.replicate(self.bin_bits) for here, digit in sources))
+            made.append((bits, lane.negative & reduce(or_, (here for here, _ in sources))))
+        return made
+
+
+class _Basis(NamedTuple):
+    """What this cycle's digits are added to: bins, the lowest first, their top, a carry into each, and marks."""
+
+    bins: list[Signal]
+    top: Signal
+    carry: Signal
+    marks: list[Signal]
+
+
+def _distances(m: Module, top: Value, basis: Value, bins: int, name: str) -> tuple[list[Value], list[Value]]:
+    """By how many bins, one-hot, what has the top bin `basis` moves down, and what has `top`: to the larger one."""
+    width = len(basis)
+    steps = range(1, bins)
+    above = [Signal(width + 1, name=f"{name}_above_{i}") for i in steps]
+    below = [Signal(signed(width + 1), name=f"{name}_below_{i}") for i in steps]
+    m.d.comb += [
+        *(each.eq(basis + i) for each, i in zip(above, steps, strict=True)),
+        *(each.eq(basis - i) for each, i in zip(below, steps, strict=True)),
+    ]
+    return [top <= basis, *(top == each for each in above)], [top >= basis, *(top == each for each in below)]
 
 
 def _split(m: Module, place: Value, bin_bits: int, name: str) -> tuple[Value, Value]:
@@ -259,23 +335,3 @@ def _split(m: Module, place: Value, bin_bits: int, name: str) -> tuple[Value, Va
         offset.eq(place - number * bin_bits),
     ]
     return number, offset
-
-
-def _total(digits: list[list[tuple[Value, Value]]], place: int) -> Value:
-    """The sum of all products' digits in a bin."""
-    here = [each[place] for each in digits]
-    return reduce(add, [Cat(bits, sign).as_signed() for bits, sign in here] + [sign for _, sign in here])
-
-
-def _moved(m: Module, bins: list[Value], by: list[Value], name: str) -> tuple[list[Signal], list[Value]]:
-    """`bins`, the lowest first, moved down by as many as `by` has set; and whether one comes to each place."""
-    chosen = [Signal(name=f"{name}_by_{distance}") for distance in range(len(bins))]
-    m.d.comb += [each.eq(value) for each, value in zip(chosen, by, strict=True)]
-    moved, here = [], []
-    for place in range(len(bins)):
-        made = Signal(signed(len(bins[0])), name=f"{name}_{place}")
-        sources = list(zip(bins[place:], chosen, strict=False))
-        m.d.comb += made.eq(reduce(or_, (each & one.replicate(len(each)) for each, one in sources)))
-        moved.append(made)
-        here.append(reduce(or_, (one for _, one in sources)))
-    return moved, here

@@ -87,7 +87,6 @@ class PE(Block):
         self.lanes = require_int("lanes", lanes, 1)
         self.stages = require_int("stages", stages, 1, 3)
         accumulator = numerics.accumulator
-        self.binned = isinstance(accumulator, Binned)
         self.registered = stages > (2 if isinstance(accumulator, Fused | Binned) else 1)
         a, b = numerics.a_format, numerics.b_format
         self.steps = require_int("steps", steps, 1)
@@ -101,7 +100,7 @@ class PE(Block):
             },
         )
         kind: type[Block] = ExactAccumulator
-        if self.binned:
+        if isinstance(accumulator, Binned):
             kind = BinnedAccumulator
         elif isinstance(accumulator, Fused):
             kind = AddendAccumulator if accumulator.addend == "after" else FusedAccumulator
@@ -142,16 +141,20 @@ class PE(Block):
             m.d.comb += multiplied
             self._scale(m, platform, products)
             return m
-        nonzero = Signal(self.lanes, reset_less=True)
-        entering = [active.eq(self.active), *multiplied, *([nonzero.eq(self._nonzero())] if self.binned else [])]
+        entering = [active.eq(self.active), *multiplied]
+        if isinstance(self.accumulator, BinnedAccumulator):
+            shape = self.accumulator.shape
+            early = {"nonzero": self._nonzero(), "places": self._places(shape.first_place, shape.place_bits)}
+            for name, value in early.items():
+                held = Signal.like(getattr(self.accumulator, name), name=f"held_{name}", reset_less=True)
+                entering.append(held.eq(value))
+                m.d.comb += getattr(self.accumulator, name).eq(held)
         if self.registered:
             with m.If(~self.sum.hold):
                 m.d.sync += entering
         else:
             m.d.comb += entering
         m.d.comb += [self.accumulator.products.eq(products), self.accumulator.active.eq(active)]
-        if self.binned:
-            m.d.comb += self.accumulator.nonzero.eq(nonzero)
         return m
 
     def _nonzero(self) -> Value:
@@ -162,11 +165,19 @@ class PE(Block):
             if isinstance(multiplier, Multiplier)
         )
 
+    def _places(self, first_place: int, bits: int) -> Value:
+        """The place of each product's highest bit, from the operands: `first_place` is that of the least product."""
+        places = []
+        for multiplier in self.multipliers:
+            # The least exponent field above zero is 1.
+            sides = multiplier.a, multiplier.b
+            a, b = (Cat(side.exponent[0] | side.is_subnormal, side.exponent[1:]) for side in sides)
+            places.append((a + b + (first_place - 2))[:bits])
+        return Cat(*places)
+
     def _scale(self, m: Module, platform: Any, products: Any) -> None:
         """What the accumulator is given of products and scales, in front of the register."""
         scaler, entering = self.scaler, {"products": products, "active": self.active}
-        if self.binned:
-            entering["nonzero"] = self._nonzero()
         if scaler is not None:
             m.submodules.scaler = placed(scaler, platform)
             m.d.comb += scaler.products.eq(products)
@@ -177,6 +188,10 @@ class PE(Block):
         elif isinstance(scaler, ProductScaler):
             m.d.comb += [scaler.a_scales.eq(self.a_scales), scaler.b_scales.eq(self.b_scales)]
             entering["products"] = scaler.scaled
+            if isinstance(self.accumulator, BinnedAccumulator):
+                shape = self.accumulator.shape
+                places = [(product.shift + shape.first_place)[: shape.place_bits] for product in scaler.scaled]
+                entering |= {"nonzero": self._nonzero(), "places": Cat(*places)}
         elif isinstance(scaler, StepSums):
             m.d.comb += scaler.active.eq(self.active)
             entering = {"sums": scaler.sums, "active": scaler.counted}
