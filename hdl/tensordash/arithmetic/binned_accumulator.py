@@ -144,11 +144,11 @@ class BinnedAccumulator(Block):
             tops.append(top)
             digits.append(cut)
         highest = largest_of(m, tops, "top")
-        lower = [Signal(self.shape.top_bits, name=f"top_less_{i}") for i in range(self.bins)]
-        m.d.comb += [each.eq(highest - i) for i, each in enumerate(lower)]
         lanes = []
         for lane, product in enumerate(self.products):
-            below = Cat(counts[lane] & (each == tops[lane]) for each in lower)
+            distance = Signal(self.shape.top_bits, name=f"distance_{lane}")
+            m.d.comb += distance.eq(tops[lane] - highest)
+            below = Cat(counts[lane] & (distance == -i % (1 << self.shape.top_bits)) for i in range(self.bins))
             lanes.append(Cat(digits[lane], product.sign, below))
         return highest, lanes
 
@@ -264,8 +264,8 @@ class BinnedAccumulator(Block):
             m.d.comb += old.eq(reduce(or_, (each & by.replicate(len(each)) for each, by in sources)))
             here = [each[place] for each in placed]
             # A complement's sign, which counts -1, is 1 less its inverse: one constant instead of the signs' extensions.
-            terms = [Cat(bits, ~sign) for bits, sign in here] + [sign for _, sign in here]
-            terms.append(Const(-self.lanes << self.bin_bits, signed(self.added_bits)))
+            extensions = Const(-self.lanes << self.bin_bits, signed(self.added_bits))
+            terms = [*(sign for _, sign in here), extensions, *(Cat(bits, ~sign) for bits, sign in here)]
             if starts_from_c(self.numerics):
                 terms.append(basis.carry & reduce(or_, (by for _, by in sources)))
             grown = Signal(signed(width), name=f"grown_{place}")
@@ -303,15 +303,10 @@ class _Basis(NamedTuple):
 
 def _distances(m: Module, top: Value, basis: Value, bins: int, name: str) -> tuple[list[Value], list[Value]]:
     """By how many bins, one-hot, what has the top bin `basis` moves down, and what has `top`: to the larger one."""
-    width = len(basis)
-    steps = range(1, bins)
-    above = [Signal(width + 1, name=f"{name}_above_{i}") for i in steps]
-    below = [Signal(signed(width + 1), name=f"{name}_below_{i}") for i in steps]
-    m.d.comb += [
-        *(each.eq(basis + i) for each, i in zip(above, steps, strict=True)),
-        *(each.eq(basis - i) for each, i in zip(below, steps, strict=True)),
-    ]
-    return [top <= basis, *(top == each for each in above)], [top >= basis, *(top == each for each in below)]
+    rise = Signal(signed(len(basis) + 1), name=f"{name}_rise")
+    m.d.comb += rise.eq(top - basis)
+    kept, joining = ([rise == sign * i for i in range(1, bins)] for sign in (1, -1))
+    return [rise <= 0, *kept], [rise >= 0, *joining]
 
 
 def _split(m: Module, place: Value, bin_bits: int, name: str) -> tuple[Value, Value]:
