@@ -263,7 +263,7 @@ class BinnedAccumulator(Block):
             sources = list(zip(basis.bins[place:], kept, strict=False))
             m.d.comb += old.eq(reduce(or_, (each & by.replicate(len(each)) for each, by in sources)))
             here = [each[place] for each in placed]
-            # A complement's sign, which counts -1, is 1 less its inverse: one constant instead of the signs' extensions.
+            # A complement's sign counts -1: its inverse less 1. One constant replaces the extensions of all signs.
             extensions = Const(-self.lanes << self.bin_bits, signed(self.added_bits))
             terms = [*(sign for _, sign in here), extensions, *(Cat(bits, ~sign) for bits, sign in here)]
             if starts_from_c(self.numerics):
