@@ -237,12 +237,13 @@ class BinnedAccumulator(Block):
             held = [Signal(self.bins, name=name, reset_less=True) for name in ("kept_by", "joining_by")]
             with m.If(~self.sum.hold):
                 m.d.sync += [each.eq(Cat(*value)) for each, value in zip(held, ahead, strict=True)]
+            kept_held, joining_held = ([*each] for each in held)
             if starts_from_c(self.numerics):
-                now = tuple(
-                    [Mux(start, a, b) for a, b in zip(n, h, strict=True)] for n, h in zip(now, held, strict=True)
+                kept_held, joining_held = (
+                    [Mux(start, new, old) for new, old in zip(*each, strict=True)]
+                    for each in ((now[0], kept_held), (now[1], joining_held))
                 )
-            else:
-                now = tuple([*each] for each in held)
+            now = kept_held, joining_held
         if not starts_from_c(self.numerics):
             now = [each & ~start for each in now[0]], [now[1][0] | start, *(each & ~start for each in now[1][1:])]
         m.d.comb += [each.eq(value) for each, value in zip(kept, now[0], strict=True)]

@@ -44,7 +44,7 @@ def binned_products(columns: NDArray, rows: NDArray, config: TileConfig) -> NDAr
     a, b = operand_formats(config)
     (a_values, a_exponents), (b_values, b_exponents) = _terms(a), _terms(b)
     operands = a_values[columns], a_exponents[columns], b_values[rows], b_exponents[rows]
-    unit = sum(each.least_exponent for each in (a, b))  # type: ignore[union-attr]
+    unit = a.least_exponent + b.least_exponent  # type: ignore[union-attr]
     shape = a_format.significand_bits + b_format.significand_bits, accumulator.bins, accumulator.bin_bits
     results = len(rows), len(columns)
     high, low, exponents = np.empty(results, np.int64), np.empty(results, np.uint64), np.empty(results, np.int64)

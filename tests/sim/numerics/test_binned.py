@@ -34,8 +34,8 @@ CASES = {
 
 def config_of(names: tuple[str, ...], accumulator: Binned, **more) -> TileConfig:
     """The tile of formats, and of scales if there are three names."""
-    scale = {"scale": names[2]} if len(names) > 2 else {}
-    return TileConfig(format={"a": names[0], "b": names[1]}, accumulator=accumulator.table(), **scale, **more)
+    scale = names[2] if len(names) > 2 else "none"
+    return TileConfig(format={"a": names[0], "b": names[1]}, accumulator=accumulator.table(), scale=scale, **more)
 
 
 def golden(config: TileConfig, steps: list[Pairs], c: int | None) -> int:
@@ -48,7 +48,8 @@ def golden(config: TileConfig, steps: list[Pairs], c: int | None) -> int:
 
 def in_steps(random: Random, pairs: list[tuple[int, ...]]) -> list[Pairs]:
     """All pairs in another order, up to `LANES` a cycle, with cycles that have none."""
-    shuffled, steps = random.sample(pairs, len(pairs)), []
+    shuffled = random.sample(pairs, len(pairs))
+    steps: list[Pairs] = []
     while shuffled or not steps:
         count = random.randint(0, LANES)
         steps.append(shuffled[:count])
