@@ -237,13 +237,13 @@ class BinnedAccumulator(Block):
             held = [Signal(self.bins, name=name, reset_less=True) for name in ("kept_by", "joining_by")]
             with m.If(~self.sum.hold):
                 m.d.sync += [each.eq(Cat(*value)) for each, value in zip(held, ahead, strict=True)]
-            kept_held, joining_held = ([*each] for each in held)
+            old_distances, new_distances = ([*each] for each in held)
             if starts_from_c(self.numerics):
-                kept_held, joining_held = (
+                old_distances, new_distances = (
                     [Mux(start, new, old) for new, old in zip(*each, strict=True)]
-                    for each in ((now[0], kept_held), (now[1], joining_held))
+                    for each in ((now[0], old_distances), (now[1], new_distances))
                 )
-            now = kept_held, joining_held
+            now = old_distances, new_distances
         if not starts_from_c(self.numerics):
             now = [each & ~start for each in now[0]], [now[1][0] | start, *(each & ~start for each in now[1][1:])]
         m.d.comb += [each.eq(value) for each, value in zip(kept, now[0], strict=True)]

@@ -166,7 +166,7 @@ class PE(Block):
         )
 
     def _places(self, first_place: int, bits: int) -> Value:
-        """The place of each product's highest bit, from the operands: `first_place` is that of the least product."""
+        """The place of each product's highest bit, from the operands; the least product has `first_place`."""
         places = []
         for multiplier in self.multipliers:
             # The least exponent field above zero is 1.
