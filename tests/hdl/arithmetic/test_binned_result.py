@@ -48,12 +48,9 @@ def test_every_top_bin(name):
                 golden.sums[top] = 1 << rng.randrange(half.bit_length() - 1)
                 low = counting[0] if rng.random() < 0.5 else max(counting[-1] - 1, 0)
                 golden.sums[low] = rng.choice((1, -1)) << rng.randrange(half.bit_length() - 1)
-            half_a_place = (-150 - golden.unit) // golden.bin_bits  # the bin of half of FP32's least number
-            if half_a_place in counting[1:] and rng.random() < 0.7:
-                golden.sums = {
-                    half_a_place: 1 << (-150 - golden.unit) % golden.bin_bits,
-                    counting[0]: rng.choice((1, -1, 0)),
-                }
+            half_a_place = -150 - golden.unit - top * golden.bin_bits  # of FP32's least number, in the top bin
+            if 0 <= half_a_place < golden.width - 1 and top and rng.random() < 0.7:
+                golden.sums = {top: 1 << half_a_place, counting[0]: rng.choice((1, -1, 0))}
             golden.infinities = frozenset(rng.choice(((), (), (), (), (), (0,), (1,), (0, 1))))
             context.set(unit.sum.as_value(), golden.block_bits())
             context.set(unit.load, 1)
