@@ -57,12 +57,13 @@ def box(x: float, y: float, kind: str, content: object = "") -> str:
     return shape + inside
 
 
-def document(title: str, width: int, height: int, parts: Iterator[str]) -> str:
-    """An SVG of our style, light and dark."""
+def document(title: str, width: int, height: int, parts: Iterator[str], *, sized: bool = False) -> str:
+    """An SVG of our style, light and dark; if `sized`, not wider than `width` pixels."""
     markers = MARKER.format("arrow", "head") + MARKER.format("arrow-next", "head-next")
+    size = f' width="{width}" height="{height}"' if sized else ""
     return "\n".join(
         [
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}"{size} '
             'font-family="system-ui, sans-serif" font-size="13" role="img" aria-labelledby="title">',
             f'  <title id="title">{title}</title>',
             f"  <style>{STYLE}\n  </style>",

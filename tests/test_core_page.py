@@ -1,7 +1,9 @@
-"""docs/core.md has the tables that the descriptions make."""
+"""docs/core.md has the tables that the descriptions make, and the pictures that the golden core makes."""
 
+import re
 import subprocess
 import sys
+import xml.etree.ElementTree as ET
 from pathlib import Path
 
 from tensordash.configuration.registers import REGISTERS
@@ -12,6 +14,18 @@ ROOT = Path(__file__).parents[1]
 def test_tables_are_up_to_date():
     done = subprocess.run([sys.executable, "bench/core_page.py", "--check"], cwd=ROOT, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_pictures_are_of_the_golden_core(tmp_path: Path):
+    """The stored pictures are drawn by the program, are XML, are legible in dark mode, and are on the page."""
+    subprocess.run([sys.executable, "bench/core_pictures.py", str(tmp_path)], cwd=ROOT, check=True)
+    page = (ROOT / "docs" / "core.md").read_text(encoding="utf-8")
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(re.findall(r"\]\((core-\w+\.svg)\)", page))
+    for path in tmp_path.iterdir():
+        drawn = path.read_text(encoding="utf-8")
+        assert (ROOT / "docs" / path.name).read_text(encoding="utf-8") == drawn
+        ET.fromstring(drawn)
+        assert "prefers-color-scheme: dark" in drawn
 
 
 def test_registers_do_not_overlap():
