@@ -3,9 +3,11 @@
 import argparse
 import json
 import re
+import subprocess
 import textwrap
 import time
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,7 @@ __all__ = [
     "best_time",
     "core_preset",
     "load_figures",
+    "measured_at",
     "print_json",
     "render",
     "replace_between",
@@ -66,6 +69,14 @@ def load_figures(path: Path) -> dict[str, Any]:
 def store_figures(path: Path, figures: Mapping[str, Any]) -> None:
     """Replace the JSON file of figures."""
     atomic_write(path, json.dumps(figures, indent=1) + "\n")
+
+
+def measured_at() -> dict[str, str]:
+    """Return the commit that is checked out, and today's date, for a file of figures."""
+    shown = subprocess.run(
+        ["git", "rev-parse", "--short=8", "HEAD"], cwd=DOCS, check=True, capture_output=True, text=True
+    )
+    return {"commit": shown.stdout.strip(), "date": datetime.now(UTC).date().isoformat()}
 
 
 def print_json(document: Any) -> None:

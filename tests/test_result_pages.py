@@ -1,0 +1,83 @@
+"""The tables of training and of mutants are what their data files have, and what the code measures."""
+
+import subprocess
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from tensordash_formal.campaigns import full_campaigns
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def benches() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(ROOT / "bench"))
+        yield
+
+
+@pytest.fixture(params=["training_page", "mutant_page"])
+def bench(request: pytest.FixtureRequest) -> ModuleType:
+    return import_module(request.param)
+
+
+def test_pages_have_what_was_measured(bench: ModuleType) -> None:
+    page = bench.PAGE.read_text(encoding="utf-8")
+    results = import_module("common").load_figures(bench.RESULTS)
+    assert page == bench.written(page, results), f"run python bench/{bench.__name__}.py"
+
+
+def test_every_row_has_a_command_a_commit_and_a_date() -> None:
+    training = import_module("training_page")
+    rows = import_module("common").load_figures(training.RESULTS)
+    assert set(rows) == {
+        training.command_of(table, options) for table, (_, rows) in training.TABLES.items() for options in rows
+    }
+    assert all(row["commit"] and row["date"] for row in rows.values())
+
+
+def test_mutants_are_those_of_the_campaigns() -> None:
+    page = import_module("mutant_page")
+    stored = import_module("common").load_figures(page.RESULTS)
+    assert {name: sum(row.values()) for name, row in stored["rows"].items()} == page.mutants_by_row(full_campaigns())
+
+
+def test_mutants_of_an_example_are_summarised() -> None:
+    page = import_module("mutant_page")
+    mutants = [
+        {"campaign": "paper", "kind": "bit", "outcome": "bench"},
+        {"campaign": "paper", "kind": "dropped", "outcome": "equivalent"},
+        {"campaign": "core, units", "kind": "bit", "outcome": "proof"},
+        {"campaign": "core, units", "kind": "swapped", "outcome": "bench"},
+        {"campaign": "core", "kind": "stuck", "outcome": "survives"},
+    ]
+    rows = page.summary(mutants)
+    assert rows == {
+        "tiles, bits and wires": {"bench": 1, "equivalent": 1},
+        "bits of a core's units": {"proof": 1},
+        "wires in a core's units": {"bench": 1},
+        "wires between a core's units": {"survives": 1},
+    }
+    text = page.written(
+        "<!-- mutants -->\n<!-- /mutants -->", {"command": "c", "commit": "d", "date": "e", "rows": rows}
+    )
+    assert "1 mutant survives" in text
+    assert "| wires between a core's units | 1 | 0 | 0 | 0 | 1 |" in text
+
+
+def test_figures_of_a_training_run() -> None:
+    history = [{"loss": 1.0, "plain_loss": 3.0}, {"loss": 2.0, "plain_loss": 4.0}]
+    document = {"steps": 2, "accuracy": 0.5, "plain_accuracy": 0.6, "speedup": 2.0, "tile_speedup": 2.5}
+    found = import_module("training_page").figures({**document, "history": history, "cycles": 7})
+    assert found == {**document, "loss": 1.5, "plain_loss": 3.5}
+
+
+def test_a_measurement_has_the_commit() -> None:
+    head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True)
+    if head.returncode:
+        pytest.skip("is no checkout")
+    assert head.stdout.startswith(import_module("common").measured_at()["commit"])
