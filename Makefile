@@ -69,7 +69,8 @@ build/traces/values/gpt-%.trace: | $(READY_TEST)
 
 # Answers are kept in build/evaluation: a run that was interrupted goes on where it was.
 evaluate: $(READY_TEST) traces
-	$(BIN)/tensordash evaluate --all --traces build/traces -o build/evaluation --page docs/evaluation.md
+	$(BIN)/tensordash evaluate --all --traces build/traces -o build/evaluation --page docs/evaluation-tables.md
+	$(BIN)/python bench/evaluation_page.py
 
 nightly: lint prove mutate soak
 	$(PIP) --no-deps torchao==0.18.0

@@ -100,7 +100,7 @@ def test_which_commands_take_a_core() -> None:
 def test_figures_are_those_of_the_pages() -> None:
     """Costs are a region that bench/cost.py writes; the others stand on the page that is named beside them."""
     rows = dict(re.findall(r"^\| ([^|]+) \| ([^|]+) \| [\[`]", README, re.MULTILINE))
-    evaluation, system, demo = (read(f"docs/{name}.md") for name in ("evaluation", "system", "demo"))
+    evaluation, system, demo = (read(f"docs/{name}.md") for name in ("evaluation-tables", "system", "demo"))
     (ours, papers) = re.findall(r"^- Mean (\d\.\d{3})x of .*the paper: (\d\.\d\d)x of", evaluation, re.MULTILINE)[0]
     assert (
         f"{float(ours):.2f}x in the mean (paper: {papers}x)" in rows["speedup of tiles on eight networks of the paper"]

@@ -81,3 +81,12 @@ def test_a_measurement_has_the_commit() -> None:
     if head.returncode:
         pytest.skip("is no checkout")
     assert head.stdout.startswith(import_module("common").measured_at()["commit"])
+
+
+def test_the_evaluation_is_what_its_tables_have() -> None:
+    bench = import_module("evaluation_page")
+    page, tables = (path.read_text(encoding="utf-8") for path in (bench.PAGE, bench.TABLES))
+    assert page == bench.written(page, tables), "run python bench/evaluation_page.py"
+    mean = "| mean | 1.675 | 1.888 | 1.488 | 1.538 (1.95) |"
+    changed = bench.written(page, tables.replace(mean, "| mean | - | - | - | 1.2 (1.9) |"))
+    assert "| speedup of tiles, mean of the paper's eight networks | 1.2 | 1.9 | fig8 |" in changed

@@ -4,7 +4,7 @@
     for figure in evaluate(["fig15"], settings, Path("build/evaluation")):
         write_figure(figure, Path("build/evaluation"))
 
-docs/evaluation.md has the results. This package reads results of synthesis, and never runs it.
+docs/evaluation-tables.md has the results. This package reads results of synthesis, and never runs it.
 """
 
 from ..report.figure import Figure, Point

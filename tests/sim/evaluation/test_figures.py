@@ -24,7 +24,7 @@ from tensordash_sim.trace import Trace, example_trace
 from .points import one, value
 
 ROOT = Path(__file__).parents[3]
-PAGE = (ROOT / "docs" / "evaluation.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "evaluation-tables.md").read_text(encoding="utf-8")
 SMALL, TINY = Settings(), Settings(scale="tiny")
 
 

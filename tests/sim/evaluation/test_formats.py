@@ -20,7 +20,7 @@ from tensordash_sim.trace import Trace, TraceWriter, example_trace
 from ..lowering.geometries import convolution
 from .points import one, value
 
-PAGE = (Path(__file__).parents[3] / "docs" / "evaluation.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[3] / "docs" / "evaluation-tables.md").read_text(encoding="utf-8")
 TINY = Settings(scale="tiny")
 TILE = load_preset("paper", ["tile.out_rows=4"])
 LINEAR = MatrixProduct(batch=1, samples=64, in_features=64, out_features=64)
