@@ -237,7 +237,7 @@ def transposed_operands() -> Iterator[tuple[str, list[tuple[str, bool]]]]:
 
 def transposed_parts() -> Iterator[str]:
     """A group as a step, plain and transposed, and which operands are laid out in which way."""
-    yield text(10, 20, "Group 0 in the buffer, as two layouts make a step of it", "left")
+    yield text(10, 20, "Two layouts of group 0: the step that each one makes", "left")
     for x, transposed, title in ((64, 0, "plain"), (264, 1, "transposed")):
         _, step = laid_out(transposed=transposed)
         yield text(x + 2 * 28, 48, title)

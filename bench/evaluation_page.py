@@ -94,7 +94,7 @@ PLACES = {
         Cell("rows in natural order, on a single tile", "roworder", "speedup", "mean", "natural"),
     ),
 }
-"""The figures of each table but that of networks."""
+"""The figures of each table, except the table of networks."""
 NETWORK_COLUMNS = {
     "zeros alone": ("fig1", "speedup", "all"),
     "tiles": ("fig8", "speedup", "all"),
