@@ -9,6 +9,7 @@ autodoc_typehints = "none"
 autodoc_member_order = "bysource"
 napoleon_google_docstring = False
 napoleon_use_ivar = True
+napoleon_custom_sections = ["Source"]
 napoleon_use_rtype = False
 source_suffix = {".md": "markdown"}
 exclude_patterns = ["_build"]
@@ -32,8 +33,15 @@ def _show_examples(_app: Any, _context: Any, lines: list[str]) -> None:
     lines[:] = ["Examples:", "", ".. code-block:: sh", "", *(f"   {example}" for example in examples), ""]
 
 
+def _part_source(_app: Any, _what: Any, _name: Any, _object: Any, _options: Any, lines: list[str]) -> None:
+    """Begin a section with a docstring's source: numpydoc would take it for an error of the section above."""
+    for at in [at for at, line in enumerate(lines) if line.startswith("Source: ")]:
+        lines[at : at + 1] = ["Source", "------", lines[at].removeprefix("Source:").strip()]
+
+
 def setup(app: Any) -> None:
-    """Connect to the events of sphinx-click."""
+    """Connect to the events of sphinx-click and autodoc; the source is parted before napoleon parses sections."""
+    app.connect("autodoc-process-docstring", _part_source, priority=400)
     app.connect("sphinx-click-process-description", _escape)
     app.connect("sphinx-click-process-options", _escape)
     app.connect("sphinx-click-process-epilog", _show_examples)

@@ -31,6 +31,8 @@ def test_the_site_builds(tmp_path: Path) -> None:
         assert f'id="tensordash-{name}"' in commands
     shown = html.unescape(re.sub(r"<[^>]*>", "", commands))
     assert [each for examples in EXAMPLES.values() for each in examples if each not in shown] == []
+    # A docstring's source is a section of its own, not an error that a function raises.
+    assert re.search(r">Source</p>\s*<p>paper, section III-A", (tmp_path / "api.html").read_text(encoding="utf-8"))
 
 
 def outputs(page: str) -> list[tuple[str, str]]:

@@ -10,10 +10,13 @@ import pytest
 
 from tensordash_sim import plots
 from tensordash_sim.evaluation import Figure, Point, draw
+from tensordash_sim.evaluation.texts import FIGURES
 from tensordash_sim.performance.explore import pareto
 
 ROOT = Path(__file__).parents[3]
 ELEVEN = [f"series {number}" for number in range(11)]
+MAX_LABEL = 40
+"""Characters of an axis' label: a phone, and a plot of usual height, show no more."""
 LABELS: dict[str, Any] = {"title": "", "source": "", "x_label": "share of zeros", "y_label": "speedup"}
 
 
@@ -105,3 +108,9 @@ def test_nothing_is_clipped_in_the_picture_of_scaling(drawn: list, tmp_path: Pat
         for x, y in added.items():
             assert left + margin < x < right - margin
             assert bottom < y < top - 0.02 * (top - bottom)
+
+
+def test_labels_of_axes_fit() -> None:
+    labels = [each[axis] for kind in FIGURES.values() for each in kind.values() for axis in ("x_label", "y_label")]
+    assert len(labels) > 50
+    assert [label for label in labels if len(label) > MAX_LABEL] == []

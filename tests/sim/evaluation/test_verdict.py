@@ -130,7 +130,7 @@ def test_limits_of_all_layers_are_weighted_by_cycles(two_results: list[dict[str,
 
 
 def test_memory_limits_an_operation_that_takes_longer_than_on_chip(two_results: list[dict[str, Any]]) -> None:
-    (note,) = report._measures({"as recorded": two_results}, ChipConfig(), "").notes
+    note, _ = report._measures({"as recorded": two_results}, ChipConfig(), "").notes
     assert "it limits 1 of 2 operations" in note
 
 
