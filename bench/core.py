@@ -19,7 +19,16 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
 
-from common import DOCS, argument_parser, core_preset, print_json, render, replace_between, store_figures
+from common import (
+    DOCS,
+    argument_parser,
+    core_preset,
+    measured_at,
+    print_json,
+    render,
+    replace_between,
+    store_figures,
+)
 from tensordash import TileConfig
 from tensordash.configuration.core_config import CoreConfig
 from tensordash_runtime.counting import counted_sides
@@ -242,6 +251,7 @@ def main() -> int:
         )
     document |= _goals(document)
     if arguments.page:
+        document |= {"command": "python bench/core.py --page", **measured_at()}
         store_figures(RESULTS, document)
         atomic_write(PAGE, written(PAGE.read_text(encoding="utf-8"), document))
     if arguments.json:

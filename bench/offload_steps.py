@@ -22,7 +22,7 @@ from threadpoolctl import threadpool_limits
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
-from common import argument_parser, print_json, render, replace_between
+from common import argument_parser, measured_at, print_json, render, replace_between
 from tensordash_runtime import Device, offload
 from tensordash_sim.networks.gpt import GPT, Shape
 
@@ -214,7 +214,7 @@ def main() -> int:
         found = [measure(name, arguments.repeats, arguments.seed) for name in chosen]
     met = all(each.rate >= GOAL for each in found)
     if page is not None:
-        write_page(page, table(found))
+        write_page(page, table(found) + "\n\nMeasured at commit {commit}, {date}.".format(**measured_at()))
     if arguments.json:
         networks: list[dict[str, Any]] = [
             each._asdict() | {"mega_macs_per_second": each.rate, "slowdown": each.uncounted / each.pytorch}

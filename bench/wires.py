@@ -9,7 +9,7 @@ Needs the extra `wires`.
 from collections.abc import Mapping
 from typing import Any
 
-from common import DOCS, argument_parser, core_preset, load_figures, render, replace_between, store_figures
+from common import DOCS, argument_parser, core_preset, load_figures, measured_at, render, replace_between, store_figures
 from tensordash import load_preset
 from tensordash_storage.files import atomic_write
 from tensordash_synth import synthesize, synthesize_core
@@ -42,7 +42,10 @@ def main() -> None:
     for name in DESIGNS:
         if not write_only and name not in load_figures(RESULTS):
             print(f"{name}: placing", flush=True)
-            store_figures(RESULTS, {**load_figures(RESULTS), name: placed(name)})
+            store_figures(
+                RESULTS,
+                {**load_figures(RESULTS), name: {"command": "python bench/wires.py", **measured_at(), **placed(name)}},
+            )
     atomic_write(PAGE, written(PAGE.read_text(encoding="utf-8"), load_figures(RESULTS)))
 
 

@@ -22,7 +22,10 @@ def bench() -> Iterator[ModuleType]:
 
 def rows(bench: ModuleType) -> tuple[list[str], list[list[str]]]:
     """Return the lines of the table's head, and the cells of its rows."""
-    table = PAGE.read_text(encoding="utf-8").partition(bench.BEGIN)[2].partition(bench.END)[0].strip().splitlines()
+    region = PAGE.read_text(encoding="utf-8").partition(bench.BEGIN)[2].partition(bench.END)[0].strip()
+    text, _, measured = region.partition("\n\n")
+    assert re.fullmatch(r"Measured at commit [0-9a-f]{7,}, \d{4}-\d\d-\d\d\.", measured)
+    table = text.splitlines()
     return table[:2], [[cell.strip() for cell in line.strip("|").split("|")] for line in table[2:]]
 
 
