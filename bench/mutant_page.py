@@ -1,8 +1,8 @@
-"""Write the results of mutants into docs/verification.md.
+"""Write the results of mutants into docs/verification.md, and of faults into docs/faults.md.
 
-make mutate                                      # hours: writes build/mutate.json
-python bench/mutant_page.py build/mutate.json    # docs/mutants.json, with command, commit and date, and the page
-python bench/mutant_page.py                      # the page from docs/mutants.json
+make mutate                          # hours: writes build/mutate.json and build/mutate-by-hand.json
+python bench/mutant_page.py build    # docs/mutants.json and docs/faults.json, with command, commit and date; pages
+python bench/mutant_page.py          # the pages from these files
 """
 
 from collections import Counter
@@ -18,6 +18,9 @@ from tensordash_storage.files import atomic_write
 
 RESULTS = DOCS / "mutants.json"
 PAGE = DOCS / "verification.md"
+FAULT_RESULTS = DOCS / "faults.json"
+FAULT_PAGE = DOCS / "faults.md"
+COMMAND = "make mutate"
 
 
 def row_of(name: str, kind: str, is_core: bool) -> str:
@@ -53,15 +56,25 @@ def written(text: str, results: Mapping[str, Any]) -> str:
     return replace_between(text, "<!-- mutants -->", "<!-- /mutants -->", render("mutants", **results))
 
 
+def with_fault_results(text: str, results: Mapping[str, Any]) -> str:
+    """Return docs/faults.md with the results of its faults; without a word if none are stored."""
+    return replace_between(text, "<!-- results -->", "<!-- /results -->", render("faults", results=results))
+
+
 def main() -> None:
     """Run the command."""
     parser = argument_parser(__doc__)
-    parser.add_argument("report", nargs="?", type=Path, help="mutate.json of make mutate")
-    report = parser.parse_args().report
-    if report is not None:
-        rows = summary(load_figures(report)["mutants"])
-        store_figures(RESULTS, {"command": "make mutate", **measured_at(), "rows": rows})
-    atomic_write(PAGE, written(PAGE.read_text(encoding="utf-8"), load_figures(RESULTS)))
+    parser.add_argument("folder", nargs="?", type=Path, help="has mutate.json, mutate-by-hand.json, or both")
+    folder = parser.parse_args().folder
+    if folder is not None:
+        stored = {"command": COMMAND, **measured_at()}
+        if mutants := load_figures(folder / "mutate.json"):
+            store_figures(RESULTS, {**stored, "rows": summary(mutants["mutants"])})
+        if faults := load_figures(folder / "mutate-by-hand.json"):
+            counts = Counter(each["result"] for each in faults["faults"])
+            store_figures(FAULT_RESULTS, {**stored, "results": dict(counts)})
+    for page, results, write in ((PAGE, RESULTS, written), (FAULT_PAGE, FAULT_RESULTS, with_fault_results)):
+        atomic_write(page, write(page.read_text(encoding="utf-8"), load_figures(results)))
 
 
 if __name__ == "__main__":

@@ -72,6 +72,15 @@ def test_mutants_of_an_example_are_summarised() -> None:
     assert "| wires between a core's units | 1 | 0 | 0 | 0 | 1 |" in text
 
 
+def test_faults_have_their_results() -> None:
+    bench, load = import_module("mutant_page"), import_module("common").load_figures
+    page = bench.FAULT_PAGE.read_text(encoding="utf-8")
+    assert page == bench.with_fault_results(page, load(bench.FAULT_RESULTS)), "run python bench/mutant_page.py"
+    results = {"command": "make mutate", "commit": "c", "date": "d", "results": {"killed": 2, "survived": 1}}
+    made = bench.with_fault_results("<!-- results -->\n<!-- /results -->", results)
+    assert "`make mutate` ran 3 faults at commit c on d: 2 killed, 1 survived." in made
+
+
 def test_figures_of_a_training_run() -> None:
     history = [{"loss": 1.0, "plain_loss": 3.0}, {"loss": 2.0, "plain_loss": 4.0}]
     document = {"steps": 2, "accuracy": 0.5, "plain_accuracy": 0.6, "speedup": 2.0, "tile_speedup": 2.5}
