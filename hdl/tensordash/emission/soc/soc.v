@@ -6,6 +6,7 @@
 //   0x10000004    cycles since reset, modulo 2^32                               4
 //   0x10000008    alarm: an interrupt after this number of cycles; 0: none      4
 //   0x1000000c    exit: halts the simulation with this status                   4
+//   0x10000010    1 stops the core's clock while the core is idle, 0 starts it  4
 //   0x20000000    registers of tensordash_core                                  4096
 //
 // Interrupts of the processor, by level: 3, tensordash_core; 4, the alarm.
@@ -15,7 +16,8 @@
 module soc #(
   parameter RAM_BYTES = @RAM_BYTES@,
   parameter HEX = "firmware.hex",      // a word of memory in each line
-  parameter CLOCKS_PER_BIT = 434       // of the UART: 115200 bits per second at 50 MHz
+  parameter CLOCKS_PER_BIT = 434,      // of the UART: 115200 bits per second at 50 MHz
+  parameter STOP_CORE_CLOCK = 0        // 1: firmware can stop the core's clock, by a gate that suits a simulation
 ) (
   input wire clk,
   input wire rst,                      // synchronous
@@ -168,8 +170,13 @@ module soc #(
     end
   end
 
+  // The core's clock. While it is stopped, it still ticks for accesses to registers.
+  reg stopped, core_enable;
+  always @(negedge clk) core_enable <= rst || !stopped || (mem_valid && in_core);
+  wire core_clk = clk && (core_enable || !STOP_CORE_CLOCK);
+
   tensordash_core core (
-    .clk(clk), .rst(rst), .irq(core_irq),
+    .clk(core_clk), .rst(rst), .irq(core_irq),
     .s_axi_awaddr(mem_addr[11:0]), .s_axi_awprot(3'd0), .s_axi_awvalid(core_write && !aw_sent),
     .s_axi_awready(s_awready), .s_axi_wdata(mem_wdata), .s_axi_wstrb(mem_wstrb), .s_axi_wvalid(core_write && !w_sent),
     .s_axi_wready(s_wready), .s_axi_bresp(), .s_axi_bvalid(s_bvalid), .s_axi_bready(1'b1),
@@ -191,7 +198,7 @@ module soc #(
   reg [15:0] clocks_left;
   reg [31:0] cycles, alarm;
   reg armed;
-  wire [1:0] device = mem_addr[3:2];
+  wire [2:0] device = mem_addr[4:2];
   wire device_ready = mem_valid && in_devices && (device != 0 || !writes || bits_left == 0);
   assign uart_tx = shift[0];
   assign alarm_irq = armed && alarm == 0;
@@ -223,6 +230,8 @@ module soc #(
           halted <= 1;
           exit_status <= mem_wdata[7:0];
         end
+        4: stopped <= mem_wdata[0];
+        default: ;
       endcase
     if (rst) begin
       cycles <= 0;
@@ -232,6 +241,7 @@ module soc #(
       alarm <= 0;
       halted <= 0;
       exit_status <= 0;
+      stopped <= 0;
     end
   end
 

@@ -7,7 +7,7 @@ module soc_tb;
   wire uart_tx, halted, trap;
   wire [7:0] exit_status;
 
-  soc #(.CLOCKS_PER_BIT(CLOCKS_PER_BIT)) dut (
+  soc #(.CLOCKS_PER_BIT(CLOCKS_PER_BIT), .STOP_CORE_CLOCK(1)) dut (
     .clk(clk), .rst(rst), .uart_tx(uart_tx), .halted(halted), .exit_status(exit_status), .trap(trap)
   );
 
@@ -32,6 +32,7 @@ module soc_tb;
         received <= {uart_tx, received[7:1]};
       if (phase == 9 * CLOCKS_PER_BIT + 1) begin
         $write("%c", received);
+        if (received == "\n") $fflush;
         phase <= -1;
       end
     end

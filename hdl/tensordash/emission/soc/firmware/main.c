@@ -91,6 +91,7 @@ static tensordash_status run_calls(tensordash_device *device) {
     const struct tensordash_call *call = &tensordash_calls[k];
     const uint32_t began = SOC_CYCLES;
     if (call->descriptors != 0u) {
+      SOC_STOP_CORE = 0u;
       tensordash_status status = tensordash_start(
           device, (uint32_t *)(uintptr_t)call->address, call->address, call->descriptors, LIMIT);
       if (status == TENSORDASH_OK) {
@@ -99,6 +100,7 @@ static tensordash_status run_calls(tensordash_device *device) {
       if (status != TENSORDASH_OK) {
         return status;
       }
+      SOC_STOP_CORE = 1u;
       in_programs += SOC_CYCLES - began;
       print_counts(device, call->descriptors);
     } else {
@@ -197,6 +199,7 @@ int main(void) {
     return fail(&device, status);
   }
   device.watchdog = WATCHDOG;
+  SOC_STOP_CORE = 1u;
   print("core ");
   print_hex((uint32_t)(TENSORDASH_DIGEST >> 32));
   print_hex((uint32_t)TENSORDASH_DIGEST);

@@ -26,21 +26,27 @@ void print_hex(uint32_t number) {
   }
 }
 
+/* `table[k]` has the sum of a byte before k bytes of zeros: the four bytes of a word take one step. */
 uint32_t crc32(const volatile uint32_t *words, uint32_t count) {
-  static uint32_t table[256];
-  for (uint32_t byte = 1u; table[255] == 0u; byte++) {
-    uint32_t rest = byte;
-    for (uint32_t bit = 0u; bit < 8u; bit++) {
-      rest = (rest >> 1u) ^ ((rest & 1u) != 0u ? 0xedb88320u : 0u);
+  static uint32_t table[4][256];
+  if (table[3][255] == 0u) {
+    for (uint32_t byte = 0u; byte < 256u; byte++) {
+      uint32_t rest = byte;
+      for (uint32_t bit = 0u; bit < 8u; bit++) {
+        rest = (rest >> 1u) ^ ((rest & 1u) != 0u ? 0xedb88320u : 0u);
+      }
+      table[0][byte] = rest;
     }
-    table[byte] = rest;
+    for (uint32_t k = 0u; k < 3u; k++) {
+      for (uint32_t byte = 0u; byte < 256u; byte++) {
+        table[k + 1u][byte] = (table[k][byte] >> 8u) ^ table[0][table[k][byte] & 255u];
+      }
+    }
   }
   uint32_t sum = UINT32_MAX;
   for (uint32_t k = 0u; k < count; k++) {
     sum ^= words[k];
-    for (uint32_t byte = 0u; byte < 4u; byte++) {
-      sum = (sum >> 8u) ^ table[sum & 255u];
-    }
+    sum = table[3][sum & 255u] ^ table[2][sum >> 8u & 255u] ^ table[1][sum >> 16u & 255u] ^ table[0][sum >> 24u];
   }
   return ~sum;
 }

@@ -8,6 +8,7 @@
 #define SOC_CYCLES (*(volatile uint32_t *)0x10000004u)
 #define SOC_ALARM (*(volatile uint32_t *)0x10000008u)
 #define SOC_EXIT (*(volatile uint32_t *)0x1000000cu)
+#define SOC_STOP_CORE (*(volatile uint32_t *)0x10000010u)
 #define SOC_CORE ((volatile uint32_t *)0x20000000u)
 
 /* Sleep until the core or the alarm has an interrupt. */
