@@ -15,8 +15,6 @@ from .console import WholeRange, core_options, json_option, new_folder_option, p
 __all__ = ["command"]
 
 MEMORY_BYTES = 1 << 20
-MAX_STEPS = 5000
-"""Their checksums are in the firmware's 64 KiB."""
 
 
 @click.command("soc")
@@ -37,12 +35,25 @@ MAX_STEPS = 5000
 )
 @click.option(
     "--steps",
-    type=WholeRange(min=1, max=MAX_STEPS),
-    help="Steps of --program to run and to compare with the emulator, on the same inputs (default: 1).",
+    type=WholeRange(min=1),
+    help="Steps of --program to run and to compare with the emulator (default: one, or one for each batch).",
+)
+@click.option(
+    "--batches",
+    metavar="FILE",
+    type=Path,
+    help="Archive of numpy.savez with the inputs of --program, (batches, *shape): a batch for each step, in turn. "
+    "Default: the folder's inputs for all steps.",
 )
 @json_option
 def command(
-    config: CoreConfig, output: Path, program: Path | None, memory_bytes: int, steps: int | None, as_json: bool
+    config: CoreConfig,
+    output: Path,
+    program: Path | None,
+    memory_bytes: int,
+    steps: int | None,
+    batches: Path | None,
+    as_json: bool,
 ) -> None:
     """Write a system of a core, the processor PicoRV32, memory, UART and timer, with firmware that uses the C driver.
 
@@ -52,18 +63,18 @@ def command(
 
     from tensordash_sim.verify.soc_program import example_c_program
 
-    if steps is not None and program is None:
-        raise click.UsageError("--steps goes with --program")
+    if program is None and (steps is not None or batches is not None):
+        raise click.UsageError(f"--{'batches' if steps is None else 'steps'} goes with --program")
     writable_folder(output, "--output")
     sources = dict(
         example_c_program(config, PROGRAM_BASE) if program is None else _sources(program, config, memory_bytes)
     )
-    if program is not None and steps is not None:
-        sources["steps.h"] = _step_checksums(program, config, steps)
+    if program is not None and (steps is not None or batches is not None):
+        sources |= _steps(program, config, steps, batches, memory_bytes)
     files = render_soc(config, memory_bytes, sources)
     files["picorv32.v"] = Path(data_file("picorv32.v")).read_text(encoding="utf-8")
     # The Makefile compiles them if they are there: those of an earlier program must not stay.
-    for name in {"program/host.c", "program/steps.h"} - files.keys():
+    for name in {"program/host.c", "program/steps.h", "program/steps.c"} - files.keys():
         (output / name).unlink(missing_ok=True)
     for name, text in files.items():
         (output / name).parent.mkdir(parents=True, exist_ok=True)
@@ -101,8 +112,21 @@ def _sources(folder: Path, config: CoreConfig, memory_bytes: int) -> dict[str, s
     return {path.name: path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.[ch]"))}
 
 
-def _step_checksums(folder: Path, config: CoreConfig, steps: int) -> str:
-    from tensordash_runtime.program_folder.c_source import render_step_checksums
+def _steps(
+    program: Path, config: CoreConfig, steps: int | None, batches: Path | None, memory_bytes: int
+) -> dict[str, str]:
+    """Return the C files of steps: the inputs of each batch, and the checksums after each step."""
+    from tensordash_runtime.program_folder.steps import compute_checksums, read_batches, render_steps, step_bytes
     from tensordash_runtime.program_folder.storage import load_folder
 
-    return render_step_checksums(load_folder(folder, config), steps)
+    folder = load_folder(program, config)
+    inputs = [] if batches is None else read_batches(folder, batches)
+    count = len(inputs) if steps is None else steps
+    used = inputs[:count]
+    end = folder.memory_map.base + folder.memory_map.size + step_bytes(folder, count, used)
+    if end > memory_bytes:
+        raise TensorDashError(
+            f"{program}: checksums and inputs of {count} steps end at {end:#x}, and --memory-bytes is {memory_bytes}: "
+            "choose fewer steps or more memory"
+        )
+    return render_steps(folder, compute_checksums(folder, count, used), used)

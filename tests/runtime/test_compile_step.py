@@ -1,8 +1,8 @@
 """Training steps as program folders: bits on the golden core, values of PyTorch, and errors that name the operation."""
 
-import re
 import zlib
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,10 +13,10 @@ from torch.nn import functional as F  # noqa: N812
 
 from tensordash.configuration.core_config import CoreConfig
 from tensordash_runtime import ProgramFolderError, compile_step
-from tensordash_runtime.program_folder.c_source import render_step_checksums
 from tensordash_runtime.program_folder.execution import EXECUTORS, read_tensor, run_plan, write_tensor
 from tensordash_runtime.program_folder.folder import ProgramFolder, compare
 from tensordash_runtime.program_folder.plan import HostCall
+from tensordash_runtime.program_folder.steps import compute_checksums, read_batches
 
 SAMPLES, CLASSES = 5, 3
 
@@ -116,18 +116,49 @@ def test_steps_follow_each_other(folder: ProgramFolder) -> None:
         assert bits.view(np.float32)[0] == pytest.approx(loss.item(), abs=3e-3)
 
 
-def test_checksums_of_steps(folder: ProgramFolder) -> None:
-    """They are those of the golden core, and each step changes them."""
-    memory, found = EXECUTORS["golden"](folder.plan, folder.memory_map), []
-    memory.write(folder.memory_map.base, folder.initial)
-    for _ in range(2):
-        run_plan(memory, folder.plan, folder.memory_map)
-        regions = [folder.memory_map.tensors[name] for name in folder.plan.tensors]
-        sums = [zlib.crc32(memory.read(each.address, each.bytes)) for each in regions]
-        found.append(zlib.crc32(np.array(sums, "<u4").tobytes()))
-    written = re.findall(r"^  (0x[0-9a-f]{8}),$", render_step_checksums(folder, 2), re.MULTILINE)
-    assert [int(each, 16) for each in written] == found
-    assert found[0] != found[1]
+def test_checksums_of_steps(folder: ProgramFolder, tmp_path: Path) -> None:
+    """They are those of the golden core on the batches of a file, taken in turn, and each step changes them."""
+    images = [batch(step) for step in range(2)]
+    arrays = {"input": np.stack([x.numpy() for x, _ in images]), "target": np.stack([y.numpy() for _, y in images])}
+    np.savez(tmp_path / "batches.npz", **arrays)
+    batches = read_batches(folder, tmp_path / "batches.npz")
+    memory, places = EXECUTORS["golden"](folder.plan, folder.memory_map), folder.memory_map
+    memory.write(places.base, folder.initial)
+    found = compute_checksums(folder, 3, batches)
+    for step in range(3):
+        for name in ("input", "target"):
+            bits = folder.plan.tensors[name].bits(arrays[name][step % 2].astype("f4" if name == "input" else "i4"))
+            write_tensor(memory, folder.plan, places, name, bits)
+        run_plan(memory, folder.plan, places)
+        regions = [places.tensors[name] for name in folder.plan.tensors]
+        assert found[step].tolist() == [zlib.crc32(memory.read(each.address, each.bytes)) for each in regions]
+    loss = list(folder.plan.tensors).index("loss")
+    assert len(set(found[:, loss].tolist())) == 3
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({"input": np.zeros((1, 2), np.float32)}, "input in .* must have floating-point numbers of shape"),
+        ({"target": np.zeros((1, 2), np.int64)}, "must have an array 'input', not only target"),
+        (None, "cannot read .* as an archive of arrays"),
+    ],
+)
+def test_batches_are_checked(arrays: Any, message: str, folder: ProgramFolder, tmp_path: Path) -> None:
+    path = tmp_path / "batches.npz"
+    if arrays is None:
+        path.write_text("text")
+    else:
+        np.savez(path, **arrays)
+    with pytest.raises(ProgramFolderError, match=message):
+        read_batches(folder, path)
+
+
+def test_batches_have_one_length(folder: ProgramFolder, tmp_path: Path) -> None:
+    images, labels = batch(0)
+    np.savez(tmp_path / "batches.npz", input=images.numpy()[None], target=np.stack([labels.numpy()] * 2))
+    with pytest.raises(ProgramFolderError, match="same number of batches, not {'input': 1, 'target': 2}"):
+        read_batches(folder, tmp_path / "batches.npz")
 
 
 def test_row_sides_are_those_of_the_example(folder: ProgramFolder) -> None:

@@ -6,12 +6,11 @@ from collections.abc import Iterator
 
 from tensordash.configuration.descriptors import BYTES
 
-from .execution import EmulatedMemory, run_plan
 from .folder import ProgramFolder
 from .host_source import render_host_calls
 from .plan import HostCall
 
-__all__ = ["render_c", "render_step_checksums"]
+__all__ = ["render_c"]
 
 HEADER = """\
 /* {name}: a program folder of TensorDash as C99, for the core with configuration {digest}.
@@ -72,16 +71,6 @@ void tensordash_host_call(uint32_t index, uint8_t *memory);
 /* Returns the name of its function; calls of one function have one pointer. */
 const char *tensordash_host_function(uint32_t index);
 """
-CHECKSUMS = """\
-/* Of all tensors after each step on the same inputs: the CRC-32 of their CRC-32s, computed by the emulator. */
-#include <stdint.h>
-
-#define COMPARED_STEPS {steps}
-
-static const uint32_t compared_steps[COMPARED_STEPS] = {{
-{sums}
-}};
-"""
 SOURCE = """\
 /* Contents of {name}; see program.h. */
 #include "program.h"
@@ -134,22 +123,6 @@ def render_c(folder: ProgramFolder) -> dict[str, str]:
     )
     files = {"program.h": header, "program.c": source}
     return {**files, "host.c": render_host_calls(plan, places)} if host_calls else files
-
-
-def render_step_checksums(folder: ProgramFolder, steps: int) -> str:
-    """Return a C header with a checksum of all tensors after each of some steps on the same inputs.
-
-    The checksum is the CRC-32 of the tensors' CRC-32s. The emulator computes the steps.
-    """
-    places, sums = folder.memory_map, []
-    memory = EmulatedMemory(folder.plan, places)
-    memory.write(places.base, folder.initial)
-    for _ in range(steps):
-        run_plan(memory, folder.plan, places)
-        regions = [places.tensors[name] for name in folder.plan.tensors]
-        crcs = [zlib.crc32(memory.read(region.address, region.bytes)) for region in regions]
-        sums.append(zlib.crc32(b"".join(crc.to_bytes(4, "little") for crc in crcs)))
-    return CHECKSUMS.format(steps=steps, sums="\n".join(f"  {each:#010x}," for each in sums))
 
 
 def c_name(name: str) -> str:

@@ -32,6 +32,7 @@ HEADER = """\
 #define TENSORDASH_PROGRAM_DIGEST UINT32_C(0x{low})
 #define TENSORDASH_PROGRAM_DIGEST_HIGH UINT32_C(0x{high})
 #define TENSORDASH_PROGRAM_BASE UINT64_C({base:#x})
+#define TENSORDASH_PROGRAM_BYTES UINT32_C({size})
 #define TENSORDASH_PROGRAM_CALLS 1
 #define TENSORDASH_PROGRAM_TENSORS {tensors}
 
@@ -107,6 +108,7 @@ def example_c_program(config: CoreConfig, base: int, seed: int = 0) -> Mapping[s
             low=config.digest[8:],
             high=config.digest[:8],
             base=base,
+            size=SIZE,
             tensors=len(rows),
         ),
         "program.c": SOURCE.format(

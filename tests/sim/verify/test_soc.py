@@ -7,7 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 from shutil import which
+from typing import Any
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
@@ -147,15 +149,43 @@ def test_every_step_is_compared(tmp_path: Path) -> None:
     assert right.returncode == 0, right.stdout + right.stderr
     assert right.stdout.count("bit-equal: 3 tensors") == 2
     assert "not compared" in make(folder, "run-icarus", "STEPS=3").stdout
-    file = folder / "program/steps.h"
-    sums = re.findall(r"^  (0x[0-9a-f]{8}),$", file.read_text(), re.MULTILINE)
-    file.write_text(file.read_text().replace(f"  {sums[1]},\n}}", f"  {int(sums[1], 16) ^ 1:#010x},\n}}"))
+    file = folder / "program/steps.c"
+    sums = re.findall(r"^  {(0x.*)},$", file.read_text(), re.MULTILINE)
+    first, *others = sums[1].split(", ")
+    changed = ", ".join([f"{int(first, 16) ^ 1:#x}", *others])
+    file.write_text(file.read_text().replace(f"  {{{sums[1]}}},\n}}", f"  {{{changed}}},\n}}"))
     wrong = make(folder, "run-icarus")
     assert wrong.returncode != 0
-    assert "differs: step 2" in wrong.stdout
+    assert "differs: A\n" in wrong.stdout
     assert wrong.stdout.count("bit-equal") == 1
     generate(folder)
     assert not file.exists()
+
+
+@needs_icarus
+def test_each_step_has_its_batch(tmp_path: Path) -> None:
+    """Three steps take two batches in turn; a changed value of the second batch is found in the second step."""
+    options = ["--preset", "core", "--channels", "4", "--filters", "4", "-o", str(tmp_path / "product")]
+    ran = CliRunner().invoke(compile_command, options, catch_exceptions=False)
+    assert ran.exit_code == 0, ran.output
+    random = np.random.default_rng(0)
+    shapes = {"A": (2, 1, 1, 4), "W": (2, 1, 4, 4)}
+    arrays: dict[str, Any] = {name: random.standard_normal(shape) for name, shape in shapes.items()}
+    np.savez(tmp_path / "batches.npz", **arrays)
+    batches = str(tmp_path / "batches.npz")
+    folder = generate(tmp_path / "soc", "--program", str(tmp_path / "product"), "--batches", batches, "--steps", "3")
+    right = make(folder, "run-icarus")
+    assert right.returncode == 0, right.stdout + right.stderr
+    sums = re.findall(r"bit-equal: 3 tensors, .*checksum ([0-9a-f]{8})", right.stdout)
+    assert len(sums) == 3
+    assert sums[0] == sums[2] != sums[1]
+    file = folder / "program/steps.c"
+    first, second = re.findall(r"^  {(0x\w+), ", file.read_text(), re.MULTILINE)[-2:]
+    assert first != second
+    file.write_text(file.read_text().replace(f"{{{second}, ", f"{{{first}, "))
+    wrong = make(folder, "run-icarus")
+    assert wrong.returncode != 0
+    assert wrong.stdout.count("bit-equal") == 1
 
 
 @pytest.mark.slow

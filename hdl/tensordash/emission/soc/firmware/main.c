@@ -1,12 +1,12 @@
 /* Executes the calls of a program folder, and compares every tensor with the expected contents by CRC-32.
  *
- * STEPS repeats the calls on the same input. Of a training step, the loss of each is printed. steps.h has a checksum of
- * each step; without it, only the first step is compared.
+ * STEPS repeats the calls. steps.h has checksums of each step, and inputs of each batch if there are batches. Without it,
+ * only the first step is compared.
  */
 #include "program.h"
 #include "soc.h"
 #include "tensordash_driver.h"
-#ifdef WITH_CHECKSUMS
+#ifdef WITH_STEPS
 #include "steps.h"
 #endif
 
@@ -19,11 +19,15 @@
 #ifndef COMPARED_STEPS
 #define COMPARED_STEPS 1u
 #endif
+#ifndef BATCHES
+#define BATCHES 0u
+#endif
 
-/* Cycles of the processor. */
-static uint32_t in_programs;
+/* Cycles of a step. */
+static uint32_t in_programs; /* from the start of a program to its end */
+static uint32_t asleep;      /* those of them in which the processor slept */
+static uint32_t multiplying; /* those of them in which the core multiplied */
 static uint32_t in_call[TENSORDASH_PROGRAM_CALLS];
-static uint32_t waited;
 
 static uint32_t read_cycles(void *context) {
   (void)context;
@@ -37,7 +41,7 @@ static void sleep(void *context) {
   SOC_ALARM = WATCHDOG;
   wait_for_interrupt();
   SOC_ALARM = 0u;
-  waited += SOC_CYCLES - began;
+  asleep += SOC_CYCLES - began;
 }
 
 static const char *const messages[] = {
@@ -75,16 +79,6 @@ static bool is_equal(const char *a, const char *b) {
   return *a == *b;
 }
 
-static void print_counts(tensordash_device *device, uint32_t descriptors) {
-  tensordash_counts counts;
-  tensordash_count(device, &counts, false);
-  print_value("program: ", descriptors);
-  print_value(" descriptors, ", counts.multiplying);
-  print_value(" cycles multiplying, beats read ", counts.read_beats);
-  print_value(", written ", counts.write_beats);
-  print("\n");
-}
-
 /* Execute all calls once. */
 static tensordash_status run_calls(tensordash_device *device) {
   for (uint32_t k = 0u; k < TENSORDASH_PROGRAM_CALLS; k++) {
@@ -102,7 +96,9 @@ static tensordash_status run_calls(tensordash_device *device) {
       }
       SOC_STOP_CORE = 1u;
       in_programs += SOC_CYCLES - began;
-      print_counts(device, call->descriptors);
+      tensordash_counts counts;
+      tensordash_count(device, &counts, false);
+      multiplying += counts.multiplying;
     } else {
 #ifdef WITH_HOST_CALLS
       tensordash_host_call(call->host_call, (uint8_t *)(uintptr_t)TENSORDASH_PROGRAM_BASE);
@@ -150,17 +146,43 @@ static void print_loss(void) {
     const struct tensordash_tensor *tensor = &tensordash_tensors[k];
     if (is_equal(tensor->name, "loss")) {
       const uint32_t loss = (uint32_t)(*(const volatile float *)(uintptr_t)tensor->address * 10000.0f + 0.5f);
-      print_value("loss ", loss / 10000u);
+      print_value(", loss ", loss / 10000u);
       print(".");
       for (uint32_t unit = 1000u; unit != 0u; unit /= 10u) {
         print_number(loss / unit % 10u);
       }
-      print("\n");
     }
   }
 }
 
-/* Compare all tensors with their expected contents: each one after the first step, one checksum after the others. */
+/* Set the inputs to those of a step's batch. */
+static void set_inputs(uint32_t step) {
+#if BATCHES
+  const uint32_t *next = tensordash_batches[step % BATCHES];
+  for (uint32_t k = 0u; k < TENSORDASH_PROGRAM_TENSORS; k++) {
+    const struct tensordash_tensor *tensor = &tensordash_tensors[k];
+    if (tensor->is_input != 0u) {
+      volatile uint32_t *words = (volatile uint32_t *)(uintptr_t)tensor->address;
+      for (uint32_t word = 0u; word < tensor->bytes / 4u; word++) {
+        words[word] = *next++;
+      }
+    }
+  }
+#else
+  (void)step;
+#endif
+}
+
+static uint32_t expected_checksum(uint32_t step, uint32_t tensor) {
+#ifdef WITH_STEPS
+  return tensordash_checksums[step][tensor];
+#else
+  (void)step;
+  return tensordash_tensors[tensor].crc32;
+#endif
+}
+
+/* Compare all tensors with their expected contents; print a checksum of their checksums. */
 static uint32_t count_differences(uint32_t step) {
   uint32_t sums[TENSORDASH_PROGRAM_TENSORS];
   uint32_t wrong = 0u;
@@ -169,24 +191,19 @@ static uint32_t count_differences(uint32_t step) {
     const struct tensordash_tensor *tensor = &tensordash_tensors[k];
     bytes += tensor->bytes;
     sums[k] = crc32((const volatile uint32_t *)(uintptr_t)tensor->address, tensor->bytes / 4u);
-    if (step == 0u && sums[k] != tensor->crc32) {
+    if (sums[k] != expected_checksum(step, k)) {
       print("differs: ");
       print(tensor->name);
       print("\n");
       wrong++;
     }
   }
-#ifdef WITH_CHECKSUMS
-  if (crc32(sums, TENSORDASH_PROGRAM_TENSORS) != compared_steps[step]) {
-    print_value("differs: step ", step + 1u);
-    print("\n");
-    wrong++;
-  }
-#endif
   if (wrong == 0u) {
     print_value("bit-equal: ", TENSORDASH_PROGRAM_TENSORS);
     print_value(" tensors, ", bytes);
-    print(" bytes\n");
+    print(" bytes, checksum ");
+    print_hex(crc32(sums, TENSORDASH_PROGRAM_TENSORS));
+    print("\n");
   }
   return wrong;
 }
@@ -211,15 +228,19 @@ int main(void) {
   }
   for (uint32_t step = 0u; step < STEPS; step++) {
     in_programs = 0u;
-    waited = 0u;
+    asleep = 0u;
+    multiplying = 0u;
+    set_inputs(step);
     status = run_calls(&device);
     if (status != TENSORDASH_OK) {
       return fail(&device, status);
     }
-    print_value("cycles: programs ", in_programs);
-    print_value(", of these asleep ", waited);
-    print_host_calls();
+    print_value("step ", step + 1u);
     print_loss();
+    print_value("\ncycles: programs ", in_programs);
+    print_value(", of these asleep ", asleep);
+    print_value(", multiplying ", multiplying);
+    print_host_calls();
     if (step >= COMPARED_STEPS) {
       print("not compared: tensordash soc --steps writes the expected checksums\n");
     } else if (count_differences(step) != 0u) {

@@ -1,0 +1,172 @@
+"""Train networks on the simulated SoC, compare every tensor with the emulator, and count where cycles go.
+
+    python bench/soc.py                       # some steps of the MLP and of the CNN: `make soc-demo`
+    python bench/soc.py mlp --steps 96        # an epoch of one of them
+    python bench/soc.py --json soc.json       # write losses and cycles
+
+Each step has a new batch of digits. The exit status is 0 only if all tensors of all steps are bit-equal.
+"""
+
+import re
+import subprocess
+import sys
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from click.testing import CliRunner
+
+from common import argument_parser, core_preset, store_figures
+from tensordash_cli.soc import command as soc_command
+from tensordash_runtime.program_folder.compiling import compile_task
+from tensordash_runtime.program_folder.folder import ProgramFolder
+from tensordash_runtime.program_folder.steps import compute_checksums, read_batches
+from tensordash_runtime.program_folder.storage import write_folder
+from tensordash_runtime.tasks import load_task
+
+MODELS = {"mlp": 24, "digits": 6}
+"""Networks, and steps that take some minutes."""
+BATCH = 16
+MOMENTUM = 0.9
+MEMORY_BYTES = 1 << 22
+FOLDER = Path("build/soc-demo")
+
+COUNTS = ("programs", "asleep", "multiplying", "host_calls")
+STEP = re.compile(r"step (\d+), loss ([\d.]+)")
+CYCLES = re.compile(r"cycles: programs (\d+), of these asleep (\d+), multiplying (\d+), host calls (\d+)")
+FUNCTION = re.compile(r"  (\w+): (\d+) in \d+ calls?")
+EQUAL = re.compile(r"bit-equal: (\d+) tensors, \d+ bytes, checksum ([0-9a-f]{8})")
+PRINTED = ("core", "step", "cycles", "  ", "bit-equal", "differs", "error", "exit")
+END = re.compile(r"exit 0 after (\d+) cycles")
+
+
+def write_batches(path: Path, model: str, steps: int) -> None:
+    """Write the batches of as many epochs as some steps have."""
+    task = load_task(model, batch=BATCH)
+    batches: list[Any] = []
+    for epoch in range(-(-steps // task.steps_per_epoch)):
+        batches += task.order(epoch)
+    images, labels = zip(*batches[:steps], strict=True)
+    np.savez(path, input=np.stack(images), target=np.stack(labels))
+
+
+def build_system(model: str, steps: int, place: Path) -> ProgramFolder:
+    """Write program folder, batches and system."""
+    folder = compile_task(model, core_preset("core"), batch=BATCH, momentum=MOMENTUM)
+    write_folder(folder, place / "step")
+    write_batches(place / "batches.npz", model, steps)
+    options = ["--program", place / "step", "--batches", place / "batches.npz", "--memory-bytes", MEMORY_BYTES]
+    CliRunner().invoke(
+        soc_command,
+        [*map(str, options), "--output", str(FOLDER / "soc")],
+        catch_exceptions=False,
+        standalone_mode=False,
+    )
+    return folder
+
+
+def simulate() -> list[str]:
+    """Build system and firmware, and run them; print and return the lines that the UART sent.
+
+    Raises
+    ------
+    ValueError
+        If the firmware found a difference, or an error.
+    """
+    command = ["make", "-C", str(FOLDER / "soc"), "--no-print-directory", "run", f"PYTHON={sys.executable}"]
+    lines: list[str] = []
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            lines.append(line.rstrip("\n"))
+            if lines[-1].startswith(
+                ("core", "step", "cycles", "  ", "bit-equal", "differs", "error", "exit", "%Error")
+            ):
+                print(lines[-1], flush=True)
+    if process.returncode:
+        raise ValueError("\n".join(lines[-20:]))
+    return lines
+
+
+def parse_steps(lines: list[str]) -> list[dict[str, Any]]:
+    """Return what the firmware printed of each step."""
+    steps: list[dict[str, Any]] = []
+    for line in lines:
+        if found := STEP.fullmatch(line):
+            steps.append({"loss": float(found[2]), "functions": {}})
+        elif found := CYCLES.fullmatch(line):
+            steps[-1] |= dict(zip(COUNTS, map(int, found.groups()), strict=True))
+        elif steps and (found := FUNCTION.fullmatch(line)):
+            steps[-1]["functions"][found[1]] = int(found[2])
+        elif found := EQUAL.fullmatch(line):
+            steps[-1] |= {"tensors": int(found[1]), "checksum": int(found[2], 16)}
+    return steps
+
+
+def train(model: str, steps: int) -> dict[str, Any]:
+    """Run some steps of a network; return losses and cycles.
+
+    Raises
+    ------
+    ValueError
+        If a tensor differs from the emulator's.
+    """
+    place = FOLDER / model
+    place.mkdir(parents=True, exist_ok=True)
+    folder = build_system(model, steps, place)
+    lines = simulate()
+    found = parse_steps(lines)
+    expected = compute_checksums(folder, steps, read_batches(folder, place / "batches.npz"))
+    sums = [zlib.crc32(row.astype("<u4").tobytes()) for row in expected]
+    if [step.get("checksum") for step in found] != sums or {step["tensors"] for step in found} != {expected.shape[1]}:
+        raise ValueError(f"{model}: checksums of the steps must be the emulator's {sums}")
+    functions = {name: sum(step["functions"].get(name, 0) for step in found) for name in found[0]["functions"]}
+    return {
+        "batch": BATCH,
+        "steps": steps,
+        "tensors": expected.shape[1],
+        "loss": [step["loss"] for step in found],
+        "cycles": {name: sum(step[name] for step in found) for name in COUNTS},
+        "functions": dict(sorted(functions.items(), key=lambda item: -item[1])),
+        "all_cycles": next(int(end[1]) for line in lines if (end := END.fullmatch(line))),
+    }
+
+
+def summary(model: str, figures: Mapping[str, Any]) -> str:
+    """Return one line: cycles of a step in which the processor computes, sleeps, and in which the core multiplies."""
+    cycles, steps = figures["cycles"], figures["steps"]
+    computing = cycles["host_calls"] + cycles["programs"] - cycles["asleep"]
+    return (
+        f"{model}: bit-equal, {figures['tensors']} tensors in each of {steps} steps; loss {figures['loss'][0]} to "
+        f"{figures['loss'][-1]}; cycles of a step: CPU {computing // steps:,}, waiting for the core "
+        f"{cycles['asleep'] // steps:,}, core multiplying {cycles['multiplying'] // steps:,}"
+    )
+
+
+def main() -> int:
+    parser = argument_parser(__doc__)
+    parser.add_argument("models", nargs="*", metavar="MODEL", help=f"of {', '.join(MODELS)} (default: all)")
+    parser.add_argument("--steps", type=int, help=f"of each network (default: {MODELS})")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write losses and cycles to a file")
+    options = parser.parse_args()
+    if unknown := [name for name in options.models if name not in MODELS]:
+        parser.error(f"MODEL must be of {', '.join(MODELS)}, not {', '.join(unknown)}")
+    if options.steps is not None and options.steps < 1:
+        parser.error(f"--steps must be at least 1, not {options.steps}")
+    results = {}
+    for model in options.models or MODELS:
+        try:
+            results[model] = train(model, options.steps or MODELS[model])
+        except ValueError as error:
+            print(f"{model}: {error}", file=sys.stderr)
+            return 1
+    print("\n".join(summary(model, figures) for model, figures in results.items()))
+    if options.json:
+        store_figures(options.json, results)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
