@@ -119,7 +119,10 @@ def test_steps_follow_each_other(folder: ProgramFolder) -> None:
 def test_checksums_of_steps(folder: ProgramFolder, tmp_path: Path) -> None:
     """They are those of the golden core on the batches of a file, taken in turn, and each step changes them."""
     images = [batch(step) for step in range(2)]
-    arrays = {"input": np.stack([x.numpy() for x, _ in images]), "target": np.stack([y.numpy() for _, y in images])}
+    arrays: dict[str, Any] = {
+        "input": np.stack([x.numpy() for x, _ in images]),
+        "target": np.stack([y.numpy() for _, y in images]),
+    }
     np.savez(tmp_path / "batches.npz", **arrays)
     batches = read_batches(folder, tmp_path / "batches.npz")
     memory, places = EXECUTORS["golden"](folder.plan, folder.memory_map), folder.memory_map
