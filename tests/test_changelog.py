@@ -17,7 +17,8 @@ NEWEST = "0.2.0"
 
 
 def test_releases() -> None:
-    newest, first = HEADINGS
+    unreleased, newest, first = HEADINGS
+    assert unreleased == "## [Unreleased]"
     assert newest == f"## [{NEWEST}] - 2026-11-26"
     assert first == "## [0.1.0]"
 

@@ -44,7 +44,7 @@ def test_every_top_bin(name):
         for top in [*range(unit.shape.max_top + 1)] * max(6, 200 // (unit.shape.max_top + 1)):
             counting = range(max(0, top - golden.bins + 1), top + 1)
             golden.top, golden.sums = top, {k: drawn(rng, half) for k in counting}
-            if rng.random() < 0.5:  # halfway between two results, or next to that
+            if rng.random() < 0.5:  # halfway between two results, or near the middle
                 golden.sums[top] = 1 << rng.randrange(half.bit_length() - 1)
                 low = counting[0] if rng.random() < 0.5 else max(counting[-1] - 1, 0)
                 golden.sums[low] = rng.choice((1, -1)) << rng.randrange(half.bit_length() - 1)
