@@ -24,6 +24,11 @@ LAYER_OPTIONS = (
     *("operation", "rows", "zeros"),
 )
 """Parameters that only a layer has."""
+STEP_OPTIONS = (
+    *("batch", "optimizer", "rate", "weight_decay"),
+    *("momentum", "loss_scale", "dynamic_loss_scale"),
+)
+"""Parameters that only a training step has."""
 
 
 class _Address(click.ParamType):
@@ -52,7 +57,16 @@ class _Address(click.ParamType):
 )
 @click.option("--batch", type=WholeRange(min=1), help="Digits in a step of --model (default: 16).")
 @click.option(
-    "--momentum", type=FiniteRange(0, 1), default=0.0, show_default=True, help="Of SGD, which updates --model."
+    "--optimizer", type=click.Choice(("sgd", "adamw")), default="sgd", show_default=True, help="Updates --model."
+)
+@click.option("--rate", type=FiniteRange(0, 1), help="Learning rate (default: 0.1 for 16 digits; adamw: 0.001).")
+@click.option("--weight-decay", type=FiniteRange(0, 1), help="Of the optimizer (default: 0; adamw: 0.01).")
+@click.option("--momentum", type=FiniteRange(0, 1), help="Of --optimizer sgd (default: 0).")
+@click.option("--loss-scale", type=float, help="A power of two that multiplies gradients of --model (default: 1024).")
+@click.option(
+    "--dynamic-loss-scale",
+    is_flag=True,
+    help="Halve the loss scale after an overflow; double it after 2000 steps.",
 )
 @click.option("--zeros", type=FiniteRange(0, 1), default=0.5, show_default=True, help="Share of zeros of operands.")
 @click.option(
@@ -77,16 +91,16 @@ def command(context: click.Context, config: CoreConfig, output: Path, as_json: b
     docs/program-folder.md describes the files. `tensordash run DIR` executes them.
     """
     model = options.pop("model")
-    if model is not None:
-        _refuse_layer_options(context)
+    if model is None:
+        _refuse_options(context, STEP_OPTIONS, "--model, not with a layer")
+    else:
+        _refuse_options(context, LAYER_OPTIONS, "a layer, not with --model")
     require(*(("compile", "numba") if model is None else ("compile --model", "numba", "torch", "sklearn")))
     from tensordash_runtime.program_folder.manifest import expected_figures
     from tensordash_runtime.program_folder.storage import write_folder
 
     writable_folder(output, "--output")
-    step = {name: options.pop(name) for name in ("batch", "momentum")}
-    if model is None and (step["batch"] is not None or step["momentum"]):
-        raise click.UsageError("--batch and --momentum go with --model, not with a layer")
+    step = {name: options.pop(name) for name in STEP_OPTIONS}
     try:
         folder = _compile_layer(config, **options) if model is None else _compile_model(config, model, options, **step)
     except (TypeError, ValueError) as error:
@@ -106,8 +120,8 @@ def command(context: click.Context, config: CoreConfig, output: Path, as_json: b
     )
 
 
-def _refuse_layer_options(context: click.Context) -> None:
-    """Refuse options of a layer, which a network's step does not have.
+def _refuse_options(context: click.Context, names: tuple[str, ...], owner: str) -> None:
+    """Refuse options that go with what is not compiled.
 
     Raises
     ------
@@ -116,8 +130,8 @@ def _refuse_layer_options(context: click.Context) -> None:
     """
     for option in context.command.params:
         is_set = context.get_parameter_source(str(option.name)) is not click.core.ParameterSource.DEFAULT
-        if option.name in LAYER_OPTIONS and is_set:
-            raise click.UsageError(f"{option.opts[0]} goes with a layer, not with --model")
+        if option.name in names and is_set:
+            raise click.UsageError(f"{option.opts[0]} goes with {owner}")
 
 
 def _compile_layer(
@@ -143,11 +157,11 @@ def _compile_layer(
     return build_folder(plan, values, base=base, memory_bytes=memory_bytes)
 
 
-def _compile_model(
-    config: CoreConfig, model: str, options: dict[str, Any], *, batch: int | None, momentum: float
-) -> "ProgramFolder":
+def _compile_model(config: CoreConfig, model: str, options: dict[str, Any], **step: Any) -> "ProgramFolder":
     """Compile a training step of a built-in network."""
     from tensordash_runtime.program_folder.compiling import compile_task
 
-    seed, base, memory_bytes = (options[name] for name in ("seed", "base", "memory_bytes"))
-    return compile_task(model, config, seed=seed, batch=batch, momentum=momentum, base=base, memory_bytes=memory_bytes)
+    if step["optimizer"] != "sgd" and step["momentum"] is not None:
+        raise click.UsageError(f"--momentum goes with --optimizer sgd, not with {step['optimizer']}")
+    places = {name: options[name] for name in ("seed", "base", "memory_bytes")}
+    return compile_task(model, config, **places, **{name: each for name, each in step.items() if each is not None})

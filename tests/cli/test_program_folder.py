@@ -78,6 +78,41 @@ def test_a_training_step(folder: Path, capfd: pytest.CaptureFixture[str]) -> Non
     assert Path("out/host.c").is_file()
 
 
+def test_settings_of_a_step(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """The manifest has AdamW's rate and decay, and the loss scale before the first step."""
+    arguments = "--optimizer adamw --rate 0.5 --weight-decay 0.25 --loss-scale 64 --dynamic-loss-scale"
+    call(f"compile --model mlp --batch 4 {arguments} -o out", capfd)
+    manifest = json.loads(Path("out/manifest.json").read_text())
+    (first, *_) = (each["parameters"] for each in manifest["host_calls"] if each["function"] == "adamw")
+    assert (first["rate"], first["keep"], first["gradient_scale"]) == (0.5, 1 - 0.5 * 0.25, 1)
+    scale = next(each for each in manifest["tensors"] if each["name"] == "loss_scale")
+    begin = scale["address"] - manifest["memory"]["base"]
+    assert np.frombuffer(Path("out/initial.bin").read_bytes()[begin:][:4], np.float32) == 64
+    assert any(each["function"] == "update_scale" for each in manifest["host_calls"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("--model mlp --optimizer adam", "'adam' is not one of 'sgd', 'adamw'"),
+        ("--model mlp --optimizer adamw --momentum 0.5", "--momentum goes with --optimizer sgd, not with adamw"),
+        ("--model mlp --loss-scale 3", "loss_scale must be a power of two, not 3.0"),
+        ("--model mlp --loss-scale nan --dynamic-loss-scale", "loss_scale must be a power of two, not nan"),
+        ("--model mlp --loss-scale inf", "loss_scale must be a power of two, not inf"),
+        ("--model mlp --rate 2", "'--rate': must be a number from 0 to 1, not '2'"),
+        ("--model mlp --weight-decay nan", "'--weight-decay': must be a number from 0 to 1, not 'nan'"),
+        ("--channels 4 --filters 4 --momentum 0", "--momentum goes with --model, not with a layer"),
+        ("--channels 4 --filters 4 --dynamic-loss-scale", "--dynamic-loss-scale goes with --model, not with a layer"),
+    ],
+)
+def test_settings_of_a_step_are_checked(
+    arguments: str, message: str, folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    _, err = call(f"compile {arguments} -o out", capfd, status=2)
+    assert message in err
+    assert not Path("out").exists()
+
+
 OF_A_LAYER = ("--samples 1", "--channels 4", "--filters 4", "--size 4", "--kernel 1", "--stride 1", "--padding 0")
 
 

@@ -1,7 +1,6 @@
 """Training steps of PyTorch models as program folders. Needs torch."""
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -82,7 +81,7 @@ def compile_step(
         raise
     except ValueError as error:
         raise ProgramFolderError(str(error)) from error
-    return build_folder(plan, builder.initial, base=base, memory_bytes=memory_bytes)
+    return build_folder(plan, builder.initial, base=base, memory_bytes=memory_bytes, computed=builder.values)
 
 
 def compile_task(
@@ -91,7 +90,12 @@ def compile_task(
     *,
     seed: int = 0,
     batch: int | None = None,
+    optimizer: str = "sgd",
+    rate: float | None = None,
     momentum: float = 0.0,
+    weight_decay: float | None = None,
+    loss_scale: float = DEFAULT_LOSS_SCALE,
+    dynamic_loss_scale: bool = False,
     base: int = PROGRAM_BASE,
     memory_bytes: int | None = None,
 ) -> ProgramFolder:
@@ -105,8 +109,16 @@ def compile_task(
         The core.
     seed, batch
         As `load_task` takes them.
+    optimizer : str
+        "sgd" or "adamw".
+    rate, weight_decay : float, optional
+        Of the optimizer; the task's rate for SGD without decay, and PyTorch's defaults for AdamW, if left out.
     momentum : float
         Of SGD.
+    loss_scale : float
+        A power of two.
+    dynamic_loss_scale : bool
+        Whether the loss scale is that of a `torch.amp.GradScaler` with PyTorch's defaults.
     base, memory_bytes
         As `build_folder` takes them.
 
@@ -116,8 +128,22 @@ def compile_task(
         As `compile_step` raises them.
     """
     task = load_task(name, seed, batch)
-    optimizer = task.optimizer(task.model.parameters())
-    optimizer.param_groups[0]["momentum"] = momentum
-    example = next(task.order(0))
-    places: dict[str, Any] = {"base": base, "memory_bytes": memory_bytes}
-    return compile_step(task.model, F.cross_entropy, optimizer, example, preset=config, name=name, **places)
+    settings = {key: value for key, value in (("lr", rate), ("weight_decay", weight_decay)) if value is not None}
+    if optimizer == "sgd":
+        made = task.optimizer(task.model.parameters())
+        made.param_groups[0].update(momentum=momentum, **settings)
+    else:
+        made = torch.optim.AdamW(task.model.parameters(), **settings)
+    # A gradient scaler on the CPU needs no device, and gives its initial scale before the first step.
+    scale = torch.amp.GradScaler("cpu", init_scale=loss_scale) if dynamic_loss_scale else loss_scale
+    return compile_step(
+        task.model,
+        F.cross_entropy,
+        made,
+        next(task.order(0)),
+        preset=config,
+        loss_scale=scale,
+        base=base,
+        memory_bytes=memory_bytes,
+        name=name,
+    )

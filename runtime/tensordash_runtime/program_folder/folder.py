@@ -6,7 +6,7 @@ from typing import Any
 
 from tensordash.configuration.descriptors import BYTES
 
-from .execution import EXECUTORS, EmulatedMemory, Executor, read_tensor, run_plan
+from .execution import EXECUTORS, EmulatedMemory, Executor, read_tensor, run_plan, write_tensor
 from .linking import LinkedProgram, MemoryMap, Region, link, split_descriptors
 from .plan import Plan
 
@@ -53,8 +53,15 @@ class ProgramFolder:
         return self.expected[begin : begin + region.bytes]
 
 
-def build_folder(plan: Plan, values: Mapping[str, Any], *, base: int, memory_bytes: int | None = None) -> ProgramFolder:
-    """Link a plan, and compute its expected contents with the emulator.
+def build_folder(
+    plan: Plan,
+    values: Mapping[str, Any],
+    *,
+    base: int,
+    memory_bytes: int | None = None,
+    computed: Mapping[str, Any] | None = None,
+) -> ProgramFolder:
+    """Link a plan, and lay out its initial and its expected contents.
 
     Parameters
     ----------
@@ -64,6 +71,9 @@ def build_folder(plan: Plan, values: Mapping[str, Any], *, base: int, memory_byt
         Bit patterns of the plan's initial tensors.
     base, memory_bytes
         As `link` takes them.
+    computed : mapping of str to array of unsigned, optional
+        Bit patterns of all tensors after the calls, as the plan's builder has them; the emulator computes them if left
+        out.
 
     Raises
     ------
@@ -74,7 +84,11 @@ def build_folder(plan: Plan, values: Mapping[str, Any], *, base: int, memory_byt
     initial = _initial_contents(plan, memory_map, programs, values)
     memory = EmulatedMemory(plan, memory_map)
     memory.write(memory_map.base, initial)
-    run_plan(memory, plan, memory_map)
+    if computed is None:
+        run_plan(memory, plan, memory_map)
+    else:
+        for name in plan.tensors:
+            write_tensor(memory, plan, memory_map, name, computed[name])
     return ProgramFolder(
         plan=plan,
         memory_map=memory_map,
