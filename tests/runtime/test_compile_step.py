@@ -184,6 +184,25 @@ def test_unfused_relu() -> None:
     assert compare(folder, memory) == ""
 
 
+@pytest.mark.parametrize("keeps_size", [True, False], ids=["keeps", "reduces"])
+def test_means_without_kept_dimensions(keeps_size: bool) -> None:
+    """Of planes of one pixel, too: their gradient is not repeated."""
+
+    class PlaneMean(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return x.mean(dim=(2, 3))
+
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(1, 5, 3 if keeps_size else 6), PlaneMean(), nn.Linear(5, CLASSES))
+    optimizer = sgd(model)
+    folder = compile_step(model, F.cross_entropy, optimizer, batch())
+    images, labels = batch()
+    F.cross_entropy(model(images), labels).backward()
+    optimizer.step()
+    for name, parameter in model.named_parameters():
+        np.testing.assert_allclose(values(folder, name), parameter.detach().numpy(), atol=5e-4)
+
+
 # What is refused
 
 

@@ -72,7 +72,8 @@ def _expand(lowering: Lowering, node: Node, symbol: Any, _: list[int]) -> dict[s
     use = lowering.plain(node, symbol)
     shape = node.meta["val"].shape
     repeated = [k for k, (old, new) in enumerate(zip(use.shape, shape, strict=False)) if old != new]
-    is_mean = len(use.shape) == len(shape) and bool(repeated) and prod(use.shape[min(repeated) :]) == 1
+    plane = min(repeated, default=len(shape))
+    is_mean = len(use.shape) == len(shape) and prod(use.shape[plane:]) == 1
     _require(node, is_mean, "repeat a mean's gradient over its plane")
     return {"repeated": use}
 

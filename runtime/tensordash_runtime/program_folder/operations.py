@@ -253,6 +253,7 @@ def _getitem(lowering: Lowering, node: Node, items: list[Any], index: int) -> An
 
 LOWERINGS: dict[Any, Callable[..., Any]] = {
     operator.getitem: _getitem,
+    ATEN.unsqueeze.default: _view,
     ATEN.view.default: _view,
     ATEN._unsafe_view.default: _view,
     ATEN.detach.default: _same,
