@@ -2,20 +2,55 @@
 
     python bench/step_programs.py           # a summary
     python bench/step_programs.py --json
+    python bench/step_programs.py --compile resnet18 --batch 2     # seconds and memory to compile; resnet50, too
 
 Both have the same products, formats and fused operations, and leave the same bits. Cycles are those of the core,
 without the host's work between programs. Bytes are those that loads, stores and records move.
 """
 
+import resource
 import sys
+import time
 from typing import Any
 
+import torch
+from torch import Tensor, nn
+
 from common import argument_parser, core_preset, print_json
-from tensordash_runtime.program_folder.compiling import compile_task
+from tensordash_runtime.program_folder.compiling import compile_step, compile_task
 from tensordash_runtime.program_folder.folder import ProgramFolder, build_folder, run_folder
-from tensordash_runtime.program_folder.plan import Plan, Product
+from tensordash_runtime.program_folder.plan import HostCall, Plan, Product
+from tensordash_sim.networks.resnet50 import ResNet50, Shape
 
 MODELS = ("mlp", "digits")
+IMAGE_SIZES = {"resnet18": 32, "resnet50": 224}
+"""Rows and columns of the images of networks that are only compiled."""
+
+
+class BasicBlock(nn.Module):
+    """Two 3x3 convolutions, and a shortcut around them."""
+
+    def __init__(self, channels: int, width: int, stride: int) -> None:
+        super().__init__()
+        self.conv1, self.bn1 = nn.Conv2d(channels, width, 3, stride, padding=1, bias=False), nn.BatchNorm2d(width)
+        self.conv2, self.bn2 = nn.Conv2d(width, width, 3, padding=1, bias=False), nn.BatchNorm2d(width)
+        self.downsample: nn.Module = nn.Sequential()
+        if stride != 1:
+            self.downsample = nn.Sequential(nn.Conv2d(channels, width, 1, stride, bias=False), nn.BatchNorm2d(width))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the ReLU of the sum of both branches."""
+        y = self.bn2(self.conv2(self.bn1(self.conv1(x)).relu()))
+        return (y + self.downsample(x)).relu()
+
+
+def build_resnet18() -> nn.Module:
+    """Return ResNet-18 as published (arXiv:1512.03385), with ten classes."""
+    layers: list[nn.Module] = [nn.Conv2d(3, 64, 7, 2, padding=3, bias=False), nn.BatchNorm2d(64), nn.ReLU()]
+    layers.append(nn.MaxPool2d(3, 2, padding=1))
+    for before, width in ((64, 64), (64, 128), (128, 256), (256, 512)):
+        layers += [BasicBlock(before, width, width // before), BasicBlock(width, width, 1)]
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 10))
 
 
 def measure(folder: ProgramFolder) -> tuple[int, int]:
@@ -69,11 +104,46 @@ def compare_step(model: str, batch: int) -> dict[str, Any]:
     }
 
 
+def compile_network(name: str, batch: int) -> dict[str, Any]:
+    """Measure what compiling a step of SGD with momentum takes; memory is that of this process, PyTorch's included."""
+    size = IMAGE_SIZES[name]
+    torch.manual_seed(0)
+    if name == "resnet18":
+        model = build_resnet18()
+    else:
+        model = ResNet50(Shape(width=64, size=size, classes=1000, batch=batch, rate=0.1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    example = torch.rand(batch, 3, size, size), torch.randint(10, (batch,))
+    start, start_cpu = time.perf_counter(), time.process_time()
+    folder = compile_step(model, nn.functional.cross_entropy, optimizer, example)
+    return {
+        "model": name,
+        "batch": batch,
+        "seconds": time.perf_counter() - start,
+        "cpu_seconds": time.process_time() - start_cpu,
+        "peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        "programs": len(folder.programs),
+        "products": sum(isinstance(call, Product) for call in folder.plan.calls),
+        "host_calls": sum(isinstance(call, HostCall) for call in folder.plan.calls),
+        "memory_bytes": folder.memory_map.size,
+    }
+
+
 def main() -> int:
     parser = argument_parser(__doc__)
     parser.add_argument("--json", action="store_true", help="Print one JSON document.")
-    parser.add_argument("--batch", type=int, default=16, help="Digits in a step.")
+    parser.add_argument("--batch", type=int, default=16, help="Digits or images in a step.")
+    parser.add_argument("--compile", choices=IMAGE_SIZES, help="Only compile a step of this network.")
     arguments = parser.parse_args()
+    if arguments.compile:
+        row = compile_network(arguments.compile, arguments.batch)
+        if arguments.json:
+            print_json(row)
+            return 0
+        print(f"{row['model']}, batch {row['batch']}: {row['seconds']:.0f} s ({row['cpu_seconds']:.0f} s of CPU)")
+        print(f"  {row['peak_bytes'] / 1e9:.2f} GB at most; the folder's memory has {row['memory_bytes'] / 1e9:.3f} GB")
+        print(f"  {row['products']} products in {row['programs']} programs, {row['host_calls']} host calls")
+        return 0
     rows = [compare_step(model, arguments.batch) for model in MODELS]
     if arguments.json:
         print_json(rows)

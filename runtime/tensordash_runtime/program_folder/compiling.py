@@ -1,6 +1,7 @@
 """Training steps of PyTorch models as program folders. Needs torch."""
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -128,7 +129,9 @@ def compile_task(
         As `compile_step` raises them.
     """
     task = load_task(name, seed, batch)
-    settings = {key: value for key, value in (("lr", rate), ("weight_decay", weight_decay)) if value is not None}
+    settings: dict[str, Any] = {
+        key: value for key, value in (("lr", rate), ("weight_decay", weight_decay)) if value is not None
+    }
     if optimizer == "sgd":
         made = task.optimizer(task.model.parameters())
         made.param_groups[0].update(momentum=momentum, **settings)
