@@ -98,8 +98,9 @@ def repeated_numbers(count: int) -> np.ndarray:
     return np.arange(count, dtype=np.float32) % 7
 
 
+@pytest.mark.parametrize("kind", ["fp16", "fp32"])
 @pytest.mark.parametrize("numbers", [hard_numbers, repeated_numbers])
-def test_pooling(numbers: Callable[[int], np.ndarray], builder: PlanBuilder, tmp_path: Path) -> None:
+def test_pooling(numbers: Callable[[int], np.ndarray], kind: str, builder: PlanBuilder, tmp_path: Path) -> None:
     """Windows that overlap share gradients; of equal values the first one counts."""
     shape, out = IMAGES.shapes["A"], (2, 5, 4, 7)
     x = numbers(int(np.prod(shape))).reshape(shape)
@@ -107,7 +108,8 @@ def test_pooling(numbers: Callable[[int], np.ndarray], builder: PlanBuilder, tmp
     flat = MatrixProduct(batch=1, samples=2, in_features=140, out_features=1)
     add_result(builder, "result", out, "fp16", groups=groups_of(flat, "A"))
     add(builder, "gradient", numbers(280).reshape(out), groups=groups_of(flat, "A"))
-    add_result(builder, "backward", shape, "fp16", groups=groups_of(IMAGES, "A"))
+    backward_groups = groups_of(IMAGES, "A", turned=kind == "fp32")
+    add_result(builder, "backward", shape, kind, groups=backward_groups)
     shapes = {"x": list(shape)}
     builder.add_host_call("max_pool", {"x": "x", "result": "result"}, shapes=shapes, **POOL)
     shapes = {"x": list(shape), "gradient": list(out)}

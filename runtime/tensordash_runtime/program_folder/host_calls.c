@@ -48,7 +48,6 @@ enum function {
 #define NONE UINT16_MAX
 #define MAX_TENSORS 7
 #define MAX_PARAMETERS 10
-#define ELEMENT_TENSORS 4 /* of element-wise functions */
 
 struct host_call {
   uint16_t function;
@@ -157,79 +156,106 @@ static float load(const uint8_t *memory, const struct tensor *tensor, uint32_t f
   return load_at(memory, tensor, locate(tensor, flat));
 }
 
+/* Walks a tensor's values whose indices in the plain tensor are `stride` apart, without computing each index. */
+struct cursor {
+  const struct tensor *tensor;
+  uint32_t flat;  /* index in the plain tensor */
+  uint32_t index; /* index in memory */
+  uint32_t stride;
+  uint32_t run;  /* values along the dimension of this stride */
+  uint32_t left; /* values of this run that are left, this one included */
+  uint32_t lane; /* place in the group */
+  uint32_t steps[LANES]; /* in memory, from each place to the next value of the run */
+};
+
+static void seek(struct cursor *cursor, uint32_t flat) {
+  uint32_t place = flat / cursor->stride % cursor->run;
+  cursor->flat = flat;
+  cursor->index = locate(cursor->tensor, flat);
+  cursor->left = cursor->run - place;
+  cursor->lane = place % LANES;
+}
+
+/* Starts at the first value. */
+static struct cursor open_cursor(const struct tensor *tensor, uint32_t stride) {
+  struct cursor cursor = {tensor, 0, 0, stride, 1, 1, 0, {0}};
+  uint32_t step = 0, outer = 1;
+  if (tensor->groups == PLAIN) {
+    cursor.run = UINT32_MAX;
+    step = stride;
+  } else {
+    const struct groups *groups = &GROUPS[tensor->groups];
+    for (int k = 2; k >= 0; k--) {
+      if (groups->outer[k].size > 1 && groups->outer[k].stride == stride) {
+        cursor.run = groups->outer[k].size;
+        step = group_index(tensor, outer, 0, 0);
+      }
+      outer *= groups->outer[k].size;
+    }
+    uint32_t is_channel = groups->channels.size > 1 && groups->channels.stride == stride;
+    uint32_t is_position = groups->positions.size > 1 && groups->positions.stride == stride;
+    if (is_channel || is_position) {
+      cursor.run = is_channel ? groups->channels.size : groups->positions.size;
+      for (uint32_t k = 0; k < LANES; k++)
+        cursor.steps[k] = group_index(tensor, 0, is_channel * (k + 1), is_position * (k + 1)) -
+                          group_index(tensor, 0, is_channel * k, is_position * k);
+    }
+  }
+  if (step)
+    for (int k = 0; k < LANES; k++) cursor.steps[k] = step;
+  seek(&cursor, 0);
+  return cursor;
+}
+
+static void advance(struct cursor *cursor) {
+  cursor->flat += cursor->stride;
+  if (--cursor->left == 0) {
+    cursor->index = locate(cursor->tensor, cursor->flat);
+    cursor->left = cursor->run;
+    cursor->lane = 0;
+    return;
+  }
+  cursor->index += cursor->steps[cursor->lane];
+  cursor->lane = (cursor->lane + 1) % LANES;
+}
+
+static float load_next(const uint8_t *memory, struct cursor *cursor) {
+  float number = load_at(memory, cursor->tensor, cursor->index);
+  advance(cursor);
+  return number;
+}
+
 /* Zeros what fills up the groups of a tensor that is written. */
 static void clear(uint8_t *memory, const struct tensor *tensor) {
-  for (uint32_t k = 0; k < tensor->bytes; k++) memory[tensor->offset + k] = 0;
+  uint32_t *words = (uint32_t *)(void *)(memory + tensor->offset);
+  for (uint32_t k = 0; k < tensor->bytes / 4; k++) words[k] = 0;
 }
 
 /* MATH */
 
-/* What the element-wise functions do with a value of each tensor. */
-static void compute_element(uint8_t *memory, const struct host_call *call, const uint32_t *index) {
-  const struct tensor *tensors[ELEMENT_TENSORS];
-  for (int k = 0; k < ELEMENT_TENSORS; k++) tensors[k] = call->tensors[k] == NONE ? 0 : &TENSORS[call->tensors[k]];
-  float x = load_at(memory, tensors[0], index[0]);
-  switch (call->function) {
-    case CONVERT: store_at(memory, tensors[1], index[1], x); break;
-    case RELU: store_at(memory, tensors[1], index[1], x > 0.0f || is_nan(x) ? x : 0.0f); break;
-    case RELU_BACKWARD: {
-      float y = load_at(memory, tensors[1], index[1]);
-      store_at(memory, tensors[2], index[2], y > 0.0f ? x : 0.0f);
-      break;
-    }
-    case ADD: store_at(memory, tensors[2], index[2], x + load_at(memory, tensors[1], index[1])); break;
-    case GELU: store_at(memory, tensors[1], index[1], x * normal(x, 0)); break;
-    case GELU_BACKWARD: {
-      float y = load_at(memory, tensors[1], index[1]), density, share = normal(y, &density);
-      store_at(memory, tensors[2], index[2], x * (share + y * density));
-      break;
-    }
-    default: { /* SGD */
-      float rate = from_bits(call->parameters[0]), momentum = from_bits(call->parameters[1]);
-      float decay = from_bits(call->parameters[2]), scale = from_bits(call->parameters[3]);
-      if (tensors[3]) scale = scale / load_at(memory, tensors[3], 0);
-      float step = load_at(memory, tensors[1], index[1]) * scale;
-      if (decay != 0.0f) step = step + decay * x;
-      if (tensors[2]) {
-        step = momentum * load_at(memory, tensors[2], index[2]) + step;
-        store_at(memory, tensors[2], index[2], step);
-      }
-      store_at(memory, tensors[0], index[0], x - rate * step);
-    }
+/* What the element-wise functions of one or two tensors do with a value of each. */
+static float compute_element(uint16_t function, float x, float y) {
+  float density, share;
+  switch (function) {
+    case RELU: return x > 0.0f || is_nan(x) ? x : 0.0f;
+    case RELU_BACKWARD: return y > 0.0f ? x : 0.0f;
+    case ADD: return x + y;
+    case GELU: return x * normal(x, 0);
+    case GELU_BACKWARD: share = normal(y, &density); return x * (share + y * density);
+    default: return x; /* CONVERT */
   }
 }
 
-/* Walks all values, in the order of the first tensor that is in groups. */
+/* The last tensor is the result. */
 static void compute_elements(uint8_t *memory, const struct host_call *call) {
-  uint16_t order = PLAIN;
-  uint32_t index[ELEMENT_TENSORS] = {0};
-  for (int k = ELEMENT_TENSORS - 1; k >= 0; k--)
-    if (call->tensors[k] != NONE && TENSORS[call->tensors[k]].groups != PLAIN) order = TENSORS[call->tensors[k]].groups;
-  if (order == PLAIN) {
-    for (uint32_t flat = 0; flat < TENSORS[call->tensors[0]].size; flat++) {
-      for (int k = 0; k < ELEMENT_TENSORS; k++) index[k] = flat;
-      compute_element(memory, call, index);
-    }
-    return;
-  }
-  const struct groups *groups = &GROUPS[order];
-  const struct dimension *outer = groups->outer;
-  uint32_t count = outer[0].size * outer[1].size * outer[2].size;
-  for (uint32_t o = 0; o < count; o++) {
-    uint32_t begin = o % outer[2].size * outer[2].stride + o / outer[2].size % outer[1].size * outer[1].stride +
-                     o / outer[2].size / outer[1].size * outer[0].stride;
-    for (uint32_t c = 0; c < groups->channels.size; c++) {
-      uint32_t flat = begin + c * groups->channels.stride;
-      for (uint32_t i = 0; i < groups->positions.size; i++, flat += groups->positions.stride) {
-        for (int k = 0; k < ELEMENT_TENSORS && call->tensors[k] != NONE; k++) {
-          const struct tensor *tensor = &TENSORS[call->tensors[k]];
-          index[k] = tensor->groups == PLAIN   ? flat
-                     : tensor->groups == order ? group_index(tensor, o, c, i)
-                                               : locate(tensor, flat);
-        }
-        compute_element(memory, call, index);
-      }
-    }
+  int has_second = call->tensors[2] != NONE;
+  struct cursor x = open_cursor(&TENSORS[call->tensors[0]], 1), y = open_cursor(&TENSORS[call->tensors[1]], 1);
+  struct cursor result = y;
+  if (has_second) result = open_cursor(&TENSORS[call->tensors[2]], 1);
+  for (uint32_t k = 0; k < x.tensor->size; k++) {
+    float first = load_next(memory, &x), second = has_second ? load_next(memory, &y) : 0.0f;
+    store_at(memory, result.tensor, result.index, compute_element(call->function, first, second));
+    advance(&result);
   }
 }
 
@@ -237,10 +263,13 @@ static void compute_elements(uint8_t *memory, const struct host_call *call) {
 static void sum_channels(uint8_t *memory, const struct host_call *call) {
   const struct tensor *gradient = &TENSORS[call->tensors[0]], *result = &TENSORS[call->tensors[1]];
   uint32_t samples = call->parameters[0], channels = call->parameters[1], plane = call->parameters[2];
+  struct cursor from = open_cursor(gradient, plane == 1 ? channels : 1);
   for (uint32_t c = 0; c < channels; c++) {
     float total = 0.0f;
-    for (uint32_t n = 0; n < samples; n++)
-      for (uint32_t k = 0; k < plane; k++) total = total + load(memory, gradient, (n * channels + c) * plane + k);
+    for (uint32_t n = 0; n < samples; n++) {
+      if (plane > 1 || n == 0) seek(&from, (n * channels + c) * plane);
+      for (uint32_t k = 0; k < plane; k++) total = total + load_next(memory, &from);
+    }
     store_at(memory, result, locate(result, c), total);
   }
 }
@@ -272,85 +301,4 @@ static void softmax_cross_entropy(uint8_t *memory, const struct host_call *call)
     sum = sum + (logarithm(total) - chosen);
   }
   store_at(memory, loss, 0, sum / (float)(int32_t)samples);
-}
-
-/* parameters: kernel, stride and padding (rows, then columns), planes, rows, columns */
-struct pool {
-  uint32_t kernel[2], stride[2], padding[2], planes, size[2], out[2];
-};
-
-static struct pool pool_of(const struct host_call *call) {
-  struct pool pool;
-  const uint32_t *p = call->parameters;
-  for (int k = 0; k < 2; k++) {
-    pool.kernel[k] = p[k];
-    pool.stride[k] = p[2 + k];
-    pool.padding[k] = p[4 + k];
-    pool.size[k] = p[7 + k];
-    pool.out[k] = (p[7 + k] + 2 * p[4 + k] - p[k]) / p[2 + k] + 1;
-  }
-  pool.planes = p[6];
-  return pool;
-}
-
-/* Returns the first largest value of a window; `place` becomes its index in the plane. */
-static float largest(const uint8_t *memory, const struct tensor *x, const struct pool *pool, uint32_t plane,
-                     uint32_t row, uint32_t column, uint32_t *place) {
-  float best = 0.0f;
-  int is_found = 0;
-  for (uint32_t ky = 0; ky < pool->kernel[0]; ky++) {
-    for (uint32_t kx = 0; kx < pool->kernel[1]; kx++) {
-      /* An index before the first one wraps, and is beyond the size, too. */
-      uint32_t y = row * pool->stride[0] + ky - pool->padding[0];
-      uint32_t c = column * pool->stride[1] + kx - pool->padding[1];
-      if (y >= pool->size[0] || c >= pool->size[1]) continue;
-      float value = load(memory, x, (plane * pool->size[0] + y) * pool->size[1] + c);
-      if (!is_found || value > best) {
-        best = value;
-        *place = y * pool->size[1] + c;
-      }
-      is_found = 1;
-    }
-  }
-  return best;
-}
-
-static void max_pool(uint8_t *memory, const struct host_call *call) {
-  const struct tensor *x = &TENSORS[call->tensors[0]], *result = &TENSORS[call->tensors[1]];
-  struct pool pool = pool_of(call);
-  uint32_t flat = 0, place = 0;
-  for (uint32_t plane = 0; plane < pool.planes; plane++)
-    for (uint32_t row = 0; row < pool.out[0]; row++)
-      for (uint32_t column = 0; column < pool.out[1]; column++)
-        store_at(memory, result, locate(result, flat++), largest(memory, x, &pool, plane, row, column, &place));
-}
-
-/* First window along an axis that has an index in it. */
-static uint32_t first_window(uint32_t index, uint32_t kernel, uint32_t stride) {
-  return index < kernel ? 0 : (index - kernel) / stride + 1;
-}
-
-static void max_pool_backward(uint8_t *memory, const struct host_call *call) {
-  const struct tensor *gradient = &TENSORS[call->tensors[0]], *x = &TENSORS[call->tensors[1]];
-  const struct tensor *result = &TENSORS[call->tensors[2]];
-  struct pool pool = pool_of(call);
-  uint32_t flat = 0;
-  for (uint32_t plane = 0; plane < pool.planes; plane++) {
-    for (uint32_t y = 0; y < pool.size[0]; y++) {
-      for (uint32_t c = 0; c < pool.size[1]; c++, flat++) {
-        float total = 0.0f;
-        uint32_t padded_y = y + pool.padding[0], padded_c = c + pool.padding[1];
-        uint32_t first = first_window(padded_c, pool.kernel[1], pool.stride[1]);
-        for (uint32_t row = first_window(padded_y, pool.kernel[0], pool.stride[0]);
-             row < pool.out[0] && row * pool.stride[0] <= padded_y; row++) {
-          for (uint32_t column = first; column < pool.out[1] && column * pool.stride[1] <= padded_c; column++) {
-            uint32_t place = 0, window = (plane * pool.out[0] + row) * pool.out[1] + column;
-            largest(memory, x, &pool, plane, row, column, &place);
-            if (place == y * pool.size[1] + c) total = total + load(memory, gradient, window);
-          }
-        }
-        store_at(memory, result, locate(result, flat), total);
-      }
-    }
-  }
 }

@@ -36,9 +36,7 @@ void tensordash_host_call(uint32_t index, uint8_t *memory) {
     case UPDATE_CORRECTIONS: update_corrections(memory, call); break;
     case FIND_OVERFLOW: find_overflow(memory, call); break;
     case UPDATE_SCALE: update_scale(memory, call); break;
-    case SGD:
-      if (!is_skipped(memory, call, 4)) compute_elements(memory, call);
-      break;
+    case SGD: sgd(memory, call); break;
     default: compute_elements(memory, call);
   }
 }

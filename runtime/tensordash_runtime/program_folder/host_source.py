@@ -19,7 +19,7 @@ from .tensors import Groups
 
 __all__ = ["render_host_calls"]
 
-C_FILES = ("host_calls.c", "host_normalization.c", "host_updates.c", "host_dispatch.c")
+C_FILES = ("host_calls.c", "host_pooling.c", "host_normalization.c", "host_updates.c", "host_dispatch.c")
 MATH_IN_C = "host_math.c"
 MAX_TENSORS = 7
 MAX_PARAMETERS = 10

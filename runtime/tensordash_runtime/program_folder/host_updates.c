@@ -3,6 +3,29 @@ static int is_skipped(const uint8_t *memory, const struct host_call *call, int r
   return call->tensors[role] != NONE && load_at(memory, &TENSORS[call->tensors[role]], 0) != 0.0f;
 }
 
+/* parameters: rate, momentum, decay, gradient_scale */
+static void sgd(uint8_t *memory, const struct host_call *call) {
+  if (is_skipped(memory, call, 4)) return;
+  int has_velocity = call->tensors[2] != NONE;
+  float rate = from_bits(call->parameters[0]), momentum = from_bits(call->parameters[1]);
+  float decay = from_bits(call->parameters[2]), scale = from_bits(call->parameters[3]);
+  if (call->tensors[3] != NONE) scale = scale / load_at(memory, &TENSORS[call->tensors[3]], 0);
+  struct cursor parameter = open_cursor(&TENSORS[call->tensors[0]], 1);
+  struct cursor gradient = open_cursor(&TENSORS[call->tensors[1]], 1), velocity = parameter;
+  if (has_velocity) velocity = open_cursor(&TENSORS[call->tensors[2]], 1);
+  for (uint32_t k = 0; k < parameter.tensor->size; k++, advance(&parameter)) {
+    float x = load_at(memory, parameter.tensor, parameter.index);
+    float step = load_next(memory, &gradient) * scale;
+    if (decay != 0.0f) step = step + decay * x;
+    if (has_velocity) {
+      step = momentum * load_at(memory, velocity.tensor, velocity.index) + step;
+      store_at(memory, velocity.tensor, velocity.index, step);
+      advance(&velocity);
+    }
+    store_at(memory, parameter.tensor, parameter.index, x - rate * step);
+  }
+}
+
 /* parameters: rate, keep, beta1_rest, beta2, beta2_rest, epsilon, gradient_scale */
 static void adamw(uint8_t *memory, const struct host_call *call) {
   const struct tensor *parameter = &TENSORS[call->tensors[0]], *gradient = &TENSORS[call->tensors[1]];
