@@ -2,7 +2,7 @@
 
     python bench/soc.py                       # some steps of the MLP and of the CNN: `make soc-demo`
     python bench/soc.py mlp --steps 96        # an epoch of one of them
-    python bench/soc.py --json soc.json       # write losses and cycles
+    python bench/soc.py --json docs/soc.json  # write losses and cycles; `python bench/soc_page.py` shows them in docs
 
 Each step has a new batch of digits. The exit status is 0 only if all tensors of all steps are bit-equal.
 """
@@ -11,14 +11,15 @@ import re
 import subprocess
 import sys
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from click.testing import CliRunner
+from numpy.typing import NDArray
 
-from common import argument_parser, core_preset, store_figures
+from common import argument_parser, core_preset, measured_at, store_figures
 from tensordash_cli.soc import command as soc_command
 from tensordash_runtime.program_folder.compiling import compile_task
 from tensordash_runtime.program_folder.folder import ProgramFolder
@@ -26,7 +27,7 @@ from tensordash_runtime.program_folder.steps import compute_checksums, read_batc
 from tensordash_runtime.program_folder.storage import write_folder
 from tensordash_runtime.tasks import load_task
 
-MODELS = {"mlp": 24, "digits": 6}
+MODELS = {"mlp": 12, "digits": 3}
 """Networks, and steps that take some minutes."""
 BATCH = 16
 MOMENTUM = 0.9
@@ -38,7 +39,7 @@ STEP = re.compile(r"step (\d+), loss ([\d.]+)")
 CYCLES = re.compile(r"cycles: programs (\d+), of these asleep (\d+), multiplying (\d+), host calls (\d+)")
 FUNCTION = re.compile(r"  (\w+): (\d+) in \d+ calls?")
 EQUAL = re.compile(r"bit-equal: (\d+) tensors, \d+ bytes, checksum ([0-9a-f]{8})")
-PRINTED = ("core", "step", "cycles", "  ", "bit-equal", "differs", "error", "exit")
+PRINTED = ("core", "step", "cycles", "  ", "bit-equal", "differs", "error", "exit", "%Error")
 END = re.compile(r"exit 0 after (\d+) cycles")
 
 
@@ -81,9 +82,7 @@ def simulate() -> list[str]:
         assert process.stdout is not None
         for line in process.stdout:
             lines.append(line.rstrip("\n"))
-            if lines[-1].startswith(
-                ("core", "step", "cycles", "  ", "bit-equal", "differs", "error", "exit", "%Error")
-            ):
+            if lines[-1].startswith(PRINTED):
                 print(lines[-1], flush=True)
     if process.returncode:
         raise ValueError("\n".join(lines[-20:]))
@@ -105,6 +104,16 @@ def parse_steps(lines: list[str]) -> list[dict[str, Any]]:
     return steps
 
 
+def require_equal(found: Sequence[Mapping[str, Any]], expected: NDArray[np.uint32]) -> None:
+    """Raise a `ValueError` unless the checksum and the tensors of each step are the emulator's, (steps, tensors)."""
+    if len(found) != len(expected):
+        raise ValueError(f"the firmware must have compared {len(expected)} steps, not {len(found)}")
+    for k, (step, row) in enumerate(zip(found, expected, strict=True)):
+        right = {"tensors": len(row), "checksum": zlib.crc32(row.astype("<u4").tobytes())}
+        if (shown := {name: step.get(name) for name in right}) != right:
+            raise ValueError(f"step {k + 1} must have the emulator's {right}, not {shown}")
+
+
 def train(model: str, steps: int) -> dict[str, Any]:
     """Run some steps of a network; return losses and cycles.
 
@@ -119,9 +128,7 @@ def train(model: str, steps: int) -> dict[str, Any]:
     lines = simulate()
     found = parse_steps(lines)
     expected = compute_checksums(folder, steps, read_batches(folder, place / "batches.npz"))
-    sums = [zlib.crc32(row.astype("<u4").tobytes()) for row in expected]
-    if [step.get("checksum") for step in found] != sums or {step["tensors"] for step in found} != {expected.shape[1]}:
-        raise ValueError(f"{model}: checksums of the steps must be the emulator's {sums}")
+    require_equal(found, expected)
     functions = {name: sum(step["functions"].get(name, 0) for step in found) for name in found[0]["functions"]}
     return {
         "batch": BATCH,
@@ -164,7 +171,10 @@ def main() -> int:
             return 1
     print("\n".join(summary(model, figures) for model, figures in results.items()))
     if options.json:
-        store_figures(options.json, results)
+        command = " ".join(
+            ["python bench/soc.py", *options.models, *(["--steps", str(options.steps)] if options.steps else [])]
+        )
+        store_figures(options.json, {"command": command, **measured_at(), "networks": results})
     return 0
 
 
