@@ -16,8 +16,9 @@ demo: $(READY)
 
 # Networks train on a simulated system without a host, a new batch in each step. Exit status 0: all tensors of all steps equal the emulator's.
 STEPS ?=
+JSON ?=
 soc-demo: $(READY_TEST)
-	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python bench/soc.py $(if $(STEPS),--steps $(STEPS))
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python bench/soc.py $(if $(STEPS),--steps $(STEPS)) $(if $(JSON),--json $(JSON))
 
 # The checker of types has one core for a minute: the suite has the other one.
 test: $(READY_TEST)
