@@ -13,11 +13,14 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from tensordash import TensorDashError
 from tensordash.configuration.memory_map import PROGRAM_BASE
 from tensordash.extras import is_installed
 from tensordash_cli.compile import command as compile_command
 from tensordash_cli.soc import command
+from tensordash_runtime import compile_step
 from tensordash_runtime.program_folder.manifest import FORMAT, VERSION
+from tensordash_runtime.program_folder.storage import write_folder
 
 RISCV_GCC = "riscv64-unknown-elf-gcc"
 pytestmark = [
@@ -29,6 +32,7 @@ pytestmark = [
 ]
 needs_icarus = pytest.mark.skipif(which("iverilog") is None, reason="no iverilog")
 MAX_CYCLES = 1_000_000
+SHOWN = ("core", "step", "cycles", "bit-equal", "exit")
 ROOT = Path(__file__).parents[3]
 MATMUL = ROOT / "examples/firmware/matmul.c"
 TUTORIAL = ROOT / "docs/tutorials/soc.md"
@@ -186,6 +190,43 @@ def test_each_step_has_its_batch(tmp_path: Path) -> None:
     wrong = make(folder, "run-icarus")
     assert wrong.returncode != 0
     assert wrong.stdout.count("bit-equal") == 1
+
+
+@pytest.mark.slow
+@needs_icarus
+def test_another_network_trains(tmp_path: Path) -> None:
+    """Two steps of an own network are bit-equal; stopping the core's clock, off by default, changes no cycle."""
+    torch = pytest.importorskip("torch")
+    layers = torch.nn.Flatten(), torch.nn.Linear(3, 2), torch.nn.ReLU(), torch.nn.Linear(2, 2)
+    model = torch.nn.Sequential(*layers)
+    example = torch.rand(2, 1, 3), torch.tensor([0, 1])
+    step = compile_step(model, torch.nn.functional.cross_entropy, torch.optim.SGD(model.parameters(), lr=0.5), example)
+    write_folder(step, tmp_path / "step")
+    folder = generate(tmp_path / "soc", "--program", str(tmp_path / "step"), "--steps", "2")
+    stopping = make(folder, "run-icarus")
+    assert stopping.returncode == 0, stopping.stdout + stopping.stderr
+    assert stopping.stdout.count(f"bit-equal: {len(step.plan.tensors)} tensors") == 2
+    first, second = map(float, re.findall(r"loss ([\d.]+)", stopping.stdout))
+    assert second < first
+    assert re.search(r"parameter STOP_CORE_CLOCK = 0\b", (folder / "soc.v").read_text())
+    bench = folder / "soc_tb.v"
+    bench.write_text(bench.read_text().replace(", .STOP_CORE_CLOCK(1)", ""))
+    running = make(folder, "run-icarus")
+    shown = [line for line in stopping.stdout.splitlines() if line.startswith(SHOWN)]
+    assert shown == [line for line in running.stdout.splitlines() if line.startswith(SHOWN)]
+    assert len(shown) == 8
+
+
+def test_too_many_steps(tmp_path: Path) -> None:
+    """They are refused at once, before a system is written."""
+    options = ["--preset", "core", "--channels", "4", "--filters", "4", "-o", str(tmp_path / "product")]
+    assert CliRunner().invoke(compile_command, options).exit_code == 0
+    options = ["--preset", "core", "-o", str(tmp_path / "soc"), "--program", str(tmp_path / "product")]
+    ran = CliRunner().invoke(command, [*options, "--steps", "100000000"])
+    assert isinstance(ran.exception, TensorDashError)
+    assert "steps end at 0x" in str(ran.exception)
+    assert "and --memory-bytes is 1048576: choose fewer steps or more memory" in str(ran.exception)
+    assert not list((tmp_path / "soc").glob("*"))
 
 
 @pytest.mark.slow
