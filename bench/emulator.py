@@ -18,6 +18,7 @@ from threadpoolctl import threadpool_limits
 from common import argument_parser, best_time, core_preset
 from tensordash.configuration.config import TileConfig
 from tensordash.configuration.formats import FORMATS, Format
+from tensordash.configuration.numerics import Binned
 from tensordash_runtime import Device
 from tensordash_sim.compiler.layer import OPERANDS, Layer
 from tensordash_sim.emulator import contract, decode, encode, matrix_product
@@ -26,10 +27,12 @@ from tensordash_sim.trace import Trace, example_trace
 
 GOLDEN_STEPS = 64
 FUSED = "hopper"
+BINNED = Binned(3)
 NUMBERS = (
     ("fp16", "exact"),
     ("fp16", FUSED),
     ("bf16", FUSED),
+    ("bf16", BINNED),
     ("fp8_e4m3", "exact"),
     ("fp8_e4m3", FUSED),
     ("int8", "exact"),

