@@ -105,7 +105,7 @@ def compare_step(model: str, batch: int) -> dict[str, Any]:
 
 
 def compile_network(name: str, batch: int) -> dict[str, Any]:
-    """Measure what compiling a step of SGD with momentum takes; memory is that of this process, PyTorch's included."""
+    """Measure what compiling a step of SGD with momentum takes; memory is what this process holds, PyTorch included."""
     size = IMAGE_SIZES[name]
     torch.manual_seed(0)
     if name == "resnet18":

@@ -119,7 +119,7 @@ def compile_task(
     loss_scale : float
         A power of two.
     dynamic_loss_scale : bool
-        Whether the loss scale is that of a `torch.amp.GradScaler` with PyTorch's defaults.
+        Whether the loss scale changes as in a `torch.amp.GradScaler` with PyTorch's defaults.
     base, memory_bytes
         As `build_folder` takes them.
 
