@@ -296,7 +296,7 @@ def test_optimizer_beyond_the_set(optimizer: Callable[[nn.Module], torch.optim.O
         ({"preset": CoreConfig(bias=False)}, "core.bias must be true for this model, not false"),
         ({"base": 64}, "memory.base must be a multiple of 4096, not 0x40"),
     ],
-    ids=str,
+    ids=("loss scale 3", "loss scale 0", "growth factor", "tile", "no bias", "base"),
 )
 def test_wrong_settings(how: dict[str, Any], message: str) -> None:
     model = linear()
