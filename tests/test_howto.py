@@ -140,7 +140,7 @@ def test_shapes() -> None:
 
 def test_a_format_is_one_entry(monkeypatch: pytest.MonkeyPatch) -> None:
     (entry,) = blocks("howto/add-a-format", "python")
-    (fmt,) = eval(f"({entry})", {"FloatFormat": FloatFormat})
+    fmt = eval(entry, {"FloatFormat": FloatFormat})
     monkeypatch.setitem(FORMATS, fmt.name, fmt)
     assert random_speedup(f"--set tile.format={fmt.name}")[0] == "1.721x"
 
