@@ -89,7 +89,8 @@ def test_for_rv32(example: str, tmp_path: Path) -> None:
     """The linker's script refuses firmware that reaches the program."""
     base = 0x10000
     write_system(tmp_path, EXECUTED[example][0](base))
-    (tmp_path / "link.ld").write_text((FIRMWARE / "link.ld").read_text().replace("PROGRAM_BASE", f"{base:#x}"))
+    script = (FIRMWARE / "link.ld").read_text().replace("PROGRAM_BASE", f"{base:#x}")
+    (tmp_path / "link.ld").write_text(script.replace("PROGRAM_BYTES", f"{1 << 20:#x}"))
     sources = [FIRMWARE / "start.S", FIRMWARE / "soc.c", *tmp_path.glob("*_driver.c"), *tmp_path.glob("program/*.c")]
     options = [*RV32, "-Wall", "-Wextra", "-Werror", SECTION, f"-I{FIRMWARE}", "-I.", "-Iprogram"]
     linked = ["-static", "-nostdlib", "-Wl,--gc-sections", "-ffunction-sections", "-fdata-sections", "-T", "link.ld"]
