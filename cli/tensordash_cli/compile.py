@@ -11,7 +11,16 @@ from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.memory_map import PROGRAM_BASE
 from tensordash.extras import require
 
-from .console import FiniteRange, WholeRange, core_options, json_option, new_folder_option, print_json, writable_folder
+from .console import (
+    FiniteRange,
+    WholeRange,
+    core_options,
+    explicit_parameters,
+    json_option,
+    new_folder_option,
+    print_json,
+    writable_folder,
+)
 from .layer_options import checked_rows, geometry_of, layer_options
 
 if TYPE_CHECKING:
@@ -19,15 +28,9 @@ if TYPE_CHECKING:
 
 __all__ = ["command"]
 
-LAYER_OPTIONS = (
-    *("samples", "channels", "filters", "size", "kernel", "stride", "padding"),
-    *("operation", "rows", "zeros"),
-)
+LAYER_OPTIONS = ("samples", "channels", "filters", "size", "kernel", "stride", "padding", "operation", "rows", "zeros")
 """Parameters that only a layer has."""
-STEP_OPTIONS = (
-    *("batch", "optimizer", "rate", "weight_decay"),
-    *("momentum", "loss_scale", "dynamic_loss_scale"),
-)
+STEP_OPTIONS = ("batch", "optimizer", "rate", "weight_decay", "momentum", "loss_scale", "dynamic_loss_scale")
 """Parameters that only a training step has."""
 
 
@@ -128,9 +131,8 @@ def _refuse_options(context: click.Context, names: tuple[str, ...], owner: str) 
     click.UsageError
         Naming the first one.
     """
-    for option in context.command.params:
-        is_set = context.get_parameter_source(str(option.name)) is not click.core.ParameterSource.DEFAULT
-        if option.name in names and is_set:
+    for option in explicit_parameters(context):
+        if option.name in names:
             raise click.UsageError(f"{option.opts[0]} goes with {owner}")
 
 

@@ -29,6 +29,7 @@ __all__ = [
     "chosen_config",
     "config_options",
     "core_options",
+    "explicit_parameters",
     "is_writable",
     "json_option",
     "new_folder_option",
@@ -167,6 +168,12 @@ def json_option(command: Callable[..., Any]) -> Callable[..., Any]:
     return click.option(
         "--json", "as_json", is_flag=True, help="Print one JSON document on stdout, and nothing else there."
     )(command)
+
+
+def explicit_parameters(context: click.Context) -> list[click.Parameter]:
+    """Return the parameters of a command whose values are not their defaults, in the order of its help."""
+    default = click.core.ParameterSource.DEFAULT
+    return [each for each in context.command.params if context.get_parameter_source(str(each.name)) is not default]
 
 
 def new_folder_option(command: Callable[..., Any]) -> Callable[..., Any]:

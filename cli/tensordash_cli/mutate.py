@@ -17,6 +17,7 @@ from .console import (
     FiniteRange,
     WholeRange,
     any_config_options,
+    explicit_parameters,
     json_option,
     print_json,
     results_option,
@@ -134,9 +135,8 @@ def _show(report: "FaultReport | MutationReport", path: Path, as_json: bool) -> 
 
 def _refuse_options(context: click.Context, parameters: tuple[str, ...]) -> None:
     """Raise a usage error if a parameter is given that does not go with --by-hand."""
-    default = click.core.ParameterSource.DEFAULT
-    for option in context.command.params:
-        if option.name in parameters and context.get_parameter_source(str(option.name)) is not default:
+    for option in explicit_parameters(context):
+        if option.name in parameters:
             name = option.opts[-1] if isinstance(option, click.Option) else "CONFIG"
             raise click.UsageError(f"--by-hand excludes {name}")
 

@@ -18,6 +18,7 @@ from .console import (
     FiniteRange,
     WholeRange,
     chosen_config,
+    explicit_parameters,
     is_writable,
     json_option,
     not_among,
@@ -119,18 +120,16 @@ def command(
     """
     config_file, trace = split_inputs(inputs, "[CONFIG.toml] [RUN.trace]")
     config = chosen_config(config_file, preset, settings)
-    default = click.core.ParameterSource.DEFAULT
-    options = {name for name in context.params if context.get_parameter_source(name) is not default}
+    options = {str(option.name): option for option in explicit_parameters(context)}
     sources = {"RUN.trace": trace, "--stream": arguments["stream"], "--random": arguments["zeros"]}
     chosen = [name for name, value in sources.items() if value is not None]
     if len(chosen) != 1:
         raise click.UsageError(f"give one of RUN.trace, --stream and --random, not {' and '.join(chosen) or 'none'}")
     allowed = {"RUN.trace": (*TRACE_OPTIONS, "row_order"), "--stream": ("stream_a",)}
     allowed["--random"] = (*RANDOM_OPTIONS, "row_order")
-    for name in sorted(options.intersection((*TRACE_OPTIONS, *RANDOM_OPTIONS, "row_order", "stream_a"))):
+    for name in sorted({*TRACE_OPTIONS, *RANDOM_OPTIONS, "row_order", "stream_a"} & options.keys()):
         if name not in allowed[chosen[0]]:
-            option = next(param.opts[-1] for param in context.command.params if param.name == name)
-            raise click.UsageError(f"{option} does not go with {chosen[0]}")
+            raise click.UsageError(f"{options[name].opts[-1]} does not go with {chosen[0]}")
     _choice("--row-order", arguments["row_order"], ("natural", "density"))
     _use(threads)
     if trace is not None:

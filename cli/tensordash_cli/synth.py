@@ -10,7 +10,16 @@ from tensordash import TileConfig
 from tensordash.configuration.core_config import CoreConfig
 from tensordash_storage.files import atomic_write
 
-from .console import CheckError, FiniteRange, any_config_options, json_option, print_json, progress, writable_folder
+from .console import (
+    CheckError,
+    FiniteRange,
+    any_config_options,
+    explicit_parameters,
+    json_option,
+    print_json,
+    progress,
+    writable_folder,
+)
 
 if TYPE_CHECKING:
     from tensordash_synth.wire_report import WireReport
@@ -209,10 +218,8 @@ def _core(
 ) -> None:
     from tensordash_synth import core_cost_table, synthesize_core
 
-    default = click.core.ParameterSource.DEFAULT
-    for option in context.command.params:
-        is_set = context.get_parameter_source(str(option.name)) is not default
-        if is_set and option.name in ("sweep", "target", "numerics"):
+    for option in explicit_parameters(context):
+        if option.name in ("sweep", "target", "numerics"):
             name = f"{option.opts[0]} without --place" if option.name == "target" else option.opts[0]
             raise click.UsageError(
                 f"{name} does not go with a core: --liberty, --clock, --power, --wires and --json do"
@@ -267,10 +274,8 @@ def _check(context: click.Context, instead: dict[str, bool]) -> None:
         "--numerics": ("power", "wires"),
         "--equivalence": ("power", "wires"),
     }
-    default = click.core.ParameterSource.DEFAULT
-    for option in context.command.params:
-        is_set = context.get_parameter_source(str(option.name)) is not default
-        if chosen and is_set and option.name in without[chosen[0]]:
+    for option in explicit_parameters(context):
+        if chosen and option.name in without[chosen[0]]:
             raise click.UsageError(f"{option.opts[0]} does not go with {chosen[0]}")
 
 

@@ -15,7 +15,7 @@ import click
 
 from tensordash import TensorDashError
 
-from .console import CheckError, WholeRange, json_option, print_json, progress
+from .console import CheckError, WholeRange, explicit_parameters, json_option, print_json, progress
 
 if TYPE_CHECKING:
     from tensordash_sim.trace import Recorder, Trace
@@ -94,8 +94,8 @@ def command(context: click.Context, as_json: bool, output: Path | None, **parame
 
 def _source(context: click.Context) -> str:
     """What is asked for; options of something else are wrong."""
-    default = click.core.ParameterSource.DEFAULT
-    changed = {name for name in context.params if context.get_parameter_source(name) is not default}
+    explicit = explicit_parameters(context)
+    changed = {option.name for option in explicit}
     of_source = {"script": "SCRIPT.py", "model": "--model", "listing": "--list"}
     chosen = [text for name, text in of_source.items() if name in changed]
     if len(chosen) != 1:
@@ -106,8 +106,8 @@ def _source(context: click.Context) -> str:
         "--model": {"model", "scale", "seed", "after", "settings", *common},
         "--list": {"listing"},
     }
-    for option in context.command.params:
-        if option.name in changed - allowed[chosen[0]] - {"as_json"}:
+    for option in explicit:
+        if option.name not in allowed[chosen[0]] | {"as_json"}:
             raise click.UsageError(f"{option.opts[-1]} does not go with {chosen[0]}")
     return chosen[0]
 

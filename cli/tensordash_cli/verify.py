@@ -16,6 +16,7 @@ from .console import (
     FiniteRange,
     WholeRange,
     any_config_options,
+    explicit_parameters,
     json_option,
     not_among,
     print_json,
@@ -135,9 +136,8 @@ def _core(
     waves: Path | None,
     as_json: bool,
 ) -> None:
-    default = click.core.ParameterSource.DEFAULT
-    for option in context.command.params:
-        if option.name not in OF_A_CORE and context.get_parameter_source(str(option.name)) is not default:
+    for option in explicit_parameters(context):
+        if option.name not in OF_A_CORE:
             raise click.UsageError(
                 f"{option.opts[-1]} does not go with a core: "
                 "--seed, --effort, --simulator, --netlist, --waves and --json do"

@@ -184,32 +184,32 @@ def wrap(high, low, width):
                 high[row, column] = high[row, column] << beyond >> beyond
 
 
+@njit(cache=True, nogil=True)
+def _round_signed(high, low, exponent):
+    """A sum in units of ``2**exponent`` as FP32 bits, to nearest, ties to even. Every zero is +0."""
+    upper, lower = np.uint64(high), low
+    sign = np.int64(upper >> np.uint64(63))
+    if sign:
+        lower = ~lower + np.uint64(1)
+        upper = ~upper + np.uint64(lower == 0)
+    pattern = _round_pair(upper, lower, np.int64(exponent))
+    return np.uint32((sign << 31 if pattern else 0) | pattern)
+
+
 @njit(parallel=True, cache=True, nogil=True)
 def round_sums(high, low, exponent, out):
-    """Sums in units of ``2**exponent`` as FP32 bits, to nearest, ties to even."""
+    """Round all sums, which have one exponent (`_round_signed`)."""
     for row in prange(high.shape[0]):
         for column in range(high.shape[1]):
-            upper, lower = np.uint64(high[row, column]), low[row, column]
-            sign = np.int64(upper >> np.uint64(63))
-            if sign:
-                lower = ~lower + np.uint64(1)
-                upper = ~upper + np.uint64(lower == 0)
-            pattern = _round_pair(upper, lower, np.int64(exponent))
-            out[row, column] = np.uint32(sign << 31 | pattern)
+            out[row, column] = _round_signed(high[row, column], low[row, column], exponent)
 
 
 @njit(parallel=True, cache=True, nogil=True)
 def round_each(high, low, exponents, out):
-    """Round as `round_sums`, but each sum has an exponent of its own, and every zero is +0."""
+    """Round all sums, each of which has an exponent of its own (`_round_signed`)."""
     for row in prange(high.shape[0]):
         for column in range(high.shape[1]):
-            upper, lower = np.uint64(high[row, column]), low[row, column]
-            sign = np.int64(upper >> np.uint64(63))
-            if sign:
-                lower = ~lower + np.uint64(1)
-                upper = ~upper + np.uint64(lower == 0)
-            pattern = _round_pair(upper, lower, exponents[row, column])
-            out[row, column] = np.uint32((sign << 31 if pattern else 0) | pattern)
+            out[row, column] = _round_signed(high[row, column], low[row, column], exponents[row, column])
 
 
 @njit(cache=True, nogil=True)
