@@ -203,6 +203,22 @@ def test_means_without_kept_dimensions(keeps_size: bool) -> None:
         np.testing.assert_allclose(values(folder, name), parameter.detach().numpy(), atol=5e-4)
 
 
+@pytest.mark.parametrize("kind", [torch.optim.SGD, torch.optim.AdamW])
+def test_training_goes_on_after_an_overflow(kind: type[torch.optim.Optimizer]) -> None:
+    """The first loss scale overflows and its step is skipped; the next one is small enough."""
+    model = linear()
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**100, backoff_factor=2.0**-90)
+    folder = compile_step(model, F.cross_entropy, kind(model.parameters(), lr=0.125), batch(), loss_scale=scaler)
+    memory = EXECUTORS["emulator"](folder.plan, folder.memory_map)
+    memory.write(folder.memory_map.base, folder.initial)
+    names = [name for name, _ in model.named_parameters()]
+    before = [read_tensor(memory, folder.plan, folder.memory_map, name).copy() for name in names]
+    for is_skipped in (True, False):
+        run_plan(memory, folder.plan, folder.memory_map)
+        after = [read_tensor(memory, folder.plan, folder.memory_map, name) for name in names]
+        assert [np.array_equal(old, new) for old, new in zip(before, after, strict=True)] == [is_skipped] * len(names)
+
+
 # What is refused
 
 

@@ -52,6 +52,14 @@ def golden(columns: NDArray, rows: NDArray, config: TileConfig, scales: tuple[ND
     return made
 
 
+@pytest.mark.parametrize("sign", [0, 1])
+def test_sums_below_subnormals_are_plus_zero(sign):
+    config = TileConfig(**CASES["bf16"])
+    columns, rows = np.full((1, 1), 1, np.uint16), np.full((1, 1), sign << 15 | 1, np.uint16)  # 2**-266
+    assert golden(columns, rows, config, None) == 0
+    assert matrix_product(columns, rows, config) == 0
+
+
 @pytest.mark.parametrize("sparsity", ["rows", "none", "both"])
 @pytest.mark.parametrize("name", CASES)
 def test_products(name, sparsity):
