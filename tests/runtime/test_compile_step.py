@@ -204,7 +204,7 @@ def test_means_without_kept_dimensions(keeps_size: bool) -> None:
 
 
 @pytest.mark.parametrize("kind", [torch.optim.SGD, torch.optim.AdamW])
-def test_training_goes_on_after_an_overflow(kind: type[torch.optim.Optimizer]) -> None:
+def test_training_goes_on_after_an_overflow(kind: type[torch.optim.SGD | torch.optim.AdamW]) -> None:
     """The first loss scale overflows and its step is skipped; the next one is small enough."""
     model = linear()
     scaler = torch.amp.GradScaler("cpu", init_scale=2.0**100, backoff_factor=2.0**-90)
