@@ -231,7 +231,7 @@ def main() -> int:
     parser.add_argument("--json", action="store_true", help="one JSON document on stdout, nothing else there")
     parser.add_argument("--programs", type=int, default=1000, metavar="N", help="random programs (default: 1000)")
     parser.add_argument("--no-logic", action="store_true", help="no synthesis")
-    parser.add_argument("--page", action="store_true", help="write the tables into docs/core.md")
+    parser.add_argument("--page", action="store_true", help="write docs/core.json and docs/core-results.md")
     arguments = parser.parse_args()
     console = Console(stderr=True, highlight=False)
     cores: dict[str, CoreConfig] = {name: core_preset(name) for name in ("core", "core-dense")}
