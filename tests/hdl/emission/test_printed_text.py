@@ -8,7 +8,8 @@ from amaranth.lib.wiring import In, Out
 
 from tensordash.block import Block
 from tensordash.emission.library import emit
-from tensordash.emission.printer.expression import Expressions, Net
+from tensordash.emission.printer.expression import Expressions
+from tensordash.emission.printer.nodes import Net
 from tensordash.emission.printer.text import Text
 
 

@@ -3,8 +3,9 @@
 from collections.abc import Iterable
 
 from .collect import ModuleModel, Registers, assignments
-from .expression import Expressions, Net, Node
+from .expression import Expressions
 from .lowering import Assignment, Branch, Statement
+from .nodes import Net, Node
 
 __all__ = ["with_enables", "without_enables"]
 

@@ -7,8 +7,9 @@ from typing import Any
 from amaranth.hdl import Fragment, Instance, Signal, Value
 from amaranth.hdl._mem import MemoryInstance
 
-from .expression import Expressions, Net, Node
+from .expression import Expressions
 from .lowering import Assignment, Lowering, Statement
+from .nodes import Net, Node
 
 __all__ = ["Cell", "Memory", "ModuleModel", "Registers", "Wire", "assignments", "collect"]
 

@@ -1,82 +1,10 @@
 """Expressions of one module: vectors of bits with a width, each made once, simplified as it is made."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 
-__all__ = ["COMMUTATIVE", "COMPARISONS", "Expressions", "Net", "Node"]
+from .nodes import COMMUTATIVE, COMPARISONS, Net, Node
 
-COMMUTATIVE = ("&", "|", "^")
-COMPARISONS = {"==": "!=", "!=": "==", "<": ">=", ">=": "<", ">": "<=", "<=": ">", "s<": "s>=", "s>=": "s<"}
-COMPARISONS |= {"s>": "s<=", "s<=": "s>"}
-"""Comparisons, each with its opposite; those that begin with s are of signed numbers."""
-
-
-@dataclass(eq=False)
-class Net:
-    """A signal of a module.
-
-    Parameters
-    ----------
-    name : str
-        In the Verilog; free until names are given.
-    width : int
-        Bits.
-    kind : str
-        ``input``, ``output``, ``wire``, ``reg``.
-    init : int
-        What a register is after a reset, and a wire that nothing assigns.
-    location : (str, int) or None
-        Source file and line.
-    states : dict of int to str
-        Of a register of states or a value of an enumeration, the names of its values.
-    fields : list of (str, int, int)
-        Of a structure, each field's name, lowest bit and width.
-    """
-
-    name: str
-    width: int
-    kind: str = "wire"
-    init: int = 0
-    resets: bool = False
-    location: tuple[str, int] | None = None
-    states: dict[int, str] = field(default_factory=dict)
-    fields: list[tuple[str, int, int]] = field(default_factory=list)
-    driver: "Node | None" = None
-
-
-class Node:
-    """An expression.
-
-    Parameters
-    ----------
-    kind : str
-        ``const``, ``net``, ``slice``, ``cat`` (lowest bits first), ``repeat``, an operator as in Verilog (``r|`` for a
-        reduction, ``s<`` for signed numbers), ``?:``, ``case`` (a test, then a value for each arm, then the default) or
-        ``index`` (a net, then the place of a word).
-    width : int
-        Bits. Every operand has as many bits as its operator needs: nothing is extended or cut in passing.
-    args : tuple of Node
-        Operands.
-    value
-        Of a constant its value, of a net the net, of a slice its lowest bit, of a ``case`` the values of each arm.
-    location : (str, int) or None
-        Source file and line of the first place that made it.
-    """
-
-    __slots__ = ("args", "kind", "location", "value", "width")
-
-    def __init__(self, kind: str, width: int, args: tuple["Node", ...], value, location) -> None:
-        self.kind, self.width, self.args, self.value, self.location = kind, width, args, value, location
-
-    @property
-    def is_ones(self) -> bool:
-        """A constant of ones."""
-        return self.kind == "const" and self.value == (1 << self.width) - 1
-
-    @property
-    def is_zero(self) -> bool:
-        """A constant of zeros."""
-        return self.kind == "const" and self.value == 0
+__all__ = ["Expressions"]
 
 
 class Expressions:
@@ -250,7 +178,7 @@ class Expressions:
                 return absorbing
         if not flat:
             return neutral
-        used = max((min if kind == "&" else max)(map(_used, flat)), 1)
+        used = max((min if kind == "&" else max)(arg.used_bits for arg in flat), 1)
         if used < width and len(flat) > 1:
             low = self.bitwise(kind, [self.slice(arg, 0, used) for arg in flat])
             return self.cat([low, self.const(0, width - used)])
@@ -331,12 +259,12 @@ class Expressions:
             mirrored = {"<": ">", ">": "<", "<=": ">=", ">=": "<="}
             return self.compare(_mirrored(kind, mirrored), b, a)
         signed = kind[0] == "s"
-        if signed and _nonnegative(a) and _nonnegative(b):
+        if signed and a.is_nonnegative and b.is_nonnegative:
             kind, signed = kind[1:], False
         if not signed:
-            used = max(_used(a), _used(b), 1)
+            used = max(a.used_bits, b.used_bits, 1)
             if used < a.width:
-                if kind in ("==", "!=") and b.kind == "const" and b.value >> _used(a):
+                if kind in ("==", "!=") and b.kind == "const" and b.value >> a.used_bits:
                     return self.const(kind == "!=", 1)
                 a, b = self.slice(a, 0, used), self.slice(b, 0, used)
         if a.kind == b.kind == "const":
@@ -383,7 +311,7 @@ class Expressions:
             return then
         if condition.kind == "~" or condition.kind == "!=":
             condition, then, otherwise = self.invert(condition), otherwise, then
-        used = max(_used(then), _used(otherwise), 1)
+        used = max(then.used_bits, otherwise.used_bits, 1)
         if used < then.width:
             low = self.choose(condition, self.slice(then, 0, used), self.slice(otherwise, 0, used))
             return self.cat([low, self.const(0, then.width - used)])
@@ -406,7 +334,7 @@ class Expressions:
         """Return the value of the arm that `test` is among the values of, or the default; no value is in two arms."""
         if test.kind == "const":
             return next((value for values, value in arms if test.value in values), default)
-        used = max(_used(default), 1, *(_used(value) for _, value in arms))
+        used = max(default.used_bits, 1, *(value.used_bits for _, value in arms))
         if used < default.width:
             arms = [(values, self.slice(value, 0, used)) for values, value in arms]
             low = self.select(test, arms, self.slice(default, 0, used))
@@ -460,20 +388,6 @@ def _is_whole(parts: list[Node]) -> bool:
 
 def _mirrored(kind: str, mirrored: dict[str, str]) -> str:
     return "s" + mirrored[kind[1:]] if kind[0] == "s" else mirrored.get(kind, kind)
-
-
-def _used(x: Node) -> int:
-    """Return bits of a number without leading zeros that are known."""
-    if x.kind == "const":
-        return x.value.bit_length()
-    if x.kind == "cat" and x.args[-1].kind == "const":
-        top = x.args[-1]
-        return x.width - top.width + top.value.bit_length()
-    return x.width
-
-
-def _nonnegative(x: Node) -> bool:
-    return _used(x) < x.width
 
 
 def _compared(kind: str, a: Node, b: Node) -> bool:

@@ -8,7 +8,9 @@ from typing import Any
 from amaranth.hdl import ClockSignal, Const, ResetSignal, Shape, Signal, Value
 from amaranth.hdl._ast import Assign, Concat, Format, Operator, Part, Slice, SwitchValue
 
-from .expression import Expressions, Net, Node
+from .amaranth_values import fields_of, is_power_of_two, names_value, operands_of
+from .expression import Expressions
+from .nodes import Net, Node
 
 __all__ = ["Assignment", "Branch", "Lowering", "Statement"]
 
@@ -66,14 +68,14 @@ class Lowering:
             made.init &= (1 << made.width) - 1
             form = signal._format
             if isinstance(form, Format.Struct):
-                made.fields = list(_fields(form))
+                made.fields = list(fields_of(form))
             elif isinstance(form, Format.Enum) and form._variants:
                 made.states = {value: name.upper() for value, name in form._variants.items()}
             elif signal.decoder is not None:
                 made.states = {
                     value: signal.decoder(value).rpartition("/")[0].upper()
                     for value in range(1 << made.width)
-                    if _known(signal.decoder, value)
+                    if names_value(signal.decoder, value)
                 }
             self.nets[id(signal)] = made
             self.signals.append(signal)
@@ -84,7 +86,7 @@ class Lowering:
         self._uses[id(value)] = self._uses.get(id(value), 0) + 1
         self._alive.append(value)
         if self._uses[id(value)] == 1:
-            for inner in _operands(value):
+            for inner in operands_of(value):
                 self.count_uses(inner)
 
     # Values
@@ -180,7 +182,7 @@ class Lowering:
             return make.resize(
                 make.shift_right(self.bits(a, inner_width), self.bits(b), shape.signed), width, shape.signed
             )
-        if kind in ("//", "%") and isinstance(b, Const) and _is_power(b.value) and not a.shape().signed:
+        if kind in ("//", "%") and isinstance(b, Const) and is_power_of_two(b.value) and not a.shape().signed:
             low = min(b.value.bit_length() - 1, len(a))
             start, bits = (low, len(a) - low) if kind == "//" else (0, low)
             return make.resize(make.slice(self.bits(a), start, bits), width, False)
@@ -378,56 +380,3 @@ def _exact(test: Value, cases: Sequence[tuple[str | int, ...] | None]) -> list[t
 def _pieces(cuts: Sequence[int], low: int, high: int) -> Iterator[tuple[int, int]]:
     inside = [cut for cut in cuts if low <= cut <= high]
     yield from pairwise(inside)
-
-
-def _operands(value: Value) -> Iterable[Value]:
-    if isinstance(value, Operator):
-        return value.operands
-    if isinstance(value, Slice):
-        return (value.value,)
-    if isinstance(value, Concat):
-        return value.parts
-    if isinstance(value, Part):
-        return (value.value, value.offset)
-    if isinstance(value, SwitchValue):
-        return (value.test, *(arm for _, arm in value.cases))
-    return ()
-
-
-def _fields(form: Any, prefix: str = "") -> Iterator[tuple[str, int, int]]:
-    """Name, lowest bit and width of every field that is no structure itself."""
-    for name, inner in form._fields.items():
-        value = _value_of(inner)
-        if value is None:
-            continue
-        low, _ = _place(value)
-        if isinstance(inner, Format.Struct):
-            yield from ((deeper, low + at, width) for deeper, at, width in _fields(inner, f"{prefix}{name}_"))
-        elif len(value):
-            yield f"{prefix}{name}", low, len(value)
-
-
-def _value_of(form: Any) -> Value | None:
-    if isinstance(form, Format.Struct | Format.Array | Format.Enum):
-        return form._value
-    values = [chunk[0] for chunk in form._chunks if not isinstance(chunk, str)]
-    return values[0] if len(values) == 1 else None
-
-
-def _place(value: Value) -> tuple[int, int]:
-    """Return the lowest bit of a part within what it is a part of, directly."""
-    if isinstance(value, Operator) and value.operator in ("u", "s"):
-        return _place(value.operands[0])
-    return (value.start, len(value)) if isinstance(value, Slice) else (0, len(value))
-
-
-def _is_power(value: int) -> bool:
-    """Return whether a number is a power of two."""
-    return value > 0 and value.bit_count() == 1
-
-
-def _known(decoder: Any, value: int) -> bool:
-    try:
-        return isinstance(decoder(value), str)
-    except (KeyError, ValueError, IndexError):
-        return False

@@ -5,11 +5,12 @@ from collections.abc import Callable, Iterable, Iterator
 
 from ..keywords import KEYWORDS
 from .collect import Cell, Item, Memory, ModuleModel, Registers, Wire, assignments
-from .expression import COMPARISONS, Net, Node
-from .inlining import Substitution, driven, roots, uses_of
+from .inlining import Substitution
 from .lowering import Assignment, Statement
+from .nodes import COMPARISONS, Net, Node
 from .source import variable
 from .text import Text
+from .uses import driven, roots, uses_of
 
 __all__ = ["hoist_choices", "name_fields", "name_nets", "name_shared", "require_names"]
 

@@ -1,8 +1,8 @@
 """The order of a module's items: the source's, except that a wire stands before its readers where possible."""
 
 from .collect import Item, ModuleModel, Wire
-from .expression import Net, Node
-from .inlining import driven, roots
+from .nodes import Net, Node
+from .uses import driven, roots
 
 __all__ = ["arrange"]
 

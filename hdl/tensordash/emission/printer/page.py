@@ -5,12 +5,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, groupby
 
 from .collect import Cell, Item, Memory, ModuleModel, Registers, Wire
-from .expression import Net, Node
-from .inlining import LEAVES, driven, roots
+from .inlining import LEAVES
 from .instances import gathered, instance
+from .nodes import Net, Node
 from .source import comment_above, comment_after, comment_of_state, purpose_of
 from .statements import Statements
 from .text import LINE, Text, comment_lines, constant, select
+from .uses import driven, roots
 
 __all__ = ["Page"]
 

@@ -7,11 +7,12 @@ from amaranth.hdl import Fragment, Value
 
 from .choices import with_enables, without_enables
 from .collect import collect
-from .inlining import driven, inline
+from .inlining import inline
 from .naming import hoist_choices, name_fields, name_nets, name_shared, require_names
 from .order import arrange
 from .page import Page
 from .single_uses import drop_single_uses
+from .uses import driven
 
 __all__ = ["Printed", "print_module"]
 

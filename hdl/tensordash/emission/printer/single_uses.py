@@ -3,9 +3,10 @@
 from collections import Counter
 
 from .collect import ModuleModel, Wire
-from .expression import Net, Node
-from .inlining import SHORT, Substitution, is_field, roots
+from .inlining import SHORT, Substitution, is_field
+from .nodes import Net, Node
 from .text import Text
+from .uses import roots
 
 __all__ = ["drop_single_uses"]
 

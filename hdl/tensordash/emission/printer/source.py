@@ -9,7 +9,7 @@ from pathlib import Path
 
 import amaranth
 
-from .expression import Node
+from .nodes import Node
 
 __all__ = ["comment_above", "comment_after", "comment_of_state", "purpose_of", "variable"]
 

@@ -3,8 +3,9 @@
 from collections.abc import Iterator, Sequence
 
 from .collect import Registers, assignments
-from .expression import Expressions, Net, Node
+from .expression import Expressions
 from .lowering import Assignment, Branch, Statement
+from .nodes import Net, Node
 from .source import comment_above
 from .text import LINE, Text, comment_lines, constant, target
 

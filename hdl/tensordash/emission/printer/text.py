@@ -3,7 +3,7 @@
 import textwrap
 from collections.abc import Mapping, Sequence
 
-from .expression import COMPARISONS, Net, Node
+from .nodes import COMPARISONS, Net, Node
 
 __all__ = ["LINE", "Text", "broken", "comment_lines", "constant", "select", "target"]
 
