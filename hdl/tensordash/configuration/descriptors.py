@@ -9,8 +9,9 @@ A new field, such as one of `load`, also needs changes in these places:
 - the reference model in `formal` (`move_nest.py` for `load`), and `program_order.py` for illegal values.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache, cached_property
 from types import MappingProxyType
 
 __all__ = [
@@ -117,6 +118,16 @@ class Operation:
     def mask(self) -> int:
         """All bits that may be set."""
         return sum(field.mask for field in (*HEADER, *self.fields))
+
+    @cached_property
+    def encoding(self) -> tuple[int, Mapping[str, tuple[int, int, int, int, int]]]:
+        """Bits of all defaults, and of each field its minimum, maximum, default, lowest bit, and ones of its width."""
+        bits, places = 0, {}
+        for field in (*HEADER, *self.fields):
+            default = self.code if field.name == "operation" else max(field.least or 0, 0)
+            places[field.name] = field.minimum, field.maximum, default, field.low, (1 << field.width) - 1
+            bits |= default << field.low
+        return bits, places
 
 
 def _fields(*rows: tuple[int, int, int, str, str] | tuple[int, int, int, str, str, dict]) -> tuple[Field, ...]:
@@ -287,22 +298,31 @@ def encode(operation: Operation, values: Mapping[str, int]) -> int:
     Traceback (most recent call last):
     ValueError: load.count_0 must be from 1 to 65535, not 0
     """
-    fields = {field.name: field for field in (*HEADER, *operation.fields)}
-    if unknown := set(values) - set(fields):
-        raise ValueError(f"{operation.name} has no field {min(unknown)}: there are {', '.join(fields)}")
-    bits = 0
-    for name, field in fields.items():
-        default = operation.code if name == "operation" else max(field.least or 0, 0)
-        value = values.get(name, default)
-        if not field.minimum <= value <= field.maximum:
-            raise ValueError(f"{operation.name}.{name} must be from {field.minimum} to {field.maximum}, not {value}")
-        bits |= (value << field.low) & field.mask
+    bits, places = operation.encoding
+    if not values.keys() <= places.keys():
+        raise ValueError(f"{operation.name} has no field {min(values.keys() - places)}: there are {', '.join(places)}")
+    for name, value in values.items():
+        minimum, maximum, default, low, ones = places[name]
+        if not minimum <= value <= maximum:
+            raise ValueError(f"{operation.name}.{name} must be from {minimum} to {maximum}, not {value}")
+        bits += (value & ones) - default << low
     return bits
 
 
 def decode(bits: int) -> tuple[Operation | None, dict[str, int]]:
     """Return the operation of a descriptor, None if there is none of that code, and its fields."""
-    code = HEADER[0].get(bits)
+    operation, fields = _decoding(bits & HEADER[0].mask)
+    return operation, {
+        name: value - signs if (value := bits >> low & ones) & sign else value
+        for name, low, ones, sign, signs in fields
+    }
+
+
+@cache
+def _decoding(code: int) -> tuple[Operation | None, Sequence[tuple[str, int, int, int, int]]]:
+    """Return the operation of a code, and of each field name, low bit, ones, sign bit and what the sign takes away."""
     operation = next((each for each in OPERATIONS.values() if each.code == code), None)
-    fields = (*HEADER, *(operation.fields if operation else ()))
-    return operation, {field.name: field.get(bits) for field in fields}
+    return operation, [
+        (field.name, field.low, (1 << field.width) - 1, field.signed << field.width - 1, 1 << field.width)
+        for field in (*HEADER, *(operation.fields if operation else ()))
+    ]

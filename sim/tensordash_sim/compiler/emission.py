@@ -7,7 +7,7 @@ from tensordash.configuration.core_config import CoreConfig
 
 from .iteration_space import SIDES
 from .operands import Move, size_of
-from .order import add_tokens, hoist
+from .order import order_descriptors
 from .problem import Problem
 from .program import Loop, Program
 from .schedule import Schedule, ScheduledMultiply
@@ -60,7 +60,7 @@ def order_program(core: CoreConfig, descriptors: Sequence[int]) -> Program:
         As `emit_unordered` returns them, of one problem or of several after each other.
     """
     program = Program()
-    program.descriptors = add_tokens(core, hoist(core, descriptors))
+    program.descriptors = order_descriptors(core, descriptors)
     program.add("end")
     return program
 

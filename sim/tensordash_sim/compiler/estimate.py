@@ -98,6 +98,8 @@ class UnitWork:
         self.stream_words = {side: self.core.stream_words(key) for side, key in SIDES.items()}
         self.speedup = self.space.problem.speedup if self.core.tile.sparsity != "none" else 1.0
         self.cycles_before, self.store_cycles = inf, 0.0  # Until the first multiply, and of the last store.
+        self._rates: dict[tuple[str, int], tuple[int, float]] = {}
+        self._blocks: dict[tuple[int, bool, bool], float] = {}
 
     def add(self, each: ScheduledMultiply) -> None:
         """Add a multiply, and the store after it."""
@@ -125,12 +127,19 @@ class UnitWork:
             units["fetch"] += FETCH_CYCLES * len(use.moves)
             sums.exposed += cycles * (2 * sum(move.groups for move in use.moves) > self.buffer[side])
         if use.is_laid_out:
-            runs, stride = size_of(each.multiply.sets[side]), self.space.stride(side, phase)
-            cycles = DESCRIPTOR_CYCLES + layout_cycles(core, runs, each.steps, stride)
+            stride, loss = self._layout_rates(side, phase)
+            cycles = DESCRIPTOR_CYCLES + layout_cycles(core, size_of(each.multiply.sets[side]), each.steps, stride)
             units[side] += cycles
-            units["multiply"] += cycles * layout_loss(core, self.speedup, self.space.write_period(side, phase))
+            units["multiply"] += cycles * loss
             units["fetch"] += FETCH_CYCLES
             sums.exposed += cycles * (2 * words * use.streams > self.stream_words[side])
+
+    def _layout_rates(self, side: str, phase: int) -> tuple[int, float]:
+        """Return the stride of a side's layouts, and the cycles that a multiply loses for each of their cycles."""
+        if (side, phase) not in self._rates:
+            loss = layout_loss(self.core, self.speedup, self.space.write_period(side, phase))
+            self._rates[side, phase] = self.space.stride(side, phase), loss
+        return self._rates[side, phase]
 
     def add_store(self, each: ScheduledMultiply) -> None:
         """Add the store of a tile of results, and the load of its mask."""
@@ -152,7 +161,10 @@ class UnitWork:
     def _block_cycles(self, each: ScheduledMultiply) -> float:
         """Return the output unit's cycles for a block."""
         space, problem, multiply = self.space, self.space.problem, each.multiply
-        return block_cycles(
+        kind = multiply.phase, multiply.is_first_chunk, multiply.is_last_chunk
+        if kind in self._blocks:
+            return self._blocks[kind]
+        self._blocks[kind] = block_cycles(
             self.core,
             space.phases[multiply.phase].x.apart if problem.operation != "AxG" else 1,
             fp32=int(problem.fp32),
@@ -162,6 +174,7 @@ class UnitWork:
             add=int(not multiply.is_first_chunk),
             bias=int(problem.bias),
         )
+        return self._blocks[kind]
 
     def cycles(self, sums: UnitSums) -> float:
         """Return all cycles, with the loads before the first multiply and the store after the last one."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
 from math import prod
 
 import numpy as np
@@ -15,6 +16,18 @@ from ..golden.core.effects import read_memory, written_memory
 __all__ = ["Footprint", "footprints", "walked_groups"]
 
 WRAP = 1 << 16
+WALK = (
+    *("address", "stride", "x", "y", "x_size", "y_size", "checked"),
+    *(f"{name}_{k}" for name in ("address", "x", "y") for k in range(6)),
+    *(f"count_{k}" for k in range(5)),
+)
+"""Fields of a layout that say which groups it reads."""
+RESULT_WALK = (
+    *("address", "stride", "x", "y", "x_size", "mask", "mask_address", "bias", "bias_address"),
+    *(f"{name}_{k}" for name in ("address", "x", "y") for k in range(4)),
+    *(f"count_{k}" for k in range(3)),
+)
+"""Fields of a multiply that say which groups its output unit writes and reads."""
 
 
 @dataclass
@@ -42,24 +55,41 @@ class Footprint:
     def meets(self, other: "Footprint") -> bool:
         """Whether one writes what the other reads or writes."""
         for name, places in self.writes.items():
-            if places & (other.writes.get(name, 0) | other.reads.get(name, 0)):
+            if places & other.writes.get(name, 0) or places & other.reads.get(name, 0):
                 return True
-        if any(places & self.reads.get(name, 0) for name, places in other.writes.items()):
-            return True
-        if not self.memory or not other.memory or not self._hull_meets(other):
+        for name, places in other.writes.items():
+            if places & self.reads.get(name, 0):
+                return True
+        return bool(self.memory and other.memory) and self._meets_in_memory(other)
+
+    def union(self, other: "Footprint") -> "Footprint":
+        """Return a footprint that meets whatever one of both meets; of memory, it has all between first and last byte."""
+        reads, writes = (
+            {name: first.get(name, 0) | second.get(name, 0) for name in (*first, *second)}
+            for first, second in ((self.reads, other.reads), (self.writes, other.writes))
+        )
+        runs = self.memory + other.memory
+        if runs:
+            first, last = min(each[0] for each in runs), max(each[1] for each in runs)
+            runs = [(first, last, any(each[2] for each in runs))]
+        return Footprint(self.unit, reads, writes, runs)
+
+    def _meets_in_memory(self, other: "Footprint") -> bool:
+        (low, high), (begin, end) = self._hull, other._hull
+        if low >= end or begin >= high:
             return False
+        own = [each for each in self.memory if each[0] < end and begin < each[1]]
+        others = [each for each in other.memory if each[0] < high and low < each[1]]
         return any(
             (written or also) and low < end and begin < high
-            for low, high, written in self.memory
-            for begin, end, also in other.memory
+            for low, high, written in own
+            for begin, end, also in others
         )
 
-    def _hull_meets(self, other: "Footprint") -> bool:
-        """Whether all that lies between their first and last bytes of memory has something in common."""
-        (low, high), (begin, end) = (
-            (min(each[0] for each in memory), max(each[1] for each in memory)) for memory in (self.memory, other.memory)
-        )
-        return low < end and begin < high and any(each[2] for each in (*self.memory, *other.memory))
+    @cached_property
+    def _hull(self) -> tuple[int, int]:
+        """The first byte of memory and the one after the last."""
+        return min(each[0] for each in self.memory), max(each[1] for each in self.memory)
 
 
 def footprints(config: CoreConfig, bits: int) -> list[Footprint]:
@@ -114,18 +144,19 @@ def _move(config: CoreConfig, name: str, values: Mapping[str, int], bits: int) -
 
 def _walked(values: Mapping[str, int], loops: int, groups: int) -> dict[str, NDArray[np.int64]]:
     """Address, x and y of each group of a walk, as `_Walk` of the golden core would have them one by one."""
-    states = {name: np.array([values[name]], np.int64) for name in ("address", "x", "y")}
-    inside = dict.fromkeys(states, 0)
-    length = 1
-    for k in range(loops):
-        count = -(-groups // length) if k == loops - 1 else values[f"count_{k}"]
-        for name, state in states.items():
-            step = values[f"{name}_{k}"] + inside[name]
-            states[name] = (state + np.arange(count)[:, None] * step).reshape(-1)
-            inside[name] += (count - 1) * step
-        length *= count
-    address = states["address"][:groups] % WRAP
-    x, y = ((states[name][:groups] + WRAP // 2) % WRAP - WRAP // 2 for name in ("x", "y"))
+    counts = [values[f"count_{k}"] for k in range(loops - 1)]
+    counts.append(-(-groups // prod(counts)))
+    walked = {}
+    for name in ("address", "x", "y"):
+        state, inside = np.array([values[name]], np.int64), 0
+        for k, count in enumerate(counts):
+            if count > 1:
+                step = values[f"{name}_{k}"] + inside
+                state = (np.arange(0, count * step, step)[:, None] + state).ravel() if step else np.tile(state, count)
+                inside += (count - 1) * step
+        walked[name] = state[:groups]
+    address = walked["address"] % WRAP
+    x, y = ((walked[name] + WRAP // 2) % WRAP - WRAP // 2 for name in ("x", "y"))
     return {"address": address, "x": x, "y": y}
 
 
@@ -135,10 +166,10 @@ def _positions(values: Mapping[str, int], at: Mapping[str, NDArray], lanes: int,
     return np.where((x >= 0) & (x < size), x, -1)
 
 
-def _places(config: CoreConfig, groups: NDArray) -> int:
+def _places(groups: NDArray, buffer_groups: int) -> int:
     """Return groups as bits of a number, without those beyond the buffer, which are an error of the program."""
-    used = np.zeros(config.groups, np.uint8)
-    used[groups[groups < config.groups]] = 1
+    used = np.zeros(buffer_groups, np.uint8)
+    used[groups[groups < buffer_groups]] = 1
     return int.from_bytes(np.packbits(used, bitorder="little").tobytes(), "little")
 
 
@@ -162,9 +193,16 @@ def walked_groups(values: Mapping[str, int], count: int, lanes: int) -> tuple[ND
 def _layout(config: CoreConfig, name: str, values: Mapping[str, int]) -> Footprint:
     side = name[-1]
     words = -(-values["steps"] // config.tile.window_depth)
-    groups, x = walked_groups(values, values["streams"] * config.parts(side) * values["steps"], config.tile.lanes)
-    written = _span(values["base"], values["streams"] * words)
-    return Footprint(name, reads={"buffer": _places(config, groups[x >= 0])}, writes={side: written})
+    count = values["streams"] * config.parts(side) * values["steps"]
+    read = _read_places(tuple([values[name] for name in WALK]), count, config.tile.lanes, config.groups)
+    return Footprint(name, reads={"buffer": read}, writes={side: _span(values["base"], values["streams"] * words)})
+
+
+@lru_cache(maxsize=1 << 13)
+def _read_places(fields: tuple[int, ...], count: int, lanes: int, buffer_groups: int) -> int:
+    """Return the groups that a layout reads, as bits of a number. `fields` are those of `WALK`."""
+    groups, x = walked_groups(dict(zip(WALK, fields, strict=True)), count, lanes)
+    return _places(groups[x >= 0], buffer_groups)
 
 
 def _multiply(config: CoreConfig, values: Mapping[str, int]) -> list[Footprint]:
@@ -172,18 +210,30 @@ def _multiply(config: CoreConfig, values: Mapping[str, int]) -> list[Footprint]:
     streams = {side: _span(values[f"{side}_base"], values[f"{side}_streams"] * words) for side in "ab"}
     multiply, output = Footprint("multiply", reads=streams), Footprint("output")
     if values["emit"]:
-        lanes, width = config.tile.lanes, config.fp32_groups if values["fp32"] else 1
-        blocks = values["a_streams"] * values["b_streams"]
-        at = _walked(values, 4, blocks * config.parts("a") * config.parts("b"))
-        x = _positions(values, at, lanes, -(-values["x_size"] // lanes) * lanes)
-        first = ((at["address"][:, None] + x // lanes * width) % WRAP)[x >= 0]
-        output.writes = {"buffer": _places(config, (first[:, None] + np.arange(width)).ravel())}
-        read = []
-        if values["mask"]:
-            read.append((first + values["mask_address"] - values["address"]) % config.groups)
-        if values["bias"]:
-            vectors = at["y"] * lanes // (config.group_bytes // 4)
-            read.append((values["bias_address"] + vectors) % config.groups)
-        if read:
-            output.reads = {"buffer": _places(config, np.concatenate(read))}
+        width = config.fp32_groups if values["fp32"] else 1
+        blocks = values["a_streams"] * values["b_streams"] * config.parts("a") * config.parts("b")
+        fields = tuple([values[name] for name in RESULT_WALK])
+        written, read = _result_places(fields, blocks, width, config.tile.lanes, config.groups, config.group_bytes)
+        output.writes = {"buffer": written}
+        if values["mask"] or values["bias"]:
+            output.reads = {"buffer": read}
     return [multiply, output]
+
+
+@lru_cache(maxsize=1 << 11)
+def _result_places(
+    fields: tuple[int, ...], blocks: int, width: int, lanes: int, buffer_groups: int, group_bytes: int
+) -> tuple[int, int]:
+    """Return the groups that an output unit writes and reads, as bits of numbers. `fields` are those of `RESULT_WALK`."""
+    values = dict(zip(RESULT_WALK, fields, strict=True))
+    at = _walked(values, 4, blocks)
+    x = _positions(values, at, lanes, -(-values["x_size"] // lanes) * lanes)
+    first = ((at["address"][:, None] + x // lanes * width) % WRAP)[x >= 0]
+    read = [np.zeros(0, np.int64)]
+    if values["mask"]:
+        read.append((first + values["mask_address"] - values["address"]) % buffer_groups)
+    if values["bias"]:
+        vectors = at["y"] * lanes // (group_bytes // 4)
+        read.append((values["bias_address"] + vectors) % buffer_groups)
+    written = (first[:, None] + np.arange(width)).ravel()
+    return _places(written, buffer_groups), _places(np.concatenate(read), buffer_groups)

@@ -1,8 +1,7 @@
 """The loop nest of a tiled problem: its multiplies in order, with the tiles, streams and loads that each needs."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import NamedTuple
 
 from .iteration_space import SIDES, IterationSpace
 from .operands import Box, Move, size_of
@@ -15,11 +14,10 @@ MAX_SPLIT_LOAD_RATIO = 1.1
 """Cycles of loading chunks one by one, over those of one load of all, below which they are loaded one by one."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class TiledMultiply:
+class TiledMultiply(NamedTuple):
     """One multiply and its operands; the mappings are by side, "row" and "column".
 
-    Parameters
+    Attributes
     ----------
     product : int
         Number of the product.
@@ -80,12 +78,7 @@ def tiled_multiplies(space: IterationSpace, tiling: Tiling, regions: Mapping[str
                 parts = split_first(box, tiling.first_parts, space.parts(positions))
             for other in split(nest.boxes[channels], tiling.tiles[channels]):
                 for part in parts:
-                    multiplies = nest.walk_tile({positions: part, channels: other})
-                    each = next(multiplies)
-                    for next_multiply in multiplies:
-                        yield TiledMultiply(**each, product=product, is_last=False)
-                        each = next_multiply
-                    yield TiledMultiply(**each, product=product, is_last=True)
+                    yield from nest.walk_tile(product, {positions: part, channels: other})
                 is_first, parts = False, [box]
 
 
@@ -101,37 +94,42 @@ class _LoopNest:
             self.chunks[:1] = split_first(self.chunks[0], tiling.first_parts)
         self.growing = growing_spans(self.chunks) if tiling.first_parts > 1 else []
 
-    def walk_tile(self, tiles: dict[str, Box]) -> Iterator[dict[str, Any]]:
-        """Yield the fields of `TiledMultiply` for each multiply of a tile of results, but for the product."""
-        space = self.space
-        for number, phase in enumerate(space.phases):
-            # The part of the tile that this phase has.
-            boxes = {
-                side: tuple(
-                    (start, min(stop, size))
-                    for (start, stop), size in zip(tiles[side], space.dimensions(side, number), strict=True)
-                )
-                for side in tiles
-            }
-            if any(start >= stop for box in boxes.values() for start, stop in box):
-                continue
-            chunks = self.chunks if phase.taps else [tuple((0, 1) for _ in space.full_reduction)]
-            spans = {side: self._spans(side, tiles[side], number, chunks) for side in tiles}
-            for c, chunk in enumerate(chunks):
-                partial = 0
-                for column in split(boxes["column"], self.tiling.sets["column"]):
-                    for row in split(boxes["row"], self.tiling.sets["row"]):
-                        yield {
-                            "tiles": tiles,
-                            "sets": {"column": column, "row": row},
-                            "spans": {side: span[c] for side, span in spans.items()},
-                            "chunk": chunk,
-                            "phase": number,
-                            "is_first_chunk": c == 0,
-                            "is_last_chunk": c == len(chunks) - 1,
-                            "partial": partial,
-                        }
-                        partial += space.streams("row", row) * space.streams("column", column)
+    def walk_tile(self, product: int, tiles: dict[str, Box]) -> Iterator[TiledMultiply]:
+        """Yield the multiplies of a tile of results."""
+        phases = [number for number in range(len(self.space.phases)) if self._part(tiles, number)]
+        for number in phases:
+            yield from self._walk_phase(product, tiles, number, is_last_phase=number == phases[-1])
+
+    def _part(self, tiles: dict[str, Box], phase: int) -> dict[str, Box]:
+        """Return the part of a tile that a phase has; nothing if it has none."""
+        boxes = {
+            side: tuple(
+                (start, min(stop, size))
+                for (start, stop), size in zip(tiles[side], self.space.dimensions(side, phase), strict=True)
+            )
+            for side in tiles
+        }
+        return {} if any(start >= stop for box in boxes.values() for start, stop in box) else boxes
+
+    def _walk_phase(
+        self, product: int, tiles: dict[str, Box], number: int, *, is_last_phase: bool
+    ) -> Iterator[TiledMultiply]:
+        space, boxes = self.space, self._part(tiles, number)
+        chunks = self.chunks if space.phases[number].taps else [tuple((0, 1) for _ in space.full_reduction)]
+        spans = {side: self._spans(side, tiles[side], number, chunks) for side in tiles}
+        pairs, partial = [], 0
+        rows = [(row, space.streams("row", row)) for row in split(boxes["row"], self.tiling.sets["row"])]
+        for column in split(boxes["column"], self.tiling.sets["column"]):
+            streams = space.streams("column", column)
+            for row, row_streams in rows:
+                pairs.append(({"column": column, "row": row}, partial))
+                partial += row_streams * streams
+        for c, chunk in enumerate(chunks):
+            loaded = {side: span[c] for side, span in spans.items()}
+            is_first, is_last = c == 0, c == len(chunks) - 1
+            for k, (sets, partial) in enumerate(pairs):
+                end = is_last_phase and is_last and k == len(pairs) - 1
+                yield TiledMultiply(product, tiles, sets, loaded, chunk, number, is_first, is_last, partial, end)
 
     def _spans(self, side: str, tile: Box, phase: int, chunks: Sequence[Box]) -> Sequence[Box]:
         """Return the part of the reduction to load for each chunk: the whole part if it fits, else the chunk.

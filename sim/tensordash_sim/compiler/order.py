@@ -2,16 +2,26 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.descriptors import HEADER, OPERATIONS, UNITS, decode
 
 from .footprint import Footprint, footprints
 
-__all__ = ["Race", "add_tokens", "find_races", "hoist"]
+__all__ = ["Race", "add_tokens", "find_races", "hoist", "order_descriptors"]
 
 TOKEN_FIELDS = {"output": ("output_wait", "output_signal")}
 """Fields of a unit's tokens, where they are not `wait` and `signal`."""
+MEETING_UNITS = {
+    "load": ("layout_a", "layout_b", "output", "store"),
+    "layout_a": ("load", "multiply", "output"),
+    "layout_b": ("load", "multiply", "output"),
+    "multiply": ("layout_a", "layout_b"),
+    "output": ("load", "layout_a", "layout_b", "store"),
+    "store": ("load", "output"),
+}
+"""Units that share the buffer, a stream buffer or memory with a unit, one of both writing."""
 MAX_OVERTAKEN_MULTIPLIES = {"load": 3, "layout_a": 1, "layout_b": 1}
 """Multiplies that a unit's descriptor may overtake. More would fill the sequencer's window."""
 
@@ -34,53 +44,89 @@ class Race:
         return f"descriptor {two} ({other}) and descriptor {one} ({unit}) meet, and no token orders them"
 
 
-@dataclass
+@dataclass(slots=True)
 class _Task:
-    """A unit's part of a descriptor, and how many of each unit's tasks have ended when it begins and when it ends."""
+    """A unit's part of a descriptor, and how many of each unit's tasks have ended when it begins and when it ends.
+
+    Both counts are in the order of `UNITS`.
+    """
 
     index: int
     place: Footprint
-    done_before: dict[str, int]
-    done_after: dict[str, int]
+    done_before: list[int]
+    done_after: list[int]
+
+
+class _UnitTasks:
+    """A unit's tasks in order, searched for those that meet others.
+
+    `_unions[k]` has what each run of `2**k` tasks touches, so that a search passes over runs that touch other places.
+    """
+
+    def __init__(self) -> None:
+        self.tasks: list[_Task] = []
+        self._unions: list[list[Footprint]] = [[]]
+
+    def append(self, task: _Task) -> None:
+        self.tasks.append(task)
+        self._unions[0].append(task.place)
+        count, level = len(self.tasks), 0
+        while count % 2 == 0:
+            count, level = count // 2, level + 1
+            if level == len(self._unions):
+                self._unions.append([])
+            first, second = self._unions[level - 1][-2:]
+            self._unions[level].append(first.union(second))
+
+    def latest_meeting(self, place: Footprint, begin: int, end: int) -> int:
+        """Return the number of the last task from `begin` on and before `end` that meets a footprint; -1 if none."""
+        while end > begin:
+            level = (end & -end).bit_length() - 1
+            while place.meets(self._unions[level][(end >> level) - 1]):
+                if level == 0:
+                    return end - 1
+                level -= 1
+            end -= 1 << level
+        return -1
 
 
 class _History:
     """Tasks of all units in the program's order, and the order that is known between them."""
 
     def __init__(self) -> None:
-        self.tasks: dict[str, list[_Task]] = {unit: [] for unit in UNITS}
+        self.units = {unit: _UnitTasks() for unit in UNITS}
 
     def begin(self, index: int, place: Footprint) -> _Task:
         """Return the next task of its unit, which waits only for the one before."""
-        before = self.tasks[place.unit]
-        known = dict(before[-1].done_after) if before else dict.fromkeys(UNITS, 0)
-        return _Task(index, place, known, {})
+        before = self.units[place.unit].tasks
+        return _Task(index, place, before[-1].done_after if before else [0] * len(UNITS), [])
 
     def wait(self, task: _Task, other: _Task) -> None:
         """Let a task wait for another one's end, too."""
-        task.done_before = {unit: max(count, other.done_after[unit]) for unit, count in task.done_before.items()}
+        task.done_before = list(map(max, task.done_before, other.done_after))
 
     def end(self, task: _Task, multiply: _Task | None = None) -> None:
         """Add a task, whose waits are all known. The end of an output is also the end of its multiply."""
-        before = self.tasks[task.place.unit]
-        task.done_after = {**task.done_before, task.place.unit: len(before) + 1}
-        if multiply is not None:
-            task.done_after = {unit: max(count, multiply.done_after[unit]) for unit, count in task.done_after.items()}
+        before = self.units[task.place.unit]
+        task.done_after = list(map(max, task.done_before, multiply.done_after if multiply else task.done_before))
+        task.done_after[UNITS.index(task.place.unit)] = len(before.tasks) + 1
         before.append(task)
 
     def unordered(self, task: _Task) -> Iterator[_Task]:
-        """Yield tasks of other units that meet it and may still run when it begins, by unit, the latest first."""
-        for unit, tasks in self.tasks.items():
-            if unit == task.place.unit:
-                continue
-            for other in reversed(tasks[task.done_before[unit] :]):
-                if other.index != task.index and task.place.meets(other.place):
-                    yield other
+        """Yield tasks of other units that meet it and may still run when it begins, by unit, the latest first.
+
+        The task may wait for what is yielded: then those that are over by that are not yielded.
+        """
+        for unit in MEETING_UNITS[task.place.unit]:
+            others, number = self.units[unit], UNITS.index(unit)
+            k = len(others.tasks)
+            while (k := others.latest_meeting(task.place, task.done_before[number], k)) >= 0:
+                yield others.tasks[k]
 
     def latest_outside_window(self, task: _Task, before: int) -> _Task:
         """Return the last task of its unit whose descriptor has left the window: waiting is free, and saves tokens."""
         found = task
-        for other in reversed(self.tasks[task.place.unit]):
+        for other in reversed(self.units[task.place.unit].tasks):
             if other.index <= max(before, task.index):
                 found = other
                 break
@@ -145,13 +191,39 @@ def add_tokens(config: CoreConfig, program: Sequence[int]) -> list[int]:
        0 load     count_0=4 signal=layout_a
        1 layout_a steps=4 x_size=4 address_0=1 count_0=4 wait=load
     """
-    history, descriptors = _History(), [_clear_tokens(bits) for bits in program]
-    for index, bits in enumerate(descriptors):
-        places = footprints(config, bits)
+    cleared = [_clear_tokens(bits) for bits in program]
+    return _add_tokens(config, [_Item(bits, footprints(config, bits)) for bits in cleared])
+
+
+@dataclass(slots=True)
+class _Item:
+    """A descriptor without tokens, and what its units read and write."""
+
+    bits: int
+    places: list[Footprint]
+
+
+def order_descriptors(config: CoreConfig, program: Sequence[int]) -> list[int]:
+    """Move loads and layouts ahead as `hoist` does, and add tokens as `add_tokens` does.
+
+    Parameters
+    ----------
+    config : CoreConfig
+        The core.
+    program : sequence of int
+        Legal descriptors without tokens, in an order in which they could be executed one by one.
+    """
+    items = [_Item(bits, footprints(config, bits)) for bits in program]
+    return _add_tokens(config, _hoist(items, MAX_OVERTAKEN_MULTIPLIES))
+
+
+def _add_tokens(config: CoreConfig, items: Sequence[_Item]) -> list[int]:
+    history, descriptors = _History(), [item.bits for item in items]
+    for index, item in enumerate(items):
         multiply = None
-        for place in places:
+        for place in item.places:
             task = history.begin(index, place)
-            while (other := next(history.unordered(task), None)) is not None:
+            for other in history.unordered(task):
                 other = history.latest_outside_window(other, index - config.window + 2)
                 history.wait(task, other)
                 descriptors[other.index] |= _token(other.place.unit, "signal", place.unit)
@@ -161,6 +233,7 @@ def add_tokens(config: CoreConfig, program: Sequence[int]) -> list[int]:
     return descriptors
 
 
+@cache
 def _token(unit: str, end: str, other: str) -> int:
     """Return the bit of a unit's descriptor that names another unit as `wait` or `signal`."""
     name = f"output_{end}" if unit == "output" else end
@@ -169,13 +242,17 @@ def _token(unit: str, end: str, other: str) -> int:
 
 
 def _clear_tokens(bits: int) -> int:
-    """Return a descriptor without its tokens."""
-    operation, _ = decode(bits)
+    """Return a descriptor without tokens."""
+    return bits & ~_token_mask(bits & HEADER[0].mask)
+
+
+@cache
+def _token_mask(code: int) -> int:
+    """Return the bits of the tokens of descriptors with a code."""
+    operation, _ = decode(code)
     assert operation is not None
-    for field in (*HEADER, *operation.fields):
-        if field.name in ("wait", "signal", "output_wait", "output_signal"):
-            bits &= ~field.mask
-    return bits
+    names = ("wait", "signal", "output_wait", "output_signal")
+    return sum(field.mask for field in (*HEADER, *operation.fields) if field.name in names)
 
 
 def hoist(
@@ -192,20 +269,22 @@ def hoist(
     max_overtaken : mapping of str to int
         By unit, the multiplies that a descriptor may overtake. It overtakes none that it meets.
     """
-    moved: list[tuple[int, str, list[Footprint]]] = []
-    for bits in program:
-        operation, _ = decode(bits)
-        assert operation is not None
-        places = footprints(config, bits)
-        target, overtakes_left = len(moved), max_overtaken.get(operation.unit, 0)
+    return [item.bits for item in _hoist([_Item(bits, footprints(config, bits)) for bits in program], max_overtaken)]
+
+
+def _hoist(items: Sequence[_Item], max_overtaken: Mapping[str, int]) -> list[_Item]:
+    moved: list[_Item] = []
+    for item in items:
+        unit = item.places[0].unit if item.places else ""
+        target, overtakes_left = len(moved), max_overtaken.get(unit, 0)
         k = target
-        while k > 0 and overtakes_left and moved[k - 1][1] != operation.unit and moved[k - 1][1]:
-            others = moved[k - 1]
-            if any(place.meets(other) for place in places for other in others[2]):
+        while k > 0 and overtakes_left and moved[k - 1].places and moved[k - 1].places[0].unit != unit:
+            others = moved[k - 1].places
+            if any(place.meets(other) for place in item.places for other in others):
                 break
             k -= 1
-            if others[1] == "multiply":
+            if others[0].unit == "multiply":
                 overtakes_left -= 1
                 target = k
-        moved.insert(target, (bits, operation.unit, places))
-    return [bits for bits, _, _ in moved]
+        moved.insert(target, item)
+    return moved

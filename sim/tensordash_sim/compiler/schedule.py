@@ -13,7 +13,7 @@ from tensordash.configuration.core_config import CoreConfig
 
 from .iteration_space import SIDES, IterationSpace
 from .loop_nest import TiledMultiply, tiled_multiplies
-from .operands import Move, Weights
+from .operands import Box, Move, Weights
 from .program import ProgramError
 from .result_layout import ResultTile
 from .slots import Slots
@@ -255,11 +255,12 @@ class _Walk:
         self.tile: ResultTile | None = None  # The tile of results that is not stored yet.
         self.address = 0  # Its first group in the buffer.
         self.tiles, self.masks = 0, 0  # Tiles of results that are stored, and masks that are loaded.
+        self.loaded: dict[str, tuple] = {}  # Of each side, what the multiply before loaded, and where it is.
 
     def add(self, each: TiledMultiply) -> ScheduledMultiply:
         """Place what the next multiply needs."""
         space = self.space
-        steps = space.steps(tuple(stop - start for start, stop in each.chunk), each.phase)
+        steps = space.steps(tuple([stop - start for start, stop in each.chunk]), each.phase)
         sides = {side: self._place_side(each, side, -(-steps // self.depth)) for side in SIDES}
         passes = sides["column"].streams * sides["row"].streams
         if not (each.is_first_chunk and each.is_last_chunk) and each.partial + passes > space.core.partial_sums:
@@ -277,15 +278,27 @@ class _Walk:
         return ScheduledMultiply(each, steps, sides, tile, self.address, loads_mask, bias)
 
     def _place_side(self, each: TiledMultiply, side: str, words: int) -> SideStreams:
-        space, tile, span = self.space, each.tiles[side], each.spans[side]
-        moves, streams = space.plan_loads(side, tile, span, each.phase), space.streams(side, each.sets[side])
-        # All phases load the same positions, but each phase loads its own taps of the weights.
-        phase = each.phase if isinstance(space.operands[side], Weights) else space.phases[each.phase].taps > 0
-        groups = sum(move.groups for move in moves)
-        key = self._loaded_data(moves, each.product) if self.names else (each.product, tile, span, phase)
-        address, is_loaded = self.buffer[side].place(key, groups)
+        # The walk goes through sets of streams innermost, so that most multiplies find their operands placed.
+        load = each.product, each.tiles[side], each.spans[side], each.phase
+        is_loaded = load != self.loaded.get(side, (None,))[0]
+        if is_loaded:
+            moves, address, is_loaded = self._place_operand(side, *load)
+            self.loaded[side] = load, moves, address
+        _, moves, address = self.loaded[side]
+        streams = self.space.streams(side, each.sets[side])
         base, is_laid_out = self.streams[side].place((self.problem, each.streams_key(side)), words * streams)
         return SideStreams(moves, address, is_loaded, streams, base, is_laid_out)
+
+    def _place_operand(
+        self, side: str, product: int, tile: Box, span: Box, phase: int
+    ) -> tuple[list[Move], int, bool]:
+        """Return the loads of a part of an operand, their first group, and whether it must be loaded."""
+        space = self.space
+        moves = space.plan_loads(side, tile, span, phase)
+        # All phases load the same positions, but each phase loads its own taps of the weights.
+        part = phase if isinstance(space.operands[side], Weights) else space.phases[phase].taps > 0
+        key = self._loaded_data(moves, product) if self.names else (product, tile, span, part)
+        return moves, *self.buffer[side].place(key, sum([move.groups for move in moves]))
 
     def _loaded_data(self, moves: list[Move], product: int) -> tuple:
         """Return a key that is equal for loads of the same groups in the same order, whichever problem they are of."""

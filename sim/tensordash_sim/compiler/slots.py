@@ -47,15 +47,20 @@ class Slots:
         if self._next <= end:
             # At the end, if another one of the same size would not fit after this one.
             places = [self._next, 0, end] if self._next + size <= end else [end, self._next, 0]
-        at = min(places, key=lambda at: self._latest_evicted(at, size))
+        at = min(places, key=lambda at: self._latest_evicted(at, size)) if self._held else places[0]
         self._next = at + size
-        self._held = {other: place for other, place in self._held.items() if not _overlaps(place, at, size)}
+        for other in [other for other, place in self._held.items() if _overlaps(place, at, size)]:
+            del self._held[other]
         self._held[key] = at, size
         return self.first + at, True
 
     def _latest_evicted(self, at: int, size: int) -> int:
         """Return the rank in use of the most recent data that a range of places would evict, or -1."""
-        return max((k for k, place in enumerate(self._held.values()) if _overlaps(place, at, size)), default=-1)
+        stop = at + size
+        for k, (begin, count) in enumerate(reversed(self._held.values())):
+            if begin < stop and at < begin + count:
+                return len(self._held) - 1 - k
+        return -1
 
 
 def _overlaps(place: tuple[int, int], at: int, size: int) -> bool:
