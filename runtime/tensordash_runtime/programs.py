@@ -15,6 +15,8 @@ __all__ = ["RECORD_BYTES", "moved_bytes", "program_with_record", "schedule_of", 
 
 RECORD_BYTES = 32
 """Bytes that a `record` writes."""
+COUNTS = frozenset(("count_0", "count_1", "count_2", "count_3"))
+"""Fields of a move whose product are its groups."""
 
 
 def space_of(config: CoreConfig, problem: Problem) -> IterationSpace:
@@ -46,7 +48,7 @@ def moved_bytes(program: Program, config: CoreConfig) -> int:
     """Count the bytes that a program's plain loads and stores move, and its records."""
     groups = records = 0
     for bits in program.descriptors:
-        operation, fields = decode(bits)
+        operation, fields = decode(bits, COUNTS)
         if operation is not None and operation.name in ("load", "store"):
             groups += fields["count_0"] * fields["count_1"] * fields["count_2"] * fields["count_3"]
         records += operation is not None and operation.name == "record"

@@ -5,6 +5,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
+from functools import cached_property
 from typing import Any
 
 from .config import TileConfig
@@ -183,27 +184,27 @@ class CoreConfig(TomlConfig):
 
     # Derived
 
-    @property
+    @cached_property
     def value_bits(self) -> int:
         """Bits of an operand."""
         return self.tile.a_format.width
 
-    @property
+    @cached_property
     def group_bits(self) -> int:
         """Bits of a group."""
         return self.tile.lanes**2 * self.value_bits
 
-    @property
+    @cached_property
     def group_bytes(self) -> int:
         """Bytes of a group."""
         return self.group_bits // 8
 
-    @property
+    @cached_property
     def groups(self) -> int:
         """Groups in the buffer."""
         return self.buffer * 1024 // self.group_bytes
 
-    @property
+    @cached_property
     def fp32_groups(self) -> int:
         """Groups of memory that a group of FP32 results takes."""
         return 32 // self.value_bits

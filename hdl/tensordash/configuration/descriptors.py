@@ -309,9 +309,17 @@ def encode(operation: Operation, values: Mapping[str, int]) -> int:
     return bits
 
 
-def decode(bits: int) -> tuple[Operation | None, dict[str, int]]:
-    """Return the operation of a descriptor, None if there is none of that code, and its fields."""
-    operation, fields = _decoding(bits & HEADER[0].mask)
+def decode(bits: int, names: frozenset[str] | None = None) -> tuple[Operation | None, dict[str, int]]:
+    """Return the operation of a descriptor, None if there is none of that code, and its fields.
+
+    Parameters
+    ----------
+    bits : int
+        The descriptor.
+    names : frozenset of str, optional
+        The fields to return, if the operation has them; all if left out.
+    """
+    operation, fields = _decoding(bits & HEADER[0].mask, names)
     return operation, {
         name: value - signs if (value := bits >> low & ones) & sign else value
         for name, low, ones, sign, signs in fields
@@ -319,10 +327,13 @@ def decode(bits: int) -> tuple[Operation | None, dict[str, int]]:
 
 
 @cache
-def _decoding(code: int) -> tuple[Operation | None, Sequence[tuple[str, int, int, int, int]]]:
+def _decoding(
+    code: int, names: frozenset[str] | None
+) -> tuple[Operation | None, Sequence[tuple[str, int, int, int, int]]]:
     """Return the operation of a code, and of each field name, low bit, ones, sign bit and what the sign takes away."""
     operation = next((each for each in OPERATIONS.values() if each.code == code), None)
     return operation, [
         (field.name, field.low, (1 << field.width) - 1, field.signed << field.width - 1, 1 << field.width)
         for field in (*HEADER, *(operation.fields if operation else ()))
+        if names is None or field.name in names
     ]

@@ -189,7 +189,7 @@ def _schedule(config: CoreConfig, products: Sequence[Product], dense: bool = Fal
 
 def _descriptor_count(schedules: Sequence[Schedule]) -> int:
     """Count the descriptors of products, which does not depend on addresses."""
-    return sum(len(emit_unordered(each, dict.fromkeys(each.space.problem.tensors, 0))) for each in schedules)
+    return sum(each.descriptors for each in schedules)
 
 
 def _place(plan: Plan, counts: Sequence[int], base: int) -> MemoryMap:

@@ -2,32 +2,35 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tensordash.configuration.core_config import CoreConfig
-from tensordash.configuration.descriptors import decode
+from tensordash.configuration.descriptors import HEADER, OPERATIONS, decode
 
 from ..golden.core.effects import read_memory, written_memory
 
 __all__ = ["Footprint", "footprints", "walked_groups"]
 
 WRAP = 1 << 16
-WALK = (
-    *("address", "stride", "x", "y", "x_size", "y_size", "checked"),
-    *(f"{name}_{k}" for name in ("address", "x", "y") for k in range(6)),
-    *(f"count_{k}" for k in range(5)),
+OUTSIDE_WALK = frozenset(
+    (
+        *("operation", "wait", "signal", "output_wait", "output_signal", "base", "transposed"),
+        *("steps", "streams", "add", "emit", "relu", "stochastic", "toward_zero", "partial", "scale", "fp32"),
+        *("a_streams", "b_streams", "a_base", "b_base", "seed"),
+    )
 )
-"""Fields of a layout that say which groups it reads."""
-RESULT_WALK = (
-    *("address", "stride", "x", "y", "x_size", "mask", "mask_address", "bias", "bias_address"),
-    *(f"{name}_{k}" for name in ("address", "x", "y") for k in range(4)),
-    *(f"count_{k}" for k in range(3)),
+"""Fields of a layout or a multiply that do not say which groups it reads or writes, or only how many."""
+SIZES = frozenset(
+    (
+        *("base", "steps", "streams", "a_streams", "b_streams", "a_base", "b_base"),
+        *("emit", "fp32", "mask", "bias"),
+    )
 )
-"""Fields of a multiply that say which groups its output unit writes and reads."""
+"""Fields of a layout or a multiply that its footprint depends on beside its walk."""
 
 
 @dataclass
@@ -112,16 +115,23 @@ def footprints(config: CoreConfig, bits: int) -> list[Footprint]:
     >>> load.unit, bin(load.writes["buffer"]), load.memory
     ('load', '0b11100', [(64, 160, False)])
     """
-    operation, values = decode(bits)
+    operation, values = decode(bits, SIZES)
     assert operation is not None
     name = operation.name
     if name in ("load", "store"):
-        return [_move(config, name, values, bits)]
+        return [_move(config, name, bits)]
     if name == "record":
         return [Footprint("store", memory=_spans(written_memory(bits, config), True))]
     if name.startswith("layout"):
-        return [_layout(config, name, values)]
-    return _multiply(config, values) if name == "multiply" else []
+        return [_layout(config, name, values, bits & _walk_mask(name))]
+    return _multiply(config, values, bits & _walk_mask(name)) if name == "multiply" else []
+
+
+@cache
+def _walk_mask(operation: str) -> int:
+    """Return the bits of a layout or a multiply that say which groups it reads or writes, and the operation's code."""
+    fields = [field for field in OPERATIONS[operation].fields if field.name not in OUTSIDE_WALK]
+    return HEADER[0].mask | sum(field.mask for field in fields)
 
 
 def _span(first: int, count: int) -> int:
@@ -132,7 +142,8 @@ def _spans(runs: list[tuple[int, int]], written: bool) -> list[tuple[int, int, b
     return [(address, address + size, written) for address, size in runs]
 
 
-def _move(config: CoreConfig, name: str, values: Mapping[str, int], bits: int) -> Footprint:
+def _move(config: CoreConfig, name: str, bits: int) -> Footprint:
+    _, values = decode(bits)
     groups = {"buffer": _span(values["address"], prod(values[f"count_{k}"] for k in range(4)))}
     if name == "store":
         return Footprint(name, reads=groups, memory=_spans(written_memory(bits, config), True))
@@ -190,30 +201,29 @@ def walked_groups(values: Mapping[str, int], count: int, lanes: int) -> tuple[ND
     return (at["address"][:, None] + x // lanes) % WRAP, x
 
 
-def _layout(config: CoreConfig, name: str, values: Mapping[str, int]) -> Footprint:
+def _layout(config: CoreConfig, name: str, values: Mapping[str, int], walk: int) -> Footprint:
     side = name[-1]
     words = -(-values["steps"] // config.tile.window_depth)
     count = values["streams"] * config.parts(side) * values["steps"]
-    read = _read_places(tuple([values[name] for name in WALK]), count, config.tile.lanes, config.groups)
+    read = _read_places(walk, count, config.tile.lanes, config.groups)
     return Footprint(name, reads={"buffer": read}, writes={side: _span(values["base"], values["streams"] * words)})
 
 
 @lru_cache(maxsize=1 << 13)
-def _read_places(fields: tuple[int, ...], count: int, lanes: int, buffer_groups: int) -> int:
-    """Return the groups that a layout reads, as bits of a number. `fields` are those of `WALK`."""
-    groups, x = walked_groups(dict(zip(WALK, fields, strict=True)), count, lanes)
+def _read_places(walk: int, count: int, lanes: int, buffer_groups: int) -> int:
+    """Return the groups that a layout reads, as bits of a number; `walk` are those of its bits that matter."""
+    groups, x = walked_groups(decode(walk)[1], count, lanes)
     return _places(groups[x >= 0], buffer_groups)
 
 
-def _multiply(config: CoreConfig, values: Mapping[str, int]) -> list[Footprint]:
+def _multiply(config: CoreConfig, values: Mapping[str, int], walk: int) -> list[Footprint]:
     words = -(-values["steps"] // config.tile.window_depth)
     streams = {side: _span(values[f"{side}_base"], values[f"{side}_streams"] * words) for side in "ab"}
     multiply, output = Footprint("multiply", reads=streams), Footprint("output")
     if values["emit"]:
         width = config.fp32_groups if values["fp32"] else 1
         blocks = values["a_streams"] * values["b_streams"] * config.parts("a") * config.parts("b")
-        fields = tuple([values[name] for name in RESULT_WALK])
-        written, read = _result_places(fields, blocks, width, config.tile.lanes, config.groups, config.group_bytes)
+        written, read = _result_places(walk, blocks, width, config.tile.lanes, config.groups, config.group_bytes)
         output.writes = {"buffer": written}
         if values["mask"] or values["bias"]:
             output.reads = {"buffer": read}
@@ -222,10 +232,10 @@ def _multiply(config: CoreConfig, values: Mapping[str, int]) -> list[Footprint]:
 
 @lru_cache(maxsize=1 << 11)
 def _result_places(
-    fields: tuple[int, ...], blocks: int, width: int, lanes: int, buffer_groups: int, group_bytes: int
+    walk: int, blocks: int, width: int, lanes: int, buffer_groups: int, group_bytes: int
 ) -> tuple[int, int]:
-    """Return the groups that an output unit writes and reads, as bits of numbers. `fields` are those of `RESULT_WALK`."""
-    values = dict(zip(RESULT_WALK, fields, strict=True))
+    """Return the groups that an output unit writes and reads, as bits of numbers; `walk` as of `_read_places`."""
+    _, values = decode(walk)
     at = _walked(values, 4, blocks)
     x = _positions(values, at, lanes, -(-values["x_size"] // lanes) * lanes)
     first = ((at["address"][:, None] + x // lanes * width) % WRAP)[x >= 0]

@@ -107,7 +107,11 @@ class IterationSpace:
 
     def dimensions(self, side: str, phase: int = 0) -> tuple[int, ...]:
         """Streams of a side in each of its dimensions, in groups of ports."""
-        return self.operands[side].dimensions(self.phases[phase])
+        return self._dimensions[phase][side]
+
+    @cached_property
+    def _dimensions(self) -> list[dict[str, tuple[int, ...]]]:
+        return [{side: operand.dimensions(phase) for side, operand in self.operands.items()} for phase in self.phases]
 
     @cached_property
     def reduction(self) -> tuple[int, ...]:

@@ -23,6 +23,8 @@ class TiledMultiply(NamedTuple):
         Number of the product.
     tiles, sets : mapping of str to Box
         The tile of results, and the streams of this multiply.
+    streams : mapping of str to int
+        Number of these streams.
     spans : mapping of str to Box
         The part of the reduction that one load brings.
     chunk : Box
@@ -40,6 +42,7 @@ class TiledMultiply(NamedTuple):
     product: int
     tiles: Mapping[str, Box]
     sets: Mapping[str, Box]
+    streams: Mapping[str, int]
     spans: Mapping[str, Box]
     chunk: Box
     phase: int
@@ -87,7 +90,8 @@ class _LoopNest:
 
     def __init__(self, space: IterationSpace, tiling: Tiling, regions: Mapping[str, int]) -> None:
         self.space, self.tiling, self.regions = space, tiling, regions
-        self.boxes: dict[str, Box] = {side: tuple((0, size) for size in space.dimensions(side)) for side in SIDES}
+        self.sizes = [{side: space.dimensions(side, phase) for side in SIDES} for phase in range(len(space.phases))]
+        self.boxes: dict[str, Box] = {side: tuple((0, size) for size in self.sizes[0][side]) for side in SIDES}
         self.chunks = list(split(space.full_reduction, tiling.chunk))
         one = all(next(split(box, tiling.tiles[side])) == box for side, box in self.boxes.items())
         if one and space.problem.layer.products == 1 and len(self.chunks) > 1:
@@ -96,40 +100,43 @@ class _LoopNest:
 
     def walk_tile(self, product: int, tiles: dict[str, Box]) -> Iterator[TiledMultiply]:
         """Yield the multiplies of a tile of results."""
-        phases = [number for number in range(len(self.space.phases)) if self._part(tiles, number)]
-        for number in phases:
-            yield from self._walk_phase(product, tiles, number, is_last_phase=number == phases[-1])
+        parts = [(number, part) for number in range(len(self.space.phases)) if (part := self._part(tiles, number))]
+        for number, part in parts:
+            yield from self._walk_phase(product, tiles, part, number, is_last_phase=number == parts[-1][0])
 
     def _part(self, tiles: dict[str, Box], phase: int) -> dict[str, Box]:
         """Return the part of a tile that a phase has; nothing if it has none."""
         boxes = {
             side: tuple(
                 (start, min(stop, size))
-                for (start, stop), size in zip(tiles[side], self.space.dimensions(side, phase), strict=True)
+                for (start, stop), size in zip(tiles[side], self.sizes[phase][side], strict=True)
             )
-            for side in tiles
+            for side in SIDES
         }
         return {} if any(start >= stop for box in boxes.values() for start, stop in box) else boxes
 
     def _walk_phase(
-        self, product: int, tiles: dict[str, Box], number: int, *, is_last_phase: bool
+        self, product: int, tiles: dict[str, Box], part: dict[str, Box], number: int, *, is_last_phase: bool
     ) -> Iterator[TiledMultiply]:
-        space, boxes = self.space, self._part(tiles, number)
+        space = self.space
         chunks = self.chunks if space.phases[number].taps else [tuple((0, 1) for _ in space.full_reduction)]
         spans = {side: self._spans(side, tiles[side], number, chunks) for side in tiles}
         pairs, partial = [], 0
-        rows = [(row, space.streams("row", row)) for row in split(boxes["row"], self.tiling.sets["row"])]
-        for column in split(boxes["column"], self.tiling.sets["column"]):
-            streams = space.streams("column", column)
+        rows = [(row, space.streams("row", row)) for row in split(part["row"], self.tiling.sets["row"])]
+        for column in split(part["column"], self.tiling.sets["column"]):
+            column_streams = space.streams("column", column)
             for row, row_streams in rows:
-                pairs.append(({"column": column, "row": row}, partial))
-                partial += row_streams * streams
+                streams = {"column": column_streams, "row": row_streams}
+                pairs.append(({"column": column, "row": row}, streams, partial))
+                partial += row_streams * column_streams
         for c, chunk in enumerate(chunks):
             loaded = {side: span[c] for side, span in spans.items()}
             is_first, is_last = c == 0, c == len(chunks) - 1
-            for k, (sets, partial) in enumerate(pairs):
+            for k, (sets, streams, partial) in enumerate(pairs):
                 end = is_last_phase and is_last and k == len(pairs) - 1
-                yield TiledMultiply(product, tiles, sets, loaded, chunk, number, is_first, is_last, partial, end)
+                yield TiledMultiply(
+                    product, tiles, sets, streams, loaded, chunk, number, is_first, is_last, partial, end
+                )
 
     def _spans(self, side: str, tile: Box, phase: int, chunks: Sequence[Box]) -> Sequence[Box]:
         """Return the part of the reduction to load for each chunk: the whole part if it fits, else the chunk.

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from tensordash.configuration.core_config import CoreConfig
@@ -69,8 +70,10 @@ def walk(loops: Sequence[Loop], most: int) -> dict[str, int]:
     inside = {"address": 0, "x": 0, "y": 0}
     for k, loop in enumerate(used):
         for name, undone in inside.items():
-            fields[f"{name}_{k}"] = _wrapped(getattr(loop, name) - undone)
-            inside[name] += (loop.count - 1) * getattr(loop, name)
+            turn = getattr(loop, name)
+            if turn or undone:
+                fields[f"{name}_{k}"] = _wrapped(turn - undone)
+                inside[name] += (loop.count - 1) * turn
         if k < most - 1:
             fields[f"count_{k}"] = loop.count
     return fields
@@ -144,8 +147,7 @@ class Program:
             if name in values:
                 values[f"{name}_high"], values[name] = divmod(values[name], 1 << 32)
         if loops is not None:
-            most = sum(field.name.startswith("address_") for field in kind.fields)
-            values |= walk(loops, most)
+            values |= walk(loops, _count_loops(operation))
         values |= {"wait": _units(wait), "signal": _units(signal)}
         if operation == "multiply":
             values |= {"output_wait": _units(output_wait), "output_signal": _units(output_signal)}
@@ -172,6 +174,12 @@ class Program:
                 shown += [f"{name}={'+'.join(units)}"] if units else []
             lines.append(" ".join([f"{index:4}", f"{operation.name:8}", *shown]))
         return "\n".join(lines)
+
+
+@cache
+def _count_loops(operation: str) -> int:
+    """Return how many loops descriptors of an operation have."""
+    return sum(field.name.startswith("address_") for field in OPERATIONS[operation].fields)
 
 
 def _units(names: Iterable[str]) -> int:

@@ -1,6 +1,6 @@
 """The layout of results: a tile of them in the buffer and in memory, and the walk of a multiply's groups through it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
 
@@ -60,6 +60,7 @@ class ResultLayout:
     channel_operand: Operand
     transposed: bool
     turned: bool = False
+    _tiles: dict[tuple, ResultTile] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @cached_property
     def sizes(self) -> dict[str, int]:
@@ -94,6 +95,13 @@ class ResultLayout:
 
     def plan_tile(self, positions: Box, channels: Box, phase: Phase) -> ResultTile:
         """Return the tile of results of these streams, with all phases."""
+        # The tiling search asks for the same tiles many times.
+        key = positions, channels, phase.x.apart, phase.y.apart
+        if key not in self._tiles:
+            self._tiles[key] = self._plan_tile(positions, channels, phase)
+        return self._tiles[key]
+
+    def _plan_tile(self, positions: Box, channels: Box, phase: Phase) -> ResultTile:
         ranges, filling = self._ranges(positions, channels, phase), ""
         stride, strides = self.width, {}
         for name, size in self.sizes.items():

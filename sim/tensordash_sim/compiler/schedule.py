@@ -141,6 +141,12 @@ class Schedule:
             moved["stored_groups"] += each.tile.move.groups * each.multiply.is_last
         return counts | moved
 
+    @property
+    def descriptors(self) -> int:
+        """Descriptors that are emitted for it."""
+        counts = self.counts
+        return len(self.multiplies) + sum(counts[name] for name in ("loads", "layouts", "tiles"))
+
     def _loads(self, each: ScheduledMultiply) -> list[Move]:
         """Return all loads that a multiply needs and that are not in the buffer yet."""
         moves = [move for side in each.sides.values() if side.is_loaded for move in side.moves]
@@ -285,7 +291,7 @@ class _Walk:
             moves, address, is_loaded = self._place_operand(side, *load)
             self.loaded[side] = load, moves, address
         _, moves, address = self.loaded[side]
-        streams = self.space.streams(side, each.sets[side])
+        streams = each.streams[side]
         base, is_laid_out = self.streams[side].place((self.problem, each.streams_key(side)), words * streams)
         return SideStreams(moves, address, is_loaded, streams, base, is_laid_out)
 

@@ -47,12 +47,23 @@ class Slots:
         if self._next <= end:
             # At the end, if another one of the same size would not fit after this one.
             places = [self._next, 0, end] if self._next + size <= end else [end, self._next, 0]
-        at = min(places, key=lambda at: self._latest_evicted(at, size)) if self._held else places[0]
+        at = self._choose(places, size)
         self._next = at + size
         for other in [other for other, place in self._held.items() if _overlaps(place, at, size)]:
             del self._held[other]
         self._held[key] = at, size
         return self.first + at, True
+
+    def _choose(self, places: list[int], size: int) -> int:
+        """Return the place whose most recent data have been used the longest ago; the first one of several."""
+        best, rank = places[0], len(self._held)
+        for at in places:
+            evicted = self._latest_evicted(at, size)
+            if evicted < 0:
+                return at
+            if evicted < rank:
+                best, rank = at, evicted
+        return best
 
     def _latest_evicted(self, at: int, size: int) -> int:
         """Return the rank in use of the most recent data that a range of places would evict, or -1."""

@@ -49,6 +49,14 @@ BIAS_READ_CYCLES = 2
 """Cycles in which the output unit reads the biases of a group."""
 WRITTEN_CYCLES = 8
 """Cycles from the end of the last block until its results are in the buffer."""
+FIELDS = frozenset(
+    (
+        *("wait", "signal", "output_wait", "output_signal", "address", "steps", "streams", "stride"),
+        *("count_0", "count_1", "count_2", "count_3", "a_streams", "b_streams"),
+        *("add", "emit", "transposed", "fp32", "bias", "mask"),
+    )
+)
+"""Fields of descriptors that their times depend on."""
 
 
 @dataclass
@@ -86,7 +94,7 @@ class _Clock:
 
     def __init__(self, config: CoreConfig, program: Sequence[int], paces: Paces, latency: int) -> None:
         self.config, self.paces, self.latency = config, paces, latency
-        self.decoded = [decode(bits) for bits in program]
+        self.decoded = [decode(bits, FIELDS) for bits in program]
         self.queues: dict[str, deque[int]] = {unit: deque() for unit in UNITS}
         for index, (operation, _) in enumerate(self.decoded):
             assert operation is not None
