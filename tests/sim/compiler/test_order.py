@@ -20,6 +20,8 @@ from tensordash_sim.verify.programs.random_programs import random_program
 CONFIG = CoreConfig()
 PROBLEM = Problem(layer=Layer(samples=4, channels=64, filters=32, size=(16, 16)), operation="AxW", rows="A")
 """A problem with many multiplies."""
+MAX_COMPARISONS = 15
+"""Of a footprint with others, for each descriptor."""
 
 
 def without_tokens(program):
@@ -224,3 +226,21 @@ def test_hoisting_changes_no_bit():
     assert ends[0] == ends[1]
     names = [decode(bits)[0].name for bits in compile_problem(PROBLEM, CONFIG).descriptors]
     assert names[: names.index("multiply")].count("layout_b") > 1, "none is laid out ahead"
+
+
+def test_the_search_for_tokens_does_not_grow_with_the_program(monkeypatch):
+    """Comparisons of footprints, which take most of the time of a long program."""
+    bare = without_tokens(compile_problem(PROBLEM, CONFIG).descriptors)[:-1]
+    compared, meets = [], Footprint.meets
+
+    def count(first, second):
+        compared.append(second)
+        return meets(first, second)
+
+    monkeypatch.setattr(Footprint, "meets", count)
+    rates = []
+    for repeats in (8, 32):
+        compared.clear()
+        add_tokens(CONFIG, bare * repeats)
+        rates.append(len(compared) / len(bare) / repeats)
+    assert rates[1] < 1.3 * rates[0] < 1.3 * MAX_COMPARISONS

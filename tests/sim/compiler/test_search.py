@@ -10,14 +10,18 @@ from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.preset import load_any_preset
 from tensordash_sim.compiler import search
 from tensordash_sim.compiler.emission import emit
+from tensordash_sim.compiler.estimate import estimate_cycles
 from tensordash_sim.compiler.iteration_space import IterationSpace
 from tensordash_sim.compiler.layer import Layer
+from tensordash_sim.compiler.problem import Problem
 from tensordash_sim.compiler.program import ProgramError
 from tensordash_sim.compiler.schedule import schedule_tiling
 from tensordash_sim.compiler.tiling import Tiling
 from tensordash_sim.compiler.tilings import tilings
 from tensordash_sim.verify.programs import random_layers
 
+MAX_ESTIMATES = 13
+"""Tilings of a problem whose cycles are estimated."""
 TILINGS = 152
 """Tilings that the tests examine."""
 LAYERS = {
@@ -67,3 +71,29 @@ def test_the_chosen_tiling_fits(operation, rows, monkeypatch):
     monkeypatch.setattr(search, "tilings", lambda _: iter(wrong))
     with pytest.raises(ProgramError, match="does not fit this core, however it is cut"):
         search.best_schedule(space)
+
+
+def test_the_search_does_little_work(monkeypatch):
+    """No tiling is walked or estimated more than once for the same purpose, and few are estimated."""
+    walks: list[tuple[Tiling, int | None]] = []
+    estimates: list[Tiling] = []
+
+    def walk(space, tiling, max_multiplies=None):
+        schedule = schedule_tiling(space, tiling, max_multiplies)
+        walks.append((tiling, max_multiplies))
+        assert len(schedule.multiplies) <= search.MAX_ESTIMATED_MULTIPLIES + 1
+        return schedule
+
+    def estimate(schedule):
+        estimates.append(schedule.tiling)
+        return estimate_cycles(schedule)
+
+    monkeypatch.setattr(search, "schedule_tiling", walk)
+    monkeypatch.setattr(search, "estimate_cycles", estimate)
+    problem = Problem(layer=Layer(samples=2, channels=64, filters=64, size=(8, 8)), operation="AxW", rows="A")
+    result = search.search_tilings(IterationSpace(problem=problem, core=CoreConfig()))
+    assert len(set(walks)) == len(walks)
+    assert len(set(estimates)) == len(estimates) == result.estimated <= MAX_ESTIMATES
+    roughly = [tiling for tiling, multiplies in walks if multiplies == search.MAX_ROUGH_MULTIPLIES]
+    assert result.fitting <= len(roughly) <= search.MAX_TILINGS
+    assert len(walks) - len(roughly) <= MAX_ESTIMATES
