@@ -5,7 +5,6 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from functools import cached_property
 from typing import Any
 
 from .config import TileConfig

@@ -66,7 +66,7 @@ class Footprint:
         return bool(self.memory and other.memory) and self._meets_in_memory(other)
 
     def union(self, other: "Footprint") -> "Footprint":
-        """Return a footprint that meets whatever one of both meets; of memory, it has all between first and last byte."""
+        """Return a footprint that meets what either does; its memory is one run from the first byte to the last."""
         reads, writes = (
             {name: first.get(name, 0) | second.get(name, 0) for name in (*first, *second)}
             for first, second in ((self.reads, other.reads), (self.writes, other.writes))

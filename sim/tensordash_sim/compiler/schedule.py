@@ -295,9 +295,7 @@ class _Walk:
         base, is_laid_out = self.streams[side].place((self.problem, each.streams_key(side)), words * streams)
         return SideStreams(moves, address, is_loaded, streams, base, is_laid_out)
 
-    def _place_operand(
-        self, side: str, product: int, tile: Box, span: Box, phase: int
-    ) -> tuple[list[Move], int, bool]:
+    def _place_operand(self, side: str, product: int, tile: Box, span: Box, phase: int) -> tuple[list[Move], int, bool]:
         """Return the loads of a part of an operand, their first group, and whether it must be loaded."""
         space = self.space
         moves = space.plan_loads(side, tile, span, phase)
