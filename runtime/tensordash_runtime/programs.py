@@ -6,12 +6,12 @@ from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.descriptors import decode
 from tensordash_sim.compiler.iteration_space import IterationSpace
 from tensordash_sim.compiler.problem import Problem
-from tensordash_sim.compiler.program import Program
+from tensordash_sim.compiler.program import Program, ProgramError
 from tensordash_sim.compiler.schedule import Schedule, schedule_tiling
 from tensordash_sim.compiler.search import best_schedule
 from tensordash_sim.compiler.tiling import Tiling
 
-__all__ = ["RECORD_BYTES", "moved_bytes", "program_with_record", "schedule_of", "space_of", "tiling_of"]
+__all__ = ["RECORD_BYTES", "has_tiling", "moved_bytes", "program_with_record", "schedule_of", "space_of", "tiling_of"]
 
 RECORD_BYTES = 32
 """Bytes that a `record` writes."""
@@ -28,6 +28,15 @@ def space_of(config: CoreConfig, problem: Problem) -> IterationSpace:
 def tiling_of(space: IterationSpace) -> Tiling:
     """Return the best tiling of a problem, which is searched for once."""
     return best_schedule(space).tiling
+
+
+def has_tiling(space: IterationSpace) -> bool:
+    """Return whether a problem has a tiling that fits."""
+    try:
+        tiling_of(space)
+    except ProgramError:
+        return False
+    return True
 
 
 def schedule_of(config: CoreConfig, problem: Problem) -> Schedule:

@@ -1,20 +1,22 @@
 """Linking: a memory map for a plan's tensors and programs, and the programs at these addresses."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.descriptors import BYTES, decode
 from tensordash_sim.compiler.emission import emit_unordered, order_program
-from tensordash_sim.compiler.iteration_space import IterationSpace
+from tensordash_sim.compiler.iteration_space import BufferPlan, IterationSpace
 from tensordash_sim.compiler.program import Program
+from tensordash_sim.compiler.resident_loads import ResidentLoads
+from tensordash_sim.compiler.residents import NamedProblem, plan_buffers
 from tensordash_sim.compiler.schedule import Residency, Schedule, schedule_tiling
 from tensordash_sim.compiler.timing import timing
 from tensordash_sim.golden.core.effects import read_memory
 
 from ..errors import NoRoomError, ProgramFolderError
-from ..programs import RECORD_BYTES, moved_bytes, program_with_record, tiling_of
+from ..programs import RECORD_BYTES, has_tiling, moved_bytes, program_with_record, tiling_of
 from .plan import Plan, Product
 
 __all__ = ["PAGE_BYTES", "LinkedProgram", "MemoryMap", "Region", "link", "split_descriptors"]
@@ -157,8 +159,9 @@ def link(plan: Plan, base: int, memory_bytes: int | None = None) -> tuple[Memory
     """
     config = plan.config
     stages = [stage for stage in plan.stages if isinstance(stage, list)]
-    schedules = [_schedule(config, stage) for stage in stages]
-    counts = [_descriptor_count(each) + 2 for each in schedules]
+    buffers = [_plan_buffers(config, stage) for stage in stages]
+    schedules = [_schedule(config, *each) for each in zip(stages, buffers, strict=True)]
+    counts = [_count_descriptors(*each) + 2 for each in zip(stages, schedules, strict=True)]
     memory_map = _place(plan, counts, base)
     if memory_bytes is not None and memory_map.size > memory_bytes:
         raise NoRoomError(
@@ -172,24 +175,47 @@ def link(plan: Plan, base: int, memory_bytes: int | None = None) -> tuple[Memory
     return memory_map, programs
 
 
-def _schedule(config: CoreConfig, products: Sequence[Product], dense: bool = False) -> list[Schedule]:
+def _plan_buffers(config: CoreConfig, products: Sequence[Product]) -> list[BufferPlan]:
+    """Plan which tensors stay in the buffer between a program's products."""
+    return plan_buffers(config, [NamedProblem(each.problem, each.tensors) for each in products], has_tiling)
+
+
+def _schedule(
+    config: CoreConfig, products: Sequence[Product], buffers: Sequence[BufferPlan], dense: bool = False
+) -> list[Schedule]:
     """Return the schedules of a program's products, each with what the one before leaves in the buffers."""
     core = config.baseline if dense else config
     residency = Residency(core)
     return [
         schedule_tiling(
-            IterationSpace(problem=product.problem, core=core),
-            tiling_of(IterationSpace(problem=product.problem, core=config)),
+            IterationSpace(problem=product.problem, core=core, buffer=buffer),
+            tiling_of(IterationSpace(problem=product.problem, core=config, buffer=buffer)),
             residency=residency,
             names=product.tensors,
         )
-        for product in products
+        for product, buffer in zip(products, buffers, strict=True)
     ]
 
 
-def _descriptor_count(schedules: Sequence[Schedule]) -> int:
+def _count_descriptors(products: Sequence[Product], schedules: Sequence[Schedule]) -> int:
     """Count the descriptors of products, which does not depend on addresses."""
-    return sum(each.descriptors for each in schedules)
+    if not any(each.space.resident for each in schedules):
+        return sum(each.descriptors for each in schedules)
+    core = schedules[0].space.core
+    emitted = _emit_products(core, products, schedules, [dict.fromkeys(each.tensors, 0) for each in products])
+    return sum(map(len, emitted))
+
+
+def _emit_products(
+    core: CoreConfig,
+    products: Sequence[Product],
+    schedules: Sequence[Schedule],
+    addresses: Sequence[Mapping[str, int]],
+) -> Iterator[list[int]]:
+    """Yield the descriptors of each product, with the loads of resident tensors."""
+    loads = ResidentLoads(core)
+    for product, schedule, places in zip(products, schedules, addresses, strict=True):
+        yield loads.insert(schedule.space, product.tensors, places, emit_unordered(schedule, places))
 
 
 def _place(plan: Plan, counts: Sequence[int], base: int) -> MemoryMap:
@@ -226,8 +252,9 @@ def _link_program(
     """Emit the program of products that follow each other: loads of one may run under the multiplies before."""
     steps = [schedule.space.total_steps for schedule in schedules]
     tile_steps = sum(count / product.speedup for count, product in zip(steps, products, strict=True))
+    dense_schedules = _schedule(config, products, [each.space.buffer for each in schedules], dense=True)
     program = _emit(config, memory_map, products, schedules, record)
-    dense_program = _emit(config.baseline, memory_map, products, _schedule(config, products, dense=True), record)
+    dense_program = _emit(config.baseline, memory_map, products, dense_schedules, record)
     return LinkedProgram(
         products=products,
         descriptors=program.descriptors,
@@ -242,9 +269,11 @@ def _emit(
 ) -> Program:
     emitted: list[int] = []
     written: list[Region] = []
-    for product, schedule in zip(products, schedules, strict=True):
-        places = {role: memory_map.tensors[name].address for role, name in product.tensors.items()}
-        emitted += _with_independent_loads_first(core, emit_unordered(schedule, places), written)
+    addresses = [
+        {role: memory_map.tensors[name].address for role, name in product.tensors.items()} for product in products
+    ]
+    for product, descriptors in zip(products, _emit_products(core, products, schedules, addresses), strict=True):
+        emitted += _with_independent_loads_first(core, descriptors, written)
         written += [memory_map.tensors[name] for name in product.written]
     return program_with_record(order_program(core, emitted), record)
 

@@ -58,6 +58,8 @@ def _sequence(graph: StepGraph) -> Iterator[Node]:
         products = [node for node in ready if isinstance(node, ProductNode)]
         # Sums that nothing but an update reads need not separate two programs.
         needed = [node for node in ready if not isinstance(node, ProductNode) and not _only_for_updates(graph, node)]
+        # The gradient of weights comes first: the one of activations is then read by the next product at once.
+        products.sort(key=lambda node: node.operation != "AxG")
         node = (products or needed or ready)[0]
         waiting.remove(node)
         available.update(node.written)

@@ -10,6 +10,7 @@ from .operands import Move, size_of
 from .order import order_descriptors
 from .problem import Problem
 from .program import Loop, Program
+from .resident_loads import ResidentLoads
 from .schedule import Schedule, ScheduledMultiply
 from .unit_cycles import layout_cycles
 
@@ -34,8 +35,11 @@ def emit(schedule: Schedule, tensors: Mapping[str, int] | None = None) -> Progra
     ProgramError
         If a field has no room for its value.
     """
-    addresses = placeholder_addresses(schedule.space.problem) if tensors is None else tensors
-    return order_program(schedule.space.core, emit_unordered(schedule, addresses))
+    space = schedule.space
+    addresses = placeholder_addresses(space.problem) if tensors is None else tensors
+    descriptors = emit_unordered(schedule, addresses)
+    names = {name: name for name in space.problem.tensors}
+    return order_program(space.core, ResidentLoads(space.core).insert(space, names, addresses, descriptors))
 
 
 def emit_unordered(schedule: Schedule, tensors: Mapping[str, int]) -> list[int]:
@@ -97,7 +101,7 @@ class _Emitter:
         if not (multiply.is_first_chunk and multiply.is_last_chunk):
             fields["partial"] = multiply.partial
         self._add("multiply", fields, loops)
-        if multiply.is_last:
+        if each.is_stored:
             self._add_move("store", each.tile.move, each.address, product)
 
     def _layout_cycles(self, each: ScheduledMultiply, side: str) -> float:
@@ -105,10 +109,10 @@ class _Emitter:
         return layout_cycles(self.space.core, size_of(each.multiply.sets[side]), each.steps, stride)
 
     def _add_layout(self, each: ScheduledMultiply, side: str) -> None:
-        multiply, use = each.multiply, each.sides[side]
+        multiply, use, is_resident = each.multiply, each.sides[side], side in self.space.resident
         layout = self.space.operands[side].plan_layout(
-            multiply.tiles[side],
-            multiply.spans[side],
+            self.space.full_tiles[side] if is_resident else multiply.tiles[side],
+            self.space.full_reduction if is_resident else multiply.spans[side],
             self.space.phases[multiply.phase],
             multiply.sets[side],
             multiply.chunk,
@@ -121,7 +125,8 @@ class _Emitter:
         """Return fields and walk of a multiply that makes results."""
         space, problem, multiply = self.space, self.space.problem, each.multiply
         tile, streams = (
-            (boxes[space.position_side], boxes[space.channel_side]) for boxes in (multiply.tiles, multiply.sets)
+            (boxes[space.position_side], boxes[space.channel_side])
+            for boxes in (space.full_tiles if "result" in space.resident else multiply.tiles, multiply.sets)
         )
         fields, loops = space.result_layout.plan_walk(tile, streams, space.phases[multiply.phase], each.address)
         fields |= {"fp32": int(problem.fp32), "relu": int(problem.relu)}

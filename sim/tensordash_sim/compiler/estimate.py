@@ -103,7 +103,7 @@ class UnitWork:
 
     def add(self, each: ScheduledMultiply) -> None:
         """Add a multiply, and the store after it."""
-        core, sums, units, multiply = self.core, self.sums, self.sums.units, each.multiply
+        core, sums, units = self.core, self.sums, self.sums.units
         words, passes = -(-each.steps // core.tile.window_depth), 1
         for side in SIDES:
             passes *= each.sides[side].streams
@@ -115,7 +115,7 @@ class UnitWork:
         units["output"] += passes * block + DESCRIPTOR_CYCLES
         units["fetch"] += FETCH_CYCLES
         sums.steps += passes * each.steps
-        if multiply.is_last:
+        if each.is_stored:
             self.add_store(each)
 
     def _add_side(self, each: ScheduledMultiply, side: str, words: int) -> None:
@@ -148,12 +148,13 @@ class UnitWork:
         units["store"] += self.store_cycles
         units["fetch"] += FETCH_CYCLES
         cycles = self.store_cycles
-        for mask in space.plan_mask_loads(each.tile) if space.problem.mask else []:
+        is_resident = "result" in space.resident
+        for mask in space.plan_mask_loads(each.tile) if space.problem.mask and not is_resident else []:
             loaded = self._load_cycles([mask])
             units["load"] += loaded
             units["fetch"] += FETCH_CYCLES
             cycles += loaded
-        self.sums.exposed += cycles * (2 * each.tile.groups > self.buffer["result"])
+        self.sums.exposed += cycles * (not is_resident and 2 * each.tile.groups > self.buffer["result"])
 
     def _load_cycles(self, moves: Iterable[Move]) -> float:
         return sum(DESCRIPTOR_CYCLES + load_cycles(self.core, move.groups, move.runs, LATENCY) for move in moves)

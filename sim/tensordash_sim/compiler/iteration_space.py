@@ -15,10 +15,30 @@ from .program import ProgramError
 from .result_layout import ResultLayout, ResultTile
 from .weight_gradient import Activations, Gradient
 
-__all__ = ["SIDES", "IterationSpace"]
+__all__ = ["SIDES", "BufferPlan", "IterationSpace"]
 
 SIDES = {"column": "a", "row": "b"}
 """Sides of the tile, and the letter that fields of descriptors have for each."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BufferPlan:
+    """How a problem uses the buffer.
+
+    Parameters
+    ----------
+    groups : int, optional
+        Groups from the first one on that hold tiles of operands and results; all if left out.
+    resident : tuple of (str, int)
+        Tensors of the problem that are in the buffer as a whole: "A", "W", "G", "mask" or "result", and the first
+        group. A mask and the result over it have the same place: both are resident or none.
+    loaded : tuple of str
+        Those of them that the problem loads. The others are there before, or made by it.
+    """
+
+    groups: int | None = None
+    resident: tuple[tuple[str, int], ...] = ()
+    loaded: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +53,8 @@ class IterationSpace:
         The problem.
     core : CoreConfig
         The core.
+    buffer : BufferPlan
+        The problem's part of the buffer.
 
     Raises
     ------
@@ -50,6 +72,7 @@ class IterationSpace:
 
     problem: Problem
     core: CoreConfig
+    buffer: BufferPlan = BufferPlan()
     _moves: dict[tuple, list[Move]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -66,6 +89,47 @@ class IterationSpace:
     def with_turned_results(self) -> "IterationSpace":
         """Return the same space with turned results, or itself if they cannot be turned."""
         return replace(self, problem=replace(self.problem, turned=True)) if self.can_turn else self
+
+    # The buffer
+
+    def with_buffer(self, buffer: BufferPlan) -> "IterationSpace":
+        """Return the same space with another plan of the buffer."""
+        return replace(self, buffer=buffer)
+
+    @cached_property
+    def resident(self) -> dict[str, int]:
+        """First groups of what is in the buffer as a whole: by side, "row" or "column", and of "mask" and "result"."""
+        sides = {operand.name: side for side, operand in self.operands.items()}
+        return {sides.get(name, name): address for name, address in self.buffer.resident}
+
+    def can_stay(self, tensor: str) -> bool:
+        """Return whether a tensor can be in the buffer as a whole, in the order of memory."""
+        if self.problem.layer.products > 1 or tensor == "bias":
+            return False
+        if tensor in ("result", "mask"):
+            tile = self.full_result_tile
+            moves, filling = [tile.move], tile.groups - tile.move.groups
+            if filling or self.problem.fp32:
+                return False
+        else:
+            (side,) = (side for side, operand in self.operands.items() if operand.name == tensor)
+            numbers = [number for number, phase in enumerate(self.phases) if phase.taps]
+            loads = [self.plan_loads(side, self.full_tiles[side], self.full_reduction, number) for number in numbers]
+            if any(load != loads[0] for load in loads):
+                return False
+            moves = loads[0]
+        groups = self.product_groups[tensor]
+        return [(move.first, move.fields) for move in moves] == [(0, {"count_0": groups})]
+
+    @cached_property
+    def full_tiles(self) -> dict[str, Box]:
+        """The box of all streams of each side."""
+        return {side: tuple((0, size) for size in self.dimensions(side)) for side in SIDES}
+
+    @cached_property
+    def full_result_tile(self) -> ResultTile:
+        """The tile of all results."""
+        return self.plan_result_tile(self.full_tiles)
 
     # Sides
 

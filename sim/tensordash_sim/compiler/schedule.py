@@ -85,9 +85,11 @@ class ScheduledMultiply(NamedTuple):
     sides : mapping of str to SideStreams
         Either side.
     tile : ResultTile
-        Its tile of results. The multiply is followed by their store if it is the last one of the tile.
+        Its tile of results: all of them if the result is resident.
     address : int
         The tile's first group in the buffer.
+    is_stored : bool
+        Whether the tile is stored after the multiply.
     loads_mask : bool
         Whether the mask of the tile is loaded now.
     bias : BiasVector, optional
@@ -99,6 +101,7 @@ class ScheduledMultiply(NamedTuple):
     sides: Mapping[str, SideStreams]
     tile: ResultTile
     address: int
+    is_stored: bool
     loads_mask: bool
     bias: BiasVector | None
 
@@ -137,8 +140,8 @@ class Schedule:
                 counts["operand_hits"] += not side.is_loaded
                 counts["stream_hits"] += not side.is_laid_out
                 counts["layouts"] += side.is_laid_out
-            counts["tiles"] += each.multiply.is_last
-            moved["stored_groups"] += each.tile.move.groups * each.multiply.is_last
+            counts["tiles"] += each.is_stored
+            moved["stored_groups"] += each.tile.move.groups * each.is_stored
         return counts | moved
 
     @property
@@ -215,21 +218,28 @@ def schedule_tiling(
     sizes = {name: size for name, (_, size) in regions.items()}
     walk = _Walk(space, regions, residency, names)
     multiplies = islice(tiled_multiplies(space, tiling, sizes), max_multiplies)
-    return Schedule(space, tiling, regions, tuple(map(walk.add, multiplies)))
+    scheduled = [walk.add(each) for each in multiplies]
+    if "result" in space.resident and max_multiplies is None:
+        scheduled[-1] = scheduled[-1]._replace(is_stored=True)
+    return Schedule(space, tiling, regions, tuple(scheduled))
 
 
 def buffer_regions(space: IterationSpace, tiling: Tiling) -> dict[str, tuple[int, int]]:
     """Return the first group of the buffer, and the number of groups, for each operand, results and biases.
 
-    Each has a quarter of the buffer. Without biases one of the operands has two quarters: the one that then fits and
-    otherwise would not, or else the one whose tiles are larger.
+    Each has a quarter of the buffer beside resident tensors. What is resident needs none, neither do biases that a
+    problem has not: one of the operands has these quarters, too. It is the one that then fits and otherwise would not,
+    or else the one whose tiles are larger.
     """
-    quarter = space.core.groups // REGIONS
-    quarters = dict.fromkeys((*SIDES, "result", "bias"), 1)
-    if not space.problem.bias:
-        needs = {side: _first_tile_groups(space, tiling, side) for side in SIDES}
-        quarters["bias"] -= 1
-        quarters[max(SIDES, key=lambda side: (quarter < needs[side] <= 2 * quarter, needs[side]))] += 1
+    quarter = (space.core.groups if space.buffer.groups is None else space.buffer.groups) // REGIONS
+    quarters = {name: int(name not in space.resident) for name in (*SIDES, "result", "bias")}
+    quarters["bias"] = int(space.problem.bias)
+    if more := REGIONS - sum(quarters.values()):
+        needs = {side: _first_tile_groups(space, tiling, side) for side in SIDES if side not in space.resident}
+        largest = max(
+            needs, key=lambda side: (quarter < needs[side] <= (1 + more) * quarter, needs[side]), default="result"
+        )
+        quarters[largest] += more
     regions, first = {}, 0
     for name, count in quarters.items():
         regions[name] = first, count * quarter
@@ -271,17 +281,21 @@ class _Walk:
         passes = sides["column"].streams * sides["row"].streams
         if not (each.is_first_chunk and each.is_last_chunk) and each.partial + passes > space.core.partial_sums:
             raise ProgramError(f"there are {space.core.partial_sums} partial sums, not {each.partial + passes}")
-        if self.tile is None:
+        is_resident = "result" in space.resident
+        if is_resident:
+            self.tile, self.address = space.full_result_tile, space.resident["result"]
+        elif self.tile is None:
             self.tile = space.plan_result_tile(each.tiles)
             self.address, _ = self.buffer["result"].place((self.problem, self.tiles), self.tile.groups)
         tile = self.tile
-        loads_mask = space.problem.mask and each.is_last_chunk and self.masks == self.tiles
+        loads_mask = space.problem.mask and not is_resident and each.is_last_chunk and self.masks == self.tiles
         self.masks += loads_mask
         bias = self._place_bias(each) if space.problem.bias and each.is_last_chunk else None
         if each.is_last:
             self.tile = None
             self.tiles += 1
-        return ScheduledMultiply(each, steps, sides, tile, self.address, loads_mask, bias)
+        is_stored = each.is_last and not is_resident
+        return ScheduledMultiply(each, steps, sides, tile, self.address, is_stored, loads_mask, bias)
 
     def _place_side(self, each: TiledMultiply, side: str, words: int) -> SideStreams:
         # The walk goes through sets of streams innermost, so that most multiplies find their operands placed.
@@ -298,6 +312,8 @@ class _Walk:
     def _place_operand(self, side: str, product: int, tile: Box, span: Box, phase: int) -> tuple[list[Move], int, bool]:
         """Return the loads of a part of an operand, their first group, and whether it must be loaded."""
         space = self.space
+        if side in space.resident:
+            return [], space.resident[side], False
         moves = space.plan_loads(side, tile, span, phase)
         # All phases load the same positions, but each phase loads its own taps of the weights.
         part = phase if isinstance(space.operands[side], Weights) else space.phases[phase].taps > 0
@@ -316,7 +332,9 @@ class _Walk:
         )
 
     def _place_bias(self, each: TiledMultiply) -> BiasVector:
-        channels = each.tiles[self.space.channel_side]
+        # The walk through a resident result counts channels from the first one of all.
+        tiles = self.space.full_tiles if "result" in self.space.resident else each.tiles
+        channels = tiles[self.space.channel_side]
         move, before = self.space.plan_bias_load(channels)
         address, is_loaded = self.buffer["bias"].place((self.problem, each.product, channels), move.groups)
         return BiasVector(move, address, is_loaded, before)

@@ -1,0 +1,81 @@
+"""Loads of resident tensors, in pieces, each before the first descriptor that reads it."""
+
+from collections.abc import Mapping, Sequence
+
+from tensordash.configuration.core_config import CoreConfig
+
+from .footprint import footprints
+from .iteration_space import IterationSpace
+from .program import Program
+
+__all__ = ["ResidentLoads"]
+
+PIECES = 8
+"""Loads of a resident tensor: multiplies begin while later pieces are loaded."""
+MIN_PIECE_GROUPS = 32
+"""Groups of a piece, but for the last one."""
+
+
+class ResidentLoads:
+    """Loads of resident tensors into descriptors of the problems of a program, one problem after the other.
+
+    Parameters
+    ----------
+    core : CoreConfig
+        The core.
+    """
+
+    def __init__(self, core: CoreConfig) -> None:
+        self.core = core
+        self._missing: dict[str, list[tuple[int, int]]] = {}
+        """Of each tensor, the first and the number of its groups in each piece that is not loaded."""
+
+    def insert(
+        self,
+        space: IterationSpace,
+        names: Mapping[str, str],
+        tensors: Mapping[str, int],
+        descriptors: Sequence[int],
+    ) -> list[int]:
+        """Insert the loads that a problem needs before the descriptors that read what they load.
+
+        Parameters
+        ----------
+        space : IterationSpace
+            The problem with its buffer plan.
+        names : mapping of str to str
+            The name of each of its tensors.
+        tensors : mapping of str to int
+            Their addresses in memory.
+        descriptors : sequence of int
+            As `emit_unordered` returns them.
+        """
+        made: list[int] = []
+        addresses = dict(space.buffer.resident)
+        for role in space.buffer.loaded:
+            self._missing[names[role]] = _pieces(space.product_groups[role])
+        read = [role for role in addresses if role != "result" and self._missing.get(names[role])]
+        for bits in descriptors:
+            places = 0
+            for place in footprints(self.core, bits) if read else ():
+                places |= place.reads.get("buffer", 0)
+            for role in read:
+                made += self._loads(names[role], places, tensors[role], addresses[role])
+            made.append(bits)
+        return made
+
+    def _loads(self, name: str, places: int, memory: int, address: int) -> list[int]:
+        program, left = Program(), []
+        for first, count in self._missing[name]:
+            if places >> (address + first) & ((1 << count) - 1):
+                at = memory + first * self.core.group_bytes
+                program.add("load", memory=at, address=address + first, count_0=count)
+            else:
+                left.append((first, count))
+        self._missing[name] = left
+        return program.descriptors
+
+
+def _pieces(groups: int) -> list[tuple[int, int]]:
+    size = max(MIN_PIECE_GROUPS, -(-groups // PIECES))
+    return [(first, min(size, groups - first)) for first in range(0, groups, size)]
