@@ -10,7 +10,7 @@ from typing import Any
 from .config import TileConfig
 from .document import ConfigError, TomlConfig, checked_table
 from .formats import FloatFormat
-from .numerics import Exact
+from .numerics import Binned, Exact
 from .parameters import require_bool, require_int
 from .registers import FORMAT_CODES
 
@@ -31,8 +31,8 @@ class CoreConfig(TomlConfig):
     Parameters
     ----------
     tile : TileConfig
-        The tile: of 4 or 8 lanes, rows and columns multiples of them, floating-point formats of one width, exact
-        accumulators, staging rings (or the dense baseline), without C input.
+        The tile: of 4 or 8 lanes, rows and columns multiples of them, floating-point formats of one width, exact or
+        binned accumulators, staging rings (or the dense baseline), without C input.
     buffer : int
         KiB of the buffer, a power of two.
     regions : int
@@ -149,8 +149,11 @@ class CoreConfig(TomlConfig):
         for name in (a.name, b.name):
             if name not in FORMAT_CODES:
                 raise ValueError(f"tile.format must be one of {', '.join(FORMAT_CODES)} in a core, not {name}")
-        if not isinstance(tile.numerics.accumulator, Exact):
-            raise ValueError(f'tile.accumulator must be "exact" in a core, not {tile.accumulator!r}')
+        if not isinstance(tile.numerics.accumulator, Exact | Binned):
+            raise ValueError(
+                f'tile.accumulator must be "exact" or binned ({{ bins = 3, bin_bits = 16 }}) in a core, '
+                f"not {tile.accumulator!r}"
+            )
         if tile.sparsity != "none" and not tile.ring:
             raise ValueError(f'tile.staging must be "ring" in a core, not {tile.staging!r}')
         if tile.initial:

@@ -34,6 +34,8 @@ class BinnedAccumulator:
         The largest top bin of the terms; 0 without terms.
     unit : int
         Weight of the lowest place of bin 0, as a power of two.
+    max_top : int
+        The largest top bin that a term may have.
     width : int
         Bits of a register, sign included.
     infinities : frozenset of int
@@ -82,7 +84,8 @@ class BinnedAccumulator:
             top_place = max(top_place, decode(FP32.largest, FP32).exponent + FP32.fraction_bits)
             while self.unit > FP32_SUBNORMALS:
                 self.unit -= self.bin_bits
-        self._top_bits = max(1, self._bin_of(top_place).bit_length())
+        self.max_top = self._bin_of(top_place)
+        self._top_bits = max(1, self.max_top.bit_length())
         self.sums: dict[int, int] = {}
         self.top = 0
         self.infinities: frozenset[int] = frozenset()
@@ -110,12 +113,8 @@ class BinnedAccumulator:
             Whether a bin left the range of its register and was wrapped.
         """
         if first:
-            self.sums, self.top = {}, 0
-            number = decode(c, FP32)
-            self.infinities = term_signs(number)
-            if number.significand and not self.infinities:
-                signed = -number.significand if number.sign else number.significand
-                self._add(signed, number.exponent, number.exponent + FP32.fraction_bits)
+            self.sums, self.top, self.infinities = {}, 0, frozenset()
+            self._add_fp32(c)
         before = dict(self.sums)
         for a, b, *scale_bits in pairs:
             left, right = self._a_values[a], self._b_values[b]
@@ -127,11 +126,73 @@ class BinnedAccumulator:
                 # The product of two significands below 2 is below 4.
                 highest = least + self._a_format.fraction_bits + self._b_format.fraction_bits + 1
                 self._add(left[0] * right[0], least, highest)
+        return self._leaves(before, {k: number - before.get(k, 0) for k, number in self.sums.items()})
+
+    def merge(self, other: "BinnedAccumulator") -> bool:
+        """Add the terms of another sum.
+
+        Returns
+        -------
+        bool
+            Whether a bin that counts left the range of its register and was wrapped.
+
+        Examples
+        --------
+        The quantum of the larger sum applies to all terms, as if they had been in one sum.
+
+        >>> config = TileConfig(format="bf16", accumulator={"bins": 3})
+        >>> sums = [BinnedAccumulator(config) for _ in range(2)]
+        >>> [each.accumulate([pair], first=True) for each, pair in zip(sums, ((0x2B80, 0x3F80), (0x4980, 0x3F80)))]
+        [False, False]
+        >>> sums[0].merge(sums[1]), sums[0].accumulate([(0xC980, 0x3F80)], first=False), sums[0].result_bits()
+        (False, False, 0)
+        """
+        before = dict(self.sums)
+        self.top = max(self.top, other.top)
+        self.infinities |= other.infinities
+        for k, number in other.sums.items():
+            self.sums[k] = before.get(k, 0) + number
+        return self._leaves(before, {k: self._wrapped(number) for k, number in other.sums.items()})
+
+    def add_bias(self, fp32: int) -> bool:
+        """Add an FP32 number as one more term (docs/core.md, "Multiply", 1).
+
+        What lies below the unit is cut off. A number whose top bin is above the largest one of all products counts
+        as an infinity.
+
+        Parameters
+        ----------
+        fp32 : int
+            Its bits.
+
+        Returns
+        -------
+        bool
+            As `merge`.
+        """
+        before = dict(self.sums)
+        self._add_fp32(fp32)
+        return self._leaves(before, {k: number - before.get(k, 0) for k, number in self.sums.items()})
+
+    def _leaves(self, before: dict[int, int], added: dict[int, int]) -> bool:
+        """Return whether a bin that counts left the range of its register as this was added."""
         return any(
-            self._wrapped(before.get(k, 0)) + self.sums[k] - before.get(k, 0) != self._wrapped(self.sums[k])
+            self._wrapped(before.get(k, 0)) + added[k] != self._wrapped(self.sums[k])
             for k in self._counting()
-            if k in self.sums
+            if k in added
         )
+
+    def _add_fp32(self, bits: int) -> None:
+        """Add the digits of an FP32 number."""
+        number = decode(bits, FP32)
+        place = number.exponent + FP32.fraction_bits
+        if signs := term_signs(number):
+            self.infinities |= signs
+        elif number.significand and self._bin_of(place) > self.max_top:
+            self.infinities |= {number.sign}
+        elif number.significand:
+            magnitude = number.significand >> max(0, self.unit - number.exponent)
+            self._add(-magnitude if number.sign else magnitude, max(number.exponent, self.unit), place)
 
     def _scales(self, bits: list[int]) -> list[Decoded]:
         """Return both sides' scales: powers of two, or NaN."""

@@ -207,6 +207,8 @@ def binned_dot(
     c: int | None,
     accumulator: Binned,
     seen: Counter | None = None,
+    *,
+    is_bias: bool = False,
 ) -> int:
     """C plus all products, each cut to a multiple of the quantum, rounded once: FP32 bits, as if no bin ever wrapped.
 
@@ -218,6 +220,8 @@ def binned_dot(
         FP32 bits; None without a C input.
     accumulator : Binned
         Its parameters.
+    is_bias : bool
+        C is the bias of a core: the unit is as without C, and a C above all products' bins is an infinity.
 
     Examples
     --------
@@ -234,15 +238,21 @@ def binned_dot(
         terms += [(units, exponent + 1) for units, exponent in products]
     unit = (_least(names[0]) * _least(names[1])).bit_length() - 1 - UNIT - 254 * (len(names) > 2)
     if c is not None:
-        unit -= max(0, -(-(unit + 149) // accumulator.bin_bits)) * accumulator.bin_bits
         units, other = _fp32(c)
+        place = max(abs(units).bit_length() - 1 - UNIT, -126)
+        if is_bias:
+            largest = sum(max(table(name).exponents) for name in names) + 1
+            if units and (place - unit) // accumulator.bin_bits > (largest - unit) // accumulator.bin_bits:
+                units, other = 0, math.copysign(math.inf, units)
+        else:
+            unit -= max(0, -(-(unit + 149) // accumulator.bin_bits)) * accumulator.bin_bits
         special += other
         if units:
-            terms.append((units, max(abs(units).bit_length() - 1 - UNIT, -126)))
+            terms.append((units, place))
     if special != 0.0:
         seen["nan" if math.isnan(special) else "infinity"] += 1
         return EXACT_NAN if math.isnan(special) else INFINITIES[special]
-    top = max(((place - unit) // accumulator.bin_bits for _, place in terms), default=0)
+    top = max(0, *((place - unit) // accumulator.bin_bits for _, place in terms), 0)
     quantum = 1 << UNIT + unit + max(0, top - accumulator.bins + 1) * accumulator.bin_bits
     cut = [(abs(units) // quantum * quantum) * (-1 if units < 0 else 1) for units, _ in terms]
     seen["truncated"] += cut != [units for units, _ in terms]

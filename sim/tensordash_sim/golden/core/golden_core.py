@@ -12,14 +12,14 @@ from tensordash.configuration.descriptors import BYTES, decode
 from tensordash.configuration.formats import FP32, FloatFormat
 from tensordash.configuration.registers import ERRORS
 
-from ..dot import ExactAccumulator
 from ..numbers import fixed_values, is_finite, is_zero
 from ..random_bits import random_bits
 from .legal import Sequencer
 from .loop_walk import LoopWalk
 from .memory import Memory
 from .moves import CoreFailure, Mover
-from .results import fixed_bias, result_bits
+from .results import result_bits
+from .sums import CoreSum, add_bias, add_partial, make_sum
 from .tensors import value_type
 
 __all__ = ["CoreFailure", "GoldenCore", "Memory", "Outcome"]
@@ -70,7 +70,7 @@ class GoldenCore(Mover):
         The buffer: group, position, channel.
     streams : dict of str to array, (D * words, ports, L)
         The stream buffers "a" and "b": step, port, lane. Step t of a stream at `base` is at D * base + t.
-    partial : list of list of ExactAccumulator
+    partial : list of list of CoreSum
         Partial sums: place, then row by row.
     counts
         `zeros`, `non_finite` and `overflow` since the last record.
@@ -88,7 +88,7 @@ class GoldenCore(Mover):
             for side in "ab"
         }
         size = tile.rows * tile.columns
-        self.partial = [[ExactAccumulator(tile) for _ in range(size)] for _ in range(config.partial_sums)]
+        self.partial = [[make_sum(tile) for _ in range(size)] for _ in range(config.partial_sums)]
 
     def run(self, program: Sequence[int]) -> Outcome:
         """Execute descriptors until one has an error.
@@ -212,9 +212,10 @@ class GoldenCore(Mover):
         if failed:
             raise CoreFailure("address")
 
-    def _block(self, rows: NDArray, columns: NDArray) -> list[ExactAccumulator]:
+    def _block(self, rows: NDArray, columns: NDArray) -> list[CoreSum]:
         """Return the sums of a pass, row by row; a pair whose b is zero is skipped, as the tile does."""
-        tile, block = self.config.tile, []
+        tile = self.config.tile
+        block: list[CoreSum] = []
         skips = tile.sparsity != "none"
         a_values = fixed_values(tile.a_format)
         for r in range(tile.rows):
@@ -224,32 +225,24 @@ class GoldenCore(Mover):
                 a = columns[:, c].ravel().tolist()
                 # Zeros of a change nothing but infinities and NaN, which `accumulate` sees to where b is special.
                 pairs = [(a[k], b[k]) for k in multiplied if a_values[a[k]] != 0 or not is_finite(b[k], tile.b_format)]
-                sums = ExactAccumulator(tile)
+                sums = make_sum(tile)
                 sums.accumulate(pairs, first=True)
                 block.append(sums)
         return block
 
-    def _add(self, block: Sequence[ExactAccumulator], partial: Sequence[ExactAccumulator]) -> None:
+    def _add(self, block: Sequence[CoreSum], partial: Sequence[CoreSum]) -> None:
         """Add partial sums to a block."""
-        for sums, other in zip(block, partial, strict=True):
-            self._sum(sums, other.total, other.infinities)
+        self._count_overflows(sum(add_partial(sums, other) for sums, other in zip(block, partial, strict=True)))
 
-    def _add_biases(self, sums: Sequence[ExactAccumulator], values: Mapping[str, int], first: int) -> None:
+    def _add_biases(self, sums: Sequence[CoreSum], values: Mapping[str, int], first: int) -> None:
         """Add the biases of channels from the first on to the sums of a position."""
-        for c, each in enumerate(sums):
-            self._sum(each, *fixed_bias(self._bias(values, first + c), each.width, each.exponent))
+        self._count_overflows(sum(add_bias(each, self._bias(values, first + c)) for c, each in enumerate(sums)))
 
-    def _sum(self, sums: ExactAccumulator, added: int, infinities: frozenset[int]) -> None:
-        """Add a number in the accumulator's units and infinities of these signs to a sum."""
-        half = 1 << (sums.width - 1)
-        total = sums.total + added
-        sums.total = (total + half) % (2 * half) - half
-        sums.infinities |= infinities
-        self.counts.overflow = min(MAX_COUNT, self.counts.overflow + (sums.total != total))
+    def _count_overflows(self, count: int) -> None:
+        """Count sums that have left their range."""
+        self.counts.overflow = min(MAX_COUNT, self.counts.overflow + count)
 
-    def _emit(
-        self, block: Sequence[ExactAccumulator], values: Mapping[str, int], walk: LoopWalk, first_beat: int
-    ) -> bool:
+    def _emit(self, block: Sequence[CoreSum], values: Mapping[str, int], walk: LoopWalk, first_beat: int) -> bool:
         """Make results of a block and write them; whether all that count lie in the buffer."""
         tile, transposed, words = self.config.tile, values["transposed"], self.config.fp32_groups
         lanes, inside = tile.lanes, True
@@ -282,7 +275,7 @@ class GoldenCore(Mover):
     def _position(
         self,
         x: int,
-        sums: Sequence[ExactAccumulator],
+        sums: Sequence[CoreSum],
         random: Sequence[int],
         values: Mapping[str, int],
         walk: LoopWalk,

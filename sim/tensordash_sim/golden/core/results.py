@@ -1,4 +1,4 @@
-"""What the output unit makes of sums: FP32, its element-wise functions, and rounding to the operand format."""
+"""What the output unit makes of FP32 numbers: its element-wise functions, and rounding to the operand format."""
 
 from collections.abc import Mapping
 
@@ -6,44 +6,7 @@ from tensordash.configuration.formats import FP32, FloatFormat
 
 from ..numbers import Kind, decode, round_fixed
 
-__all__ = ["fixed_bias", "result_bits"]
-
-
-def fixed_bias(fp32: int, width: int, exponent: int) -> tuple[int, frozenset[int]]:
-    """Return a bias as it is added to a sum: what lies below the sum's least bit is dropped.
-
-    Parameters
-    ----------
-    fp32 : int
-        The bias.
-    width, exponent : int
-        Bits of a sum, sign included, and the weight of its least bit, as a power of two.
-
-    Returns
-    -------
-    int, frozenset of int
-        A number in units of ``2**exponent``, and the signs (0: plus) of infinities; a NaN is both. A magnitude of
-        2^127 units, or that the sum has no bits for, is an infinity.
-
-    Source: docs/core.md, "Multiply", 1.
-
-    Examples
-    --------
-    >>> [fixed_bias(bits, width=97, exponent=-48)[0] for bits in (0x27C00000, 0xA7C00000, 0x3F800000)]  # +-1.5 * 2**-48
-    [1, -1, 281474976710656]
-    >>> fixed_bias(0xD7800000, width=97, exponent=-48)  # -2**48
-    (0, frozenset({1}))
-    """
-    number = decode(fp32, FP32)
-    if number.kind is Kind.NAN:
-        return 0, frozenset((0, 1))
-    if number.kind is Kind.INFINITE:
-        return 0, frozenset((number.sign,))
-    places = number.exponent - exponent
-    magnitude = number.significand << places if places >= 0 else number.significand >> -places
-    if magnitude >= 1 << min(width - 1, 127):
-        return 0, frozenset((number.sign,))
-    return -magnitude if number.sign else magnitude, frozenset()
+__all__ = ["result_bits"]
 
 
 def result_bits(fp32: int, values: Mapping[str, int], fmt: FloatFormat, *, masked: bool, random: int) -> int:
@@ -52,7 +15,7 @@ def result_bits(fp32: int, values: Mapping[str, int], fmt: FloatFormat, *, maske
     Parameters
     ----------
     fp32 : int
-        The sum, bias included, rounded to FP32: never subnormal.
+        The sum, bias included, rounded to FP32. A subnormal number counts as a zero of its sign.
     values : mapping
         The descriptor's fields.
     fmt : FloatFormat
@@ -67,7 +30,7 @@ def result_bits(fp32: int, values: Mapping[str, int], fmt: FloatFormat, *, maske
     int
         Bits of FP32 with the field `fp32`, else of the operand format.
 
-    Source: docs/core.md, "Multiply", 3 to 7.
+    Source: docs/core.md, "Multiply", 2 to 7.
 
     Examples
     --------
@@ -88,7 +51,7 @@ def result_bits(fp32: int, values: Mapping[str, int], fmt: FloatFormat, *, maske
     if number.kind is Kind.INFINITE:
         return number.sign << (target.width - 1) | (target.largest + 1)
     signed = -number.significand if number.sign else number.significand
-    if number.kind is Kind.ZERO:
+    if number.kind in (Kind.ZERO, Kind.SUBNORMAL):
         return number.sign << (target.width - 1)
     exponent = number.exponent + values["scale"]
     if values["fp32"]:

@@ -11,6 +11,7 @@ from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.descriptors import OPERATIONS, decode, encode
 from tensordash.configuration.formats import FP32, FloatFormat
 from tensordash_sim.golden.core.golden_core import CoreFailure, GoldenCore, Memory
+from tensordash_sim.golden.core.sums import CoreSum
 from tensordash_sim.golden.dot import ExactAccumulator
 from tensordash_sim.golden.numbers import fixed_values
 from tensordash_sim.verify.bench import start_bench
@@ -91,13 +92,14 @@ class FarSums(GoldenCore):
     weights: Mapping[str, int] = {"as it is": 3, "far": 3, "tiny": 4, "tie": 2}
     """How often a block is of each kind."""
 
-    def _block(self, rows: np.ndarray, columns: np.ndarray) -> list[ExactAccumulator]:
+    def _block(self, rows: np.ndarray, columns: np.ndarray) -> list[CoreSum]:
         block = super()._block(rows, columns)
         random = Random(rows.tobytes() + columns.tobytes())  # the same for the same streams
         (kind,) = random.choices(list(self.weights), list(self.weights.values()))
         if kind == "as it is":
             return block
         for each in random.sample(block, len(block) // 2) if kind == "far" else block:
+            assert isinstance(each, ExactAccumulator)
             total = self._total(random, kind, each.width)
             each.total = random.choice((1, -1)) * total
         return block

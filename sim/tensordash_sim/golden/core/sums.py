@@ -1,0 +1,81 @@
+"""What the output unit adds to the sums of a pass: partial sums and biases."""
+
+from tensordash.configuration.config import TileConfig
+from tensordash.configuration.formats import FP32
+from tensordash.configuration.numerics import Binned
+
+from ..binned import BinnedAccumulator
+from ..dot import ExactAccumulator
+from ..numbers import Kind, decode
+
+__all__ = ["CoreSum", "add_bias", "add_partial", "fixed_bias", "make_sum"]
+
+CoreSum = ExactAccumulator | BinnedAccumulator
+"""The sums that a core adds."""
+
+
+def make_sum(config: TileConfig) -> CoreSum:
+    """Return the accumulator of a core's tile."""
+    return BinnedAccumulator(config) if isinstance(config.numerics.accumulator, Binned) else ExactAccumulator(config)
+
+
+def add_partial(sums: CoreSum, partial: CoreSum) -> bool:
+    """Add a partial sum to a sum of the same kind; return whether it left its range and was wrapped."""
+    if isinstance(sums, ExactAccumulator) and isinstance(partial, ExactAccumulator):
+        return _add_fixed(sums, partial.total, partial.infinities)
+    assert isinstance(sums, BinnedAccumulator)
+    assert isinstance(partial, BinnedAccumulator)
+    return sums.merge(partial)
+
+
+def add_bias(sums: CoreSum, fp32: int) -> bool:
+    """Add a bias, FP32 bits, to a sum; return whether it left its range and was wrapped."""
+    if isinstance(sums, BinnedAccumulator):
+        return sums.add_bias(fp32)
+    return _add_fixed(sums, *fixed_bias(fp32, sums.width, sums.exponent))
+
+
+def _add_fixed(sums: ExactAccumulator, added: int, infinities: frozenset[int]) -> bool:
+    """Add a number in the accumulator's units and infinities of these signs to a sum."""
+    half = 1 << (sums.width - 1)
+    total = sums.total + added
+    sums.total = (total + half) % (2 * half) - half
+    sums.infinities |= infinities
+    return sums.total != total
+
+
+def fixed_bias(fp32: int, width: int, exponent: int) -> tuple[int, frozenset[int]]:
+    """Return a bias as it is added to a sum: what lies below the sum's least bit is dropped.
+
+    Parameters
+    ----------
+    fp32 : int
+        The bias.
+    width, exponent : int
+        Bits of a sum, sign included, and the weight of its least bit, as a power of two.
+
+    Returns
+    -------
+    int, frozenset of int
+        A number in units of ``2**exponent``, and the signs (0: plus) of infinities; a NaN is both. A magnitude of
+        2^127 units, or that the sum has no bits for, is an infinity.
+
+    Source: docs/core.md, "Multiply", 1.
+
+    Examples
+    --------
+    >>> [fixed_bias(bits, width=97, exponent=-48)[0] for bits in (0x27C00000, 0xA7C00000, 0x3F800000)]  # +-1.5 * 2**-48
+    [1, -1, 281474976710656]
+    >>> fixed_bias(0xD7800000, width=97, exponent=-48)  # -2**48
+    (0, frozenset({1}))
+    """
+    number = decode(fp32, FP32)
+    if number.kind is Kind.NAN:
+        return 0, frozenset((0, 1))
+    if number.kind is Kind.INFINITE:
+        return 0, frozenset((number.sign,))
+    places = number.exponent - exponent
+    magnitude = number.significand << places if places >= 0 else number.significand >> -places
+    if magnitude >= 1 << min(width - 1, 127):
+        return 0, frozenset((number.sign,))
+    return -magnitude if number.sign else magnitude, frozenset()
