@@ -7,6 +7,8 @@ from tensordash.arithmetic.accumulator import ExactAccumulator
 from tensordash.arithmetic.addend_accumulator import AddendAccumulator
 from tensordash.arithmetic.bias_aligner import BiasAligner
 from tensordash.arithmetic.binned_accumulator import BinnedAccumulator
+from tensordash.arithmetic.binned_adder import BinnedAdder
+from tensordash.arithmetic.binned_bias import BinnedBias
 from tensordash.arithmetic.binned_result import BinnedResult
 from tensordash.arithmetic.converter import Converter
 from tensordash.arithmetic.fused_accumulator import FusedAccumulator
@@ -57,6 +59,8 @@ RIGHT = {
     AddendAccumulator: {"numerics": AFTER, "lanes": 4, "stages": 1},
     BinnedAccumulator: {"numerics": BINNED, "lanes": 4, "stages": 1},
     BinnedResult: {"numerics": BINNED},
+    BinnedBias: {"numerics": BINNED},
+    BinnedAdder: {"numerics": BINNED, "biased": True},
     ProductSum: {"numerics": AFTER, "lanes": 4},
     FusedInitialAdder: {
         "numerics": Numerics(a_format=FP16, b_format=FP16, accumulator=Fused(23, "zero", addend="last"), initial=True)

@@ -7,6 +7,8 @@ from tensordash.arithmetic.accumulator import ExactAccumulator
 from tensordash.arithmetic.addend_accumulator import AddendAccumulator
 from tensordash.arithmetic.bias_aligner import BiasAligner
 from tensordash.arithmetic.binned_accumulator import BinnedAccumulator
+from tensordash.arithmetic.binned_adder import BinnedAdder
+from tensordash.arithmetic.binned_bias import BinnedBias
 from tensordash.arithmetic.binned_result import BinnedResult
 from tensordash.arithmetic.converter import Converter
 from tensordash.arithmetic.fused_accumulator import FusedAccumulator
@@ -85,6 +87,9 @@ WRONG = [
     (BinnedAccumulator, {"lanes": 0}, ValueError, "lanes must be an integer of at least 1, not 0"),
     (BinnedAccumulator, {"numerics": EXACT}, ValueError, "numerics must be floating-point and binned, not Numerics"),
     (BinnedResult, {"numerics": FUSED}, ValueError, "numerics must be floating-point and binned, not Numerics"),
+    (BinnedBias, {"numerics": INTEGER}, ValueError, "numerics must be floating-point and binned, not Numerics"),
+    (BinnedAdder, {"numerics": EXACT}, ValueError, "numerics must be floating-point and binned, not Numerics"),
+    (BinnedAdder, {"biased": 1}, TypeError, "biased must be true or false, not 1"),
     (FusedResult, {"accumulator": 23}, TypeError, "accumulator must be Fused, not 23"),
     (IntegerAccumulator, {"stages": 3}, ValueError, "stages must be an integer from 1 to 2, not 3"),
     (IntegerAccumulator, {"lanes": 0}, ValueError, "lanes must be an integer of at least 1, not 0"),

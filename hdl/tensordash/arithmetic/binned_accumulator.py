@@ -9,11 +9,11 @@ from amaranth.lib.data import ArrayLayout, StructLayout, View
 from amaranth.lib.wiring import In
 
 from ..block import Block
-from ..configuration.formats import FP32, FloatFormat
+from ..configuration.formats import FloatFormat
 from ..configuration.numerics import Numerics
 from ..configuration.parameters import require_int
 from ..layouts import BinnedShape, RawSumLayout, product_layout
-from .accumulator import shifted_up
+from .binned_digits import cut_digits, digits_of, distances, fp32_term
 from .largest import largest_of
 from .sum_ports import SumSignature, starts_from_c
 
@@ -135,7 +135,9 @@ class BinnedAccumulator(Block):
         counts, tops, digits = [], [], []
         for lane, product in enumerate(self.products):
             counted, top = Signal(name=f"counted_{lane}"), Signal(self.shape.top_bits, name=f"top_{lane}")
-            number, cut = self._cut(m, product.significand, product.sign, self.places[lane], f"digits_{lane}")
+            number, cut = cut_digits(
+                m, self.shape, product.significand, product.sign, self.places[lane], f"digits_{lane}"
+            )
             m.d.comb += [
                 counted.eq(active[lane] & self.nonzero[lane] & ~product.infinite & ~product.nan),
                 top.eq(number & counted.replicate(len(number))),
@@ -151,24 +153,6 @@ class BinnedAccumulator(Block):
             below = Cat(counts[lane] & (distance == -i % (1 << self.shape.top_bits)) for i in range(self.bins))
             lanes.append(Cat(digits[lane], product.sign, below))
         return highest, lanes
-
-    def _cut(self, m: Module, significand: Value, negative: Value, place: Value, name: str) -> tuple[Value, Value]:
-        """The bin of a significand's highest place, and its digits: the top one is the upper `bin_bits`, and so on.
-
-        Digits are complemented before the shift, with the sign shifted in at both ends: fewer gates than after it.
-        """
-        number, offset = _split(m, place, self.bin_bits, name)
-        width, bits = len(significand) - 1 + self.bin_bits, significand ^ negative.replicate(len(significand))
-        shifted = shifted_up(m, list(bits), offset, below=negative, above=negative, width=width, name=name)
-        return number, Cat(shifted)
-
-    def _digits(self, cut: Value, negative: Value) -> list[Value]:
-        """The digits of `_cut`, the top one first, as many as there are bins at most."""
-        parts = []
-        for end in range(len(cut), 0, -self.bin_bits)[: self.bins]:
-            part = cut[max(0, end - self.bin_bits) : end]
-            parts.append(Cat(negative.replicate(self.bin_bits - len(part)), part))
-        return parts
 
     def _infinity(self, active: Value, sign: int) -> Value:
         """Whether an infinity of this sign, or a NaN, is among the products."""
@@ -195,30 +179,14 @@ class BinnedAccumulator(Block):
         ]
         if starts_from_c(self.numerics):
             with m.If(self.sum.start):
-                self._start_from_c(m, basis)
+                c = fp32_term(m, self.shape, self.sum.c, "c")
+                m.d.comb += [
+                    *(target.eq(digits) for target, digits in zip(basis.bins, c.bins, strict=True)),
+                    basis.top.eq(c.top),
+                    basis.carry.eq(c.carry),
+                    *(mark.eq(value) for mark, value in zip(basis.marks, c.marks, strict=True)),
+                ]
         return basis
-
-    def _start_from_c(self, m: Module, basis: "_Basis") -> None:
-        """Drive the digits of C, one's complement with a carry into each bin if C is negative."""
-        c = self.sum.c
-        fraction, field, sign = c[: FP32.fraction_bits], c[FP32.fraction_bits : -1], c[-1]
-        special, payload, normal = field.all(), fraction.any(), field.any()
-        counts, negative = Signal(name="c_counts"), Signal(name="c_negative")
-        m.d.comb += [counts.eq(c[:-1].any() & ~special), negative.eq(sign & counts)]
-        significand = Cat(fraction, normal) & counts.replicate(FP32.significand_bits)
-        # The least exponent field above zero is 1.
-        place = Cat(field[0] | ~normal, field[1:]) + (-FP32.bias - self.shape.unit)
-        top, cut = self._cut(m, significand, negative, place, "c_digits")
-        parts = self._digits(cut, negative)
-        parts += [negative.replicate(self.bin_bits)] * (self.bins - len(parts))
-        for target, part in zip(reversed(basis.bins), parts, strict=True):
-            m.d.comb += target.eq(Cat(part, negative).as_signed())
-        m.d.comb += [
-            basis.top.eq(top & counts.replicate(len(top))),
-            basis.carry.eq(negative),
-            basis.marks[0].eq(special & (payload | ~sign)),
-            basis.marks[1].eq(special & (payload | sign)),
-        ]
 
     def _alignment(
         self, m: Module, top: Value, basis: "_Basis", top_next: Value, total: View
@@ -231,9 +199,9 @@ class BinnedAccumulator(Block):
         start = self.sum.start
         number = View(self.shape.layout, total.number)
         kept, joining = ([Signal(name=f"{name}_by_{i}") for i in range(self.bins)] for name in ("kept", "joining"))
-        now = _distances(m, top, basis.top, self.bins, "now")
+        now = distances(m, top, basis.top, self.bins, "now")
         if self.stages > 1:
-            ahead = _distances(m, top_next, number.top, self.bins, "next")
+            ahead = distances(m, top_next, number.top, self.bins, "next")
             held = [Signal(self.bins, name=name, reset_less=True) for name in ("kept_by", "joining_by")]
             with m.If(~self.sum.hold):
                 m.d.sync += [each.eq(Cat(*value)) for each, value in zip(held, ahead, strict=True)]
@@ -284,7 +252,7 @@ class BinnedAccumulator(Block):
         below = [Signal(name=f"{name}_below_{i}") for i in range(self.bins)]
         for i, each in enumerate(below):
             m.d.comb += each.eq(reduce(or_, (lane.below[i - moved] & joining[moved] for moved in range(i + 1))))
-        digits = self._digits(lane.digits, lane.negative)
+        digits = digits_of(self.shape, lane.digits, lane.negative)
         made = []
         for from_top in reversed(range(self.bins)):
             sources = [(below[from_top - i], digit) for i, digit in enumerate(digits) if i <= from_top]
@@ -300,34 +268,3 @@ class _Basis(NamedTuple):
     top: Signal
     carry: Signal
     marks: list[Signal]
-
-
-def _distances(m: Module, top: Value, basis: Value, bins: int, name: str) -> tuple[list[Value], list[Value]]:
-    """By how many bins, one-hot, what has the top bin `basis` moves down, and what has `top`: to the larger one."""
-    rise = Signal(signed(len(basis) + 1), name=f"{name}_rise")
-    m.d.comb += rise.eq(top - basis)
-    kept, joining = ([rise == sign * i for i in range(1, bins)] for sign in (1, -1))
-    return [rise <= 0, *kept], [rise >= 0, *joining]
-
-
-def _split(m: Module, place: Value, bin_bits: int, name: str) -> tuple[Value, Value]:
-    """The number of the bin that a place is in, and the place's offset there."""
-    low = (bin_bits - 1).bit_length()
-    if (1 << len(place)) <= bin_bits:
-        return Const(0, 1), place
-    if bin_bits == 1 << low:
-        return place[low:], place[:low]
-    # Divided by a multiplication with the shortest reciprocal for which every place comes out right.
-    count = 1 << len(place)
-    power = next(
-        power
-        for power in range(low, 2 * len(place) + 2)
-        if all(x * ((1 << power) // bin_bits + 1) >> power == x // bin_bits for x in range(count))
-    )
-    number = Signal(range((count - 1) // bin_bits + 1), name=f"{name}_bin")
-    offset = Signal(range(bin_bits), name=f"{name}_offset")
-    m.d.comb += [
-        number.eq(place * ((1 << power) // bin_bits + 1) >> power),
-        offset.eq(place - number * bin_bits),
-    ]
-    return number, offset

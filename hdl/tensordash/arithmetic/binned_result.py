@@ -47,6 +47,11 @@ class BinnedResult(Block):
     non_finite : Out(1)
         It is an infinity or NaN.
 
+    Attributes
+    ----------
+    has_subnormals : bool
+        Results may be subnormal.
+
     Raises
     ------
     ValueError
@@ -65,6 +70,7 @@ class BinnedResult(Block):
         self.lowest_top = max(0, -(limit // shape.bin_bits))
         lowest_least = least + self.lowest_top * shape.bin_bits
         self.padding = max(0, lowest_least - FP32.least_exponent + BELOW_SUBNORMALS) if self.lowest_top else 0
+        self.has_subnormals = self.lowest_top > 0
         self.total_bits = total_bits + self.padding + (self.lowest_top > 0)
         self.rounding = Rounding(
             fraction_bits=self.total_bits - 3,

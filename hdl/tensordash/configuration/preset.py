@@ -25,7 +25,7 @@ def preset_names(kind: str = "tile") -> list[str]:
     Examples
     --------
     >>> preset_names()[0], preset_names("core")
-    ('paper', ['core', 'core-dense', 'core-fp8', 'core-wide'])
+    ('paper', ['core', 'core-bf16', 'core-dense', 'core-dense-bf16', 'core-fp8', 'core-wide'])
     """
     if kind not in KINDS:
         raise ValueError(f"kind must be one of {', '.join(KINDS)}, not {kind!r}")

@@ -1,15 +1,18 @@
 """Result pipeline: rows of sums become rows of results."""
 
-from amaranth.hdl import Module, Mux, Signal, Value, signed
+from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed
 from amaranth.lib import stream
 from amaranth.lib.data import ArrayLayout
 from amaranth.lib.wiring import In, Out
 
+from ..arithmetic.binned_result import BinnedResult
 from ..arithmetic.random_bits import RandomBits
 from ..arithmetic.result_converter import OFFSET_BITS, ResultConverter, offset_of
 from ..arithmetic.rounder import Rounder
 from ..block import Block, placed
 from ..configuration.core_config import CoreConfig
+from ..configuration.formats import FP32
+from ..configuration.numerics import Binned
 from ..layouts import RESULT_BITS, accumulator_shape
 from .row_adder import pieces_layout
 
@@ -47,8 +50,6 @@ class ResultPipeline(Block):
     def __init__(self, config: CoreConfig) -> None:
         self.config = config
         tile = config.tile
-        width, least_exponent = accumulator_shape(tile.numerics)
-        assert least_exponent is not None  # exact
         super().__init__(
             {
                 "sums": In(stream.Signature(pieces_layout(config))),
@@ -58,7 +59,7 @@ class ResultPipeline(Block):
                 "out": Out(stream.Signature(ArrayLayout(RESULT_BITS, tile.columns))),
             }
         )
-        self._rounders = [Rounder(width=width, least_exponent=least_exponent) for _ in range(tile.columns)]
+        self._rounders = [self._rounder() for _ in range(tile.columns)]
         self._converters = [
             ResultConverter(
                 fmt=tile.a_format,  # type: ignore[arg-type]
@@ -68,6 +69,14 @@ class ResultPipeline(Block):
             for _ in range(tile.columns)
         ]
         self._random = RandomBits(columns=tile.columns) if config.stochastic else None
+
+    def _rounder(self) -> Rounder | BinnedResult:
+        numerics = self.config.tile.numerics
+        if isinstance(numerics.accumulator, Binned):
+            return BinnedResult(numerics)
+        width, least_exponent = accumulator_shape(numerics)
+        assert least_exponent is not None
+        return Rounder(width=width, least_exponent=least_exponent)
 
     def elaborate(self, platform):
         """Normalised; rounded, in two registers: the row that is shown, and one after it; each with a valid bit."""
@@ -114,7 +123,11 @@ class ResultPipeline(Block):
         """A column's registers of what is rounded, and its results."""
         config, converter = self.config, self._converters[column]
         moves, shown, behind, free = state
-        rounded = self._rounders[column].value
+        rounder = self._rounders[column]
+        rounded = rounder.value
+        if isinstance(rounder, BinnedResult) and rounder.has_subnormals:
+            fraction, field, sign = rounded[: FP32.fraction_bits], rounded[FP32.fraction_bits : -1], rounded[-1]
+            rounded = Cat(fraction & field.any().replicate(len(fraction)), field, sign)
         value, later = (Signal(RESULT_BITS, name=f"{name}_{column}", reset_less=True) for name in ("value", "behind"))
         with m.If(moves & shown):
             m.d.sync += later.eq(rounded)

@@ -6,9 +6,12 @@ from amaranth.lib.data import ArrayLayout, StructLayout
 from amaranth.lib.wiring import In, Out
 
 from ..arithmetic.bias_aligner import BiasAligner
+from ..arithmetic.binned_adder import BinnedAdder
+from ..arithmetic.binned_bias import BinnedBias
 from ..arithmetic.sum_adder import SumAdder
 from ..block import Block, placed
 from ..configuration.core_config import CoreConfig
+from ..configuration.numerics import Binned
 from ..layouts import RESULT_BITS, accumulator_shape, sum_shape
 from ..one_hot import one_hot_mux
 
@@ -65,8 +68,6 @@ class RowAdder(Block):
     def __init__(self, config: CoreConfig) -> None:
         self.config = config
         tile, columns = config.tile, config.result_columns
-        width, least_exponent = accumulator_shape(tile.numerics)
-        assert least_exponent is not None  # exact
         piece_bits = ArrayLayout(sum_shape(tile.numerics), columns).size
         biases = {
             "biased": In(1),
@@ -89,8 +90,22 @@ class RowAdder(Block):
                 "empty": Out(1),
             }
         )
-        self._adders = [SumAdder(width=width, biased=config.bias) for _ in range(columns)]
-        self._aligners = [BiasAligner(width=width, least_exponent=least_exponent) for _ in range(columns * config.bias)]
+        self._adders = [self._adder() for _ in range(columns)]
+        self._aligners = [self._aligner() for _ in range(columns * config.bias)]
+
+    def _adder(self) -> SumAdder | BinnedAdder:
+        numerics, biased = self.config.tile.numerics, self.config.bias
+        if isinstance(numerics.accumulator, Binned):
+            return BinnedAdder(numerics=numerics, biased=biased)
+        return SumAdder(width=accumulator_shape(numerics)[0], biased=biased)
+
+    def _aligner(self) -> BiasAligner | BinnedBias:
+        numerics = self.config.tile.numerics
+        if isinstance(numerics.accumulator, Binned):
+            return BinnedBias(numerics)
+        width, least_exponent = accumulator_shape(numerics)
+        assert least_exponent is not None
+        return BiasAligner(width=width, least_exponent=least_exponent)
 
     def elaborate(self, platform):
         """Hold the sums, their pieces, and whether the bias is pending."""

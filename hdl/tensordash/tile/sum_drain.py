@@ -9,7 +9,7 @@ from amaranth.lib.data import ArrayLayout
 from amaranth.lib.wiring import In, Out
 
 from ..block import Block
-from ..configuration.numerics import Exact, Numerics
+from ..configuration.numerics import Binned, Exact, Numerics
 from ..configuration.parameters import require_int
 from ..layouts import sum_beat_layout, sum_shape
 
@@ -27,7 +27,7 @@ class SumDrain(Block):
     rows, columns : int
         Shape of a block.
     numerics : Numerics
-        As in `PE`, with an exact accumulator.
+        As in `PE`, with an exact or binned accumulator.
 
     Members
     -------
@@ -39,7 +39,7 @@ class SumDrain(Block):
     Raises
     ------
     ValueError
-        If the accumulator is not exact, or adds C.
+        If the accumulator is neither exact nor binned, or adds C.
 
     Source: docs/core.md, "Multiply".
     """
@@ -49,8 +49,10 @@ class SumDrain(Block):
     def __init__(self, *, rows: int, columns: int, numerics: Numerics) -> None:
         self.rows = require_int("rows", rows, 1)
         self.columns = require_int("columns", columns, 1)
-        if not isinstance(numerics.accumulator, Exact) or numerics.initial or numerics.result != "fp32":
-            raise ValueError(f"numerics must be of floating-point formats, exact and without C, not {numerics}")
+        if not isinstance(numerics.accumulator, Exact | Binned) or numerics.initial or numerics.result != "fp32":
+            raise ValueError(
+                f"numerics must be of floating-point formats, exact or binned and without C, not {numerics}"
+            )
         super().__init__(
             {
                 "sums": In(ArrayLayout(ArrayLayout(sum_shape(numerics), columns), rows)),

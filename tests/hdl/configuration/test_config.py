@@ -141,9 +141,19 @@ class TestFiles:
         assert TileConfig.load(path) == config
 
     def test_cores_are_apart(self):
-        assert preset_names("core") == ["core", "core-dense", "core-fp8", "core-wide"]
+        assert preset_names("core") == [
+            "core",
+            "core-bf16",
+            "core-dense",
+            "core-dense-bf16",
+            "core-fp8",
+            "core-wide",
+        ]
         assert not set(preset_names()) & set(preset_names("core"))
         assert load_any_preset("core-dense") == load_any_preset("core").baseline
+        binned = ["tile.format=bf16", "tile.accumulator={ bins = 3, bin_bits = 16 }"]
+        assert load_any_preset("core-bf16") == load_any_preset("core", binned)
+        assert load_any_preset("core-dense-bf16") == load_any_preset("core-bf16").baseline
         recommended = load_preset("recommended", ["tile.counters=snapshot"])
         assert load_any_preset("core") == CoreConfig(tile=recommended, partial_sums=64)
         wide, fp8 = load_any_preset("core-wide"), load_any_preset("core-fp8")

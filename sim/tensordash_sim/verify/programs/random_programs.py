@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensordash.configuration.core_config import CoreConfig
-from tensordash.configuration.formats import FloatFormat
+from tensordash.configuration.formats import FP32, FloatFormat
+from tensordash.configuration.numerics import Binned
 
 from ...compiler.program import Loop, Program
 from ...golden.core.golden_core import Memory
@@ -23,6 +24,8 @@ PAGE = 4096
 PROGRAM = 0x1000
 """Address of the ring of descriptors, in bytes."""
 
+MAX_BIAS_EXPONENT = 70
+"""Biases of binned sums are far above them and far below, too."""
 FEW = 32
 """Groups of a move that may have gaps between its runs in memory, or of one neighbour: others would not find room."""
 
@@ -54,13 +57,17 @@ def random_values(
 ) -> NDArray:
     """Draw bit patterns of operands: a share of zeros, the rest finite, subnormals and negative zeros among them.
 
-    None is beyond 2, so that sums stay small, unless they may be `large`: then some results are infinities.
+    None is beyond 2, so that sums stay small, unless they may be `large`: then some results are infinities. In formats
+    with FP32's exponents, most arrays have few of them, so that products meet in a sum.
     """
     fmt = config.tile.a_format
     assert isinstance(fmt, FloatFormat)
     rng = np.random.default_rng(random.getrandbits(64))
     beyond = (1 << fmt.exponent_bits) - 1 if large else 1 << (fmt.exponent_bits - 1)
-    exponents = rng.integers(0, beyond, shape)
+    lowest = 0
+    if fmt.exponent_bits == FP32.exponent_bits:
+        lowest = beyond - random.choice((beyond, 8, 20, 60))
+    exponents = rng.integers(lowest, beyond, shape)
     bits = rng.integers(0, 2, shape) << (fmt.width - 1) | exponents << fmt.fraction_bits
     bits |= rng.integers(0, 1 << fmt.fraction_bits, shape)
     return np.where(rng.random(shape) < zeros, 0, bits).astype(value_type(fmt.width))
@@ -197,8 +204,11 @@ class _Maker:
             values = random_values(random, config, (self.channels, position_count), share, large=large)
             self._load(to_groups(values, config), side, f"layout_{side}")
         if self.flags["bias"]:
-            bias = np.random.default_rng(random.getrandbits(64)).standard_normal(self.made * lanes).astype("<f4")
-            data = bias.tobytes().ljust(sizes["bias"] * config.group_bytes, b"\0")
+            rng = np.random.default_rng(random.getrandbits(64))
+            bias = rng.standard_normal(self.made * lanes)
+            if isinstance(config.tile.numerics.accumulator, Binned):
+                bias *= np.exp2(rng.integers(-MAX_BIAS_EXPONENT, MAX_BIAS_EXPONENT, bias.shape))
+            data = bias.astype("<f4").tobytes().ljust(sizes["bias"] * config.group_bytes, b"\0")
             memory = self.writer.put(data)
             self.program.add("load", memory=memory, address=self.places["bias"], count_0=sizes["bias"])
         if self.flags["mask"]:

@@ -5,8 +5,9 @@ import numpy as np
 
 from tensordash.configuration.descriptors import decode
 from tensordash.configuration.formats import FP32, FloatFormat
+from tensordash_sim.golden import BinnedAccumulator
 from tensordash_sim.golden.core.effects import written_groups
-from tensordash_sim.golden.dot import ExactAccumulator
+from tensordash_sim.golden.core.sums import make_sum
 from tensordash_sim.verify.programs.field_cases import field_cases
 from tensordash_sim.verify.units.output_bench import Bench, random_fields
 
@@ -99,7 +100,8 @@ async def random_bits(dut) -> None:
         return
     await bench.begin()
     bench.golden.weights = {"as it is": 1}
-    middle = -ExactAccumulator(bench.config.tile).width // 5
+    sums = make_sum(bench.config.tile)
+    middle = 0 if isinstance(sums, BinnedAccumulator) else -sums.width // 5
     for turn in range(max(3, round(4 * bench.job.effort))):
         fields = {"a_streams": 2, "b_streams": 1, "steps": 2, "stride": 1, "x_size": 1 << 12}
         fields |= {"x_3": bench.config.tile.lanes, "scale": middle + bench.random.randint(-8, 8)}
@@ -115,8 +117,12 @@ async def ends_of_formats(dut) -> None:
         return
     await bench.begin()
     bench.golden.weights = {"far": 1}
-    sums = ExactAccumulator(bench.config.tile)
-    largest = sums.exponent + sums.width - 1
+    sums = make_sum(bench.config.tile)
+    if isinstance(sums, BinnedAccumulator):
+        bench.golden.top = min(-sums.unit // sums.bin_bits, sums.max_top)  # of 1
+        largest = sums.unit + bench.golden.top * sums.bin_bits + sums.width - 1
+    else:
+        largest = sums.exponent + sums.width - 1
     for turn in range(max(4, round(8 * bench.job.effort))):
         fmt = FP32 if turn % 2 else bench.config.tile.a_format
         assert isinstance(fmt, FloatFormat)

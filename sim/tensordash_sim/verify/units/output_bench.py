@@ -1,6 +1,5 @@
 """The output unit between a buffer's model and the golden core."""
 
-from collections.abc import Mapping
 from math import gcd
 from random import Random
 from typing import Any
@@ -9,15 +8,19 @@ import numpy as np
 
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.descriptors import OPERATIONS, decode, encode
-from tensordash.configuration.formats import FP32, FloatFormat
-from tensordash_sim.golden.core.golden_core import CoreFailure, GoldenCore, Memory
-from tensordash_sim.golden.core.sums import CoreSum
-from tensordash_sim.golden.dot import ExactAccumulator
+from tensordash.configuration.formats import FP32
+from tensordash.configuration.numerics import Binned
+from tensordash.layouts import sum_shape
+from tensordash_sim.golden import BinnedAccumulator
+from tensordash_sim.golden.core.golden_core import CoreFailure, Memory
+from tensordash_sim.golden.core.sums import make_sum
 from tensordash_sim.golden.numbers import fixed_values
 from tensordash_sim.verify.bench import start_bench
+from tensordash_sim.verify.random_values import random_value
 from tensordash_sim.verify.units.buffer_model import BufferModel
+from tensordash_sim.verify.units.far_sums import FarSums
 
-__all__ = ["IDLE", "Bench", "FarSums", "random_fields", "random_values"]
+__all__ = ["IDLE", "Bench", "random_fields", "random_values"]
 
 IDLE = {"command_descriptor_valid": 0, "command_descriptor_payload": 0, "sums_valid": 0, "sums_payload": 0, "clear": 0}
 
@@ -31,6 +34,8 @@ def random_values(random: Random, config: CoreConfig, count: int) -> list[int]:
         for bits in (random.getrandbits(width) for _ in range(64))
         if fixed_values(config.tile.a_format)[bits] is not None
     ]
+    if isinstance(config.tile.numerics.accumulator, Binned):  # products that meet in a sum
+        ordinary += [random_value(random, config.tile.a_format, exponents=(-20, 20)) for _ in range(128)]
     return [
         (0, random.choice(ordinary), random.choice((0, 1 << (width - 1), 1)), random.getrandbits(width))[kind]
         for kind in kinds
@@ -82,41 +87,6 @@ def random_fields(random: Random, config: CoreConfig) -> dict[str, int]:
     return fields
 
 
-class FarSums(GoldenCore):
-    """A golden core whose sums are others, which passes seldom have or could not reach.
-
-    Some of a block's are near the ends of their range; or all are tiny, or in the middle between two
-    numbers of FP32 or of the results' format, or very near to it.
-    """
-
-    weights: Mapping[str, int] = {"as it is": 3, "far": 3, "tiny": 4, "tie": 2}
-    """How often a block is of each kind."""
-
-    def _block(self, rows: np.ndarray, columns: np.ndarray) -> list[CoreSum]:
-        block = super()._block(rows, columns)
-        random = Random(rows.tobytes() + columns.tobytes())  # the same for the same streams
-        (kind,) = random.choices(list(self.weights), list(self.weights.values()))
-        if kind == "as it is":
-            return block
-        for each in random.sample(block, len(block) // 2) if kind == "far" else block:
-            assert isinstance(each, ExactAccumulator)
-            total = self._total(random, kind, each.width)
-            each.total = random.choice((1, -1)) * total
-        return block
-
-    def _total(self, random: Random, kind: str, width: int) -> int:
-        """What a sum of `bits` bits is, without a sign."""
-        if kind == "tiny":
-            return random.getrandbits(random.randint(1, 24))
-        if kind == "far":
-            return (1 << (width - 1)) - 1 - random.getrandbits(random.randint(1, width - 2))
-        fmt = random.choice((FP32, self.config.tile.a_format))
-        bits = fmt.significand_bits if isinstance(fmt, FloatFormat) else FP32.significand_bits
-        bits += random.choice((0, 0, 1, 2))  # a quarter, an eighth: what a carry too many makes a tie
-        between = 1 << bits | random.getrandbits(bits) | 1
-        return (between << random.randrange(max(1, width - 2 - bits))) + random.choice((0, 0, 0, *range(-3, 4)))
-
-
 class Bench:
     """A buffer model and the golden core beside the unit."""
 
@@ -139,10 +109,22 @@ class Bench:
         await self.pins.reset(**IDLE, **self.buffer.idle())
 
     def place_biases(self, first: int) -> None:
-        """Biases from a group on of which a sum drops bits, or for which it has hardly any."""
-        sums, random, lanes = ExactAccumulator(self.config.tile), self.random, self.config.tile.lanes
-        least = sums.exponent + FP32.bias
-        fields = (range(least - 2, least + FP32.significand_bits), range(least + sums.width - 4, least + sums.width))
+        """Biases from a group on of which a sum drops bits, or for which it has hardly any.
+
+        Biases of binned sums have every exponent.
+        """
+        sums, random, lanes = make_sum(self.config.tile), self.random, self.config.tile.lanes
+        fields: tuple[range, ...] = (range(FP32.exponent_range + 1),)
+        if isinstance(sums, BinnedAccumulator):
+            least = sums.unit + FP32.bias
+            beyond = least + (sums.max_top + 1) * sums.bin_bits
+            fields += tuple(range(end - 2, end + 3) for end in (least, beyond) if 2 <= end < FP32.exponent_range - 2)
+        else:
+            least = sums.exponent + FP32.bias
+            fields = (
+                range(least - 2, least + FP32.significand_bits),
+                range(least + sums.width - 4, least + sums.width),
+            )
         for group in range(first - 4, first + 12):
             patterns = [
                 random.getrandbits(1) << 31 | random.choice(random.choice(fields)) << 23 | random.getrandbits(23)
@@ -224,7 +206,7 @@ class Bench:
                 b = self.golden.streams["b"][depth * values["b_base"] + p * size :][:size]
                 a = self.golden.streams["a"][depth * values["a_base"] + q * size :][:size]
                 block = self.golden._block(b, a)
-                width = block[0].width + 2
+                width = sum_shape(tile.numerics).size
                 for r in range(tile.rows):
                     sums = block[r * tile.columns : (r + 1) * tile.columns]
                     row = sum(each.block_bits() << (width * c) for c, each in enumerate(sums))

@@ -1,0 +1,101 @@
+"""Binned adder: partial sums and biases join a pass's binned sums."""
+
+from functools import reduce
+from operator import or_
+
+from amaranth.hdl import Const, Module, Mux, Signal, signed
+from amaranth.lib.data import View
+from amaranth.lib.wiring import In, Out
+
+from ..block import Block
+from ..configuration.numerics import Numerics
+from ..configuration.parameters import require_bool
+from ..layouts import BinnedShape, RawSumLayout
+from .binned_digits import distances, moved_down
+
+__all__ = ["BinnedAdder"]
+
+
+class BinnedAdder(Block):
+    """Adds a partial sum to a binned sum, or a bias to a sum or to an earlier total.
+
+    The bins of the sum whose top bin is the lower one move down to those of the other, and those below the last
+    register are dropped.
+
+    Timing: combinational.
+
+    Parameters
+    ----------
+    numerics : Numerics
+        Floating-point formats, and a `Binned` accumulator.
+    biased : bool
+        There are biases.
+
+    Members
+    -------
+    sum, partial, add, again, earlier, total
+        As of `SumAdder`. Sums are bins and the number of the top bin (`BinnedShape`).
+    bias : In(RawSumLayout), carry : In(1)
+        Only if `biased`: what is added besides, a sum and 1 more in each of its bins (`BinnedBias`): zero where `add`
+        is set.
+    overflow : Out(1)
+        A bin leaves the range of its register, and wraps.
+
+    Raises
+    ------
+    ValueError
+        If the formats or the accumulator are of another kind.
+
+    Source: docs/core.md, "Binned sums".
+    """
+
+    def __init__(self, *, numerics: Numerics, biased: bool) -> None:
+        self.shape, self.biased = BinnedShape(numerics), require_bool("biased", biased)
+        layout = RawSumLayout(self.shape.width)
+        more = {"again": In(1), "earlier": In(layout), "bias": In(layout), "carry": In(1)}
+        super().__init__(
+            {
+                "sum": In(layout),
+                "partial": In(layout),
+                "add": In(1),
+                **(more if biased else {}),
+                "total": Out(layout),
+                "overflow": Out(1),
+            }
+        )
+
+    def elaborate(self, platform):
+        """Choose, gate, align both to the larger top bin, and add bin by bin."""
+        m = Module()
+        shape, layout = self.shape, RawSumLayout(self.shape.width)
+        left, right = Signal(layout, name="left"), Signal(layout, name="right")
+        added = self.partial.as_value() & self.add.replicate(layout.size)
+        m.d.comb += [left.eq(self.sum), right.eq(added)]
+        carry = Const(0, 1)
+        if self.biased:
+            carry = self.carry
+            m.d.comb += right.eq(added | self.bias.as_value())
+            with m.If(self.again):
+                m.d.comb += left.eq(self.earlier)
+        numbers = [View(shape.layout, each.number) for each in (left, right)]
+        total = View(shape.layout, self.total.number)
+        left_down, right_down = distances(m, numbers[1].top, numbers[0].top, shape.bins, "top")
+        left_bins, right_bins = (
+            moved_down(list(number.bins), down) for number, down in zip(numbers, (left_down, right_down), strict=True)
+        )
+        carries = moved_down([carry] * shape.bins, right_down)
+        leaves = []
+        for place in range(shape.bins):
+            grown = Signal(signed(shape.bin_width + 1), name=f"grown_{place}")
+            m.d.comb += [
+                grown.eq(left_bins[place].as_signed() + right_bins[place].as_signed() + carries[place]),
+                total.bins[place].eq(grown),
+            ]
+            leaves.append(grown[-1] ^ grown[-2])
+        m.d.comb += [
+            total.top.eq(Mux(left_down[0], numbers[0].top, numbers[1].top)),
+            self.total.positive.eq(left.positive | right.positive),
+            self.total.negative.eq(left.negative | right.negative),
+            self.overflow.eq(reduce(or_, leaves)),
+        ]
+        return m

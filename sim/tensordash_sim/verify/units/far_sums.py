@@ -1,0 +1,80 @@
+"""Sums that passes seldom have or could not reach: near the ends of their range, tiny, or near a tie of a rounding."""
+
+from collections.abc import Mapping
+from random import Random
+
+import numpy as np
+
+from tensordash.configuration.formats import FP32, FloatFormat
+from tensordash_sim.golden import BinnedAccumulator
+from tensordash_sim.golden.core.golden_core import GoldenCore
+from tensordash_sim.golden.core.sums import CoreSum
+
+__all__ = ["FarSums"]
+
+ENDS = -130, 136
+"""Exponents about which binned sums lie often: of FP32's ends, and of biases."""
+
+
+class FarSums(GoldenCore):
+    """A golden core whose sums are others, which passes seldom have or could not reach.
+
+    Some of a block's are near the ends of their range; or all are tiny, or in the middle between two
+    numbers of FP32 or of the results' format, or very near to it.
+    """
+
+    weights: Mapping[str, int] = {"as it is": 3, "far": 3, "tiny": 4, "tie": 2}
+    """How often a block is of each kind."""
+    top: int | None = None
+    """The top bin of all binned sums, if it is one."""
+
+    def _block(self, rows: np.ndarray, columns: np.ndarray) -> list[CoreSum]:
+        block = super()._block(rows, columns)
+        random = Random(rows.tobytes() + columns.tobytes())  # the same for the same streams
+        (kind,) = random.choices(list(self.weights), list(self.weights.values()))
+        if kind == "as it is":
+            return block
+        near = self._top(random, block[0]) if isinstance(block[0], BinnedAccumulator) else 0
+        for each in random.sample(block, len(block) // 2) if kind == "far" else block:
+            if isinstance(each, BinnedAccumulator):
+                self._bins(random, kind, each, near)
+            else:
+                each.total = random.choice((1, -1)) * self._total(random, kind, each.width)
+        return block
+
+    def _total(self, random: Random, kind: str, width: int) -> int:
+        """What a sum of `bits` bits is, without a sign."""
+        if kind == "tiny":
+            return random.getrandbits(random.randint(1, 24))
+        if kind == "far":
+            return (1 << (width - 1)) - 1 - random.getrandbits(random.randint(1, width - 2))
+        fmt = random.choice((FP32, self.config.tile.a_format))
+        bits = fmt.significand_bits if isinstance(fmt, FloatFormat) else FP32.significand_bits
+        bits += random.choice((0, 0, 1, 2))  # a quarter, an eighth: what a carry too many makes a tie
+        between = 1 << bits | random.getrandbits(bits) | 1
+        return (between << random.randrange(max(1, width - 2 - bits))) + random.choice((0, 0, 0, *range(-3, 4)))
+
+    def _top(self, random: Random, sums: BinnedAccumulator) -> int:
+        """A top bin, often one of a number that FP32 has."""
+        if self.top is not None:
+            return self.top
+        low, high = (min(max((end - sums.unit) // sums.bin_bits, 0), sums.max_top) for end in ENDS)
+        kinds = (random.randint(low, high), low + random.randint(0, 2), high - random.randint(0, 2))
+        top = random.choice((random.randint(0, sums.max_top), *kinds, *kinds))
+        return min(max(top, 0), sums.max_top)
+
+    def _bins(self, random: Random, kind: str, sums: BinnedAccumulator, near: int) -> None:
+        """Replace the digits of a binned sum, with a top bin `near` or a few bins away."""
+        away = 0 if self.top is not None else random.choice((0, 0, 0, *range(-sums.bins - 1, sums.bins + 2)))
+        sums.top = min(max(near + away, 0), sums.max_top)
+        counting = range(max(0, sums.top - sums.bins + 1), sums.top + 1)
+        if kind == "tie":  # a number in all bins
+            bits = sums.bin_bits * (len(counting) - 1) + sums.width
+            total, sign = self._total(random, kind, bits), random.choice((1, -1))
+            low, mask = counting[0], (1 << sums.bin_bits) - 1
+            parts = {k: total >> (k - low) * sums.bin_bits for k in counting}
+            sums.sums = {k: sign * (part if k == sums.top else part & mask) for k, part in parts.items()}
+            return
+        width = sums.width if kind == "far" else random.randint(2, sums.width)
+        totals = {k: self._total(random, "far", width) if kind == "far" else random.getrandbits(4) for k in counting}
+        sums.sums = {k: random.choice((1, -1, 0)) * total for k, total in totals.items()}

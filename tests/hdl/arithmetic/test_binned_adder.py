@@ -1,0 +1,141 @@
+"""Merging of binned sums, and biases in bins: against the golden core's sums."""
+
+import random
+from collections import Counter
+
+import pytest
+from amaranth.hdl import Module, Value
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In
+from amaranth.sim import Simulator
+
+from tensordash import TileConfig
+from tensordash.arithmetic.binned_adder import BinnedAdder
+from tensordash.arithmetic.binned_bias import BinnedBias
+from tensordash_sim.golden import BinnedAccumulator
+
+from .test_binned_result import drawn
+
+CASES = {
+    "bf16": {"format": "bf16", "accumulator": {"bins": 3}},
+    "bf16, small bins": {"format": "bf16", "accumulator": {"bins": 3, "bin_bits": 8}, "headroom_bits": 0},
+    "tf32, 4 bins": {"format": "tf32", "accumulator": {"bins": 4, "bin_bits": 13}, "headroom_bits": 3},
+    "fp16": {"format": "fp16", "accumulator": {"bins": 3}},
+    "fp16, odd bins": {"format": "fp16", "accumulator": {"bins": 3, "bin_bits": 11}, "headroom_bits": 12},
+    "fp8": {"format": "fp8_e4m3", "accumulator": {"bins": 4, "bin_bits": 9}},
+}
+SIGNS = ((), (), (), (), (), (), (0,), (1,), (0, 1))
+
+
+class BiasedAdder(wiring.Component):
+    """An adder and a bias aligner, wired as in the core's row adder."""
+
+    def __init__(self, config: TileConfig) -> None:
+        self.adder = BinnedAdder(numerics=config.numerics, biased=True)
+        self.aligner = BinnedBias(config.numerics)
+        super().__init__({"value": In(32), "enable": In(1), "is_second": In(1)})
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.adder, m.submodules.aligner = self.adder, self.aligner
+        m.d.comb += [
+            self.aligner.value.eq(self.value),
+            self.aligner.enable.eq(self.enable),
+            Value.cast(self.adder.bias).eq(Value.cast(self.aligner.aligned)),
+            self.adder.carry.eq(self.aligner.carry),
+            self.adder.again.eq(self.is_second),
+        ]
+        return m
+
+
+def draw_sum(rng: random.Random, config: TileConfig, top: int) -> BinnedAccumulator:
+    """A sum with this top bin: any registers, many near the ends of their range."""
+    made = BinnedAccumulator(config)
+    half = 1 << (made.width - 1)
+    made.top = top
+    made.sums = {k: drawn(rng, half) for k in range(max(0, top - made.bins + 1), top + 1)}
+    made.infinities = frozenset(rng.choice(SIGNS))
+    return made
+
+
+def copy_of(config: TileConfig, sums: BinnedAccumulator) -> BinnedAccumulator:
+    made = BinnedAccumulator(config)
+    made.top, made.sums, made.infinities = sums.top, dict(sums.sums), sums.infinities
+    return made
+
+
+def simulate(dut, check) -> None:
+    simulator = Simulator(dut)
+    simulator.add_testbench(check)
+    simulator.run()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_merging(name):
+    """Every pair of top bins: the sum, an earlier total in its place, and nothing added."""
+    config, rng, seen = TileConfig(**CASES[name]), random.Random(name), Counter()
+    dut = BiasedAdder(config)
+    golden = BinnedAccumulator(config)
+
+    async def check(context):
+        adder = dut.adder
+        tops = range(golden.max_top + 1)
+        near = [(a, b) for a in tops for b in tops if abs(a - b) <= golden.bins]
+        for top, other_top in [*((a, b) for a in tops for b in tops), *near * max(1, 2500 // len(near))]:
+            left, right, unused = (draw_sum(rng, config, each) for each in (top, other_top, other_top))
+            is_second, add = rng.random() < 0.3, rng.random() < 0.8
+            context.set(Value.cast(adder.sum), (unused if is_second else left).block_bits())
+            context.set(Value.cast(adder.earlier), (left if is_second else unused).block_bits())
+            context.set(Value.cast(adder.partial), right.block_bits())
+            context.set(dut.is_second, is_second)
+            context.set(adder.add, add)
+            context.set(dut.enable, 0)
+            context.set(dut.value, rng.getrandbits(32))
+            merged = copy_of(config, left)
+            overflow = merged.merge(right) if add else False
+            found = context.get(Value.cast(adder.total)), context.get(adder.overflow)
+            assert found == (merged.block_bits(), overflow), (top, other_top, left.sums, right.sums, is_second, add)
+            seen["overflow" if overflow else "none"] += 1
+            seen[f"distance {min(abs(top - other_top), golden.bins)}"] += 1
+
+    simulate(dut, check)
+    assert seen["overflow"] > 50
+    assert all(seen[f"distance {k}"] for k in range(min(golden.bins, golden.max_top) + 1)), seen
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_biases(name):
+    """Biases of every exponent, to sums with every top bin."""
+    config, rng, seen = TileConfig(**CASES[name]), random.Random(name), Counter()
+    dut = BiasedAdder(config)
+    golden = BinnedAccumulator(config)
+    fractions = (0, 1, (1 << 23) - 1, 1 << 22)
+
+    async def check(context):
+        adder = dut.adder
+        for field in [*range(256)] * 12:
+            bias = rng.getrandbits(1) << 31 | field << 23
+            bias |= rng.choice((rng.choice(fractions), rng.getrandbits(23)))
+            near = (max(field, 1) - 127 - golden.unit) // golden.bin_bits
+            top = rng.choice((rng.randint(0, golden.max_top), max(0, min(near + rng.randint(-4, 4), golden.max_top))))
+            left, is_second = draw_sum(rng, config, top), rng.random() < 0.5
+            unused = draw_sum(rng, config, rng.randint(0, golden.max_top))
+            context.set(Value.cast(adder.sum), (unused if is_second else left).block_bits())
+            context.set(Value.cast(adder.earlier), (left if is_second else unused).block_bits())
+            context.set(Value.cast(adder.partial), unused.block_bits())
+            context.set(dut.is_second, is_second)
+            context.set(adder.add, 0)
+            context.set(dut.enable, 1)
+            context.set(dut.value, bias)
+            biased = copy_of(config, left)
+            overflow = biased.add_bias(bias)
+            found = context.get(Value.cast(adder.total)), context.get(adder.overflow)
+            assert found == (biased.block_bits(), overflow), (hex(bias), top, left.sums, is_second)
+            seen["overflow"] += overflow
+            seen["infinity"] += biased.infinities != left.infinities and field < 255
+            seen["raised"] += biased.top > left.top
+
+    simulate(dut, check)
+    assert seen["overflow"] > 20
+    assert seen["raised"] > 20
+    assert (seen["infinity"] > 20) == (config.a_format.exponent_bits < 8)
