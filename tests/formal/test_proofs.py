@@ -69,13 +69,14 @@ CASES += [
     for proof in PROOFS
     if proof.name in ("tile", "tile_control", "axi_stream")
 ]
-# For a core, the proofs of its wires and its register port; at night all proofs of all presets.
+# For a core, the proofs of its wires, its register port and its adders; at night all proofs of all presets.
+QUICK_CORE_PROOFS = ("core_wiring-core", "core_axi_lite-core", "binned_adder-core-bf16", "binned_bias-core-bf16")
 CASES += [
     pytest.param(
         proof,
         load_any_preset(name),
         id=f"{proof.name}-{name}",
-        marks=() if f"{proof.name}-{name}" in ("core_wiring-core", "core_axi_lite-core") else pytest.mark.slow,
+        marks=() if f"{proof.name}-{name}" in QUICK_CORE_PROOFS else pytest.mark.slow,
     )
     for name in preset_names("core")
     for proof in CORE_PROOFS
@@ -120,6 +121,8 @@ REFUTED_CORE_CLAIMS = (
     "no_step_of_the_next_pass_is_offered",
     "the_error_is_the_first_descriptors",
     "runs_follow_the_loops",
+    "each_bin_is_the_sum_of_both",
+    "nothing_else_has_digits",
 )
 BROKEN_VARIANTS += [
     pytest.param(

@@ -3,6 +3,8 @@
 from . import (
     accumulator,
     axi_stream,
+    binned_adder,
+    binned_bias,
     command_queue,
     core_axi,
     core_axi_lite,
@@ -74,6 +76,8 @@ CORE_PROOFS = (
     tokens.PROOF,
     load_bounds.PROOF,
     store_bounds.PROOF,
+    binned_adder.PROOF,
+    binned_bias.PROOF,
     group_writer.PROOF,
     output_walk.PROOF,
     layout.PROOF,

@@ -1,0 +1,115 @@
+"""Biases of binned sums: each of FP32's patterns becomes its digits, as a sum has them.
+
+The number is written as a multiple of the unit. Bin k has the binary places from `bin_bits * k` on. What lies below the
+unit is dropped. A number above the bins of all products is an infinity.
+"""
+
+from typing import Any
+
+from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, signed
+from amaranth.lib.data import View
+
+from tensordash.arithmetic.binned_bias import BinnedBias
+from tensordash.block import Block
+from tensordash.configuration.core_config import CoreConfig
+from tensordash.configuration.formats import FP32
+from tensordash.configuration.preset import load_any_preset
+
+from ..harness import Fault, Harness
+from ..proof import BrokenVariant, Proof
+from .binned_adder import is_binned_core
+
+__all__ = ["PROOF"]
+
+
+def build(config: CoreConfig, fault: tuple[type[Block], Fault] | None = None) -> Harness:
+    """Build the claims (docs/core.md, "Binned sums")."""
+    dut = BinnedBias(config.tile.numerics)
+    harness, shape = Harness(dut, fault=fault), dut.shape
+    fraction, field, sign = dut.value[: FP32.fraction_bits], dut.value[FP32.fraction_bits : -1], dut.value[-1]
+    exponent = Signal(FP32.exponent_bits, name="exponent")  # with the bias of FP32
+    wide = Signal(FP32.significand_bits + (1 << FP32.exponent_bits), name="wide")
+    place = Signal(signed(12), name="place")
+    harness.m.d.comb += [
+        exponent.eq(Mux(field == 0, 1, field)),
+        wide.eq(Cat(fraction, field != 0) << exponent),
+        place.eq(exponent - FP32.bias - shape.unit),
+    ]
+    # The lowest place of `wide`, counted from the unit.
+    first = -FP32.bias - FP32.fraction_bits - shape.unit
+    units = Cat(Const(0, first), wide) if first >= 0 else wide[-first:]
+    places = (shape.max_top + 1) * shape.bin_bits
+    padded = Cat(units, Const(0, places))[:places]
+    digits = Array(padded[k * shape.bin_bits : (k + 1) * shape.bin_bits] for k in range(shape.max_top + 1))
+
+    number = View(shape.layout, dut.aligned.number)
+    special, nan = field == (1 << FP32.exponent_bits) - 1, fraction != 0
+    beyond = special | (place >= places)
+    counts = dut.enable & ~beyond & (place >= 0) & ((field != 0) | (fraction != 0))
+    top = Signal(shape.top_bits, name="top")
+    harness.m.d.comb += top.eq(Mux(counts, place // shape.bin_bits, 0))
+    harness.claim("the_top_bin_has_the_highest_place", number.top == top, when=counts)
+    for below in range(shape.bins):
+        digit = Signal(shape.bin_bits, name=f"digit_{below}")
+        harness.m.d.comb += digit.eq(Mux(top < below, 0, digits[top - below]))
+        held = number.bins[shape.bins - 1 - below] + dut.carry
+        harness.claim("each_bin_has_its_digit", held == Mux(sign, -digit, digit), when=counts)
+    harness.claim("nothing_else_has_digits", ~(dut.aligned.number.any() | dut.carry), when=~counts)
+    infinite = dut.enable & beyond
+    marks = Cat(dut.aligned.positive, dut.aligned.negative)
+    harness.claim("infinities_are_marked", marks == Mux(sign, 2, 1), when=infinite & ~(special & nan))
+    harness.claim("nan_is_marked", marks == 3, when=infinite & special & nan)
+    harness.claim("numbers_are_not_marked", marks == 0, when=~infinite)
+    return harness
+
+
+def _odd_exponents(m: Module, sound: Any, outer: Any) -> None:
+    m.d.comb += sound.value[FP32.fraction_bits].eq(1)
+
+
+def _no_carry(m: Module, sound: Any, outer: Any) -> None:
+    m.d.comb += outer.carry.eq(0)
+
+
+def _no_least_bit(m: Module, sound: Any, outer: Any) -> None:
+    m.d.comb += sound.value[0].eq(0)
+
+
+def _always_enabled(m: Module, sound: Any, outer: Any) -> None:
+    m.d.comb += sound.enable.eq(1)
+
+
+def _no_sign(m: Module, sound: Any, outer: Any) -> None:
+    m.d.comb += sound.value[-1].eq(0)
+
+
+def _no_payload(m: Module, sound: Any, outer: Any) -> None:
+    m.d.comb += outer.aligned.negative.eq(outer.value[-1] & sound.aligned.negative)
+
+
+def _large_is_infinite(m: Module, sound: Any, outer: Any) -> None:
+    m.d.comb += outer.aligned.positive.eq(sound.aligned.positive | (outer.enable & outer.value[24:31].all()))
+
+
+def _variant(claim: str, title: str, fault: Fault) -> BrokenVariant:
+    return BrokenVariant(claim=claim, title=title, kind=BinnedBias, fault=fault, depth=2)
+
+
+BROKEN_VARIANTS = (
+    _variant("the_top_bin_has_the_highest_place", "all exponents are odd", _odd_exponents),
+    _variant("each_bin_has_its_digit", "digits of negative numbers are too small by one", _no_carry),
+    _variant("each_bin_has_its_digit", "a number has no least bit", _no_least_bit),
+    _variant("nothing_else_has_digits", "a number always counts", _always_enabled),
+    _variant("infinities_are_marked", "infinities have no sign", _no_sign),
+    _variant("nan_is_marked", "NaN is an infinity of plus sign", _no_payload),
+    _variant("numbers_are_not_marked", "the largest numbers are infinities", _large_is_infinite),
+)
+
+PROOF = Proof(
+    name="binned_bias",
+    build=build,
+    applies=lambda config: is_binned_core(config) and config.bias,
+    broken_variants=BROKEN_VARIANTS,
+    cover_depth=2,
+    broken_config=load_any_preset("core-bf16"),
+)
