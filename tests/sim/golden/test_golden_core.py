@@ -1,16 +1,18 @@
 """The golden core against products in float64, and its errors for wrong programs."""
 
+from itertools import pairwise
 from random import Random
 
 import numpy as np
 import pytest
 
 from tensordash.configuration.core_config import CoreConfig
-from tensordash.configuration.descriptors import HEADER, OPERATIONS
+from tensordash.configuration.descriptors import HEADER, OPERATIONS, decode, encode
+from tensordash.configuration.preset import load_any_preset
 from tensordash_sim.compiler.program import Loop, Program, ProgramError
 from tensordash_sim.golden.core.golden_core import GoldenCore, Memory
 from tensordash_sim.golden.core.tensors import deflate, from_groups, inflate, to_groups
-from tensordash_sim.verify.programs.random_programs import random_program
+from tensordash_sim.verify.programs.random_programs import random_program, random_values
 
 CONFIG = CoreConfig()
 A, W, RESULT = 0x1000, 0x4000, 0x8000
@@ -127,17 +129,44 @@ def test_convolution(layer):
     np.testing.assert_array_equal(layer.run(), layer.expected())
 
 
-def test_zero_skipping_changes_nothing():
-    random = Random(5)
+@pytest.mark.parametrize("preset", ["core", "core-bf16"])
+def test_zero_skipping_changes_nothing(preset):
+    random, sparse = Random(5), load_any_preset(preset)
     for _ in range(5):
-        made = random_program(random, CONFIG)
+        made = random_program(random, sparse)
         memories = []
-        for config in (CONFIG, CONFIG.baseline):
+        for config in (sparse, sparse.baseline):
             memory = Memory(1 << 17)
             memory.bytes[:] = made.memory.bytes
             assert GoldenCore(config, memory).run(made.program.descriptors).error == ""
             memories.append(memory.bytes)
         assert memories[0] == memories[1]
+
+
+@pytest.mark.parametrize("preset", ["core", "core-bf16"])
+def test_chunks_do_not_show(preset):
+    """A reduction in one pass, or in passes of any lengths whose sums are added, has the same results."""
+    config, random = load_any_preset(preset), Random(7)
+    results = {"stride": 1, "x_size": 4, "emit": 1, "fp32": 1, "bias": 1, "bias_address": 64, "a_streams": 1}
+    for _ in range(6):
+        golden = GoldenCore(config, Memory(0))
+        for streams in golden.streams.values():
+            streams[:64] = random_values(random, config, streams[:64].shape, 0.3)
+        golden.buffer[64] = random_values(random, config, golden.buffer[64].shape, 0.3)
+        golden._multiply(multiply_fields({**results, "steps": 64, "address": 0}))
+        cuts = [0, *sorted(random.sample(range(1, 16), 3)), 16]  # in words
+        for index, (begin, end) in enumerate(pairwise(cuts)):
+            fields = {"steps": 4 * (end - begin), "a_base": begin, "b_base": begin, "add": int(index > 0), "partial": 3}
+            last = {**results, "address": 32} if end == 16 else {"a_streams": 1, "x_size": 1}
+            golden._multiply(multiply_fields({**last, **fields}))
+        assert (golden.buffer[0:2] == golden.buffer[32:34]).all()
+        assert golden.buffer[0:2].any()
+
+
+def multiply_fields(fields):
+    """All fields of a multiply of one stream of side B."""
+    _, values = decode(encode(OPERATIONS["multiply"], {"b_streams": 1, **fields}))
+    return values
 
 
 def test_groups_and_back():
