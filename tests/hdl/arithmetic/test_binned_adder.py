@@ -18,10 +18,10 @@ from .test_binned_result import drawn
 
 CASES = {
     "bf16": {"format": "bf16", "accumulator": {"bins": 3}},
-    "bf16, small bins": {"format": "bf16", "accumulator": {"bins": 3, "bin_bits": 8}, "headroom_bits": 0},
-    "tf32, 4 bins": {"format": "tf32", "accumulator": {"bins": 4, "bin_bits": 13}, "headroom_bits": 3},
+    "bf16-small-bins": {"format": "bf16", "accumulator": {"bins": 3, "bin_bits": 8}, "headroom_bits": 0},
+    "tf32-4-bins": {"format": "tf32", "accumulator": {"bins": 4, "bin_bits": 13}, "headroom_bits": 3},
     "fp16": {"format": "fp16", "accumulator": {"bins": 3}},
-    "fp16, odd bins": {"format": "fp16", "accumulator": {"bins": 3, "bin_bits": 11}, "headroom_bits": 12},
+    "fp16-odd-bins": {"format": "fp16", "accumulator": {"bins": 3, "bin_bits": 11}, "headroom_bits": 12},
     "fp8": {"format": "fp8_e4m3", "accumulator": {"bins": 4, "bin_bits": 9}},
 }
 SIGNS = ((), (), (), (), (), (), (0,), (1,), (0, 1))

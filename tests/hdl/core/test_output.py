@@ -24,17 +24,17 @@ CONFIGS = {
         *("tile.lanes=8", "tile.rows=8", "tile.columns=8", "core.stream_buffer=4"),
     ],
     "bf16": [*SMALL, "tile.format=bf16", "tile.accumulator={bins=3}"],
-    "bf16 without headroom": [
+    "bf16-without-headroom": [
         *("core.buffer=16", "core.regions=1", "core.stream_buffer=2", "core.partial_sums=9", "core.result_cycles=4"),
         *("tile.format=bf16", "tile.accumulator={bins=4, bin_bits=8}", "tile.headroom_bits=8"),
     ],
-    "fp8 in bins": [
+    "fp8-in-bins": [
         *SMALL,
         "tile.format={a='fp8_e4m3', b='fp8_e5m2'}",
         "tile.accumulator={bins=3, bin_bits=11}",
         "core.result_cycles=1",
     ],
-    "nothing built, in bins": [
+    "nothing-built-in-bins": [
         *(*SMALL, "tile.format=bf16", "tile.accumulator={bins=3}"),
         *(f"core.{name}=false" for name in ("bias", "scale", "relu", "mask", "stochastic")),
     ],

@@ -112,7 +112,12 @@ def test_no_name_twice_and_every_name_with_the_prefix() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "formats", "bus"), [("core", ("FP16", "FP16"), 128), ("core-fp8", ("FP8_E4M3", "FP8_E5M2"), None)]
+    ("name", "formats", "bus"),
+    [
+        ("core", ("FP16", "FP16"), 128),
+        ("core-bf16", ("BF16", "BF16"), 128),
+        ("core-fp8", ("FP8_E4M3", "FP8_E5M2"), None),
+    ],
 )
 def test_operand_formats_and_bus(name: str, formats: tuple[str, str], bus: int | None, tmp_path: Path) -> None:
     """Header and register agree, side by side, and the codes are those of docs/core.md."""

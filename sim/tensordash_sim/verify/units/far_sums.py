@@ -15,6 +15,9 @@ __all__ = ["FarSums"]
 ENDS = -130, 136
 """Exponents about which binned sums lie often: of FP32's ends, and of biases."""
 
+MARKS: tuple[tuple[int, ...], ...] = (*[()] * 24, (0,), (1,), (0, 1))
+"""Signs of the infinities in a binned sum."""
+
 
 class FarSums(GoldenCore):
     """A golden core whose sums are others, which passes seldom have or could not reach.
@@ -67,6 +70,7 @@ class FarSums(GoldenCore):
         """Replace the digits of a binned sum, with a top bin `near` or a few bins away."""
         away = 0 if self.top is not None else random.choice((0, 0, 0, *range(-sums.bins - 1, sums.bins + 2)))
         sums.top = min(max(near + away, 0), sums.max_top)
+        sums.infinities = frozenset(random.choice(MARKS))
         counting = range(max(0, sums.top - sums.bins + 1), sums.top + 1)
         if kind == "tie":  # a number in all bins
             bits = sums.bin_bits * (len(counting) - 1) + sums.width
