@@ -7,6 +7,7 @@ from typing import Any
 
 from tensordash import ConfigError
 from tensordash.configuration.core_config import CoreConfig
+from tensordash.configuration.numerics import Binned
 
 from ..programs.expected_outcome import BUFFER_IMAGE
 
@@ -15,7 +16,8 @@ __all__ = ["SIZE", "CoreGoals", "CoreJob", "draw_core_job", "key_points"]
 SIZE = 1 << 17
 """Bytes of memory."""
 MIXED = ({"a": "fp8_e4m3", "b": "fp8_e5m2"}, {"a": "fp8_e5m2", "b": "fp8_e4m3"})
-FORMATS = ("fp16", "fp8_e4m3", "fp16", "fp8_e5m2", *MIXED)
+FORMATS = ("fp16", "fp8_e4m3", "bf16", "fp16", "fp8_e5m2", *MIXED)
+BINNED = {"bins": 3, "bin_bits": 16}
 TILE = {
     "lanes": (4, 4, 8, 4),
     "depth": (4, 3, 2),
@@ -24,6 +26,7 @@ TILE = {
     "pipeline": ("auto", 1, 2, 3),
     "full_window": ("auto", True, False),
     "headroom_bits": (12, 14, 16),
+    "accumulator": ("exact", BINNED, "exact", {"bins": 4, "bin_bits": 11}),
 }
 CORE = {
     "buffer": (4, 8, 16, 32, 64),
@@ -128,6 +131,8 @@ def _document(random: Random, fields: dict[str, Any]) -> dict[str, Any]:
         "connectivity": [(0, 0), *((step, offset) for step in range(1, depth) for offset in offsets)],
         "staging": "shift" if tile["sparsity"] == "none" else "ring",
     }
+    if tile["format"] == "bf16" and tile["accumulator"] == "exact":
+        tile["accumulator"] = BINNED
     return {"tile": tile, "core": core}
 
 
@@ -136,10 +141,13 @@ def key_points(config: CoreConfig | None = None) -> set[str]:
     if config is None:
         points = {f"{name} {value}" for name, values in CORE.items() for value in values}
         points |= {f"{name} {value}" for name in ("lanes", "depth", "sparsity") for value in TILE[name]}
-        return points | {f"format {_format_name(value)}" for value in FORMATS}
+        points |= {f"format {_format_name(value)}" for value in FORMATS}
+        return points | {"accumulator exact", "accumulator binned, 3", "accumulator binned, 4"}
     tile = config.tile
     points = {f"{name} {getattr(config, name)}" for name in CORE}
     points |= {f"lanes {tile.lanes}", f"depth {tile.depth}", f"sparsity {tile.sparsity}"}
+    accumulator = tile.numerics.accumulator
+    points.add(f"accumulator binned, {accumulator.bins}" if isinstance(accumulator, Binned) else "accumulator exact")
     return points | {f"format {tile.a_format.name} {tile.b_format.name}"}
 
 
