@@ -6,12 +6,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensordash.configuration.config import TileConfig
-from tensordash.configuration.formats import FloatFormat
+from tensordash.configuration.formats import FP32, FloatFormat
 from tensordash.configuration.numerics import Binned
 
 from .binned_kernels import NO_TERM, add_bins, add_together
-from .kernels import EXACT_NAN, mark_specials, round_each
-from .tables import INFINITE, NAN, ZERO, Operand, Scaled, is_finite, marks, operand_formats, scaled
+from .kernels import round_each
+from .specials import insert_specials
+from .tables import INFINITE, NAN, ZERO, Operand, Scaled, marks, operand_formats, scaled
 
 __all__ = ["binned_products"]
 
@@ -19,7 +20,9 @@ SUM_BITS = 63
 """Bits of a sum's magnitude in one 64-bit integer."""
 
 
-def binned_products(columns: NDArray, rows: NDArray, config: TileConfig) -> NDArray[np.uint32]:
+def binned_products(
+    columns: NDArray, rows: NDArray, config: TileConfig, added: NDArray[np.uint32] | None = None
+) -> NDArray[np.uint32]:
     """Sums of products in a binned accumulator.
 
     Parameters
@@ -29,6 +32,8 @@ def binned_products(columns: NDArray, rows: NDArray, config: TileConfig) -> NDAr
         Bit patterns of both sides, with scales if there are any (`operand_formats`).
     config : TileConfig
         Formats, accumulator and what is skipped.
+    added : array of uint32, (N, M), optional
+        FP32 bits of one more term of each sum, as a C input is.
 
     Returns
     -------
@@ -44,22 +49,22 @@ def binned_products(columns: NDArray, rows: NDArray, config: TileConfig) -> NDAr
     a, b = operand_formats(config)
     (a_values, a_exponents), (b_values, b_exponents) = _terms(a), _terms(b)
     operands = a_values[columns], a_exponents[columns], b_values[rows], b_exponents[rows]
+    # Without a C input there are no terms below the unit, and a lower one changes nothing.
     unit = a.least_exponent + b.least_exponent  # type: ignore[union-attr]
+    unit += min(FP32.least_exponent - unit, 0) // accumulator.bin_bits * accumulator.bin_bits
     shape = a_format.significand_bits + b_format.significand_bits, accumulator.bins, accumulator.bin_bits
     results = len(rows), len(columns)
     high, low, exponents = np.empty(results, np.int64), np.empty(results, np.uint64), np.empty(results, np.int64)
-    terms = columns.shape[1]
+    terms = columns.shape[1] + (added is not None)
+    more = np.zeros(results, np.uint32) if added is None else added
     if terms <= 1 << accumulator.headroom_bits and shape[1] * shape[2] + terms.bit_length() <= SUM_BITS:
-        add_together(*operands, shape, unit, high, low, exponents)
+        add_together(*operands, more, shape, unit, high, low, exponents)
     else:
         width = accumulator.bin_bits + 1 + accumulator.headroom_bits
-        add_bins(*operands, shape, width, unit, high, low, exponents)
+        add_bins(*operands, more, shape, width, unit, high, low, exponents)
     out = np.empty(results, np.uint32)
     round_each(high, low, exponents, out)
-    special = ~(is_finite(columns, a).all(0) & is_finite(rows, b).all(0))
-    if special.any():
-        a_marks, b_marks = marks(a)[columns[:, special]], marks(b)[rows[:, special]]
-        mark_specials(a_marks, b_marks, config.sparsity == "both", config.sparsity != "none", EXACT_NAN, out)
+    insert_specials(columns[None], rows[None], config, out[None], None if added is None else added[None])
     return out
 
 

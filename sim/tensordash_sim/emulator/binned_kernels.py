@@ -9,33 +9,57 @@ __all__ = ["NO_TERM", "add_bins", "add_together"]
 NO_TERM = -(1 << 24)
 """Exponent of what is no term: zeros, infinities and NaN."""
 MAX_SHIFT = 63
+FRACTION = 23
+"""Fraction bits of FP32."""
 
 
 @njit(cache=True, nogil=True)
-def _quantum(a_exponent, b_exponent, first_place, unit, bins, bin_bits):
+def _unpack(bits):
+    """Return significand and exponent of an FP32 number's bits; the exponent is NO_TERM if it is no term."""
+    field, fraction = np.int64(bits >> 23 & 0xFF), np.int64(bits & 0x7FFFFF)
+    if field == 0xFF or field | fraction == 0:
+        return np.int64(0), np.int64(NO_TERM)
+    significand = fraction | np.int64(field > 0) << 23
+    return (-significand if bits >> 31 else significand), max(field, 1) - 150
+
+
+@njit(cache=True, nogil=True)
+def _quantum(a_exponent, b_exponent, bias_place, first_place, unit, bins, bin_bits):
     """Return the exponent of the lowest place that counts; a product's highest is `first_place` above its least bit."""
     most = np.int32(2 * NO_TERM)
     for k in range(len(a_exponent)):
         most = max(most, a_exponent[k] + b_exponent[k])
-    top = np.int64(0)
-    if most > NO_TERM:
-        top = (np.int64(most) + first_place - unit) // bin_bits
+    place = max(np.int64(most) + first_place, bias_place)
+    top = max((place - unit) // bin_bits, 0)
     return unit + (top - bins + 1) * bin_bits
 
 
+@njit(cache=True, nogil=True)
+def _digit(signed, away, mask):
+    """Return the signed digit of ``signed * 2**away`` below `mask`."""
+    sign = signed >> 63
+    # A term has 24 bits at most, and a bin no more than 32.
+    digit = ((signed ^ sign) - sign) << min(max(away, 0), 40) >> min(max(-away, 0), MAX_SHIFT) & mask
+    return (digit ^ sign) - sign
+
+
 @njit(parallel=True, cache=True, nogil=True)
-def add_together(a, a_exponent, b, b_exponent, shape, unit, high, low, exponents):
+def add_together(a, a_exponent, b, b_exponent, added, shape, unit, high, low, exponents):
     """Sums in 64 bits that hold all bins, none of which wraps: (rows, columns), each in units of its quantum.
 
-    `a`, `a_exponent` (columns, K) and `b`, `b_exponent` (rows, K) are significands and exponents; `shape` is the bits
-    of a product, the bins and their bits. `high` and `low` get the sums in 128 bits, `exponents` those of their quanta.
+    `a`, `a_exponent` (columns, K) and `b`, `b_exponent` (rows, K) are significands and exponents; `added` are FP32 bits
+    of one more term of each sum; `shape` is the bits of a product, the bins and their bits. `high` and `low` get the
+    sums in 128 bits, `exponents` those of their quanta.
     """
     product_bits, bins, bin_bits = shape
-    up = bins * bin_bits - product_bits
+    up, whole = bins * bin_bits - product_bits, (np.int64(1) << (bins * bin_bits)) - 1
     for row in prange(len(b)):
         for column in range(len(a)):
-            quantum = _quantum(a_exponent[column], b_exponent[row], product_bits - 1, unit, bins, bin_bits)
-            total, bias = np.int64(0), quantum + up
+            more, exponent = _unpack(added[row, column])
+            quantum = _quantum(
+                a_exponent[column], b_exponent[row], exponent + FRACTION, product_bits - 1, unit, bins, bin_bits
+            )
+            total, bias = _digit(more, exponent - quantum, whole), quantum + up
             for k in range(a.shape[1]):
                 product = np.int64(a[column, k]) * np.int64(b[row, k])
                 down = min(bias - np.int64(a_exponent[column, k] + b_exponent[row, k]), MAX_SHIFT)
@@ -48,24 +72,23 @@ def add_together(a, a_exponent, b, b_exponent, shape, unit, high, low, exponents
 
 
 @njit(parallel=True, cache=True, nogil=True)
-def add_bins(a, a_exponent, b, b_exponent, shape, width, unit, high, low, exponents):
+def add_bins(a, a_exponent, b, b_exponent, added, shape, width, unit, high, low, exponents):
     """Sums bin by bin, each of which wraps at `width` bits; otherwise as `add_together`."""
     product_bits, bins, bin_bits = shape
     mask = (np.int64(1) << bin_bits) - 1
     for row in prange(len(b)):
         sums = np.empty(bins, np.int64)
         for column in range(len(a)):
-            quantum = _quantum(a_exponent[column], b_exponent[row], product_bits - 1, unit, bins, bin_bits)
+            more, exponent = _unpack(added[row, column])
+            quantum = _quantum(
+                a_exponent[column], b_exponent[row], exponent + FRACTION, product_bits - 1, unit, bins, bin_bits
+            )
             for place in range(bins):
-                total, lowest = np.int64(0), quantum + place * bin_bits
+                lowest = quantum + place * bin_bits
+                total = _digit(more, exponent - lowest, mask)
                 for k in range(a.shape[1]):
                     product = np.int64(a[column, k]) * np.int64(b[row, k])
-                    away = np.int64(a_exponent[column, k] + b_exponent[row, k]) - lowest
-                    sign = product >> 63
-                    magnitude = (product ^ sign) - sign
-                    # A product has 22 bits at most, and a bin no more than 32.
-                    digit = magnitude << min(max(away, 0), 40) >> min(max(-away, 0), MAX_SHIFT) & mask
-                    total += (digit ^ sign) - sign
+                    total += _digit(product, np.int64(a_exponent[column, k] + b_exponent[row, k]) - lowest, mask)
                 sums[place] = total << (64 - width) >> (64 - width) if width < 64 else total
             for place in range(bins - 1):
                 sums[place + 1] += sums[place] >> bin_bits

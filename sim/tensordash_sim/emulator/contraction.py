@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from tensordash.configuration.config import TileConfig
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.formats import FP32, FloatFormat
-from tensordash.configuration.numerics import Exact, Fused
+from tensordash.configuration.numerics import Fused
 
 from ..compiler.layer import OPERANDS, RESULTS, Layer
 from .conversions import result_bits
@@ -98,9 +98,8 @@ def contract(
             raise ValueError(f"{field} must be left out for int8, whose results are sums")
     operands = _checked_operands(tile, layer, operation, rows, values)
     if bias is not None:
-        if not isinstance(tile.numerics.accumulator, Exact):
-            kind = type(tile.numerics.accumulator).__name__.lower()
-            raise ValueError(f"bias must be left out for a {kind} accumulator: it is added to an exact sum")
+        if isinstance(tile.numerics.accumulator, Fused):
+            raise ValueError("bias must be left out for a fused accumulator: it is added to an exact or binned sum")
         operands["bias"] = _checked_bias(bias, layer, operation)
     if mask is not None:
         mask = checked_bits("mask", mask, tile.a_format)

@@ -14,8 +14,9 @@ from tensordash.configuration.config import TileConfig
 from tensordash.configuration.formats import IntegerFormat
 from tensordash.configuration.numerics import Exact
 
-from .kernels import EXACT_NAN, add_biases, add_digits, cut, mark_specials, round_sums, wrap
-from .tables import Digits, digits, is_finite, marks, operand_formats
+from .kernels import add_biases, add_digits, cut, round_sums, wrap
+from .specials import insert_specials
+from .tables import Digits, digits, operand_formats
 
 __all__ = ["exact_products"]
 
@@ -85,13 +86,7 @@ def _block(columns: NDArray, rows: NDArray, config: TileConfig, added: NDArray[n
     assert not isinstance(b, IntegerFormat)
     out = np.empty(high.shape, np.uint32)
     round_sums(*sums, a.least_exponent + b.least_exponent, out.reshape(sums[0].shape))
-    beyond = out if added is None else np.zeros_like(out)
-    special: NDArray[np.bool_] = ~np.asarray(is_finite(columns, a).all(1) & is_finite(rows, b).all(1))
-    for each in np.flatnonzero(special.any(1)):
-        a_marks, b_marks = marks(a)[columns[each][:, special[each]]], marks(b)[rows[each][:, special[each]]]
-        mark_specials(a_marks, b_marks, config.sparsity == "both", config.sparsity != "none", EXACT_NAN, beyond[each])
-    if added is not None:
-        _add_specials(beyond, added, out)
+    insert_specials(columns, rows, config, out, added)
     return out
 
 
@@ -100,15 +95,6 @@ def _within(added: NDArray[np.uint32], exponent: int) -> NDArray[np.uint32]:
     numbers = added.view(np.float32)
     beyond = np.abs(numbers) >= 2.0**exponent
     return np.where(beyond, np.copysign(np.float32(np.inf), numbers), numbers).view(np.uint32)
-
-
-def _add_specials(beyond: NDArray[np.uint32], added: NDArray[np.uint32], out: NDArray[np.uint32]) -> None:
-    """Overwrite sums that have infinities or NaN, or have them added: `beyond` are those of the products, else 0."""
-    numbers = added.view(np.float32)
-    place = (beyond != 0) | ~np.isfinite(numbers)
-    with np.errstate(invalid="ignore"):
-        made = beyond.view(np.float32)[place] + numbers[place]
-    out[place] = np.where(np.isnan(made), np.uint32(EXACT_NAN), made.view(np.uint32))
 
 
 def _sums(columns: NDArray, rows: NDArray, a: Digits, b: Digits) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:

@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tensordash.configuration.config import TileConfig
-from tensordash.configuration.numerics import Binned, Exact
+from tensordash.configuration.numerics import Exact, Fused
 
 from .binned import binned_products
 from .exact import exact_products
@@ -38,7 +38,7 @@ def matrix_product(
         The tile, without a C input.
     added : array of float32, optional
         Biases of a core (docs/core.md, "Multiply", 1): added to the sums before they are rounded, repeated to
-        (..., N, M) as NumPy does; only to exact sums of floating-point products.
+        (..., N, M) as NumPy does; only to exact and binned sums of floating-point products.
     scales : (array of unsigned, (..., M, blocks), array of unsigned, (..., N, blocks)), optional
         Bit patterns of the scales of the columns' and of the rows' blocks, if the tile has scales, and only then; the
         last block may be shorter.
@@ -72,21 +72,22 @@ def matrix_product(
         outer = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     except ValueError:
         raise ValueError(f"rows must go with columns, {a.shape}, but for its last two axes, not {b.shape}") from None
-    exact = isinstance(config.numerics.accumulator, Exact)
-    if added is not None and (not exact or config.numerics.result == "int32"):
-        raise ValueError("added must be none but for exact sums of floating-point products")
+    accumulator = config.numerics.accumulator
+    if added is not None and (isinstance(accumulator, Fused) or config.numerics.result == "int32"):
+        raise ValueError("added must be none but for exact and binned sums of floating-point products")
     lefts, rights = np.broadcast_to(a, outer + a.shape[-2:]), np.broadcast_to(b, outer + b.shape[-2:])
     out = np.empty((*outer, b.shape[-2], a.shape[-2]), np.uint32)
     if out.size == 0:
         return out
-    if exact:
-        numbers = None if added is None else np.broadcast_to(added.view(np.uint32), out.shape)
-        more = None if numbers is None else numbers.reshape(-1, *out.shape[-2:])
-        left, right = (each.reshape(-1, *each.shape[-2:]) for each in (lefts, rights))
+    left, right, made = (each.reshape(-1, *each.shape[-2:]) for each in (lefts, rights, out))
+    more = None if added is None else np.broadcast_to(added.view(np.uint32), out.shape).reshape(made.shape)
+    if isinstance(accumulator, Exact):
         return exact_products(left, right, config, more).reshape(out.shape)
-    products = binned_products if isinstance(config.numerics.accumulator, Binned) else fused_products
-    for index in np.ndindex(outer):
-        out[index] = products(lefts[index], rights[index], config)
+    for index in range(len(made)):
+        if isinstance(accumulator, Fused):
+            made[index] = fused_products(left[index], right[index], config)
+        else:
+            made[index] = binned_products(left[index], right[index], config, None if more is None else more[index])
     return out
 
 

@@ -1,5 +1,6 @@
 """Binned sums of the emulator are golden's, bit by bit."""
 
+from dataclasses import replace
 from random import Random
 
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 from numpy.typing import NDArray
 
 from tensordash import TileConfig
-from tensordash.configuration.formats import SCALES, FloatFormat
+from tensordash.configuration.formats import FP32, SCALES, FloatFormat
 from tensordash_sim.compiler.layer import Layer
 from tensordash_sim.emulator import contract, matrix_product
 from tensordash_sim.emulator.tables import pattern_type
@@ -36,8 +37,15 @@ CASES = {
 LENGTH, BLOCK = 70, 32
 
 
-def golden(columns: NDArray, rows: NDArray, config: TileConfig, scales: tuple[NDArray, NDArray] | None) -> NDArray:
-    """All products of each stream at once."""
+def golden(
+    columns: NDArray,
+    rows: NDArray,
+    config: TileConfig,
+    scales: tuple[NDArray, NDArray] | None,
+    added: NDArray[np.uint32] | None = None,
+) -> NDArray:
+    """All products of each stream at once; `added` as a C input."""
+    config = replace(config, initial=added is not None)
     made = np.empty((len(rows), len(columns)), np.uint32)
     for n, m in np.ndindex(made.shape):
         pairs = [
@@ -47,7 +55,7 @@ def golden(columns: NDArray, rows: NDArray, config: TileConfig, scales: tuple[ND
             and not (config.sparsity == "both" and is_zero(a, config.a_format))
         ]
         accumulator = make_accumulator(config)
-        accumulator.accumulate(pairs, first=True)
+        accumulator.accumulate(pairs, first=True, c=0 if added is None else int(added[n, m]))
         made[n, m] = accumulator.result_bits()
     return made
 
@@ -70,8 +78,9 @@ def test_products(name, sparsity):
         array = np.array([value if random.random() < 0.8 else 0 for value in values], pattern_type(fmt))
         return array.reshape(count, LENGTH)
 
-    for exponents, _ in EXPONENTS:
+    for exponents, c_exponents in EXPONENTS:
         columns, rows = drawn(3, config.a_format, exponents), drawn(4, config.b_format, exponents)
+        rows[0] = 0  # leaves what is added alone
         scales = None
         if config.numerics.scale is not None:
             scales = tuple(
@@ -83,6 +92,13 @@ def test_products(name, sparsity):
             )
         found = matrix_product(columns, rows, config, scales=scales)
         assert found.tolist() == golden(columns, rows, config, scales).tolist()
+        added = np.array(
+            [[random_value(random, FP32, 0.05, c_exponents) for _ in range(3)] for _ in range(4)], np.uint32
+        )
+        near = golden(columns, rows, config, scales) ^ np.uint32(1 << 31)  # cancels most of each sum
+        for terms in (added, near):
+            found = matrix_product(columns, rows, config, terms.view(np.float32), scales=scales)
+            assert found.tolist() == golden(columns, rows, config, scales, terms).tolist()
 
 
 @pytest.mark.parametrize("operation", ["AxW", "WxG", "AxG"])
@@ -97,11 +113,3 @@ def test_operations_of_layers(operation):
     for rows in operation.split("x"):
         found, wanted = (contract(tile, layer, operation, rows, values, fp32=True) for tile in (binned, exact))
         assert np.array_equal(found, wanted)
-
-
-def test_bias_is_refused():
-    layer = Layer(samples=1, channels=2, filters=1, size=(1, 3), kernel=(1, 3), padding=0)
-    values = {name: np.zeros(layer.shape(name), np.uint16) for name in "AW"}
-    config = TileConfig(format="bf16", accumulator={"bins": 3})
-    with pytest.raises(ValueError, match="bias must be left out for a binned accumulator: it is added to an exact sum"):
-        contract(config, layer, "AxW", "A", values, bias=np.zeros(1, np.float32))
