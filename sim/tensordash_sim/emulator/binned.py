@@ -6,12 +6,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensordash.configuration.config import TileConfig
-from tensordash.configuration.formats import FP32, FloatFormat
+from tensordash.configuration.formats import FloatFormat
 from tensordash.configuration.numerics import Binned
 
 from .binned_kernels import NO_TERM, add_bins, add_together
 from .kernels import round_each
-from .specials import insert_specials
+from .specials import bounded, insert_specials
 from .tables import INFINITE, NAN, ZERO, Operand, Scaled, marks, operand_formats, scaled
 
 __all__ = ["binned_products"]
@@ -33,7 +33,7 @@ def binned_products(
     config : TileConfig
         Formats, accumulator and what is skipped.
     added : array of uint32, (N, M), optional
-        FP32 bits of one more term of each sum, as a C input is.
+        FP32 bits of a core's biases, one more term of each sum (docs/core.md, "Binned sums").
 
     Returns
     -------
@@ -49,13 +49,15 @@ def binned_products(
     a, b = operand_formats(config)
     (a_values, a_exponents), (b_values, b_exponents) = _terms(a), _terms(b)
     operands = a_values[columns], a_exponents[columns], b_values[rows], b_exponents[rows]
-    # Without a C input there are no terms below the unit, and a lower one changes nothing.
     unit = a.least_exponent + b.least_exponent  # type: ignore[union-attr]
-    unit += min(FP32.least_exponent - unit, 0) // accumulator.bin_bits * accumulator.bin_bits
     shape = a_format.significand_bits + b_format.significand_bits, accumulator.bins, accumulator.bin_bits
     results = len(rows), len(columns)
     high, low, exponents = np.empty(results, np.int64), np.empty(results, np.uint64), np.empty(results, np.int64)
     terms = columns.shape[1] + (added is not None)
+    if added is not None:
+        most = int(a_exponents.max() + b_exponents.max()) + shape[0] - 1
+        beyond = unit + ((most - unit) // accumulator.bin_bits + 1) * accumulator.bin_bits
+        added = bounded(added, beyond)
     more = np.zeros(results, np.uint32) if added is None else added
     if terms <= 1 << accumulator.headroom_bits and shape[1] * shape[2] + terms.bit_length() <= SUM_BITS:
         add_together(*operands, more, shape, unit, high, low, exponents)

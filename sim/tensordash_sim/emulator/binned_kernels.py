@@ -9,18 +9,18 @@ __all__ = ["NO_TERM", "add_bins", "add_together"]
 NO_TERM = -(1 << 24)
 """Exponent of what is no term: zeros, infinities and NaN."""
 MAX_SHIFT = 63
-FRACTION = 23
-"""Fraction bits of FP32."""
 
 
 @njit(cache=True, nogil=True)
-def _unpack(bits):
-    """Return significand and exponent of an FP32 number's bits; the exponent is NO_TERM if it is no term."""
+def _unpack(bits, unit):
+    """Return signed significand, exponent and place of an FP32 number; what lies below ``2**unit`` is cut off."""
     field, fraction = np.int64(bits >> 23 & 0xFF), np.int64(bits & 0x7FFFFF)
     if field == 0xFF or field | fraction == 0:
-        return np.int64(0), np.int64(NO_TERM)
-    significand = fraction | np.int64(field > 0) << 23
-    return (-significand if bits >> 31 else significand), max(field, 1) - 150
+        return np.int64(0), np.int64(NO_TERM), np.int64(NO_TERM)
+    place = max(field, 1) - 127
+    exponent = place - 23
+    magnitude = (fraction | np.int64(field > 0) << 23) >> min(max(unit - exponent, 0), MAX_SHIFT)
+    return (-magnitude if bits >> 31 else magnitude), max(exponent, np.int64(unit)), place
 
 
 @njit(cache=True, nogil=True)
@@ -55,10 +55,8 @@ def add_together(a, a_exponent, b, b_exponent, added, shape, unit, high, low, ex
     up, whole = bins * bin_bits - product_bits, (np.int64(1) << (bins * bin_bits)) - 1
     for row in prange(len(b)):
         for column in range(len(a)):
-            more, exponent = _unpack(added[row, column])
-            quantum = _quantum(
-                a_exponent[column], b_exponent[row], exponent + FRACTION, product_bits - 1, unit, bins, bin_bits
-            )
+            more, exponent, place = _unpack(added[row, column], unit)
+            quantum = _quantum(a_exponent[column], b_exponent[row], place, product_bits - 1, unit, bins, bin_bits)
             total, bias = _digit(more, exponent - quantum, whole), quantum + up
             for k in range(a.shape[1]):
                 product = np.int64(a[column, k]) * np.int64(b[row, k])
@@ -79,17 +77,15 @@ def add_bins(a, a_exponent, b, b_exponent, added, shape, width, unit, high, low,
     for row in prange(len(b)):
         sums = np.empty(bins, np.int64)
         for column in range(len(a)):
-            more, exponent = _unpack(added[row, column])
-            quantum = _quantum(
-                a_exponent[column], b_exponent[row], exponent + FRACTION, product_bits - 1, unit, bins, bin_bits
-            )
-            for place in range(bins):
-                lowest = quantum + place * bin_bits
+            more, exponent, place = _unpack(added[row, column], unit)
+            quantum = _quantum(a_exponent[column], b_exponent[row], place, product_bits - 1, unit, bins, bin_bits)
+            for digit in range(bins):
+                lowest = quantum + digit * bin_bits
                 total = _digit(more, exponent - lowest, mask)
                 for k in range(a.shape[1]):
                     product = np.int64(a[column, k]) * np.int64(b[row, k])
                     total += _digit(product, np.int64(a_exponent[column, k] + b_exponent[row, k]) - lowest, mask)
-                sums[place] = total << (64 - width) >> (64 - width) if width < 64 else total
+                sums[digit] = total << (64 - width) >> (64 - width) if width < 64 else total
             for place in range(bins - 1):
                 sums[place + 1] += sums[place] >> bin_bits
                 sums[place] &= mask

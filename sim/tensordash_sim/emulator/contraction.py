@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from tensordash.configuration.config import TileConfig
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.formats import FP32, FloatFormat
-from tensordash.configuration.numerics import Fused
+from tensordash.configuration.numerics import Binned, Fused
 
 from ..compiler.layer import OPERANDS, RESULTS, Layer
 from .conversions import result_bits
@@ -19,6 +19,9 @@ from .tables import checked_bits
 
 __all__ = ["Sides", "all_sums", "contract"]
 
+EXPONENT_FIELD = np.uint32(0x7F800000)
+SIGN = np.uint32(0x80000000)
+"""Bits of FP32."""
 BATCHED_MACS = 1 << 22
 """Multiply-accumulates of products that are computed together: enough to make a call's overhead negligible."""
 
@@ -111,6 +114,8 @@ def contract(
     if tile.numerics.result == "int32":
         return sums
     assert isinstance(tile.a_format, FloatFormat)
+    if isinstance(config, CoreConfig) and isinstance(tile.numerics.accumulator, Binned):
+        sums[sums & EXPONENT_FIELD == 0] &= SIGN  # subnormal sums: docs/core.md, "Multiply", 2
     if fp32:
         return result_bits(sums, FP32, relu=relu, scale=scale)
     return result_bits(sums, tile.a_format, relu=relu, mask=mask, toward_zero=toward_zero, random=random, scale=scale)

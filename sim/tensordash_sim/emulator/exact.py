@@ -15,7 +15,7 @@ from tensordash.configuration.formats import IntegerFormat
 from tensordash.configuration.numerics import Exact
 
 from .kernels import add_biases, add_digits, cut, round_sums, wrap
-from .specials import insert_specials
+from .specials import bounded, insert_specials
 from .tables import Digits, digits, operand_formats
 
 __all__ = ["exact_products"]
@@ -76,7 +76,7 @@ def _block(columns: NDArray, rows: NDArray, config: TileConfig, added: NDArray[n
         assert not isinstance(a, IntegerFormat)
         assert not isinstance(b, IntegerFormat)
         exponent = a.least_exponent + b.least_exponent
-        added = _within(added, min(width - 1, MAX_BIAS_EXPONENT) + exponent)
+        added = bounded(added, min(width - 1, MAX_BIAS_EXPONENT) + exponent)
         add_biases(*sums, exponent, added.reshape(sums[0].shape))
     if width < 128:
         wrap(*sums, width)
@@ -88,13 +88,6 @@ def _block(columns: NDArray, rows: NDArray, config: TileConfig, added: NDArray[n
     round_sums(*sums, a.least_exponent + b.least_exponent, out.reshape(sums[0].shape))
     insert_specials(columns, rows, config, out, added)
     return out
-
-
-def _within(added: NDArray[np.uint32], exponent: int) -> NDArray[np.uint32]:
-    """FP32 numbers, but from ``2**exponent`` on infinities."""
-    numbers = added.view(np.float32)
-    beyond = np.abs(numbers) >= 2.0**exponent
-    return np.where(beyond, np.copysign(np.float32(np.inf), numbers), numbers).view(np.uint32)
 
 
 def _sums(columns: NDArray, rows: NDArray, a: Digits, b: Digits) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:

@@ -8,7 +8,19 @@ from tensordash.configuration.config import TileConfig
 from .kernels import EXACT_NAN, mark_specials
 from .tables import is_finite, marks, operand_formats
 
-__all__ = ["insert_specials"]
+__all__ = ["bounded", "insert_specials"]
+
+FP32_EXPONENTS = 128
+"""From this power of two on there are no finite FP32 numbers."""
+
+
+def bounded(added: NDArray[np.uint32], exponent: int) -> NDArray[np.uint32]:
+    """Return FP32 bits, but of infinities in place of magnitudes from ``2**exponent`` on."""
+    if exponent >= FP32_EXPONENTS:
+        return added
+    numbers = added.view(np.float32)
+    beyond = np.abs(numbers) >= 2.0**exponent
+    return np.where(beyond, np.copysign(np.float32(np.inf), numbers), numbers).view(np.uint32)
 
 
 def insert_specials(

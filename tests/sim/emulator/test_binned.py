@@ -1,6 +1,5 @@
 """Binned sums of the emulator are golden's, bit by bit."""
 
-from dataclasses import replace
 from random import Random
 
 import numpy as np
@@ -13,6 +12,7 @@ from tensordash_sim.compiler.layer import Layer
 from tensordash_sim.emulator import contract, matrix_product
 from tensordash_sim.emulator.tables import pattern_type
 from tensordash_sim.golden import is_zero, make_accumulator
+from tensordash_sim.golden.binned import BinnedAccumulator
 from tensordash_sim.verify.random_values import EXPONENTS, random_scale, random_value
 
 CASES = {
@@ -44,8 +44,7 @@ def golden(
     scales: tuple[NDArray, NDArray] | None,
     added: NDArray[np.uint32] | None = None,
 ) -> NDArray:
-    """All products of each stream at once; `added` as a C input."""
-    config = replace(config, initial=added is not None)
+    """All products of each stream at once, and a core's biases."""
     made = np.empty((len(rows), len(columns)), np.uint32)
     for n, m in np.ndindex(made.shape):
         pairs = [
@@ -55,7 +54,10 @@ def golden(
             and not (config.sparsity == "both" and is_zero(a, config.a_format))
         ]
         accumulator = make_accumulator(config)
-        accumulator.accumulate(pairs, first=True, c=0 if added is None else int(added[n, m]))
+        accumulator.accumulate(pairs, first=True)
+        if added is not None:
+            assert isinstance(accumulator, BinnedAccumulator)
+            accumulator.add_bias(int(added[n, m]))
         made[n, m] = accumulator.result_bits()
     return made
 
