@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from tensordash import TileConfig
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.formats import FP32, FloatFormat
-from tensordash.configuration.numerics import Exact
+from tensordash.configuration.numerics import Exact, Fused
 from tensordash_sim.compiler.images import FLOATS, layer_values
 from tensordash_sim.compiler.layer import RESULTS, Layer
 from tensordash_sim.compiler.problem import Problem
@@ -21,7 +21,7 @@ from .values import FLOAT32, bits_of, plain, type_of
 __all__ = ["finished", "fitting_bias", "output_values"]
 
 MAX_BIAS_BITS = 126
-"""A bias of this power of two, in units of a sum's least bit, is left to the runtime."""
+"""A bias of this power of two, in units of an exact sum's least bit, or of 1 for binned sums, is left to the runtime."""
 
 
 def output_values(
@@ -58,6 +58,8 @@ def output_values(
     tile = config.tile if isinstance(config, CoreConfig) else config
     for name in problem.fused:
         tile.require_no_scale(f"for {name}")
+    if bias is not None and isinstance(tile.numerics.accumulator, Fused):
+        raise ValueError("bias must be left out for a fused accumulator: it is added to an exact or binned sum")
     made: dict[str, NDArray] = {}
     if bias is not None:
         made["bias"] = _biases(tile, geometry, problem, bias)
@@ -81,10 +83,13 @@ def fitting_bias(tile: TileConfig, bias: NDArray[np.float32], power: int) -> NDA
     a, b, accumulator = tile.a_format, tile.b_format, tile.numerics.accumulator
     assert isinstance(a, FloatFormat)
     assert isinstance(b, FloatFormat)
-    assert isinstance(accumulator, Exact)
+    assert not isinstance(accumulator, Fused)
     least = a.least_exponent + b.least_exponent
-    width = (a.largest_units * b.largest_units).bit_length() + 1 + accumulator.headroom_bits
-    most = min(width - 2, MAX_BIAS_BITS) + least
+    bits = (a.largest_units * b.largest_units).bit_length()
+    if isinstance(accumulator, Exact):
+        most = min(bits + accumulator.headroom_bits - 1, MAX_BIAS_BITS) + least
+    else:  # below the largest product
+        most = min(bits - 1 + least, MAX_BIAS_BITS)
     exact = np.ldexp(bias.astype(np.float64), power)
     units = np.ldexp(exact, -least)
     with np.errstate(over="ignore"):

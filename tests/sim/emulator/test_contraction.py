@@ -8,6 +8,7 @@ import pytest
 
 from tensordash import TileConfig, load_preset
 from tensordash.configuration.core_config import CoreConfig
+from tensordash.configuration.formats import FORMATS, Format
 from tensordash_sim.compiler.emission import emit
 from tensordash_sim.compiler.images import TensorImage
 from tensordash_sim.compiler.iteration_space import IterationSpace
@@ -15,12 +16,13 @@ from tensordash_sim.compiler.layer import OPERANDS, RESULTS, Layer
 from tensordash_sim.compiler.problem import Problem
 from tensordash_sim.compiler.schedule import schedule_tiling
 from tensordash_sim.compiler.search import best_schedule
-from tensordash_sim.emulator import contract, contraction, exact
+from tensordash_sim.emulator import contract, contraction, encode, exact
 from tensordash_sim.golden import matmul
 from tensordash_sim.golden.core.golden_core import GoldenCore, Memory
 
 SETTINGS = ["core.partial_sums=32", "core.buffer=32", "core.stream_buffer=4"]
 CORE = CoreConfig.from_toml("", SETTINGS)
+BF16 = CoreConfig.from_toml("", [*SETTINGS, "tile.format=bf16", "tile.accumulator={ bins = 3 }"])
 WIDE = CoreConfig.from_toml("", ["tile.lanes=8", "tile.rows=8", "tile.columns=8"])
 LAYERS = {
     "padding, odd sizes": Layer(samples=2, channels=5, filters=6, size=(3, 7), kernel=(3, 2), padding=1),
@@ -37,15 +39,22 @@ LAYERS = {
 CASES = [(operation, rows) for operation, both in OPERANDS.items() for rows in both]
 
 
-def drawn(layer: Layer, operation: str, seed: int, specials: float) -> dict[str, np.ndarray]:
-    """Operands as float16: zeros of both signs, and about `specials` infinities and NaN in each."""
+def drawn(
+    layer: Layer, operation: str, seed: int, specials: float, fmt: Format = FORMATS["fp16"]
+) -> dict[str, np.ndarray]:
+    """Bit patterns of operands: zeros of both signs, and about `specials` infinities and NaN in each.
+
+    Products of bf16 are in many bins. Some of their sums are subnormal.
+    """
     rng, values = np.random.default_rng(seed), {}
     for name in OPERANDS[operation]:
         made = rng.standard_normal(layer.whole_shape(name)) * 2.0 ** rng.integers(-12, 8)
+        if fmt.name == "bf16":
+            made *= 2.0 ** (rng.integers(-30, 30, made.shape) - 60 * (seed % 3 == 0))
         made = np.where(rng.random(made.shape) < 0.5, np.copysign(0.0, made), made)
         for value in (np.inf, -np.inf, np.nan):
             made = np.where(rng.random(made.shape) < specials / 3 / made.size, value, made)
-        values[name] = made.astype(np.float16)
+        values[name] = encode(made.astype(np.float32), fmt)
     return values
 
 
@@ -87,14 +96,14 @@ def left_by(core: type[GoldenCore], config: CoreConfig, work: dict, values: dict
 @pytest.mark.parametrize(("operation", "rows"), CASES)
 @pytest.mark.parametrize("name", LAYERS)
 def test_memory_of_the_golden_core(name, operation, rows):
-    for seed, (config, specials) in enumerate(((CORE, 0), (CORE, 2), (CORE, 6), (CORE.baseline, 2), (WIDE, 4))):
-        values = drawn(LAYERS[name], operation, seed, specials)
+    fp16 = (CORE, 0), (CORE, 2), (CORE, 6), (CORE.baseline, 2), (WIDE, 4)
+    for seed, (config, specials) in enumerate((*fp16, (BF16, 0), (BF16, 0), (BF16, 4), (BF16.baseline, 2))):
+        values = drawn(LAYERS[name], operation, seed, specials, config.tile.a_format)
         work = {"layer": LAYERS[name], "operation": operation, "rows": rows}
-        options = {"fp32": seed % 2 == 0, "relu": seed in (2, 3)}
-        bits = {which: array.view(np.uint16) for which, array in values.items()}
+        options = {"fp32": seed % 2 == 0, "relu": seed % 5 in (2, 3)}
         more = fused(LAYERS[name], operation, seed, masked=not options["fp32"])
         wanted = left_by(GoldenCore, config, work, values | more, options)
-        np.testing.assert_array_equal(contract(config, **work, values=bits, **options, **more), wanted)
+        np.testing.assert_array_equal(contract(config, **work, values=values, **options, **more), wanted)
 
 
 class FusedCore(GoldenCore):
@@ -126,8 +135,7 @@ def test_order_of_fused_sums(name, operation, rows):
         work = {"layer": LAYERS[name], "operation": operation, "rows": rows}
         core = type("Core", (FusedCore,), {"fused": tile})
         wanted = left_by(core, config, work, values, {"fp32": True})
-        bits = {which: array.view(np.uint16) for which, array in values.items()}
-        np.testing.assert_array_equal(contract(tile, **work, values=bits, fp32=True), wanted)
+        np.testing.assert_array_equal(contract(tile, **work, values=values, fp32=True), wanted)
 
 
 @pytest.mark.parametrize(("operation", "rows"), CASES)
@@ -136,18 +144,17 @@ def test_products_in_parts(operation, rows, monkeypatch):
     layer = replace(LAYERS["groups"], products=7)
     values = drawn(layer, operation, 3, 2.0)
     more = {"bias": fused(layer, operation, 4, masked=False)["bias"]} if operation == "AxW" else {}
-    bits = {name: each.view(np.uint16) for name, each in values.items()}
-    together = contract(CORE, layer, operation, rows, bits, **more)
+    together = contract(CORE, layer, operation, rows, values, **more)
     one = replace(layer, products=1)
     for k in range(7):
         alone = {name: each[k] for name, each in more.items()}
-        mine = contract(CORE, one, operation, rows, {name: each[k] for name, each in bits.items()}, **alone)
+        mine = contract(CORE, one, operation, rows, {name: each[k] for name, each in values.items()}, **alone)
         assert np.array_equal(mine, together[k]), k
     macs = np.prod(one.shape("G")) * np.prod(one.shape("W")[1:])
     for batched, values_together in ((2 * macs, 1 << 18), (0, 1 << 18), (7 * macs, 1000), (3 * macs, 1)):
         monkeypatch.setattr(contraction, "BATCHED_MACS", batched)
         monkeypatch.setattr(exact, "BLOCK_VALUES", values_together)
-        assert np.array_equal(contract(CORE, layer, operation, rows, bits, **more), together)
+        assert np.array_equal(contract(CORE, layer, operation, rows, values, **more), together)
 
 
 def test_formats():

@@ -19,7 +19,7 @@ from tensordash_sim.emulator.random_bits import draw_beats
 from tensordash_sim.golden.core.golden_core import GoldenCore, Memory
 from tensordash_sim.golden.numbers import round_fixed
 
-from .test_contraction import CASES, CORE, LAYERS, WIDE, drawn, fused
+from .test_contraction import BF16, CASES, CORE, LAYERS, WIDE, drawn, fused
 
 FP8 = load_any_preset("core-fp8")
 assert isinstance(FP8, CoreConfig)
@@ -45,8 +45,8 @@ def both(config: CoreConfig, layer: Layer, operation: str, rows: str, values: di
 @pytest.mark.parametrize(("operation", "rows"), CASES)
 @pytest.mark.parametrize("name", LAYERS)
 def test_memory_of_the_golden_core(name, operation, rows):
-    for seed, config in enumerate((CORE, WIDE)):
-        values = drawn(LAYERS[name], operation, seed, 2 * seed)
+    for seed, config in enumerate((CORE, WIDE, BF16)):
+        values = drawn(LAYERS[name], operation, seed, 2 * seed, config.tile.a_format)
         values |= fused(LAYERS[name], operation, seed, masked=bool(seed))
         wanted, found = both(config, LAYERS[name], operation, rows, values, 77 + seed, relu=bool(seed))
         np.testing.assert_array_equal(found, wanted)
