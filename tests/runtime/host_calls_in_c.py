@@ -76,12 +76,19 @@ def require_equal(folder: ProgramFolder, place: Path) -> list[str]:
 
 
 def hard_numbers(count: int, seed: int = 0) -> np.ndarray:
-    """Single precision of all kinds: ties of fp16, subnormals, infinities, NaN, zeros of both signs."""
+    """Single precision of all kinds: ties of fp16 and bf16, subnormals, infinities, NaN, zeros of both signs."""
     random = np.random.default_rng(seed)
     bits = random.integers(0, 1 << 32, count, np.uint64).astype(np.uint32)
     near = (random.standard_normal(count) * 2.0 ** random.integers(-30, 18, count)).astype(np.float32)
     ties = (near.view(np.uint32) & 0xFFFFE000) | 0x1000
-    kinds = [bits, near.view(np.uint32), ties, np.resize([0, 1 << 31, 0x7F800000, 0xFF800000, 0x7FC00001], count)]
+    ties_of_bf16 = (bits & random.choice([0x807F0000, 0xFFFF0000], count)) | 0x8000  # half of them subnormal
+    kinds = [
+        bits,
+        near.view(np.uint32),
+        ties,
+        ties_of_bf16,
+        np.resize([0, 1 << 31, 0x7F800000, 0xFF800000, 0x7FC00001], count),
+    ]
     chosen = np.choose(random.integers(0, len(kinds), count), kinds)
     return chosen.astype(np.uint32).view(np.float32)
 

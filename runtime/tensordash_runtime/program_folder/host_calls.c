@@ -77,11 +77,12 @@ static int is_nan(float x) { return (to_bits(x) & 0x7fffffffu) > 0x7f800000u; }
 static uint32_t encode(float number) {
   uint32_t bits = to_bits(number), sign = bits >> 31 << (VALUE_BITS - 1), magnitude = bits & 0x7fffffffu;
   if (magnitude > 0x7f800000u) return OPERAND_NAN;
-  int exponent = (int)(magnitude >> 23) - 127;
+  uint32_t field = magnitude >> 23;
+  int exponent = field ? (int)field - 127 : -126;
   int unit = exponent - FRACTION_BITS < LEAST_EXPONENT ? LEAST_EXPONENT : exponent - FRACTION_BITS;
   int shift = unit - exponent + 23;
   if (shift > 24) return sign;
-  uint32_t significand = (magnitude & 0x7fffffu) | 0x800000u;
+  uint32_t significand = (magnitude & 0x7fffffu) | (field ? 0x800000u : 0);
   uint32_t rounded = significand >> shift, rest = significand & ((UINT32_C(1) << shift) - 1);
   uint32_t half = UINT32_C(1) << (shift - 1);
   if (rest > half || (rest == half && (rounded & 1))) rounded++;
@@ -93,11 +94,11 @@ static float decode(uint32_t pattern) {
   uint32_t sign = pattern >> (VALUE_BITS - 1) << 31, magnitude = pattern & ((UINT32_C(1) << (VALUE_BITS - 1)) - 1);
   uint32_t field = magnitude >> FRACTION_BITS, fraction = magnitude & ((UINT32_C(1) << FRACTION_BITS) - 1);
   if (magnitude > LARGEST) return from_bits(HAS_INFINITIES && !fraction ? sign | 0x7f800000u : 0x7fc00000u);
-  if (!field) {
+  if (!field && LEAST_EXPONENT > -127) { /* otherwise single precision has the same subnormal numbers */
     float small = (float)(int32_t)fraction * from_bits((uint32_t)(LEAST_EXPONENT + 127) << 23);
     return sign ? -small : small;
   }
-  uint32_t exponent = (uint32_t)((int)field - 1 + LEAST_EXPONENT + FRACTION_BITS + 127);
+  uint32_t exponent = (uint32_t)((int)field + LEAST_EXPONENT + FRACTION_BITS + 126);
   return from_bits(sign | exponent << 23 | fraction << (23 - FRACTION_BITS));
 }
 
