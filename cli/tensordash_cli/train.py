@@ -27,9 +27,10 @@ if TYPE_CHECKING:
 
 __all__ = ["command"]
 
-MODELS = ("digits", "mlp", "gpt")
+MODELS = ("digits", "mlp", "gpt", "lstm")
 BACKENDS = ("emulator", "golden", "verilator")
 ROUNDINGS = ("nearest", "zero", "stochastic")
+REFERENCES = ("float32", "autocast")
 WIDTH = 100
 """Characters of the table."""
 
@@ -46,7 +47,7 @@ WIDTH = 100
 )
 @click.option("--steps", metavar="N", type=WholeRange(min=1), help="Train N steps.")
 @click.option("--epochs", metavar="N", type=WholeRange(min=1), help="Train N epochs (default: one).")
-@click.option("--batch", metavar="N", type=WholeRange(min=1), help="Samples in a step (default: 16; gpt: 4).")
+@click.option("--batch", metavar="N", type=WholeRange(min=1), help="Samples in a step (default: 16; gpt: 4; lstm: 8).")
 @click.option(
     "--seed",
     type=WholeRange(min=0, max=2**32 - 1),
@@ -60,6 +61,13 @@ WIDTH = 100
     default="nearest",
     show_default=True,
     help="Rounding of results in the operands' format, or of gradients with scales; stochastic uses --seed.",
+)
+@click.option(
+    "--reference",
+    type=click.Choice(REFERENCES),
+    default=REFERENCES[0],
+    show_default=True,
+    help="Precision of plain PyTorch: float32, or autocast to the core's fp16 or bf16.",
 )
 @click.option(
     "--compare",
@@ -77,8 +85,8 @@ WIDTH = 100
 def command(config: TileConfig | CoreConfig, as_json: bool, **options: Any) -> None:
     """Train a network with all of its products on a core, and again in plain PyTorch to compare.
 
-    An fp16 core trains in fp16 with loss scaling and FP32 master weights. Prints loss and accuracy of both, cycles,
-    the speedup over the dense core, and zeros. Exit status 1 if --compare finds a difference.
+    An fp16 core trains in fp16 with loss scaling and FP32 master weights, a bf16 core in bf16. Prints loss and accuracy
+    of both, cycles, the speedup over the dense core, and zeros. Exit status 1 if --compare finds a difference.
     """
     if options["steps"] is not None and options["epochs"] is not None:
         raise click.UsageError("--steps and --epochs exclude each other")
@@ -113,6 +121,7 @@ def _train(
     batch: int | None,
     seed: int,
     rounding: str,
+    reference: str,
     compare: str | None,
     output: Path | None,
 ) -> "tuple[Trainer, Run]":
@@ -126,13 +135,17 @@ def _train(
         task = load_task(model, seed, batch)
     except ValueError as error:
         raise click.UsageError(str(error)) from error
-    settings = {"model": model, "seed": seed, "batch": batch, "rounding": rounding, "configuration": config.digest}
+    settings = {"model": model, "seed": seed, "batch": batch, "rounding": rounding, "reference": reference}
+    settings["configuration"] = config.digest
     how = {"rounding": rounding, "rounding_seed": seed}
     with ExitStack() as stack:
         device = stack.enter_context(_device(config, backend, **how))
         other = None if compare is None else stack.enter_context(_device(config, compare, **how))
         watcher = None if other is None else comparison(other)
-        trainer = Trainer(task, device, settings=settings, folder=output, watcher=watcher)
+        try:
+            trainer = Trainer(task, device, settings=settings, folder=output, watcher=watcher, reference=reference)
+        except ValueError as error:
+            raise click.UsageError(f"--{error}") from error
         trainer.resume()
         wanted = steps if steps is not None else (epochs or 1) * task.steps_per_epoch
         bar = stack.enter_context(progress_bar())
@@ -169,6 +182,7 @@ def _document(trainer: "Trainer", run: "Run") -> dict[str, Any]:
         "model": trainer.task.name,
         "data": trainer.task.data,
         "backend": run.device.backend,
+        "reference": trainer.reference,
         "steps": len(every),
         "cycles": cycles,
         "dense_cycles": dense,
@@ -193,7 +207,8 @@ def _write(folder: Path, trainer: "Trainer", run: "Run", document: dict[str, Any
     from tensordash_storage.files import atomic_write
 
     atomic_write(folder / "run.json", json.dumps(document | {"run": run.to_json()}, indent=1) + "\n")
-    losses = {"device": [s.loss for s in trainer.history], "PyTorch, float32": [s.plain_loss for s in trainer.history]}
+    plain = f"PyTorch, {trainer.reference}"
+    losses = {"device": [s.loss for s in trainer.history], plain: [s.plain_loss for s in trainer.history]}
     run.page(folder / "report.html", curves={"loss": losses})
 
 

@@ -21,7 +21,7 @@ from .values import FLOAT32, bits_of, plain, type_of
 __all__ = ["finished", "fitting_bias", "output_values"]
 
 MAX_BIAS_BITS = 126
-"""A bias of this power of two, in units of an exact sum's least bit, or of 1 for binned sums, is left to the runtime."""
+"""The runtime adds biases from this power of two on, in units of an exact sum's least bit, or of 1 for binned sums."""
 
 
 def output_values(

@@ -24,6 +24,9 @@ TRAINED_ON = 6 / 7
 """Share of the digits; the others are for the test."""
 TEXTS = 256
 """Windows of text for the test, and the most of them in a step."""
+LSTM_BATCH = 8
+LSTM_LENGTH = 16
+"""Bytes of a window of text."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,20 +123,34 @@ def _mlp(seed: int, batch: int | None) -> Task:
     return _classifier("mlp", build, seed, batch)
 
 
-def _gpt(seed: int, batch: int | None) -> Task:
+class LSTM(nn.Module):
+    """The next byte of a text by a recurrent layer of width 64."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bytes = nn.Embedding(256, 32)
+        self.recurrent = nn.LSTM(32, 64, batch_first=True)
+        self.scores = nn.Linear(64, 256)
+
+    def forward(self, words: Tensor) -> Tensor:
+        """Scores, (N, length, 256), of bytes, (N, length)."""
+        scores: Tensor = self.scores(self.recurrent(self.bytes(words))[0])
+        return scores
+
+
+def _text(name: str, build: Callable[[], nn.Module], seed: int, batch: int, length: int) -> Task:
     """Predict the next byte of a text; its last eighth is for the test."""
-    shape = SCALES["tiny"]
-    size = require_int("batch", shape.batch if batch is None else batch, 1, TEXTS)
+    size = require_int("batch", batch, 1, TEXTS)
     prose, source = text()
     stream = torch.from_numpy(np.frombuffer(prose.encode(), np.uint8).astype(np.int64))
     cut = len(stream) * 7 // 8
     steps = 500  # of an epoch: a text has no order of samples that one could go through
     with seeded(seed):
-        model = GPT(shape)
+        model = build()
 
     def windows(random: np.random.Generator, first: int, last: int, count: int) -> Tensor:
-        starts = torch.from_numpy(random.integers(first, last - shape.length, count))
-        return stream[starts[:, None] + torch.arange(shape.length + 1)]
+        starts = torch.from_numpy(random.integers(first, last - length, count))
+        return stream[starts[:, None] + torch.arange(length + 1)]
 
     def order(epoch: int) -> Iterator[Tensor]:
         random = np.random.default_rng((seed, epoch))
@@ -149,7 +166,7 @@ def _gpt(seed: int, batch: int | None) -> Task:
             return float((network(words[:, :-1]).argmax(-1) == words[:, 1:]).double().mean())
 
     return Task(
-        name="gpt",
+        name=name,
         data=source,
         model=model,
         optimizer=lambda parameters: torch.optim.AdamW(parameters, lr=3e-3, betas=(0.9, 0.95)),
@@ -160,7 +177,16 @@ def _gpt(seed: int, batch: int | None) -> Task:
     )
 
 
-TASKS: dict[str, Callable[[int, int | None], Task]] = {"digits": _digits, "mlp": _mlp, "gpt": _gpt}
+def _gpt(seed: int, batch: int | None) -> Task:
+    shape = SCALES["tiny"]
+    return _text("gpt", lambda: GPT(shape), seed, shape.batch if batch is None else batch, shape.length)
+
+
+def _lstm(seed: int, batch: int | None) -> Task:
+    return _text("lstm", LSTM, seed, LSTM_BATCH if batch is None else batch, LSTM_LENGTH)
+
+
+TASKS: dict[str, Callable[[int, int | None], Task]] = {"digits": _digits, "mlp": _mlp, "gpt": _gpt, "lstm": _lstm}
 """By name."""
 
 
@@ -171,7 +197,7 @@ def load_task(name: str, seed: int = 0, batch: int | None = None) -> Task:
     ----------
     name : str
         One of `TASKS`: "digits", a CNN on handwritten digits; "mlp", linear layers on the same; "gpt", a small
-        transformer on English text.
+        transformer on English text; "lstm", a recurrent layer on the same.
     seed : int
         Of the weights and of the batches' order.
     batch : int, optional

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 from torch.amp.grad_scaler import GradScaler
 
+from tensordash.configuration.parameters import require_choice
 from tensordash_storage.files import atomic_path
 
 from .device import Device
@@ -19,11 +20,12 @@ from .errors import DeviceError
 from .run import Run
 from .tasks import Task
 
-__all__ = ["Step", "Trainer"]
+__all__ = ["REFERENCES", "Step", "Trainer"]
 
 CHECKPOINT = "checkpoint.pt"
 AUTOCAST = {"float16": torch.float16, "bfloat16": torch.bfloat16}
 """Types of a device that PyTorch's autocast has; of others tensors stay float32, and the device rounds."""
+REFERENCES = ("float32", "autocast")
 FIRST_SCALE = 2.0**10
 """Of the loss: keeps small gradients in the range of fp16."""
 
@@ -35,7 +37,7 @@ class Step:
     Attributes
     ----------
     loss, plain_loss : float
-        On the device, and in plain PyTorch in float32.
+        On the device, and in plain PyTorch.
     cycles, dense_cycles : int
         Of the core and of the dense core.
     tile_cycles, dense_tile_cycles : int
@@ -72,6 +74,13 @@ class Trainer:
         Where a checkpoint is written after each epoch, and found again.
     watcher : callable, optional
         As of `offload`.
+    reference : str
+        What plain PyTorch trains in: "float32", or "autocast", in the device's type, with loss scaling for fp16.
+
+    Raises
+    ------
+    ValueError
+        If PyTorch's autocast lacks the device's type.
 
     Attributes
     ----------
@@ -86,15 +95,18 @@ class Trainer:
     settings: dict[str, Any] = field(default_factory=dict)
     folder: Path | None = None
     watcher: Watcher | None = None
+    reference: str = REFERENCES[0]
     history: list[Step] = field(default_factory=list)
     accuracies: list[tuple[int, float, float]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.model, self.plain = self.task.model, copy.deepcopy(self.task.model)
         self._optimizers = [self.task.optimizer(model.parameters()) for model in (self.model, self.plain)]
-        kind = AUTOCAST.get(self.device.types[0])
-        self._type = kind
-        self._scaler = GradScaler("cpu", init_scale=FIRST_SCALE, enabled=kind is torch.float16)
+        self._type = AUTOCAST.get(self.device.types[0])
+        if require_choice("reference", self.reference, REFERENCES) == "autocast" and self._type is None:
+            raise ValueError(f"reference must be float32 for {self.device.types[0]}, which autocast lacks")
+        kinds = self._type, self._type if self.reference == "autocast" else None
+        self._scalers = [GradScaler("cpu", init_scale=FIRST_SCALE, enabled=kind is torch.float16) for kind in kinds]
 
     def train(self, steps: int, on_step: Callable[[Step], None] = lambda step: None) -> Run:
         """Train until `steps` steps are done, including those of a checkpoint.
@@ -131,16 +143,8 @@ class Trainer:
     def _step(self, run: Run, batch: Any) -> Step:
         with offload(self.device, model=self.model, strict=True, flush_limit=1.0, watcher=self.watcher, run=run):
             before = len(run.contractions)
-            with torch.autocast("cpu", self._type or torch.bfloat16, enabled=self._type is not None):
-                loss = self.task.loss(self.model, batch)
-            self._optimizers[0].zero_grad()
-            self._scaler.scale(loss).backward()
-            self._scaler.step(self._optimizers[0])
-            self._scaler.update()
-        plain_loss = self.task.loss(self.plain, batch)
-        self._optimizers[1].zero_grad()
-        plain_loss.backward()
-        self._optimizers[1].step()
+            loss = self._update(0, batch, self._type)
+        plain_loss = self._update(1, batch, self._type if self.reference == "autocast" else None)
         totals = run.totals(run.contractions[before:])
         return Step(
             loss=loss.item(),
@@ -151,6 +155,17 @@ class Trainer:
             dense_tile_cycles=totals.dense_tile_cycles,
             zeros=totals.zeros,
         )
+
+    def _update(self, index: int, batch: Any, kind: torch.dtype | None) -> torch.Tensor:
+        """Train the model on the device (0), or the plain one (1), on a batch, under autocast to a type, if any."""
+        optimizer, scaler = self._optimizers[index], self._scalers[index]
+        with torch.autocast("cpu", kind or torch.bfloat16, enabled=kind is not None):
+            loss = self.task.loss(self._models[index], batch)
+        optimizer.zero_grad()
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        return loss
 
     # Checkpoints
 
@@ -168,7 +183,7 @@ class Trainer:
             "settings": self.settings,
             "models": [model.state_dict() for model in self._models],
             "optimizers": [optimizer.state_dict() for optimizer in self._optimizers],
-            "scaler": self._scaler.state_dict(),
+            "scalers": [scaler.state_dict() for scaler in self._scalers],
             "operations": self.device.operations,
             "history": [asdict(step) for step in self.history],
             "accuracies": self.accuracies,
@@ -201,7 +216,8 @@ class Trainer:
             model.load_state_dict(weights)
         for optimizer, saved in zip(self._optimizers, state["optimizers"], strict=True):
             optimizer.load_state_dict(saved)
-        self._scaler.load_state_dict(state["scaler"])
+        for scaler, saved in zip(self._scalers, state["scalers"], strict=True):
+            scaler.load_state_dict(saved)
         self.device.operations = state.get("operations", 0)
         self.history = [Step(**step) for step in state["history"]]
         self.accuracies = [(step, mine, plain) for step, mine, plain in state["accuracies"]]

@@ -15,7 +15,7 @@ from tensordash_runtime.tasks import load_task
 from tensordash_runtime.training import Trainer
 
 
-@pytest.mark.parametrize(("name", "count"), [("digits", 20), ("mlp", 120), ("gpt", 8)])
+@pytest.mark.parametrize(("name", "count"), [("digits", 20), ("mlp", 120), ("gpt", 8), ("lstm", 8)])
 def test_losses_fall_as_pytorchs_do(name: str, count: int) -> None:
     with Device("core") as device:
         trainer = Trainer(load_task(name, seed=1), device)
@@ -33,15 +33,42 @@ def test_losses_fall_as_pytorchs_do(name: str, count: int) -> None:
     assert mine == pytest.approx(plain, abs=0.2)
 
 
-@pytest.mark.parametrize(("name", "batch", "steps"), [("digits", 64, 24), ("mlp", 1540, 1), ("gpt", 2, 500)])
+@pytest.mark.parametrize(
+    ("preset", "name", "count"),
+    [("core", "mlp", 60), ("core-bf16", "digits", 20), ("core-bf16", "gpt", 8), ("core-bf16", "lstm", 8)],
+)
+def test_losses_are_those_of_autocast(preset: str, name: str, count: int) -> None:
+    with Device(preset) as device:
+        trainer = Trainer(load_task(name, seed=1), device, reference="autocast")
+        run = trainer.train(count)
+    assert run.missed == []
+    losses = np.array([(step.loss, step.plain_loss) for step in trainer.history])
+    assert losses[:, 0] == pytest.approx(losses[:, 1], rel=0.01)
+    assert losses[:, 0].mean() == pytest.approx(losses[:, 1].mean(), rel=0.005)
+    task = load_task(name, seed=1)
+    assert losses[0, 1] != task.loss(task.model, next(task.order(0))).item()
+
+
+def test_wrong_references() -> None:
+    with Device("core-fp8") as device:
+        with pytest.raises(ValueError, match="reference must be one of autocast, float32, not 'fp16'"):
+            Trainer(load_task("mlp"), device, reference="fp16")
+        with pytest.raises(ValueError, match="reference must be float32 for float8_e4m3fn, which autocast lacks"):
+            Trainer(load_task("mlp"), device, reference="autocast")
+
+
+@pytest.mark.parametrize(
+    ("name", "batch", "steps"), [("digits", 64, 24), ("mlp", 1540, 1), ("gpt", 2, 500), ("lstm", 3, 500)]
+)
 def test_batches_of_another_size(name: str, batch: int, steps: int) -> None:
     """Of digits SGD's rate grows with them; of texts Adam's does not."""
     task, usual = load_task(name, batch=batch), load_task(name)
     first = next(task.order(0))
-    assert len(first if name == "gpt" else first[0]) == batch
+    of_text = name in ("gpt", "lstm")
+    assert len(first if of_text else first[0]) == batch
     assert task.steps_per_epoch == steps == len(list(task.order(0)))
     rates = [each.optimizer(each.model.parameters()).param_groups[0]["lr"] for each in (task, usual)]
-    assert rates[0] == pytest.approx(rates[1] * (1 if name == "gpt" else batch / 16))
+    assert rates[0] == pytest.approx(rates[1] * (1 if of_text else batch / 16))
     for wrong in (0, 1541):
         with pytest.raises(ValueError, match=r"batch must be an integer from 1 to \d+, not"):
             load_task(name, batch=wrong)
