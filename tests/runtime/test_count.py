@@ -56,7 +56,7 @@ def trained(device: Device, *, count: bool, steps: int = 2, golden: Device | Non
     return [parameter.detach().numpy() for parameter in model.parameters()], run
 
 
-@pytest.mark.parametrize("preset", ["core", "core-fp8", "paper-bf16"])
+@pytest.mark.parametrize("preset", ["core", "core-bf16", "core-fp8", "paper-bf16"])
 def test_weights_are_the_same_bit_by_bit(preset: str) -> None:
     with Device(preset) as device, Device(preset) as other:
         mine, run = trained(device, count=False)
@@ -64,11 +64,14 @@ def test_weights_are_the_same_bit_by_bit(preset: str) -> None:
     for one, same in zip(mine, theirs, strict=True):
         assert np.array_equal(one.view(np.uint32), same.view(np.uint32))
     sides = [[each.executed.problem.rows for each in both.contractions] for both in (run, counted)]
-    assert (sides[0] != sides[1]) == (preset == "core"), "row sides must differ only where no result depends on them"
+    assert (sides[0] != sides[1]) == (preset in ("core", "core-bf16")), (
+        "row sides must differ only where no result depends on them"
+    )
 
 
-def test_every_product_is_that_of_the_golden_core() -> None:
-    with Device("core") as device, Device("core", "golden") as golden:
+@pytest.mark.parametrize("preset", ["core", "core-bf16"])
+def test_every_product_is_that_of_the_golden_core(preset: str) -> None:
+    with Device(preset) as device, Device(preset, "golden") as golden:
         trained(device, count=False, steps=1, golden=golden)
 
 

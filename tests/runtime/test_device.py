@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+import ml_dtypes  # noqa: F401  registers bfloat16
 import numpy as np
 import pytest
 import torch
@@ -14,6 +15,7 @@ from torch.nn.grad import conv1d_input, conv2d_input, conv2d_weight
 from tensordash import load_preset
 from tensordash.configuration.core_config import CoreConfig
 from tensordash_runtime import Device, NoRoomError
+from tensordash_runtime.values import plain
 from tensordash_sim.evaluation.block_formats import BLOCK_FORMATS, quantise
 from tensordash_sim.lowering import Convolution, MatrixProduct
 
@@ -38,6 +40,22 @@ def device(request: pytest.FixtureRequest) -> Iterator[Device]:
         yield made
 
 
+@pytest.fixture(params=[*BACKENDS, ("core-bf16", "emulator"), ("core-bf16", "golden")], ids=str)
+def any_device(request: pytest.FixtureRequest) -> Iterator[Device]:
+    """Of each 16-bit format."""
+    if request.param == "verilator":
+        yield request.getfixturevalue("verilator")
+        return
+    preset, backend = request.param if isinstance(request.param, tuple) else ("core", request.param)
+    with Device(preset, backend) as made:
+        yield made
+
+
+def type_of_operands(device: Device) -> torch.dtype:
+    kind: torch.dtype = getattr(torch, device.types[0])
+    return kind
+
+
 def drawn(shape: tuple[int, ...], *, seed: int, zeros: float = 0.3, kind: torch.dtype = torch.float16) -> torch.Tensor:
     random = torch.Generator().manual_seed(seed)
     values = torch.randn(shape, generator=random)
@@ -45,13 +63,14 @@ def drawn(shape: tuple[int, ...], *, seed: int, zeros: float = 0.3, kind: torch.
 
 
 @pytest.mark.parametrize(("n", "k", "m"), [(1, 1, 1), (5, 7, 3), (4, 8, 12), (17, 30, 9)])
-def test_matrix_products_of_fp16(device: Device, n: int, k: int, m: int) -> None:
-    a, b = drawn((n, k), seed=n), drawn((k, m), seed=k)
-    wanted = (a.double() @ b.double()).float().half()
-    assert torch.equal(device.matmul(a, b), wanted)
-    got = device.matmul(a.numpy(), b.numpy())
+def test_matrix_products(any_device: Device, n: int, k: int, m: int) -> None:
+    kind = type_of_operands(any_device)
+    a, b = drawn((n, k), seed=n, kind=kind), drawn((k, m), seed=k, kind=kind)
+    wanted = (a.double() @ b.double()).float().to(kind)
+    assert torch.equal(any_device.matmul(a, b), wanted)
+    got = any_device.matmul(*(plain(each).view(any_device.types[0]) for each in (a, b)))
     assert isinstance(got, np.ndarray)
-    assert np.array_equal(got, wanted.numpy())
+    assert np.array_equal(got, plain(wanted))
 
 
 @pytest.mark.parametrize("seed", [0, 2**32 - 1])
@@ -209,13 +228,17 @@ GROUPS = convolution(batch=2, channels=(6, 4), size=(5, 6), kernel=(2, 3), strid
 PRODUCTS = MatrixProduct(batch=2, samples=5, in_features=6, out_features=7)
 
 
-def test_bias_relu_and_mask(device: Device) -> None:
+def test_bias_relu_and_mask(any_device: Device) -> None:
     """What the output unit does, on every backend; biases of groups one after the other, of a batch the same."""
+    kind = type_of_operands(any_device)
     geometries: list[Convolution | MatrixProduct] = [GROUPS, PRODUCTS]
     for seed, geometry in enumerate(geometries):
-        a, w, g = (drawn(geometry.shapes[name], seed=seed + k) for k, name in enumerate("AWG"))
+        a, w, g = (drawn(geometry.shapes[name], seed=seed + k, kind=kind) for k, name in enumerate("AWG"))
         filters = geometry.shapes["W"][-2 if isinstance(geometry, MatrixProduct) else 0]
-        bias, mask = drawn((filters,), seed=seed + 5), torch.where(drawn(a.shape, seed=seed + 6) == 0, -0.0, a)
+        bias, mask = (
+            drawn((filters,), seed=seed + 5, kind=kind),
+            torch.where(drawn(a.shape, seed=seed + 6, kind=kind) == 0, -0.0, a),
+        )
         if isinstance(geometry, MatrixProduct):
             sums, back = a.double() @ w.double().mT, g.double() @ w.double()
         else:
@@ -225,14 +248,16 @@ def test_bias_relu_and_mask(device: Device) -> None:
         wide = bias.double() if isinstance(geometry, MatrixProduct) else bias.double()[:, None, None]
         forward = {"A": a, "W": w}
         for bias_values in (bias, bias.float()):
-            done = device.contract(geometry, "AxW", forward, bias=bias_values, relu=True, mask=torch.where(g > 0, 0, g))
-            wanted = (sums + wide).float().half().relu()
+            done = any_device.contract(
+                geometry, "AxW", forward, bias=bias_values, relu=True, mask=torch.where(g > 0, 0, g)
+            )
+            wanted = (sums + wide).float().to(kind).relu()
             assert torch.equal(done.result, torch.where(g > 0, 0, torch.where(g == 0, 0, wanted)))
             assert done.executed.problem.fused == ("bias", "relu", "mask")
-        unrounded = device.contract(geometry, "AxW", forward, fp32=True, bias=bias).result
+        unrounded = any_device.contract(geometry, "AxW", forward, fp32=True, bias=bias).result
         assert torch.equal(unrounded, (sums + wide).float())
-        masked = device.contract(geometry, "WxG", {"W": w, "G": g}, mask=mask).result
-        assert torch.equal(masked, torch.where(mask == 0, 0, (back + 0.0).float().half()))
+        masked = any_device.contract(geometry, "WxG", {"W": w, "G": g}, mask=mask).result
+        assert torch.equal(masked, torch.where(mask == 0, 0, (back + 0.0).float().to(kind)))
         assert not torch.signbit(masked[mask == 0]).any()
 
 

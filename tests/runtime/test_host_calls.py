@@ -39,7 +39,10 @@ def builder() -> PlanBuilder:
 # C
 
 
-@pytest.mark.parametrize(("preset", "kind"), [("core", "fp16"), ("core-fp8", "fp8_e4m3"), ("core-fp8", "fp8_e5m2")])
+@pytest.mark.parametrize(
+    ("preset", "kind"),
+    [("core", "fp16"), ("core-bf16", "bf16"), ("core-fp8", "fp8_e4m3"), ("core-fp8", "fp8_e5m2")],
+)
 def test_conversions(preset: str, kind: str, tmp_path: Path) -> None:
     """Every pattern of the format is decoded, and hard numbers are rounded, in groups of 4 and of 8 lanes."""
     config = load_any_preset(preset)

@@ -78,11 +78,12 @@ def test_one_infinity_in_each_place(geometry: Convolution | MatrixProduct, opera
 
 
 @pytest.mark.parametrize("backend", ["emulator", "golden"])
+@pytest.mark.parametrize(("preset", "kind"), [("core", torch.float16), ("core-bf16", torch.bfloat16)])
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_infinities_and_nan_in_both_operands(backend: str, operation: str) -> None:
-    with Device("core", backend) as device:
+def test_infinities_and_nan_in_both_operands(backend: str, preset: str, kind: torch.dtype, operation: str) -> None:
+    with Device(preset, backend) as device:
         for geometry in (LINEAR, CONVOLUTION):
-            tensors = drawn(geometry, operation, 1, torch.float16)
+            tensors = drawn(geometry, operation, 1, kind)
             first, second = tensors
             tensors[first].view(-1)[3] = -torch.inf
             tensors[first].view(-1)[-2] = torch.inf
@@ -116,19 +117,20 @@ def test_tiles_with_scales(preset: str) -> None:
             torch.testing.assert_close(result, wanted, rtol=0, atol=0, equal_nan=True)
 
 
-def test_bias_relu_and_mask_after_infinities() -> None:
+@pytest.mark.parametrize(("preset", "kind"), [("core", torch.float16), ("core-bf16", torch.bfloat16)])
+def test_bias_relu_and_mask_after_infinities(preset: str, kind: torch.dtype) -> None:
     a, w = torch.ones(1, 3, 2), torch.ones(1, 4, 2)
     a[0, 0, 0], a[0, 1, 0] = torch.inf, -torch.inf
     bias = torch.tensor([1.0, -torch.inf, torch.nan, 0.0])
     layer = MatrixProduct(batch=1, samples=3, in_features=2, out_features=4)
     wanted = (a.double() @ w.double().mT + bias).relu().float()
-    with Device("core") as device:
+    with Device(preset) as device:
         for rows in "AW":
             done = device.contract(layer, "AxW", {"A": a, "W": w}, bias=bias, relu=True, row_side=rows)
             torch.testing.assert_close(done.result, wanted, rtol=0, atol=0, equal_nan=True)
-        mask = torch.zeros(1, 3, 4).half()
+        mask = torch.zeros(1, 3, 4).to(kind)
         mask[0, 0, 1:] = 1
-        result = device.contract(layer, "AxW", {"A": a.half(), "W": w.half()}, mask=mask).result
+        result = device.contract(layer, "AxW", {"A": a.to(kind), "W": w.to(kind)}, mask=mask).result
     assert result.tolist() == [[[0, torch.inf, torch.inf, torch.inf], [0] * 4, [0] * 4]]
 
 

@@ -37,11 +37,12 @@ def power(values: NDArray[np.float32], most: float) -> int:
     return max(p for p in range(-400, 400) if largest * 2.0**p <= most) if largest else 0
 
 
-def defined(a: NDArray[np.float32], b: NDArray[np.float32]) -> NDArray[np.float32]:
-    """The product as docs/runtime.md has it, in float64: fp16 operands after scaling, and an exact sum."""
-    powers = [power(each, 65504.0) for each in (a, b)]
+def defined(a: NDArray[np.float32], b: NDArray[np.float32], preset: str = "core") -> NDArray[np.float32]:
+    """The product as docs/runtime.md has it, in float64: operands rounded after scaling, and an exact sum."""
+    kind, most = {"core": (torch.float16, 65504.0), "core-bf16": (torch.bfloat16, 2.0**16)}[preset]
+    powers = [power(each, most) for each in (a, b)]
     rounded = [
-        np.ldexp(np.ldexp(each.astype(np.float64), p).astype(np.float16).astype(np.float64), -p)
+        np.ldexp(torch.from_numpy(np.ldexp(each.astype(np.float64), p)).to(kind).double().numpy(), -p)
         for each, p in zip((a, b), powers, strict=True)
     ]
     with np.errstate(over="ignore"):
@@ -304,18 +305,27 @@ def test_strict_refuses_losses() -> None:
             pass
 
 
-@pytest.mark.parametrize(("size", "fused"), [(0.1, ("bias", "relu")), (1e30, ()), (1e-30, ())])
-def test_fused_biases(size: float, fused: tuple[str, ...]) -> None:
+FUSED = "bias", "relu"
+
+
+@pytest.mark.parametrize(
+    ("preset", "size", "fused"),
+    [
+        *(("core", size, fused) for size, fused in ((0.1, FUSED), (1e30, ()), (1e-30, ()))),
+        *(("core-bf16", size, fused) for size, fused in ((0.1, FUSED), (1e26, FUSED), (1e30, ()), (1e-30, FUSED))),
+    ],
+)
+def test_fused_biases(preset: str, size: float, fused: tuple[str, ...]) -> None:
     """A bias that sums of scaled operands do not hold exactly is added to the FP32 result."""
     a, w = drawn((1, 5, 9), 1), drawn((1, 4, 9), 2)
     layer = MatrixProduct(batch=1, samples=5, in_features=9, out_features=4)
     bias = drawn((4,), 3, size)
     a[0, 0] = 0
     for backend in ("emulator", "golden"):
-        with Device("core", backend) as device:
+        with Device(preset, backend) as device:
             done = device.contract(layer, "AxW", {"A": a, "W": w}, bias=bias, relu=True)
         assert done.executed.problem.fused == fused
-        wanted = np.maximum(defined(a[0], w[0].T).astype(np.float64) + bias, 0).astype(np.float32)
+        wanted = np.maximum(defined(a[0], w[0].T, preset).astype(np.float64) + bias, 0).astype(np.float32)
         np.testing.assert_allclose(done.result[0], wanted, rtol=2.0**-22)
         assert np.array_equal(done.result[0, 0], np.maximum(bias, 0))
 
