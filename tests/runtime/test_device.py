@@ -40,7 +40,7 @@ def device(request: pytest.FixtureRequest) -> Iterator[Device]:
         yield made
 
 
-@pytest.fixture(params=[*BACKENDS, ("core-bf16", "emulator"), ("core-bf16", "golden")], ids=str)
+@pytest.fixture(params=[*BACKENDS, *(("core-bf16", each) for each in BACKENDS)], ids=str)
 def any_device(request: pytest.FixtureRequest) -> Iterator[Device]:
     """Of each 16-bit format."""
     if request.param == "verilator":

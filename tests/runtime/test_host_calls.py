@@ -212,17 +212,27 @@ def test_training_step(network: str, tmp_path: Path) -> None:
             np.testing.assert_allclose(found(name), buffer.numpy(), atol=1e-3)
 
 
-def two_formats() -> tuple[nn.Module, tuple[Tensor, Tensor], ProgramFolder]:
+def compiled_step(preset: str) -> tuple[nn.Module, tuple[Tensor, Tensor], ProgramFolder]:
     torch.manual_seed(0)
     model = pooled()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     batch = torch.rand(3, 1, 6, 6), torch.tensor([0, 2, 1])
-    return model, batch, compile_step(model, F.cross_entropy, optimizer, batch, preset="core-fp8")
+    return model, batch, compile_step(model, F.cross_entropy, optimizer, batch, preset=preset)
+
+
+def test_step_in_bf16(tmp_path: Path) -> None:
+    """C, emulator and golden core leave the same memory."""
+    model, (images, labels), folder = compiled_step("core-bf16")
+    assert {tensor.format for name, tensor in folder.plan.tensors.items() if "operand" in name} == {"bf16"}
+    require_equal(folder, tmp_path)
+    assert run_folder(folder, "golden")[1] == ""
+    loss = folder.plan.tensors["loss"].from_bytes(folder.expected_bytes("loss"), folder.plan.config)
+    assert loss.view(np.float32)[0] == pytest.approx(F.cross_entropy(model(images), labels).item(), abs=0.01)
 
 
 def test_step_in_two_formats(tmp_path: Path) -> None:
     """Operands of the row side are E5M2, the others E4M3; results stay FP32 until the host converts them."""
-    model, (images, labels), folder = two_formats()
+    model, (images, labels), folder = compiled_step("core-fp8")
     formats = {name: tensor.format for name, tensor in folder.plan.tensors.items() if "operand" in name}
     assert set(formats.values()) == {"fp8_e4m3", "fp8_e5m2"}
     assert formats["4.weight.operand"] == "fp8_e4m3"
@@ -233,8 +243,9 @@ def test_step_in_two_formats(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_two_formats_on_verilog() -> None:
-    assert run_folder(two_formats()[2], "verilator")[1] == ""
+@pytest.mark.parametrize("preset", ["core-bf16", "core-fp8"])
+def test_steps_on_verilog(preset: str) -> None:
+    assert run_folder(compiled_step(preset)[2], "verilator")[1] == ""
 
 
 def test_steps_are_skipped() -> None:

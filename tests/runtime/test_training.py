@@ -147,11 +147,18 @@ def test_a_difference_is_told(wrong: int, monkeypatch: pytest.MonkeyPatch) -> No
             a @ b
 
 
-@pytest.mark.parametrize("steps", [5, pytest.param(None, id="an epoch", marks=pytest.mark.slow)])
-def test_the_verilog_trains_as_the_emulator_does(steps: int | None) -> None:
+@pytest.mark.parametrize(
+    ("preset", "steps"),
+    [
+        ("core", 5),
+        ("core-bf16", 2),
+        *(pytest.param(name, None, id=f"an epoch on {name}", marks=pytest.mark.slow) for name in ("core", "core-bf16")),
+    ],
+)
+def test_the_verilog_trains_as_the_emulator_does(preset: str, steps: int | None) -> None:
     """Every bit of every product, and no cycle fewer than the tile needs."""
     task = load_task("digits")
-    with Device("core") as device, Device("core", "verilator", latency=(20, 60), pause=0.05, seed=1) as verilog:
+    with Device(preset) as device, Device(preset, "verilator", latency=(20, 60), pause=0.05, seed=1) as verilog:
         compared: list[tuple[int, int]] = []
         same = comparison(verilog)
 
