@@ -31,7 +31,7 @@ from tensordash_sim.compiler.images import layer_values, non_zero_groups
 from tensordash_sim.compiler.row_streams import RowStreams
 from tensordash_sim.compiler.timing import timing
 
-PRESETS = ("core", "core-dense", "core-wide", "core-fp8")
+PRESETS = ("core", "core-dense", "core-wide", "core-fp8", "core-bf16")
 MIN_CYCLES = 3000
 """Fewest cycles of a layer; the bench draws a layer with fewer again."""
 MEDIAN_GOAL = 0.01

@@ -16,7 +16,7 @@ from tensordash_sim.compiler.row_streams import RowStreams
 
 ROOT = Path(__file__).parents[2]
 SEEDS = range(500, 506)
-OTHERS = [pytest.param(name, marks=pytest.mark.slow) for name in ("core-dense", "core-wide", "core-fp8")]
+OTHERS = [pytest.param(name, marks=pytest.mark.slow) for name in ("core-dense", "core-wide", "core-fp8", "core-bf16")]
 
 
 @pytest.fixture
@@ -43,10 +43,7 @@ def test_rectangular_products(shape: tuple[int, int, int]) -> None:
     assert cycles["emulator"] == pytest.approx(cycles["verilator"], rel=0.05)
 
 
-@pytest.mark.parametrize(
-    "preset",
-    ["core", *(pytest.param(name, marks=pytest.mark.slow) for name in ("core-dense", "core-wide", "core-fp8"))],
-)
+@pytest.mark.parametrize("preset", ["core", *OTHERS])
 def test_random_layers(mapper: ModuleType, preset: str) -> None:
     """A handful of the bench's layers, smaller ones: each within 5%, or 100 cycles where it takes fewer than 2,000."""
     comparison = mapper.Comparison(preset)

@@ -316,7 +316,8 @@ def expected(
 ) -> NDArray:
     """Return the result of PyTorch in float64, rounded to FP32 and then to the format of results.
 
-    That is what the core's bits are, as long as float64 holds the sums of the products: values of ordinary size.
+    That is what the core's bits are, as long as float64 holds the sums of the products: values of ordinary size. Binned
+    sums may differ where large terms cancel.
 
     Parameters
     ----------

@@ -38,7 +38,7 @@ from tensordash_sim.verify.verilated_core import VerilatedCore
 
 from ..lowering.geometries import convolution
 
-PRESETS = ["core", "core-dense", "core-wide", "core-fp8"]
+PRESETS = ["core", "core-dense", "core-wide", "core-fp8", "core-bf16"]
 SIZE = 1 << 20
 
 
@@ -141,7 +141,7 @@ def fused_works(config):
 
 
 @pytest.mark.sampled(1)
-@pytest.mark.parametrize("name", ["core", "core-wide", "core-fp8"])
+@pytest.mark.parametrize("name", ["core", "core-wide", "core-fp8", "core-bf16"])
 def test_what_is_fused(name):
     check_both(name, fused_works(preset(name)))
 

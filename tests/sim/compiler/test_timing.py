@@ -66,7 +66,7 @@ def test_cycles_and_busy_units(name):
 
 
 @pytest.mark.parametrize(
-    "name", ["core", *(pytest.param(each, marks=pytest.mark.slow) for each in ("core-wide", "core-fp8"))]
+    "name", ["core", *(pytest.param(each, marks=pytest.mark.slow) for each in ("core-wide", "core-fp8", "core-bf16"))]
 )
 def test_a_block_takes_what_it_is_thought_to(name):
     """Streams of one word each, so that the output unit is what takes time."""
