@@ -40,10 +40,10 @@ class Device:
     """A core, or a tile that is used like one, in this thread of this process.
 
     Results are defined to the bit (docs/numerics.md), and the same for every backend. Of tensors of the device's
-    operand type a result is the exact or binned sum, rounded to FP32 and then to that type. Values of float32 tensors are scaled
-    and rounded to the operand type, and the result is the sum rounded to FP32. Other types are an error. A tile with
-    scales takes float32 alone, whose values become elements and scales (`contract_scaled`); its results have no bias,
-    ReLU or mask.
+    operand type a result is the exact or binned sum, rounded to FP32 and then to that type. Values of float32 tensors
+    are scaled and rounded to the operand type, and the result is the sum rounded to FP32. Other types are an error. A
+    tile with scales takes float32 alone, whose values become elements and scales (`contract_scaled`); its results have
+    no bias, ReLU or mask.
 
     Parameters
     ----------
