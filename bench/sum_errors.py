@@ -3,9 +3,9 @@
     python bench/sum_errors.py [--steps 20] [--models digits gpt lstm]
 
 Each network first trains some steps in PyTorch's bf16. The products of the next step are then summed in four ways. An
-error is relative: the root mean square over a product's results, over that of the exact results, in units of 2^-24. Of
-each operation the table has the mean over products, and the largest ratio of binned sums to FP32 in sequence. A ratio
-above 1 is a product where bins are worse.
+error is the root mean square of a product's errors, divided by the root mean square of its exact results, in units of
+2^-24. Of each operation the table has the mean over products, and the largest ratio of binned sums to FP32 in sequence.
+A ratio above 1 is a product where bins are worse.
 """
 
 from collections import defaultdict

@@ -76,6 +76,8 @@ class Trainer:
         As of `offload`.
     reference : str
         What plain PyTorch trains in: "float32", or "autocast", in the device's type, with loss scaling for fp16.
+    count : bool
+        As of `offload`. If false, steps have no cycles.
 
     Raises
     ------
@@ -96,6 +98,7 @@ class Trainer:
     folder: Path | None = None
     watcher: Watcher | None = None
     reference: str = REFERENCES[0]
+    count: bool = True
     history: list[Step] = field(default_factory=list)
     accuracies: list[tuple[int, float, float]] = field(default_factory=list)
 
@@ -141,7 +144,9 @@ class Trainer:
         return run
 
     def _step(self, run: Run, batch: Any) -> Step:
-        with offload(self.device, model=self.model, strict=True, flush_limit=1.0, watcher=self.watcher, run=run):
+        with offload(
+            self.device, model=self.model, strict=True, flush_limit=1.0, watcher=self.watcher, run=run, count=self.count
+        ):
             before = len(run.contractions)
             loss = self._update(0, batch, self._type)
         plain_loss = self._update(1, batch, self._type if self.reference == "autocast" else None)
