@@ -104,8 +104,8 @@ def recorded(name: str, steps: int) -> list[Recorded]:
 def errors(product: Recorded) -> NDArray[np.float64]:
     """Return the relative errors of binned, sequential and fused sums; NaN if all results are zero."""
     tile = core_preset(PRESET).tile
-    ways = (Exact(tile, True), Rest(tile, True), Sides(tile, True), Sequential(tile, True))
-    ways += (Sides(replace(tile, accumulator=FUSED), True),)
+    fused = replace(tile, accumulator=FUSED)
+    ways = Exact(tile, True), Rest(tile, True), Sides(tile, True), Sequential(tile, True), Sides(fused, True)
     made = [all_sums(way, *product).view(np.float32).astype(np.float64) for way in ways]
     exact = made[0] + made[1]
     size = np.sqrt(np.mean(np.square(exact)))
