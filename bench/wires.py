@@ -22,11 +22,12 @@ DESIGNS = ("paper", "core")
 def placed(name: str) -> Any:
     """Place a preset and its baseline; power of a tile only, as a core's takes long."""
     if name == "core":
-        config = core_preset(name)
-        document = synthesize_core(config, power=False, wires=True).to_json()
+        core = core_preset(name)
+        digest, document = core.digest, synthesize_core(core, power=False, wires=True).to_json()
     else:
-        document = synthesize(load_preset(name), power=True, wires=True).to_json()
-    return {"config": document["config"], "ratio": document["ratio"], **document["wires"]}
+        tile = load_preset(name)
+        digest, document = tile.digest, synthesize(tile, power=True, wires=True).to_json()
+    return {"config": digest, "ratio": document["ratio"], **document["wires"]}
 
 
 def written(text: str, results: Mapping[str, Any]) -> str:
