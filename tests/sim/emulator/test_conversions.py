@@ -56,6 +56,7 @@ def test_decode(name):
 def test_results(name, relu, toward_zero):
     fmt = FORMATS.get(name, FP32)
     sums = drawn(np.float32, fmt, np.random.default_rng(0)).view(np.uint32)
+    sums[sums & 0x7F800000 == 0] &= 1 << 31  # a core rounds no sum to a subnormal number
     fields = {"scale": 0, "relu": relu, "mask": 0, "fp32": name == "fp32", "stochastic": 0}
     fields["toward_zero"] = toward_zero
     wanted = [golden_result_bits(int(bits), fields, fmt, masked=False, random=0) for bits in sums]
