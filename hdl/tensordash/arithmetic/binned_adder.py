@@ -3,14 +3,14 @@
 from functools import reduce
 from operator import or_
 
-from amaranth.hdl import Const, Module, Mux, Signal, signed
+from amaranth.hdl import Module, Mux, Signal, signed
 from amaranth.lib.data import View
-from amaranth.lib.wiring import In, Out
 
 from ..block import Block
 from ..configuration.numerics import Numerics
 from ..configuration.parameters import require_bool
 from ..layouts import BinnedShape, RawSumLayout
+from .adder_terms import adder_members, chosen_terms
 from .binned_digits import distances, moved_down
 
 __all__ = ["BinnedAdder"]
@@ -51,32 +51,13 @@ class BinnedAdder(Block):
 
     def __init__(self, *, numerics: Numerics, biased: bool) -> None:
         self.shape, self.biased = BinnedShape(numerics), require_bool("biased", biased)
-        layout = RawSumLayout(self.shape.width)
-        more = {"again": In(1), "earlier": In(layout), "bias": In(layout), "carry": In(1)}
-        super().__init__(
-            {
-                "sum": In(layout),
-                "partial": In(layout),
-                "add": In(1),
-                **(more if biased else {}),
-                "total": Out(layout),
-                "overflow": Out(1),
-            }
-        )
+        super().__init__(adder_members(RawSumLayout(self.shape.width), biased=biased))
 
     def elaborate(self, platform):
         """Choose, gate, align both to the larger top bin, and add bin by bin."""
         m = Module()
-        shape, layout = self.shape, RawSumLayout(self.shape.width)
-        left, right = Signal(layout, name="left"), Signal(layout, name="right")
-        added = self.partial.as_value() & self.add.replicate(layout.size)
-        m.d.comb += [left.eq(self.sum), right.eq(added)]
-        carry = Const(0, 1)
-        if self.biased:
-            carry = self.carry
-            m.d.comb += right.eq(added | self.bias.as_value())
-            with m.If(self.again):
-                m.d.comb += left.eq(self.earlier)
+        shape = self.shape
+        left, right, carry = chosen_terms(m, self, RawSumLayout(shape.width))
         numbers = [View(shape.layout, each.number) for each in (left, right)]
         total = View(shape.layout, self.total.number)
         left_down, right_down = distances(m, numbers[1].top, numbers[0].top, shape.bins, "top")

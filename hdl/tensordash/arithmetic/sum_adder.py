@@ -1,11 +1,11 @@
 """Sum adder: partial sums and biases join a pass's sums."""
 
-from amaranth.hdl import Cat, Const, Module, Signal, signed
-from amaranth.lib.wiring import In, Out
+from amaranth.hdl import Cat, Module, Signal, signed
 
 from ..block import Block
 from ..configuration.parameters import require_bool, require_int
 from ..layouts import RawSumLayout
+from .adder_terms import adder_members, chosen_terms
 
 __all__ = ["SumAdder"]
 
@@ -42,32 +42,12 @@ class SumAdder(Block):
 
     def __init__(self, *, width: int, biased: bool) -> None:
         self.width, self.biased = require_int("width", width, 2), require_bool("biased", biased)
-        layout = RawSumLayout(width)
-        more = {"again": In(1), "earlier": In(layout), "bias": In(layout), "carry": In(1)}
-        super().__init__(
-            {
-                "sum": In(layout),
-                "partial": In(layout),
-                "add": In(1),
-                **(more if biased else {}),
-                "total": Out(layout),
-                "overflow": Out(1),
-            }
-        )
+        super().__init__(adder_members(RawSumLayout(width), biased=biased))
 
     def elaborate(self, platform):
         """Choose, gate, add: with one bit more at the lower end, one carry chain adds the carry, too."""
         m = Module()
-        layout = RawSumLayout(self.width)
-        left, right = Signal(layout, name="left"), Signal(layout, name="right")
-        added = self.partial.as_value() & self.add.replicate(layout.size)
-        m.d.comb += [left.eq(self.sum), right.eq(added)]
-        carry = Const(0, 1)
-        if self.biased:
-            carry = self.carry
-            m.d.comb += right.eq(added | self.bias.as_value())
-            with m.If(self.again):
-                m.d.comb += left.eq(self.earlier)
+        left, right, carry = chosen_terms(m, self, RawSumLayout(self.width))
         total = Signal(signed(self.width + 2))
         m.d.comb += [
             total.eq(Cat(carry, left.number).as_signed() + Cat(carry, right.number).as_signed()),

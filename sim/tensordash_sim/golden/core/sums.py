@@ -2,8 +2,8 @@
 
 from tensordash.configuration.config import TileConfig
 from tensordash.configuration.formats import FP32
-from tensordash.configuration.numerics import Binned
 
+from ..accumulators import make_accumulator
 from ..binned import BinnedAccumulator
 from ..dot import ExactAccumulator
 from ..numbers import Kind, decode
@@ -16,7 +16,9 @@ CoreSum = ExactAccumulator | BinnedAccumulator
 
 def make_sum(config: TileConfig) -> CoreSum:
     """Return the accumulator of a core's tile."""
-    return BinnedAccumulator(config) if isinstance(config.numerics.accumulator, Binned) else ExactAccumulator(config)
+    sums = make_accumulator(config)
+    assert isinstance(sums, CoreSum)
+    return sums
 
 
 def add_partial(sums: CoreSum, partial: CoreSum) -> bool:

@@ -1,0 +1,36 @@
+"""What the adders of a core's sums have in common: their members, and the choice of what they add."""
+
+from typing import Any
+
+from amaranth.hdl import Const, Module, Signal, Value
+from amaranth.lib.wiring import In, Out
+
+from ..layouts import RawSumLayout
+
+__all__ = ["adder_members", "chosen_terms"]
+
+
+def adder_members(layout: RawSumLayout, *, biased: bool) -> dict[str, Any]:
+    """The members of `SumAdder`, for sums of a layout."""
+    more = {"again": In(1), "earlier": In(layout), "bias": In(layout), "carry": In(1)}
+    return {
+        "sum": In(layout),
+        "partial": In(layout),
+        "add": In(1),
+        **(more if biased else {}),
+        "total": Out(layout),
+        "overflow": Out(1),
+    }
+
+
+def chosen_terms(m: Module, adder: Any, layout: RawSumLayout) -> tuple[Any, Any, Value]:
+    """The two terms of an adder, and the carry that belongs to the second one."""
+    left, right = Signal(layout, name="left"), Signal(layout, name="right")
+    added = adder.partial.as_value() & adder.add.replicate(layout.size)
+    m.d.comb += [left.eq(adder.sum), right.eq(added)]
+    if not adder.biased:
+        return left, right, Const(0, 1)
+    m.d.comb += right.eq(added | adder.bias.as_value())
+    with m.If(adder.again):
+        m.d.comb += left.eq(adder.earlier)
+    return left, right, adder.carry
