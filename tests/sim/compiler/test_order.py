@@ -1,5 +1,6 @@
 """The order of descriptors: what is left open is found, and tokens close it."""
 
+from itertools import pairwise
 from random import Random
 
 import pytest
@@ -226,6 +227,22 @@ def test_hoisting_changes_no_bit():
     assert ends[0] == ends[1]
     names = [decode(bits)[0].name for bits in compile_problem(PROBLEM, CONFIG).descriptors]
     assert names[: names.index("multiply")].count("layout_b") > 1, "none is laid out ahead"
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_unions_meet_what_either_of_two_meets(seed):
+    """Else the search for tokens passes over a task that another one must wait for."""
+    program = random_program(Random(seed), CONFIG).program
+    places = [place for bits in without_tokens(program.descriptors)[:-1] for place in footprints(CONFIG, bits)]
+    met = 0
+    for first, second in pairwise(places):
+        both = first.union(second)
+        for other in places:
+            if first.meets(other) or second.meets(other):
+                met += 1
+                assert both.meets(other)
+                assert other.meets(both)
+    assert met > 0
 
 
 def test_the_search_for_tokens_does_not_grow_with_the_program(monkeypatch):

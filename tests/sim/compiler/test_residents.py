@@ -6,10 +6,14 @@ from itertools import pairwise
 import pytest
 
 from tensordash.configuration.core_config import CoreConfig
+from tensordash.configuration.descriptors import decode
+from tensordash_sim.compiler.emission import emit_unordered, placeholder_addresses
+from tensordash_sim.compiler.footprint import footprints
 from tensordash_sim.compiler.iteration_space import BufferPlan, IterationSpace
 from tensordash_sim.compiler.layer import Layer
 from tensordash_sim.compiler.problem import Problem
 from tensordash_sim.compiler.program import ProgramError
+from tensordash_sim.compiler.resident_loads import ResidentLoads
 from tensordash_sim.compiler.residents import NamedProblem, plan_buffers
 from tensordash_sim.compiler.search import best_schedule
 
@@ -63,6 +67,33 @@ def test_resident_tensors_are_apart():
         ordered = sorted(ranges)
         assert all(one[1] <= two[0] for one, two in pairwise(ordered))
         assert ordered[-1][1] <= CONFIG.groups
+
+
+def test_resident_tensors_are_loaded_once_before_they_are_read():
+    """Each group, to its place, from its address; a result is there once it is written."""
+    loads, present, loaded = ResidentLoads(CONFIG), 0, 0
+    for plan, each in zip(plan_buffers(CONFIG, BACKWARD, has_schedule), BACKWARD, strict=True):
+        space = IterationSpace(problem=each.problem, core=CONFIG, buffer=plan)
+        tensors = placeholder_addresses(each.problem)
+        ranges = {role: range(at, at + space.product_groups[role]) for role, at in plan.resident}
+        resident = sum(1 << group for group in set().union(*ranges.values()))
+        expected = {
+            (tensors[role] + k * CONFIG.group_bytes, group)
+            for role in plan.loaded
+            for k, group in enumerate(ranges[role])
+        }
+        found: list[tuple[int, int]] = []
+        for bits in loads.insert(space, each.names, tensors, emit_unordered(best_schedule(space), tensors)):
+            for place in footprints(CONFIG, bits):
+                assert not place.reads.get("buffer", 0) & resident & ~present
+                present |= place.writes.get("buffer", 0)
+            operation, fields = decode(bits)
+            if operation.name == "load" and resident >> fields["address"] & 1:
+                groups = range(fields["count_0"])
+                found += [(fields["memory"] + k * CONFIG.group_bytes, fields["address"] + k) for k in groups]
+        assert sorted(found) == sorted(expected)
+        loaded += len(found)
+    assert loaded > 0
 
 
 @pytest.mark.parametrize(
