@@ -20,7 +20,7 @@ def benches() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(params=["training_page", "mutant_page", "core"])
+@pytest.fixture(params=["training_page", "mutant_page", "core", "past_four"])
 def bench(request: pytest.FixtureRequest) -> ModuleType:
     module = import_module(request.param)
     if not module.RESULTS.exists():

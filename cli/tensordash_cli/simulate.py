@@ -72,6 +72,11 @@ MAX_HELD_STEPS = 1 << 27
 @click.option(
     "--row-order", default="natural", show_default=True, help="natural, or density: similar rows share a tile."
 )
+@click.option(
+    "--drop-steps",
+    is_flag=True,
+    help="Also count a tile that drops steps which are empty in all rows. No hardware does so yet.",
+)
 @click.option("--layer", "layers", metavar="NAME", multiple=True, help="Only this layer; may be repeated.")
 @click.option("--op", "operations", metavar="OP", multiple=True, help="Only AxW, WxG or AxG; may be repeated.")
 @click.option("--csv", "csv_file", metavar="FILE.csv", type=Path, help="Also write the table to this file.")
@@ -117,6 +122,9 @@ def command(
     --stream takes an array of bool (rows, T, lanes), --stream-a (columns, T, lanes): one tile.
 
     --random draws streams for one tile.
+
+    With --drop-steps, `drop steps` is the speedup of tiles that drop steps which are empty in all rows, if none waits
+    for another one. The other columns are without it.
     """
     config_file, trace = split_inputs(inputs, "[CONFIG.toml] [RUN.trace]")
     config = chosen_config(config_file, preset, settings)
@@ -131,6 +139,8 @@ def command(
         if name not in allowed[chosen[0]]:
             raise click.UsageError(f"{options[name].opts[-1]} does not go with {chosen[0]}")
     _choice("--row-order", arguments["row_order"], ("natural", "density"))
+    if arguments["drop_steps"]:
+        _require_row_side(config)
     _use(threads)
     if trace is not None:
         _trace(config, trace, arguments, keeps="output" in options)
@@ -143,6 +153,15 @@ def command(
 def _choice(option: str, value: str, allowed: tuple[str, ...]) -> None:
     if value not in allowed:
         raise click.UsageError(f"{option} must be one of {', '.join(allowed)}, not {value!r}")
+
+
+def _require_row_side(config: TileConfig) -> None:
+    from tensordash_sim.cycles import require_row_side
+
+    try:
+        require_row_side(config)
+    except ValueError as error:
+        raise click.UsageError(f"--drop-steps: {error}") from None
 
 
 def _use(threads: int | None) -> None:
@@ -173,7 +192,7 @@ def _trace(config: TileConfig, path: Path, arguments: dict[str, Any], keeps: boo
         writable(arguments["csv_file"], "--csv")
     if keeps:
         writable_folder(arguments["output"], "--output")
-    how = {name: arguments[name] for name in ("side", "row_order", "join_samples")}
+    how = {name: arguments[name] for name in ("side", "row_order", "join_samples", "drop_steps")}
     warn_if_interpreted()
     machine = Machine(config, chip, **how)
     trace = Trace.open(path)
@@ -233,11 +252,13 @@ def _stream(config: TileConfig, arguments: dict[str, Any]) -> None:
     began = time.perf_counter()
     try:
         counts = count([stream], config, a=sides)
+        dropped = count([stream], config, drop_steps=True) if arguments["drop_steps"] else None
     except ValueError as error:
         name, _, rest = str(error).partition(" ")
         options = {"streams[0]": f"--stream {arguments['stream']}", "a[0]": f"--stream-a {arguments['stream_a']}"}
         raise click.UsageError(f"{options.get(name, name)} {rest}") from None
-    _print_counts(config, counts, began, {"stream": str(arguments["stream"])}, arguments["as_json"])
+    source = {"stream": str(arguments["stream"])}
+    _print_counts(config, counts, dropped, began, source, arguments["as_json"])
 
 
 def _mask(option: str, path: Path) -> "NDArray[np.bool_]":
@@ -270,11 +291,21 @@ def _random(config: TileConfig, arguments: dict[str, Any]) -> None:
     warn_if_interpreted()
     began = time.perf_counter()
     counts = random_counts(config, steps=steps, **drawn)
-    _print_counts(config, counts, began, drawn, arguments["as_json"])
+    dropped = random_counts(config, steps=steps, drop_steps=True, **drawn) if arguments["drop_steps"] else None
+    _print_counts(config, counts, dropped, began, drawn, arguments["as_json"])
 
 
-def _print_counts(config: TileConfig, counts: "Counts", began: float, source: dict[str, Any], as_json: bool) -> None:
+def _print_counts(
+    config: TileConfig,
+    counts: "Counts",
+    dropped: "Counts | None",
+    began: float,
+    source: dict[str, Any],
+    as_json: bool,
+) -> None:
     document = source | counts.to_json(config)
+    if dropped is not None:
+        document |= {"dropped": dropped.cycles, "dropped_speedup": dropped.speedup}
     if as_json:
         seconds = time.perf_counter() - began
         speed = {"seconds": seconds, "row_steps_per_second": counts.steps * config.rows / seconds}
@@ -285,3 +316,5 @@ def _print_counts(config: TileConfig, counts: "Counts", began: float, source: di
         f"(ideal {format_ratio(document['ideal_speedup'], 3)}); "
         f"{counts.stall_output:,} output stalls; rows waited {', '.join(f'{wait:,}' for wait in counts.row_wait)} steps"
     )
+    if dropped is not None:
+        click.echo(f"with empty steps dropped: {dropped.cycles:,} cycles, {format_ratio(dropped.speedup, 3)}")

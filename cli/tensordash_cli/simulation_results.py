@@ -121,6 +121,7 @@ def print_results(results: list[Result], natural: list[Result], machine: Any) ->
         "compute",
         "speedup",
         *(["natural"] if has_order else []),
+        *(["drop steps"] if machine.drop_steps else []),
         "shared",
         "with memory",
     )
@@ -204,7 +205,8 @@ def _mean(calls: list[dict[str, Any]], share: str, weight: str) -> float:
 def _numbers(result: dict[str, Any], in_order: dict[str, Any] | None) -> list[str]:
     cycles = [f"{result['dense_compute']:,}", f"{result['compute']:,}"]
     natural = [in_order["compute_speedup"]] if in_order else []
-    speedups = [result["compute_speedup"], *natural, result["shared_speedup"], result["speedup"]]
+    dropped = [result["dropped_speedup"]] if "dropped_speedup" in result else []
+    speedups = [result["compute_speedup"], *natural, *dropped, result["shared_speedup"], result["speedup"]]
     return [format_ratio(result["ideal_speedup"]), *cycles, *(format_ratio(speedup) for speedup in speedups)]
 
 

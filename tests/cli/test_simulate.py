@@ -296,6 +296,15 @@ class TestTrace:
         assert density["operations"] != natural["operations"]
         assert "natural" in call("run.trace --row-order density", capfd).partition("\n")[0]
 
+    def test_dropped_steps_are_shown_beside_the_tile(self, folder: Path, capfd: Capture) -> None:
+        plain, document = call_json("run.trace", capfd), call_json("run.trace --drop-steps", capfd)
+        total = document["totals"]["all"]
+        assert total.pop("dropped_speedup") == total["dense_compute"] / total.pop("dropped")
+        assert total == plain["totals"]["all"]
+        header, *lines = call("run.trace --drop-steps", capfd).splitlines()
+        assert "drop steps" in header
+        assert "drop steps" not in call("run.trace", capfd)
+
     def test_the_dense_tile_is_its_own_baseline(self, folder: Path, capfd: Capture) -> None:
         added = call_json("--preset dense run.trace", capfd)["totals"]["all"]
         assert added["compute_speedup"] == added["speedup"] == added["energy_ratio"] == 1

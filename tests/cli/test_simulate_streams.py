@@ -36,6 +36,16 @@ class TestStream:
         assert (document["cycles"], document["effectual"], document["ideal_speedup"]) == (25, 0, None)
         assert "4.000x (ideal -)" in call("--set tile.sparsity=both --stream stream.npy --stream-a a.npy", capfd)
 
+    def test_dropped_steps(self, folder: None, capfd: Capture) -> None:
+        sparse = np.zeros((4, 64, 4), bool)
+        sparse[:, :8:2] = True
+        np.save("sparse.npy", sparse)
+        document = call_json("--stream sparse.npy --drop-steps", capfd)
+        # Steps 0, 2, 4 and 6 are full, two each in banks 0 and 2: five lines' steps are gone, none of these four.
+        assert (document["cycles"], document["dropped"], document["dropped_speedup"]) == (18, 4, 16)
+        assert "with empty steps dropped: 4 cycles, 16.000x" in call("--stream sparse.npy --drop-steps", capfd)
+        assert "dropped" not in call_json("--stream sparse.npy", capfd)
+
 
 class TestRandom:
     @pytest.mark.parametrize(

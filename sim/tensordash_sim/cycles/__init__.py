@@ -4,6 +4,7 @@
 """
 
 from .count import Counts, count, count_words, output_stalls, pack
+from .dropping import drop_empty_steps, require_row_side, schedule_without_empty_steps
 from .scheduler import Scheduled, Scheduler
 from .synthetic import CLUSTERS, random_counts, random_words
 
@@ -14,8 +15,11 @@ __all__ = [
     "Scheduler",
     "count",
     "count_words",
+    "drop_empty_steps",
     "output_stalls",
     "pack",
     "random_counts",
     "random_words",
+    "require_row_side",
+    "schedule_without_empty_steps",
 ]

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tensordash import TileConfig
 
+from .dropping import schedule_without_empty_steps
 from .scheduler import Scheduler
 
 __all__ = ["Counts", "count", "count_words", "output_stalls", "pack"]
@@ -62,7 +63,13 @@ def pack(streams: NDArray[np.bool_]) -> NDArray[np.uint32]:
     return streams @ (np.uint32(1) << np.arange(lanes, dtype=np.uint32))
 
 
-def count(streams: Sequence[ArrayLike], config: TileConfig, *, a: Sequence[ArrayLike] | None = None) -> Counts:
+def count(
+    streams: Sequence[ArrayLike],
+    config: TileConfig,
+    *,
+    a: Sequence[ArrayLike] | None = None,
+    drop_steps: bool = False,
+) -> Counts:
     """Count the cycles of streams that follow each other.
 
     The tile is never short of input, and its results are taken at once.
@@ -75,6 +82,8 @@ def count(streams: Sequence[ArrayLike], config: TileConfig, *, a: Sequence[Array
         The tile.
     a : sequence of array of bool, (columns, T, lanes), optional
         Column side of each stream; needed with `sparsity = "both"`, else without effect.
+    drop_steps : bool
+        As `count_words` has it.
 
     Returns
     -------
@@ -83,7 +92,8 @@ def count(streams: Sequence[ArrayLike], config: TileConfig, *, a: Sequence[Array
     Raises
     ------
     ValueError
-        If a stream has another shape, no step, or a column side that does not fit it; if there is no stream.
+        If a stream has another shape, no step, or a column side that does not fit it; if there is no stream; if steps
+        are to be dropped, and the tile does not skip zeros of rows alone.
 
     Source
     ------
@@ -110,11 +120,16 @@ def count(streams: Sequence[ArrayLike], config: TileConfig, *, a: Sequence[Array
         for index, (block, side) in enumerate(zip(blocks, sides, strict=True)):
             if side.shape[1] != block.shape[1]:
                 raise ValueError(f"a[{index}] must have the {block.shape[1]} steps of its stream, not {side.shape[1]}")
-    return count_words([pack(block)[None] for block in blocks], config, a=[pack(side)[None] for side in sides])
+    packed, packed_a = ([pack(block)[None] for block in some] for some in (blocks, sides))
+    return count_words(packed, config, a=packed_a, drop_steps=drop_steps)
 
 
 def count_words(
-    blocks: Sequence[NDArray[np.uint32]], config: TileConfig, *, a: Sequence[NDArray[np.uint32]] = ()
+    blocks: Sequence[NDArray[np.uint32]],
+    config: TileConfig,
+    *,
+    a: Sequence[NDArray[np.uint32]] = (),
+    drop_steps: bool = False,
 ) -> Counts:
     """Count cycles as `count` does, for packed streams.
 
@@ -126,19 +141,32 @@ def count_words(
         The tile.
     a : sequence of array of uint32, (streams, columns, T)
         Column side; needed with `sparsity = "both"`, else without effect.
+    drop_steps : bool
+        Count a tile that drops steps which are empty in all rows (`drop_empty_steps`). `row_wait` then counts from the
+        steps that are left.
 
     Returns
     -------
     Counts
+
+    Raises
+    ------
+    ValueError
+        If steps are to be dropped, and the tile does not skip zeros of rows alone.
     """
     scheduler = Scheduler(config)
     both = config.sparsity == "both"
     cycles, waits, effectual, steps = [], np.zeros(config.rows, np.int64), 0, 0
     for index, block in enumerate(blocks):
         side = a[index] if both else None
-        made = scheduler.schedule(block, side)
+        if drop_steps:
+            made, lengths = schedule_without_empty_steps(scheduler, block)
+            left = int(lengths.sum())
+        else:
+            made = scheduler.schedule(block, side)
+            left = block.shape[0] * block.shape[2]
         cycles.append(made.cycles)
-        waits += made.advances.sum(axis=0) - block.shape[0] * block.shape[2]
+        waits += made.advances.sum(axis=0) - left
         steps += block.shape[0] * block.shape[2]
         if config.sparsity == "none":
             effectual += block.size * config.lanes

@@ -73,6 +73,7 @@ def random_counts(
     seed: int = 0,
     cluster: str = "none",
     row_order: str = "natural",
+    drop_steps: bool = False,
 ) -> Counts:
     """Count the cycles of a tile for random zeros.
 
@@ -88,6 +89,8 @@ def random_counts(
         The same counts for the same seed.
     row_order : "natural" or "density"
         Which vectors share a tile: as they are drawn, or those with similarly many non-zeros.
+    drop_steps : bool
+        As `count_words` has it.
 
     Returns
     -------
@@ -113,4 +116,6 @@ def random_counts(
         return words.reshape(streams, ports, length)
 
     b = side(config.rows)
-    return count_words([b], config, a=[side(config.columns)] if config.sparsity == "both" else ())
+    return count_words(
+        [b], config, a=[side(config.columns)] if config.sparsity == "both" else (), drop_steps=drop_steps
+    )

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
@@ -56,6 +57,9 @@ class Block(nn.Module):
         self.out = nn.Linear(shape.hidden, shape.hidden)
         self.up = nn.Linear(shape.hidden, 4 * shape.hidden)
         self.down = nn.Linear(4 * shape.hidden, shape.hidden)
+        self.activations: Tensor | None = None
+        """What the activation gave last, if a penalty needs it: nothing is kept otherwise."""
+        self.keeps_activations = False
 
     def forward(self, x: Tensor) -> Tensor:
         """Attention is written out, so that its products can be recorded."""
@@ -65,7 +69,10 @@ class Block(nn.Module):
         later = torch.ones(length, length, dtype=torch.bool, device=x.device).triu(1)
         attended = scores.masked_fill(later, -torch.inf).softmax(-1) @ v
         x = x + self.out(attended.transpose(1, 2).reshape(batch, length, hidden))
-        y: Tensor = x + self.down(self.activation(self.up(self.norm2(x))))
+        activations = self.activation(self.up(self.norm2(x)))
+        if self.keeps_activations:
+            self.activations = activations
+        y: Tensor = x + self.down(activations)
         return y
 
 
@@ -162,7 +169,18 @@ def _loss(model: nn.Module, words: Tensor) -> Tensor:
     return loss
 
 
-def load(scale: str, seed: int, *, sparsity: float = 0.875, activation: str = "gelu") -> Training:
+def _penalised_loss(model: nn.Module, words: Tensor, weight: float) -> Tensor:
+    """Return the loss and the mean magnitude of what each block's activation gives."""
+    loss = _loss(model, words)
+    for block in model.modules():
+        if isinstance(block, Block) and block.activations is not None:
+            loss = loss + weight * block.activations.abs().mean()
+    return loss
+
+
+def load(
+    scale: str, seed: int, *, sparsity: float = 0.875, activation: str = "gelu", activation_penalty: float = 0.0
+) -> Training:
     """Return the network in training, by byte.
 
     Parameters
@@ -174,11 +192,23 @@ def load(scale: str, seed: int, *, sparsity: float = 0.875, activation: str = "g
         stay dense. Dense and sparse runs of one seed see the same batches and the same initial weights.
     activation : str
         One of `ACTIVATIONS`.
+    activation_penalty : float
+        Weight in the loss of the mean magnitude of activations, added up over blocks: an L1 penalty, which makes zeros
+        where the activation has some.
+
+    Raises
+    ------
+    ValueError
+        If the activation is unknown, or the penalty is negative or not finite.
     """
     require_choice("activation", activation, ACTIVATIONS)
+    if not 0 <= activation_penalty < np.inf:
+        raise ValueError(f"activation_penalty must be a number of at least 0, not {activation_penalty}")
     shape = SCALES[scale]
     with seeded(seed):
         model = build(scale, activation)
+    for block in model.blocks:
+        block.keeps_activations = activation_penalty > 0
     prose, source = text()
     characters = np.frombuffer(prose.encode(), np.uint8).astype(np.int64)
     hooks = StaticSparsity(prunable(model), sparsity, torch.Generator().manual_seed(seed))
@@ -186,7 +216,7 @@ def load(scale: str, seed: int, *, sparsity: float = 0.875, activation: str = "g
         model=model,
         optimizer=torch.optim.AdamW(model.parameters(), lr=1e-3, betas=(0.9, 0.95), weight_decay=0.1),
         batches=text_batches(characters, length=shape.length, batch=shape.batch, seed=seed),
-        loss=_loss,
+        loss=partial(_penalised_loss, weight=activation_penalty) if activation_penalty else _loss,
         steps_per_epoch=len(characters) // (shape.length * shape.batch),
         conditions={
             "data": source,
@@ -194,7 +224,8 @@ def load(scale: str, seed: int, *, sparsity: float = 0.875, activation: str = "g
             "length": f"{shape.length} bytes",
             "sparsity": str(sparsity),
         }
-        | ({} if activation == "gelu" else {"activation": activation}),
+        | ({} if activation == "gelu" else {"activation": activation})
+        | ({"activation_penalty": str(activation_penalty)} if activation_penalty else {}),
         seed=seed,
         hooks=hooks,
         clip=1.0,

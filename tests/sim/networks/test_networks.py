@@ -252,8 +252,12 @@ def test_wrong_use() -> None:
         load("vgg16", "big")
     with pytest.raises(ValueError, match="seed must be an integer from 0 to .*, not -1"):
         load("vgg16", "tiny", -1)
-    with pytest.raises(TypeError, match="an option of gpt must be one of sparsity, activation, not density"):
+    with pytest.raises(
+        TypeError, match="an option of gpt must be one of sparsity, activation, activation_penalty, not density"
+    ):
         load("gpt", "tiny", 0, density=0.1)
+    with pytest.raises(ValueError, match="activation_penalty must be a number of at least 0, not -0.1"):
+        load("gpt", "tiny", 0, activation_penalty=-0.1)
     with pytest.raises(TypeError, match="an option of vgg16 must be absent, not sparsity"):
         load("vgg16", "tiny", 0, sparsity=0.9)
     with pytest.raises(ValueError, match="method must be one of dynamic-reparameterization, sparse-momentum, not 'x'"):
@@ -261,6 +265,20 @@ def test_wrong_use() -> None:
     with pytest.raises(TypeError, match="frozen must be true or false, not 1"):
         load("img2txt", "tiny", 0, frozen=1)
     assert options("resnet50-sparse") == {"method": "sparse-momentum", "sparsity": 0.9, "every": None}
+
+
+def test_a_penalty_makes_zeros_after_relu() -> None:
+    def zeros(penalty: float) -> float:
+        run = load("gpt", "tiny", 0, sparsity=0.0, activation="relu", activation_penalty=penalty)
+        for _ in range(20):
+            run.step()
+        found = []
+        for block in run.model.blocks:  # type: ignore[union-attr]
+            block.down.register_forward_hook(lambda _, inputs, __: found.append(float((inputs[0] == 0).float().mean())))
+        run.step()
+        return sum(found) / len(found)
+
+    assert zeros(10.0) > zeros(0.0) + 0.2
 
 
 def test_without_torch_or_transformers(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -67,6 +67,8 @@ class OperationResult:
     dense_energy, energy : dict
         "core" (tiles at work), "idle" (tiles that wait), "sram" and "dram", in microjoule, of the baseline and of
         TensorDash.
+    dropped : int or None
+        Cycles of tiles that drop empty steps, if no tile waits for another one; None unless they were asked for.
     """
 
     scheduled: str
@@ -94,6 +96,7 @@ class OperationResult:
     traffic: Traffic
     dense_energy: dict[str, float]
     energy: dict[str, float]
+    dropped: int | None = None
 
     @property
     def compute_speedup(self) -> float | None:
@@ -110,9 +113,19 @@ class OperationResult:
         """The same with memory."""
         return ratio(self.dense_cycles, self.cycles)
 
+    @property
+    def dropped_speedup(self) -> float | None:
+        """The baseline's compute cycles over those of tiles that drop empty steps."""
+        return ratio(self.dense_compute, self.dropped) if self.dropped is not None else None
+
     def to_json(self) -> dict[str, Any]:
-        speedups = ("compute_speedup", "shared_speedup", "speedup")
-        return asdict(self) | {name: getattr(self, name) for name in speedups}
+        document = asdict(self)
+        speedups = ["compute_speedup", "shared_speedup", "speedup"]
+        if self.dropped is None:
+            del document["dropped"]
+        else:
+            speedups.append("dropped_speedup")
+        return document | {name: getattr(self, name) for name in speedups}
 
 
 def simulate_operation(
@@ -234,6 +247,7 @@ def _simulated(
         traffic=traffic,
         dense_energy=energy(ran.dense.busy, max(dense_needs.values()), dense_traffic, chip, skips=False),
         energy=energy(ran.spread.busy, cycles, traffic, chip, skips=config.sparsity != "none"),
+        dropped=None if ran.dropped is None else ran.dropped.cycles,
     )
 
 

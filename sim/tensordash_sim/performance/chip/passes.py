@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from tensordash import TileConfig
 
-from ...cycles import Scheduler, output_stalls
+from ...cycles import Scheduler, output_stalls, schedule_without_empty_steps
 from ...lowering import Vectors
 from ...lowering.groups import grouped
 from .shared import SharedReads
@@ -63,6 +63,8 @@ class _Block(NamedTuple):
     slots: Passes
     paces: NDArray[np.uint8] | None = None
     """If the same rows have the same pass with any columns."""
+    words: NDArray[np.uint32] | None = None
+    """The rows' steps, likewise."""
 
 
 def run_passes(
@@ -73,6 +75,7 @@ def run_passes(
     spread: Spread,
     dense: Spread,
     shared: SharedReads | None = None,
+    dropped: Spread | None = None,
 ) -> Passes:
     """Run all passes of a product.
 
@@ -90,6 +93,8 @@ def run_passes(
         Tiles, and tiles of the baseline, that get the passes.
     shared : SharedReads, optional
         Tiles that get them, too, and wait for each other; not with both sides scheduled.
+    dropped : Spread, optional
+        Tiles that drop empty steps, and get the passes, too; not with both sides scheduled.
     """
     totals = Passes()
     scheduler = Scheduler(config)
@@ -101,6 +106,9 @@ def run_passes(
         spread.deal(block.cycles + stalls, block.repeats)
         if shared is not None and block.paces is not None:
             shared.add(block.paces, block.cycles)
+        if dropped is not None and block.words is not None:
+            cycles = schedule_without_empty_steps(scheduler, block.words)[0].cycles
+            dropped.deal(cycles + output_stalls(cycles, config), block.repeats)
         dense.deal(np.full(len(block.cycles), max(rows.steps, beats)), block.repeats)
         totals += block.slots + Passes(
             passes=passes,
@@ -138,7 +146,7 @@ def _blocks_of_rows(
             no_row=(int(cycles.sum()) * size - spent) * lanes * columns.count,
             no_column=int(cycles.sum()) * size * lanes * spare,
         )
-        yield _Block(cycles, column_groups, slots, paces)
+        yield _Block(cycles, column_groups, slots, paces, words)
 
 
 def _blocks_of_pairs(

@@ -93,12 +93,15 @@ def totals(results: Iterable[dict[str, Any]]) -> dict[str, Any]:
     """
     results = list(results)
     pairs = ("compute", "shared", "cycles")
-    counts = ("macs", "dense_unpadded", "dense_busy", "busy", *pairs, *(f"dense_{name}" for name in pairs))
+    has_dropped = all("dropped" in result for result in results)
+    counts = ["macs", "dense_unpadded", "dense_busy", "busy", *pairs, *(f"dense_{name}" for name in pairs)]
+    counts += ["dropped"] * has_dropped
     added: dict[str, Any] = {name: sum(result[name] for result in results) for name in counts}
     remaining = sum(result["macs"] / result["ideal_speedup"] for result in results if result["ideal_speedup"])
     for name in ("dense_energy", "energy"):
         added[name] = {part: sum(result[name][part] for result in results) for part in ENERGY_PARTS}
     dense_logic, logic = (added[name]["core"] + added[name]["idle"] for name in ("dense_energy", "energy"))
+    dropped = {"dropped_speedup": ratio(added["dense_compute"], added["dropped"])} if has_dropped else {}
     return added | {
         "ideal_speedup": ratio(added["macs"], remaining),
         "compute_speedup": ratio(added["dense_compute"], added["compute"]),
@@ -108,4 +111,5 @@ def totals(results: Iterable[dict[str, Any]]) -> dict[str, Any]:
         "core_energy_ratio": ratio(added["dense_energy"]["core"], added["energy"]["core"]),
         "logic_energy_ratio": ratio(dense_logic, logic),
         "energy_ratio": ratio(sum(added["dense_energy"].values()), sum(added["energy"].values())),
+        **dropped,
     }

@@ -29,6 +29,8 @@ class ProductsRun:
         How many sums make one result.
     spread, dense, unpadded : Spread
         Tiles, the baseline's tiles, and tiles of a baseline that skips padding, if no tile waits for another one.
+    dropped : Spread or None
+        Tiles that drop empty steps, if the machine has such, and none waits for another one.
     passes, traffic, dense_traffic
         Cycles of all passes, and the bytes that tiles and the baseline's tiles move.
     shared, dense_shared, reads : int
@@ -43,6 +45,7 @@ class ProductsRun:
     spread: Spread = field(init=False)
     dense: Spread = field(init=False)
     unpadded: Spread = field(init=False)
+    dropped: Spread | None = field(init=False)
     passes: Passes = field(default_factory=Passes)
     traffic: Traffic = field(default_factory=Traffic)
     dense_traffic: Traffic = field(default_factory=Traffic)
@@ -54,6 +57,7 @@ class ProductsRun:
 
     def __post_init__(self) -> None:
         self.spread, self.dense, self.unpadded = (Spread(self.machine.chip.tiles) for _ in range(3))
+        self.dropped = Spread(self.machine.chip.tiles) if self.machine.drop_steps else None
 
     def run(self, product: Product, without_zeros: Product) -> None:
         """Run a product; a second run without zeros locates the padding."""
@@ -67,7 +71,7 @@ class ProductsRun:
         grid = Grid.of(batch=rows.batch, **sizes, chip=chip)
         ahead, beats = run_ahead(config, chip), config.rows // config.out_rows
         shared = SharedReads(grid, steps=rows.steps, depth=config.window_depth, ahead=ahead, beats=beats)
-        self.passes += run_passes(rows, columns, order, config, self.spread, self.dense, shared)
+        self.passes += run_passes(rows, columns, order, config, self.spread, self.dense, shared, self.dropped)
         full_rows, full_columns = self._in_order(without_zeros)
         skip_padding((full_rows, natural), (full_columns, column_groups), beats, self.unpadded)
         self.dense_shared += grid.rounds * max(rows.steps, beats)

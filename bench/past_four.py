@@ -1,0 +1,196 @@
+"""What tiles gain that drop empty steps, beside tiles that do not: on random zeros, and in a GPT's linear layers.
+
+    python bench/past_four.py                # random zeros: a minute; then the page
+    python bench/past_four.py --train 500    # first trains the networks of the second table: ten minutes each
+    python bench/past_four.py --json         # random zeros alone, as one document
+
+This is a model of the tile's cycles. No hardware drops steps, and memory is left out. docs/past_four.json has each
+network's command, commit and date; docs/system.md gets the tables.
+"""
+
+from collections.abc import Mapping
+from functools import partial
+from statistics import mean
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from rich.progress import track
+from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812
+
+from common import DOCS, argument_parser, load_figures, measured_at, print_json, render, replace_between, store_figures
+from tensordash import load_preset
+from tensordash_sim.cycles import random_counts
+from tensordash_sim.lowering import MatrixProduct, Operation
+from tensordash_sim.networks.gpt import load
+from tensordash_sim.networks.training import Training
+from tensordash_sim.performance.chip import ChipConfig, Machine, simulate_operation
+from tensordash_storage.files import atomic_write
+
+RESULTS = DOCS / "past_four.json"
+PAGE = DOCS / "system.md"
+PRESETS = ("recommended", "recommended-2x8")
+ZEROS = (0.0, 0.5, 0.8, 0.9, 0.95, 0.98, 0.99)
+STREAM_STEPS = 128
+STREAMS = 4000
+PENALTIES = (0.0, 0.1, 1.0)
+"""Weights of the penalty on activations."""
+LOSS_BATCHES = 20
+"""Batches after the training over which the loss is averaged."""
+
+Masks = dict[str, NDArray[np.bool_]]
+
+
+def random_rows() -> list[dict[str, Any]]:
+    """Count tiles of both presets at every share of zeros, with and without dropped steps."""
+    rows = []
+    for zeros in ZEROS:
+        row: dict[str, Any] = {"zeros": zeros}
+        for preset in PRESETS:
+            steps = STREAMS * STREAM_STEPS
+            count = partial(random_counts, load_preset(preset), zeros=zeros, steps=steps, length=STREAM_STEPS)
+            row[preset] = {"speedup": count().speedup, "dropped_speedup": count(drop_steps=True).speedup}
+        rows.append(row)
+    return rows
+
+
+def train(penalty: float, steps: int, scale: str = "small") -> dict[str, Any]:
+    """Train a dense GPT with ReLU, and measure the linear layers around the activations in its last step."""
+    training = load(scale, 0, sparsity=0.0, activation="relu", activation_penalty=penalty)
+    for _ in track(range(steps - 1), f"penalty {penalty}"):
+        training.step()
+    captured: dict[str, Masks] = {}
+    handles = [handle for name, layer in _linear_layers(training.model) for handle in _capture(name, layer, captured)]
+    training.step()
+    for handle in handles:
+        handle.remove()
+    blocks = sorted({name.rpartition(".")[0] for name in captured})
+    measured = [measure_block(captured[f"{block}.up"], captured[f"{block}.down"]) for block in blocks]
+    return {
+        "penalty": penalty,
+        "steps": steps,
+        "loss": _loss(training),
+        "zeros": mean(each["zeros"] for each in measured),
+        "dead": mean(each["dead"] for each in measured),
+        "whole": _sums([each["whole"] for each in measured]),
+        "without_dead": _sums([each["without_dead"] for each in measured]),
+    }
+
+
+def _loss(training: Training) -> float:
+    """Return the mean cross entropy of further batches, without the penalty."""
+    losses = []
+    with torch.no_grad():
+        for _ in range(LOSS_BATCHES):
+            words = next(training.batches)
+            losses.append(float(F.cross_entropy(training.model(words[:, :-1]).flatten(0, 1), words[:, 1:].flatten())))
+    return mean(losses)
+
+
+def _linear_layers(model: nn.Module) -> list[tuple[str, nn.Linear]]:
+    return [
+        (name, layer)
+        for name, layer in model.named_modules()
+        if isinstance(layer, nn.Linear) and name.endswith((".up", ".down"))
+    ]
+
+
+def _capture(name: str, layer: nn.Linear, captured: dict[str, Masks]) -> list[Any]:
+    """Note where a layer's input, weights and gradient are not zero, (1, rows, columns) each."""
+
+    def forward(_: nn.Module, inputs: tuple[Tensor, ...], __: Tensor) -> None:
+        captured[name] = {"A": _mask(inputs[0]), "W": _mask(layer.weight)}
+
+    def backward(_: nn.Module, __: Any, gradients: tuple[Tensor, ...]) -> None:
+        captured[name]["G"] = _mask(gradients[0])
+
+    return [layer.register_forward_hook(forward), layer.register_full_backward_hook(backward)]
+
+
+def _mask(tensor: Tensor) -> NDArray[np.bool_]:
+    found: NDArray[np.bool_] = (tensor.detach().flatten(0, -2) != 0).numpy()[None]
+    return found
+
+
+def measure_block(up: Masks, down: Masks) -> dict[str, Any]:
+    """Count the cycles of both layers' six products, and again without hidden units that never fired in the batch."""
+    alive = down["A"][0].any(axis=0)
+    up_alive = {"A": up["A"], "W": up["W"][:, alive], "G": up["G"][:, :, alive]}
+    down_alive = {"A": down["A"][:, :, alive], "W": down["W"][:, :, alive], "G": down["G"]}
+    return {
+        "zeros": 1 - float(down["A"].mean()),
+        "dead": 1 - float(alive.mean()),
+        "whole": _cycles(up, down),
+        "without_dead": _cycles(up_alive, down_alive),
+    }
+
+
+def _cycles(up: Masks, down: Masks) -> dict[str, float]:
+    """Cycles of the baseline, of the tile, of one that drops steps, and of one that skips passes as well."""
+    cycles = dict.fromkeys(("dense", "tile", "dropped", "skipped"), 0.0)
+    tile = load_preset("recommended")
+    machine = Machine(tile, ChipConfig(tiles=1), drop_steps=True)
+    for layer, masks in (("up", up), ("down", down)):
+        _, samples, in_features = masks["A"].shape
+        geometry = MatrixProduct(batch=1, samples=samples, in_features=in_features, out_features=masks["G"].shape[2])
+        for operation in Operation:
+            sides = {name: masks[name] for name in (operation.left, operation.right)}
+            result = simulate_operation(geometry, operation, sides, machine)
+            assert result.dropped is not None
+            # The activation's gradient ends in ReLU's mask: passes of which it leaves nothing need not run.
+            is_masked = layer == "down" and operation is Operation.INPUT_GRADIENT
+            needed = _needed_passes(masks["A"][0], tile.rows, tile.columns) if is_masked else 1.0
+            for name, count in (
+                ("dense", result.dense_compute),
+                ("tile", result.compute),
+                ("dropped", result.dropped),
+                ("skipped", result.dropped * needed),
+            ):
+                cycles[name] += count
+    return cycles
+
+
+def _needed_passes(mask: NDArray[np.bool_], rows: int, columns: int) -> float:
+    """Return the share of passes with a result that a mask keeps; all take equally long, as neither side has zeros."""
+    height, width = (-(-extent // size) * size for extent, size in zip(mask.shape, (columns, rows), strict=True))
+    padded = np.zeros((height, width), np.bool_)
+    padded[: mask.shape[0], : mask.shape[1]] = mask
+    return float(padded.reshape(height // columns, columns, width // rows, rows).any(axis=(1, 3)).mean())
+
+
+def _sums(cycles: list[dict[str, float]]) -> dict[str, float]:
+    return {name: sum(each[name] for each in cycles) for name in cycles[0]}
+
+
+def written(text: str, results: Mapping[str, Any]) -> str:
+    """Return the page with its tables."""
+    return replace_between(text, "<!-- past four -->", "<!-- /past four -->", render("past_four", results=results))
+
+
+def main() -> None:
+    """Run the command."""
+    parser = argument_parser(__doc__)
+    parser.add_argument("--train", type=int, metavar="STEPS", help="train the networks first")
+    parser.add_argument("--json", action="store_true", help="print one JSON document; write nothing")
+    arguments = parser.parse_args()
+    if arguments.train is not None and arguments.train < 1:
+        parser.error(f"--train must be at least 1, not {arguments.train}")
+    if arguments.json:
+        print_json({"tile": random_rows()})
+        return
+    torch.manual_seed(0)
+    results = load_figures(RESULTS)
+    results["tile"] = {"command": "python bench/past_four.py", **measured_at(), "rows": random_rows()}
+    store_figures(RESULTS, results)
+    for penalty in PENALTIES if arguments.train else ():
+        command = f"python bench/past_four.py --train {arguments.train}"
+        row = {"command": command, **measured_at(), **train(penalty, arguments.train)}
+        results["gpt"] = {**results.get("gpt", {}), str(penalty): row}
+        store_figures(RESULTS, results)
+    atomic_write(PAGE, written(PAGE.read_text(encoding="utf-8"), results))
+
+
+if __name__ == "__main__":
+    main()

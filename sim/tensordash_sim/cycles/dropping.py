@@ -1,0 +1,92 @@
+"""Streams without the steps that are empty in all rows."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tensordash import TileConfig
+
+from .scheduler import Scheduled, Scheduler
+
+__all__ = ["drop_empty_steps", "require_row_side", "schedule_without_empty_steps"]
+
+
+def require_row_side(config: TileConfig) -> None:
+    """Refuse tiles that do not skip zeros of their rows alone: only these can drop steps."""
+    if config.sparsity != "rows":
+        raise ValueError(f'tile.sparsity must be "rows" to drop empty steps, not "{config.sparsity}"')
+
+
+def drop_empty_steps(words: NDArray[np.uint32], depth: int) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
+    """Drop steps that are empty in all rows of a stream, and deal the others by bank.
+
+    Step t is in bank ``t % depth`` of its stream buffer, and stays there: each bank closes its gaps alone. So a window
+    still takes one step from each bank, on both sides. Where banks keep different numbers of steps, the shorter ones
+    are filled up with empty steps.
+
+    Parameters
+    ----------
+    words : array of uint32, (streams, rows, T)
+        Steps of the row side: bit `lane` is set where the position is not zero.
+    depth : int
+        Banks, as many as a window has steps.
+
+    Returns
+    -------
+    array of uint32, (streams, rows, longest)
+        The steps that are left, with empty steps behind the end of each stream.
+    array of int64, (streams,)
+        Steps of each stream, at least one.
+
+    Examples
+    --------
+    Steps 1, 2 and 5 are left, two of them in bank 1:
+
+    >>> stream = np.array([[[0, 7, 3, 0, 0, 5, 0, 0]]], np.uint32)
+    >>> left, lengths = drop_empty_steps(stream, depth=4)
+    >>> left.tolist(), lengths.tolist()
+    ([[[0, 7, 3, 0, 0, 5]]], [6])
+    """
+    streams, rows, steps = words.shape
+    kept = words.any(axis=1)
+    places = np.zeros((streams, steps), np.int64)
+    for bank in range(depth):
+        places[:, bank::depth] = (np.cumsum(kept[:, bank::depth], axis=1) - 1) * depth + bank
+    lengths = np.maximum(np.where(kept, places + 1, 0).max(axis=1, initial=0), 1)
+    left = np.zeros((streams, rows, int(lengths.max(initial=1))), np.uint32)
+    stream, step = np.nonzero(kept)
+    left[stream, :, places[stream, step]] = words[stream, :, step]
+    return left, lengths
+
+
+def schedule_without_empty_steps(
+    scheduler: Scheduler, words: NDArray[np.uint32]
+) -> tuple[Scheduled, NDArray[np.int64]]:
+    """Schedule streams after `drop_empty_steps`.
+
+    Parameters
+    ----------
+    scheduler : Scheduler
+        Of a tile that skips zeros of its row side.
+    words : array of uint32, (streams, rows, T)
+        As `drop_empty_steps` takes them.
+
+    Returns
+    -------
+    Scheduled
+        Without `paces`.
+    array of int64, (streams,)
+        Steps of each stream that are left.
+
+    Raises
+    ------
+    ValueError
+        If the tile does not skip zeros of rows alone.
+    """
+    require_row_side(scheduler.config)
+    left, lengths = drop_empty_steps(words, scheduler.config.window_depth)
+    cycles, advances = np.empty(len(words), np.int64), np.empty(words.shape[:2], np.int64)
+    for length in np.unique(lengths):
+        chosen = np.nonzero(lengths == length)[0]
+        made = scheduler.schedule(left[chosen, :, :length])
+        cycles[chosen], advances[chosen] = made.cycles, made.advances
+    return Scheduled(cycles, advances, np.empty((len(words), 0), np.uint8)), lengths

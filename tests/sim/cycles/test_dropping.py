@@ -1,0 +1,80 @@
+"""Dropped steps: what is left has every position that counts, in its bank, and takes what the golden schedule takes."""
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from tensordash import TileConfig, load_preset
+from tensordash_sim.cycles import Scheduler, count, drop_empty_steps, pack, random_counts, schedule_without_empty_steps
+from tensordash_sim.golden import schedule_stream
+
+from .conftest import random_config
+
+
+def dealt(mask: NDArray[np.bool_], depth: int) -> NDArray[np.bool_]:
+    """Deal the steps of a stream, bool (rows, T, lanes), to lists by bank, and read them back line by line."""
+    banks: list[list[NDArray[np.bool_]]] = [[] for _ in range(depth)]
+    for step in range(mask.shape[1]):
+        if mask[:, step].any():
+            banks[step % depth].append(mask[:, step])
+    empty = np.zeros_like(mask[:, 0])
+    lines = max(map(len, banks))
+    steps = [bank[line] if line < len(bank) else empty for line in range(lines) for bank in banks]
+    while len(steps) > 1 and not steps[-1].any():
+        steps.pop()
+    return np.stack(steps or [empty], axis=1)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_streams_take_what_the_golden_schedule_takes(seed: int) -> None:
+    rng = np.random.default_rng([20261127, seed])
+    config = random_config(rng)
+    config = TileConfig(
+        **{name: getattr(config, name) for name in ("rows", "columns", "lanes", "depth", "connectivity")}
+    )
+    streams, steps = int(rng.integers(1, 6)), int(rng.integers(1, 70))
+    masks = rng.random((streams, config.rows, steps, config.lanes)) < rng.choice([0, 0.01, 0.1, 0.5, 1])
+    scheduled, lengths = schedule_without_empty_steps(Scheduler(config), pack(masks))
+    for k, mask in enumerate(masks):
+        left = dealt(mask, config.window_depth)
+        advances = schedule_stream(left, config.options, config.depth)
+        assert lengths[k] == left.shape[1]
+        assert scheduled.cycles[k] == len(advances)
+        assert scheduled.advances[k].tolist() == advances.sum(axis=0).tolist()
+
+
+@pytest.mark.parametrize("share", [0.0, 0.02, 0.3, 1.0])
+def test_steps_stay_in_their_banks_in_order(share: float) -> None:
+    rng = np.random.default_rng(3)
+    words = np.where(rng.random((7, 3, 101)) < share, rng.integers(1, 16, (7, 3, 101)), 0).astype(np.uint32)
+    left, lengths = drop_empty_steps(words, depth=4)
+    for stream, after, length in zip(words, left, lengths, strict=True):
+        assert not after[:, length:].any()
+        for bank in range(4):
+            kept = stream[:, bank::4]
+            kept = kept[:, kept.any(axis=0)]
+            dealt_steps = after[:, bank::4]
+            assert np.array_equal(dealt_steps[:, : kept.shape[1]], kept)
+            assert not dealt_steps[:, kept.shape[1] :].any()
+
+
+def test_a_stream_without_zeros_takes_as_long_as_ever() -> None:
+    mask = np.ones((4, 33, 4), np.bool_)
+    assert count([mask], TileConfig(), drop_steps=True) == count([mask], TileConfig())
+
+
+def test_an_empty_stream_takes_one_cycle() -> None:
+    counts = count([np.zeros((4, 33, 4), np.bool_)], TileConfig(), drop_steps=True)
+    assert (counts.cycles, counts.steps, counts.effectual) == (1, 33, 0)
+
+
+def test_random_zeros_pass_four() -> None:
+    counts = random_counts(load_preset("recommended"), zeros=0.98, steps=128_000, length=128, drop_steps=True)
+    assert 10.5 < counts.speedup < 11.5
+
+
+@pytest.mark.parametrize("sparsity", ["none", "both"])
+def test_other_tiles_are_refused(sparsity: str) -> None:
+    mask = np.ones((4, 3, 4), np.bool_)
+    with pytest.raises(ValueError, match=f'tile.sparsity must be "rows" to drop empty steps, not "{sparsity}"'):
+        count([mask], TileConfig(sparsity=sparsity), a=[mask], drop_steps=True)
