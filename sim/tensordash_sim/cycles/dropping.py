@@ -33,7 +33,7 @@ def drop_empty_steps(words: NDArray[np.uint32], depth: int) -> tuple[NDArray[np.
     Returns
     -------
     array of uint32, (streams, rows, longest)
-        The steps that are left, with empty steps behind the end of each stream.
+        The steps that are left, with empty steps after the end of each stream.
     array of int64, (streams,)
         Steps of each stream, at least one.
 
@@ -47,13 +47,13 @@ def drop_empty_steps(words: NDArray[np.uint32], depth: int) -> tuple[NDArray[np.
     ([[[0, 7, 3, 0, 0, 5]]], [6])
     """
     streams, rows, steps = words.shape
-    kept = words.any(axis=1)
+    is_left: NDArray[np.bool_] = np.any(words, axis=1)
     places = np.zeros((streams, steps), np.int64)
     for bank in range(depth):
-        places[:, bank::depth] = (np.cumsum(kept[:, bank::depth], axis=1) - 1) * depth + bank
-    lengths = np.maximum(np.where(kept, places + 1, 0).max(axis=1, initial=0), 1)
+        places[:, bank::depth] = (np.cumsum(is_left[:, bank::depth], axis=1) - 1) * depth + bank
+    lengths = np.maximum(np.where(is_left, places + 1, 0).max(axis=1, initial=0), 1)
     left = np.zeros((streams, rows, int(lengths.max(initial=1))), np.uint32)
-    stream, step = np.nonzero(kept)
+    stream, step = np.nonzero(is_left)
     left[stream, :, places[stream, step]] = words[stream, :, step]
     return left, lengths
 

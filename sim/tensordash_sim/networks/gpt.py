@@ -207,8 +207,9 @@ def load(
     shape = SCALES[scale]
     with seeded(seed):
         model = build(scale, activation)
-    for block in model.blocks:
-        block.keeps_activations = activation_penalty > 0
+    for block in model.modules():
+        if isinstance(block, Block):
+            block.keeps_activations = activation_penalty > 0
     prose, source = text()
     characters = np.frombuffer(prose.encode(), np.uint8).astype(np.int64)
     hooks = StaticSparsity(prunable(model), sparsity, torch.Generator().manual_seed(seed))

@@ -51,11 +51,11 @@ def test_steps_stay_in_their_banks_in_order(share: float) -> None:
     for stream, after, length in zip(words, left, lengths, strict=True):
         assert not after[:, length:].any()
         for bank in range(4):
-            kept = stream[:, bank::4]
-            kept = kept[:, kept.any(axis=0)]
-            dealt_steps = after[:, bank::4]
-            assert np.array_equal(dealt_steps[:, : kept.shape[1]], kept)
-            assert not dealt_steps[:, kept.shape[1] :].any()
+            full = stream[:, bank::4]
+            full = full[:, full.any(axis=0)]
+            places = after[:, bank::4]
+            assert np.array_equal(places[:, : full.shape[1]], full)
+            assert not places[:, full.shape[1] :].any()
 
 
 def test_a_stream_without_zeros_takes_as_long_as_ever() -> None:

@@ -90,10 +90,11 @@ def test_what_a_system_leaves_is_what_simulate_counts(tmp_path: Path) -> None:
     figure = one("system", TINY, tmp_path)
     trace = Trace.open(example_trace())
     found: dict[str, Any] = {}
-    for measure, how in {
+    measures: dict[str, dict[str, Any]] = {
         "none": {},
         "all": {"join_samples": "faster", "side": "faster", "row_order": "density"},
-    }.items():
+    }
+    for measure, how in measures.items():
         machine = Machine(load_preset("recommended"), ChipConfig(), **how)
         results = [result for _, result in Results(tmp_path, trace, machine).run(trace.records)]
         expected = totals(results)

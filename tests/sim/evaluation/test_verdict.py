@@ -71,7 +71,7 @@ def test_a_plan_is_of_these_cycles(figures: dict[str, Figure], tmp_path: Path) -
     """The first row and the last one of a bandwidth, planned here."""
     trace, config, chip = Trace.open(example_trace()), load_preset("recommended"), ChipConfig()
     (step,) = trace.steps
-    how = {"join_samples": "faster", "side": "faster", "row_order": "density"}
+    how: dict[str, Any] = {"join_samples": "faster", "side": "faster", "row_order": "density"}
     plain, ordered = (
         [result for _, result in Results(tmp_path / str(number), trace, machine).run(step.records)]
         for number, machine in enumerate((Machine(config, chip), Machine(config, chip, **how)))

@@ -64,7 +64,7 @@ class _Block(NamedTuple):
     paces: NDArray[np.uint8] | None = None
     """If the same rows have the same pass with any columns."""
     words: NDArray[np.uint32] | None = None
-    """The rows' steps, likewise."""
+    """The steps of the rows, in the same case."""
 
 
 def run_passes(
