@@ -19,6 +19,10 @@ CELL = 34
 """Pixels of a position, and of a lane."""
 WINDOW_DEPTH = 2
 """Steps of the window in the first picture."""
+CYCLE_WIDTH = 290
+"""Pixels of a cycle, and left of the first one."""
+LANES_LEFT = WINDOW_DEPTH * CELL + 90
+"""Pixels from a window to its lanes."""
 WINDOW = ((0, 1, 0, 1), (1, 1, 0, 0), (0, 0, 1, 1), (1, 0, 1, 0))
 """Effectual positions of the second picture, (step, lane)."""
 STYLE = """
@@ -45,20 +49,20 @@ MARKER = (
 
 
 def text(x: float, y: float, content: object, kind: str = "") -> str:
-    """A line of text."""
+    """Draw a line of text."""
     kind = f' class="{kind}"' if kind else ""
     return f'<text x="{x:g}" y="{y:g}"{kind}>{content}</text>'
 
 
 def box(x: float, y: float, kind: str, content: object = "") -> str:
-    """A position or a lane, with what is in it."""
+    """Draw a position or a lane, with its content."""
     shape = f'<rect class="{kind}" x="{x:g}" y="{y:g}" width="{CELL}" height="{CELL}" rx="3"/>'
     inside = text(x + CELL / 2, y + CELL / 2 + 5, content, "on" if kind == "taken" else "") if content != "" else ""
     return shape + inside
 
 
 def document(title: str, width: int, height: int, parts: Iterator[str], *, sized: bool = False) -> str:
-    """An SVG of our style, light and dark; if `sized`, not wider than `width` pixels."""
+    """Return an SVG in light and dark style; with `sized`, at most `width` pixels wide."""
     markers = MARKER.format("arrow", "head") + MARKER.format("arrow-next", "head-next")
     size = f' width="{width}" height="{height}"' if sized else ""
     return "\n".join(
@@ -76,7 +80,7 @@ def document(title: str, width: int, height: int, parts: Iterator[str], *, sized
 
 
 def grid(x: float, y: float, steps: Sequence[Sequence[int]], taken: Sequence[tuple[int, int]] = ()) -> Iterator[str]:
-    """Steps side by side, the oldest on the left, lane 0 on top; zeros are empty."""
+    """Draw steps side by side: the oldest on the left, lane 0 on top, zeros empty."""
     for step, lanes in enumerate(steps):
         for lane, value in enumerate(lanes):
             kind = "taken" if (step, lane) in taken else "cell" if value else "zero"
@@ -89,12 +93,12 @@ def schedules(pairs: Sequence[Sequence[int]]) -> list[tuple[list[list[int]], Sch
     made: list[tuple[list[list[int]], Schedule]] = []
     while rest:
         window = rest[:WINDOW_DEPTH]
-        one = schedule(window, len(window), OPTIONS)
-        made.append(([list(step) for step in window], one))
+        chosen = schedule(window, len(window), OPTIONS)
+        made.append(([list(step) for step in window], chosen))
         rest = [
-            [value * one.remaining[step][lane] for lane, value in enumerate(lanes)] if step < len(window) else lanes
+            [value * chosen.remaining[step][lane] for lane, value in enumerate(lanes)] if step < len(window) else lanes
             for step, lanes in enumerate(rest)
-        ][one.advance :]
+        ][chosen.advance :]
     return made
 
 
@@ -105,7 +109,7 @@ def kind_of(option: Option) -> str:
 
 
 def schedule_parts() -> Iterator[str]:
-    """The stream, the dense tile's cycles, and each cycle with its window and lanes."""
+    """Draw the stream, the dense tile's cycles, and each cycle with its window and lanes."""
     lanes, top = len(B[0]), 66
     effectual = sum(value != 0 for step in B for value in step)
     yield text(20, 28, f"stream: {len(B) * lanes} pairs, {effectual} effectual", "left")
@@ -116,33 +120,32 @@ def schedule_parts() -> Iterator[str]:
     for step in range(len(B)):
         yield text(64 + step * CELL + CELL / 2, top + lanes * CELL + 16, step, "small")
     yield text(38, top + lanes * CELL + 16, "step", "small")
-    x = 290
+    x = CYCLE_WIDTH
     for cycle, (window, made) in enumerate(schedules(B)):
         yield text(x, 28, f"cycle {cycle + 1}: {made.consumed} pairs, {made.advance} steps leave", "left")
         yield text(x + WINDOW_DEPTH * CELL / 2, 52, "window", "small")
-        yield text(x + WINDOW_DEPTH * CELL + 90 + CELL / 2, 52, "lanes", "small")
+        yield text(x + LANES_LEFT + CELL / 2, 52, "lanes", "small")
         taken = [position for position in made.selected if position is not None]
         lines: list[str] = []
         others = [*grid(x, top, window, taken)]
         for lane, (position, option) in enumerate(zip(made.selected, made.options, strict=True)):
-            at = x + WINDOW_DEPTH * CELL + 90
-            y = top + lane * CELL
+            lane_x, y = x + LANES_LEFT, top + lane * CELL
             if position is None or option is None:
-                others += [box(at, y, "idle"), text(at + CELL + 8, y + CELL / 2 + 4, "idle", "small left")]
+                others += [box(lane_x, y, "idle"), text(lane_x + CELL + 8, y + CELL / 2 + 4, "idle", "small left")]
                 continue
             step, source = position
             # Lines from the same lane of the window begin apart, and cells cover them.
             begin = top + source * CELL + CELL * (1 + step) / (1 + WINDOW_DEPTH)
             lines.append(f'<path class="line" d="M{x + CELL:g} {begin:g}H{x + WINDOW_DEPTH * CELL:g}')
-            lines[-1] += f'L{at - 4:g} {y + CELL / 2:g}"/>'
-            others.append(box(at, y, "taken", window[step][source]))
-            others.append(text(at + CELL + 8, y + CELL / 2 + 4, kind_of(OPTIONS[option]), "small left"))
+            lines[-1] += f'L{lane_x - 4:g} {y + CELL / 2:g}"/>'
+            others.append(box(lane_x, y, "taken", window[step][source]))
+            others.append(text(lane_x + CELL + 8, y + CELL / 2 + 4, kind_of(OPTIONS[option]), "small left"))
         yield from (*lines, *others)
-        x += 290
+        x += CYCLE_WIDTH
 
 
 def scheduler_parts() -> Iterator[str]:
-    """For each level the positions that are left, the lane's options by priority, and its choice."""
+    """Draw for each level the remaining positions, the lane's options by priority, and its choice."""
     lanes, depth, top = len(WINDOW[0]), len(WINDOW), 66
     levels = Connectivity(PAPER_OPTIONS, lanes=lanes, depth=depth).levels
     made = schedule(WINDOW, depth, PAPER_OPTIONS)

@@ -20,15 +20,15 @@ WIDTH = 400
 """Pixels: a phone shows the whole picture with legible text."""
 LEFT = 168
 """Pixels on the left of plots and bars."""
-LENGTH = 150
-"""Pixels of the longest bar, and of a plot's width."""
+PLOT_WIDTH = 150
+"""Pixels of a plot, and of the longest bar."""
 PLOT_HEIGHT = 70
-ROW = 20
+ROW_HEIGHT = 20
 """Pixels from a bar to the next one."""
 
 
 def parts_of_step(figures: Mapping[str, Any]) -> dict[str, float]:
-    """Return the mean cycles of a step by what happens in them, the comparison of tensors included."""
+    """Return the mean cycles of a step by activity, the comparison of tensors included."""
     cycles, steps = figures["cycles"], figures["steps"]
     parts = {name: count / steps for name, count in figures["functions"].items()}
     parts["compare tensors"] = (figures["all_cycles"] - cycles["host_calls"] - cycles["programs"]) / steps
@@ -46,53 +46,54 @@ def host_percent(figures: Mapping[str, Any]) -> float:
 def loss_parts(y: float, losses: list[float]) -> Iterator[str]:
     """Draw the loss of each step."""
     low, high = min(losses), max(losses)
-    across, down = LENGTH / max(len(losses) - 1, 1), (PLOT_HEIGHT - 10) / ((high - low) or 1)
+    across, down = PLOT_WIDTH / max(len(losses) - 1, 1), (PLOT_HEIGHT - 10) / ((high - low) or 1)
     points = [(LEFT + k * across, y + 5 + (high - loss) * down) for k, loss in enumerate(losses)]
-    yield f'<rect class="zero" x="{LEFT}" y="{y:g}" width="{LENGTH}" height="{PLOT_HEIGHT}"/>'
+    yield f'<rect class="zero" x="{LEFT}" y="{y:g}" width="{PLOT_WIDTH}" height="{PLOT_HEIGHT}"/>'
     yield f'<polyline class="curve" points="{" ".join(f"{x:.1f},{level:.1f}" for x, level in points)}"/>'
     yield text(LEFT - 8, y + 12, f"loss {high:.4f}", "right")
     yield text(LEFT - 8, y + PLOT_HEIGHT - 2, f"{low:.4f}", "right")
-    yield text(LEFT + LENGTH, y + PLOT_HEIGHT + 14, f"step {len(losses)}", "small right")
+    yield text(LEFT + PLOT_WIDTH, y + PLOT_HEIGHT + 14, f"step {len(losses)}", "small right")
     yield text(LEFT, y + PLOT_HEIGHT + 14, "step 1", "small left")
 
 
 def picture_parts(networks: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
-    """Draw of each network its loss, and a bar for each part of a step."""
+    """Draw the loss of each network, and a bar for each part of a step."""
     yield "<style>.curve { fill: none; stroke: #3a5a78; stroke-width: 1.6 }"
     yield "@media (prefers-color-scheme: dark) { .curve { stroke: #8fb3d6 } }</style>"
     y = 0.0
     for name, figures in networks.items():
-        parts = parts_of_step(figures)
+        cycles_of = parts_of_step(figures)
         yield text(10, y + 24, f"{NAMES[name]}, batches of {figures['batch']}", "left")
         yield from loss_parts(y + 36, figures["loss"])
         y += 36 + PLOT_HEIGHT + 36
         yield text(10, y, "million cycles of a step", "small left")
-        for part, cycles in sorted(parts.items(), key=lambda item: -item[1]):
-            length = LENGTH * cycles / max(parts.values())
+        for part, cycles in sorted(cycles_of.items(), key=lambda item: -item[1]):
+            length = PLOT_WIDTH * cycles / max(cycles_of.values())
             kind = "taken" if part == "wait for the core" else "cell"
-            yield text(LEFT - 8, y + ROW - 4, part, "small right")
-            yield f'<rect class="{kind}" x="{LEFT}" y="{y + 6:g}" width="{max(length, 0.5):.1f}" height="{ROW - 6}"/>'
-            yield text(LEFT + length + 8, y + ROW - 4, f"{cycles / 1e6:.3f}", "small left")
-            y += ROW
+            yield text(LEFT - 8, y + ROW_HEIGHT - 4, part, "small right")
+            bar = f'width="{max(length, 0.5):.1f}" height="{ROW_HEIGHT - 6}"'
+            yield f'<rect class="{kind}" x="{LEFT}" y="{y + 6:g}" {bar}/>'
+            yield text(LEFT + length + 8, y + ROW_HEIGHT - 4, f"{cycles / 1e6:.3f}", "small left")
+            y += ROW_HEIGHT
         y += 10
 
 
 def picture(results: Mapping[str, Any]) -> str:
     """Return the picture as SVG."""
     networks = results["networks"]
-    height = sum(82 + PLOT_HEIGHT + ROW * len(parts_of_step(figures)) for figures in networks.values()) + 10
+    height = sum(82 + PLOT_HEIGHT + ROW_HEIGHT * len(parts_of_step(figures)) for figures in networks.values()) + 10
     title = "The loss of each step, and where the cycles of a step go"
     return document(title, WIDTH, height, picture_parts(networks), sized=True)
 
 
-def written(page: str, results: Mapping[str, Any], part: str) -> str:
-    """Return the tutorial or README.md with its figures; `part` is of which template."""
+def fill_page(page: str, results: Mapping[str, Any], part: str) -> str:
+    """Return the tutorial or README.md with its figures; `part` selects the template."""
     rows = [
         {"name": NAMES[name], "host_percent": host_percent(figures), "parts": parts_of_step(figures), **figures}
         for name, figures in results["networks"].items()
     ]
-    made = render("soc", part=part, rows=rows, **{key: results[key] for key in ("command", "commit", "date")})
-    return replace_between(page, f"<!-- soc: {part} -->", "<!-- /soc -->", made)
+    figures_text = render("soc", part=part, rows=rows, **{key: results[key] for key in ("command", "commit", "date")})
+    return replace_between(page, f"<!-- soc: {part} -->", "<!-- /soc -->", figures_text)
 
 
 def main() -> int:
@@ -100,7 +101,7 @@ def main() -> int:
     results = load_figures(RESULTS)
     atomic_write(PICTURE, picture(results))
     for path, part in ((PAGE, "tutorial"), (README, "readme")):
-        atomic_write(path, written(path.read_text(encoding="utf-8"), results, part))
+        atomic_write(path, fill_page(path.read_text(encoding="utf-8"), results, part))
     return 0
 
 

@@ -21,14 +21,14 @@ from tensordash_sim.golden import Producer, encode
 from tensordash_sim.verify.core_playback import play_example
 
 Cycle = Mapping[str, int | str | None]
-"""What is seen of each signal in a cycle, before its clock edge; None where it does not matter."""
+"""Value of each signal in a cycle, before its clock edge; None where it does not matter."""
 
 CONFIG = TileConfig(rows=2, columns=1)
 PORTS = ("b_0", "b_1", "a_0")
 
 
 def streams(lengths: Sequence[int], seed: int) -> dict[str, list]:
-    """Small whole numbers for every port, (stream, T, lanes) as bits; half of B is zero."""
+    """Draw small integers for every port, as bits (stream, T, lanes); half of B is zero."""
     random = np.random.default_rng(seed)
     drawn = {
         port: [random.integers(1, 4, (length, 4)) * (random.random((length, 4)) < (0.5 if port[0] == "b" else 1))
@@ -41,11 +41,11 @@ def streams(lengths: Sequence[int], seed: int) -> dict[str, list]:
 
 
 def pick(pattern: str, cycle: int) -> int:
-    """Return a pattern's digit in a cycle; its last one goes on."""
+    """Return a pattern's digit in a cycle; the last digit repeats."""
     return int(pattern[min(cycle, len(pattern) - 1)])
 
 
-def tile(
+def simulate_tile(
     lengths: Sequence[int],
     cycles: int,
     *,
@@ -56,22 +56,22 @@ def tile(
     c: str | None = None,
     seed: int = 3,
 ) -> list[Cycle]:
-    """Return cycles of the tile's own ports.
+    """Simulate a tile and return each cycle of its own ports.
 
     Parameters
     ----------
     lengths : sequence of int
         Steps of the streams.
     cycles : int
-        How many to show.
+        Number of cycles.
     offers : mapping of str to str
-        Most steps that a port offers, by cycle; "all" is for ports not named.
+        Maximum number of steps that a port offers, by cycle; "all" is for the other ports.
     ready, reset, clear : str
         `out_ready`, `rst` and `clear`, by cycle.
     c : str, optional
-        Whether a beat of C may be offered, by cycle; None for a tile without C.
+        1 in a cycle in which a beat of C may be offered; None for a tile without C.
     seed : int
-        Of the operands.
+        Seed of the operands.
     """
     config = TileConfig(rows=2, columns=1, initial=c is not None)
     dut, rst = Tile(config), Signal()
@@ -133,8 +133,10 @@ def _tile_cycle(ctx: Any, dut: Any, rst: Any, offered: Mapping[str, Any], c_beat
     return cycle | {name: ctx.get(getattr(dut, name)) for name in ("cycles", "steps", "stall_input", "stall_output")}
 
 
-def axi_stream(lengths: Sequence[int], cycles: int, *, valid: str, ready: str = "1", seed: int = 3) -> list[Cycle]:
-    """Return cycles of the AXI4-Stream top; `valid` selects those in which every port may offer a beat; as `tile`."""
+def simulate_axi_stream(
+    lengths: Sequence[int], cycles: int, *, valid: str, ready: str = "1", seed: int = 3
+) -> list[Cycle]:
+    """Simulate the AXI4-Stream top, as `simulate_tile`. In cycles with a 1 in `valid`, every port may offer a beat."""
     dut = AxiStreamTile(CONFIG)
     depth, step_bytes = CONFIG.window_depth, CONFIG.lanes * CONFIG.b_format.width // 8
     seen: list[Cycle] = []
@@ -199,12 +201,12 @@ def _simulate(design: Any, bench: Callable[[Any], Coroutine[Any, Any, None]]) ->
     simulator.run()
 
 
-SINGLE = ("rst", "clear", "valid", "ready", "last", "busy", "irq")
-"""How the names of signals end that are drawn as a line; others are drawn as numbers."""
+LINE_SUFFIXES = ("rst", "clear", "valid", "ready", "last", "busy", "irq")
+"""Ends of names of signals that are drawn as a line. Others are drawn as numbers."""
 
 
 def wavedrom_source(title: str, seen: Sequence[Cycle], names: Sequence[str], *, clock: bool = True) -> dict[str, Any]:
-    """Return a WaveDrom source: the clock, unless a column is more than a cycle, and the signals named; "" is a gap."""
+    """Return a WaveDrom source: the clock if a column is one cycle, and the named signals; "" is a gap."""
     rows: list[dict[str, Any]] = [{"name": "clk", "wave": "p" + "." * (len(seen) - 1)}] * clock
     for name in names:
         if not name:
@@ -212,7 +214,7 @@ def wavedrom_source(title: str, seen: Sequence[Cycle], names: Sequence[str], *, 
             continue
         values = [cycle[name] for cycle in seen]
         fresh = [i == 0 or values[i] != values[i - 1] for i in range(len(values))]
-        line = name.endswith(SINGLE)
+        line = name.endswith(LINE_SUFFIXES)
         marks = [("x" if value is None else str(value) if line else "=") for value in values]
         row: dict[str, Any] = {
             "name": name,
@@ -224,41 +226,41 @@ def wavedrom_source(title: str, seen: Sequence[Cycle], names: Sequence[str], *, 
     return {"signal": rows, "head": {"text": title}, "foot": {"tock": 0}}
 
 
-OUT = ["out_valid", "out_ready", "out_payload"]
+OUTPUT_SIGNALS = ["out_valid", "out_ready", "out_payload"]
 
 
 def diagrams() -> dict[str, dict[str, Any]]:
-    """WaveDrom sources by name."""
+    """Return WaveDrom sources by name."""
     b0 = ["b_0_available", "b_0_last", "b_0_taken"]
     return {
         "stream": wavedrom_source(
             "two streams, of 6 and of 3 steps, all offered at once",
-            tile([6, 3], 13, offers={"all": "4"}),
-            [*b0, "", *OUT, "", "cycles", "steps", "stall_input"],
+            simulate_tile([6, 3], 13, offers={"all": "4"}),
+            [*b0, "", *OUTPUT_SIGNALS, "", "cycles", "steps", "stall_input"],
         ),
         "gaps": wavedrom_source(
-            "one stream of 6 steps; ports that have different numbers of them: the least enters",
-            tile([6], 13, offers={"all": "4", "b_0": "24104", "b_1": "0043", "a_0": "4411444"}),
-            ["b_0_available", "b_1_available", "a_0_available", "a_0_last", "a_0_taken", "", *OUT, "", "stall_input"],
+            "one stream of 6 steps; ports offer different numbers of steps, and the least enters",
+            simulate_tile([6], 13, offers={"all": "4", "b_0": "24104", "b_1": "0043", "a_0": "4411444"}),
+            [*(f"{port}_available" for port in PORTS), "a_0_last", "a_0_taken", "", *OUTPUT_SIGNALS, "", "stall_input"],
         ),
         "back_pressure": wavedrom_source(
-            "streams of 2 steps, results that wait: a beat stays, the tile freezes, nothing is lost",
-            tile([2] * 6, 20, offers={"all": "4"}, ready="00000000000011"),
-            [*b0, "", *OUT, "", "cycles", "stall_output"],
+            "streams of 2 steps, out_ready is low: a beat waits, the tile freezes, nothing is lost",
+            simulate_tile([2] * 6, 20, offers={"all": "4"}, ready="00000000000011"),
+            [*b0, "", *OUTPUT_SIGNALS, "", "cycles", "stall_output"],
         ),
         "c_input": wavedrom_source(
             "initial = true: the first schedule waits for a whole block of C (10 and 20, then 30 and 40)",
-            tile([4, 4], 17, offers={"all": "4"}, c="0011011"),
-            [*b0, "", "c_valid", "c_ready", "c_payload", "", *OUT, "", "cycles", "stall_input"],
+            simulate_tile([4, 4], 17, offers={"all": "4"}, c="0011011"),
+            [*b0, "", "c_valid", "c_ready", "c_payload", "", *OUTPUT_SIGNALS, "", "cycles", "stall_input"],
         ),
         "reset": wavedrom_source(
-            "a reset in the middle of a stream of 8 steps, which is offered anew; clear zeroes the counters",
-            tile([8], 16, offers={"all": "4"}, reset="00010", clear="00000000000000100"),
-            ["rst", "clear", "", *b0, "", *OUT, "", "cycles", "steps"],
+            "a reset in the middle of a stream of 8 steps, whose source starts over; clear zeroes the counters",
+            simulate_tile([8], 16, offers={"all": "4"}, reset="00010", clear="00000000000000100"),
+            ["rst", "clear", "", *b0, "", *OUTPUT_SIGNALS, "", "cycles", "steps"],
         ),
         "axi_stream": wavedrom_source(
             "the AXI4-Stream top: streams of 9 and of 4 steps; tkeep of a beat's 32 bytes",
-            axi_stream([9, 4], 16, valid="0110111"),
+            simulate_axi_stream([9, 4], 16, valid="0110111"),
             [
                 *(f"s_axis_b0_t{name}" for name in ("valid", "ready", "data", "keep", "last")),
                 "",
@@ -275,13 +277,13 @@ def diagrams() -> dict[str, dict[str, Any]]:
 CORE = CoreConfig.from_toml(
     "[core]\nbuffer = 8\nstream_buffer = 1\nmask = false\nstochastic = false\ncompression = false\n"
 )
-COLUMN = 8
+COLUMN_CYCLES = 8
 """Cycles of a column in the diagram of a whole program."""
 UNITS = ("load", "layout_b", "layout_a", "multiply", "output", "store")
 
 
 def core_diagrams() -> dict[str, dict[str, Any]]:
-    """Return a program of a core: its first cycles, and the whole run."""
+    """Return diagrams of a core's program: its first cycles, and the whole run."""
     seen = play_example(CORE)
     shown = {"awvalid": "s_axi_awaddr", "wvalid": "s_axi_wdata", "arvalid": "m_axi_araddr"}
     begin: list[Cycle] = []
@@ -290,20 +292,20 @@ def core_diagrams() -> dict[str, dict[str, Any]]:
         beat = cycle["m_axi_rvalid"]
         begin.append({**cycle, **offered, "m_axi_rlast": cycle["m_axi_rlast"] if beat else None})
     columns: list[Cycle] = []
-    for at in range(0, len(seen), COLUMN):
-        part = seen[at : at + COLUMN]
+    for at in range(0, len(seen), COLUMN_CYCLES):
+        part = seen[at : at + COLUMN_CYCLES]
         busy = {f"{unit}_busy": max(cycle[f"{unit}_busy"] for cycle in part) for unit in UNITS}
         columns.append({**part[-1], **busy, "irq": max(cycle["irq"] for cycle in part)})
     write = [f"s_axi_{name}" for name in ("awvalid", "awaddr", "wvalid", "wdata", "bvalid")]
     read = [f"m_axi_{name}" for name in ("arvalid", "araddr", "rvalid", "rlast")]
     return {
         "core_begin": wavedrom_source(
-            "tail is written: nine descriptors are there; memory answers after 4 cycles",
+            "the host writes 9 to tail for nine descriptors; memory responds after 4 cycles",
             begin,
             [*write, "", "tail", *read, "head"],
         ),
         "core_program": wavedrom_source(
-            f"a program of nine descriptors, {COLUMN} cycles in a column: what is fetched and done, and who is busy",
+            f"a program of nine descriptors, {COLUMN_CYCLES} cycles per column: descriptors and busy units",
             columns,
             ["tail", "head", "done", "", *(f"{unit}_busy" for unit in UNITS), "", "irq"],
             clock=False,
@@ -312,7 +314,7 @@ def core_diagrams() -> dict[str, dict[str, Any]]:
 
 
 def on_white(picture: str) -> str:
-    """Return a picture that can be read on a dark page, too: its lines are black."""
+    """Add a white background to a picture: its lines are black, and pages may be dark."""
     end = picture.index(">") + 1
     return f'{picture[:end]}<rect width="100%" height="100%" fill="white" />{picture[end:]}'
 

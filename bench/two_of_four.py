@@ -1,11 +1,12 @@
-"""Weights of a recorded network, pruned to 2:4, as a trace for `tensordash explore`; and what tiles for them take.
+"""Write a trace with weights pruned to 2:4 for `tensordash explore`, or print the areas of tiles for such weights.
 
     python bench/two_of_four.py build/traces/values/gpt-gelu.trace -o build/two_of_four.trace
     tensordash explore --trace build/two_of_four.trace --depth 2,3,4 --sources 4,5,8 --no-area
     python bench/two_of_four.py --area
 
-The trace has the layers' AxW alone, and no zeros in A. `--area` maps the tile whose lanes reach all of the next step,
-and `paper-depth2`: its A muxes are what a 2:4 tensor core needs at least, one of four values for each multiplier.
+The trace has the layers' AxW alone, and no zeros in A. `--area` maps two tiles: one whose lanes reach all of the next
+step, and `paper-depth2`. A 2:4 tensor core needs at least the A muxes of `paper-depth2`: one of four values for each
+multiplier.
 """
 
 from dataclasses import replace
@@ -25,12 +26,12 @@ from tensordash_synth import measure_areas
 def main() -> None:
     """Write the trace, or print areas."""
     parser = argument_parser(__doc__)
-    parser.add_argument("trace", nargs="?", help="with values")
+    parser.add_argument("trace", nargs="?", help="trace with values")
     parser.add_argument("-o", "--output")
     parser.add_argument("--area", action="store_true")
     arguments = parser.parse_args()
     if not arguments.area and None in (arguments.trace, arguments.output):
-        parser.error("a trace and --output are missing, or --area")
+        parser.error("needs a trace and --output, or --area")
     if arguments.trace is not None:
         prune(arguments.trace, arguments.output)
     if arguments.area:
@@ -38,7 +39,7 @@ def main() -> None:
 
 
 def prune(source: str, target: str) -> None:
-    """The last step of a trace with its weights pruned, those of larger magnitude kept."""
+    """Write the last step of a trace with the weights of smaller magnitude pruned."""
     trace = Trace.open(source)
     conditions = {**trace.conditions, "weights": "2:4 along the reduction of AxW"}
     with TraceWriter(target, conditions=conditions) as writer, writer.step(trace.steps[-1].index) as step:
@@ -50,7 +51,7 @@ def prune(source: str, target: str) -> None:
 
 
 def print_areas() -> None:
-    """Gate equivalents of a PE and its share of the tile."""
+    """Print gate equivalents of a PE with its share of the tile."""
     depth2 = load_preset("paper-depth2")
     tiles = {"paper-depth2": depth2, "all of the next step": replace(depth2, connectivity=NEXT_STEP)}
     for name, config in tiles.items():
@@ -58,7 +59,7 @@ def print_areas() -> None:
         total, baseline = areas.ge_per_pe("total")
         muxes, _ = areas.ge_per_pe("a_muxes")
         ratio = f"ratio {total / baseline:.3f}"
-        print(f"{name}: {total:,.0f} GE a PE, baseline {baseline:,.0f}, {ratio}; A muxes {muxes:,.0f}")
+        print(f"{name}: {total:,.0f} GE per PE, baseline {baseline:,.0f}, {ratio}; A muxes {muxes:,.0f}")
 
 
 if __name__ == "__main__":

@@ -80,7 +80,7 @@ def test_pages_have_what_was_measured(bench: ModuleType) -> None:
     assert all(results[name] for name in ("command", "commit", "date"))
     for path, part in ((page.PAGE, "tutorial"), (page.README, "readme")):
         text = path.read_text(encoding="utf-8")
-        assert text == page.written(text, results, part), "run python bench/soc_page.py"
+        assert text == page.fill_page(text, results, part), "run python bench/soc_page.py"
     assert page.PICTURE.read_text(encoding="utf-8") == page.picture(results), "run python bench/soc_page.py"
 
 

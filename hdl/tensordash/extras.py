@@ -1,4 +1,4 @@
-"""Extras of the distribution `tensordash-hdl`: which one brings a module that the base install lacks."""
+"""Extras of the distribution `tensordash-hdl`, by the modules that they install."""
 
 from importlib.util import find_spec
 
@@ -43,13 +43,13 @@ INCLUDED = {
     "verify": ("simulate",),
     "wires": ("synth", "simulate"),
 }
-"""What an extra brings besides its own modules."""
+"""The other extras that an extra installs."""
 DISTRIBUTIONS = {"scikit-learn": "sklearn", "z3-solver": "z3"}
-"""Modules whose distributions have other names."""
+"""Modules of distributions with other names."""
 
 
 class MissingExtraError(TensorDashError):
-    """A module of an extra that is not installed; the message names how to install it."""
+    """A module of an extra is not installed; the message has the command that installs it."""
 
 
 def install_command(*extras: str) -> str:
@@ -67,14 +67,14 @@ def require(user: str, *modules: str) -> None:
     Parameters
     ----------
     user : str
-        What needs them: the first words of the message.
+        Command or function that needs them; the message begins with it.
     modules : str
         Keys of `EXTRA_OF`.
 
     Raises
     ------
     MissingExtraError
-        If one is not installed; the message names the extras of all that are not.
+        If a module is not installed; the message names the extras of all missing modules.
     """
     missing = [module for module in modules if not is_installed(module)]
     if missing:
@@ -82,14 +82,14 @@ def require(user: str, *modules: str) -> None:
 
 
 def missing_extra(error: ModuleNotFoundError, user: str) -> MissingExtraError | None:
-    """Translate a failed import, or a distribution that was not found; None if no extra brings it."""
+    """Translate a failed import, or a missing distribution; return None if no extra installs it."""
     name = (error.name or "").split(".")[0]
     module = DISTRIBUTIONS.get(name, name.replace("-", "_"))
     return _error(user, [module]) if module in EXTRA_OF else None
 
 
 def is_installed(module: str) -> bool:
-    """Return whether a module can be found; it is not imported."""
+    """Return whether a module can be found, without importing it."""
     try:
         return find_spec(module) is not None
     except ModuleNotFoundError:

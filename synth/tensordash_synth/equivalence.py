@@ -12,7 +12,7 @@ from .equivalence_report import Equivalence, EquivalenceReport
 from .hierarchy import Hierarchy, hierarchy_of
 from .liberty import Liberty
 from .mapping import Mapped, elaborate
-from .multipliers import is_right, multiplier_shapes
+from .multipliers import is_correct, multiplier_shapes
 from .register_pairs import SCREENING_VECTORS, Pairs
 from .run import Progress, Run, running
 from .yosys import SynthesisError, run_yosys
@@ -220,6 +220,6 @@ def _multipliers(name: str, boxes: Sequence[str], folder: Path) -> str:
         (folder / "multiplier.v").write_text(f"{source} assign y = a * b; endmodule\n", encoding="utf-8")
         read = ["read_verilog multiplier.v", *elaborate("m")]
         view = _graph(read, "multiplier", name, folder)
-        if not is_right(view, a, b, y, signed):
+        if not is_correct(view, a, b, y, signed):
             return f"Yosys' {a}x{b} bit multiplier is wrong"
     return ""

@@ -1,4 +1,4 @@
-"""A netlist as files for a Verilog simulator: cells as the library models them, registers random at power-up."""
+"""Write a mapped netlist for a Verilog simulator: the library's models of cells, and random registers at power-up."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -15,9 +15,9 @@ from .run import Progress, running
 __all__ = ["POWER_UP", "gate_level_files"]
 
 POWER_UP = "power_up"
-"""The module that gives registers and memories their first values: a root beside the design."""
-# Before the first edge of the clock, which comes at 1 ns, and when nothing moves any more.
-AT_NS = 0.5
+"""Module that gives registers and memories their first values; a second top module."""
+DEPOSIT_NS = 0.5
+"""Time of these values: after the gates have settled, before the first clock edge at 1 ns."""
 
 
 def gate_level_files(
@@ -32,18 +32,18 @@ def gate_level_files(
 ) -> list[Path]:
     """Map a tile or a core and write what a simulator needs.
 
-    No cell has a reset, and what the design's reset leaves alone is unknown at power-up. Gates turn one unknown bit
-    into more than are unknown, so that every register begins with a random value instead, as it does on silicon. A
-    core's memories stay what was emitted, and every word of them begins with a random value, too.
+    No cell has a reset, so registers that the design's reset leaves out are unknown at power-up. Models of gates spread
+    an unknown bit further than silicon does. Therefore every register starts with a random value, as on silicon. A
+    core's memories stay as emitted, and each of their words starts with a random value, too.
 
     Parameters
     ----------
     config : TileConfig, CoreConfig or Hierarchy
         The tile or the core, or the modules of any part of one.
     folder : Path
-        Where files go.
+        Folder of the files; it is created.
     seed : int
-        Of the values.
+        Seed of the values.
     liberty, clock_ns, progress, jobs
         As in `synthesize`.
 
@@ -75,7 +75,7 @@ def gate_level_files(
 
 
 def _models(library: Liberty) -> Path:
-    """Return the library's Verilog, which lies beside it."""
+    """Return the library's models in Verilog, a file in its folder."""
     models = library.path.with_suffix(".v")
     if not models.is_file():
         raise LibertyError(f"{library.path}: no models of its cells in Verilog beside it ({models.name})")
@@ -83,9 +83,9 @@ def _models(library: Liberty) -> Path:
 
 
 def _power_up(design: Hierarchy, netlists: Mapping[str, str], library: Liberty, seed: int) -> str:
-    """Return a module that deposits a random bit in every flip-flop's state, which Liberty calls as the models do.
+    """Return a module that deposits a random bit in each flip-flop's state, which has one name in Liberty and models.
 
-    Words of memories are assigned: nothing else gives them a value before the first edge of the clock.
+    The module assigns words of memories, because nothing else drives them before the first clock edge.
     """
     states = _states(library.path.read_text(encoding="utf-8", errors="replace"))
     kinds = "|".join(cell.name for cell in library.cells if cell.is_flip_flop)
@@ -102,11 +102,11 @@ def _power_up(design: Hierarchy, netlists: Mapping[str, str], library: Liberty, 
             continue
         for kind, instance in registers[placement.module]:
             lines.append(f"    $deposit({path}{instance}.{states[kind]}, 1'b{random.getrandbits(1)});")
-    return "\n".join([f"module {POWER_UP};", f"  initial #{AT_NS} begin", *lines, "  end", "endmodule", ""])
+    return "\n".join([f"module {POWER_UP};", f"  initial #{DEPOSIT_NS} begin", *lines, "  end", "endmodule", ""])
 
 
 def _random_words(path: str, text: str, random: Random) -> Iterator[str]:
-    """Assignments to all of a memory's registers, as they are declared."""
+    """Yield assignments to all of a memory's registers, in the order of their declarations."""
     for bits, names, words in re.findall(r"\breg (?:\[(\d+):0\] )?(\w+(?:, \w+)*)(?: \[0:(\d+)\])?[,;\n]", text):
         width = int(bits or 0) + 1
         for name in names.split(", "):
@@ -115,7 +115,7 @@ def _random_words(path: str, text: str, random: Random) -> Iterator[str]:
 
 
 def _states(text: str) -> dict[str, str]:
-    """Return the name of each flip-flop's state in a library."""
+    """Map each flip-flop of a library to the name of its state."""
     pattern = r"\bcell\s*\(\s*\"?(\w+)\"?\s*\)|\bff\s*\(\s*\"?(\w+)\"?\s*,"
     states, cell = {}, ""
     for found in re.finditer(pattern, text):

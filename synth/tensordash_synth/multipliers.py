@@ -1,4 +1,4 @@
-"""Multipliers of Yosys, tried with all operands."""
+"""Check multipliers of Yosys with all operands."""
 
 import re
 from collections.abc import Iterator
@@ -7,11 +7,11 @@ import numpy as np
 
 from .aiger import Graph, Registers, literal_of
 
-__all__ = ["is_right", "multiplier_shapes"]
+__all__ = ["is_correct", "multiplier_shapes"]
 
 
 def multiplier_shapes(text: str) -> Iterator[tuple[int, int, int, bool]]:
-    """Widths of operands and product, and whether they are signed, of every multiplier in a dump."""
+    """Yield the bits of both operands and the product, and whether they are signed, of every multiplier in a dump."""
     for cell in text.split("cell $mul")[1:]:
         a, b, y, signed = (
             int(re.search(rf"parameter (?:signed )?\\{key} (?:\d+'(?=[01]+\s))?(\d+)", cell)[1])  # type: ignore[index]
@@ -20,7 +20,7 @@ def multiplier_shapes(text: str) -> Iterator[tuple[int, int, int, bool]]:
         yield a, b, y, bool(signed)
 
 
-def is_right(view: Registers, a: int, b: int, y: int, signed: bool) -> bool:
+def is_correct(view: Registers, a: int, b: int, y: int, signed: bool) -> bool:
     """Return whether a multiplier's logic gives the product of all operands."""
     graph = Graph()
     inputs = [("a", i) for i in range(a)] + [("b", i) for i in range(b)]
@@ -28,13 +28,13 @@ def is_right(view: Registers, a: int, b: int, y: int, signed: bool) -> bool:
     known = {literal: places[bit] for bit, literal in view.inputs.items()}
     graph.add(view, known)
     literals = [view.outputs["y", i] for i in range(y)]
-    runs = np.arange(max(64, 1 << (a + b)), dtype=np.int64)
-    one, other = runs & ((1 << a) - 1), (runs >> a) & ((1 << b) - 1)
-    values = np.stack([_packed(one >> i) for i in range(a)] + [_packed(other >> i) for i in range(b)])
+    pairs = np.arange(max(64, 1 << (a + b)), dtype=np.int64)
+    first, second = pairs & ((1 << a) - 1), (pairs >> a) & ((1 << b) - 1)
+    values = np.stack([_packed(first >> i) for i in range(a)] + [_packed(second >> i) for i in range(b)])
     found = graph.simulate(values, [literal_of(known, each) for each in literals])
     if signed:
-        one, other = one - ((one >> (a - 1)) << a), other - ((other >> (b - 1)) << b)
-    return all((found[i] == _packed((one * other) >> i)).all() for i in range(y))
+        first, second = first - ((first >> (a - 1)) << a), second - ((second >> (b - 1)) << b)
+    return all((found[i] == _packed((first * second) >> i)).all() for i in range(y))
 
 
 def _packed(bits: np.ndarray) -> np.ndarray:

@@ -13,7 +13,7 @@ Capture = pytest.CaptureFixture[str]
 
 
 def call(arguments: str, capfd: Capture, status: int = 0) -> str:
-    """Run the command; return its standard output, or what it complains of, in one line."""
+    """Run the command. Return its standard output or, with a `status`, its error message of one line."""
     out, err = call_both(f"simulate {arguments}", capfd, status)
     if not status:
         return out
@@ -25,5 +25,5 @@ def call(arguments: str, capfd: Capture, status: int = 0) -> str:
 
 
 def call_json(arguments: str, capfd: Capture) -> Any:
-    """The one document on standard output."""
+    """Run the command with `--json` and return its document."""
     return json.loads(call(f"{arguments} --json", capfd))

@@ -42,7 +42,7 @@ def build(config: TileConfig, fault: tuple[type[Block], Fault] | None = None) ->
     assert isinstance(dut, Accumulator)
     harness = Harness(dut, fault=fault)
     harness.assume(~dut.sum.hold | ~(dut.sum.start | dut.sum.take))
-    product_bits = (_largest(config.a_format) * _largest(config.b_format)).bit_length()
+    product_bits = (_largest_magnitude(config.a_format) * _largest_magnitude(config.b_format)).bit_length()
     terms = _floating(harness, dut, product_bits) if isinstance(dut, ExactAccumulator) else _integer(dut)
     total_bits = product_bits + 1 + (config.lanes - 1).bit_length()
     sums = SumModel(harness, dut, terms, total_bits=total_bits, width=product_bits + 1 + config.headroom_bits)
@@ -51,7 +51,7 @@ def build(config: TileConfig, fault: tuple[type[Block], Fault] | None = None) ->
     return harness
 
 
-def _largest(fmt: Format) -> int:
+def _largest_magnitude(fmt: Format) -> int:
     """Return the largest magnitude of a finite operand, in units of the smallest."""
     if isinstance(fmt, FloatFormat):
         return max(magnitude(fmt, pattern) or 0 for pattern in range(1 << (fmt.width - 1)))
@@ -310,28 +310,29 @@ def _variant(claim: str, title: str, fault: Fault, *, fmt: str = "fp8_e4m3") -> 
     )
 
 
-THE_SUM, OVERFLOW = "a_taken_sum_is_the_sum_of_the_products", "overflow_where_the_sum_leaves_the_range"
+SUM_CLAIM = "a_taken_sum_is_the_sum_of_the_products"
+OVERFLOW_CLAIM = "overflow_where_the_sum_leaves_the_range"
 
 BROKEN_VARIANTS = (
-    _variant(THE_SUM, "inactive lanes are added", _all_lanes_count),
-    _variant(THE_SUM, "a new sum does not start at zero", _no_clear),
-    _variant(THE_SUM, "the top bit of a shift is dropped", _short_shift),
-    _variant(THE_SUM, "int8: a frozen tile adds", _no_hold, fmt="int8"),
-    _variant(THE_SUM, "int8: a product loses its sign", _unsigned_product, fmt="int8"),
+    _variant(SUM_CLAIM, "inactive lanes are added", _all_lanes_count),
+    _variant(SUM_CLAIM, "a new sum does not start at zero", _no_clear),
+    _variant(SUM_CLAIM, "the top bit of a shift is dropped", _short_shift),
+    _variant(SUM_CLAIM, "int8: a frozen tile adds", _no_hold, fmt="int8"),
+    _variant(SUM_CLAIM, "int8: a product loses its sign", _unsigned_product, fmt="int8"),
     _variant("the_block_stays_until_the_next", "every sum is taken", _take_always),
     _variant("infinities_and_nan_mark_the_sum", "NaN counts as an infinity", _no_negative_mark),
     _variant("nothing_else_marks_it", "a sum of -1 counts as an infinity", _mark_of_a_number),
     _variant("no_overflow_without_products", "a frozen tile overflows", _overflow_while_frozen),
     _variant("no_overflow_elsewhere", "the first products overflow", _overflow_at_first),
-    _variant(OVERFLOW, "overflow is only reported when a sum is taken", _overflow_when_taken),
-    _variant(OVERFLOW, "int8: overflow is only reported when a sum is taken", _overflow_when_taken, fmt="int8"),
+    _variant(OVERFLOW_CLAIM, "overflow is only reported when a sum is taken", _overflow_when_taken),
+    _variant(OVERFLOW_CLAIM, "int8: overflow is only reported when a sum is taken", _overflow_when_taken, fmt="int8"),
 )
 
 
 def _is_proven(config: TileConfig) -> bool:
     """Return whether the solver finishes: 8-bit formats, and fp16 on 4 lanes with two stages as in the paper's PE."""
-    sixteen = config.a_format.name == config.b_format.name == "fp16"
-    return is_eight_bit_exact(config) or (is_exact(config) and sixteen and config.lanes == 4 and config.stages > 1)
+    is_fp16 = config.a_format.name == config.b_format.name == "fp16"
+    return is_eight_bit_exact(config) or (is_exact(config) and is_fp16 and config.lanes == 4 and config.stages > 1)
 
 
 PROOF = Proof(

@@ -17,7 +17,7 @@ from ..proof import BrokenVariant, Proof
 
 __all__ = ["PROOF"]
 
-LARGEST = 2**COUNTER_BITS - 1
+MAX_COUNT = 2**COUNTER_BITS - 1
 
 
 def build(config: TileConfig, fault: tuple[type[Block], Fault] | None = None) -> Harness:
@@ -40,7 +40,7 @@ def build(config: TileConfig, fault: tuple[type[Block], Fault] | None = None) ->
     harness.drive(dut.row_advance, Cat(_thermometer(each, depth) for each in row_advances))
 
     cleared = harness.past(dut.clear)
-    grows = {
+    amounts = {
         "cycles": advance != 0,
         "steps": advance,
         "effectual": _ones(list(dut.selected)) * weight,
@@ -48,13 +48,13 @@ def build(config: TileConfig, fault: tuple[type[Block], Fault] | None = None) ->
         "stall_output": dut.frozen,
         "input_limited": dut.limited,
     }
-    counters = [(name, getattr(dut.counts, name), grows[name]) for name in COUNTERS]
+    counters = [(name, getattr(dut.counts, name), amounts[name]) for name in COUNTERS]
     counters += [("row_wait", dut.counts.row_wait[row], each - advance) for row, each in enumerate(row_advances)]
     for name, counter, amount in counters:
-        grown = harness.past(amount)
-        total = harness.past(counter) + grown
-        harness.claim(f"{name}_grows", counter == Mux(total > LARGEST, LARGEST, total), when=grown.any() & ~cleared)
-        harness.claim(f"{name}_stays", counter == total, when=~grown.any() & ~cleared)
+        increment = harness.past(amount)
+        total, grows = harness.past(counter) + increment, increment.any()
+        harness.claim(f"{name}_grows", counter == Mux(total > MAX_COUNT, MAX_COUNT, total), when=grows & ~cleared)
+        harness.claim(f"{name}_stays", counter == total, when=~grows & ~cleared)
         harness.claim("clear_zeroes_counters", counter == 0, when=cleared)
     return harness
 
@@ -81,7 +81,7 @@ def _grows_always(name: str, m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += getattr(sound, name).eq(~0)
 
 
-def _keeps_all(m: Module, sound: Any, outer: Any) -> None:
+def _never_clears(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += sound.clear.eq(0)
 
 
@@ -98,12 +98,13 @@ INPUTS = {
     "input_limited": "limited",
     "row_wait": "row_advance",
 }
+"""The input of `Counters` that a counter counts."""
 
 BROKEN_VARIANTS = (
     *(_variant(f"{name}_grows", "has two bits", partial(_wraps, name)) for name in COUNTERS),
     _variant("row_wait_grows", "a row's counter has two bits", _row_wraps),
     *(_variant(f"{name}_stays", "grows in every cycle", partial(_grows_always, port)) for name, port in INPUTS.items()),
-    _variant("clear_zeroes_counters", "nothing is cleared", _keeps_all),
+    _variant("clear_zeroes_counters", "nothing is cleared", _never_clears),
 )
 
 PROOF = Proof(name="counters", build=build, applies=lambda config: config.counts, broken_variants=BROKEN_VARIANTS)

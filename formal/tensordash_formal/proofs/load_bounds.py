@@ -27,9 +27,11 @@ from ..reference_descriptor import corrupt_word
 __all__ = ["PROOF"]
 
 WAIT, FIRST, RUNS, TABLE, DRAIN, STOP, UNITS = range(7)
+"""States of the load unit."""
 COUNT_BITS = 24
 """Bits of the ghost counters of groups and beats."""
-WORD = 32
+WORD_BITS = 32
+"""Bits of a word of the descriptor."""
 
 
 class InflateAbstraction(Elaboratable):
@@ -171,7 +173,7 @@ class LoadBoundsHarness(Harness):
         self.lemma(state <= UNITS)
         descriptor.add_lemmas(self)
         self.lemma(active == (state != WAIT))
-        self._descriptor()
+        self._add_descriptor_lemmas()
         # The reader and memory.
         self.lemma(on_way == self.bursts)
         self.lemma((on_way <= config.outstanding) & (self.owed >= self.bursts))
@@ -217,14 +219,14 @@ class LoadBoundsHarness(Harness):
             "offered": 1,
         }
 
-    def _descriptor(self) -> None:
-        """Lemmas about the unit's copy of the descriptor."""
+    def _add_descriptor_lemmas(self) -> None:
+        """State the lemmas about the unit's copy of the descriptor."""
         descriptor = self.descriptor
-        words = {k: self.probe(f"descriptor_{k}", WORD) for k in (0, 3, 4)}
+        words = {k: self.probe(f"descriptor_{k}", WORD_BITS) for k in (0, 3, 4)}
         self.lemma(words[0][24] == descriptor["compressed"], when=descriptor.beat_count > 0)
         address = descriptor["address"] + Mux(descriptor.active, self.written, 0)
         self.lemma(words[3][:16] == address[:16], when=descriptor.beat_count > 0)
-        self.lemma(words[4] == descriptor.bits[4 * WORD : 5 * WORD], when=descriptor.beat_count > 1)
+        self.lemma(words[4] == descriptor.bits[4 * WORD_BITS : 5 * WORD_BITS], when=descriptor.beat_count > 1)
         descriptor.add_word_lemmas(self, (5,), when=~self.compressed)
 
 

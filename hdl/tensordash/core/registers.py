@@ -19,8 +19,9 @@ __all__ = ["ADDRESS_BITS", "Registers"]
 class Registers(Block):
     """Serves reads and writes of `REGISTERS`, and runs a soft reset.
 
-    It is not reset by a soft reset: it runs it. `halt` is high from the write of `control.reset` until nothing is on
-    its way (`idle`); then `restart` is high for a cycle, in which all else is reset, and with it what is told here.
+    This block runs a soft reset and is not reset by it. `halt` is high from the write of `control.reset` until no
+    transaction is outstanding (`idle`). Then `restart` is high for a cycle. It resets all
+    other units, and the registers except for `queue_...` and `bounds_...`.
 
     Timing: a read is answered in the cycle after its address was taken. Address and data of a write are taken together,
     in the cycle after both have arrived, and answered in the next one; one read and one write in two cycles. Outputs

@@ -15,20 +15,20 @@ _INFINITY = {sign: (sign << 31) | 0x7F800000 for sign in (0, 1)}
 def product_signs(*factors: Decoded) -> frozenset[int]:
     """Return the signs (0: plus) of the infinities that a product with an infinite or NaN factor stands for."""
     kinds = {factor.kind for factor in factors}
-    if Kind.NAN in kinds or Kind.ZERO in kinds:  # another one than a zero is an infinity here
+    if Kind.NAN in kinds or Kind.ZERO in kinds:  # times an infinity
         return NOT_A_NUMBER
     return frozenset((sum(factor.sign for factor in factors) % 2,))
 
 
 def term_signs(number: Decoded) -> frozenset[int]:
-    """Return the same for a number on its own; none if it is finite."""
+    """Return the signs of the infinities that a number stands for; empty if it is finite."""
     if number.kind is Kind.NAN:
         return NOT_A_NUMBER
     return frozenset((number.sign,)) if number.kind is Kind.INFINITE else frozenset()
 
 
 def special_bits(signs: Set[int], nan: int) -> int | None:
-    """FP32 bits of a sum in which there are infinities of these signs; None if there are none.
+    """Return the FP32 bits of a sum with infinities of these signs; None without infinities.
 
     >>> hex(special_bits({1}, nan=0x7FC00000)), hex(special_bits({0, 1}, nan=0x7FC00000))
     ('0xff800000', '0x7fc00000')

@@ -1,4 +1,4 @@
-"""The example program on a core in Amaranth's own simulator, cycle by cycle: what timing diagrams are drawn from."""
+"""Run the example program on a core in Amaranth's simulator, and record each cycle for timing diagrams."""
 
 from collections import deque
 from collections.abc import Mapping
@@ -19,14 +19,14 @@ MAX_CYCLES = 5000
 
 
 class _Memory:
-    """A memory that answers every burst after the same time, one beat in a cycle."""
+    """A memory that answers every burst after the same number of cycles, one beat per cycle."""
 
     def __init__(self, port: Any, image: bytes, latency: int) -> None:
         self.port, self.bytes, self.latency = port, bytearray(image), latency
         self.beat = len(port.rdata) // 8
-        self.reads: deque[tuple[int, int, int, int]] = deque()  # address, ID, whether it is the last, when
+        self.reads: deque[tuple[int, int, int, int]] = deque()  # address, ID, is last, cycle of the response
         self.writes: deque[list[int]] = deque()  # address of the next beat, beats
-        self.answers: deque[int] = deque()  # when
+        self.answers: deque[int] = deque()  # cycles of the responses
 
     def drive(self, ctx: Any, cycle: int) -> None:
         port = self.port
@@ -42,7 +42,7 @@ class _Memory:
         ctx.set(port.bvalid, bool(self.answers) and self.answers[0] <= cycle)
 
     def observe(self, ctx: Any, cycle: int) -> None:
-        """See what the core does before the clock edge."""
+        """Accept what the core sends before the clock edge."""
         port = self.port
         if ctx.get(port.rvalid & port.rready):
             self.reads.popleft()
@@ -69,27 +69,27 @@ class _Memory:
 
 
 def play_example(config: CoreConfig, *, seed: int = 0, latency: int = 4) -> list[Mapping[str, int]]:
-    """Return cycles from the write of `tail` on until the interrupt has been answered.
+    """Run the example and return each cycle from the write of `tail` until the interrupt is cleared.
 
     Parameters
     ----------
     config : CoreConfig
         The core.
     seed : int
-        Of the example.
+        Seed of the example.
     latency : int
-        Cycles that memory takes from an address, or the last data, to its answer.
+        Cycles of memory from an address, or the last data, to its response.
 
     Returns
     -------
     list of dict of str to int
-        Of each cycle all ports by name, as they are before its clock edge; `tail`, `head` and `done` of the registers;
+        For each cycle, the values before its clock edge: all ports by name; the registers `tail`, `head` and `done`;
         and ``load_busy`` to ``store_busy``, whether each unit has a descriptor.
 
     Raises
     ------
     RuntimeError
-        If memory is not in the end what the golden core leaves, or the program never ends.
+        If the memory at the end differs from the golden core's, or no interrupt is raised in `MAX_CYCLES`.
     """
     example = example_program(config, seed)
     dut = Core(config)
@@ -120,11 +120,11 @@ def play_example(config: CoreConfig, *, seed: int = 0, latency: int = 4) -> list
             ctx.set(axi.wstrb, 15)
             while True:
                 taken = [signal for signal, ready in _channels(axi) if ctx.get(signal & ready)]
-                answered = ctx.get(axi.bvalid)
+                has_response = ctx.get(axi.bvalid)
                 await step()
                 for signal in taken:
                     ctx.set(signal, 0)
-                if answered:
+                if has_response:
                     break
             ctx.set(axi.bready, 0)
 
@@ -145,7 +145,7 @@ def play_example(config: CoreConfig, *, seed: int = 0, latency: int = 4) -> list
     simulator.add_testbench(bench)
     simulator.run()
     if bytes(memory.bytes) != example.after:
-        raise RuntimeError("memory is not what the golden core leaves")
+        raise RuntimeError("memory differs from the golden core's")
     return seen
 
 

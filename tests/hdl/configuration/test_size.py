@@ -1,4 +1,4 @@
-"""Every corner of the ranges either becomes Verilog or is refused at once, naming the limit."""
+"""Every corner of the ranges either becomes Verilog or is refused at once, with the limit in the message."""
 
 from contextlib import suppress
 from itertools import product
@@ -33,11 +33,11 @@ CORNERS = {
     for numbers in FORMATS
 }
 FAST_CORNERS = {"1-1-2-2-none-fp16", "1-1-2-2-both-c-int8", "1-1-2-6-rows-ring-fp16-fp8", "1-1-2-2-rows-bf16-fused"}
-"""Corners that take about a second; the others wait for the night."""
+"""Corners that take about a second. The others are slow tests."""
 
 
 def config_of(corner: str) -> TileConfig | None:
-    """The corner's tile, if it is not refused."""
+    """Return the corner's tile; None if it is refused."""
     with suppress(ValueError):
         return TileConfig(**CORNERS[corner])
     with pytest.raises(ValueError, match=f"at most {MAX_INPUT_BITS}$"):
@@ -47,7 +47,7 @@ def config_of(corner: str) -> TileConfig | None:
 
 def test_corners_are_refused_for_their_size_alone():
     refused = {corner for corner in CORNERS if config_of(corner) is None}
-    # 16 rows, 16 columns and 32 lanes of 6 steps: of two 8-bit formats they fit, of wider ones they do not.
+    # 16 rows, 16 columns and 32 lanes of 6 steps fit with two 8-bit formats, not with wider ones.
     largest = {corner for corner in CORNERS if corner.startswith("16-16-32-6-") and "-none-" not in corner}
     assert refused == {corner for corner in largest if not corner.endswith("int8")}
 

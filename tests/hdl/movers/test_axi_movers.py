@@ -45,8 +45,8 @@ def test_the_writer_writes_every_byte(name):
 @pytest.mark.parametrize(
     ("right", "wrong"),
     [
-        ("= 9'h20 - {4'd0, beat[4:0]}", "= 9'h20"),  # bursts of one length wherever they begin
-        ("on_way != 5'h10", "1'h1"),  # as many on their way as there are
+        ("= 9'h20 - {4'd0, beat[4:0]}", "= 9'h20"),  # full bursts at every address
+        ("on_way != 5'h10", "1'h1"),  # no limit of outstanding reads
         ("assign axi_rready = beats_ready | halt", "assign axi_rready = beats_ready"),
     ],
 )
@@ -60,7 +60,10 @@ def test_a_broken_reader_is_found(right, wrong):
     ("right", "wrong"),
     [
         ("= 9'h20 - {4'd0, beat[4:0]}", "= 9'h20"),
-        ("axi_wvalid = sends & (beats_valid | ~passes)", "axi_wvalid = sends & beats_valid"),  # no end after a halt
+        (
+            "axi_wvalid = sends & (beats_valid | ~passes)",
+            "axi_wvalid = sends & beats_valid",
+        ),  # a halt ends no burst
         ("axi_bvalid & axi_bresp[1]", "axi_bvalid & axi_bresp[0]"),
     ],
 )

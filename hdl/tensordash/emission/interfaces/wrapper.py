@@ -35,7 +35,7 @@ PARAMETER = '  (* X_INTERFACE_PARAMETER = "{settings}" *)\n'
 
 
 def wrapper_ports(ports: Sequence[Port]) -> list[Port]:
-    """Return the ports of the wrapper, by those of its top."""
+    """Return the wrapper's ports, in the order of the top's."""
     renamed = []
     for port in ports:
         name, doc = RENAMED.get(port.name, (port.name, port.doc))
@@ -49,7 +49,7 @@ def wrapper(name: str, top: str, ports: Sequence[Port]) -> str:
     Parameters
     ----------
     name : str
-        Its module.
+        Name of the wrapper's module.
     top : str
         The module inside.
     ports : sequence of Port

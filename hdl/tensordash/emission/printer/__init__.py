@@ -1,1 +1,1 @@
-"""The printer of Verilog: a component's statements, as Amaranth keeps them, on a page as a person writes them."""
+"""Print a component's Amaranth statements as Verilog in the style of handwritten code."""

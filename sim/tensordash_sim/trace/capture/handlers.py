@@ -1,4 +1,4 @@
-"""What is recorded of each operation that is captured."""
+"""Record the products of each captured operation."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -69,7 +69,7 @@ def _convolution_backward(capture: Recording, call: Call) -> None:
 
 
 def _attention(capture: Recording, call: Call) -> None:
-    """Two products: of Q and K, and of their result P and V."""
+    """Record two products: of Q and K, and of their result P and V."""
     arguments = call.named()
     layer = layer_of(capture, call, "attention", None)
     parts = (f"{layer}/qk", f"{layer}/pv")
@@ -120,7 +120,7 @@ def _attention_backward(capture: Recording, call: Call) -> None:
 
 
 def _lstm(capture: Recording, call: Call) -> None:
-    """One product of all inputs, and one of the state for each time."""
+    """Record one product of all inputs, and one of the state for each time."""
     arguments = call.named()
     of_input, of_state = arguments["weight0"], arguments["weight1"]
     if call.repeats is not None and call.repeats.parts:
@@ -133,7 +133,7 @@ def _lstm(capture: Recording, call: Call) -> None:
     elif call.phase == "forward":
         state = fused.lstm(_lstm_arguments(arguments), call.result[0], None)
         _put_times(capture, parts[0], FORWARD, arguments["input"], of_input, None)
-        for time in state.order:  # each needs the result of the one before, so that no two are one product
+        for time in state.order:  # each needs the result of the previous one, so they are separate products
             _put_times(capture, parts[1], FORWARD, state.h[time], of_state, None)
 
 
@@ -161,7 +161,7 @@ def _lstm_backward(capture: Recording, call: Call) -> None:
 
 
 def _lstm_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the forward operation counts its weights from 0, the backward one from 1."""
+    """Return arguments under common names: the weights of the backward operation are numbered from 1, not from 0."""
     backward = "cx_tmp" in arguments
     weights = [arguments[f"weight{number + backward}"] for number in range(4)]
     return {
@@ -178,23 +178,23 @@ def _lstm_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
 def _put_times(
     capture: Recording, layer: str, operation: Operation, a: torch.Tensor, w: torch.Tensor, g: torch.Tensor | None
 ) -> None:
-    """One product of all that is before the last dimension."""
+    """Record one product over all dimensions before the last one."""
     operands = {"A": a.flatten(0, -2)[None], "W": w[None]}
     if g is not None:
         operands["G"] = g.flatten(0, -2)[None]
     capture.put(layer, operation, geometry_of(operands["A"], operands["W"]), operands)
 
 
-_ATTENTIONS = ("flash_attention_for_cpu", "flash_attention", "efficient_attention", "cudnn_attention")
+_ATTENTION_KERNELS = ("flash_attention_for_cpu", "flash_attention", "efficient_attention", "cudnn_attention")
 
 HANDLERS: dict[str, Callable[[Recording, Call], None]] = {
     **dict.fromkeys(operators.MATRIX_PRODUCTS, _matrix_product),
     GROUPED: _grouped_product,
     operators.CONVOLUTION: _convolution,
     operators.CONVOLUTION_BACKWARD: _convolution_backward,
-    **{f"aten::_scaled_dot_product_{name}": _attention for name in _ATTENTIONS},
-    **{f"aten::_scaled_dot_product_{name}_backward": _attention_backward for name in _ATTENTIONS},
+    **{f"aten::_scaled_dot_product_{name}": _attention for name in _ATTENTION_KERNELS},
+    **{f"aten::_scaled_dot_product_{name}_backward": _attention_backward for name in _ATTENTION_KERNELS},
     "aten::mkldnn_rnn_layer": _lstm,
     "aten::mkldnn_rnn_layer_backward": _lstm_backward,
 }
-"""By name of the operation."""
+"""The handler of each operation, by the operation's name."""

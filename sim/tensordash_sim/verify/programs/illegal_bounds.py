@@ -1,6 +1,7 @@
 """Illegal addresses: outside of the bounds, above the highest address, or with bits that the bus does not have."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from types import MappingProxyType
 
 from tensordash.configuration.descriptors import BYTES, decode
@@ -14,7 +15,7 @@ MAX_GROUPS = 6
 
 
 def _move(corruptor: ProgramCorruptor, operation: str) -> bool:
-    """Return a move of free groups of which all, the last ones, or one run lies outside."""
+    """Add a move of free groups that lies outside with all groups, the last ones, or one run."""
     random, size = corruptor.random, corruptor.config.group_bytes
     count = random.randint(1, min(MAX_GROUPS, len(corruptor.free_groups) // 2))
     kind = random.choice(["all", "last", "run"])
@@ -22,7 +23,7 @@ def _move(corruptor: ProgramCorruptor, operation: str) -> bool:
         begin = corruptor.outside(count * size)
         inside = -(-corruptor.place((count + 1) * size) // size) * size
         low, high = corruptor.bounds or (0, 0)
-        if not low <= inside <= high - count * size:  # it was placed above the limit: let it be the other way round
+        if not low <= inside <= high - count * size:  # it was placed above the limit: exchange the runs
             inside, begin = begin, inside
         fields = {"memory": inside, "count_0": count, "count_1": 2, "stride_1": (begin - inside) // size}
     else:
@@ -32,16 +33,8 @@ def _move(corruptor: ProgramCorruptor, operation: str) -> bool:
     return True
 
 
-def _load(corruptor: ProgramCorruptor) -> bool:
-    return _move(corruptor, "load")
-
-
-def _store(corruptor: ProgramCorruptor) -> bool:
-    return _move(corruptor, "store")
-
-
 def _load_compressed(corruptor: ProgramCorruptor) -> bool:
-    """Units, the first entry of the table, or only the last one."""
+    """Add a load whose units lie outside, or the first or last entry of its table."""
     if not corruptor.config.compression:
         return False
     data, table, fields = random_tensor(corruptor)
@@ -62,7 +55,7 @@ def _store_compressed(corruptor: ProgramCorruptor) -> bool:
         return False
     _, _, fields = random_tensor(corruptor)
     room = 2 * fields["count_0"] * corruptor.config.group_bytes
-    # A table has two entries at least.
+    # A table has at least two entries.
     name, across = corruptor.random.choice([("memory", 0), ("table", 0), ("table", 4)])
     where = {"memory": corruptor.place(room), "table": corruptor.place(256)}
     where[name] = corruptor.outside(64, across=across) - across
@@ -76,7 +69,7 @@ def _record(corruptor: ProgramCorruptor) -> bool:
 
 
 def _descriptor(corruptor: ProgramCorruptor) -> bool:
-    """Return the ring goes on where the core may not read."""
+    """Place the ring such that a descriptor lies where the core may not read."""
     count = len(corruptor.descriptors)
     first_outside = corruptor.random.choice([0, corruptor.random.randrange(count), count - 1])
     corruptor.base = corruptor.outside(BYTES * count, across=BYTES * first_outside) - BYTES * first_outside
@@ -84,7 +77,7 @@ def _descriptor(corruptor: ProgramCorruptor) -> bool:
 
 
 def _above_all(corruptor: ProgramCorruptor) -> bool:
-    """Return a move that begins at the last address, or steps below the first one."""
+    """Add a move that begins at the last address, or steps below the first one."""
     random, config = corruptor.random, corruptor.config
     size, top = config.group_bytes, 1 << config.address_bits
     fields = random.choice([{"memory": top - size, "count_0": 2}, {"memory": 0, "count_1": 2, "stride_1": -1}])
@@ -93,7 +86,7 @@ def _above_all(corruptor: ProgramCorruptor) -> bool:
 
 
 def _table_above_all(corruptor: ProgramCorruptor) -> bool:
-    """Return the last entry of a table, or units, would be above the highest address."""
+    """Add a move whose last entry of the table, or whose units, would lie above the highest address."""
     if not corruptor.config.compression:
         return False
     top = 1 << corruptor.config.address_bits
@@ -109,7 +102,7 @@ def _table_above_all(corruptor: ProgramCorruptor) -> bool:
 
 
 def _too_wide(corruptor: ProgramCorruptor) -> bool:
-    """Return a bit of an address that the bus does not have."""
+    """Set a bit of an address that the bus does not have."""
     random, bits = corruptor.random, corruptor.config.address_bits
     if bits == 64:
         return False
@@ -127,8 +120,8 @@ def _too_wide(corruptor: ProgramCorruptor) -> bool:
 
 ADDRESSES: Mapping[str, tuple[str, Callable[[ProgramCorruptor], bool]]] = MappingProxyType(
     {
-        "load outside the bounds": ("bounds", _load),
-        "store outside the bounds": ("bounds", _store),
+        "load outside the bounds": ("bounds", partial(_move, operation="load")),
+        "store outside the bounds": ("bounds", partial(_move, operation="store")),
         "compressed load outside the bounds": ("bounds", _load_compressed),
         "compressed store outside the bounds": ("bounds", _store_compressed),
         "record outside the bounds": ("bounds", _record),

@@ -1,6 +1,7 @@
 """Illegal moves between memory and buffer: fields, buffer, memory, and compressed tensors that are corrupted."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from types import MappingProxyType
 
 import numpy as np
@@ -19,7 +20,7 @@ MOVED = ("load", "store")
 
 
 def _compressed_fields(corruptor: ProgramCorruptor, **fields: int) -> bool:
-    """Make a move a compressed one that the sequencer refuses."""
+    """Change a move into a compressed one that the sequencer refuses."""
     if not corruptor.config.compression:
         return False
     legal = {"compressed": 1, "segment": 1, "count_1": 1, "count_2": 1, "count_3": 1, "table": 0x400}
@@ -51,13 +52,13 @@ def _unaligned(corruptor: ProgramCorruptor) -> bool:
     operation, values = decode(corruptor.descriptors[index])
     assert operation is not None
     step = 32 if operation.name == "record" else 16 if values["compressed"] else corruptor.config.group_bytes
-    away = corruptor.random.choice([1, step // 2, corruptor.random.randint(1, step - 1)])
-    corruptor.change(index, memory=values["memory"] + away)
+    offset = corruptor.random.choice([1, step // 2, corruptor.random.randint(1, step - 1)])
+    corruptor.change(index, memory=values["memory"] + offset)
     return True
 
 
 def _beyond(corruptor: ProgramCorruptor) -> tuple[int, int]:
-    """Return a first group and a number of groups that go beyond the buffer's end, through free ones."""
+    """Draw a first group and a number of groups that reach beyond the buffer's end, over free groups only."""
     random, groups = corruptor.random, corruptor.config.groups
     least = groups - corruptor.top_groups
     address = min(random.choice([least, groups - 1, groups, random.randint(least, 65535), 65535]), 65535)
@@ -70,20 +71,12 @@ def _range(corruptor: ProgramCorruptor, operation: str) -> bool:
     address, count = _beyond(corruptor)
     size, random = corruptor.config.group_bytes, corruptor.random
     if random.random() < 0.3 and count < 40:
-        # Runs of one group: those before the end may be moved.
+        # Runs of one group: the core may move those before the end.
         fields = {"count_1": count, "stride_1": 1}
     else:
         fields = {"count_0": random.choice([count, count, 65535]), "count_3": random.choice([1, 2, 65535])}
     corruptor.add(operation, memory=-(-corruptor.place((count + 1) * size) // size) * size, address=address, **fields)
     return True
-
-
-def _range_load(corruptor: ProgramCorruptor) -> bool:
-    return _range(corruptor, "load")
-
-
-def _range_store(corruptor: ProgramCorruptor) -> bool:
-    return _range(corruptor, "store")
 
 
 def _range_compressed(corruptor: ProgramCorruptor, operation: str) -> bool:
@@ -96,16 +89,8 @@ def _range_compressed(corruptor: ProgramCorruptor, operation: str) -> bool:
     return True
 
 
-def _range_load_compressed(corruptor: ProgramCorruptor) -> bool:
-    return _range_compressed(corruptor, "load")
-
-
-def _range_store_compressed(corruptor: ProgramCorruptor) -> bool:
-    return _range_compressed(corruptor, "store")
-
-
 def _outside_memory(corruptor: ProgramCorruptor, operation: str) -> bool:
-    """Return a move of free groups of which all, or one run, has no memory."""
+    """Add a move of free groups that lies outside of memory, as a whole or with one run."""
     random, size = corruptor.random, corruptor.config.group_bytes
     count = random.randint(1, min(MAX_GROUPS, len(corruptor.free_groups) // 2))
     if random.random() < 0.5:
@@ -118,16 +103,8 @@ def _outside_memory(corruptor: ProgramCorruptor, operation: str) -> bool:
     return True
 
 
-def _read(corruptor: ProgramCorruptor) -> bool:
-    return _outside_memory(corruptor, "load")
-
-
-def _write(corruptor: ProgramCorruptor) -> bool:
-    return _outside_memory(corruptor, "store")
-
-
 def random_tensor(corruptor: ProgramCorruptor) -> tuple[bytes, NDArray[np.uint32], dict[str, int]]:
-    """Return a compressed tensor that fits into the free groups, and the fields of its move but for where it is."""
+    """Draw a compressed tensor that fits into the free groups: data, table, and its move's fields without addresses."""
     random, config = corruptor.random, corruptor.config
     count = random.randint(1, min(MAX_GROUPS, len(corruptor.free_groups)))
     segment = random.choice([1, 2, 100])
@@ -138,7 +115,7 @@ def random_tensor(corruptor: ProgramCorruptor) -> tuple[bytes, NDArray[np.uint32
 
 
 def load_tensor(corruptor: ProgramCorruptor, data: bytes, table: NDArray[np.uint32], fields: dict[str, int]) -> None:
-    """Put a compressed tensor into memory and add its load; fields may say where else it is."""
+    """Put a compressed tensor into memory and add its load; addresses in `fields` replace the tensor's."""
     where = {"memory": corruptor.put(data), "table": corruptor.put(table.astype("<u4").tobytes())}
     corruptor.add("load", **(where | fields))
 
@@ -155,7 +132,7 @@ def _table_does_not_grow(corruptor: ProgramCorruptor) -> bool:
 
 
 def _wrong_units(corruptor: ProgramCorruptor) -> bool:
-    """Units fewer or more than masks say, or than any could."""
+    """Store fewer or more units than the masks count, or more than any masks can."""
     if not corruptor.config.compression:
         return False
     data, table, fields = random_tensor(corruptor)
@@ -174,10 +151,10 @@ def _wrong_mask(corruptor: ProgramCorruptor) -> bool:
     while True:
         data, table, fields = random_tensor(corruptor)
         changed = bytearray(data)
-        # The first group's: where another's is, depends on the masks before it.
+        # The first mask: the place of any other depends on the masks before it.
         bit = corruptor.random.randrange(corruptor.config.tile.lanes**2)
         changed[bit // 8] ^= 1 << bit % 8
-        # What is after a wrong mask may be right by chance.
+        # The data after a wrong mask may be legal by chance.
         if inflate(np.frombuffer(changed, kind), corruptor.config, fields["count_0"]) is None:
             break
     load_tensor(corruptor, bytes(changed), table, fields)
@@ -185,7 +162,7 @@ def _wrong_mask(corruptor: ProgramCorruptor) -> bool:
 
 
 def _read_table(corruptor: ProgramCorruptor) -> bool:
-    """No table, or none of its last entry."""
+    """Add a load without memory for its table, or for the table's last entry."""
     if not corruptor.config.compression:
         return False
     data, _, fields = random_tensor(corruptor)
@@ -205,7 +182,7 @@ def _read_data(corruptor: ProgramCorruptor) -> bool:
 
 
 def _write_compressed(corruptor: ProgramCorruptor) -> bool:
-    """Units, or the table, for which there is no memory."""
+    """Add a store without memory for its units or its table."""
     if not corruptor.config.compression:
         return False
     _, _, fields = random_tensor(corruptor)
@@ -228,19 +205,19 @@ MOVES: Mapping[str, tuple[str, Callable[[ProgramCorruptor], bool]]] = MappingPro
         "unaligned table": ("field", _unaligned_table),
         "unaligned units": ("field", _unaligned_data),
         "unaligned memory": ("field", _unaligned),
-        "load beyond the buffer": ("range", _range_load),
-        "store beyond the buffer": ("range", _range_store),
-        "compressed load beyond the buffer": ("range", _range_load_compressed),
-        "compressed store beyond the buffer": ("range", _range_store_compressed),
+        "load beyond the buffer": ("range", partial(_range, operation="load")),
+        "store beyond the buffer": ("range", partial(_range, operation="store")),
+        "compressed load beyond the buffer": ("range", partial(_range_compressed, operation="load")),
+        "compressed store beyond the buffer": ("range", partial(_range_compressed, operation="store")),
         "table that does not grow": ("compressed", _table_does_not_grow),
         "wrong number of units": ("compressed", _wrong_units),
         "wrong mask": ("compressed", _wrong_mask),
-        "nothing to load": ("read", _read),
+        "nothing to load": ("read", partial(_outside_memory, operation="load")),
         "no table to load": ("read", _read_table),
         "no units to load": ("read", _read_data),
-        "nowhere to store": ("write", _write),
+        "nowhere to store": ("write", partial(_outside_memory, operation="store")),
         "nowhere to store units or table": ("write", _write_compressed),
         "nowhere to record": ("write", _write_record),
     }
 )
-"""Errors and what makes a program have them, by name."""
+"""The error of each corruption, and the function that makes it, by name."""

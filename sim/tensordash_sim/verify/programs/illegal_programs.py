@@ -129,7 +129,7 @@ def _range_partial(corruptor: ProgramCorruptor) -> bool:
     least = max(config.partial_sums - values["a_streams"] * values["b_streams"] + 1, 0)
     if least > 255:
         return False
-    # Without `emit`, for what would be added need never have been put there.
+    # Without `emit`, because partial sums at that place may be undefined.
     partial = corruptor.random.choice([least, corruptor.random.randint(least, 255), 255])
     corruptor.change(index, partial=partial, emit=0, add=0, scale=0)
     return True
@@ -142,7 +142,7 @@ def _address_layout(corruptor: ProgramCorruptor) -> bool:
 
 
 def _address_layout_row(corruptor: ProgramCorruptor) -> bool:
-    """Positions go on after the buffer's end, where a row ends."""
+    """Let positions go on after the buffer's end, where a row ends."""
     index = corruptor.pick("layout_a", "layout_b")
     corruptor.change(index, address=corruptor.config.groups - 1, x_size=65535, x=corruptor.config.tile.lanes - 1)
     return True
@@ -161,7 +161,7 @@ def _address_output(corruptor: ProgramCorruptor) -> bool:
 
 
 def _tokens_wait(corruptor: ProgramCorruptor) -> bool:
-    """Return a token that nobody gives."""
+    """Let a descriptor wait for a token that no unit gives."""
     index = corruptor.pick("load", "layout_a", "layout_b", "multiply", "store", "record")
     operation, _ = decode(corruptor.descriptors[index])
     assert operation is not None
@@ -177,7 +177,7 @@ def _tokens_wait(corruptor: ProgramCorruptor) -> bool:
 
 
 def _tokens_many(corruptor: ProgramCorruptor) -> bool:
-    """Return one more than may be."""
+    """Give one token more than the maximum."""
     size, at = corruptor.config.group_bytes, corruptor.position()
     unit = 1 << corruptor.random.randrange(len(UNITS))
     for _ in range(MAX_TOKENS + 1):
@@ -187,7 +187,7 @@ def _tokens_many(corruptor: ProgramCorruptor) -> bool:
 
 
 def _tokens_left(corruptor: ProgramCorruptor) -> bool:
-    """Return one that is left at an end, of a unit for which nobody waits: another would begin too early."""
+    """Leave a token at an end, for a unit that does not wait for it: otherwise that unit would begin too early."""
     index = corruptor.pick("load", "layout_a", "layout_b", "multiply", "store", "record")
     operation, _ = decode(corruptor.descriptors[index])
     assert operation is not None
@@ -202,14 +202,14 @@ def _tokens_left(corruptor: ProgramCorruptor) -> bool:
 
 
 def _tokens_end(corruptor: ProgramCorruptor) -> bool:
-    """Return an end with tokens of its own."""
+    """Give an end tokens."""
     name = corruptor.random.choice(["wait", "signal"])
     corruptor.change(corruptor.pick("end"), **{name: corruptor.random.randint(1, 63)})
     return True
 
 
 def _fetch(corruptor: ProgramCorruptor) -> bool:
-    """Return the ring goes on where there is no memory."""
+    """Place the ring such that a descriptor lies outside of memory."""
     last = len(corruptor.descriptors) - 1
     first_missing = corruptor.random.choice([0, corruptor.random.randint(0, last), last])
     corruptor.base = len(corruptor.memory.bytes) - 64 * first_missing
@@ -237,7 +237,7 @@ CLAUSES: Mapping[str, Clause] = MappingProxyType(
         "descriptor not there": Clause(error="fetch", corrupt=_fetch),
     }
 )
-"""Ways to be illegal, by name."""
+"""Corruptions by name."""
 
 TRIES = 60
 """Legal programs that are tried: of small cores few groups are left over, of large ones little memory."""

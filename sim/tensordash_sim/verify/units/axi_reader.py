@@ -5,7 +5,7 @@ import cocotb
 from tensordash_sim.golden.core.golden_core import Memory
 from tensordash_sim.verify.job import current_job
 from tensordash_sim.verify.units.bounds import PAGE, bounds_value, random_bounds
-from tensordash_sim.verify.units.far import far
+from tensordash_sim.verify.units.memory_bases import draw_base
 from tensordash_sim.verify.units.mover_bench import SIZE, MoverBench, Request
 
 IDLE = {"request_valid": 0, "request_payload": 0, "beats_ready": 0, "halt": 0}
@@ -95,7 +95,7 @@ async def bounds_are_kept(dut, latency: int, pause: float) -> None:
     outstanding = current_job().config.outstanding
     bench = MoverBench(dut, "reader bounds", latency, pause, reads=True, outstanding=outstanding)
     job, random, config, pins = bench.job, bench.random, bench.config, bench.pins
-    content = Memory(4 * PAGE, far(config.address_bits, job.seed, latency > 0))
+    content = Memory(4 * PAGE, draw_base(config.address_bits, job.seed, latency > 0))
     content.bytes[:] = random.randbytes(4 * PAGE)
     expected: list[int | None] = []
 

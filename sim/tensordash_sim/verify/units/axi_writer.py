@@ -4,7 +4,7 @@ import cocotb
 
 from tensordash_sim.golden.core.golden_core import Memory
 from tensordash_sim.verify.units.bounds import PAGE, bounds_value, random_bounds
-from tensordash_sim.verify.units.far import far
+from tensordash_sim.verify.units.memory_bases import draw_base
 from tensordash_sim.verify.units.mover_bench import MoverBench, Request
 
 IDLE = {"request_valid": 0, "request_payload": 0, "beats_valid": 0, "beats_payload": 0, "halt": 0}
@@ -83,7 +83,7 @@ async def bounds_are_kept(dut, latency: int, pause: float) -> None:
     """Requests that may leave the bounds: what precedes is written, and nothing after it."""
     bench = MoverBench(dut, "writer bounds", latency, pause, writes=True)
     job, random, config, pins, size = bench.job, bench.random, bench.config, bench.pins, bench.size
-    base = far(config.address_bits, job.seed, latency > 0)
+    base = draw_base(config.address_bits, job.seed, latency > 0)
     content, golden = Memory(4 * PAGE, base), Memory(4 * PAGE, base)
     golden.bytes[:] = content.bytes[:] = random.randbytes(4 * PAGE)
     beats: list[int] = []

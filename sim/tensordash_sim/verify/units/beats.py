@@ -1,4 +1,4 @@
-"""A unit's descriptors, beat by beat, as the sequencer gives them."""
+"""Offer a unit's descriptors beat by beat, as the sequencer does."""
 
 from random import Random
 
@@ -16,14 +16,14 @@ class Beats:
     pins : Pins
         The unit.
     random : Random
-        Says when to pause.
+        Chooses the cycles without a beat.
     rate : float
-        How often a beat is offered.
+        Probability that a beat is offered in a cycle.
 
     Attributes
     ----------
     completed_in : int or None
-        The cycle in which the last beat was taken.
+        The cycle in which the unit took the last beat.
     """
 
     def __init__(self, pins: Pins, random: Random, rate: float) -> None:
@@ -33,13 +33,13 @@ class Beats:
         self.completed_in: int | None = None
 
     def give(self, bits: int) -> None:
-        """Begin with a descriptor."""
+        """Start to offer a descriptor."""
         mask = (1 << COMMAND_BITS) - 1
         self._left = [bits >> k * COMMAND_BITS & mask for k in range(COMMAND_BEATS)]
         self._offered, self.completed_in = False, None
 
     def drop(self) -> None:
-        """Forget it: there was a reset."""
+        """Drop the descriptor after a reset."""
         self._left, self._offered, self.completed_in = [], False, None
 
     def drive(self) -> None:
@@ -49,12 +49,12 @@ class Beats:
         self.pins.drive(command_descriptor_valid=int(self._offered), command_descriptor_payload=payload)
 
     def finish(self) -> int | None:
-        """See whether the beat was taken, and whether the descriptor is done: its error, None if it is not done."""
+        """Drop a beat that was taken. Return the descriptor's error if it is done, else None."""
         done = self.pins.read("command_done")
         assert not done or self.completed_in is not None, f"cycle {self.pins.cycle}: done without a descriptor"
         ready = self.pins.read("command_descriptor_ready")
         assert not (ready and self.completed_in is not None), (
-            f"cycle {self.pins.cycle}: a beat is taken while there is one"
+            f"cycle {self.pins.cycle}: a beat is taken before the descriptor is done"
         )
         if self._offered and ready:
             self._left.pop(0)

@@ -10,7 +10,7 @@ from tensordash_sim.golden.core.golden_core import Memory
 from tensordash_sim.verify.axi_memory import AxiMemory
 from tensordash_sim.verify.bench import start_bench
 from tensordash_sim.verify.units.bounds import PAGE, bounds_value, is_inside, require_inside
-from tensordash_sim.verify.units.far import far
+from tensordash_sim.verify.units.memory_bases import draw_base
 
 SIZE = 0x2000
 
@@ -89,7 +89,7 @@ async def random_rings(dut, latency: int, pause: float) -> None:
     """
     job, random, pins = start_bench(dut, f"queue {latency} {pause}")
     config = job.config
-    content = Memory(SIZE, far(config.address_bits, job.seed, latency > 0))
+    content = Memory(SIZE, draw_base(config.address_bits, job.seed, latency > 0))
     bus = {"bits": config.axi_bits, "latency": (0, latency), "pause": pause, "outstanding": config.prefetch}
     memory = AxiMemory(pins, random, content, reads=True, **bus)
     inputs = dict.fromkeys(("enable", "queue_base", "queue_size", "tail", "done", "descriptors_ready", "halt"), 0)

@@ -14,7 +14,7 @@ from tensordash_sim.golden.core.golden_core import Memory
 from tensordash_sim.verify.job import current_job
 from tensordash_sim.verify.programs.random_programs import random_program
 from tensordash_sim.verify.units.core_host import SIZE, Host
-from tensordash_sim.verify.units.far import far
+from tensordash_sim.verify.units.memory_bases import draw_base
 
 LARGEST = (1 << 32) - 1
 CARRIES = (1 << 16, 1 << 20, 1 << 32)
@@ -42,7 +42,7 @@ async def random_programs(dut, latency: tuple[int, int], pause: float) -> None:
     too high shows where it does not saturate. So do the counts of results before each program.
     """
     job = current_job()
-    at = far(job.config.address_bits, job.seed, pause > 0)
+    at = draw_base(job.config.address_bits, job.seed, pause > 0)
     host = Host(dut, f"programs {latency}", latency=latency, pause=pause, at=at)
     await host.begin()
     await host.start()

@@ -15,7 +15,7 @@ from tensordash_sim.verify.job import current_job
 from tensordash_sim.verify.pins import Pins, split
 from tensordash_sim.verify.units.bounds import bounds_value, random_bounds, require_inside
 from tensordash_sim.verify.units.command import CommandPort, settle
-from tensordash_sim.verify.units.far import strides_across
+from tensordash_sim.verify.units.memory_bases import runs_across
 from tensordash_sim.verify.units.move_bench import SIZE, MoveBench
 
 
@@ -157,7 +157,7 @@ async def random_loads(dut, latency: int, pause: float) -> None:
     everything = golden.bounds
     await bench.begin()
     goods = refusals = 0
-    directed = strides_across(content.base + SIZE // 2, config.group_bytes) if pause else []
+    directed = runs_across(content.base + SIZE // 2, config.group_bytes) if pause else []
     if pause and config.compression:
         directed.append(move_across(random, config, content))
     # A short run continues until enough moves succeeded and one was refused.

@@ -6,7 +6,7 @@ from tensordash_sim.golden.core.golden_core import Memory
 from tensordash_sim.verify.axi_memory import AxiMemory
 from tensordash_sim.verify.bench import start_bench
 from tensordash_sim.verify.units.command import CommandPort
-from tensordash_sim.verify.units.far import across, far
+from tensordash_sim.verify.units.memory_bases import base_before_boundary, draw_base
 
 __all__ = ["SIZE", "MoveBench"]
 
@@ -35,7 +35,9 @@ class MoveBench:
         self.config, self.pause = self.job.config, pause
         # 4 GiB are in the middle of memory, or far away.
         bits = self.config.address_bits
-        self.content = Memory(SIZE, across(bits, SIZE // 2) if pause else far(bits, self.job.seed, latency > 0))
+        self.content = Memory(
+            SIZE, base_before_boundary(bits, SIZE // 2) if pause else draw_base(bits, self.job.seed, latency > 0)
+        )
         self.content.bytes[:] = self.random.randbytes(SIZE)
         channels |= {"bits": self.config.axi_bits, "latency": (0, latency), "pause": pause}
         self.memory = AxiMemory(self.pins, self.random, self.content, **channels)

@@ -7,7 +7,7 @@ from tensordash_sim.golden.core.golden_core import Memory
 from tensordash_sim.verify.axi_memory import AxiMemory
 from tensordash_sim.verify.bench import start_bench
 from tensordash_sim.verify.units.bounds import is_inside, random_request, require_inside
-from tensordash_sim.verify.units.far import across, far
+from tensordash_sim.verify.units.memory_bases import base_before_boundary, draw_base
 
 __all__ = ["SIZE", "MoverBench"]
 
@@ -49,8 +49,8 @@ class MoverBench:
     def base(self) -> int:
         """What addresses of `random_request` are added to."""
         if self.latency == 20:  # requests that begin shortly before 0x4000 go on after 4 GiB
-            return across(self.config.address_bits, 0x4000)
-        return far(self.config.address_bits, self.job.seed, self.latency > 20)
+            return base_before_boundary(self.config.address_bits, 0x4000)
+        return draw_base(self.config.address_bits, self.job.seed, self.latency > 20)
 
     def memory(self) -> Memory:
         """`SIZE` bytes that requests of `random_request` lie in and beyond."""

@@ -5,7 +5,7 @@ import cocotb
 from tensordash_sim.golden.core.golden_core import Memory
 from tensordash_sim.verify.axi_memory import AxiMemory
 from tensordash_sim.verify.bench import start_bench
-from tensordash_sim.verify.units.far import far
+from tensordash_sim.verify.units.memory_bases import draw_base
 
 SIZE = 0x8000
 PAGE = 4096
@@ -16,7 +16,7 @@ PAGE = 4096
 async def random_bursts(dut, latency: int, pause: float) -> None:
     """Bursts of both, whose data come in any order; a reset among them."""
     job, random, pins = start_bench(dut, f"arbiter {latency} {pause}")
-    config, content = job.config, Memory(SIZE, far(job.config.address_bits, job.seed, latency > 0))
+    config, content = job.config, Memory(SIZE, draw_base(job.config.address_bits, job.seed, latency > 0))
     content.bytes[:] = random.randbytes(SIZE)
     size = config.axi_bits // 8
     memory = AxiMemory(

@@ -1,4 +1,4 @@
-"""What coverage counts, on runs small enough to count by hand."""
+"""Coverage counts the events of runs that are small enough to count by hand."""
 
 from tensordash import TileConfig
 from tensordash.configuration.formats import FORMATS, FP32
