@@ -12,7 +12,7 @@ from typing import Any
 
 from common import DOCS, argument_parser, load_figures, measured_at, render, replace_between, store_figures
 from tensordash.configuration.core_config import CoreConfig
-from tensordash_formal.campaigns import Campaign, full_campaigns
+from tensordash_formal.campaigns import full_campaigns
 from tensordash_formal.wiring import KINDS
 from tensordash_storage.files import atomic_write
 
@@ -30,15 +30,6 @@ def row_of(name: str, kind: str, is_core: bool) -> str:
     if name == "core":
         return "wires between a core's units"
     return "bits of a core's units" if kind == "bits" else "wires in a core's units"
-
-
-def mutants_by_row(campaigns: Iterable[Campaign]) -> dict[str, int]:
-    """Count the mutants of each row of the table."""
-    rows: Counter[str] = Counter()
-    for each in campaigns:
-        count = sum(count for _, count in each.parts)
-        rows[row_of(each.name, each.kind, isinstance(each.config, CoreConfig))] += count
-    return dict(rows)
 
 
 def summary(mutants: Iterable[Mapping[str, str]]) -> dict[str, dict[str, int]]:

@@ -91,34 +91,44 @@ def contract(
     >>> contract(CoreConfig(), layer, "AxW", "A", ones).view(np.float16)
     array([[[[6.]]]], dtype=float16)
     """
-    tile = config.tile if isinstance(config, CoreConfig) else config
-    if not isinstance(tile, TileConfig):
-        raise TypeError(f"config must be a CoreConfig or a TileConfig, not {config!r}")
-    tile.require_no_scale("for operations of layers")
-    fused = {"bias": bias is not None, "relu": relu, "mask": mask is not None, "random": random is not None}
-    for field, value in fused.items():
-        if value and tile.numerics.result == "int32":
-            raise ValueError(f"{field} must be left out for int8, whose results are sums")
+    tile = _tile_of(config)
+    _refuse_for_int8(tile, bias=bias is not None, relu=relu, mask=mask is not None, random=random is not None)
     operands = _checked_operands(tile, layer, operation, rows, values)
-    if bias is not None:
-        if isinstance(tile.numerics.accumulator, Fused):
-            raise ValueError("bias must be left out for a fused accumulator: it is added to an exact or binned sum")
-        operands["bias"] = _checked_bias(bias, layer, operation)
-    if mask is not None:
-        mask = checked_bits("mask", mask, tile.a_format)
-    for name, array in (("mask", mask), ("random", random)):
-        if array is not None and (fp32 or array.shape != layer.whole_shape(RESULTS[operation])):
-            wanted = "none for FP32 results" if fp32 else f"of shape {layer.whole_shape(RESULTS[operation])}"
-            raise ValueError(f"{name} must be {wanted}, not of shape {array.shape}")
+    operands |= {} if bias is None else {"bias": _checked_bias(bias, tile, layer, operation)}
+    mask = None if mask is None else checked_bits("mask", mask, tile.a_format)
+    _check_shapes({"mask": mask, "random": random}, None if fp32 else layer.whole_shape(RESULTS[operation]))
     sums = all_sums(Sides(tile, rows == OPERANDS[operation][0]), layer, operation, operands)
     if tile.numerics.result == "int32":
         return sums
-    assert isinstance(tile.a_format, FloatFormat)
     if isinstance(config, CoreConfig) and isinstance(tile.numerics.accumulator, Binned):
         sums[sums & EXPONENT_FIELD == 0] &= SIGN  # subnormal sums: docs/core.md, "Multiply", 2
     if fp32:
         return result_bits(sums, FP32, relu=relu, scale=scale)
+    assert isinstance(tile.a_format, FloatFormat)
     return result_bits(sums, tile.a_format, relu=relu, mask=mask, toward_zero=toward_zero, random=random, scale=scale)
+
+
+def _tile_of(config: CoreConfig | TileConfig) -> TileConfig:
+    """Return the tile of a core, or the tile itself."""
+    tile = config.tile if isinstance(config, CoreConfig) else config
+    if not isinstance(tile, TileConfig):
+        raise TypeError(f"config must be a CoreConfig or a TileConfig, not {config!r}")
+    tile.require_no_scale("for operations of layers")
+    return tile
+
+
+def _refuse_for_int8(tile: TileConfig, **requested: bool) -> None:
+    for field, is_requested in requested.items():
+        if is_requested and tile.numerics.result == "int32":
+            raise ValueError(f"{field} must be left out for int8, whose results are sums")
+
+
+def _check_shapes(arrays: Mapping[str, NDArray | None], shape: tuple[int, ...] | None) -> None:
+    """Check that arrays have the result's shape, or that there are none if results are FP32 (`shape` is None)."""
+    for name, array in arrays.items():
+        if array is not None and array.shape != shape:
+            wanted = "none for FP32 results" if shape is None else f"of shape {shape}"
+            raise ValueError(f"{name} must be {wanted}, not of shape {array.shape}")
 
 
 def _checked_operands(
@@ -139,7 +149,9 @@ def _checked_operands(
     return operands
 
 
-def _checked_bias(bias: NDArray[np.float32], layer: Layer, operation: str) -> NDArray[np.float32]:
+def _checked_bias(bias: NDArray[np.float32], tile: TileConfig, layer: Layer, operation: str) -> NDArray[np.float32]:
+    if isinstance(tile.numerics.accumulator, Fused):
+        raise ValueError("bias must be left out for a fused accumulator: it is added to an exact or binned sum")
     shape = layer.whole_shape("bias")
     if operation != "AxW":
         raise ValueError(f"bias must be none for {operation}: results of AxW have one")

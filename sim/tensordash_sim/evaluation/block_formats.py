@@ -53,7 +53,6 @@ ELEMENTS = {
 }
 """The OCP's 8-bit floats, MX's 6- and 4-bit ones, and integers."""
 _E4M3 = ELEMENTS["e4m3"]
-_E2M1 = ELEMENTS["e2m1"]
 
 
 @dataclass(frozen=True)

@@ -87,7 +87,7 @@ class Feeder:
         return 2 * self.depth - (len(self._held) - taken) >= self.depth
 
     def clock(self, taken: int, beat: AxiBeat | None) -> bool:
-        """Return the end of a cycle in which the tile takes `taken` steps.
+        """End a cycle in which the tile takes `taken` steps.
 
         Parameters
         ----------

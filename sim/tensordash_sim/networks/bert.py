@@ -23,8 +23,7 @@ __all__ = ["SCALES", "Classifier", "Shape", "build", "load"]
 PAD = 0
 CLS = 101
 SEP = 102
-UNKNOWN = 100
-"""Token of words that BERT's vocabulary lacks; the constants above are its other special tokens."""
+"""Tokens of BERT's vocabulary at the start and at the end of a sentence."""
 
 
 @dataclass(frozen=True, kw_only=True)

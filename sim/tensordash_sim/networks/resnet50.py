@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from .images import classifier_training
 from .training import Training, seeded
 
-__all__ = ["SCALES", "Bottleneck", "ResNet50", "Shape", "Trunk", "build", "load", "training"]
+__all__ = ["SCALES", "Bottleneck", "ResNet50", "Shape", "Trunk", "build", "load"]
 
 Norm = Callable[[int], nn.Module]
 """Create a normalization layer."""
@@ -119,15 +119,10 @@ def build(scale: str) -> ResNet50:
     return ResNet50(SCALES[scale])
 
 
-def training(scale: str, seed: int) -> Training:
-    """Return the dense network in training; resnet50_sparse prunes it."""
+def load(scale: str, seed: int) -> Training:
+    """Return the dense network in training; `resnet50_sparse` prunes it."""
     shape = SCALES[scale]
     with seeded(seed):
         model = build(scale)
     optimizer = torch.optim.SGD(model.parameters(), lr=shape.rate, momentum=0.9, weight_decay=1e-4)
     return classifier_training(model, optimizer, batch=shape.batch, size=shape.size, seed=seed)
-
-
-def load(scale: str, seed: int) -> Training:
-    """Return the network in training."""
-    return training(scale, seed)

@@ -5,7 +5,8 @@ import torch
 from tensordash.configuration.parameters import require_choice, require_int
 
 from .pruning import DynamicReparameterization, SparseMomentum, prunable
-from .resnet50 import ResNet50, build, training
+from .resnet50 import ResNet50, build
+from .resnet50 import load as load_dense
 from .training import Training
 
 __all__ = ["METHODS", "ResNet50", "build", "load"]
@@ -36,7 +37,7 @@ def load(
     require_choice("method", method, METHODS)
     if every is not None:
         require_int("every", every, 1)
-    run = training(scale, seed)
+    run = load_dense(scale, seed)
     weights, generator = prunable(run.model), torch.Generator().manual_seed(seed)
     if method == "sparse-momentum":
         interval = every or run.steps_per_epoch

@@ -11,7 +11,7 @@ from ..golden.ports import Beat
 from ..golden.tile import Tile
 from .lockstep import COUNTERS, FLAGS
 from .pins import Pins, split
-from .stimulus import BlockSource, packed
+from .stimulus import packed
 
 __all__ = ["AxiLockstep", "beats_of", "with_null_beats"]
 
@@ -122,10 +122,6 @@ class AxiLockstep:
             for (side, _, _), streams in zip(self.sides, (*a, *b), strict=True)
         ]
 
-    def feed_streams(self, a: Sequence, b: Sequence, c: Sequence) -> None:
-        """Send streams as `random_inputs` makes them, C among them."""
-        self.feed(self.beats(a, b), BlockSource(c, self.config.out_rows).beats)
-
     async def start(self) -> None:
         inputs = {"clear": 0, "m_axis_tready": 0}
         for name in [f"s_axis_{side}{i}" for side, i, _ in self.sides]:
@@ -196,7 +192,7 @@ class AxiLockstep:
         await pins.tick()
 
     async def run(self, results: int, *, limit: int = 100_000) -> None:
-        """Return the cycles until a total of `results` beats came out.
+        """Run until a total of `results` beats came out.
 
         Raises
         ------

@@ -45,7 +45,6 @@ FUSED = {
     ),
 }
 every_exact = pytest.mark.parametrize("config", EXACT.values(), ids=EXACT.keys())
-every_fused = pytest.mark.parametrize("config", FUSED.values(), ids=FUSED.keys())
 LENGTHS = (1, 1, 7, 2, 1, 12, 4, 5)
 
 

@@ -1,8 +1,7 @@
 """Sums of products in rational arithmetic, written from docs/numerics.md apart from the golden model.
 
-Nothing here comes from the golden model or the hardware, but for the names of parameters. What a bit pattern is worth
-is asked of ml_dtypes and NumPy; from there on every number is an integer multiple of one unit, 2**-320, far below every
-product's last bit.
+Only names of parameters come from the golden model and the hardware. ml_dtypes and NumPy give values of bit patterns.
+Every number is an integer multiple of 2**-320, far below every product's last bit.
 """
 
 import math
@@ -33,10 +32,8 @@ DTYPES = {
 SIDE = 160  # an operand is a multiple of 2**-160
 UNIT = 2 * SIDE  # a product, C and sums are multiples of 2**-320
 EXACT_NAN, FUSED_NAN = 0x7FC00000, 0x7FFFFFFF
-FP16_LEAST = -14
-"""Exponent of FP16's least normal number."""
+FP16_LEAST = -14  # exponent of FP16's least normal number
 INFINITIES = {math.inf: 0x7F800000, -math.inf: 0xFF800000}
-
 SCALES = {"e8m0": ml_dtypes.float8_e8m0fnu, "e4m3": ml_dtypes.float8_e4m3fn}
 
 Pairs = Iterable[tuple[int, ...]]
@@ -46,7 +43,7 @@ Names = tuple[str, ...]
 
 
 class Table:
-    """What each bit pattern of a format is worth.
+    """Values of the bit patterns of a format.
 
     Parameters
     ----------

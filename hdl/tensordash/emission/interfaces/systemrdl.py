@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from ...configuration.core_config import CoreConfig
 from ...configuration.descriptors import BITS, BYTES, HEADER, OPERATIONS, Operation
-from ...configuration.register_map import MapField, MapRegister, register_map
+from ...configuration.register_map import MapRegister, register_map
 from ...configuration.registers import ADDRESS_BITS, WORD_BITS
 from ..head import check_prefix
 from ..keywords import KEYWORDS
@@ -97,15 +97,13 @@ def _text(text: str) -> str:
     return f'"{escaped}"'
 
 
-def _enumeration(register: MapRegister, each: MapField) -> str:
+def _enumeration(register: MapRegister) -> str:
     """Return the name of the type of a field's values: fields of one set of values share one type."""
     return "error_code" if register.name == "error" else "operand_format"
 
 
 def _enumerations(registers: tuple[MapRegister, ...]) -> Iterator[str]:
-    types = {
-        _enumeration(register, each): each.codes for register in registers for each in register.fields if each.codes
-    }
+    types = {_enumeration(register): each.codes for register in registers for each in register.fields if each.codes}
     for name, codes in types.items():
         yield f"enum {name} {{"
         yield from (f"  {rdl_name(label)} = {code};" for label, code in codes.items())
@@ -117,7 +115,7 @@ def _register(register: MapRegister) -> Iterator[str]:
     for each in register.fields:
         properties = [f"name = {_text(each.name)};", f"desc = {_text(each.doc)};", ACCESS[each.access]]
         if each.codes:
-            properties.append(f"encode = {_enumeration(register, each)};")
+            properties.append(f"encode = {_enumeration(register)};")
         body = "".join(f"      {each_property}\n" for each_property in properties)
         reset = f"{each.width}'h{each.reset:x}"
         yield f"    field {{\n{body}    }} {rdl_name(each.name)}[{each.high}:{each.low}] = {reset};"

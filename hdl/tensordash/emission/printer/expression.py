@@ -238,14 +238,14 @@ class Expressions:
         return self._make("*", a.width, (a, b))
 
     def shift_left(self, x: Node, by: Node) -> Node:
-        """Return the operand's width is kept."""
+        """Return the operand shifted left, of its own width."""
         if by.kind == "const":
             low = min(by.value, x.width)
             return self.cat([self.const(0, low), self.slice(x, 0, x.width - low)])
         return x if x.is_zero else self._make("<<", x.width, (x, by))
 
     def shift_right(self, x: Node, by: Node, signed: bool) -> Node:
-        """Return the operand's width is kept."""
+        """Return the operand shifted right, of its own width."""
         if by.kind == "const":
             low = min(by.value, x.width)
             if signed and low == x.width:

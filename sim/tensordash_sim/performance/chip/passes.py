@@ -152,7 +152,7 @@ def _blocks_of_rows(
 def _blocks_of_pairs(
     rows: Vectors, columns: Vectors, order: NDArray[np.int64], config: TileConfig, scheduler: Scheduler
 ) -> Iterator[_Block]:
-    """Return passes with both sides scheduled, where every pair of groups differs."""
+    """Yield passes with both sides scheduled, where every pair of groups differs."""
     lanes, steps = config.lanes, rows.steps
     sides = [(config.rows, rows, order), (config.columns, columns, grouped(columns, config.columns))]
     height, width = (max(1, int((BLOCK_WORDS / steps) ** 0.5) // size) for size, _, _ in sides)

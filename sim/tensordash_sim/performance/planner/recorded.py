@@ -186,7 +186,7 @@ class _Recorded:
     def _products(self, name: str, work: Work) -> None:
         records = [(self.step.records[record], self.cycles[record], operands) for record, operands in work.products]
         writes = self._large_places(work.writes)
-        if name.startswith(_ATTENTION) and self._attention(name, work, records):
+        if name.startswith(_ATTENTION) and self._attention(work, records):
             return
         if len(records) <= len(writes) and all(len(operands) == 2 for _, _, operands in records):
             for (record, cycles, operands), place in zip(records, writes, strict=False):
@@ -208,7 +208,7 @@ class _Recorded:
         output = self._write(place, own, reads, is_sum)
         self._node(own, "product", reads, [output], cycles=cycles, max_parts=_max_parts(record))
 
-    def _attention(self, name: str, work: Work, records: Sequence[tuple[Record, _Cycles, Mapping[str, int]]]) -> bool:
+    def _attention(self, work: Work, records: Sequence[tuple[Record, _Cycles, Mapping[str, int]]]) -> bool:
         """Add the two products of attention and the softmax between them. Return False if a product is missing."""
         parts = {(record.layer.rpartition("/")[2], record.operation): (record, cycles) for record, cycles, _ in records}
         layer = records[0][0].layer.rpartition("/")[0]

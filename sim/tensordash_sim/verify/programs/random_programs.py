@@ -1,4 +1,4 @@
-"""Random legal programs: matrix products with everything that descriptors can say, and their data."""
+"""Random legal programs: matrix products with every feature of descriptors, and their data."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -25,9 +25,9 @@ PROGRAM = 0x1000
 """Address of the ring of descriptors, in bytes."""
 
 MAX_BIAS_EXPONENT = 70
-"""Biases of binned sums are far above them and far below, too."""
-FEW = 32
-"""Groups of a move that may have gaps between its runs in memory, or of one neighbour: others would not find room."""
+"""Largest magnitude of the exponent of a bias of binned sums: biases lie far above and far below the sums."""
+MAX_GAP_GROUPS = 32
+"""Largest number of groups of a move with gaps between its runs, or next to the product, so that memory has room."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,7 +91,7 @@ class _Writer:
         return at
 
     def put(self, data: bytes, align: int = 0) -> int:
-        """Write bytes; their address."""
+        """Write bytes and return their address."""
         at = self.place(len(data), align)
         assert self._memory.write(at, data)
         return at
@@ -100,25 +100,25 @@ class _Writer:
 def random_program(
     random: Random, config: CoreConfig, size: int = 1 << 17, *, edges: bool = False, at: int = 0
 ) -> RandomProgram:
-    """Return a matrix product in as many chunks as there are, on either side, with any of the output unit's functions.
+    """Draw a matrix product in one or more chunks, with any of the output unit's functions.
 
     Parameters
     ----------
     random : Random
-        Decides everything.
+        Source of all choices.
     config : CoreConfig
         The core.
     size : int
         Bytes of memory.
     edges : bool
-        Tensors lie across ends of pages of 4 KiB, which no burst may cross, and as little aligned as may be.
+        Tensors lie across ends of 4 KiB pages, which no burst may cross, with the least alignment allowed.
     at : int
         The memory's first address, a multiple of a page.
     """
     maker = None
     while maker is None or not maker.fits:
         memory = Memory(size, at)
-        # Zeros that are not written where some belong would not be missed, nor would those that are written elsewhere.
+        # Random bytes, because in memory of zeros a check finds neither missing zeros nor zeros in a wrong place.
         memory.bytes[:] = Random(size).randbytes(size)
         maker = _Maker(random, config, memory, _Writer(random, config, memory, edges=edges))
     return maker.make()
@@ -155,7 +155,7 @@ class _Maker:
         region = config.groups // max(config.regions, 4)
         # Rows are positions unless `transposed`: the result has groups of channels by groups of positions. Every port's
         # channel is written, counted, and has a bias and a mask, whether there are operands for it or not.
-        # Positions of a strided result are apart, and what is between them stays.
+        # A strided result leaves the groups between its positions unchanged.
         by_rows = self.b_groups, self.a_streams * parts_a
         positions, made = (self.a_groups, self.b_streams * parts_b) if flags["transposed"] else by_rows
         self.made, self.positions = made, positions * flags["stride"]
@@ -165,7 +165,7 @@ class _Maker:
             return False
         sizes = {"b": b_size, "a": a_size, "result": self.results}
         sizes |= {"mask": self.results, "bias": -(-made * lanes * 4 // config.group_bytes)}
-        sizes["aside"] = random.randint(1, min(FEW, region // 2)) if random.random() < 0.5 else 0
+        sizes["aside"] = random.randint(1, min(MAX_GAP_GROUPS, region // 2)) if random.random() < 0.5 else 0
         self.sizes, self.places = sizes, _places(random, config.groups - 1, region, sizes)
         return True
 
@@ -183,7 +183,7 @@ class _Maker:
             base = {side: index % turns * half for side, half in halves.items()}
             self._lay_out(index, turns, steps, base)
             if self.sizes["aside"] and index == neighbour:
-                self._move_beside()
+                self._move_aside()
             self._multiply(index, turns, steps, base)
         self._store()
         self.program.add("record", memory=self.writer.place(32, 32))
@@ -221,7 +221,23 @@ class _Maker:
         self.program.add("load", memory=memory, address=config.groups - 1, count_0=1, signal=["output"])
 
     def _load(self, groups: NDArray, place: str, unit: str) -> None:
-        _load(self.program, self.random, self.config, self.writer, groups, self.places[place], unit)
+        """Load a tensor, plain or compressed. The unit gets a token, if one is named."""
+        random, config, writer = self.random, self.config, self.writer
+        flat = groups.reshape(-1, groups.shape[-1])
+        fields: dict[str, Any] = {"address": self.places[place], "signal": [unit] if unit else []}
+        if config.compression and random.random() < 0.4:
+            segment = random.choice([1, 3, 8, 100])
+            data, table = deflate(flat, config, segment)
+            fields |= {"compressed": 1, "memory": writer.put(data, 16)}
+            fields |= {"table": writer.put(table.astype("<u4").tobytes(), 4), "segment": segment, "count_0": len(flat)}
+        else:
+            moves, offsets = _draw_moves(random, len(flat))
+            run = moves["count_0"]
+            spread = np.zeros((max(offsets) + run, flat.shape[1]), flat.dtype)
+            for k, offset in enumerate(offsets):
+                spread[offset : offset + run] = flat[k * run :][:run]
+            fields |= {"memory": writer.put(spread.tobytes()), **moves}
+        self.program.add("load", **fields)
 
     def _lay_out(self, index: int, turns: int, steps: int, base: Mapping[str, int]) -> None:
         """Lay out a chunk of both sides."""
@@ -246,8 +262,8 @@ class _Maker:
                 ],
             )
 
-    def _move_beside(self) -> None:
-        """Load and store groups neighbour the product, not compressed: that could read what is being stored."""
+    def _move_aside(self) -> None:
+        """Load and store groups next to the product, uncompressed: a compressed load could read a store's data."""
         count = self.sizes["aside"]
         values = random_values(self.random, self.config, (count, self.config.tile.lanes**2), 0.5)
         moved: dict[str, Any] = {"address": self.places["aside"], "count_0": count}
@@ -257,7 +273,7 @@ class _Maker:
     def _multiply(self, index: int, turns: int, steps: int, base: Mapping[str, int]) -> None:
         """Multiply a chunk; the last one gives the result."""
         config, flags, final = self.config, self.flags, index == self.chunks - 1
-        result = _result(config, flags, self.places, self.a_positions, self.b_positions) if final else {}
+        result = _result(flags, self.places, self.a_positions, self.b_positions) if final else {}
         self.program.add(
             "multiply",
             wait=["layout_a", "layout_b"],
@@ -292,9 +308,9 @@ class _Maker:
 
 
 def _places(random: Random, room: int, region: int, sizes: Mapping[str, int]) -> dict[str, int]:
-    """Draw where each tensor begins in the buffer's groups, apart from the others.
+    """Draw where each tensor begins in the buffer's groups; tensors do not overlap.
 
-    Most in a region of their own, so that units never meet; or one after the other, and they do.
+    Half of the draws give most tensors a region of their own, so that units never conflict. The others pack them.
     """
     free = room - sum(sizes.values())
     if free < 0 or random.random() < 0.5:
@@ -321,40 +337,13 @@ def _flags(random: Random, config: CoreConfig) -> dict[str, int]:
     return flags
 
 
-def _load(
-    program: Program, random: Random, config: CoreConfig, writer: _Writer, groups: NDArray, address: int, unit: str
-) -> None:
-    """Load a tensor, plain or compressed; the unit gets a token, if there is one."""
-    flat = groups.reshape(-1, groups.shape[-1])
-    fields: dict[str, Any] = {"address": address, "signal": [unit] if unit else []}
-    if config.compression and random.random() < 0.4:
-        segment = random.choice([1, 3, 8, 100])
-        data, table = deflate(flat, config, segment)
-        program.add(
-            "load",
-            compressed=1,
-            memory=writer.put(data, 16),
-            table=writer.put(table.astype("<u4").tobytes(), 4),
-            segment=segment,
-            count_0=len(flat),
-            **fields,
-        )
-    else:
-        moves, offsets = _draw_moves(random, len(flat))
-        run = moves["count_0"]
-        apart = np.zeros((max(offsets) + run, flat.shape[1]), flat.dtype)
-        for k, offset in enumerate(offsets):
-            apart[offset : offset + run] = flat[k * run :][:run]
-        program.add("load", memory=writer.put(apart.tobytes()), **moves, **fields)
-
-
 def _draw_moves(random: Random, groups: int) -> tuple[dict[str, Any], list[int]]:
     """Draw the fields of a move in up to four loops, and where in memory each run begins, in groups."""
     counts = _factors(random, groups, 4)
     offsets, span = [0], counts[0]
     fields: dict[str, Any] = {"count_0": span}
     for k, count in enumerate(counts[1:], 1):
-        stride = span + (random.choice([0, 0, 1]) if groups <= FEW else 0)
+        stride = span + (random.choice([0, 0, 1]) if groups <= MAX_GAP_GROUPS else 0)
         fields |= {f"count_{k}": count, f"stride_{k}": stride}
         offsets = [turn * stride + offset for turn in range(count) for offset in offsets]
         span += (count - 1) * stride
@@ -362,7 +351,7 @@ def _draw_moves(random: Random, groups: int) -> tuple[dict[str, Any], list[int]]
 
 
 def _parted(random: Random, loop: Loop) -> list[Loop]:
-    """Return a loop, as three that do the same."""
+    """Split a loop into three that do the same."""
     loops, inside = [], 1
     for count in _factors(random, loop.count, 3):
         loops.append(Loop(count=count, address=inside * loop.address, x=inside * loop.x))
@@ -380,10 +369,8 @@ def _factors(random: Random, number: int, most: int) -> list[int]:
     return [*factors, number]
 
 
-def _result(
-    config: CoreConfig, flags: dict[str, int], places: dict[str, int], a_positions: int, b_positions: int
-) -> dict[str, int]:
-    """Return fields of where results go, and what becomes of them."""
+def _result(flags: dict[str, int], places: dict[str, int], a_positions: int, b_positions: int) -> dict[str, int]:
+    """Return the fields for the place and the form of results."""
     fields = {name: value for name, value in flags.items() if value}
     counted = (a_positions if flags["transposed"] else b_positions) * flags["stride"]
     fields |= {"address": places["result"], "x_size": counted}

@@ -78,7 +78,7 @@ async def rings_of_any_size(dut) -> None:
 
 
 async def _portion(host: Host, descriptors: Sequence[int]) -> None:
-    """Return the next descriptors of a program, at most as many as there are free places."""
+    """Append the next descriptors of a program to the ring, at most as many as it has free places."""
     free = (1 << host.log2_places) - (host.tail - await host.read("head"))
     portion = descriptors[host.tail :][: host.random.randint(0, free)]
     host.put(portion)
