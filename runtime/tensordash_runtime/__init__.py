@@ -1,6 +1,9 @@
 """Runtime: tensors of NumPy and PyTorch on a TensorDash core, emulated to the bit or on its Verilog.
 
-`offload`, `compile_step` and what follows them need PyTorch, which is imported when they are.
+`dispatch` receives the operations of PyTorch, and `products` turns them into products. `execution` rounds and scales
+operands, `programs` compiles, and `backends` executes.
+
+`offload`, `compile_step` and the names after them import PyTorch when they are first used.
 """
 
 from importlib import import_module

@@ -1,4 +1,8 @@
-"""What a tile costs: synthesis of TensorDash and its dense baseline through one flow."""
+"""Costs of a tile or core: synthesis of TensorDash and its dense baseline through one flow.
+
+`flow` maps a tile module by module, and `core_cost` a core. `memories` and `cacti` give the costs of memories, `power`
+and `core_power` the power, `wires` the loads of wires, and `fpga` look-up tables.
+"""
 
 from .core_cost import CoreCostReport, synthesize_core
 from .core_table import core_cost_table

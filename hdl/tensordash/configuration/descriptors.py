@@ -6,7 +6,10 @@ A new field, such as one of `load`, also needs changes in these places:
 - its unit in `hdl` (`movers`, `core`), and `core/descriptor_check.py` if some of its values are illegal;
 - `golden/core` in `sim`: `legal.py`, what the operation computes (`moves.py` for `load`), and its `effects.py`;
 - `compiler` in `sim`: `footprint.py` and `unit_cycles.py`;
+- `verify` in `sim`: the unit's bench (`units/load.py`), and `random_programs.py` and `field_cases.py` in `programs`;
 - the reference model in `formal` (`move_nest.py` for `load`), and `program_order.py` for illegal values.
+
+`python bench/core_page.py` writes the field into docs/core.md. The C header and the assembler follow by themselves.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,1 +1,5 @@
-"""What programs do on a core, descriptor by descriptor: docs/core.md."""
+"""The golden core: the results of programs, descriptor by descriptor, as docs/core.md defines them.
+
+`golden_core` executes a program. `legal` refuses illegal descriptors, `moves` loads and stores, `sums` adds partial
+sums and biases, and `results` applies ReLU and rounds. `effects` lists what a descriptor reads and writes.
+"""
