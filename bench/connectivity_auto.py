@@ -33,7 +33,7 @@ SHOWN_LANES = (2, 3, 4, 6, 8, 12, 16, 24, 32)
 
 @cache
 def workloads(lanes: int, seed: int) -> list[Workload]:
-    """Random zeros of four densities."""
+    """Draw random zeros of four densities."""
     return [random_workload(lanes, ROWS, zeros=zeros, passes=8, steps=1000, seed=seed) for zeros in ZEROS]
 
 
@@ -70,7 +70,7 @@ def search_entry(first: int, depth: int, tries: int, seeds: int) -> tuple[Option
 
 
 def print_search(tries: int, seeds: int) -> None:
-    """Lines of the table."""
+    """Print the lines of the table."""
     for first in RANGES:
         for depth in DEPTHS:
             options = search_entry(first, depth, tries, seeds)
@@ -98,7 +98,7 @@ def mean_speedup(options: Sequence[Option], lanes: int, depth: int, staging: str
 
 
 def plain_options(options: Sequence[Option], lanes: int, depth: int, staging: str) -> tuple[Option, ...]:
-    """As many: a lane's own and its neighbours', the oldest step first."""
+    """Return as many options of the same lane and its neighbours, the oldest step first."""
     sources = len(Connectivity(options, lanes=lanes, depth=depth).sources(ring=staging == "ring"))
     return start_options(Structure(lanes, depth, ROWS, 1, sources, staging))
 

@@ -12,7 +12,7 @@ PAGE = DOCS / "core.md"
 
 
 def bits_of(field: Field) -> str:
-    """Where a field is: word, and bits in it; of one across two words, both."""
+    """Return a field's word and its bits in the word; both words if the field lies in two."""
     word, low = divmod(field.low, 32)
     high = low + field.width - 1
     if high > 31:
@@ -21,7 +21,7 @@ def bits_of(field: Field) -> str:
 
 
 def limits(field: Field) -> str:
-    """What a field may be."""
+    """Return the values that a field may have."""
     return f"{field.minimum} to {field.maximum}" if field.width < 32 else f"{field.width} bits"
 
 
@@ -43,7 +43,7 @@ def _without_loop(doc: str) -> str:
 
 
 def with_tables(text: str) -> str:
-    """The page with its tables as they should be."""
+    """Return the page with current tables."""
     for name, values in (
         ("descriptors", {"header": HEADER, "operations": OPERATIONS, "rows": rows}),
         ("registers", {"registers": REGISTERS}),

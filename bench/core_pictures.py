@@ -72,17 +72,17 @@ NOTES = {
 
 
 def frame(x: float, y: float, width: float, height: float, kind: str) -> str:
-    """A rectangle."""
+    """Draw a rectangle."""
     return f'<rect class="{kind}" x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" rx="3"/>'
 
 
 def arrow(path: str, kind: str = "next") -> str:
-    """A line that ends in an arrow."""
+    """Draw a line that ends in an arrow."""
     return f'<path class="{kind}" d="{path}"/>'
 
 
 def unit_boxes() -> Iterator[str]:
-    """Every box with its name, and what it does."""
+    """Draw each box with its name and its function."""
     for name, (x, y) in PLACES.items():
         is_memory = "buffer" in name
         width = WIDTH - 20 if name == "buffer" else COLUMN
@@ -94,7 +94,7 @@ def unit_boxes() -> Iterator[str]:
 
 
 def unit_parts() -> Iterator[str]:
-    """The core: what fetches and orders descriptors above the bus, and the way of the data below it."""
+    """Draw the core: the units that fetch and order descriptors above the bus, the path of data below it."""
     middle = {name: x + COLUMN / 2 for name, (x, _) in PLACES.items()}
     bus, buffer, memories = 112, PLACES["buffer"][1], PLACES["stream buffer A"][1]
     yield text(middle["registers"], 14, "host", "")
@@ -131,13 +131,13 @@ def unit_parts() -> Iterator[str]:
 
 
 def name_of(bits: int) -> str:
-    """A value by its position, a digit, and its channel, a letter; 0 if it fills up a group."""
+    """Name a value by its position, a digit, and its channel, a letter; 0 if it fills up a group."""
     found = np.argwhere(bits == BITS)
     return f"{found[0][1]}{chr(ord('a') + found[0][0])}" if len(found) else "0"
 
 
 def value(x: float, y: float, size: float, bits: int, kind: str) -> str:
-    """A value in its box."""
+    """Draw a value in its box."""
     style = ' style="fill: #16202c"' if kind == "taken" else ""
     shown = f'<text x="{x + size / 2:g}" y="{y + size / 2 + 4:g}" font-size="12"{style}>{name_of(bits)}</text>'
     return frame(x, y, size, size, kind) + shown
@@ -160,7 +160,7 @@ def laid_out(**fields: int) -> tuple[GoldenCore, NDArray[Any]]:
 
 
 def group_parts() -> Iterator[str]:
-    """A tensor's groups, in memory, and in the buffer."""
+    """Draw a tensor's groups in memory and in the buffer."""
     size, left, top = 26, 62, 74
     yield text(10, 20, f"A row of {POSITIONS} positions with {CHANNELS} channels, a to h", "left")
     yield text(left + LANES * size, 42, "positions")
@@ -187,7 +187,7 @@ def group_parts() -> Iterator[str]:
 
 
 def bank_parts() -> Iterator[str]:
-    """The buffer's banks, and the window of a layout that begins at position 1."""
+    """Draw the buffer's banks, and the window of a layout that begins at position 1."""
     core, window = laid_out(x=1)
     yield text(10, 402, f"In the buffer: a word of bank i has position i, {LANES} channels", "left")
     width, height, left = 78, 26, 76
@@ -208,7 +208,7 @@ def bank_parts() -> Iterator[str]:
 
 
 def grid(x: float, y: float, values: NDArray[Any], down: str, across: str) -> Iterator[str]:
-    """Values with the names of their rows and columns; those of channel b stand out."""
+    """Draw values with the names of their rows and columns; highlight those of channel b."""
     size, marked = 28, set(BITS[1].tolist())
     for column in range(LANES):
         yield text(x + column * size + size / 2, y - 6, column)
@@ -221,7 +221,7 @@ def grid(x: float, y: float, values: NDArray[Any], down: str, across: str) -> It
 
 
 def transposed_operands() -> Iterator[tuple[str, list[tuple[str, bool]]]]:
-    """For each operation its operands, and whether the compiler lays them out transposed."""
+    """Return the operands of each operation, and whether the compiler lays them out transposed."""
     layer = Layer(samples=1, channels=LANES, filters=LANES, size=(LANES, LANES), kernel=(1, 1))
     for operation, names in OPERANDS.items():
         zeros = {name: np.zeros(layer.shape(name), np.float16) for name in names}
@@ -236,7 +236,7 @@ def transposed_operands() -> Iterator[tuple[str, list[tuple[str, bool]]]]:
 
 
 def transposed_parts() -> Iterator[str]:
-    """A group as a step, plain and transposed, and which operands are laid out in which way."""
+    """Draw a group as a step, plain and transposed, and how each operand is laid out."""
     yield text(10, 20, "Two layouts of group 0: the step that each one makes", "left")
     for x, transposed, title in ((64, 0, "plain"), (264, 1, "transposed")):
         _, step = laid_out(transposed=transposed)

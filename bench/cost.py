@@ -193,7 +193,7 @@ def _scaling(jobs: int) -> Any:
 
 
 def _explore() -> Any:
-    """What the command prints without arguments, but for the line that names its folder."""
+    """Return the command's output without arguments and without the line that names its folder."""
     command = "from tensordash_cli.main import run; run()"
     arguments = ["explore", "-o", str(ROOT / "build" / "explore")]
     printed = subprocess.run(
@@ -234,7 +234,7 @@ def parts() -> dict[str, Part]:
 
 
 def cached_results() -> dict[str, Any]:
-    """What docs/cost.json holds."""
+    """Return the contents of docs/cost.json."""
     return load_figures(RESULTS)
 
 

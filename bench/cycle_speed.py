@@ -70,7 +70,7 @@ def golden_cycles(words: NDArray[np.uint32], config: TileConfig) -> int:
 
 
 def rate(config: TileConfig, steps: int, zeros: float, seed: int) -> tuple[float, float]:
-    """Row-steps per second, and the speedup of the tile."""
+    """Return row-steps per second, and the speedup of the tile."""
     b, a = drawn(config, steps, zeros, seed)
     scheduler = Scheduler(config)
     made = scheduler.schedule(b[:1], a[:1]), scheduler.schedule(b, a)

@@ -51,7 +51,7 @@ def drawn(shape: tuple[int, ...], fmt: Format, zeros: float, rng: np.random.Gene
 
 
 def golden_rate(config: TileConfig, columns: NDArray, rows: NDArray, made: NDArray) -> float:
-    """Of the tile model on one block, whose bits are compared."""
+    """Measure the tile model's rate on one block, and compare its bits."""
     length = GOLDEN_STEPS * config.lanes
     a = columns[: config.columns, :length].reshape(config.columns, -1, config.lanes)
     b = rows[: config.rows, :length].reshape(config.rows, -1, config.lanes)
@@ -64,7 +64,7 @@ def golden_rate(config: TileConfig, columns: NDArray, rows: NDArray, made: NDArr
 
 
 def product_rates(config: TileConfig, size: int, zeros: float, seed: int) -> dict[str, float]:
-    """Of the emulator, of golden, and of NumPy on the same values."""
+    """Measure the rates of the emulator, of golden, and of NumPy on the same values."""
     rng = np.random.default_rng(seed)
     columns, rows = (drawn((size, size), fmt, zeros, rng) for fmt in (config.a_format, config.b_format))
     left, right = decode(rows, config.b_format), decode(columns, config.a_format)
@@ -78,7 +78,7 @@ def product_rates(config: TileConfig, size: int, zeros: float, seed: int) -> dic
 
 
 def layer_rate(config: TileConfig, operation: str, zeros: float, seed: int) -> float:
-    """Of one of the layer's operations."""
+    """Measure the rate of one of the layer's operations."""
     rng = np.random.default_rng(seed)
     values = {name: drawn(LAYER.shape(name), FORMATS["fp16"], zeros, rng) for name in OPERANDS[operation]}
     first = OPERANDS[operation][0]

@@ -50,7 +50,7 @@ FORMAT_TILES: dict[str, TileConfig] = {
 
 
 def measured(config: TileConfig, document: Any) -> dict[str, Any]:
-    """Of a synthesis with power what the table needs, and the speedup over the share of random zeros."""
+    """Return the figures that the table needs of a synthesis with power, and the speedup over random zeros."""
     designs = {
         design: {figure: document[design][figure] for figure in ("pe_ge", "max_frequency_mhz")}
         for design in ("tensordash", "baseline")

@@ -57,7 +57,7 @@ ONLY_PLACED = ("core, fp8_e4m3, 3 stages",)
 
 
 def cached_results() -> dict[str, Any]:
-    """What docs/fpga.json holds."""
+    """Return the contents of docs/fpga.json."""
     return load_figures(RESULTS)
 
 
@@ -74,7 +74,7 @@ def measure(names: Iterable[str]) -> None:
 
 
 def written(text: str, results: Mapping[str, Any]) -> str:
-    """The page with its tables as they should be."""
+    """Return the page with current tables."""
     return replace_between(text, BEGIN, END, render("fpga", results=results, target=TARGET))
 
 

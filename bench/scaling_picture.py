@@ -49,7 +49,7 @@ def fitted(parameter: str, added: Mapping[int, float]) -> Fit:
 
 
 def tables(text: str) -> dict[str, dict[int, float]]:
-    """What is added per PE, by parameter and its value, as the section "Scaling" has it."""
+    """Return the cost added per PE, by parameter and value, from the section "Scaling"."""
     section = text.split("## Scaling")[1].split("\n## ")[0]
     found: dict[str, dict[int, float]] = {}
     parameter = ""
@@ -63,7 +63,7 @@ def tables(text: str) -> dict[str, dict[int, float]]:
 
 
 def draw(points: Mapping[str, Mapping[int, float]], path: Path) -> None:
-    """One plot for each parameter, all with the same axis of gate equivalents."""
+    """Draw one plot for each parameter, all with the same axis of gate equivalents."""
     from matplotlib.figure import Figure
 
     with style("scaling"):

@@ -47,7 +47,7 @@ class Sequential(Sides):
     """Sums of products in FP32, one product after the other."""
 
     def sums(self, placed: NDArray, other: NDArray, bias: NDArray | None = None) -> NDArray[np.uint32]:
-        """As `Sides.sums`."""
+        """Return sums, as `Sides.sums`."""
         a, b = decode(placed, BF16), decode(other, BF16)
         total = np.zeros((*np.broadcast_shapes(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-2]), np.float32)
         for k in range(a.shape[-1]):
@@ -61,7 +61,7 @@ class Exact(Sides):
     rest = False
 
     def sums(self, placed: NDArray, other: NDArray, bias: NDArray | None = None) -> NDArray[np.uint32]:
-        """As `Sides.sums`."""
+        """Return sums, as `Sides.sums`."""
         exact = decode(placed, BF16).astype(np.float64) @ decode(other, BF16).astype(np.float64).mT
         rounded = exact.astype(np.float32)
         return np.ascontiguousarray((exact - rounded).astype(np.float32) if self.rest else rounded).view(np.uint32)

@@ -98,7 +98,7 @@ def config_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def any_config_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """As `config_options`, of a tile or of a core: the command gets `config: TileConfig | CoreConfig`."""
+    """Add the options of `config_options` for a tile or a core: the command gets `config: TileConfig | CoreConfig`."""
     return _with_config(command, _chosen_of_any_kind, ("tile", "core"))
 
 
@@ -207,7 +207,7 @@ def runner_options(command: Callable[..., Any], *, aliases: tuple[str, ...] = ()
 
 
 def print_json(document: Any) -> None:
-    """The result, as JSON on stdout."""
+    """Print the result as JSON on stdout."""
     json.dump(document, sys.stdout, indent=2)
     sys.stdout.write("\n")
 

@@ -46,7 +46,7 @@ def core_step(records: Sequence["Record"]) -> list[dict[str, Any]]:
 
 
 def print_core_step(reports: Sequence[dict[str, Any]]) -> None:
-    """A line for each product, and the sum."""
+    """Print a line for each product, and the sum."""
     click.echo(
         f"\nAll products of that step on the Verilog of a whole core ({PRESET}): memory, loads, layouts and stores"
     )

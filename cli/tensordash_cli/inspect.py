@@ -116,7 +116,7 @@ def _number(things: list[Any], name: str) -> str:
 
 
 def _print_records(records: list[dict[str, Any]]) -> None:
-    """A table, its columns as wide as they have to be."""
+    """Print a table with columns as narrow as their contents allow."""
     if not records:
         click.echo("no records")
         return
@@ -147,7 +147,7 @@ def _alike(records: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
 
 
 def _brief(geometry: dict[str, Any]) -> str:
-    """What the operands' shapes leave open."""
+    """Describe the parts of a geometry that the operands' shapes do not show."""
     if geometry["kind"] != "convolution":
         return geometry["kind"].replace("_", " ")
     parts = ["x".join(map(str, geometry["kernel"]))]

@@ -69,7 +69,7 @@ class _Commands(SummaryGroup):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """As click does, with the closest command in the message for an unknown one."""
+        """Find a command as click does; for an unknown one, put the closest command into the message."""
         if args[0] not in COMMANDS and not args[0].startswith("-"):
             close = get_close_matches(args[0], COMMANDS, n=1)
             suggestion = f" Did you mean {close[0]}?" if close else ""

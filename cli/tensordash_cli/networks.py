@@ -70,7 +70,7 @@ def train(
 
 
 def _setting(text: str) -> tuple[str, Any]:
-    """KEY=VALUE, the value a number, true, false or a word."""
+    """Parse KEY=VALUE, where VALUE is a number, true, false or a word."""
     key, equals, value = text.partition("=")
     if not equals:
         raise TensorDashError(f"--set must be KEY=VALUE, not {text!r}")
@@ -83,7 +83,7 @@ def _setting(text: str) -> tuple[str, Any]:
 
 
 def document(trace: "Trace", name: str) -> dict[str, Any]:
-    """What is known of a network's recording: its conditions, and its zeros next to the paper's."""
+    """Return a network's recording conditions, and its zeros next to the paper's."""
     from tensordash_sim.networks import describe
     from tensordash_sim.networks.zeros import zeros_beside_the_papers
 
@@ -101,7 +101,7 @@ def document(trace: "Trace", name: str) -> dict[str, Any]:
 
 
 def print_zeros(document: dict[str, Any]) -> None:
-    """The table of `document`."""
+    """Print the table of `document`."""
     about = document["conditions"]
     click.echo(f"{about['model']}, scale {about['scale']}, seed {about['seed']}; data: {about['data']}\n")
     lines = [("zeros", "in", "here", "paper", "")]

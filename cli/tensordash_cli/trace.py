@@ -93,7 +93,7 @@ def command(context: click.Context, as_json: bool, output: Path | None, **parame
 
 
 def _source(context: click.Context) -> str:
-    """What is asked for; options of something else are wrong."""
+    """Return the requested source, and refuse options of the others."""
     explicit = explicit_parameters(context)
     changed = {option.name for option in explicit}
     of_source = {"script": "SCRIPT.py", "model": "--model", "listing": "--list"}
@@ -187,7 +187,7 @@ def _stopped(recorder: "Recorder", stop: bool) -> Iterator[None]:
 
 
 def _print_traceback(error: Exception, script: Path) -> None:
-    """As Python shows it: from the script on."""
+    """Print a traceback as Python does, from the script on."""
     frames: TracebackType | None = error.__traceback__
     while frames is not None and frames.tb_frame.f_code.co_filename != str(script):
         frames = frames.tb_next

@@ -76,7 +76,7 @@ def _for_operation(bits: Value, rule: Any) -> Value:
 
 
 def _units_of(code: Value) -> list[Value]:
-    """For each unit, whether it executes an operation."""
+    """Return for each unit whether it executes an operation."""
     codes = {unit: [each.code for each in OPERATIONS.values() if each.unit == unit] for unit in UNITS}
     codes["output"] = codes["multiply"]
     return [Cat(*(code == each for each in codes[unit])).any() for unit in UNITS]
@@ -212,7 +212,7 @@ class ProgramOrder:
         return code
 
     def violates_token_rule(self) -> Value:
-        """Whether the new descriptor waits for a missing token, signals too many, or is an `end` that leaves tokens."""
+        """Return whether the new descriptor waits for a missing token, signals too many, or ends with tokens left."""
         rules: list[Value] = []
         ends = self.new.code == OPERATIONS["end"].code
         for i, _ in enumerate(UNITS):

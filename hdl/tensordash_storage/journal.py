@@ -27,7 +27,7 @@ class Journal(Generic[Entry]):
         self.path, self._read = path, read
 
     def entries(self) -> list[Entry]:
-        """Those that are whole; what follows, such as half a line of a run that was killed, is cut off.
+        """Return the complete entries, and cut off an incomplete rest, such as half a line of a killed run.
 
         Raises
         ------

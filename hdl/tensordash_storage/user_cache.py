@@ -15,7 +15,7 @@ _replaced: dict[str, str] = {}
 
 
 def user_cache(name: str) -> Path:
-    """``tensordash/NAME`` in the user's cache folder (XDG_CACHE_HOME, or ``~/.cache``).
+    """Return ``tensordash/NAME`` in the user's cache folder (XDG_CACHE_HOME, or ``~/.cache``).
 
     It is the user's own even where `usable_cache_home` put another in its place: a download must not vanish unseen.
 

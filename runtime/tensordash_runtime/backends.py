@@ -80,7 +80,7 @@ class Emulator:
 
 @lru_cache(maxsize=256)
 def _random_bits(config: CoreConfig, problem: Problem) -> RandomBits:
-    """Where a program's random bits go, wherever its tensors are."""
+    """Return a program's random bits, which do not depend on the places of its tensors."""
     program, result = emit(schedule_of(config, problem)), placeholder_addresses(problem)["result"]
     return RandomBits(config, problem.layer, problem.operation, program.descriptors, result)
 

@@ -69,7 +69,7 @@ def counted_sides(
     rows: Sequence[str],
     tile: TileConfig,
 ) -> dict[str, Counted]:
-    """As `counted`, with each of some operands on the row side."""
+    """Count as `counted`, with each of some operands on the row side."""
     dense, cycles = dict.fromkeys(rows, 0), dict.fromkeys(rows, 0.0)
     kind = Operation(operation)
     for product in lower(geometry, kind, non_zeros, tile.lanes):

@@ -280,7 +280,7 @@ class _Mode(TorchDispatchMode):
 
 
 def _keys_below(call: Call) -> torch._C.DispatchKeySet:
-    """What an operation dispatches on below dispatch modes."""
+    """Return the keys on which an operation dispatches below dispatch modes."""
     keys = torch._C.DispatchKeySet.from_raw_repr(0)
     for tensor in tensors_in((*call.args, *call.kwargs.values())):
         keys = keys | torch._C._dispatch_keys(tensor)

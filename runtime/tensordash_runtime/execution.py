@@ -181,7 +181,7 @@ class Execution:
         return made
 
     def _quantise(self, operands: Mapping[str, Operand], rows: str) -> dict[str, RoundedOperand]:
-        """Operands of a tile with scales, which the job quantises; count the values that become zero."""
+        """Return the operands of a tile with scales, which the job quantises; count the values that become zero."""
         finite = {
             name: np.where(np.isfinite(each.array), each.array, np.float32(0)) if each.non_finite else each.array
             for name, each in operands.items()
@@ -220,7 +220,7 @@ class Execution:
     def _special(
         self, operands: Mapping[str, Operand], rounded: Mapping[str, RoundedOperand]
     ) -> tuple[NDArray[np.float32] | None, tuple[Executed, ...]]:
-        """Results that non-finite values reach, as the layer has them, and the products that found them."""
+        """Return the results that non-finite values reach, in the shape of the layer, and their products."""
         if all(each.numbers is None for each in rounded.values()):
             return None, ()
         checks: list[Executed] = []
@@ -272,7 +272,7 @@ class Execution:
         return problem, finished(ran.bits, -power - scale, bias, relu=relu), ran
 
     def _require_room(self, problem: Problem) -> None:
-        """Every backend has as much memory, whether or not it needs it."""
+        """Check that the operation fits into memory, whose size is the same for every backend."""
         layer, width = problem.layer, 4 if self.has_scales else self.tile.a_format.width // 8
         sizes = [width * int(np.prod(layer.whole_shape(name))) for name in self.pair]
         made = int(np.prod(layer.whole_shape(RESULTS[problem.operation])))

@@ -125,7 +125,7 @@ class Expectations:
         return self._dense[problem]
 
     def traffic(self, problem: Problem) -> int:
-        """Bytes read from memory and written to it, descriptors left out."""
+        """Return the bytes read from memory and written to it, without descriptors."""
         if problem not in self._moved:
             program = self.program(problem)
             self._moved[problem] = moved_bytes(program, self._config)

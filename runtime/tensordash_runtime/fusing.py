@@ -94,7 +94,7 @@ def fuse(module: GraphModule, config: CoreConfig) -> None:
 
 
 def _type(node: Any, config: CoreConfig) -> str:
-    """Of a node's values, if results of the device have it: the operand type, or float32."""
+    """Return the type of a node's values, if results of the device have it: the operand type, or float32."""
     a, b = config.tile.a_format, config.tile.b_format
     possible = (FLOAT32, *([FLOATS[a.name]] if a == b else []))
     name = str(node.meta["val"].dtype).removeprefix("torch.")

@@ -112,7 +112,7 @@ def _other_convolution(call: Call) -> int:
 
 
 def _recurrent(call: Call) -> int:
-    """Each matrix of weights once for each sample and time."""
+    """Count each matrix of weights once for each sample and time."""
     arguments = call.named()
     tensors = [*(arguments.get("weight") or []), *(arguments.get("params") or [])]
     tensors += [each for name, each in arguments.items() if re.fullmatch(r"weight\d", name)]

@@ -83,7 +83,7 @@ def non_finite_results(
 
 
 def _signs(numbers: NDArray[np.float32]) -> NDArray[np.float32]:
-    """-1, 0 or 1; 0 of NaN."""
+    """Return -1, 0 or 1 for each value; 0 for NaN."""
     return np.where(np.isnan(numbers), np.float32(0), np.sign(numbers)).astype(np.float32)
 
 
@@ -100,7 +100,7 @@ def _count_bits(tile: TileConfig) -> int:
 def _padded(
     geometry: Geometry, operands: Mapping[str, tuple[NDArray, float]]
 ) -> tuple[Geometry, dict[str, NDArray[np.float32]]]:
-    """Operands as float32; with spatial padding written out if it is not zeros."""
+    """Return operands as float32, with spatial padding written out if it is not zeros."""
     arrays = {name: np.asarray(values, np.float32) for name, (values, _) in operands.items()}
     if not isinstance(geometry, Convolution) or not any(geometry.padding) or operands.get("A", (None, 0.0))[1] == 0:
         return geometry, arrays
@@ -119,7 +119,7 @@ def insert_results(
     relu: bool,
     mask: NDArray | None,
 ) -> NDArray:
-    """Results with infinities and NaN in their places.
+    """Put infinities and NaN into results.
 
     Parameters
     ----------

@@ -220,7 +220,7 @@ def scanned(bits: NDArray, fmt: FloatFormat) -> tuple[int, int, int]:
 
 
 def scaling_limit(tile: TileConfig, reduced: int) -> int:
-    """The power of two that bounds automatically scaled values, so that sums stay within the accumulator's range.
+    """Return the power of two that bounds scaled values, so that sums stay within the accumulator's range.
 
     Parameters
     ----------

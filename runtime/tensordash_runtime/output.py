@@ -99,7 +99,7 @@ def fitting_bias(tile: TileConfig, bias: NDArray[np.float32], power: int) -> NDA
 
 
 def finished(bits: NDArray, power: int, bias: NDArray[np.float32] | None, *, relu: bool) -> NDArray:
-    """FP32 results times ``2**power``, plus a bias, each rounded to nearest, and ReLU: what the device leaves undone.
+    """Return FP32 results times ``2**power``, plus a bias, each rounded to nearest, and ReLU.
 
     Parameters
     ----------

@@ -86,7 +86,7 @@ def named_factors(call: Call) -> str:
 
 
 def _fused_product(at: Contracting, call: Call) -> torch.Tensor | None:
-    """What `fusing` makes of a matrix product and what follows it."""
+    """Execute a matrix product together with the operations after it that `fusing` found."""
     bias, x, y, relu, mask = call.args
     name, args = ("aten::mm", (x, y)) if bias is None else ("aten::addmm", (bias, x, y))
     product, _ = _role(at, replace(call, name=name, args=args), turnable=False)
@@ -129,7 +129,7 @@ def _grouped_product(at: Contracting, call: Call) -> torch.Tensor | None:
 
 
 def _role(at: Contracting, call: Call, *, turnable: bool = True) -> tuple[Product, bool]:
-    """What a matrix product is, and whether its result is transposed; None if it may not be."""
+    """Return a matrix product in its role, and whether its result is transposed, as only `turnable` allows."""
     _, _, x, y = factors(call.name, call.args)
     role = None if call.name == "aten::addbmm" else role_of(at, call)
     if role is not None and (turnable or not role.turned):
@@ -141,7 +141,7 @@ def _role(at: Contracting, call: Call, *, turnable: bool = True) -> tuple[Produc
 
 
 def _added(call: Call, product: torch.Tensor) -> torch.Tensor:
-    """``beta * self + alpha * product`` in FP32, as BLAS has it: with beta = 0, `self` does not matter."""
+    """Return ``beta * self + alpha * product`` in FP32, as BLAS does: with beta = 0, `self` does not matter."""
     arguments = call.named()
     total = product if arguments["alpha"] == 1 else product * arguments["alpha"]
     if arguments["beta"] != 0:
@@ -195,7 +195,7 @@ def _convolution_backward(at: Contracting, call: Call) -> list[torch.Tensor | No
 
 
 def _masked_input(at: Contracting, call: Call) -> torch.Tensor | None:
-    """What `fusing` makes of a convolution's gradient by its input and of ReLU's before it."""
+    """Execute a convolution's gradient by its input together with the gradient of the ReLU before it."""
     grad, inputs, weight, *settings, mask = call.args
     convolved = Convolved.of(inputs, weight, settings)
     layer = _backward_layer(at, call, weight)

@@ -30,7 +30,7 @@ Key = tuple[str, str, str]
 
 
 def operand_sums(contractions: Iterable[Contracted]) -> dict[Key, OperandSums]:
-    """Sums for each layer, operation and operand, in the order in which they came first."""
+    """Return sums for each layer, operation and operand, in order of first appearance."""
     found: dict[Key, OperandSums] = {}
     for each in contractions:
         for name, counts in each.executed.operands.items():

@@ -52,7 +52,7 @@ class Run:
     steps: int = 0
 
     def cycles(self, each: Contracted) -> tuple[int, int]:
-        """Cycles of a contraction on the core and on the dense one; measured where the Verilog ran, else expected.
+        """Return the cycles of a contraction on core and dense core; measured where the Verilog ran, else expected.
 
         The core skips the zeros that tensors have themselves. Where the Verilog skipped other zeros, too, the
         sum includes the cycles that those are expected to save.
@@ -91,7 +91,7 @@ class Run:
         return checks + expected.traffic(executed.problem)
 
     def totals(self, chosen: Iterable[Contracted] | None = None) -> Totals:
-        """Sums, of all contractions or of some."""
+        """Return sums of all contractions, or of some."""
         every = self.contractions if chosen is None else list(chosen)
         counted = [each for each in every if each.executed.counted]
         cycles = [self.cycles(each) for each in counted]
@@ -117,18 +117,18 @@ class Run:
         )
 
     def grouped(self, key: Callable[[Contracted], Key]) -> dict[Key, Totals]:
-        """Sums of all contractions with the same key, in the order in which keys came first."""
+        """Return sums of all contractions with the same key, in order of first appearance."""
         found: dict[Key, list[Contracted]] = {}
         for each in self.contractions:
             found.setdefault(key(each), []).append(each)
         return {key: self.totals(each) for key, each in found.items()}
 
     def by_layer(self) -> dict[tuple[str, str], Totals]:
-        """Sums of each layer and operation."""
+        """Return sums of each layer and operation."""
         return self.grouped(lambda each: (each.layer, each.operation))
 
     def by_step(self) -> dict[int, Totals]:
-        """Sums of each step."""
+        """Return sums of each step."""
         return self.grouped(lambda each: each.step)
 
     @property

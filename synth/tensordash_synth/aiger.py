@@ -41,7 +41,7 @@ class Registers:
     ands: list[tuple[int, int, int]]
 
     def sorted_gates(self) -> Iterator[tuple[int, int, int]]:
-        """Each gate after those that it takes from: Yosys does not sort them."""
+        """Return the gates in an order in which each follows its inputs: Yosys does not sort them."""
         gates = {output: (one, other) for output, one, other in self.ands}
         done: set[int] = set()
         for root in gates:
@@ -153,7 +153,7 @@ class Graph:
             known[output] = self.gate(literal_of(known, one), literal_of(known, other))
 
     def write(self, path: Path, outputs: Iterable[int]) -> None:
-        """The graph in binary AIGER, the form that ABC reads."""
+        """Write the graph in binary AIGER, the form that ABC reads."""
         order = [*self.inputs, *self.states, *self._of]
         number = {0: 0} | {literal: 2 * (i + 1) for i, literal in enumerate(order)}
         ends = [literal_of(number, each) for each in (*self.states.values(), *outputs)]

@@ -40,7 +40,7 @@ class CoreMemories:
         return max(self.costs[shape][source].access_ns for shape in self.counts)
 
     def accesses_j(self, source: str, accesses: Mapping[str, tuple[int, int]]) -> float:
-        """Energy in joules of reads and writes, by unit and shape."""
+        """Return the energy in joules of reads and writes, by unit and shape."""
         found = 0.0
         for name, (reads, writes) in accesses.items():
             cost = self.costs[name.split()[-1]][source]
@@ -175,7 +175,7 @@ def _operation(each: StepOperation) -> dict[str, Any]:
 
 
 def energy_ratios(ours: StepEnergy, theirs: StepEnergy) -> dict[str, float]:
-    """TensorDash over the dense core: cycles, and energy by what is counted."""
+    """Return the ratios of TensorDash to the dense core: cycles, and energy by counted part."""
     first, second = SOURCES
     return {
         "cycles": ours.cycles / theirs.cycles,

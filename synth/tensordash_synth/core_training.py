@@ -45,7 +45,7 @@ def memory_size(shape: str) -> tuple[int, int]:
 
 
 def memory_ports(shape: str) -> int:
-    """Ports: one to write and one to read, or one for both.
+    """Return the ports: one to write and one to read, or one for both.
 
     >>> memory_ports("512x64"), memory_ports("128x256_1_port")
     (2, 1)

@@ -113,7 +113,7 @@ class CommandQueueHarness(Harness):
         self._add_fifo_lemmas()
 
     def _assume(self) -> None:
-        """What the registers, the sequencer and a soft reset do."""
+        """Assume the behaviour of the registers, the sequencer and a soft reset."""
         dut, past, config = self.dut, self.past, self.config
         self.assume(self.base[: BYTES.bit_length() - 1] == 0)
         self.assume(self.base + (Const(BYTES) << self.size) <= 1 << config.address_bits)
@@ -246,7 +246,7 @@ class CommandQueueHarness(Harness):
         self.lemma(_difference(dut.tail, chosen) <= 1 << MAX_RING_BITS, when=~self.halted)
 
     def _add_fifo_lemmas(self) -> None:
-        """The FIFO's pointers, and what it stores of the watched descriptor."""
+        """State the lemmas about the FIFO's pointers and the stored beats of the watched descriptor."""
         dut, config = self.dut, self.config
         bits, beats, words = config.axi_bits, dut.beats, self.words
         pointer = range(2 * words)

@@ -244,7 +244,7 @@ class TileConfig(TomlConfig):
         return beats + beats_of_c + self.snapshot + 4  # m_axis_tready, clear, clk, rst
 
     def step_bytes(self, side: str) -> int:
-        """Bytes of a step of side "a" or "b" on AXI4-Stream: its lanes one after the other, filled up; then its scale.
+        """Return the bytes of a step of side "a" or "b" on AXI4-Stream: its lanes in order, padded, then its scale.
 
         >>> TileConfig().step_bytes("a"), TileConfig(format="tf32", accumulator="ampere").step_bytes("b")
         (8, 10)
@@ -373,7 +373,7 @@ class TileConfig(TomlConfig):
             raise ConfigError(str(error)) from None
 
     def to_mapping(self) -> dict[str, Any]:
-        """The document that builds this configuration again; only a scale's keys are left out at their default."""
+        """Return the document that builds this configuration, without keys of a scale that have their default."""
         table = {field.name: getattr(self, field.name) for field in fields(self)}
         if self.scale == NO_SCALE:
             del table["scale"]

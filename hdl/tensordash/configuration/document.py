@@ -22,7 +22,7 @@ class ConfigError(TensorDashError, ValueError):
 
 
 def loaded(path: str | Path, build: Callable[[str], Config], what: str = "configuration") -> Config:
-    """What a file's text is built into; an error names it as `what`.
+    """Build an object from a file's text; an error names it as `what`.
 
     Raises
     ------

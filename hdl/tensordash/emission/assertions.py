@@ -53,7 +53,7 @@ class _Rules:
         return name
 
     def title(self, text: str) -> None:
-        """A comment above what follows."""
+        """Emit a comment above the following statements."""
         self.lines += ["", f"// {text}"]
 
     def state(self, *lines: str) -> None:
@@ -61,7 +61,7 @@ class _Rules:
         self.lines += lines
 
     def rule(self, name: str, expression: str, *, kind: str = "assert", always: bool = False) -> None:
-        """A property; outside reset, unless it is to hold always."""
+        """Emit a property; it holds outside of reset only, unless it is to hold always."""
         off = "disable iff (1'b0) " if always else ""
         line = f"{name}: {kind} property ({off}{expression});"
         for implies in (" |=> ", " |-> ") if len(line) > WIDTH else ():
@@ -69,13 +69,13 @@ class _Rules:
         self.lines += line.split("\n")
 
     def stays(self, valid: str, ready: str, payload: list[str], *, kind: str) -> None:
-        """What is offered stays as it is until it is taken."""
+        """Emit the rule that an offered beat stays the same until it is taken."""
         offered = f"{self.port(valid)} && !{self.port(ready)}"
         payload_ports = ", ".join(self.port(name) for name in payload)
         self.rule(f"{valid}_stays", f"{offered} |=> {valid} && $stable({{{payload_ports}}})", kind=kind)
 
     def beats(self, name: str, valid: str, ready: str, last: str, count: int) -> None:
-        """`last` on the final beat of every block."""
+        """Emit the rule that `last` is set on the final beat of every block."""
         width = max(1, (count - 1).bit_length())
         moved = f"{valid} && {self.port(ready)}"
         self.state(

@@ -117,7 +117,7 @@ def _driver_texts(*names: str) -> Iterator[tuple[str, str]]:
 
 
 def core_parameters(config: CoreConfig) -> dict[str, int]:
-    """What a core is built as: numbers by name."""
+    """Return the parameters of a core as numbers by name."""
     tile = config.tile
     return {
         "LANES": tile.lanes,

@@ -144,7 +144,7 @@ def _derived(config: CoreConfig) -> dict[str, Any]:
 
 
 def _memories(library: Library, top: str, verilog: str) -> list[dict[str, Any]]:
-    """Each module of a memory, and how often the core has it."""
+    """Return each memory's module, and its number of instances."""
     inside = {found[1]: Counter(INSTANCE.findall(found[0])) for found in MODULE.finditer(verilog)}
 
     def count(name: str, module: str) -> int:

@@ -139,7 +139,7 @@ def core_file(prefix: str, digest: str, verilog: Iterable[str], bench: Iterable[
 
 
 def core_of_core(prefix: str, digest: str, bench: Iterable[str] = ()) -> str:
-    """As `core_file`, for TensorDash's core: targets default, lint and synth, and simulations with a testbench.
+    """Return the core file of TensorDash's core: targets default, lint and synth, and simulations with a testbench.
 
     Parameters
     ----------

@@ -147,11 +147,11 @@ class Library:
             raise type(error)(f"{type(block).__name__} has {error}") from error
 
     def verilog(self) -> str:
-        """Verilog-2005 of every module placed so far: the same text on every machine and run."""
+        """Return the Verilog-2005 of every module placed so far: the same text on every machine and run."""
         return self.verilog_of(self.texts)
 
     def verilog_of(self, modules: Iterable[str]) -> str:
-        """As `verilog`, of some modules."""
+        """Return the Verilog-2005 of some modules, as `verilog`."""
         return _document(self.texts[name] for name in modules)
 
     def partly_unused_of(self, modules: Iterable[str]) -> tuple[str, ...]:
@@ -209,7 +209,7 @@ def _comment(block: Block) -> str:
 
 
 def _paragraphs(kind: type) -> Iterator[tuple[str, str]]:
-    """The first paragraph of a block's docstring, under the empty word, and those that begin with one of `WORDS`."""
+    """Yield the first paragraph of a block's docstring, under the empty word, and those that begin with `WORDS`."""
     if not (issubclass(kind, Block) and kind is not Block and kind.__doc__):
         return
     for number, paragraph in enumerate(re.split(r"\n\s*\n", kind.__doc__.strip())):
@@ -220,7 +220,7 @@ def _paragraphs(kind: type) -> Iterator[tuple[str, str]]:
 
 
 def emit(block: Block, prefix: str = "tensordash", *, enables: bool = True) -> str:
-    """Verilog-2005 of a component and everything below it, one module per distinct component.
+    """Return the Verilog-2005 of a component and everything below it, one module per distinct component.
 
     Parameters
     ----------

@@ -29,7 +29,7 @@ def shared_name(name: str) -> tuple[str, int | None]:
 
 
 def describe_port(top: str, name: str, order: str) -> str:
-    """What a port is for, in one line of Markdown.
+    """Return a port's purpose in one line of Markdown.
 
     Parameters
     ----------

@@ -112,7 +112,7 @@ def _ports(config: TileConfig, top: str, block: Block) -> list[Port]:
 
 
 def companions(config: TileConfig) -> dict[str, Block]:
-    """What goes with a tile, each in a file of its own, by name."""
+    """Return the companion files of a tile, by name."""
     made: dict[str, Block] = {
         "transposer": Transposer(width=max(config.a_format.width, config.b_format.width), lanes=config.lanes)
     }
@@ -160,7 +160,7 @@ def generate(
 
 
 def _step_order(config: TileConfig) -> str:
-    """What stands where on the `steps` of an input."""
+    """Describe the order of values on the `steps` of an input."""
     return f"step t since reset on line t modulo {config.window_depth}" if config.ring else "the oldest on line 0"
 
 
@@ -196,7 +196,7 @@ def _description(config: TileConfig, prefix: str, wrapper: AxiStreamTile) -> dic
 
 
 def _scale(config: TileConfig) -> dict[str, Any]:
-    """What steps have beside their values, if they have."""
+    """Describe the scale after a step's values, if there is one."""
     scale = config.numerics.scale
     return {} if scale is None else {"scale_bits": scale.width, "scale_block": scale.block}
 

@@ -54,7 +54,7 @@ class Counts:
 
 
 def pack(streams: NDArray[np.bool_]) -> NDArray[np.uint32]:
-    """Steps as words: bit `lane` is the position of that lane.
+    """Return steps as words: bit `lane` is the position of that lane.
 
     >>> pack(np.array([[True, False, True, False], [False, False, False, True]]))
     array([5, 8], dtype=uint32)

@@ -17,7 +17,7 @@ MEAN_RUN = 16
 def random_words(
     rng: np.random.Generator, vectors: int, steps: int, lanes: int, zeros: float, cluster: str = "none"
 ) -> NDArray[np.uint32]:
-    """Steps of random vectors.
+    """Draw the steps of random vectors.
 
     Parameters
     ----------

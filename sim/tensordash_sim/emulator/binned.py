@@ -23,7 +23,7 @@ SUM_BITS = 63
 def binned_products(
     columns: NDArray, rows: NDArray, config: TileConfig, added: NDArray[np.uint32] | None = None
 ) -> NDArray[np.uint32]:
-    """Sums of products in a binned accumulator.
+    """Return sums of products in a binned accumulator.
 
     Parameters
     ----------

@@ -34,7 +34,7 @@ MAX_BIAS_EXPONENT = 127
 def exact_products(
     columns: NDArray, rows: NDArray, config: TileConfig, added: NDArray[np.uint32] | None = None
 ) -> NDArray[np.uint32]:
-    """Sums of products in an exact accumulator.
+    """Return sums of products in an exact accumulator.
 
     Parameters
     ----------

@@ -23,7 +23,7 @@ KEPT = 1 << 25
 
 
 def fused_products(columns: NDArray, rows: NDArray, config: TileConfig) -> NDArray[np.uint32]:
-    """Sums of products in a fused accumulator.
+    """Return sums of products in a fused accumulator.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ def _filled(vectors: NDArray, ports: int, lanes: int) -> NDArray:
 
 
 def _order(a: NDArray[np.int32], b: NDArray[np.int32], config: TileConfig) -> Order:
-    """What is taken when, from significands: of each block of rows, the dense tile's of one for all of them."""
+    """Return the order of steps for each block of rows; the dense tile has one order for all blocks."""
     lanes, steps = config.lanes, b.shape[1] // config.lanes
     if config.sparsity == "none":
         chosen = np.arange(b.shape[1], dtype=np.int32).reshape(1, 1, -1)

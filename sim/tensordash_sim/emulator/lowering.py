@@ -84,7 +84,7 @@ def windows(tensor: NDArray, phase: Phase, counts: tuple[int, int], unit: int) -
 
 
 def weights(tensor: NDArray, phase: Phase, operation: str, fill: Fill) -> NDArray:
-    """W for one phase of AxW or WxG.
+    """Return W for one phase of AxW or WxG.
 
     Parameters
     ----------

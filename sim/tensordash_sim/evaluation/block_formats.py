@@ -93,7 +93,7 @@ BLOCK_FORMATS = {
 
 
 def rounded(values: Floats, element: Element) -> Floats:
-    """Each value's nearest one of a format, ties to even; above the largest: the largest.
+    """Round each value to the nearest one of a format, ties to even; values above the largest become the largest.
 
     Parameters
     ----------

@@ -44,7 +44,7 @@ class Shape(NamedTuple):
 
 
 def _block(scale: str) -> Shape:
-    """One block; of attention one head, since all are alike."""
+    """Return the shapes of one block, with one head of attention, since all heads are alike."""
     require("gpt", "torch")
     from ..networks.gpt import SCALES, gpt_geometries
 

@@ -91,7 +91,7 @@ def layer_with_random_zeros(
     seed: int,
     row_order: str,
 ) -> dict[str, Any]:
-    """Results of a layer whose operands are random.
+    """Return the results of a layer with random operands.
 
     Parameters
     ----------
@@ -128,7 +128,7 @@ def recorded_step(
     side: str = "sparser",
     join_samples: str = "never",
 ) -> dict[str, Any]:
-    """Results of every operation of a recorded step.
+    """Return the results of every operation of a recorded step.
 
     Parameters
     ----------

@@ -117,7 +117,7 @@ def energies(results: Results, synthesis: Synthesis, chip: ChipConfig | None = N
 
 
 def energy_ratios(results: Results, synthesis: Synthesis, chip: ChipConfig | None = None) -> dict[str, float]:
-    """The baseline's energy over TensorDash's, for each of `SERIES`; parameters are those of `energies`."""
+    """Return the baseline's energy over TensorDash's, for each of `SERIES`; parameters are those of `energies`."""
     added = energies(results, synthesis, chip)
     sums = {
         "core": ("core",),

@@ -244,7 +244,7 @@ def configurations_digest(jobs: list[SimulationJob]) -> str:
 
 
 def commit() -> str | None:
-    """Of the checkout that this code is in; None if it is not in one, marked with + if files were changed since."""
+    """Return the checkout's commit, with + if files were changed; None outside of a checkout."""
     here = ["git", "--no-optional-locks", "-C", str(Path(__file__).parent)]
     try:
         found = subprocess.run([*here, "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()

@@ -61,7 +61,7 @@ def _plan(settings: Settings, variants: Variants) -> Plan:
 
 
 def _speedups(settings: Settings, answers: Answers, variants: Variants) -> dict[tuple[str, str, float | str], float]:
-    """By sweep, series and value."""
+    """Return speedups by sweep, series and value."""
     found = {}
     for sweep, value in variants:
         networks = {

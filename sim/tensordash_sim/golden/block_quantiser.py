@@ -80,7 +80,7 @@ def _scale(values: Sequence[int], fmt: FloatFormat, scale_rounding: str) -> int:
 def _elements(
     values: Sequence[int], scale: int, fmt: FloatFormat, rounding: str, random: Sequence[int]
 ) -> tuple[int, ...]:
-    """Numbers over their scale, as elements."""
+    """Return numbers over their scale, as elements."""
     elements = []
     for k, bits in enumerate(values):
         number, magnitude = decode(bits, FP32), 0

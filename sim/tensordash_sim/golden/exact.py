@@ -44,7 +44,7 @@ def value_of(bits: int, fmt: Format) -> Fraction | float:
 
 
 def round_fraction(value: Fraction) -> int:
-    """FP32 bits of a fraction, rounded to nearest, ties to even.
+    """Return the FP32 bits of a fraction, rounded to nearest, ties to even.
 
     >>> hex(round_fraction(Fraction(1, 3)))
     '0x3eaaaaab'

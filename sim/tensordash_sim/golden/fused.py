@@ -152,7 +152,7 @@ class FusedAccumulator:
         return [decode_scale(each, self._scale) for each in bits]
 
     def _started(self, c: int) -> int:
-        """C as the start of a stream."""
+        """Return C as the start of a stream."""
         number = decode(c, FP32)
         special = special_bits(term_signs(number), FUSED_NAN)
         if special is not None:

@@ -81,7 +81,7 @@ class InitialStore:
         return beat.last != complete, non_finite
 
     def start(self) -> None:
-        """A stream starts with the oldest block of C."""
+        """Start a stream with the oldest block of C."""
         self.blocks -= 1
 
     def pop_beat(self) -> Rows:

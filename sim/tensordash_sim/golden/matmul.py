@@ -112,7 +112,7 @@ def matmul(a: ArrayLike, b: ArrayLike, config: TileConfig, c: ArrayLike | None =
 def checked_operands(
     a: ArrayLike, b: ArrayLike, config: TileConfig, c: ArrayLike | None = None
 ) -> tuple[NDArray, NDArray, NDArray | None]:
-    """Operands as bit patterns, after all checks that `matmul` makes; same parameters and errors."""
+    """Return operands as bit patterns, after all checks that `matmul` makes; same parameters and errors."""
     if not isinstance(config, TileConfig):
         raise TypeError(f"config must be a TileConfig, not {config!r}")
     a_bits = _side("a", a, config.a_format, config)

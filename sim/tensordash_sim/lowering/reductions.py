@@ -25,7 +25,7 @@ class Reduction(NamedTuple):
 
 
 def reduction(geometry: Geometry, operation: Operation, name: str) -> Reduction:
-    """How neighbours of one reduction lie in an operand.
+    """Return how neighbours of one reduction lie in an operand.
 
     ========= =========================== ===========================
     operation left                        right

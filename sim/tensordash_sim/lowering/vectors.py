@@ -91,7 +91,7 @@ class Vectors(ABC):
         return self._words(self._checked(vectors, dimensions=1))
 
     def distinct_blocks(self, groups: NDArray[np.int64]) -> NDArray[np.int64]:
-        """How many blocks of memory groups of vectors read, each counted once for a group that reads it repeatedly.
+        """Count the blocks of memory that groups of vectors read, each once for a group that reads it repeatedly.
 
         A block is `lanes` values that follow one another along the reduction: channels of one position (the last block
         of a position may be partial), or, in `AxG`, positions of one flattened plane. Blocks begin at multiples of
@@ -126,11 +126,11 @@ class Vectors(ABC):
 
     @abstractmethod
     def _words(self, vectors: NDArray[np.int64]) -> NDArray[np.uint32]:
-        """`words` of checked numbers."""
+        """Return `words` of checked numbers."""
 
     @abstractmethod
     def _distinct_blocks(self, groups: NDArray[np.int64]) -> NDArray[np.int64]:
-        """`distinct_blocks` of checked numbers."""
+        """Return `distinct_blocks` of checked numbers."""
 
 
 class SeparateVectors(Vectors):

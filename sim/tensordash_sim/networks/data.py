@@ -176,7 +176,7 @@ def _verify(name: str, dataset: Dataset, archive: Path) -> None:
 
 
 def _unpack(name: str, archive: Path, member: str, target: Path) -> None:
-    """One member by its name; a path inside the archive decides nothing about where it goes."""
+    """Unpack one member by its name; a path inside the archive has no influence on its place."""
     try:
         with target.open("wb") as to:
             if archive.suffix == ".whl":

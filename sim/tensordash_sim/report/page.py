@@ -144,7 +144,7 @@ def _distance(point: Point) -> float:
 
 
 def _number(value: float | None) -> str:
-    """Four significant digits, never in exponents where a reader would not want them.
+    """Format four significant digits, with exponents only for very large or small numbers.
 
     >>> _number(1.7246), _number(23748.0), _number(2.0), _number(12), _number(0.000012), _number(None)
     ('1.725', '23,748', '2.000', '12', '1.2e-05', '')

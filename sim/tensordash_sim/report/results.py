@@ -90,7 +90,7 @@ def load_results(folder: Path) -> list[Figure]:
 
 
 def _natural(name: str) -> list[tuple[bool, int, str]]:
-    """For sorting: fig5 comes before fig12.
+    """Return a sort key in which fig5 comes before fig12.
 
     >>> sorted(["fig12", "fig5", "table4"], key=_natural)
     ['fig5', 'fig12', 'table4']

@@ -111,7 +111,7 @@ def count_ones(packed: NDArray[np.uint8]) -> int:
 
 
 def digest_of(array: NDArray) -> str:
-    """SHA-256 of an array's bytes, little endian, in C order."""
+    """Return the SHA-256 of an array's bytes, little endian, in C order."""
     little = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
     return hashlib.sha256(little.data).hexdigest()
 

@@ -198,7 +198,7 @@ def canonical(document: Any) -> bytes:
 
 
 def content_digest(conditions: Any, steps: Any) -> str:
-    """SHA-256 of what was recorded, as canonical JSON.
+    """Return the SHA-256 of the recorded contents, as canonical JSON.
 
     Parameters
     ----------

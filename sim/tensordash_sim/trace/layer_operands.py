@@ -99,7 +99,7 @@ def layer_passes(record: Record, config: TileConfig, *, sample: int, seed: int) 
 
 
 def operand_scales(record: Record, config: TileConfig) -> dict[str, int]:
-    """By which powers of two `layer_passes` multiplies the recorded operands before it rounds them.
+    """Return the powers of two by which `layer_passes` multiplies recorded operands before it rounds them.
 
     Parameters
     ----------

@@ -212,7 +212,7 @@ def _clocked(verilog: str) -> str:
 
 
 def _build(verilog: str, folder: Path, name: str, *, quick: bool, waves: bool) -> None:
-    """Verilator's model and the harness in a library."""
+    """Build Verilator's model and the harness in a library."""
     (folder / "core.v").write_text(verilog + _clocked(verilog), encoding="utf-8")
     (folder / "core.vlt").write_text(_hints(verilog), encoding="utf-8")
     log = folder / "build.log"

@@ -37,7 +37,7 @@ class Entry:
 
 
 def same_block(found: int, expected: int, config: TileConfig, width: int) -> bool:
-    """Whether a block is the golden one.
+    """Return whether a block is the golden one.
 
     A number means nothing when an infinity or NaN is marked above it, nor does the sign of a fused sum of zero.
     """

@@ -155,7 +155,7 @@ class Expressions:
         return self._make("~", x.width, (x,))
 
     def bitwise(self, kind: str, args: Iterable[Node]) -> Node:
-        """``&``, ``|`` or ``^`` of several."""
+        """Return ``&``, ``|`` or ``^`` of several operands."""
         flat: list[Node] = []
         for arg in args:
             flat += arg.args if arg.kind == kind else (arg,)
@@ -185,7 +185,7 @@ class Expressions:
         return flat[0] if len(flat) == 1 else self._make(kind, width, flat)
 
     def reduce(self, kind: str, x: Node) -> Node:
-        """``r&``, ``r|`` or ``r^``: a bit made of all bits."""
+        """Return ``r&``, ``r|`` or ``r^``, the reduction of all bits to one."""
         operator = kind[1]
         if x.width == 0:
             return self.const(kind == "r&", 1)
@@ -304,7 +304,7 @@ class Expressions:
     # Choices
 
     def choose(self, condition: Node, then: Node, otherwise: Node) -> Node:
-        """`then` where the condition, a bit, holds."""
+        """Return `then` where the condition, a bit, holds, else `otherwise`."""
         if condition.kind == "const":
             return then if condition.value else otherwise
         if then is otherwise:
@@ -363,7 +363,7 @@ class Expressions:
 
 
 def _repeated(node: Node) -> tuple[Node, int]:
-    """What a node repeats, and how often."""
+    """Return the part that a node repeats, and its number of repetitions."""
     return (node.args[0], node.value) if node.kind == "repeat" else (node, 1)
 
 

@@ -44,7 +44,7 @@ class Substitution:
         self._done: dict[Node, Node] = {}
 
     def __call__(self, node: Node) -> Node:
-        """The expression with the others in it."""
+        """Return the expression with the others inlined."""
         if node not in self._done:
             other = self.replaced(node)
             self._done[node] = self(other) if other is not None and other is not node else self._rebuilt(node)
@@ -163,7 +163,7 @@ def _join_assignments(make: Expressions, statements: Iterable[Statement]) -> lis
 
 
 def _join_outputs(model: ModuleModel) -> None:
-    """An instance's output that is only read to be a net, or a piece of one, drives it itself."""
+    """Let an instance's output drive a net, or a part of one, directly if nothing else reads the output."""
     model.items = live(model)
     uses, _ = uses_of(model.items)
     make = model.make
@@ -215,7 +215,7 @@ def _join_outputs(model: ModuleModel) -> None:
 
 
 def _join_registers(model: ModuleModel) -> None:
-    """An output that is a register and nothing else is that register."""
+    """Replace an output that only copies a register by that register."""
     registers = {net for item in model.items if isinstance(item, Registers) for net in driven(item)}
     outputs: dict[Net, Wire] = {}
     for item in model.items:
@@ -329,7 +329,7 @@ def _is_inlined(
 
 
 def is_field(net: Net, driver: Node) -> bool:
-    """Whether a wire names a field of what drives it: its name begins with the other's, but for a word's number."""
+    """Return whether a wire's name is its driver's name plus a field; numbers of words are ignored."""
     whole = driver.args[0] if driver.kind == "slice" else driver
     return whole.kind == "net" and re.match(f"{NUMBER.sub('', whole.value.name)}_[a-z]", net.name) is not None
 

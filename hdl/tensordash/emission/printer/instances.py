@@ -35,7 +35,7 @@ def gathered(items: Sequence[Item], belongs: Callable[[Item, Item], bool]) -> It
 
 
 def instance(item: Cell, text: Text) -> list[str]:
-    """Lines of an instance, its ports by name."""
+    """Return the lines of an instance, with its ports by name."""
     connections = {}
     for port in item.ports:
         if port in item.inputs:

@@ -241,7 +241,7 @@ class Lowering:
                     yield from self.assigned(inner)
 
     def targets(self, value: Value) -> list[tuple[Net, int, int]]:
-        """What the left side of an assignment stands for: net, lowest bit and width of each part, lowest first."""
+        """Return the parts of the left side of an assignment: net, lowest bit and width of each, lowest first."""
         if isinstance(value, Signal):
             return [(self.net(value), 0, len(value))] if len(value) else []
         if isinstance(value, Operator) and value.operator in ("u", "s"):

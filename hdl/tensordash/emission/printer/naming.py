@@ -104,7 +104,7 @@ def hoist_choices(model: ModuleModel) -> None:
 
 
 def name_fields(model: ModuleModel, used: set[str]) -> None:
-    """Fields of structures that are read become wires with the field's name, beside what drives the structure."""
+    """Turn fields of structures that are read into wires with the field's name, next to the driver of the structure."""
     made: dict[tuple[Net, str], Net] = {}
 
     def replaced(node: Node) -> Node | None:
@@ -180,7 +180,7 @@ def _field(model: ModuleModel, net: Net, name: str) -> Node:
 
 
 def name_shared(model: ModuleModel, used: set[str]) -> dict[Node, Net]:
-    """Names for expressions that several places share, or of which only some bits are wanted: wires before the first.
+    """Name expressions that several places share, or of which only some bits are read, by wires before their first use.
 
     Returns what every such expression is called.
     """

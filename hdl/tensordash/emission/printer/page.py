@@ -99,7 +99,7 @@ class Page:
         return f"module {self.name}(\n{head}\n);\n{body}\nendmodule\n"
 
     def _ports(self, ports: Sequence[Net], notes: Mapping[str, str]) -> list[str]:
-        """Lines of the ports: clk and rst, then neighbours that are alike, by channel; one with a note is alone."""
+        """Return the lines of the ports: clk and rst, then equal neighbours by channel, and ports with a note alone."""
         clocks = (self.model.clock, self.model.reset)
         rows = [
             row
@@ -187,7 +187,7 @@ class Page:
         return f"{direction}{kind}{bits}"
 
     def _states(self) -> None:
-        """Names of states and of values of enumerations."""
+        """Return the names of states and of values of enumerations."""
         written: dict[str, str] = {}
         paths = dict.fromkeys(item.location[0] for item in self.model.items if item.location)
         for net in dict.fromkeys(self._read_nets()):
@@ -335,7 +335,7 @@ class Page:
         return self.names.get(node) in (net, None)
 
     def _choice(self, net: Net, node: Node) -> None:
-        """A choice by the values of an expression."""
+        """Print a choice by the values of an expression."""
         test, *values, default = node.args
         self.lines.append("  always @*")
         self.lines += self.text.lines("case (", test, ")", 4)

@@ -35,7 +35,7 @@ def print_module(
     notes: Mapping[str, str] = {},
     enables: bool = True,
 ) -> Printed:
-    """Verilog-2005 of a module.
+    """Return the Verilog-2005 of a module.
 
     Parameters
     ----------

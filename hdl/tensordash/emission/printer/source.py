@@ -23,7 +23,7 @@ OPERATORS = {
 
 @cache
 def _assignments(path: str) -> dict[int, list[tuple[str, ast.expr]]]:
-    """Of each line, the variables that its statement gives values to, with the values."""
+    """Return for each line the variables that its statement assigns, with the values."""
     found: dict[int, list[tuple[str, ast.expr]]] = {}
     for node in ast.walk(ast.parse(_text(path))):
         if not isinstance(node, ast.Assign) or len(node.targets) != 1:
@@ -72,7 +72,7 @@ def comment_above(location: tuple[str, int] | None) -> list[tuple[int, str]]:
 
 @cache
 def _functions(path: str) -> list[tuple[int, int, str]]:
-    """First and last line of every function, with the first paragraph of its docstring; outer ones first."""
+    """Return first line, last line and first paragraph of the docstring of every function; outer ones first."""
     return [
         (
             node.lineno,

@@ -89,7 +89,7 @@ class Text:
         return self._render(node, 0)[0]
 
     def _render(self, node: Node, depth: int, *, root: bool = False, states: Mapping[int, str] = {}) -> tuple[str, int]:
-        """Text and how strongly its operator binds."""
+        """Return the text of an expression, and the precedence of its operator."""
         if not root and node in self.names:
             return self.names[node].name, 99
         kind = node.kind
@@ -233,7 +233,7 @@ def _flat(text: str) -> str:
 
 
 def broken(text: str, width: int) -> list[str]:
-    """Lines of at most `width` characters, broken at the marks of least depth first."""
+    """Return lines of at most `width` characters, broken at the marks of least depth first."""
     if len(text) <= width:
         return [_flat(text)]
     marks = [letter for letter in text if _is_mark(letter)]
@@ -268,6 +268,6 @@ def broken(text: str, width: int) -> list[str]:
 
 
 def _after_head(pieces: list[str]) -> list[str]:
-    """Rows that begin on a line of their own, below the statement's head."""
+    """Return rows on lines of their own, below the statement's head."""
     head, equals, first = pieces[0].partition(" = " if " = " in pieces[0] else " <= ")
     return [head + equals.rstrip(), first, *pieces[1:]] if equals else pieces

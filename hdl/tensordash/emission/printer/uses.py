@@ -37,7 +37,7 @@ def _of_statements(statements: Iterable[Statement]) -> Iterator[Node]:
 
 
 def uses_of(items: Iterable[Item]) -> tuple[Counter[Node], dict[Node, set[str]]]:
-    """How often each expression is part of another or stands in a statement, and kinds of expressions it is part of."""
+    """Count the uses of each expression in others and in statements; return the counts and the kinds of its users."""
     uses: Counter[Node] = Counter()
     parents: dict[Node, set[str]] = {}
     waiting = []
@@ -59,7 +59,7 @@ def uses_of(items: Iterable[Item]) -> tuple[Counter[Node], dict[Node, set[str]]]
 
 
 def live(model: ModuleModel) -> list[Item]:
-    """The items without which an output or an instance would be another; registers that nobody reads are gone."""
+    """Return the items that outputs or instances depend on; registers that nothing reads are dropped."""
     drivers: dict[int, list[Item]] = {}
     for item in model.items:
         for net in driven(item):

@@ -27,7 +27,7 @@ class Memory:
         self.faults: set[int] = set()
 
     def read(self, address: int, count: int) -> bytes | None:
-        """Some bytes, None if one of them is not there."""
+        """Return some bytes, None if one of them is outside of memory."""
         begin = address - self.base
         return bytes(self.bytes[begin : begin + count]) if self._answers(address, count) else None
 

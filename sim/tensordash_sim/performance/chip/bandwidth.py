@@ -55,7 +55,7 @@ def cycles_at(result: dict[str, Any], gbps: float, clock_mhz: int) -> tuple[int,
 
 
 def energy_at_bandwidth(results: Sequence[dict[str, Any]], gbps: float, machine: Machine) -> dict[str, Any]:
-    """Energy of operations if DRAM had another bandwidth: the slower it is, the longer tiles wait, and draw idle power.
+    """Return the energy of operations at another DRAM bandwidth; tiles that wait longer draw idle power longer.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ def energy_at_bandwidth(results: Sequence[dict[str, Any]], gbps: float, machine:
 
 
 def sufficient_bandwidth(results: Sequence[dict[str, Any]], clock_mhz: int) -> float:
-    """GB/s from which DRAM adds at most a hundredth to the cycles of all operations, to three digits.
+    """Return the GB/s from which DRAM adds at most a hundredth to the cycles of all operations, to three digits.
 
     Parameters
     ----------

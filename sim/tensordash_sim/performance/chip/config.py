@@ -19,7 +19,7 @@ MAX_NUMBER = 1e12
 
 
 def _check_numbers(table: str, instance: Any) -> None:
-    """Every float field is a number from 0 to `MAX_NUMBER`."""
+    """Check that every float field is a number from 0 to `MAX_NUMBER`."""
     allowed = f"a number from 0 to {MAX_NUMBER:g}"
     for each in fields(instance):
         value = getattr(instance, each.name)

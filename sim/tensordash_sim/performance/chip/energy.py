@@ -10,7 +10,7 @@ ENERGY_PARTS = ("core", "idle", "sram", "dram")
 
 
 def energy(busy: int, cycles: int, traffic: Traffic, chip: ChipConfig, *, skips: bool) -> dict[str, float]:
-    """Energy of an operation in microjoule, by `ENERGY_PARTS`.
+    """Return the energy of an operation in microjoule, by `ENERGY_PARTS`.
 
     Parameters
     ----------

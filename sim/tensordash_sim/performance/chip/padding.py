@@ -13,7 +13,7 @@ BLOCK_WORDS = 1 << 22
 
 
 def steps_inside(vectors: Vectors, groups: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Steps in which at least one vector of a group reads the tensor.
+    """Count the steps in which at least one vector of a group reads the tensor.
 
     Parameters
     ----------

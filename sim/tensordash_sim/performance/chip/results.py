@@ -81,7 +81,7 @@ class Results:
 
 
 def totals(results: Iterable[dict[str, Any]]) -> dict[str, Any]:
-    """Sums over operations, and the ratios of sums; None where the divisor is 0.
+    """Return sums over operations, and the ratios of sums; None where the divisor is 0.
 
     The ideal speedup is the ratio of all multiplications to the remaining ones. Ratios of energy are of tiles at
     work ("core"), of those and what they draw while they wait ("logic"), and of the whole chip.

@@ -20,7 +20,7 @@ def scratchpad_side(chip: ChipConfig) -> float:
 
 
 def run_ahead(config: TileConfig, chip: ChipConfig) -> int:
-    """Steps of the column side that a tile's scratchpad holds.
+    """Return the steps of the column side that a tile's scratchpad holds.
 
     >>> run_ahead(TileConfig(), ChipConfig())  # 512 bytes; 4 columns of 4 values of 2 bytes
     16

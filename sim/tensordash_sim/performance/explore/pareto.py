@@ -26,7 +26,7 @@ def pareto_front(points: Sequence[tuple[float, float]]) -> list[bool]:
 
 
 def ties(points: Sequence[tuple[float, float]]) -> list[list[int]]:
-    """For each point (area, speedup) the others that are as good in both, if 1% of either does not count.
+    """Return for each point (area, speedup) the others that are as good in both, within 1%.
 
     >>> ties([(1.1, 1.5), (1.2, 1.502), (1.105, 1.49)])
     [[2], [0, 2], [0]]

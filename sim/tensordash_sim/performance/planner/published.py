@@ -54,7 +54,7 @@ def _relu(step: GraphWriter, name: str, x: Value, zeros: float) -> Value:
 
 
 def vgg16(images: int, zeros: float, cycles: Cycles, *, size: int = 224, thin: int = 1) -> Graph:
-    """VGG16 on images of 224 x 224, with momentum.
+    """Return VGG16 on images of 224 x 224, with momentum.
 
     Parameters
     ----------
@@ -119,7 +119,7 @@ def resnet50_layers(images: int, size: int = 224, thin: int = 1) -> Iterator[tup
 def resnet50(
     images: int, zeros: float, cycles: Cycles, *, ghost: bool = False, size: int = 224, thin: int = 1
 ) -> Graph:
-    """ResNet-50 on images of 224 x 224, with momentum.
+    """Return ResNet-50 on images of 224 x 224, with momentum.
 
     Parameters
     ----------

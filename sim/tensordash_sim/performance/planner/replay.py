@@ -124,7 +124,7 @@ class _Replay:
         return sum(loads.values()), sum(stores.values()), space
 
     def _check_source(self, stage: Stage, node: Node, tensor: Tensor, made: dict[str, Node]) -> None:
-        """A tensor that a node reads is on the chip, in DRAM, or was made before it in the same part."""
+        """Check that a tensor that a node reads is on the chip, in DRAM, or was made before it in the same part."""
         if tensor.name not in made:
             if tensor.name not in self.on_chip_before and tensor.name not in self.in_dram:
                 raise PlanError(f"{node.name} reads {tensor.name}, which is not there")

@@ -174,7 +174,7 @@ def _touched(graph: Graph, nodes: Sequence[str], resident: Collection[str]) -> _
 
 
 def _counts(most: int) -> list[int]:
-    """Numbers of parts that are tried: powers of two, and the most."""
+    """Return the numbers of parts to try: powers of two, and the maximum."""
     return [*(1 << exponent for exponent in range(most.bit_length()) if 1 << exponent < most), most]
 
 

@@ -87,7 +87,7 @@ class LSTM(NamedTuple):
 
 
 def lstm(args: dict[str, Any], output: torch.Tensor, gradients: tuple[torch.Tensor | None, ...] | None) -> LSTM:
-    """Operands of ``aten::mkldnn_rnn_layer``.
+    """Return the operands of ``aten::mkldnn_rnn_layer``.
 
     Parameters
     ----------

@@ -31,7 +31,7 @@ class Storages:
         self._writes: dict[int, int] = {}
 
     def number(self, tensor: torch.Tensor) -> int:
-        """Number of the storage that a tensor is in."""
+        """Return the number of a tensor's storage."""
         storage = tensor.untyped_storage()
         number = storage._cdata
         if number not in self._references:

@@ -115,7 +115,7 @@ class Roles:
         return found
 
     def _score(self, entry: Entry, operation: Operation, operands: dict[str, torch.Tensor]) -> int:
-        """How well it is known that operands are what a reading takes them for."""
+        """Rate how certain it is that operands have the roles of a reading."""
         name = _shared_operand(operation)
         key, gradient = self._storages.key(operands[name]), self._storages.key(operands["G"])
         if key == entry.keys.get(name) or gradient == entry.gradient:

@@ -77,7 +77,7 @@ def fuzz(bench: Bench) -> bool:
 
 
 def is_defined(config: CoreConfig, descriptors: list[int], place: int, ring: int) -> bool:
-    """Whether docs/core.md defines the outcome of a program with a fuzzed descriptor, and golden reaches it soon.
+    """Return whether docs/core.md defines the outcome of a fuzzed program, and golden reaches it soon.
 
     Parameters
     ----------

@@ -59,7 +59,7 @@ class Port:
 
 
 def granted(ports: list[Port], pins: Pins) -> list[Port]:
-    """Those whose requests are taken; fails unless that is right."""
+    """Return the granted requests; fail if the choice is wrong."""
     where = f"cycle {pins.cycle}"
     asking = [port for port in ports if port.valid]
     taken = [port for port in asking if pins.read(f"{port.name}_ready")]

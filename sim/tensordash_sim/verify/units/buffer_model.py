@@ -51,7 +51,7 @@ class BufferModel:
         return {f"{port}_ready": 0 for port in (*self.reads, *self.writes)} | {f"{port}_data": 0 for port in self.reads}
 
     def forget(self) -> None:
-        """After a reset: no request stands, and nothing was read."""
+        """Drop pending requests and read data, after a reset."""
         self._shown, self._held = {}, {}
 
     def drive(self, stall: float) -> None:

@@ -90,7 +90,7 @@ class Checker:
         return expected
 
     async def _rests(self, expected: Outcome) -> None:
-        """Nothing begins any more, whatever is put into the ring, and its cause can be cleared."""
+        """Check that nothing begins, whatever is put into the ring, and that the cause can be cleared."""
         host, memory = self.host, self.host.memory
         await host.write("cause", 3)
         begun = memory.read_bursts + host.pins.read("m_axi_arvalid"), memory.write_bursts
@@ -119,7 +119,7 @@ class Checker:
         await host.restart()
 
     async def works_again(self, index: int) -> None:
-        """A random legal program gives golden's result."""
+        """Check that a random legal program has golden's result."""
         await self.host.start()
         await self.host.check_program(index, 0, self.buffer)
         await self.host.restart()

@@ -92,7 +92,7 @@ class Host(CoreMaster):
             await self.write(f"{name}_high", value >> 32)
 
     async def restart(self) -> None:
-        """A soft reset, behind which no transaction begins."""
+        """Run a soft reset, after which no transaction begins."""
         await self.write("control", 2)
         begun = self._begun()
         for _ in range(400):

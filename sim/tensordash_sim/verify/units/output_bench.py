@@ -134,7 +134,7 @@ class Bench:
             self.golden.buffer[group] = self.buffer.groups[group] = made
 
     async def execute(self, fields: dict[str, int], stall: float, cut: int | None = None) -> bool:
-        """One descriptor; with `cut` a reset comes in that cycle, if it is not done before. Whether it was."""
+        """Execute one descriptor; with `cut`, reset in that cycle. Return whether the descriptor was done before."""
         bits = encode(OPERATIONS["multiply"], fields)
         _, values = decode(bits)
         rows = self._rows(values)

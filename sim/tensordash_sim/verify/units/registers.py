@@ -118,7 +118,7 @@ IDLE_EVENTS = dict.fromkeys(("failed", "ended", "idle"), 0)
 
 
 def fixed_values(config: CoreConfig) -> dict[str, int]:
-    """What registers without a state read as, from docs/core.md."""
+    """Return the values of registers without a state, from docs/core.md."""
     tile = config.tile
     return {
         "identity": IDENTITY,
@@ -134,7 +134,7 @@ def fixed_values(config: CoreConfig) -> dict[str, int]:
 
 
 def writable_masks(config: CoreConfig) -> dict[str, int]:
-    """Bits of registers that keep what is written, from docs/core.md."""
+    """Return the writable bits of registers, from docs/core.md."""
     high = (1 << (config.address_bits - 32)) - 1
     return {
         "control": 1,
@@ -186,7 +186,7 @@ class Model:
         await self.port.write(named(name).offset if at is None else at, data, strobe)
 
     def _merged(self, name: str, data: int, mask: int) -> int:
-        """What a register keeps of a write, from docs/core.md."""
+        """Return the value of a register after a write, from docs/core.md."""
         value = (self.held[name] & ~mask | data & mask) & self.masks[name]
         if name == "bounds_limit":
             value |= 0xFFF

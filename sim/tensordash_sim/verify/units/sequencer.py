@@ -199,7 +199,7 @@ class Plan:
 
 
 def plan(drawn: Random, config: CoreConfig, given_program: list[int] | None, number: int) -> Plan:
-    """A given program, or a random one with errors."""
+    """Take a program, or draw a random one with errors."""
     program = given_program or random_program(drawn, config, drawn.choice([5, 20, 60]))
     golden = Sequencer(config)
     # Memory answers one beat of the descriptor with an error: each of the four in turn.
