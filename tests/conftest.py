@@ -1,11 +1,11 @@
-"""What every test is run with."""
+"""Hooks and environment of all tests."""
 
 import os
 import tempfile
 
 import pytest
 
-# Nothing that a user fetched or computed before decides a test. All workers share the folder of the first process.
+# Tests do not use the data and results in a user's cache. All workers share the folder of the first process.
 # `tensordash mutate --by-hand` has an empty folder of its own for each run.
 if "PYTEST_XDIST_WORKER" not in os.environ and "TENSORDASH_TEST_CACHE" not in os.environ:
     _cache = tempfile.TemporaryDirectory(prefix="tensordash-cache-")
@@ -14,7 +14,7 @@ if "PYTEST_XDIST_WORKER" not in os.environ and "TENSORDASH_TEST_CACHE" not in os
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` chooses
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Of what one mark `sampled(n)` marks, all but n tests, evenly spread, are slow."""
+    """Mark as slow all but n evenly spread tests of each `sampled(n)`."""
     marked: dict[str, tuple[int, list[pytest.Item]]] = {}
     for item in items:
         found = next(item.iter_markers_with_node("sampled"), None)

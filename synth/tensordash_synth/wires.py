@@ -1,4 +1,4 @@
-"""Wires of a placed netlist: from half perimeters to capacitance and resistance, net by net, as OpenSTA takes them."""
+"""Wires of a placed netlist: capacitance and resistance of each net from half its perimeter, for OpenSTA."""
 
 import re
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from .pins import PinTable
 
 __all__ = ["NO_WIRE", "WireLoad", "Wires", "annotations", "length_factors", "wire_load", "wires"]
 
-# How much longer the shortest tree of a net is than half its perimeter, by its pins: means over random places.
+# Length of the shortest tree of a net over half its perimeter, by its pins: means over random places.
 FACTOR_PINS = (3, 4, 5, 6, 7, 8, 9, 10, 15, 20, 25, 30, 35, 40, 45, 50)
 FACTORS_TO_10 = (1.0, 1.0828, 1.1536, 1.2206, 1.2823, 1.3385, 1.3991, 1.4493)
 FACTORS = (*FACTORS_TO_10, 1.6899, 1.8924, 2.0743, 2.2334, 2.3895, 2.5356, 2.6625, 2.7933)
@@ -44,7 +44,7 @@ class Wires:
     Parameters
     ----------
     load : WireLoad
-        What a micrometre of them is.
+        Parameters of a micrometre of wire.
     half_um : array of float (nets,)
         Half the perimeter of the rectangle around each net's pins, in micrometres.
     length_um : array of float (nets,)
@@ -62,15 +62,15 @@ class Wires:
 
 
 def wire_load(library: Liberty) -> WireLoad:
-    """Return a micrometre of wire's parameters in the library's wire loads: the default one, or else the first.
+    """Return the parameters of a micrometre of wire from the library's default wire load, or else its first one.
 
-    For Nangate 45 that is 0.177 fF and 3.57 ohm, the resistance of metal 2 and 3 at their least width: wires on higher
-    metals have less.
+    For Nangate 45 that is 0.177 fF and 3.57 ohm, the resistance of metal 2 and 3 at their least width. Wires on
+    higher metals have less.
 
     Raises
     ------
     LibertyError
-        If the library has none, or one without a capacitance.
+        If the library has no wire load, or one without a capacitance.
 
     Source: Liberty Reference Manual: wire_load, default_wire_load.
     """
@@ -94,9 +94,9 @@ def wire_load(library: Liberty) -> WireLoad:
 
 
 def length_factors(pins: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Length of a net's wire over half its perimeter, by its number of pins.
+    """Return the length of a net's wire over half its perimeter, by its number of pins.
 
-    Beyond 50 it grows with the root, as the shortest tree of points that are everywhere does.
+    Beyond 50 pins it grows with their root, like the shortest tree of evenly spread points.
 
     Source: C. E. Cheng, "RISA: accurate and efficient placement routability modeling", ICCAD 1994, table 1.
 
@@ -108,7 +108,7 @@ def length_factors(pins: NDArray[np.int64]) -> NDArray[np.float64]:
 
 
 def wires(pins: PinTable, at: NDArray[np.float64], load: WireLoad) -> Wires:
-    """Wires of all nets, given where pins are; (pins, 2) micrometres."""
+    """Return the wires of all nets from the places of pins, (pins, 2) in micrometres."""
     half = pins.half_perimeters(at)
     return Wires(load=load, half_um=half, length_um=half * length_factors(pins.counts))
 
@@ -116,22 +116,22 @@ def wires(pins: PinTable, at: NDArray[np.float64], load: WireLoad) -> Wires:
 def annotations(
     pins: PinTable, at: NDArray[np.float64], found: Wires, cells: int, inputs: str = "i{}", outputs: bool = True
 ) -> str:
-    """Commands that give OpenSTA the wires of all nets but clocks.
+    """Return commands that give OpenSTA the wires of all nets except clocks.
 
-    A driver sees a half of the wire, its resistance over half the perimeter, and the other half with the pins after
-    it. An input after a distance d of wire has, by Elmore, r d (half of what the net has, and half of its own pin):
-    exact for two pins, and for more as if the others were along the wire.
+    The load of a driver is a pi model: half of the wire, its resistance over half the perimeter, and the other half
+    with the inputs. The Elmore delay of an input at distance d is r d (half of the net's capacitance, plus half of the
+    input's own). It is exact for two pins. For more pins, the other inputs are taken to lie along the wire.
 
     Parameters
     ----------
     pins : PinTable
         Pins of the netlist.
     at : array of float (pins, 2)
-        Where they are, in micrometres.
+        Places of the pins in micrometres.
     found : Wires
-        Their wires.
+        Wires of the nets.
     cells : int
-        How many cells the netlist has, called g0, g1, ....
+        Number of cells, whose names are g0, g1, ....
     inputs : str
         Pin that drives an input of the design, by its net.
     outputs : bool

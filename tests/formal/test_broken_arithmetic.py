@@ -66,7 +66,7 @@ class TestAccumulator:
 
 
 def test_upper_bits_of_the_first_shift(status, monkeypatch):
-    """The top four bits after the normaliser's first stage."""
+    """The normaliser loses the top four bits after its first stage."""
     original = normalizer.normalize
 
     def wrong(m, bits, *args, **kwargs):

@@ -17,15 +17,17 @@ ELEMENT_WISE = {ATEN.relu.default: "relu", ATEN.threshold_backward.default: "mas
 
 
 @pytest.fixture(autouse=True)
-def _anew() -> Iterator[None]:
+def _fresh_compiler() -> Iterator[None]:
     torch._dynamo.reset()
     yield
     torch._dynamo.reset()
 
 
 def seeded(*layers: Callable[[], nn.Module]) -> nn.Module:
-    """Weights of few bits, so that sums of the first products are FP32 numbers: then what is rounded once is rounded
-    twice, too. See `test_biases_are_rounded_once`."""
+    """Return layers whose weights have few bits, so that first sums are FP32 numbers: one rounding equals two.
+
+    See `test_biases_are_rounded_once`.
+    """
     torch.manual_seed(0)
     model = nn.Sequential(*(make() for make in layers))
     with torch.no_grad():
@@ -39,7 +41,7 @@ def inputs(*shape: int) -> torch.Tensor:
 
 
 def step(model: nn.Module, x: torch.Tensor, device: Device, **options: Any) -> tuple[list[torch.Tensor], Run]:
-    """Loss and gradients of a compiled step."""
+    """Run a compiled step; return its result, loss and gradients."""
     run = Run(device)
     torch._dynamo.reset()
     options = {"device": device, "run": run, "strict": True, **options}
@@ -53,8 +55,8 @@ def step(model: nn.Module, x: torch.Tensor, device: Device, **options: Any) -> t
     return [made.detach(), loss.detach(), x.grad, *gradients], run
 
 
-def left(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """Counts what element-wise operations are left in graphs that are compiled from now on."""
+def count_unfused(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """Count the element-wise operations that remain in graphs compiled after this call."""
     found: Counter[str] = Counter()
     fuse = compiled.fuse
 
@@ -66,8 +68,8 @@ def left(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     return found
 
 
-class Twice(nn.Module):
-    """Both what ReLU takes and what it gives is used."""
+class ReluWithInput(nn.Module):
+    """Uses both the input and the output of ReLU."""
 
     def __init__(self, layer: nn.Module) -> None:
         super().__init__()
@@ -78,8 +80,8 @@ class Twice(nn.Module):
         return made.relu() + made
 
 
-class Added(nn.Module):
-    """Matrix products with more than a bias for each column."""
+class ScaledProducts(nn.Module):
+    """Matrix products with factors, and with addends other than a bias per column."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -107,7 +109,7 @@ CASES: dict[str, tuple[list[Callable[[], nn.Module]], tuple[int, ...], list[str]
         ["bias relu", "relu", "bias", "mask", "mask"],
         {},
     ),
-    "two users": ([lambda: Twice(nn.Conv2d(3, 4, 3))], IMAGES, ["bias"], {"relu": 1, "mask": 1}),
+    "two users": ([lambda: ReluWithInput(nn.Conv2d(3, 4, 3))], IMAGES, ["bias"], {"relu": 1, "mask": 1}),
     "a view": (
         [CONV, nn.ReLU, nn.Flatten, lambda: nn.Linear(5 * 6 * 7, 4)],
         IMAGES,
@@ -121,7 +123,7 @@ CASES: dict[str, tuple[list[Callable[[], nn.Module]], tuple[int, ...], list[str]
         {"relu": 1, "mask": 1},
     ),
     "another threshold": ([CONV, lambda: nn.Threshold(0.0, 0.0), LAST], IMAGES, ["bias", "bias"], {"mask": 1}),
-    "more than a bias": ([Added], (3, 4), [], {"relu": 3, "mask": 3}),
+    "more than a bias": ([ScaledProducts], (3, 4), [], {"relu": 3, "mask": 3}),
     "transposed": (
         [lambda: nn.ConvTranspose2d(3, 4, 2), nn.ReLU, lambda: nn.ConvTranspose2d(4, 2, 2)],
         IMAGES,
@@ -136,7 +138,7 @@ def test_the_same_bits(device: Device, name: str, monkeypatch: pytest.MonkeyPatc
     layers, shape, fused, elements = CASES[name]
     model, x = seeded(*layers), inputs(*shape)
     wanted, plain = step(model, x, device, fuse=False)
-    counted = left(monkeypatch)
+    counted = count_unfused(monkeypatch)
     got, run = step(model, x, device)
     assert [torch.equal(mine, theirs) for mine, theirs in zip(got, wanted, strict=True)] == [True] * len(wanted)
     assert Counter(" ".join(each.fused) for each in run.contractions if each.fused) == Counter(fused)
@@ -180,7 +182,7 @@ def test_forward_only(device: Device) -> None:
 
 @pytest.mark.parametrize("autocast", [False, True])
 def test_float32(device: Device, autocast: bool) -> None:
-    """Results that stay FP32 have no masks; under autocast tensors are those of the operand type."""
+    """FP32 results have no masks. Under autocast, tensors have the operand type."""
     model, x = seeded(lambda: nn.Linear(6, 5), nn.ReLU, lambda: nn.Linear(5, 3)).float(), inputs(4, 6).float()
     with torch.autocast("cpu", torch.float16, enabled=autocast):
         wanted, _ = step(model, x, device, fuse=False)
@@ -191,7 +193,7 @@ def test_float32(device: Device, autocast: bool) -> None:
 
 
 def test_biases_are_rounded_once(device: Device) -> None:
-    """With the sum, which PyTorch would have rounded before."""
+    """The device adds a bias before it rounds the sum; PyTorch rounds the sum first."""
     torch.manual_seed(0)
     linear, x = nn.Linear(50, 300).half().float(), torch.randn(100, 50).half().float()
     exact, bias = x.double() @ linear.weight.double().T, linear.bias
@@ -220,7 +222,7 @@ def test_a_tile_fuses_nothing() -> None:
 
 
 def test_what_does_not_run_on_the_device(device: Device) -> None:
-    """PyTorch does it, one operation after the other, and it is listed."""
+    """PyTorch computes it, one operation after the other, and the run lists it."""
     model, x = (
         seeded(lambda: nn.Conv2d(3, 4, 2, stride=(1, 5)), nn.ReLU, lambda: nn.Conv2d(4, 2, 2)),
         inputs(2, 3, 6, 20),
@@ -231,7 +233,7 @@ def test_what_does_not_run_on_the_device(device: Device) -> None:
     assert [each.operation for each in run.missed] == ["AxW", "WxG", "AxG"]
 
 
-def test_what_a_run_tells(device: Device) -> None:
+def test_run_lists_fused_operations(device: Device) -> None:
     _, run = step(seeded(CONV, nn.ReLU, LAST), inputs(*IMAGES), device)
     contractions = run.to_json()["contractions"]
     assert [each["fused"] for each in contractions if each["fused"]] == [["bias", "relu"], ["bias"], ["mask"]]
@@ -241,7 +243,7 @@ def test_what_a_run_tells(device: Device) -> None:
 
 @pytest.mark.parametrize("which", ["fused_convolution", "fused_convolution_input", "fused_matmul"])
 def test_registrations(which: str) -> None:
-    """As PyTorch checks them: schema and fake agree with what is computed."""
+    """PyTorch finds that schema and fake agree with the computed tensors."""
     a, w, g, b = torch.randn(2, 3, 5, 5), torch.randn(4, 3, 2, 2), torch.randn(2, 4, 4, 4), torch.randn(4)
     settings = [1, 1], [0, 0], [1, 1], False, [0, 0], 1
     arguments: Any = {

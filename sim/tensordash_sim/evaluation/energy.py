@@ -1,4 +1,4 @@
-"""Fig. 10 and 11 and the bfloat16 tile: energy efficiency, and where energy goes."""
+"""Fig. 10 and 11 and the bfloat16 tile: energy efficiency, and energy by part."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ BATCH = {"full": 64, "small": 64, "tiny": 1}
 
 
 def _published(settings: Settings, preset: str) -> SimulationJob:
-    """Return a layer whose data is used as often as at the published scale: small networks hardly reuse theirs."""
+    """Return a layer with the reuse of data of the published scale, which small networks do not have."""
     layer = Convolution(
         batch=BATCH[settings.scale],
         in_channels=256,
@@ -62,7 +62,7 @@ def _efficiency(settings: Settings, answers: Answers, preset: str = "paper") -> 
         values = {name: found[series] for name, found in ratios.items()}
         with_mean = values | {"mean": mean_of(settings, values)}
         for name, value in with_mean.items():
-            paper = next((PAPER[preset][key] for key, of in CLAIMED.items() if of == series), None)
+            paper = next((PAPER[preset][key] for key, claimed in CLAIMED.items() if claimed == series), None)
             claim = paper if name == "mean" else None
             points.append(Point(metric="energy efficiency", series=series, x=name, paper=claim, ours=value))
     return points
@@ -74,7 +74,7 @@ def _efficiency_points(settings: Settings, answers: Answers) -> tuple[list[Point
 
 
 def _reuse(settings: Settings, answers: Answers) -> str:
-    """Why chips gain less than their logic: the share of memories, which TensorDash does not change."""
+    """Explain why chips gain less than their logic, by the share of memories, which TensorDash does not change."""
     found = {}
     for part in ("dram", "sram"):
         shares = {}
@@ -92,10 +92,10 @@ def _breakdown(settings: Settings, answers: Answers) -> tuple[list[Point], list[
         sums = energies(results, synthesis)
         for side in ("baseline", "tensordash"):
             for part in PARTS:
-                # As in Fig. 10: of logic the paper's power, so that its share is that at 65 nm like the memories'.
-                of = {"core": "anchored"}.get(part, part)
-                whole = sum(sums["baseline"][each] for each in ("anchored", "sram", "dram"))
-                ours = sums[side][of] / whole
+                # As in Fig. 10, logic has the paper's power: then its share is at 65 nm, like the share of memories.
+                source = {"core": "anchored"}.get(part, part)
+                baseline = sum(sums["baseline"][each] for each in ("anchored", "sram", "dram"))
+                ours = sums[side][source] / baseline
                 points.append(Point(metric="energy", series=f"{side}, {part}", x=name, ours=ours))
     return points, notes("fig11")
 

@@ -13,13 +13,13 @@ FLOATS = [name for name, fmt in FORMATS.items() if isinstance(fmt, FloatFormat)]
 WITH_NAN = [name for name, fmt in FORMATS.items() if isinstance(fmt, FloatFormat) and fmt.nan]
 
 
-def drawn(kind: type[np.floating], fmt: FloatFormat, rng: np.random.Generator) -> np.ndarray:
-    """Any patterns; values of a format, halves between two of them, and the neighbours of both."""
+def draw_values(kind: type[np.floating], fmt: FloatFormat, rng: np.random.Generator) -> np.ndarray:
+    """Draw any patterns, values of a format, midpoints between two values, and the neighbours of both."""
     size = np.dtype(kind).itemsize
     every = rng.integers(0, 1 << 8 * size, 20_000, np.uint64).astype(f"u{size}").view(kind)
     known = decode(rng.integers(0, min(1 << fmt.width, 1 << 16), 5_000).astype(np.uint32), fmt)
     known = known[np.isfinite(known)].astype(np.float64)
-    # A half's distance from a value is half of the value's last place.
+    # A midpoint's distance from a value is half of the value's last place.
     place = np.exp2(np.maximum(np.frexp(known)[1] - fmt.significand_bits, fmt.least_exponent))
     with np.errstate(over="ignore"):
         ties = np.concatenate([known, known + place / 2, known - place / 2]).astype(kind)
@@ -31,7 +31,7 @@ def drawn(kind: type[np.floating], fmt: FloatFormat, rng: np.random.Generator) -
 @pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64])
 @pytest.mark.parametrize("name", FLOATS)
 def test_encode(name, kind):
-    values = drawn(kind, FORMATS[name], np.random.default_rng(0))
+    values = draw_values(kind, FORMATS[name], np.random.default_rng(0))
     if name not in WITH_NAN:
         with pytest.raises(ValueError, match=f"values must be numbers, since {name} has no NaN, not NaN"):
             encode(values, FORMATS[name])
@@ -55,7 +55,7 @@ def test_decode(name):
 @pytest.mark.parametrize("name", [*WITH_NAN, "fp32"])
 def test_results(name, relu, toward_zero):
     fmt = FORMATS.get(name, FP32)
-    sums = drawn(np.float32, fmt, np.random.default_rng(0)).view(np.uint32)
+    sums = draw_values(np.float32, fmt, np.random.default_rng(0)).view(np.uint32)
     sums[sums & 0x7F800000 == 0] &= 1 << 31  # a core rounds no sum to a subnormal number
     fields = {"scale": 0, "relu": relu, "mask": 0, "fp32": name == "fp32", "stochastic": 0}
     fields["toward_zero"] = toward_zero

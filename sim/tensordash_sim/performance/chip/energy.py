@@ -1,4 +1,4 @@
-"""Energy of an operation: of tiles at work, of tiles that wait, and of memories."""
+"""Energy of an operation: working tiles, waiting tiles, and memories."""
 
 from .config import ChipConfig
 from .traffic import Traffic
@@ -6,7 +6,7 @@ from .traffic import Traffic
 __all__ = ["ENERGY_PARTS", "energy", "idle_energy"]
 
 ENERGY_PARTS = ("core", "idle", "sram", "dram")
-"""Tiles at work, tiles that wait, memories on the chip, and DRAM."""
+"""Working tiles, waiting tiles, memories on the chip, and DRAM."""
 
 
 def energy(busy: int, cycles: int, traffic: Traffic, chip: ChipConfig, *, skips: bool) -> dict[str, float]:
@@ -15,13 +15,13 @@ def energy(busy: int, cycles: int, traffic: Traffic, chip: ChipConfig, *, skips:
     Parameters
     ----------
     busy : int
-        Cycles that tiles have work, over all tiles.
+        Sum of all tiles' working cycles.
     cycles : int
-        Of the operation.
+        Cycles of the operation.
     traffic : Traffic
-        What it moves.
+        Traffic of the operation.
     chip : ChipConfig
-        Its tiles, their power, and the energy of its memories.
+        Number and power of tiles, and energy of memories.
     skips : bool
         Whether tiles are TensorDash's, or the baseline's.
     """
@@ -37,14 +37,14 @@ def energy(busy: int, cycles: int, traffic: Traffic, chip: ChipConfig, *, skips:
 
 
 def idle_energy(busy: int, cycles: int, chip: ChipConfig, *, skips: bool) -> float:
-    """Microjoule of tiles that wait: for memory, for each other, or since no pass is left for them.
+    """Return the microjoule of tiles that wait for memory, for each other, or because no pass is left.
 
     Parameters are those of `energy`.
 
     Examples
     --------
     Two tiles that draw 10 mW when they wait, at 500 MHz: one works for 300 cycles, one for 100, and DRAM takes 500, so
-    that they wait for 200 and 400 cycles, 1.2 microseconds in all.
+    they wait for 200 and 400 cycles, 1.2 microseconds in all.
 
     >>> from tensordash_sim.performance.chip import Power
     >>> chip = ChipConfig(tiles=2, power=Power(cores=100, transposers=0, dense_idle=0.1))
