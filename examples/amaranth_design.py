@@ -10,7 +10,7 @@ from amaranth.sim import Simulator
 
 from tensordash import Tile, TileConfig
 from tensordash.layouts import beat_layout
-from tensordash.tile.tile import StepsSignature
+from tensordash.tile.steps import StepsSignature
 
 
 class StepMemory(wiring.Component):

@@ -4,7 +4,7 @@ from amaranth.hdl import Cat, Const, Module, Mux, ResetSignal, Signal, Value
 from amaranth.lib.wiring import In, Out
 
 from ..block import Block
-from ..tile.tile import StepsSignature
+from ..tile.steps import StepsSignature
 from .signature import AxiStreamSignature
 
 __all__ = ["Feeder"]

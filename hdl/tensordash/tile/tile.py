@@ -6,22 +6,21 @@ from typing import Any
 
 from amaranth.hdl import Cat, Module, Signal
 from amaranth.lib import stream, wiring
-from amaranth.lib.data import ArrayLayout
-from amaranth.lib.wiring import In, Out, Signature
+from amaranth.lib.wiring import In, Out
 
 from ..arithmetic.sum_ports import starts_from_c
 from ..block import Block, placed
 from ..configuration.config import TileConfig
 from ..configuration.connectivity import Connectivity
 from ..configuration.formats import FloatFormat
-from ..layouts import beat_layout, steps_layout, sum_beat_layout
+from ..layouts import beat_layout, sum_beat_layout
 from ..schedule.operand_flags import OperandFlags
 from ..schedule.operand_mux import OperandMux
 from ..schedule.row_scheduler import RowScheduler
 from ..schedule.staging_buffer import StagingBuffer
 from ..schedule.staging_ring import StagingRing
 from ..schedule.step_select import StepSelect
-from .control import Control, count_bits
+from .control import Control
 from .counters import Counters
 from .drain import Drain, adds_c
 from .flags import FLAGS, Flags
@@ -32,38 +31,10 @@ from .scheduled_pe import ScheduledPE
 from .self_scheduled_pe import SelfScheduledPE
 from .snapshot import Snapshot
 from .status import counter_names, status_members
+from .steps import StepsSignature
 from .sum_drain import SumDrain
 
-__all__ = ["StepsSignature", "Tile"]
-
-
-class StepsSignature(Signature):
-    """An input port of a tile: up to `depth` steps a cycle.
-
-    Members
-    -------
-    steps : Out(steps_layout)
-        Steps offered, oldest first; where the staging buffers are rings, step t since reset on line t modulo depth.
-    scales : Out(scale_bits, depth)
-        Only with scales: the scale of each step.
-    available : Out(0..depth)
-        How many of them there are.
-    last : Out(1)
-        The step at ``available - 1`` ends the stream; the next stream is offered the cycle after.
-    taken : In(0..depth)
-        How many enter in this cycle. It may depend on `available` in the same cycle, never the reverse.
-    """
-
-    def __init__(self, width: int, lanes: int, depth: int, scale_bits: int = 0) -> None:
-        super().__init__(
-            {
-                "steps": Out(steps_layout(width, lanes, depth)),
-                **({"scales": Out(ArrayLayout(scale_bits, depth))} if scale_bits else {}),
-                "available": Out(count_bits(depth)),
-                "last": Out(1),
-                "taken": In(count_bits(depth)),
-            }
-        )
+__all__ = ["Tile"]
 
 
 class Tile(Block):
