@@ -80,7 +80,7 @@ WIDTH = 100
     "--bf16-layers",
     metavar="PATTERN",
     multiple=True,
-    help="With --recipe: layers in bf16, by their names in the table (default: attention, and the last layers).",
+    help="With --recipe: names of layers in bf16 (default: attention and the last layers).",
 )
 @click.option(
     "--compare",
@@ -146,6 +146,7 @@ def _train(
 
     from tensordash_runtime import Recipe
     from tensordash_runtime.compare import DifferenceError, comparison
+    from tensordash_runtime.recipe import default_rounding
     from tensordash_runtime.tasks import load_task
     from tensordash_runtime.training import Trainer
 
@@ -153,12 +154,12 @@ def _train(
         task = load_task(model, seed, batch)
     except ValueError as error:
         raise click.UsageError(str(error)) from error
-    rounding = rounding or ("nearest" if recipe is None else "stochastic")
     layers = _bf16_layers(task, bf16_layers) if recipe else ()
+    chosen = Recipe(bf16_layers=layers, seed=seed) if recipe else None
+    rounding = rounding or default_rounding(chosen)
     settings = {"model": model, "seed": seed, "batch": batch, "rounding": rounding, "reference": reference}
     settings |= {"configuration": config.digest, "recipe": recipe, "bf16_layers": layers or None}
-    how = {"rounding": rounding, "rounding_seed": seed}
-    how["recipe"] = Recipe(bf16_layers=layers, seed=seed) if recipe else None
+    how = {"rounding": rounding, "rounding_seed": seed, "recipe": chosen}
     with ExitStack() as stack:
         device = stack.enter_context(_device(config, backend, **how))
         other = None if compare is None else stack.enter_context(_device(config, compare, **how))
@@ -187,7 +188,7 @@ def _train(
 
 def _bf16_layers(task: "Task", patterns: tuple[str, ...]) -> tuple[str, ...]:
     """Return the user's layers in bf16, or the task's; products without weights have a "/" in their names."""
-    names = [path for path, module in task.model.named_modules() if getattr(module, "weight", None) is not None]
+    names = [path.removesuffix(".weight") for path, weight in task.model.named_parameters() if weight.ndim > 1]
     for pattern in patterns:
         if "/" not in pattern and not fnmatch.filter(names, pattern):
             raise click.UsageError(f"--bf16-layers must match a layer ({', '.join(names)}), not {pattern!r}")

@@ -23,8 +23,8 @@ from .errors import DeviceError
 from .execution import Execution, operand_types, require_operand_formats
 from .expected import Expectations
 from .jobs import Done
-from .operands import Operand, Scaling, checked_scaling
-from .recipe import Recipe, checked_recipe
+from .operands import Scaling, checked_operands, checked_scaling
+from .recipe import Recipe, checked_recipe, default_rounding
 from .rounding import checked_seed
 from .shapes import Pair, broadcast, convolution_of, product_shape
 from .values import FLOAT32, type_of
@@ -68,10 +68,10 @@ class Device:
         Of stochastic rounding, 32 bits. Every pair of a seed and an operation's number has random bits of its own.
     scaling : str or mapping of str to int
         Powers of two that float32 operands are multiplied by before they are rounded; results are divided by them.
-        "auto": for each operand, the largest that leaves all finite values in range. "none": none. Or a power for each
-        of "A", "W" and "G", 0 where left out. Formats with scales take no part.
+        "auto": for each operand, the largest that leaves all finite values in range. "none": no scaling. Or a power
+        for each of "A", "W" and "G", 0 where left out. Formats with scales take no part.
     recipe : Recipe, optional
-        NVFP4's training recipe, for a tile with its scales.
+        Training recipe, for a tile with the scales of NVFP4.
     quick : bool
         Whether the Verilog is built in half the time, to run at a tenth of the speed.
     waves : bool
@@ -87,6 +87,8 @@ class Device:
         The preset's name, or the configuration's class and digest.
     backend, scaling, recipe
         As given.
+    rounding : str
+        As given, or the default.
     operations : int
         Operations so far: the number of the next one, which stochastic rounding uses.
 
@@ -136,9 +138,8 @@ class Device:
         self.operations = 0
         self.scaling = checked_scaling(scaling)
         self.recipe = checked_recipe(self.config, recipe)
-        rounding = ("nearest" if recipe is None else "stochastic") if rounding is None else rounding
-        self._rounding_seed = checked_seed(self.config, rounding, rounding_seed)
-        self._toward_zero = rounding == "zero"
+        self.rounding = default_rounding(recipe) if rounding is None else rounding
+        self._rounding_seed = checked_seed(self.config, self.rounding, rounding_seed)
         self._backend: Backend | None = None
         self.expectations: Expectations | None = None
         self._draws = waves
@@ -317,7 +318,7 @@ class Device:
             Whether to count the tile's cycles for the record. If false, the gradient is on the row side, or A in AxW,
             even where results do not depend on the side.
         layer : str
-            The layer's name, by which a recipe chooses its format.
+            Name of the layer. The recipe chooses the layer's format by it.
 
         Raises
         ------
@@ -331,12 +332,7 @@ class Device:
         """
         backend = self.require_usable()
         pair = OPERANDS[require_choice("operation", operation, OPERANDS)]
-        tensors = {name: Operand(name, operands[name]) for name in pair}
-        for name in pair:
-            if tuple(operands[name].shape) != geometry.shapes[name]:
-                raise ValueError(
-                    f"{name} must have the shape {geometry.shapes[name]}, not {tuple(operands[name].shape)}"
-                )
+        tensors = checked_operands({name: operands[name] for name in pair}, geometry)
         execution = Execution(
             config=self.config,
             backend=backend,
@@ -347,11 +343,11 @@ class Device:
             row_side=row_side,
             number=self.operations,
             seed=self._rounding_seed,
-            toward_zero=self._toward_zero,
+            toward_zero=self.rounding == "zero",
             count=count,
         )
         if self.recipe is not None:
-            execution, tensors = self.recipe.applied(execution, tensors, layer)
+            execution, tensors = self.recipe.apply(execution, tensors, layer)
         with limited_threads(geometry.macs):
             done = execution.run(tensors, fp32=fp32, bias=bias, relu=relu, mask=mask)
         self.operations += 1

@@ -44,7 +44,7 @@ def operand_types(tile: TileConfig) -> tuple[str, str]:
 
 
 def require_operand_formats(tile: TileConfig) -> None:
-    """Refuse a tile for whose operands there are no tensors.
+    """Refuse a tile with operands that no tensor holds.
 
     Raises
     ------
@@ -87,7 +87,7 @@ class Execution:
     count : bool
         Whether to count the tile's cycles. They then choose the row side where results do not depend on it.
     weight_block_height : int
-        With scales: vectors of W whose blocks share one.
+        With scales: how many vectors of W share the scales of their blocks.
     """
 
     config: CoreConfig | TileConfig

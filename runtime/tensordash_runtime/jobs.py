@@ -34,7 +34,7 @@ class DeviceJob:
     scale : int
         Results are multiplied by this power of two.
     weight_block_height : int
-        With scales: vectors of W whose blocks share one.
+        With scales: how many vectors of W share the scales of their blocks.
     """
 
     problem: Problem

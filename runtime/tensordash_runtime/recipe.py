@@ -1,8 +1,8 @@
 """NVFP4's training recipe: scales of 16 x 16 blocks for weights, a random Hadamard transform, and layers in bf16.
 
 Source: "Pretraining Large Language Models with NVFP4" (NVIDIA 2025, arXiv:2509.25149), section 4. Its fourth part,
-stochastic rounding of gradients, is a device's `rounding`. A tile with NVFP4's scales runs the recipe as it is: it is
-fed ordinary blocks of 1 x 16 elements, and the same scale for each of 16 vectors.
+stochastic rounding of gradients, is a device's `rounding`. The recipe needs no other tile. The tile is fed ordinary
+blocks of 1 x 16 elements, and the same scale for each of 16 vectors.
 """
 
 from dataclasses import dataclass, replace
@@ -23,12 +23,12 @@ from .execution import Execution
 from .operands import Operand
 from .values import FLOAT32, like
 
-__all__ = ["BLOCK", "Recipe", "bf16_tile", "checked_recipe", "hadamard_matrix", "hadamard_transform"]
+__all__ = ["Recipe", "bf16_tile", "checked_recipe", "default_rounding", "hadamard_matrix", "hadamard_transform"]
 
 BLOCK = 16
-"""Values that share a scale, rows and columns of the Hadamard transform, and of a weight's blocks."""
+"""Rows and columns of the Hadamard transform and of a weight's blocks; also the values of a 1 x 16 block."""
 ATTENTION = ("*/bmm*",)
-"""Names of the products of activations with each other, which attention consists of."""
+"""Names of the products of two activations: attention's."""
 
 
 @lru_cache(maxsize=16)
@@ -38,7 +38,7 @@ def hadamard_matrix(seed: int) -> NDArray[np.float64]:
     Parameters
     ----------
     seed : int
-        Of the signs, 0 to 2**32 - 1.
+        Seed of the signs, 0 to 2**32 - 1.
 
     Returns
     -------
@@ -68,7 +68,7 @@ def hadamard_matrix(seed: int) -> NDArray[np.float64]:
 
 
 def hadamard_transform(values: NDArray[np.float32], matrix: NDArray[np.float64]) -> NDArray[np.float32]:
-    """Transform each 16 rows of a matrix: a product over rows of two matrices stays as it is.
+    """Transform each 16 rows of a matrix. The product over rows of two transformed matrices stays the same.
 
     Parameters
     ----------
@@ -97,7 +97,7 @@ def hadamard_transform(values: NDArray[np.float32], matrix: NDArray[np.float64])
 
 
 def bf16_tile(tile: TileConfig) -> TileConfig:
-    """Return the tile that runs layers in bf16: of the same size, with binned sums, which no order changes.
+    """Return the tile that runs layers in bf16: of the same size, with binned sums.
 
     Examples
     --------
@@ -111,24 +111,23 @@ def bf16_tile(tile: TileConfig) -> TileConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """What a device does besides when it trains in NVFP4.
+    """Choose how a device trains in NVFP4.
 
     A linear layer is a matrix product without a batch. Convolutions have neither blocks of 16 x 16 nor a transform.
 
     Parameters
     ----------
     square_blocks : bool
-        Whether 16 x 16 weights of a linear layer share a scale, so that the backward pass has the forward pass's
-        quantised weights.
+        Whether 16 x 16 weights of a linear layer share a scale. Both passes then have the same quantised weights.
     hadamard : bool
         Whether both operands of a linear layer's weight gradient are transformed before they are quantised. A
         transform makes zeros dense: the tile skips none of them.
     bf16_layers : tuple of str
-        Patterns (`fnmatch`) of names of layers whose three products run in bf16, on a tile of the same size. The paper
-        has attention's products, the output projection and about 15% of the linear layers there, most of them the
-        last ones. By default attention's products.
+        Patterns (`fnmatch`) of layers' names. The three products of these layers run in bf16, on a tile of the same
+        size. By default attention's products. The paper also has the output projection and about 15% of the linear
+        layers in bf16, most of them the last ones.
     seed : int
-        Of the transform's signs, which are the same for all layers and steps.
+        Seed of the transform's signs, which are the same for all layers and steps.
 
     Raises
     ------
@@ -161,10 +160,10 @@ class Recipe:
         """Return whether the products of a layer of this name run in bf16."""
         return any(fnmatchcase(layer, pattern) for pattern in self.bf16_layers)
 
-    def applied(
+    def apply(
         self, execution: Execution, tensors: dict[str, Operand], layer: str
     ) -> tuple[Execution, dict[str, Operand]]:
-        """Return an operation and its operands as the recipe has them.
+        """Return an operation and its operands under the recipe.
 
         Parameters
         ----------
@@ -173,11 +172,11 @@ class Recipe:
         tensors : dict of str to Operand
             Both operands, shaped as its geometry has them.
         layer : str
-            The layer's name.
+            Name of the layer.
         """
-        geometry, tile = execution.geometry, execution.tile
+        geometry = execution.geometry
         if self.runs_in_bf16(layer):
-            tile = bf16_tile(tile)
+            tile = bf16_tile(execution.tile)
             return replace(execution, config=tile, backend=Emulator(tile), seed=None), tensors
         if not isinstance(geometry, MatrixProduct) or geometry.batch > 1:
             return execution, tensors
@@ -186,12 +185,17 @@ class Recipe:
         if not self.hadamard or any(each.kind != FLOAT32 for each in tensors.values()):
             return execution, tensors
         matrix = hadamard_matrix(self.seed)
-        made = {}
+        transformed = {}
         for name, each in tensors.items():
             bits = hadamard_transform(each.array, matrix).view(np.uint32)
-            made[name] = Operand(name, like(each.tensor, bits, FLOAT32))
+            transformed[name] = Operand(name, like(each.tensor, bits, FLOAT32))
         samples = -(-geometry.samples // BLOCK) * BLOCK
-        return replace(execution, geometry=replace(geometry, samples=samples)), made
+        return replace(execution, geometry=replace(geometry, samples=samples)), transformed
+
+
+def default_rounding(recipe: Recipe | None) -> str:
+    """Return the rounding of a device whose user chose none."""
+    return "nearest" if recipe is None else "stochastic"
 
 
 def checked_recipe(config: CoreConfig | TileConfig, recipe: Recipe | None) -> Recipe | None:
@@ -200,7 +204,7 @@ def checked_recipe(config: CoreConfig | TileConfig, recipe: Recipe | None) -> Re
     Raises
     ------
     TypeError, ValueError
-        If it is no recipe, or the device has no scales of NVFP4.
+        If the value is no recipe, or the device lacks the scales of NVFP4.
     """
     if recipe is None:
         return None

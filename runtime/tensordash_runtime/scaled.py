@@ -46,7 +46,7 @@ def scaled_non_zeros(
     seed : int, optional
         Of gradients, if they are rounded stochastically.
     weight_block_height : int
-        Vectors of a linear layer's weights whose blocks share a scale.
+        How many vectors of a linear layer's weights share the scales of their blocks.
     """
     scale = tile.numerics.scale
     assert scale is not None

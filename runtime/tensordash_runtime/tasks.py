@@ -50,8 +50,8 @@ class Task:
     steps_per_epoch : int
         Batches.
     bf16_layers : tuple of str
-        Patterns of the layers that NVFP4's recipe has in bf16: attention's products, the output projection, and about
-        15% of the linear layers before it (arXiv:2509.25149, section 4.1).
+        Patterns of the layers that run in bf16 under NVFP4's recipe: attention's products, the output projection, and
+        about 15% of the linear layers before it (arXiv:2509.25149, section 4.1).
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""NVFP4's training recipe against its definition in plain NumPy, and what a device makes of it."""
+"""NVFP4's training recipe against its definition in plain NumPy, alone and on a device."""
 
 from typing import Any
 
@@ -104,6 +104,14 @@ def test_an_outlier_is_spread_over_its_block() -> None:
     assert np.array_equal(np.abs(made[:, 0]), [0] * 16 + [2] * 16)
 
 
+def test_random_signs_precede_the_transform() -> None:
+    """Without them a constant block would become a single outlier of 4."""
+    for seed in range(20):
+        made = hadamard_transform(np.ones((16, 1), np.float32), hadamard_matrix(seed))
+        assert np.abs(made).max() < 4
+        assert np.square(made).sum() == 16
+
+
 # Scales of 16 x 16 blocks
 
 
@@ -144,10 +152,10 @@ def test_both_passes_multiply_the_same_weights(as_tensors: bool) -> None:
     weights = square_blocks(values["W"][0])
     with Device("nvfp4", recipe=QUIET, rounding="nearest") as device:
         for operation, other, matrix in (("AxW", "A", weights.T), ("WxG", "G", weights)):
-            given: dict[str, Any] = {"W": values["W"], other: values[other]}
+            pair: dict[str, Any] = {"W": values["W"], other: values[other]}
             if as_tensors:
-                given = {name: torch.from_numpy(each) for name, each in given.items()}
-            done = device.contract(LAYER, operation, given)
+                pair = {name: torch.from_numpy(each) for name, each in pair.items()}
+            done = device.contract(LAYER, operation, pair)
             wanted = worth(values[other][0], 1) @ matrix
             assert isinstance(done.result, torch.Tensor) == as_tensors
             np.testing.assert_allclose(done.result[0], wanted, rtol=3e-7, atol=1e-12 * np.abs(wanted).max())
@@ -163,8 +171,8 @@ def test_only_linear_layers_have_square_blocks() -> None:
     with Device("nvfp4", recipe=QUIET) as device, Device("nvfp4", rounding="stochastic") as plain:
         for geometry in (batched, image):
             for operation in ("AxW", "WxG", "AxG"):
-                given = {name: drawn(*geometry.shapes[name]) for name in operation.replace("x", "")}
-                results = [each.contract(geometry, operation, given).result for each in (device, plain)]
+                pair = {name: drawn(*geometry.shapes[name]) for name in operation.replace("x", "")}
+                results = [each.contract(geometry, operation, pair).result for each in (device, plain)]
                 assert np.array_equal(*results)
 
 
@@ -189,8 +197,8 @@ def test_gradients_alone_are_rounded_stochastically() -> None:
     values = operands()
     with Device("nvfp4", recipe=QUIET) as device, Device("nvfp4", recipe=QUIET, rounding="nearest") as nearest:
         for operation, same in (("AxW", True), ("WxG", False), ("AxG", False)):
-            given = {name: values[name] for name in operation.replace("x", "")}
-            one, other = (each.contract(LAYER, operation, given).result for each in (device, nearest))
+            pair = {name: values[name] for name in operation.replace("x", "")}
+            one, other = (each.contract(LAYER, operation, pair).result for each in (device, nearest))
             assert np.array_equal(one, other) == same
 
 
@@ -199,10 +207,14 @@ def test_layers_in_bf16_run_on_a_tile_of_bf16() -> None:
     recipe = Recipe(bf16_layers=("*.down",))
     with Device("nvfp4", recipe=recipe) as device, Device(bf16_tile(load_preset("nvfp4"))) as bf16:
         for operation in ("AxW", "WxG", "AxG"):
-            given = {name: values[name] for name in operation.replace("x", "")}
-            down, up = (device.contract(LAYER, operation, given, layer=name).result for name in ("b.down", "b.up"))
-            assert np.array_equal(down, bf16.contract(LAYER, operation, given).result)
+            pair = {name: values[name] for name in operation.replace("x", "")}
+            down, up = (device.contract(LAYER, operation, pair, layer=name).result for name in ("b.down", "b.up"))
+            assert np.array_equal(down, bf16.contract(LAYER, operation, pair).result)
             assert not np.array_equal(down, up)
+        tensors = {name: torch.from_numpy(values[name]).bfloat16() for name in "AW"}
+        down = device.contract(LAYER, "AxW", tensors, layer="b.down").result
+        assert torch.equal(down, bf16.contract(LAYER, "AxW", tensors).result)
+        assert down.dtype is torch.bfloat16
 
 
 def test_a_model_has_its_layers_in_bf16_by_their_names() -> None:

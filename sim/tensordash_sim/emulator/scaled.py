@@ -48,7 +48,7 @@ def contract_scaled(
     seed : int, optional
         If given, elements of G are rounded stochastically, as gradients have to be: with NumPy's Philox of this key.
     weight_block_height : int
-        Vectors of W whose blocks share a scale (`quantise_blocks`).
+        How many vectors of W share the scales of their blocks (`quantise_blocks`).
 
     Returns
     -------

@@ -82,8 +82,8 @@ def quantise_blocks(
     scale_rounding : "floor" or "up"
         Of "e8m0": "floor", the OCP's rule; "up", the least power of two that no element exceeds the largest with.
     block_height : int
-        Vectors, along the axis before the last and from its beginning, whose blocks share a scale. With the scale's
-        block size, a matrix and its transpose have the same quantised values.
+        How many vectors, along the axis before the last, share the scales of their blocks. If it is the scale's block
+        size, a matrix and its transpose have the same quantised values.
 
     Returns
     -------
@@ -112,11 +112,11 @@ def quantise_blocks(
     blocks = blocks.reshape(*array.shape[:-1], -1, scale.block)
     sound = np.asarray(np.isfinite(blocks).all(-1))
     if block_height > 1:
-        sound = _shared(sound, block_height, np.logical_and)
+        sound = _share(sound, block_height, np.logical_and)
     blocks = np.where(sound[..., np.newaxis], blocks, 0.0)
     magnitudes = np.abs(blocks).max(-1)
     if block_height > 1:
-        magnitudes = _shared(magnitudes, block_height, np.maximum)
+        magnitudes = _share(magnitudes, block_height, np.maximum)
     top, tensor = to_float(fmt.largest, fmt), 1.0
     if scale.number is None:
         # The exponent of the largest magnitude, less the largest element's exponent.
@@ -139,8 +139,8 @@ def quantise_blocks(
     return Scaled(bits, np.where(sound, scales, scale.nan).astype(np.uint8), tensor)
 
 
-def _shared(blocks: NDArray, height: int, combine: np.ufunc) -> NDArray:
-    """Combine the values of each `height` vectors' blocks, (..., vectors, blocks), and give all of them the result."""
+def _share(blocks: NDArray, height: int, combine: np.ufunc) -> NDArray:
+    """Combine values of blocks, (..., vectors, blocks), over each `height` vectors; repeat the result for each."""
     vectors = blocks.shape[-2]
     combined = combine.reduceat(blocks, np.arange(0, vectors, height), axis=-2)
     return np.repeat(combined, height, axis=-2)[..., :vectors, :]
