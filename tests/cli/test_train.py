@@ -48,6 +48,12 @@ def test_the_nvfp4_recipe(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> 
     assert json.loads(call(f"{command} --rounding nearest", capfd)[0]) != default
 
 
+def test_layers_in_bf16_include_recurrent_weights(capfd: pytest.CaptureFixture[str]) -> None:
+    command = "train --preset nvfp4 --model lstm --recipe nvfp4 --steps 1 --json --bf16-layers "
+    recurrent, scores = (json.loads(call(command + layer, capfd)[0]) for layer in ("recurrent.*", "scores"))
+    assert recurrent["history"] != scores["history"]
+
+
 def test_the_tables(capfd: pytest.CaptureFixture[str]) -> None:
     out, _ = call("train --preset paper-bf16 --model gpt --steps 1", capfd)
     assert "blocks.0.qkv" in out

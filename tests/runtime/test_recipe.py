@@ -202,6 +202,12 @@ def test_gradients_alone_are_rounded_stochastically() -> None:
             assert np.array_equal(one, other) == same
 
 
+def test_a_recipe_changes_the_default_of_rounding() -> None:
+    for recipe, rounding in ((None, "nearest"), (QUIET, "stochastic")):
+        with Device("nvfp4", recipe=recipe) as device:
+            assert device.rounding == rounding
+
+
 def test_layers_in_bf16_run_on_a_tile_of_bf16() -> None:
     values = operands()
     recipe = Recipe(bf16_layers=("*.down",))
