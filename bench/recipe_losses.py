@@ -40,7 +40,7 @@ def train_float32(seed: int, steps: int, change: float = 0.0) -> list[float]:
     optimizer = task.optimizer(task.model.parameters())
     with torch.no_grad():
         for weight in task.model.parameters():
-            weight *= 1 + change
+            weight.mul_(1 + change)
     found = []
     for batch in islice(task.order(0), steps):
         optimizer.zero_grad()
