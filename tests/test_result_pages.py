@@ -22,7 +22,7 @@ def benches() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(params=["training_page", "mutant_page", "core", "past_four"])
+@pytest.fixture(params=["training_page", "recipe_losses", "mutant_page", "core", "past_four"])
 def bench(request: pytest.FixtureRequest) -> ModuleType:
     module = import_module(request.param)
     if not module.RESULTS.exists():
@@ -92,6 +92,37 @@ def test_figures_of_a_training_run() -> None:
     document = {"steps": 2, "accuracy": 0.5, "plain_accuracy": 0.6, "speedup": 2.0, "tile_speedup": 2.5}
     found = import_module("training_page").figures({**document, "history": history, "cycles": 7})
     assert found == {**document, "loss": 1.5, "plain_loss": 3.5}
+
+
+def test_a_row_of_recipes_summarises_its_seeds() -> None:
+    losses = {"0": (2.02, 2.0, 1.96, 2.0), "1": (1.94, 2.0, 2.0, 2.0), "2": (2.1, 2.0, 2.0, 2.0)}
+    names = ("loss", "plain_loss", "tail_loss", "plain_tail_loss")
+    runs = {
+        seed: {
+            "commit": "c",
+            "date": "d",
+            "data": "t",
+            "figures": {"bf16_share": 0.25, **dict(zip(names, each, strict=True))},
+        }
+        for seed, each in losses.items()
+    }
+    page = import_module("recipe_losses").written("<!-- nvfp4 -->\n<!-- /nvfp4 -->", {"the recipe": runs})
+    row = "| the recipe | t | 25% | 3 | 2.020 | 2.000 | +1.0% | 2.3% | -3.0% to +5.0% | -0.7% | c, d |"
+    assert row in page.splitlines()
+
+
+def test_float32_is_compared_with_one_changed_bit() -> None:
+    bench = import_module("recipe_losses")
+    plain, changed = bench.train_float32(0, 2), bench.train_float32(0, 2, 2.0**-8)
+    assert plain == bench.train_float32(0, 2) != changed
+
+
+def test_a_recipe_may_change_for_the_last_fifth_of_the_steps() -> None:
+    bench = import_module("recipe_losses")
+    names = "the recipe", "the recipe, the last fifth of the steps in bf16"
+    first, late = (bench.VARIANTS[name](0, 5) for name in names)
+    assert first["loss"] != late["loss"]
+    assert late["bf16_share"] == pytest.approx((4 * first["bf16_share"] + 1) / 5)
 
 
 def test_a_measurement_has_the_commit() -> None:

@@ -57,6 +57,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "tensordash train --steps 10",
         "tensordash train --preset core-fp8 --model mlp --rounding stochastic --seed 1",
         "tensordash train --model gpt --steps 1 --compare golden",
+        "tensordash train --model gpt --preset nvfp4 --recipe nvfp4 --steps 20",
     ),
     "soc": (
         "tensordash soc --preset core -o soc",

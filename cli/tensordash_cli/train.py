@@ -1,5 +1,6 @@
 """`tensordash train`: a network in training on a core, emulated or on its Verilog, next to plain PyTorch."""
 
+import fnmatch
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -23,6 +24,7 @@ from .console import (
 
 if TYPE_CHECKING:
     from tensordash_runtime import Device, Run
+    from tensordash_runtime.tasks import Task
     from tensordash_runtime.training import Step, Trainer
 
 __all__ = ["command"]
@@ -31,6 +33,7 @@ MODELS = ("digits", "mlp", "gpt", "lstm")
 BACKENDS = ("emulator", "golden", "verilator")
 ROUNDINGS = ("nearest", "zero", "stochastic")
 REFERENCES = ("float32", "autocast")
+RECIPES = ("nvfp4",)
 WIDTH = 100
 """Characters of the table."""
 
@@ -58,8 +61,7 @@ WIDTH = 100
 @click.option(
     "--rounding",
     type=click.Choice(ROUNDINGS),
-    default="nearest",
-    show_default=True,
+    show_default="nearest; with --recipe stochastic",
     help="Rounding of results in the operands' format, or of gradients with scales; stochastic uses --seed.",
 )
 @click.option(
@@ -68,6 +70,17 @@ WIDTH = 100
     default=REFERENCES[0],
     show_default=True,
     help="Precision of plain PyTorch: float32, or autocast to the core's fp16 or bf16.",
+)
+@click.option(
+    "--recipe",
+    type=click.Choice(RECIPES),
+    help="NVFP4's training recipe: 16x16 blocks of weights, a Hadamard transform, layers in bf16, stochastic rounding.",
+)
+@click.option(
+    "--bf16-layers",
+    metavar="PATTERN",
+    multiple=True,
+    help="With --recipe: names of layers in bf16 (default: attention and the last layers).",
 )
 @click.option(
     "--compare",
@@ -90,6 +103,8 @@ def command(config: TileConfig | CoreConfig, as_json: bool, **options: Any) -> N
     """
     if options["steps"] is not None and options["epochs"] is not None:
         raise click.UsageError("--steps and --epochs exclude each other")
+    if options["bf16_layers"] and options["recipe"] is None:
+        raise click.UsageError("--bf16-layers needs --recipe")
     if options["compare"] == options["backend"]:
         raise click.UsageError(f"--compare must be another one than --backend, not {options['compare']}")
     if isinstance(config, TileConfig):
@@ -120,14 +135,18 @@ def _train(
     epochs: int | None,
     batch: int | None,
     seed: int,
-    rounding: str,
+    rounding: str | None,
     reference: str,
+    recipe: str | None,
+    bf16_layers: tuple[str, ...],
     compare: str | None,
     output: Path | None,
 ) -> "tuple[Trainer, Run]":
     from contextlib import ExitStack
 
+    from tensordash_runtime import Recipe
     from tensordash_runtime.compare import DifferenceError, comparison
+    from tensordash_runtime.recipe import default_rounding
     from tensordash_runtime.tasks import load_task
     from tensordash_runtime.training import Trainer
 
@@ -135,9 +154,12 @@ def _train(
         task = load_task(model, seed, batch)
     except ValueError as error:
         raise click.UsageError(str(error)) from error
+    layers = _bf16_layers(task, bf16_layers) if recipe else ()
+    chosen = Recipe(bf16_layers=layers, seed=seed) if recipe else None
+    rounding = rounding or default_rounding(chosen)
     settings = {"model": model, "seed": seed, "batch": batch, "rounding": rounding, "reference": reference}
-    settings["configuration"] = config.digest
-    how = {"rounding": rounding, "rounding_seed": seed}
+    settings |= {"configuration": config.digest, "recipe": recipe, "bf16_layers": layers or None}
+    how = {"rounding": rounding, "rounding_seed": seed, "recipe": chosen}
     with ExitStack() as stack:
         device = stack.enter_context(_device(config, backend, **how))
         other = None if compare is None else stack.enter_context(_device(config, compare, **how))
@@ -162,6 +184,15 @@ def _train(
             trainer.save()
             raise
     return trainer, run
+
+
+def _bf16_layers(task: "Task", patterns: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the user's layers in bf16, or the task's; products without weights have a "/" in their names."""
+    names = [path.removesuffix(".weight") for path, weight in task.model.named_parameters() if weight.ndim > 1]
+    for pattern in patterns:
+        if "/" not in pattern and not fnmatch.filter(names, pattern):
+            raise click.UsageError(f"--bf16-layers must match a layer ({', '.join(names)}), not {pattern!r}")
+    return patterns or task.bf16_layers
 
 
 def _device(config: TileConfig | CoreConfig, backend: str, **how: Any) -> "Device":

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from .device import Device
 from .errors import DeviceError, NoRoomError, OffloadError, ProgramFolderError, RoundingError
+from .recipe import Recipe
 from .records import Contracted, Missed, Totals
 from .run import Run
 
@@ -26,6 +27,7 @@ __all__ = [
     "NoRoomError",
     "OffloadError",
     "ProgramFolderError",
+    "Recipe",
     "RoundingError",
     "Run",
     "Totals",

@@ -63,11 +63,10 @@ class Emulator:
         """Do it; nothing is measured."""
         problem = job.problem
         if isinstance(self._config, TileConfig) and self._config.numerics.scale is not None:
-            made = contract_scaled(
-                self._config, problem.layer, problem.operation, problem.rows, job.values, seed=job.key
-            )
+            how: dict[str, Any] = {"seed": job.key, "weight_block_height": job.weight_block_height}
+            made = contract_scaled(self._config, problem.layer, problem.operation, problem.rows, job.values, **how)
             return Ran(bits=made.view(np.uint32))
-        how: dict[str, Any] = {"fp32": problem.fp32, "relu": problem.relu, "toward_zero": job.toward_zero}
+        how = {"fp32": problem.fp32, "relu": problem.relu, "toward_zero": job.toward_zero}
         how["scale"] = job.scale
         how |= {name: job.values.get(name) for name in ("bias", "mask")}
         if job.seed is not None and not problem.fp32:

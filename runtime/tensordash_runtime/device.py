@@ -11,20 +11,20 @@ import numpy as np
 
 from tensordash import TileConfig
 from tensordash.configuration.core_config import CoreConfig
-from tensordash.configuration.formats import FloatFormat
 from tensordash.configuration.parameters import require_choice, require_int
 from tensordash.configuration.preset import load_any_preset
-from tensordash_sim.compiler.images import FLOATS, layer_values
+from tensordash_sim.compiler.images import layer_values
 from tensordash_sim.compiler.layer import OPERANDS
 from tensordash_sim.emulator import limited_threads, start_threads
 from tensordash_sim.lowering import Geometry, MatrixProduct
 
 from .backends import BACKENDS, Backend, Verilator, open_backend
 from .errors import DeviceError
-from .execution import Execution, operand_types
+from .execution import Execution, operand_types, require_operand_formats
 from .expected import Expectations
 from .jobs import Done
-from .operands import Operand, Scaling, checked_scaling
+from .operands import Scaling, checked_operands, checked_scaling
+from .recipe import Recipe, checked_recipe, default_rounding
 from .rounding import checked_seed
 from .shapes import Pair, broadcast, convolution_of, product_shape
 from .values import FLOAT32, type_of
@@ -60,15 +60,18 @@ class Device:
         How often a channel of that memory does not move though it could.
     seed : int
         Of what is random in that memory.
-    rounding : str
+    rounding : str, optional
         Of results of the operand type: "nearest", ties to even, "zero", toward it, or "stochastic", which wants a core
-        that can. With scales, of gradients that are quantised: to nearest or stochastically.
+        that can. With scales, of gradients that are quantised: to nearest or stochastically. By default "nearest", with
+        a recipe "stochastic".
     rounding_seed : int
         Of stochastic rounding, 32 bits. Every pair of a seed and an operation's number has random bits of its own.
     scaling : str or mapping of str to int
         Powers of two that float32 operands are multiplied by before they are rounded; results are divided by them.
         "auto": for each operand, the largest that leaves all finite values in range. "none": no scaling. Or a power
         for each of "A", "W" and "G", 0 where left out. Formats with scales take no part.
+    recipe : Recipe, optional
+        Training recipe, for a tile with the scales of NVFP4.
     quick : bool
         Whether the Verilog is built in half the time, to run at a tenth of the speed.
     waves : bool
@@ -82,8 +85,10 @@ class Device:
         What it is.
     name : str
         The preset's name, or the configuration's class and digest.
-    backend, scaling
+    backend, scaling, recipe
         As given.
+    rounding : str
+        As given, or the default.
     operations : int
         Operations so far: the number of the next one, which stochastic rounding uses.
 
@@ -111,9 +116,10 @@ class Device:
         latency: tuple[int, int] = (50, 50),
         pause: float = 0.0,
         seed: int = 0,
-        rounding: str = "nearest",
+        rounding: str | None = None,
         rounding_seed: int = 0,
         scaling: Scaling = "auto",
+        recipe: Recipe | None = None,
         quick: bool = False,
         waves: bool = False,
         address: str = "",
@@ -127,16 +133,13 @@ class Device:
         require_int("memory_bytes", memory_bytes, 1 << 12)
         self._memory_bytes = memory_bytes
         self._place = os.getpid(), threading.get_ident()
-        if not isinstance(self.tile.a_format, FloatFormat):
-            raise ValueError(f"preset must have floating-point operands, not {self.tile.a_format.name}")
-        for fmt in (self.tile.a_format, self.tile.b_format):
-            if fmt.name not in FLOATS and not self._scaled:
-                raise ValueError(f"preset must have operands that tensors hold ({', '.join(FLOATS)}), not {fmt.name}")
+        require_operand_formats(self.tile)
         start_threads()
         self.operations = 0
         self.scaling = checked_scaling(scaling)
-        self._rounding_seed = checked_seed(self.config, rounding, rounding_seed)
-        self._toward_zero = rounding == "zero"
+        self.recipe = checked_recipe(self.config, recipe)
+        self.rounding = default_rounding(recipe) if rounding is None else rounding
+        self._rounding_seed = checked_seed(self.config, self.rounding, rounding_seed)
         self._backend: Backend | None = None
         self.expectations: Expectations | None = None
         self._draws = waves
@@ -165,10 +168,6 @@ class Device:
     def types(self) -> tuple[str, ...]:
         """The types of tensors that it takes."""
         return tuple(dict.fromkeys((*operand_types(self.tile), FLOAT32)))
-
-    @property
-    def _scaled(self) -> bool:
-        return self.tile.numerics.scale is not None
 
     def matmul(self, a: Any, b: Any, *, row_side: str | None = None) -> Any:
         """Matrix product, as NumPy and PyTorch have it: leading axes are a batch, and are broadcast.
@@ -289,6 +288,7 @@ class Device:
         mask: Any = None,
         row_side: str | None = None,
         count: bool = True,
+        layer: str = "",
     ) -> Done:
         """Run one of the three operations of a layer; return its result and a record.
 
@@ -317,6 +317,8 @@ class Device:
         count : bool
             Whether to count the tile's cycles for the record. If false, the gradient is on the row side, or A in AxW,
             even where results do not depend on the side.
+        layer : str
+            Name of the layer. The recipe chooses the layer's format by it.
 
         Raises
         ------
@@ -330,12 +332,7 @@ class Device:
         """
         backend = self.require_usable()
         pair = OPERANDS[require_choice("operation", operation, OPERANDS)]
-        tensors = {name: Operand(name, operands[name]) for name in pair}
-        for name in pair:
-            if tuple(operands[name].shape) != geometry.shapes[name]:
-                raise ValueError(
-                    f"{name} must have the shape {geometry.shapes[name]}, not {tuple(operands[name].shape)}"
-                )
+        tensors = checked_operands({name: operands[name] for name in pair}, geometry)
         execution = Execution(
             config=self.config,
             backend=backend,
@@ -346,9 +343,11 @@ class Device:
             row_side=row_side,
             number=self.operations,
             seed=self._rounding_seed,
-            toward_zero=self._toward_zero,
+            toward_zero=self.rounding == "zero",
             count=count,
         )
+        if self.recipe is not None:
+            execution, tensors = self.recipe.apply(execution, tensors, layer)
         with limited_threads(geometry.macs):
             done = execution.run(tensors, fp32=fp32, bias=bias, relu=relu, mask=mask)
         self.operations += 1

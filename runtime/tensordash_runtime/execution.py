@@ -28,7 +28,7 @@ from .scaled import scaled_non_zeros
 from .sides import chosen_rows, possible_rows, requested_rows
 from .values import FLOAT32, like
 
-__all__ = ["Execution", "operand_types"]
+__all__ = ["Execution", "operand_types", "require_operand_formats"]
 
 LEVELS = 2
 """Between a speedup and one more: operations whose speedups are of the same level are cut alike."""
@@ -41,6 +41,21 @@ def operand_types(tile: TileConfig) -> tuple[str, str]:
     if tile.numerics.scale is not None:
         return FLOAT32, FLOAT32
     return FLOATS[tile.a_format.name], FLOATS[tile.b_format.name]
+
+
+def require_operand_formats(tile: TileConfig) -> None:
+    """Refuse a tile with operands that no tensor holds.
+
+    Raises
+    ------
+    ValueError
+        If it has integer operands, or formats without a type of PyTorch, and no scales.
+    """
+    for fmt in (tile.a_format, tile.b_format):
+        if not isinstance(fmt, FloatFormat):
+            raise ValueError(f"preset must have floating-point operands, not {fmt.name}")
+        if fmt.name not in FLOATS and tile.numerics.scale is None:
+            raise ValueError(f"preset must have operands that tensors hold ({', '.join(FLOATS)}), not {fmt.name}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,6 +86,8 @@ class Execution:
         Whether results of the operand type are rounded toward zero.
     count : bool
         Whether to count the tile's cycles. They then choose the row side where results do not depend on it.
+    weight_block_height : int
+        With scales: how many vectors of W share the scales of their blocks.
     """
 
     config: CoreConfig | TileConfig
@@ -84,6 +101,7 @@ class Execution:
     seed: int | None = None
     toward_zero: bool = False
     count: bool = True
+    weight_block_height: int = 1
 
     @property
     def tile(self) -> TileConfig:
@@ -187,7 +205,7 @@ class Execution:
             for name, each in operands.items()
         }
         key = None if self.seed is None else random_key(self.seed, self.number)
-        left = scaled_non_zeros(self.tile, self.geometry, self.operation, rows, finite, key)
+        left = scaled_non_zeros(self.tile, self.geometry, self.operation, rows, finite, key, self.weight_block_height)
         made = {}
         for name, each in operands.items():
             flushed = int(np.count_nonzero(finite[name]) - np.count_nonzero(left[name]))
@@ -267,6 +285,7 @@ class Execution:
             operation=self.number,
             toward_zero=self.toward_zero,
             scale=scale,
+            weight_block_height=self.weight_block_height,
         )
         ran = self.backend.run(job)
         return problem, finished(ran.bits, -power - scale, bias, relu=relu), ran

@@ -33,6 +33,8 @@ class DeviceJob:
         Results of the operand format are rounded toward zero.
     scale : int
         Results are multiplied by this power of two.
+    weight_block_height : int
+        With scales: how many vectors of W share the scales of their blocks.
     """
 
     problem: Problem
@@ -41,6 +43,7 @@ class DeviceJob:
     operation: int = 0
     toward_zero: bool = False
     scale: int = 0
+    weight_block_height: int = 1
 
     @property
     def key(self) -> int | None:

@@ -17,10 +17,19 @@ from tensordash_sim.emulator import decode, encode
 from tensordash_sim.emulator.kernels import scan
 from tensordash_sim.emulator.tables import is_finite
 from tensordash_sim.golden.quantization import non_zeros
+from tensordash_sim.lowering import Geometry
 
 from .values import FLOAT32, plain, type_of
 
-__all__ = ["Operand", "RoundedOperand", "Rounding", "Scaling", "checked_scaling", "scaling_limit"]
+__all__ = [
+    "Operand",
+    "RoundedOperand",
+    "Rounding",
+    "Scaling",
+    "checked_operands",
+    "checked_scaling",
+    "scaling_limit",
+]
 
 Scaling = str | Mapping[str, int]
 SCALINGS = ("auto", "none")
@@ -239,6 +248,21 @@ def scaling_limit(tile: TileConfig, reduced: int) -> int:
     bits = accumulator.result_exponent_bits if isinstance(accumulator, Fused) else 8
     largest = (1 << (bits - 1)) - 1
     return min(MAX_PRODUCT_EXPONENT, (largest - reduced.bit_length()) // 2)
+
+
+def checked_operands(tensors: Mapping[str, Any], geometry: Geometry) -> dict[str, Operand]:
+    """Return a layer's operands by their names.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Naming the operand, its type or shape, and what is allowed.
+    """
+    operands = {name: Operand(name, tensor) for name, tensor in tensors.items()}
+    for name, tensor in tensors.items():
+        if tuple(tensor.shape) != geometry.shapes[name]:
+            raise ValueError(f"{name} must have the shape {geometry.shapes[name]}, not {tuple(tensor.shape)}")
+    return operands
 
 
 def checked_scaling(scaling: Scaling) -> Scaling:

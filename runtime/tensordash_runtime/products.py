@@ -61,7 +61,8 @@ class Product(NamedTuple):
     def run_on(self, device: Device, *, fp32: bool, count: bool) -> Done:
         """Run it, as `Device.contract` does."""
         more: dict[str, Any] = {"bias": self.bias, "relu": self.relu, "mask": self.mask}
-        return device.contract(self.geometry, self.operation, self.operands, fp32=fp32, count=count, **more)
+        more |= {"count": count, "layer": self.layer}
+        return device.contract(self.geometry, self.operation, self.operands, fp32=fp32, **more)
 
 
 class Contracting(Step, Protocol):

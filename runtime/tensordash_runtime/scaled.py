@@ -24,6 +24,7 @@ def scaled_non_zeros(
     rows: str,
     values: Mapping[str, NDArray[np.float32]],
     seed: int | None,
+    weight_block_height: int = 1,
 ) -> dict[str, NDArray[np.bool_]]:
     """Return where operands are not zero once they are quantised.
 
@@ -44,6 +45,8 @@ def scaled_non_zeros(
         Both operands, shaped as the geometry has them.
     seed : int, optional
         Of gradients, if they are rounded stochastically.
+    weight_block_height : int
+        How many vectors of a linear layer's weights share the scales of their blocks.
     """
     scale = tile.numerics.scale
     assert scale is not None
@@ -55,7 +58,11 @@ def scaled_non_zeros(
         axis = -1 if operation == "AxG" else -4 if (operation, name) == ("WxG", "W") else -3
         last = np.moveaxis(layer_values(geometry, name, values[name]), axis, -1)
         random = drawn(np.random.Philox(key=seed), last.shape) if name == "G" and seed is not None else None
-        quantised = quantise_blocks(last, fmt, scale, random=random, scale_rounding=tile.scale_rounding)
-        nonzero = non_zeros(quantised.bits, fmt)
+        shape, height = last.shape, weight_block_height if name == "W" else 1
+        vectors = last.reshape(-1, shape[-1]) if height > 1 else last
+        quantised = quantise_blocks(
+            vectors, fmt, scale, random=random, scale_rounding=tile.scale_rounding, block_height=height
+        )
+        nonzero = non_zeros(quantised.bits, fmt).reshape(shape)
         made[name] = geometry_values(geometry, name, np.moveaxis(nonzero, -1, axis))
     return made

@@ -49,6 +49,9 @@ class Task:
         Of the model on data that it has not seen: the share that is right.
     steps_per_epoch : int
         Batches.
+    bf16_layers : tuple of str
+        Patterns of the layers that run in bf16 under NVFP4's recipe: attention's products, the output projection, and
+        about 15% of the linear layers before it (arXiv:2509.25149, section 4.1).
     """
 
     name: str
@@ -59,6 +62,7 @@ class Task:
     loss: Callable[[nn.Module, Any], Tensor]
     accuracy: Callable[[nn.Module], float]
     steps_per_epoch: int
+    bf16_layers: tuple[str, ...]
 
 
 class CNN(nn.Module):
@@ -78,7 +82,7 @@ class CNN(nn.Module):
         return scores
 
 
-def _classifier(name: str, build: Callable[[int], nn.Module], seed: int, batch: int | None) -> Task:
+def _classifier(name: str, build: Callable[[int], nn.Module], seed: int, batch: int | None, output: str) -> Task:
     pixels, numbers, source = digits()
     with seeded(seed):
         model = build(pixels.shape[-1])
@@ -108,11 +112,12 @@ def _classifier(name: str, build: Callable[[int], nn.Module], seed: int, batch: 
         loss=loss,
         accuracy=accuracy,
         steps_per_epoch=count // size,
+        bf16_layers=(output,),
     )
 
 
 def _digits(seed: int, batch: int | None) -> Task:
-    return _classifier("digits", CNN, seed, batch)
+    return _classifier("digits", CNN, seed, batch, output="fc2")
 
 
 def _mlp(seed: int, batch: int | None) -> Task:
@@ -120,7 +125,7 @@ def _mlp(seed: int, batch: int | None) -> Task:
         layers = nn.Linear(size**2, 64), nn.ReLU(), nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10)
         return nn.Sequential(nn.Flatten(), *layers)
 
-    return _classifier("mlp", build, seed, batch)
+    return _classifier("mlp", build, seed, batch, output="5")
 
 
 class LSTM(nn.Module):
@@ -138,7 +143,9 @@ class LSTM(nn.Module):
         return scores
 
 
-def _text(name: str, build: Callable[[], nn.Module], seed: int, batch: int, length: int) -> Task:
+def _text(
+    name: str, build: Callable[[], nn.Module], seed: int, batch: int, length: int, bf16_layers: tuple[str, ...]
+) -> Task:
     """Predict the next byte of a text; its last eighth is for the test."""
     size = require_int("batch", batch, 1, TEXTS)
     prose, source = text()
@@ -174,16 +181,19 @@ def _text(name: str, build: Callable[[], nn.Module], seed: int, batch: int, leng
         loss=loss,
         accuracy=accuracy,
         steps_per_epoch=steps,
+        bf16_layers=bf16_layers,
     )
 
 
 def _gpt(seed: int, batch: int | None) -> Task:
     shape = SCALES["tiny"]
-    return _text("gpt", lambda: GPT(shape), seed, shape.batch if batch is None else batch, shape.length)
+    size = shape.batch if batch is None else batch
+    bf16_layers = "*/bmm*", "words", f"blocks.{shape.layers - 1}.down"
+    return _text("gpt", lambda: GPT(shape), seed, size, shape.length, bf16_layers)
 
 
 def _lstm(seed: int, batch: int | None) -> Task:
-    return _text("lstm", LSTM, seed, LSTM_BATCH if batch is None else batch, LSTM_LENGTH)
+    return _text("lstm", LSTM, seed, LSTM_BATCH if batch is None else batch, LSTM_LENGTH, ("scores",))
 
 
 TASKS: dict[str, Callable[[int, int | None], Task]] = {"digits": _digits, "mlp": _mlp, "gpt": _gpt, "lstm": _lstm}

@@ -29,6 +29,31 @@ def test_training_goes_on_where_it_stopped(tmp_path: Path, capfd: pytest.Capture
     assert "is of batch = None, not 8" in err
 
 
+def test_the_nvfp4_recipe(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Gradients are rounded stochastically, and layers are in bf16, which rounds no value to zero, by their names."""
+    command = f"train --preset nvfp4 --model mlp --recipe nvfp4 --steps 2 --json -o {tmp_path / 'run'}"
+    default = json.loads(call(command, capfd)[0])
+    document = json.loads((tmp_path / "run" / "run.json").read_text(encoding="utf-8"))
+    flushed: dict[str, int] = {}
+    for each in document["run"]["contractions"]:
+        lost = sum(counts["flushed"] for counts in each["operands"].values())
+        flushed[each["layer"]] = flushed.get(each["layer"], 0) + lost
+    assert {name for name, count in flushed.items() if count == 0} == {"5"}
+    _, err = call(f"{command} --bf16-layers 1", capfd, status=2)
+    assert "is of bf16_layers = ('5',), not ('1',)" in err
+    _, err = call(command.replace("--recipe nvfp4", "--rounding stochastic"), capfd, status=2)
+    assert "is of recipe = nvfp4, not None" in err
+    command = command.replace(f" -o {tmp_path / 'run'}", "")
+    assert json.loads(call(f"{command} --rounding stochastic --bf16-layers 5", capfd)[0]) == default
+    assert json.loads(call(f"{command} --rounding nearest", capfd)[0]) != default
+
+
+def test_layers_in_bf16_include_recurrent_weights(capfd: pytest.CaptureFixture[str]) -> None:
+    command = "train --preset nvfp4 --model lstm --recipe nvfp4 --steps 1 --json --bf16-layers "
+    recurrent, scores = (json.loads(call(command + layer, capfd)[0]) for layer in ("recurrent.*", "scores"))
+    assert recurrent["history"] != scores["history"]
+
+
 def test_the_tables(capfd: pytest.CaptureFixture[str]) -> None:
     out, _ = call("train --preset paper-bf16 --model gpt --steps 1", capfd)
     assert "blocks.0.qkv" in out

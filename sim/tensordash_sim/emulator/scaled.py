@@ -25,6 +25,7 @@ def contract_scaled(
     values: Mapping[str, NDArray[np.float32]],
     *,
     seed: int | None = None,
+    weight_block_height: int = 1,
 ) -> NDArray[np.float32]:
     """Return one of the three operations of a layer on a tile with scales.
 
@@ -46,6 +47,8 @@ def contract_scaled(
         Both operands ("A", "W" or "G"), in the order of PyTorch.
     seed : int, optional
         If given, elements of G are rounded stochastically, as gradients have to be: with NumPy's Philox of this key.
+    weight_block_height : int
+        How many vectors of W share the scales of their blocks (`quantise_blocks`).
 
     Returns
     -------
@@ -83,7 +86,8 @@ def contract_scaled(
         ):
             kind = f"{operand.dtype} of shape {operand.shape}" if isinstance(operand, np.ndarray) else repr(operand)
             raise ValueError(f"{name} must be float32 of shape {layer.whole_shape(name)}, not {kind}")
-    sides = _ScaledSides(tile, pair, rows, values, seed)
+    heights = [weight_block_height if name == "W" else 1 for name in pair]
+    sides = _ScaledSides(tile, pair, rows, values, seed, heights)
     sums = all_sums(sides, layer, operation, values).view(np.float32)
     made: NDArray[np.float32] = sums * np.float32(sides.factors[0] * sides.factors[1])
     return made
@@ -101,12 +105,14 @@ class _ScaledSides(Sides):
         rows: str,
         values: Mapping[str, NDArray[np.float32]],
         seed: int | None,
+        heights: list[int],
     ) -> None:
         super().__init__(tile, rows == pair[0])
         self.batched = 0  # random bits are drawn product by product
         self._formats = [tile.b_format if name == rows else tile.a_format for name in pair]
         self._largest = [_largest(values[name]) for name in pair]
         self._draws = [name == "G" and seed is not None for name in pair]
+        self._heights = heights
         self._random = np.random.Philox(key=seed or 0)
         self.factors = [np.float32(1.0), np.float32(1.0)]
 
@@ -129,6 +135,7 @@ class _ScaledSides(Sides):
             largest=self._largest[which],
             random=random,
             scale_rounding=self.tile.scale_rounding,
+            block_height=self._heights[which],
         )
         self.factors[which] = np.float32(made.tensor)
         bad = np.repeat(made.scales == scale.nan, scale.block, axis=-1)[..., : vectors.shape[-1]]

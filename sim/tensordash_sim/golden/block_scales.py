@@ -63,6 +63,7 @@ def quantise_blocks(
     largest: float | None = None,
     random: NDArray[np.uint16] | None = None,
     scale_rounding: str = "floor",
+    block_height: int = 1,
 ) -> Scaled:
     """Round FP32 numbers to elements and scales.
 
@@ -80,6 +81,9 @@ def quantise_blocks(
         Random bits: elements are rounded stochastically, with zeros toward zero. Scales never are.
     scale_rounding : "floor" or "up"
         Of "e8m0": "floor", the OCP's rule; "up", the least power of two that no element exceeds the largest with.
+    block_height : int
+        How many vectors, along the axis before the last, share the scales of their blocks. If it is the scale's block
+        size, a matrix and its transpose have the same quantised values.
 
     Returns
     -------
@@ -89,8 +93,8 @@ def quantise_blocks(
     Source
     ------
     OCP Microscaling Formats (MX) Specification 1.0, section 6.3; "Pretraining Large Language Models with NVFP4" (NVIDIA
-    2025, arXiv:2509.25149), appendix on quantisation; rounded to nearest, ties to even, or as docs/core.md rounds
-    stochastically.
+    2025, arXiv:2509.25149), appendix on quantisation, and section 4.3 on scales of 16 x 16 blocks; rounded to nearest,
+    ties to even, or as docs/core.md rounds stochastically.
 
     Examples
     --------
@@ -107,8 +111,12 @@ def quantise_blocks(
     blocks = np.pad(array, [(0, 0)] * (array.ndim - 1) + [(0, -array.shape[-1] % scale.block)])
     blocks = blocks.reshape(*array.shape[:-1], -1, scale.block)
     sound = np.asarray(np.isfinite(blocks).all(-1))
+    if block_height > 1:
+        sound = _share(sound, block_height, np.logical_and)
     blocks = np.where(sound[..., np.newaxis], blocks, 0.0)
     magnitudes = np.abs(blocks).max(-1)
+    if block_height > 1:
+        magnitudes = _share(magnitudes, block_height, np.maximum)
     top, tensor = to_float(fmt.largest, fmt), 1.0
     if scale.number is None:
         # The exponent of the largest magnitude, less the largest element's exponent.
@@ -129,6 +137,13 @@ def quantise_blocks(
         scaled = _moved(scaled, fmt, random)
     bits = _saturated(scaled, fmt)
     return Scaled(bits, np.where(sound, scales, scale.nan).astype(np.uint8), tensor)
+
+
+def _share(blocks: NDArray, height: int, combine: np.ufunc) -> NDArray:
+    """Combine values of blocks, (..., vectors, blocks), over each `height` vectors; repeat the result for each."""
+    vectors = blocks.shape[-2]
+    combined = combine.reduceat(blocks, np.arange(0, vectors, height), axis=-2)
+    return np.repeat(combined, height, axis=-2)[..., :vectors, :]
 
 
 def _saturated(values: NDArray[np.float64], fmt: FloatFormat) -> NDArray[np.uint8]:
