@@ -19,6 +19,11 @@ def test_every_descriptor_comes(name):
     assert run_unit(CommandQueue(config=CONFIGS[name]), "command_queue", CONFIGS[name], seed=1) == []
 
 
+def test_the_bench_passes_with_the_effort_of_mutants():
+    config = CONFIGS["default"]
+    assert run_unit(CommandQueue(config=config), "command_queue", config, seed=0, effort=0.3) == []
+
+
 HELD = "(passed - done[5:0])"
 BROKEN = {
     "the window has more places": (

@@ -13,6 +13,8 @@ from tensordash_sim.verify.units.bounds import PAGE, bounds_value, is_inside, re
 from tensordash_sim.verify.units.memory_bases import draw_base
 
 SIZE = 0x2000
+MIN_RINGS = 5
+"""Rings of a run, whatever its effort: the fourth must be refused."""
 
 
 @dataclass
@@ -95,7 +97,7 @@ async def random_rings(dut, latency: int, pause: float) -> None:
     inputs = dict.fromkeys(("enable", "queue_base", "queue_size", "tail", "done", "descriptors_ready", "halt"), 0)
     await pins.reset(**inputs, bounds=bounds_value(config.address_bits), **memory.idle_pins())
     errors = refusals = 0
-    for number in range(round(5 * job.effort)):
+    for number in range(max(MIN_RINGS, round(5 * job.effort))):
         ring = random_ring(random, number, content, config.address_bits)
         pins.drive(bounds=bounds_value(config.address_bits, *ring.bounds))
         first_beat, first_burst = memory.read_beats, memory.read_bursts
