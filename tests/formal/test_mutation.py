@@ -16,7 +16,7 @@ from tensordash_formal.mutant_results import MutationReport
 from tensordash_formal.mutants import BitMutants
 from tensordash_formal.mutation import mutate
 from tensordash_formal.solver import Solver
-from tensordash_formal.subjects import subject_of
+from tensordash_formal.subjects import UNITS, subject_of
 from tensordash_formal.wiring import KINDS, WiringMutants
 from tensordash_sim.verify import simulator_names
 from tensordash_storage.jobs import Runner
@@ -222,6 +222,15 @@ def test_two_overflows_that_are_swapped_change_nothing(tmp_path, monkeypatch):
     alone, *_ = mutants.cuts("tensordash_tile")
     both = mutants.verilog(replace(swap, kind="neighbour"))
     assert same_logic(mutants.verilog(None), both, "tensordash_tile", tmp_path, alone) is False
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("component", UNITS)
+def test_benches_of_a_core_pass_without_a_mutant(component, tmp_path):
+    """They would end `make mutate`, with its default effort, before it makes a mutant of the component."""
+    campaign = campaign_of(SMALL_CORE, "core, units", "bits", 1, (component,))
+    report = mutate((campaign,), tmp_path, seed=0, effort=0.3, proofs=False, runner=HERE)
+    assert len(report.results) == 1
 
 
 @pytest.mark.slow
