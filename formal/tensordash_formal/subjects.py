@@ -190,8 +190,8 @@ def _of_core(config: CoreConfig, component: str) -> Subject:
         benches=tuple(f"{tensordash_sim.__name__}.verify.units.{each}" for each in benches),
         options={"patience": PATIENCE, **({} if component == "core" else units[component][1])},
         effort=1.0 if component == "core" else UNIT_EFFORT,
-        # Verilator takes a minute or more to build, and then is several times as fast as Icarus. It cannot set the output
-        # unit's counts, which are ports.
+        # Verilator takes a minute or more to build, and then is several times as fast as Icarus. It cannot set ports,
+        # as which the output unit has its counts.
         simulator="verilator" if component == "core" else "icarus",
         code=imported_files(VERIFY.parent, *(VERIFY / "units" / f"{each}.py" for each in benches)),
     )
