@@ -3,8 +3,10 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
+import zlib
 from pathlib import Path
 from shutil import which
 from typing import Any
@@ -14,6 +16,7 @@ import pytest
 from click.testing import CliRunner
 
 from tensordash import TensorDashError
+from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.memory_map import PROGRAM_BASE
 from tensordash.extras import is_installed
 from tensordash_cli.compile import command as compile_command
@@ -21,6 +24,9 @@ from tensordash_cli.soc import command
 from tensordash_runtime import compile_step
 from tensordash_runtime.program_folder.manifest import FORMAT, VERSION
 from tensordash_runtime.program_folder.storage import write_folder
+from tensordash_sim.verify.core_example import example_program
+
+from .plain_testbench import change
 
 RISCV_GCC = "riscv64-unknown-elf-gcc"
 pytestmark = [
@@ -128,6 +134,36 @@ def test_firmware_reports_errors(icarus: Path, right: str, wrong: str, message: 
             file.write_text(text)
     assert ran.returncode != 0
     assert message in ran.stdout
+
+
+STORED_C = """\
+#include "program.h"
+TENSORDASH_PROGRAM_SECTION const uint32_t tensordash_initial[] = {{{words}}};
+const struct tensordash_call tensordash_calls[] = {{{{{base}, 0, {descriptors}, 0}}}};
+const struct tensordash_tensor tensordash_tensors[] = {{{{"memory", {base}, {size}, {crc}, 1, 0, 1}}}};
+"""
+
+
+@needs_icarus
+@pytest.mark.parametrize("honours_strobes", [True, False])
+def test_partial_beats(honours_strobes: bool, icarus: Path, tmp_path: Path) -> None:
+    """A compressed store leaves bytes of its beats alone, in a memory that honours strobes."""
+    folder = Path(shutil.copytree(icarus, tmp_path / "soc"))
+    example = example_program(CoreConfig.from_toml((folder / "config.toml").read_text()), base=PROGRAM_BASE)
+    text = STORED_C.format(
+        words=",".join(map(str, np.frombuffer(example.before, "<u4").tolist())),
+        base=PROGRAM_BASE,
+        descriptors=len(example.program.descriptors),
+        size=len(example.after),
+        crc=zlib.crc32(example.after),
+    )
+    (folder / "program/program.c").write_text(text)
+    change(folder / "program/program.h", r"PROGRAM_TENSORS 3", "PROGRAM_TENSORS 1")
+    if not honours_strobes:
+        change(folder / "soc.v", r"if \(wstrb\[b\] && !write_bad\)", "if (!write_bad)")
+    ran = make(folder, "run-icarus")
+    assert (ran.returncode == 0) == honours_strobes, ran.stdout + ran.stderr
+    assert (f"bit-equal: 1 tensors, {len(example.after)} bytes" if honours_strobes else "differs: memory") in ran.stdout
 
 
 @needs_icarus
