@@ -119,11 +119,13 @@ def test_settings_of_a_step(folder: Path, capfd: pytest.CaptureFixture[str]) -> 
         ("--model mlp --loss-scale inf", "loss_scale must be a power of two, not inf"),
         ("--model mlp --rate 2", "'--rate': must be a number from 0 to 1, not '2'"),
         ("--model mlp --weight-decay nan", "'--weight-decay': must be a number from 0 to 1, not 'nan'"),
+        ("--channels 4 --filters 4 --base 0x10001", "memory.base must be a multiple of 4096, not 0x10001"),
+        ("--channels 4 --filters 4 --memory-bytes 100", "memory must have 4096 bytes for the tensors and "),
         ("--channels 4 --filters 4 --momentum 0", "--momentum goes with --model, not with a layer"),
         ("--channels 4 --filters 4 --dynamic-loss-scale", "--dynamic-loss-scale goes with --model, not with a layer"),
     ],
 )
-def test_settings_of_a_step_are_checked(
+def test_options_are_checked(
     arguments: str, message: str, folder: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     _, err = call(f"compile {arguments} -o out", capfd, status=2)

@@ -166,6 +166,33 @@ def test_partial_beats(honours_strobes: bool, icarus: Path, tmp_path: Path) -> N
     assert (f"bit-equal: 1 tensors, {len(example.after)} bytes" if honours_strobes else "differs: memory") in ran.stdout
 
 
+RESETS = """
+  integer bursts = 0;
+  integer resets = 0;
+  wire resets_now = resets < 3 && bursts == 3 * resets + 2;
+  always @(posedge clk) begin
+    bursts <= rst ? 0 : bursts + ((dut.arvalid && dut.arready) || (dut.awvalid && dut.awready));
+    if (resets_now) begin
+      resets <= resets + 1;
+      $display("reset");
+    end
+  end
+endmodule
+"""
+
+
+@needs_icarus
+def test_resets_in_the_middle(icarus: Path, tmp_path: Path) -> None:
+    """The system starts anew three times, each time after more bursts of the core."""
+    folder = Path(shutil.copytree(icarus, tmp_path / "soc"))
+    change(folder / "soc_tb.v", r"rst <= cycles < 4;", "rst <= cycles < 4 || resets_now;")
+    change(folder / "soc_tb.v", r"\nendmodule\n", RESETS)
+    ran = make(folder, "run-icarus")
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert ran.stdout.count("reset\n") == 3
+    assert "bit-equal: 3 tensors, 640 bytes" in ran.stdout
+
+
 @needs_icarus
 def test_firmware_finds_a_wrong_result(icarus: Path) -> None:
     source = icarus / "program/program.c"
