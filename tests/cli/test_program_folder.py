@@ -125,9 +125,7 @@ def test_settings_of_a_step(folder: Path, capfd: pytest.CaptureFixture[str]) -> 
         ("--channels 4 --filters 4 --dynamic-loss-scale", "--dynamic-loss-scale goes with --model, not with a layer"),
     ],
 )
-def test_options_are_checked(
-    arguments: str, message: str, folder: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_options_are_checked(arguments: str, message: str, folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     _, err = call(f"compile {arguments} -o out", capfd, status=2)
     assert message in err
     assert not Path("out").exists()

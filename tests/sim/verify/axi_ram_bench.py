@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from random import Random
+from typing import TypeAlias
 
 import cocotb
 from cocotb.clock import Clock
@@ -19,6 +20,8 @@ MAX_CYCLES = 100_000
 PAUSES = (0.0, 0.3)
 """Share of cycles in which a channel pauses, in each run."""
 RANDOM_PROGRAMS = 3
+
+Buffer: TypeAlias = bytes | bytearray
 
 
 def pauses(random: Random, share: float) -> Iterator[bool]:
@@ -47,13 +50,13 @@ class System:
         await self.registers.write_dword(named(name).offset, value)
 
     async def start(self) -> None:
-        cocotb.start_soon(Clock(self.dut.clk, PERIOD_NS, "ns").start())
+        Clock(self.dut.clk, PERIOD_NS, "ns").start()
         self.dut.rst.value = 1
         await ClockCycles(self.dut.clk, 4)
         self.dut.rst.value = 0
         assert await self.read("identity") == IDENTITY
 
-    async def run(self, content: bytes, descriptors: Sequence[int], ring: int, expected: bytes) -> None:
+    async def run(self, content: Buffer, descriptors: Sequence[int], ring: int, expected: Buffer) -> None:
         """Run a program after a soft reset, and compare all of memory but the ring."""
         await self.write("control", 2)
         while await self.read("status") & 2:

@@ -71,16 +71,61 @@ def test_in_icarus(icarus: Path) -> None:
     assert re.sub(r"\d+", "N", shown) in re.sub(r"\d+", "N", ran.stdout)  # cycles depend on the compiler
 
 
-@pytest.mark.skipif(which("fusesoc") is None and not is_installed("fusesoc"), reason="no package fusesoc")
-def test_fusesoc_has_all_files(icarus: Path, tmp_path: Path) -> None:
-    """Of both targets; what make needs is where the script runs it."""
-    for target in ("sim", "sim_verilator"):
-        line = [str(Path(sys.executable).with_name("fusesoc")), "--cores-root", str(icarus), "run", "--setup"]
-        subprocess.run([*line, f"--target={target}", "soc"], cwd=tmp_path, check=True, capture_output=True)
-        (made,) = tmp_path.glob(f"build/soc_*/{target}")
-        (folder,) = made.glob("src/soc_*")
-        assert f"make -C src/{folder.name} firmware HEX=" in (made / "Makefile").read_text()
+def fusesoc(root: Path, place: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    line = [str(Path(sys.executable).with_name("fusesoc")), "--cores-root", str(root), "run", *arguments, "soc"]
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    return subprocess.run(line, cwd=place, env=environment, capture_output=True, text=True)
+
+
+needs_fusesoc = pytest.mark.skipif(which("fusesoc") is None and not is_installed("fusesoc"), reason="no fusesoc")
+
+
+@needs_fusesoc
+@pytest.mark.parametrize("target", ["sim", "sim_verilator", "synth", "ulx3s"])
+def test_fusesoc_has_all_files(target: str, icarus: Path, tmp_path: Path) -> None:
+    """What make needs is where the script runs it, and all sources are where the tools run."""
+    assert fusesoc(icarus, tmp_path, "--setup", f"--target={target}").returncode == 0
+    (made,) = tmp_path.glob(f"build/soc_*/{target}")
+    (folder,) = made.glob("src/soc_*")
+    assert f"make -C src/{folder.name} firmware HEX=" in (made / "Makefile").read_text()
+    assert {"soc.v", "picorv32.v"} <= {path.name for path in folder.iterdir()}
+    assert (folder / "soc_ulx3s.lpf").is_file() == (target == "ulx3s")
+    if target == "sim":
         assert make(folder, "firmware").returncode == 0
+
+
+@needs_fusesoc
+@pytest.mark.skipif(not is_installed("verilator"), reason="no package verilator")
+def test_lint_finds_nothing(icarus: Path, tmp_path: Path) -> None:
+    assert fusesoc(icarus, tmp_path, "--target=lint").returncode == 0
+    folder = Path(shutil.copytree(icarus, tmp_path / "soc"))
+    change(folder / "soc.v", r"read_left - 1'b1", "read_left - 1'b1 + 9'd0")
+    found = fusesoc(folder, tmp_path, "--target=lint")
+    assert found.returncode != 0
+    assert "WIDTHTRUNC" in found.stdout + found.stderr
+
+
+@needs_icarus
+def test_pins_are_those_of_the_board_s_top(icarus: Path, tmp_path: Path) -> None:
+    """Each bit of a port has a site of its own; the top compiles with the system."""
+    located = re.findall(
+        r'^LOCATE COMP "([\w\[\]]+)" SITE "(\w+)";$', (icarus / "soc_ulx3s.lpf").read_text(), re.MULTILINE
+    )
+    assert sorted(name for name, _ in located) == ["btn_pwr_n", "clk_25mhz", "ftdi_rxd", "led[0]", "led[1]"]
+    assert len({site for _, site in located}) == len(located)
+    files = ["tensordash.v", "tensordash_memories.v", "picorv32.v", "soc.v", "soc_ulx3s.v"]
+    line = ["iverilog", "-g2005", "-Wall", "-Wno-timescale", "-s", "soc_ulx3s", "-o", str(tmp_path / "out"), *files]
+    ran = subprocess.run(line, cwd=icarus, capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
+    assert "soc_ulx3s.v" not in ran.stderr
+
+
+@needs_icarus
+def test_a_bus_as_wide_as_the_processor_s(tmp_path: Path) -> None:
+    folder = generate(tmp_path / "soc", "--set", "core.axi_bits=32")
+    ran = make(folder, "run-icarus")
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert "bit-equal: 3 tensors, 640 bytes" in ran.stdout
 
 
 @needs_icarus
