@@ -1,5 +1,7 @@
 """Draw what `python bench/soc.py --json docs/soc.json` measured, and write it into the tutorial and into README.md.
 
+The tutorial also has what `python bench/soc_fpga.py --json docs/soc-fpga.json` counted.
+
 python bench/soc_page.py    # writes docs/soc.svg, docs/tutorials/soc.md and README.md
 """
 
@@ -9,9 +11,11 @@ from typing import Any
 
 from common import DOCS, argument_parser, load_figures, render, replace_between
 from schedule_pictures import document, text
+from soc_fpga import table
 from tensordash_storage.files import atomic_write
 
 RESULTS = DOCS / "soc.json"
+FPGA = DOCS / "soc-fpga.json"
 PICTURE = DOCS / "soc.svg"
 PAGE = DOCS / "tutorials/soc.md"
 README = DOCS.parent / "README.md"
@@ -93,7 +97,10 @@ def fill_page(page: str, results: Mapping[str, Any], part: str) -> str:
         for name, figures in results["networks"].items()
     ]
     figures_text = render("soc", part=part, rows=rows, **{key: results[key] for key in ("command", "commit", "date")})
-    return replace_between(page, f"<!-- soc: {part} -->", "<!-- /soc -->", figures_text)
+    page = replace_between(page, f"<!-- soc: {part} -->", "<!-- /soc -->", figures_text)
+    if part == "tutorial":
+        page = replace_between(page, "<!-- soc: fpga -->", "<!-- /soc: fpga -->", table(load_figures(FPGA)))
+    return page
 
 
 def main() -> int:

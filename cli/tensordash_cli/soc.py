@@ -15,6 +15,9 @@ from .console import WholeRange, core_options, json_option, new_folder_option, p
 __all__ = ["command"]
 
 MEMORY_BYTES = 1 << 20
+EXAMPLE_SAMPLES = 8
+EXAMPLE_CHANNELS = 16
+EXAMPLE_FILTERS = 8
 
 
 @click.command("soc")
@@ -61,14 +64,10 @@ def command(
     """
     from pythondata_cpu_picorv32 import data_file
 
-    from tensordash_sim.verify.soc_program import example_c_program
-
     if program is None and (steps is not None or batches is not None):
         raise click.UsageError(f"--{'batches' if steps is None else 'steps'} goes with --program")
     writable_folder(output, "--output")
-    sources = dict(
-        example_c_program(config, PROGRAM_BASE) if program is None else _sources(program, config, memory_bytes)
-    )
+    sources = _example(config) if program is None else _sources(program, config, memory_bytes)
     if program is not None and (steps is not None or batches is not None):
         sources |= _steps(program, config, steps, batches, memory_bytes)
     files = render_soc(config, memory_bytes, sources)
@@ -83,6 +82,20 @@ def command(
         print_json({"digest": config.digest, "files": [str(output / name) for name in files]})
     else:
         click.echo(f"{output}: a system with the core {config.digest}. Next: make -C {output} run")
+
+
+def _example(config: CoreConfig) -> dict[str, str]:
+    """Return the C files of a matrix product."""
+    from tensordash_runtime.program_folder.c_source import render_c
+    from tensordash_runtime.program_folder.folder import build_folder
+    from tensordash_runtime.program_folder.single import plan_operation
+    from tensordash_sim.lowering import MatrixProduct
+
+    product = MatrixProduct(
+        batch=1, samples=EXAMPLE_SAMPLES, in_features=EXAMPLE_CHANNELS, out_features=EXAMPLE_FILTERS
+    )
+    plan, values = plan_operation(config, product, "AxW")
+    return render_c(build_folder(plan, values, base=PROGRAM_BASE))
 
 
 def _sources(folder: Path, config: CoreConfig, memory_bytes: int) -> dict[str, str]:

@@ -78,6 +78,24 @@ def test_a_training_step(folder: Path, capfd: pytest.CaptureFixture[str]) -> Non
     assert Path("out/host.c").is_file()
 
 
+EXECUTORS = ["emulator", "golden", pytest.param("verilator", marks=pytest.mark.slow)]
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+def test_a_step_in_bf16(executor: str, folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """It is bit-equal on all executors; `core` is another core, and a tile is none."""
+    call("compile --preset core-bf16 --model mlp --batch 4 -o out", capfd)
+    manifest = json.loads(Path("out/manifest.json").read_text())
+    assert {each["format"] for each in manifest["tensors"]} == {"bf16", "fp32", "int32"}
+    out, _ = call(f"run out --on {executor} --preset core-bf16", capfd)
+    assert out.startswith(f"out on {executor}: {len(manifest['tensors'])} tensors bit-equal after 2 programs")
+    _, err = call("run out --preset core", capfd, status=2)
+    assert err.startswith("tensordash: out must be compiled for the core's configuration f7fded416beb3182, not for ")
+    _, err = call("compile --preset paper-bf16 --model mlp -o other", capfd, status=2)
+    assert err.startswith("tensordash: the configuration must be a core, not the tile paper-bf16: --preset core, ")
+    assert not Path("other").exists()
+
+
 def test_settings_of_a_step(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """The manifest has AdamW's rate and decay, and the loss scale before the first step."""
     arguments = "--optimizer adamw --rate 0.5 --weight-decay 0.25 --loss-scale 64 --dynamic-loss-scale"
@@ -101,13 +119,13 @@ def test_settings_of_a_step(folder: Path, capfd: pytest.CaptureFixture[str]) -> 
         ("--model mlp --loss-scale inf", "loss_scale must be a power of two, not inf"),
         ("--model mlp --rate 2", "'--rate': must be a number from 0 to 1, not '2'"),
         ("--model mlp --weight-decay nan", "'--weight-decay': must be a number from 0 to 1, not 'nan'"),
+        ("--channels 4 --filters 4 --base 0x10001", "memory.base must be a multiple of 4096, not 0x10001"),
+        ("--channels 4 --filters 4 --memory-bytes 100", "memory must have 4096 bytes for the tensors and "),
         ("--channels 4 --filters 4 --momentum 0", "--momentum goes with --model, not with a layer"),
         ("--channels 4 --filters 4 --dynamic-loss-scale", "--dynamic-loss-scale goes with --model, not with a layer"),
     ],
 )
-def test_settings_of_a_step_are_checked(
-    arguments: str, message: str, folder: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_options_are_checked(arguments: str, message: str, folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     _, err = call(f"compile {arguments} -o out", capfd, status=2)
     assert message in err
     assert not Path("out").exists()

@@ -236,13 +236,13 @@ static void clear(uint8_t *memory, const struct tensor *tensor) {
 
 /* What the element-wise functions of one or two tensors do with a value of each. */
 static float compute_element(uint16_t function, float x, float y) {
-  float density, share;
+  (void)y; /* Some programs have no function of two tensors. */
   switch (function) {
     case RELU: return x > 0.0f || is_nan(x) ? x : 0.0f;
     case RELU_BACKWARD: return y > 0.0f ? x : 0.0f;
     case ADD: return x + y;
     case GELU: return x * normal(x, 0);
-    case GELU_BACKWARD: share = normal(y, &density); return x * (share + y * density);
+    case GELU_BACKWARD: return x * gelu_slope(y);
     default: return x; /* CONVERT */
   }
 }

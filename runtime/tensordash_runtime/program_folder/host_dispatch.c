@@ -37,6 +37,11 @@ void tensordash_host_call(uint32_t index, uint8_t *memory) {
     case FIND_OVERFLOW: find_overflow(memory, call); break;
     case UPDATE_SCALE: update_scale(memory, call); break;
     case SGD: sgd(memory, call); break;
-    default: compute_elements(memory, call);
+    case CONVERT: compute_elements(memory, call); break;
+    case RELU: compute_elements(memory, call); break;
+    case RELU_BACKWARD: compute_elements(memory, call); break;
+    case ADD: compute_elements(memory, call); break;
+    case GELU: compute_elements(memory, call); break;
+    case GELU_BACKWARD: compute_elements(memory, call); break;
   }
 }

@@ -50,6 +50,12 @@ static float normal(float x, float *density) {
   return x < 0.0f ? tail : 1.0f - tail;
 }
 
+/* Derivative of x * normal(x). */
+static float gelu_slope(float x) {
+  float density, share = normal(x, &density);
+  return share + x * density;
+}
+
 /* Square root, correctly rounded. */
 static float square_root(float x) {
   uint32_t bits = to_bits(x), root = 0;

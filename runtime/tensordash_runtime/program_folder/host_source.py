@@ -74,11 +74,25 @@ def render_host_calls(plan: Plan, memory_map: MemoryMap) -> str:
     ]
     head = HEAD.format(name=plan.name.replace("*/", "* /"), defines=_defines(plan.config))
     source = _with_formats("\n".join(_read(name) for name in C_FILES), plan.config)
-    return head + source.replace("/* TABLES */\n", "\n".join(tables)).replace("/* MATH */\n", _read(MATH_IN_C))
+    source = source.replace("/* TABLES */\n", "\n".join(tables)).replace("/* MATH */\n", _read(MATH_IN_C))
+    return head + _only_used(source, {call.function.upper() for call in calls})
 
 
 def _read(name: str) -> str:
     return Path(__file__).with_name(name).read_text(encoding="utf-8")
+
+
+def _only_used(source: str, functions: set[str]) -> str:
+    """Leave out the cases of other host functions, and the C functions that nothing calls then."""
+    others = "|".join(name.upper() for name in FUNCTIONS if name.upper() not in functions)
+    source = re.sub(rf"^ +case ({others}): .*\n", "", source, flags=re.MULTILINE)
+    definitions: list[str] = []
+    # Definitions stand between blank lines, and each before those that call it.
+    for definition in reversed(source.split("\n\n")):
+        name = re.search(r"^static [\w *]+\b(\w+)\(", definition, re.MULTILINE)
+        if name is None or any(f"{name[1]}(" in other for other in definitions):
+            definitions.append(definition)
+    return "\n\n".join(reversed(definitions))
 
 
 def _defines(config: CoreConfig) -> str:

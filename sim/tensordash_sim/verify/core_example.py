@@ -16,7 +16,7 @@ from .programs.random_programs import random_values
 __all__ = ["Example", "example_program"]
 
 DATA = 0x400
-"""Where tensors begin; descriptors stand from 0 on."""
+"""Where tensors begin, from the base; descriptors stand from the base on."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,9 +26,9 @@ class Example:
     Parameters
     ----------
     program : Program
-        The descriptors, which stand in memory from address 0 on.
+        The descriptors, which stand in memory from the base on.
     before, after : bytes
-        Memory, of one length, from address 0 on.
+        Memory, of one length, from the base on.
     title : str
         What it does.
     """
@@ -42,17 +42,17 @@ class Example:
 class _Image:
     """Memory that grows with what is put into it."""
 
-    def __init__(self) -> None:
-        self.bytes = bytearray(DATA)
+    def __init__(self, base: int) -> None:
+        self.base, self.bytes = base, bytearray(DATA)
 
     def put(self, data: bytes) -> int:
         """Write bytes behind all others; their address."""
-        at = len(self.bytes)
+        at = self.base + len(self.bytes)
         self.bytes += data + bytes(-len(data) % 64)
         return at
 
 
-def example_program(config: CoreConfig, seed: int = 0) -> Example:
+def example_program(config: CoreConfig, seed: int = 0, base: int = 0) -> Example:
     """Return a matrix product with biases and ReLU, and a compressed store: of these, what the core is built with.
 
     Parameters
@@ -61,6 +61,8 @@ def example_program(config: CoreConfig, seed: int = 0) -> Example:
         The core.
     seed : int
         Of the values.
+    base : int
+        First address of the memory, a multiple of 4096.
 
     Raises
     ------
@@ -70,14 +72,14 @@ def example_program(config: CoreConfig, seed: int = 0) -> Example:
     Source: docs/core.md.
     """
     for steps, streams in ((7, 2), (3, 1), (1, 1)):
-        if (made := _example(config, Random(seed), steps, streams)) is not None:
+        if (made := _example(config, Random(seed), base, steps, streams)) is not None:
             return made
     raise ConfigError(
         f"core.buffer must have room for a product of one step and its results, which {config.buffer} KiB have not"
     )
 
 
-def _example(config: CoreConfig, random: Random, steps: int, streams: int) -> Example | None:
+def _example(config: CoreConfig, random: Random, base: int, steps: int, streams: int) -> Example | None:
     """Return a product of `steps`; None if there is no room."""
     lanes = config.tile.lanes
     counts = {side: config.parts(side) * streams for side in "ab"}  # groups of positions
@@ -92,7 +94,7 @@ def _example(config: CoreConfig, random: Random, steps: int, streams: int) -> Ex
     words = -(-steps // config.tile.window_depth)
     if places is None or any(words * streams > config.stream_words(side) for side in "ab"):
         return None
-    image, program = _Image(), Program()
+    image, program = _Image(base), Program()
     channels = steps * lanes - 1
     for side in "ba":
         values = random_values(random, config, (channels, counts[side] * lanes), 0.6 if side == "b" else 0.3)
@@ -147,7 +149,7 @@ def _example(config: CoreConfig, random: Random, steps: int, streams: int) -> Ex
     program.add("record", memory=image.put(bytes(32)))
     program.add("end")
     image.bytes[: len(program.image())] = program.image()
-    golden = GoldenCore(config, Memory(len(image.bytes)))
+    golden = GoldenCore(config, Memory(len(image.bytes), base))
     golden.memory.bytes[:] = image.bytes
     outcome = golden.run(program.descriptors)
     assert not outcome.error, outcome

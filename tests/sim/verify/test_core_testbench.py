@@ -110,6 +110,8 @@ BROKEN = {
     "an error of memory": ("mine_core_tb.v", r"\? 0 : 2;", "? 2 : 2;", "error is 0+a, expected 0"),
     "an endless wait": ("mine_core_tb.v", r"m_axi_arready <= read_in.*", "m_axi_arready <= 0;", "no interrupt in"),
     "no clearing of causes": ("mine_core_tb.v", r"write_register\(CAUSE, 1\)", "write_register(CAUSE, 2)", "irq is"),
+    "all strobes": ("mine.v", r"axi_wstrb = beats_payload_strobe & ", "axi_wstrb = ", "memory at"),
+    "a memory that ignores strobes": ("mine_core_tb.v", r"if \(m_axi_wstrb\[i\]\) ", "", "memory at"),
     "too few descriptors": ("mine_core_tb.v", r"DESCRIPTORS = 9", "DESCRIPTORS = 8", "no interrupt in"),
 }
 

@@ -3,8 +3,10 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
+import zlib
 from pathlib import Path
 from shutil import which
 from typing import Any
@@ -14,6 +16,7 @@ import pytest
 from click.testing import CliRunner
 
 from tensordash import TensorDashError
+from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.memory_map import PROGRAM_BASE
 from tensordash.extras import is_installed
 from tensordash_cli.compile import command as compile_command
@@ -21,6 +24,9 @@ from tensordash_cli.soc import command
 from tensordash_runtime import compile_step
 from tensordash_runtime.program_folder.manifest import FORMAT, VERSION
 from tensordash_runtime.program_folder.storage import write_folder
+from tensordash_sim.verify.core_example import example_program
+
+from .plain_testbench import change
 
 RISCV_GCC = "riscv64-unknown-elf-gcc"
 pytestmark = [
@@ -65,16 +71,61 @@ def test_in_icarus(icarus: Path) -> None:
     assert re.sub(r"\d+", "N", shown) in re.sub(r"\d+", "N", ran.stdout)  # cycles depend on the compiler
 
 
-@pytest.mark.skipif(which("fusesoc") is None and not is_installed("fusesoc"), reason="no package fusesoc")
-def test_fusesoc_has_all_files(icarus: Path, tmp_path: Path) -> None:
-    """Of both targets; what make needs is where the script runs it."""
-    for target in ("sim", "sim_verilator"):
-        line = [str(Path(sys.executable).with_name("fusesoc")), "--cores-root", str(icarus), "run", "--setup"]
-        subprocess.run([*line, f"--target={target}", "soc"], cwd=tmp_path, check=True, capture_output=True)
-        (made,) = tmp_path.glob(f"build/soc_*/{target}")
-        (folder,) = made.glob("src/soc_*")
-        assert f"make -C src/{folder.name} firmware HEX=" in (made / "Makefile").read_text()
+def fusesoc(root: Path, place: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    line = [str(Path(sys.executable).with_name("fusesoc")), "--cores-root", str(root), "run", *arguments, "soc"]
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    return subprocess.run(line, cwd=place, env=environment, capture_output=True, text=True)
+
+
+needs_fusesoc = pytest.mark.skipif(which("fusesoc") is None and not is_installed("fusesoc"), reason="no fusesoc")
+
+
+@needs_fusesoc
+@pytest.mark.parametrize("target", ["sim", "sim_verilator", "synth", "ulx3s"])
+def test_fusesoc_has_all_files(target: str, icarus: Path, tmp_path: Path) -> None:
+    """What make needs is where the script runs it, and all sources are where the tools run."""
+    assert fusesoc(icarus, tmp_path, "--setup", f"--target={target}").returncode == 0
+    (made,) = tmp_path.glob(f"build/soc_*/{target}")
+    (folder,) = made.glob("src/soc_*")
+    assert f"make -C src/{folder.name} firmware HEX=" in (made / "Makefile").read_text()
+    assert {"soc.v", "picorv32.v"} <= {path.name for path in folder.iterdir()}
+    assert (folder / "soc_ulx3s.lpf").is_file() == (target == "ulx3s")
+    if target == "sim":
         assert make(folder, "firmware").returncode == 0
+
+
+@needs_fusesoc
+@pytest.mark.skipif(not is_installed("verilator"), reason="no package verilator")
+def test_lint_finds_nothing(icarus: Path, tmp_path: Path) -> None:
+    assert fusesoc(icarus, tmp_path, "--target=lint").returncode == 0
+    folder = Path(shutil.copytree(icarus, tmp_path / "soc"))
+    change(folder / "soc.v", r"read_left - 1'b1", "read_left - 1'b1 + 9'd0")
+    found = fusesoc(folder, tmp_path, "--target=lint")
+    assert found.returncode != 0
+    assert "WIDTHTRUNC" in found.stdout + found.stderr
+
+
+@needs_icarus
+def test_pins_are_those_of_the_board_s_top(icarus: Path, tmp_path: Path) -> None:
+    """Each bit of a port has a site of its own; the top compiles with the system."""
+    located = re.findall(
+        r'^LOCATE COMP "([\w\[\]]+)" SITE "(\w+)";$', (icarus / "soc_ulx3s.lpf").read_text(), re.MULTILINE
+    )
+    assert sorted(name for name, _ in located) == ["btn_pwr_n", "clk_25mhz", "ftdi_rxd", "led[0]", "led[1]"]
+    assert len({site for _, site in located}) == len(located)
+    files = ["tensordash.v", "tensordash_memories.v", "picorv32.v", "soc.v", "soc_ulx3s.v"]
+    line = ["iverilog", "-g2005", "-Wall", "-Wno-timescale", "-s", "soc_ulx3s", "-o", str(tmp_path / "out"), *files]
+    ran = subprocess.run(line, cwd=icarus, capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
+    assert "soc_ulx3s.v" not in ran.stderr
+
+
+@needs_icarus
+def test_a_bus_as_wide_as_the_processor_s(tmp_path: Path) -> None:
+    folder = generate(tmp_path / "soc", "--set", "core.axi_bits=32")
+    ran = make(folder, "run-icarus")
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert "bit-equal: 3 tensors, 640 bytes" in ran.stdout
 
 
 @needs_icarus
@@ -100,14 +151,17 @@ def test_without_the_interrupt_the_example_sleeps_for_ever(icarus: Path) -> None
     assert "no exit after 20000 cycles" in ran.stdout
 
 
+PROGRAM = r"{UINT64_C\(0x\w+\), (UINT64_C\(0x\w+\), \d+), 0}"
+
+
 @needs_icarus
 @pytest.mark.parametrize(
     ("right", "wrong", "message"),
     [
         (r"PROGRAM_DIGEST UINT32_C\(0x\w+\)", "PROGRAM_DIGEST UINT32_C(0)", "the program is compiled for another"),
         (r"TENSORDASH_DIGEST UINT64_C\(0x\w+\)", "TENSORDASH_DIGEST UINT64_C(1)", "a core of another configuration"),
-        (r"UINT64_C\(0x\w+\), 7, 0", "UINT64_C(0x10001), 7, 0", "bad argument"),
-        (r"UINT64_C\(0x\w+\), 7, 0", "UINT64_C(0x10000), 7, 0", "failed: operation, descriptor 0 (), field operation"),
+        (PROGRAM, r"{UINT64_C(0x10001), \1, 0}", "bad argument"),
+        (PROGRAM, r"{UINT64_C(0x10000), \1, 0}", "failed: operation, descriptor 0 (), field operation"),
     ],
 )
 def test_firmware_reports_errors(icarus: Path, right: str, wrong: str, message: str) -> None:
@@ -125,6 +179,63 @@ def test_firmware_reports_errors(icarus: Path, right: str, wrong: str, message: 
             file.write_text(text)
     assert ran.returncode != 0
     assert message in ran.stdout
+
+
+STORED_C = """\
+#include "program.h"
+TENSORDASH_PROGRAM_SECTION const uint32_t tensordash_initial[] = {{{words}}};
+const struct tensordash_call tensordash_calls[] = {{{{{base}, 0, {descriptors}, 0}}}};
+const struct tensordash_tensor tensordash_tensors[] = {{{{"memory", {base}, {size}, {crc}, 1, 0, 1}}}};
+"""
+
+
+@needs_icarus
+@pytest.mark.parametrize("honours_strobes", [True, False])
+def test_partial_beats(honours_strobes: bool, icarus: Path, tmp_path: Path) -> None:
+    """A compressed store leaves bytes of its beats alone, in a memory that honours strobes."""
+    folder = Path(shutil.copytree(icarus, tmp_path / "soc"))
+    example = example_program(CoreConfig.from_toml((folder / "config.toml").read_text()), base=PROGRAM_BASE)
+    text = STORED_C.format(
+        words=",".join(map(str, np.frombuffer(example.before, "<u4").tolist())),
+        base=PROGRAM_BASE,
+        descriptors=len(example.program.descriptors),
+        size=len(example.after),
+        crc=zlib.crc32(example.after),
+    )
+    (folder / "program/program.c").write_text(text)
+    change(folder / "program/program.h", r"PROGRAM_TENSORS 3", "PROGRAM_TENSORS 1")
+    if not honours_strobes:
+        change(folder / "soc.v", r"if \(wstrb\[b\] && !write_bad\)", "if (!write_bad)")
+    ran = make(folder, "run-icarus")
+    assert (ran.returncode == 0) == honours_strobes, ran.stdout + ran.stderr
+    assert (f"bit-equal: 1 tensors, {len(example.after)} bytes" if honours_strobes else "differs: memory") in ran.stdout
+
+
+RESETS = """
+  integer bursts = 0;
+  integer resets = 0;
+  wire resets_now = resets < 3 && bursts == 3 * resets + 2;
+  always @(posedge clk) begin
+    bursts <= rst ? 0 : bursts + ((dut.arvalid && dut.arready) || (dut.awvalid && dut.awready));
+    if (resets_now) begin
+      resets <= resets + 1;
+      $display("reset");
+    end
+  end
+endmodule
+"""
+
+
+@needs_icarus
+def test_resets_in_the_middle(icarus: Path, tmp_path: Path) -> None:
+    """The system starts anew three times, each time after more bursts of the core."""
+    folder = Path(shutil.copytree(icarus, tmp_path / "soc"))
+    change(folder / "soc_tb.v", r"rst <= cycles < 4;", "rst <= cycles < 4 || resets_now;")
+    change(folder / "soc_tb.v", r"\nendmodule\n", RESETS)
+    ran = make(folder, "run-icarus")
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert ran.stdout.count("reset\n") == 3
+    assert "bit-equal: 3 tensors, 640 bytes" in ran.stdout
 
 
 @needs_icarus

@@ -67,10 +67,10 @@ module soc #(
     if (mem_la_read) a_data <= ram[mem_la_addr[HIGH-1:LOW]];
     if (mem_la_write && mem_la_addr[31:28] == 0)
       for (a = 0; a < BYTES; a = a + 1)
-        if (mem_la_wstrb[a % 4] && mem_la_addr[LOW-1:2] == a / 4)
+        if (mem_la_wstrb[a % 4] && mem_la_addr % BYTES / 4 == a / 4)
           ram[mem_la_addr[HIGH-1:LOW]][8*a +: 8] <= mem_la_wdata[8*(a%4) +: 8];
   end
-  wire [31:0] ram_word = a_data[32*mem_addr[LOW-1:2] +: 32];
+  wire [31:0] ram_word = a_data[mem_addr % BYTES / 4 * 32 +: 32];
 
   // The core's bus.
   wire arvalid, rready, awvalid, wvalid, wlast, bready, arid, awid;
@@ -94,12 +94,14 @@ module soc #(
   wire b_read = reading && !b_write && (!rvalid || rready);
   wire read_ends = b_read && read_left == 0;
 
+  // One address, so that a block RAM with two ports is enough.
+  wire [HIGH-1:LOW] b_word = b_write ? write_word : read_word;
   integer b;
   always @(posedge clk) begin
     if (b_write) begin
       for (b = 0; b < BYTES; b = b + 1)
-        if (wstrb[b] && !write_bad) ram[write_word][8*b +: 8] <= wdata[8*b +: 8];
-    end else if (b_read) b_data <= ram[read_word];
+        if (wstrb[b] && !write_bad) ram[b_word][8*b +: 8] <= wdata[8*b +: 8];
+    end else if (b_read) b_data <= ram[b_word];
   end
 
   always @(posedge clk) begin

@@ -95,8 +95,9 @@ static void check_open(void) {
   CHECK(tensordash_open(&device, NULL, LIMIT), TENSORDASH_BAD_ARGUMENT);
   made.write = NULL;
   CHECK(tensordash_open(&device, &made, LIMIT), TENSORDASH_BAD_ARGUMENT);
-  made = port();
-  changed_register = TENSORDASH_REGISTER_IDENTITY, changed_value = 0;
+  made = port(), made.read = NULL;
+  CHECK(tensordash_open(&device, &made, LIMIT), TENSORDASH_BAD_ARGUMENT);
+  made = port(), changed_register = TENSORDASH_REGISTER_IDENTITY, changed_value = 0;
   CHECK(tensordash_open(&device, &made, LIMIT), TENSORDASH_NO_CORE);
   changed_register = TENSORDASH_REGISTER_DIGEST;
   CHECK(tensordash_open(&device, &made, LIMIT), TENSORDASH_OTHER_CORE);
@@ -246,26 +247,32 @@ static void check_counters(void) {
   CHECK(counts.cycles > 0, true);
 }
 
+/* Read the fault of a failed core, and compare its names. */
+static tensordash_fault check_fault(tensordash_device *device, const char *error, const char *operation,
+                                    const char *field) {
+  tensordash_fault fault;
+  CHECK(tensordash_read_fault(device, &fault), TENSORDASH_FAILED);
+  CHECK_TEXT(fault.error, error);
+  CHECK_TEXT(fault.operation, operation);
+  CHECK_TEXT(fault.field, field);
+  return fault;
+}
+
 /* Each of the wrong descriptors after two right ones. */
 static void check_faults(void) {
   tensordash_device device = opened();
   for (size_t k = 0; k < sizeof FAULTS / sizeof FAULTS[0]; k++) {
     const wrong_descriptor *wrong = &FAULTS[k];
-    tensordash_fault fault;
     memset(memory, 0, sizeof BEFORE);
     CHECK(tensordash_set_ring(&device, words(RING), RING, 4, LIMIT), TENSORDASH_OK);
-    CHECK(tensordash_submit(&device, RECORD, 1), TENSORDASH_OK);
-    CHECK(tensordash_submit(&device, RECORD, 1), TENSORDASH_OK);
+    for (int right = 0; right < 2; right++) CHECK(tensordash_submit(&device, RECORD, 1), TENSORDASH_OK);
     CHECK(tensordash_submit(&device, wrong->words, 1), TENSORDASH_OK);
     CHECK(tensordash_wait(&device, LIMIT), TENSORDASH_FAILED);
     CHECK(tensordash_submit(&device, RECORD, 1), TENSORDASH_FAILED);
-    CHECK(tensordash_read_fault(&device, &fault), TENSORDASH_FAILED);
+    const tensordash_fault fault = check_fault(&device, wrong->error, wrong->operation, wrong->field);
     CHECK(fault.index, 2);
     CHECK(fault.descriptor == words(RING) + 32, true);
     CHECK(fault.bit, wrong->bit);
-    CHECK_TEXT(fault.error, wrong->error);
-    CHECK_TEXT(fault.operation, wrong->operation);
-    CHECK_TEXT(fault.field, wrong->field);
     if (failures > 10) return;
   }
   printf("%u wrong descriptors\n", (unsigned)(sizeof FAULTS / sizeof FAULTS[0]));
@@ -283,8 +290,7 @@ static void check_high_addresses(void) {
   CHECK(tensordash_submit(&device, HIGH_RECORD, 1), TENSORDASH_OK);
   CHECK(tensordash_wait(&device, LIMIT), TENSORDASH_OK);
   core_delete(core);
-  core = low;
-  memory = core_memory(core);
+  core = low, memory = core_memory(core);
 }
 
 /* Errors of what is not in a descriptor, and a descriptor that somebody changed. */
@@ -293,9 +299,7 @@ static void check_other_faults(void) {
   tensordash_fault fault;
   CHECK(tensordash_start(&device, words(0), SIZE, 1, LIMIT), TENSORDASH_OK);
   CHECK(tensordash_wait(&device, LIMIT), TENSORDASH_FAILED);
-  CHECK(tensordash_read_fault(&device, &fault), TENSORDASH_FAILED);
-  CHECK_TEXT(fault.error, "fetch");
-  CHECK(fault.descriptor == NULL, true);
+  CHECK(check_fault(&device, "fetch", "", "").descriptor == NULL, true);
 
   CHECK(tensordash_restrict(&device, 0x800, 0xfff), TENSORDASH_BAD_ARGUMENT);
   CHECK(tensordash_restrict(&device, 0, 0x800), TENSORDASH_BAD_ARGUMENT);
@@ -305,10 +309,7 @@ static void check_other_faults(void) {
   CHECK(tensordash_set_ring(&device, words(RING), RING, 4, LIMIT), TENSORDASH_OK);
   CHECK(tensordash_submit(&device, RECORD, 1), TENSORDASH_OK);
   CHECK(tensordash_wait(&device, LIMIT), TENSORDASH_FAILED);
-  CHECK(tensordash_read_fault(&device, &fault), TENSORDASH_FAILED);
-  CHECK_TEXT(fault.error, "bounds");
-  CHECK_TEXT(fault.operation, "record");
-  CHECK_TEXT(fault.field, "memory");
+  check_fault(&device, "bounds", "record", "memory");
   CHECK(tensordash_reset(&device, LIMIT), TENSORDASH_OK);
   CHECK(tensordash_restrict(&device, 0, UINT64_MAX >> (64 - TENSORDASH_ADDRESS_BITS)), TENSORDASH_OK);
 
@@ -316,14 +317,19 @@ static void check_other_faults(void) {
   CHECK(tensordash_submit(&device, FAULTS[FIELD_FAULT].words, 1), TENSORDASH_OK);
   CHECK(tensordash_wait(&device, LIMIT), TENSORDASH_FAILED);
   memcpy(words(RING), RECORD, sizeof RECORD);
-  CHECK(tensordash_read_fault(&device, &fault), TENSORDASH_FAILED);
-  CHECK_TEXT(fault.error, "field");
-  CHECK_TEXT(fault.field, "");
-  changed_register = TENSORDASH_REGISTER_ERROR, changed_value = 200;
-  CHECK(tensordash_read_fault(&device, &fault), TENSORDASH_FAILED);
-  CHECK_TEXT(fault.error, "");
-  changed_register = NEVER;
+  check_fault(&device, "field", "record", "");
+  memcpy(words(RING), COMPRESSED, sizeof COMPRESSED);
+  check_fault(&device, "field", "load", "");
+  TENSORDASH_SET(words(RING), HEADER_OPERATION, 15);
+  check_fault(&device, "field", "", "");
+  memcpy(words(RING), RECORD, sizeof RECORD);
+  changed_register = TENSORDASH_REGISTER_ERROR, changed_value = TENSORDASH_ERROR_CODE_RESERVED;
+  CHECK(check_fault(&device, "reserved", "record", "").bit, 512);
+  changed_value = 200;
+  check_fault(&device, "", "record", "");
   CHECK(tensordash_reset(&device, LIMIT), TENSORDASH_OK);
+  CHECK(check_fault(&device, "", "", "").descriptor == NULL, true);
+  changed_register = NEVER;
   CHECK(tensordash_read_fault(&device, &fault), TENSORDASH_OK);
 }
 
@@ -356,14 +362,11 @@ static void check_power_up_contents(void) {
 /* A processor that writes into the program of a running core, and one that takes the program's memory out of bounds. */
 static void check_interference(void) {
   tensordash_device device = opened();
-  tensordash_fault fault;
   put_program();
   CHECK(tensordash_start(&device, words(0), 0, COUNT, LIMIT), TENSORDASH_OK);
   memset(words(64), 255, 64);
   CHECK(tensordash_wait(&device, LIMIT), TENSORDASH_FAILED);
-  CHECK(tensordash_read_fault(&device, &fault), TENSORDASH_FAILED);
-  CHECK(fault.index, 1);
-  CHECK_TEXT(fault.error, "operation");
+  CHECK(check_fault(&device, "operation", "", "operation").index, 1);
 
   CHECK(tensordash_reset(&device, LIMIT), TENSORDASH_OK);
   put_program();
@@ -371,15 +374,13 @@ static void check_interference(void) {
   CHECK(tensordash_restrict(&device, 0, 0xfff), TENSORDASH_BUSY);
   CHECK(core_write(core, TENSORDASH_REGISTER_BOUNDS_BASE, RING), 1);
   CHECK(tensordash_wait(&device, LIMIT), TENSORDASH_FAILED);
-  CHECK(tensordash_read_fault(&device, &fault), TENSORDASH_FAILED);
-  CHECK_TEXT(fault.error, "bounds");
+  check_fault(&device, "bounds", "load", "memory");
   CHECK(tensordash_reset(&device, LIMIT), TENSORDASH_OK);
   CHECK(tensordash_restrict(&device, 0, UINT64_MAX >> (64 - TENSORDASH_ADDRESS_BITS)), TENSORDASH_OK);
 }
 
 int main(void) {
-  core = core_new(0, SIZE, 20, 40, 0.1, 1);
-  memory = core_memory(core);
+  core = core_new(0, SIZE, 20, 40, 0.1, 1), memory = core_memory(core);
   check_open();
   check_defaults();
   check_rings();

@@ -1,0 +1,56 @@
+"""The emitted core on the memory of cocotbext-axi: an optional test, for which that package must be installed."""
+
+from pathlib import Path
+
+import pytest
+
+from tensordash.configuration.core_config import CoreConfig
+from tensordash.emission.verilog import generate
+from tensordash.extras import is_installed
+from tensordash_sim.verify import simulator_names
+from tensordash_sim.verify.job import JOB_VARIABLE, BenchJob
+from tensordash_sim.verify.run import read_results
+from tensordash_sim.verify.simulators import Simulation
+
+from .plain_testbench import change
+
+pytestmark = pytest.mark.skipif(
+    not (is_installed("cocotbext") and is_installed("cocotbext.axi")), reason="no package cocotbext-axi"
+)
+
+SMALL = CoreConfig.from_toml("[core]\nbuffer = 8\nstream_buffer = 4\nmask = false\nstochastic = false")
+SEED = 1
+VERILATOR = pytest.param("verilator", marks=pytest.mark.slow)
+
+
+@pytest.fixture
+def verilog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.syspath_prepend(Path(__file__).parent)  # The simulator's Python imports the bench.
+    generate(SMALL, tmp_path / "verilog")
+    return tmp_path / "verilog"
+
+
+def run(verilog: Path, simulator: str) -> tuple[int, list[str]]:
+    """Run the bench; return the number of tests, and their failures."""
+    if simulator not in simulator_names():
+        pytest.skip(f"{simulator} cannot run here")
+    folder = verilog.with_name("run")
+    folder.mkdir()
+    job = folder / "job.json"
+    BenchJob(config=SMALL, seed=SEED).write(job)
+    files = [verilog / f"tensordash{end}" for end in (".vlt", ".v", "_memories.v")]
+    simulation = Simulation(simulator, "tensordash_core", files, folder)
+    return read_results(simulation.run("axi_ram_bench", {JOB_VARIABLE: str(job)}, SEED))
+
+
+@pytest.mark.parametrize("simulator", ["icarus", VERILATOR])
+def test_programs(simulator: str, verilog: Path) -> None:
+    assert run(verilog, simulator) == (2, [])
+
+
+def test_whole_beats_are_found(verilog: Path) -> None:
+    """A core that sets all strobes of a beat."""
+    change(verilog / "tensordash.v", r"assign axi_wstrb = beats_payload_strobe & ", "assign axi_wstrb = ")
+    tests, failures = run(verilog, "icarus")
+    assert (tests, len(failures)) == (2, 2)
+    assert all(": byte 0x" in failure for failure in failures), failures
