@@ -3,14 +3,19 @@
     python bench/core.py              # everything: minutes, most of them for synthesis
     python bench/core.py --no-logic   # what runs on the Verilog alone
     python bench/core.py --page       # and write docs/core.json and docs/core-results.md
+    python bench/core.py --over-core  # only how much faster `core-wide` is than `core`: minutes
+    python bench/core.py --over-core --layer conv2 --set core.layout_groups=1  # of some layers, with another key
 
 Everything runs on the emitted Verilog of the presets `core` and `core-dense`, with 16 bytes of memory a cycle after 50
 cycles of latency. Results must equal PyTorch's in float64, rounded as docs/core.md defines, and both cores must
 leave the same memory; a layer for which that is not so ends the run.
+
+`over_core` compares `core-wide` with `core`, both with 16 and both with 32 bytes of memory a cycle. Either has the
+operand on its rows that takes its tile fewer cycles, and its own tiling.
 """
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
@@ -31,6 +36,7 @@ from common import (
 )
 from tensordash import TileConfig
 from tensordash.configuration.core_config import CoreConfig
+from tensordash.configuration.preset import load_any_preset
 from tensordash_runtime.counting import counted_sides
 from tensordash_sim.compiler.emission import emit
 from tensordash_sim.compiler.images import TensorImage, expected
@@ -67,6 +73,12 @@ RESNET = {
 ZEROS = {"A": 0.5, "W": 0.0, "G": 0.5}
 """Of ResNet-50's tensors, which are random: a ReLU's, and its backward pass's."""
 RESULT_CYCLES = (1, 2, 4)
+LARGER = ("core-wide",)
+"""Presets that are compared with `core`."""
+MEMORY_BYTES = (16, 32)
+"""Bytes of memory a cycle of that comparison."""
+BUSY = ("load", "layout_a", "layout_b", "store")
+"""Units whose share of all cycles it lists, beside the tile's."""
 SHORTEST = ("digits CNN.conv1", "AxW")
 """Layer and operation whose passes are the shortest: what a slower output unit costs shows there first."""
 
@@ -112,19 +124,28 @@ def run(config: CoreConfig, program: Program, image: bytes) -> tuple[CoreRun, by
         return done, core.memory[: len(image)].tobytes()
 
 
+def run_layer(config: CoreConfig, each: Work, tiling: Tiling | None = None) -> tuple[CoreRun, bytes, Tiling]:
+    """Run an operation with a tiling, or its own best one; return the run, the memory and the tiling."""
+    problem = Problem(layer=each.layer, operation=each.operation, rows=each.rows, bias="bias" in each.values)
+    image = TensorImage(config, Memory(MEMORY), each.layer, each.operation, each.values)
+    space = IterationSpace(problem=problem, core=config)
+    tiling = tiling or _tiling(space, image)
+    program = emit(schedule_tiling(space, tiling), image.tensors)
+    done, left = run(config, program, bytes(image.memory.bytes))
+    image.memory.bytes[:] = left
+    if not np.array_equal(image.result(), expected(each.layer, each.operation, each.values)):
+        raise SystemExit(
+            f"{each.name} {each.operation} is not PyTorch's result on {config.tile.rows}x{config.tile.columns}"
+        )
+    return done, left, tiling
+
+
 def layer_figures(each: Work, cores: Mapping[str, CoreConfig]) -> dict[str, Any]:
     """Return both cores on one operation, with the same program but for where streams begin."""
-    tiling, runs, left = None, {}, {}
-    problem = Problem(layer=each.layer, operation=each.operation, rows=each.rows, bias="bias" in each.values)
+    tiling: Tiling | None = None
+    runs, left = {}, {}
     for name, config in cores.items():
-        image = TensorImage(config, Memory(MEMORY), each.layer, each.operation, each.values)
-        space = IterationSpace(problem=problem, core=config)
-        tiling = tiling or _tiling(space, image)
-        program = emit(schedule_tiling(space, tiling), image.tensors)
-        runs[name], left[name] = run(config, program, bytes(image.memory.bytes))
-        image.memory.bytes[:] = left[name]
-        if not np.array_equal(image.result(), expected(each.layer, each.operation, each.values)):
-            raise SystemExit(f"{each.name} {each.operation} on {name} is not PyTorch's result")
+        runs[name], left[name], tiling = run_layer(config, each, tiling)
     if left["core"] != left["core-dense"]:
         raise SystemExit(f"{each.name} {each.operation}: the cores leave different memories")
     core, dense = runs["core"], runs["core-dense"]
@@ -149,6 +170,34 @@ def _tiling(space: IterationSpace, image: TensorImage) -> Tiling:
     program = emit(best_schedule(space), image.tensors).descriptors
     speedup = scheduled_speedup(space.core, program, image.memory)
     return best_schedule(replace(space, problem=replace(space.problem, speedup=round(speedup, 1)))).tiling
+
+
+def over_core(layer: str, assignments: Sequence[str], console: Console) -> dict[str, Any]:
+    """Compare larger cores with `core`: by preset, bytes of memory a cycle, and layer whose name contains `layer`."""
+    found: dict[str, Any] = {name: {str(count): {} for count in MEMORY_BYTES} for name in LARGER}
+    for count in MEMORY_BYTES:
+        cycles = {}
+        for name in ("core", *LARGER):
+            config = load_any_preset(name, [*(assignments if name in LARGER else ()), f"core.axi_bits={8 * count}"])
+            assert isinstance(config, CoreConfig)
+            for each in work(config.tile):
+                title = f"{each.name} {each.operation}"
+                if layer not in title:
+                    continue
+                done, _, _ = run_layer(config, each)
+                cycles[name, title] = done.cycles
+                if name == "core":
+                    continue
+                ratio = cycles["core", title] / done.cycles
+                console.print(f"{name}, {count} bytes a cycle, {title}: {ratio:.2f}", markup=False)
+                found[name][str(count)][title] = {
+                    "cycles": done.cycles,
+                    "core_cycles": cycles["core", title],
+                    "ratio": round(ratio, 3),
+                    "scheduled": round(done.counters["scheduled"] / done.cycles, 3),
+                    **{unit: round(done.counters[f"{unit}_busy"] / done.cycles, 3) for unit in BUSY},
+                }
+    return found
 
 
 def output_units(cores: Mapping[str, CoreConfig], shortest: Work, console: Console) -> Iterator[dict[str, Any]]:
@@ -231,9 +280,21 @@ def main() -> int:
     parser.add_argument("--json", action="store_true", help="one JSON document on stdout, nothing else there")
     parser.add_argument("--programs", type=int, default=1000, metavar="N", help="random programs (default: 1000)")
     parser.add_argument("--no-logic", action="store_true", help="no synthesis")
+    parser.add_argument("--over-core", action="store_true", help="only `core-wide` over `core`")
+    parser.add_argument("--layer", default="", metavar="TEXT", help="of --over-core: layers whose name contains this")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", help="of --over-core: a key to change"
+    )
     parser.add_argument("--page", action="store_true", help="write docs/core.json and docs/core-results.md")
     arguments = parser.parse_args()
     console = Console(stderr=True, highlight=False)
+    if arguments.over_core:
+        figures = {"over_core": over_core(arguments.layer, arguments.set, console)}
+        if arguments.json:
+            print_json(figures)
+        else:
+            print(render("core_ratios", **figures))
+        return 0
     cores: dict[str, CoreConfig] = {name: core_preset(name) for name in ("core", "core-dense")}
     assert cores["core-dense"] == replace(cores["core"], tile=cores["core"].tile.baseline)
     document: dict[str, Any] = {"layers": []}
@@ -241,6 +302,7 @@ def main() -> int:
     for each in layers:
         document["layers"].append(layer_figures(each, cores))
         console.print(f"{each.name} {each.operation}: {document['layers'][-1]['busy']:.3f} busy", markup=False)
+    document["over_core"] = over_core("", [], console)
     document["compression"] = [compression(cores["core"], zeros) for zeros in (0.0, 0.5, 0.9)]
     console.print(f"{random_programs(cores['core'], arguments.programs)} random programs leave golden's bits")
     if not arguments.no_logic:

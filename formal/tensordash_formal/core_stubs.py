@@ -12,12 +12,13 @@ from tensordash.core.output import Output
 from tensordash.core.sequencer import Sequencer
 from tensordash.core.unit_counters import UnitCounters
 from tensordash.emission.verilog import members
-from tensordash.memory.buffer import Buffer
-from tensordash.memory.stream_buffer import StreamBuffer
+from tensordash.memory.buffer import Buffer, PairBuffer
+from tensordash.memory.stream_buffer import PairStreamBuffer, StreamBuffer
 from tensordash.movers.deflate import Deflate
 from tensordash.movers.inflate import Inflate
 from tensordash.movers.layout import Layout
 from tensordash.movers.load import Load
+from tensordash.movers.pair_layout import PairLayout
 from tensordash.movers.read_arbiter import ReadArbiter
 from tensordash.movers.store import Store
 from tensordash.tile.tile import Tile
@@ -69,7 +70,11 @@ class DeflateAbstraction(Elaboratable):
 
 
 FREE_DATAPATH = tuple(
-    Stub(kind, FreeOutputs) for kind in (Tile, Layout, Multiply, Output, Buffer, StreamBuffer, UnitCounters)
+    Stub(kind, FreeOutputs)
+    for kind in (
+        *(Tile, Layout, PairLayout, Multiply, Output, Buffer, PairBuffer),
+        *(StreamBuffer, PairStreamBuffer, UnitCounters),
+    )
 )
 """Stubs of the components of a core that do not drive its ports."""
 FREE_UNITS = (

@@ -130,7 +130,7 @@ BROKEN_VARIANTS = (
 PROOF = Proof(
     name="layout",
     build=LayoutHarness,
-    applies=lambda config: isinstance(config, CoreConfig),
+    applies=lambda config: isinstance(config, CoreConfig) and config.layout_groups == 1,
     broken_variants=BROKEN_VARIANTS,
     cover_depth=16,
     engine="smtbmc --stbv --nopresat z3 -- --noincr",

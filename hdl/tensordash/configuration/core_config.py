@@ -18,6 +18,7 @@ __all__ = ["CoreConfig"]
 
 MAX_GROUPS = 1 << 16
 """Descriptors address groups in 16 bits."""
+MAX_LAYOUT_GROUPS = 2
 MAX_PROT = 7
 CACHE_ATTRIBUTES = (0b0000, 0b0001, 0b0010, 0b0011, 0b0110, 0b0111, 0b1010, 0b1011, 0b1110, 0b1111)
 """Values of AxCACHE that AXI4 defines (ARM IHI 0022E, table A4-5)."""
@@ -39,6 +40,9 @@ class CoreConfig(TomlConfig):
         Parts of the buffer that are read and written apart from each other: 1, 2, 4 or 8.
     stream_buffer : int
         KiB of each side's stream buffer.
+    layout_groups : int
+        Groups that each layout reads and writes in a cycle at most: 1 or 2. With 2, each bank of the buffer has two
+        memories in each region.
     partial_sums : int
         Blocks of partial sums, 1 to 256.
     result_cycles : int
@@ -87,6 +91,7 @@ class CoreConfig(TomlConfig):
     buffer: int = 64
     regions: int = 4
     stream_buffer: int = 16
+    layout_groups: int = 1
     partial_sums: int = 16
     result_cycles: int = 2
     axi_bits: int = 128
@@ -110,6 +115,7 @@ class CoreConfig(TomlConfig):
         _require_power("core.buffer", self.buffer, 1, 8192)
         _require_power("core.regions", self.regions, 1, 8)
         require_int("core.stream_buffer", self.stream_buffer, 1, 1024)
+        require_int("core.layout_groups", self.layout_groups, 1, MAX_LAYOUT_GROUPS)
         require_int("core.partial_sums", self.partial_sums, 1, 256)
         require_int("core.result_cycles", self.result_cycles, 1, self.tile.columns)
         if self.tile.columns % self.result_cycles:
@@ -166,9 +172,10 @@ class CoreConfig(TomlConfig):
             raise ValueError(f"tile.out_rows must be 1 in a core, not {tile.out_rows}")
 
     def _check_sizes(self) -> None:
-        if not self.regions <= self.groups <= MAX_GROUPS:
+        min_groups = self.regions * self.layout_groups
+        if not min_groups <= self.groups <= MAX_GROUPS:
             raise ValueError(
-                f"core.buffer must have {self.regions} to {MAX_GROUPS} groups of {self.group_bits // 8} bytes, "
+                f"core.buffer must have {min_groups} to {MAX_GROUPS} groups of {self.group_bits // 8} bytes, "
                 f"not {self.buffer} KiB"
             )
         for side in "ab":
@@ -263,8 +270,10 @@ class CoreConfig(TomlConfig):
             raise ConfigError(str(error)) from None
 
     def to_mapping(self) -> dict[str, Any]:
-        """Plain values, every key written out."""
+        """Plain values, every key written out but `layout_groups` where it is 1: digests of older cores stay valid."""
         table = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "tile"}
+        if self.layout_groups == 1:
+            del table["layout_groups"]
         return {**self.tile.to_mapping(), "core": table}
 
     @cached_property

@@ -10,11 +10,12 @@ from ..block import Block, placed
 from ..configuration.core_config import CoreConfig
 from ..configuration.descriptors import UNITS
 from ..configuration.registers import COUNTERS
-from ..memory.buffer import Buffer
-from ..memory.stream_buffer import StreamBuffer
+from ..memory.buffer import Buffer, PairBuffer
+from ..memory.stream_buffer import PairStreamBuffer, StreamBuffer
 from ..movers.axi import Axi4Signature, AxiLiteSignature, fixed
 from ..movers.layout import Layout
 from ..movers.load import Load
+from ..movers.pair_layout import PairLayout
 from ..movers.read_arbiter import ReadArbiter
 from ..movers.store import Store
 from ..tile.tile import Tile
@@ -27,7 +28,8 @@ from .unit_counters import TILE_COUNTERS, UnitCounters
 
 __all__ = ["Core"]
 
-READERS = ("layout_a", "layout_b", "output", "store")
+LAYOUTS = ("layout_a", "layout_b")
+READERS = (*LAYOUTS, "output", "store")
 WRITERS = ("output", "load")
 
 
@@ -76,24 +78,21 @@ class Core(Block):
         self.command_queue = CommandQueue(config=config)
         self.sequencer = Sequencer(config=config)
         self.read_arbiter = ReadArbiter(data_bits=config.axi_bits, address_bits=config.address_bits)
+        pairs = config.layout_groups == 2
+        layouts = PairLayout if pairs else Layout
         self.units: dict[str, Any] = {
             "load": Load(config=config),
-            "layout_a": Layout(config, "a"),
-            "layout_b": Layout(config, "b"),
+            **{f"layout_{side}": layouts(config, side) for side in "ab"},
             "multiply": Multiply(config),
             "output": Output(config),
             "store": Store(config=config),
         }
-        self.buffer = Buffer(
-            lanes=tile.lanes,
-            width=config.value_bits,
-            groups=config.groups,
-            regions=config.regions,
-            readers=len(READERS),
-            writers=len(WRITERS),
-        )
+        size = {"groups": config.groups, "regions": config.regions, "readers": len(READERS), "writers": len(WRITERS)}
+        size |= {"lanes": tile.lanes, "width": config.value_bits}
+        self.buffer = PairBuffer(**size, pair_readers=len(LAYOUTS)) if pairs else Buffer(**size)
+        streams = PairStreamBuffer if pairs else StreamBuffer
         self.streams = {
-            side: StreamBuffer(
+            side: streams(
                 depth=tile.window_depth,
                 words=config.stream_words(side),
                 parts=config.parts(side),
@@ -173,7 +172,7 @@ class Core(Block):
         """Connect the buffer to its readers and writers, and the stream buffers to the layouts that fill them."""
         ports = {"store": "buffer", "load": "buffer"}
         for place, unit in enumerate(READERS):
-            wiring.connect(m, getattr(self.units[unit], ports.get(unit, "read")), self.buffer.reads[place])
+            wiring.connect(m, getattr(self.units[unit], ports.get(unit, "read")), self.buffer.read_ports[place])
         for place, unit in enumerate(WRITERS):
             wiring.connect(m, getattr(self.units[unit], ports.get(unit, "write")), self.buffer.writes[place])
         for side, streams in self.streams.items():

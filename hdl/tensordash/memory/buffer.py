@@ -1,17 +1,18 @@
 """Buffer: banks of groups that several ports read and write at once."""
 
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
-from amaranth.hdl import Cat, Const, Module, Signal
+from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib.wiring import In
 
 from ..block import Block, placed
 from ..configuration.parameters import require_int
 from .bank import Bank, group_address_bits, require_power
-from .signature import BufferReadSignature, BufferWriteSignature
+from .signature import BufferReadSignature, BufferWriteSignature, PairReadSignature
 
-__all__ = ["Buffer"]
+__all__ = ["Buffer", "PairBuffer"]
 
 
 class Buffer(Block):
@@ -51,44 +52,56 @@ class Buffer(Block):
     Source: docs/core.md, "Memories".
     """
 
+    halves = 1
+
     def __init__(self, *, lanes: int, width: int, groups: int, regions: int, readers: int, writers: int) -> None:
         self.lanes = require_int("lanes", lanes, 1)
         self.width = require_int("width", width, 1)
         self.groups = require_power("groups", groups)
         self.regions = require_power("regions", regions)
-        if regions > groups:
-            raise ValueError(f"regions must be at most groups = {groups}, not {regions}")
+        if regions * self.halves > groups:
+            most = "groups" if self.halves == 1 else f"groups / {self.halves}"
+            raise ValueError(f"regions must be at most {most} = {groups // self.halves}, not {regions}")
         self.readers = require_int("readers", readers, 1)
         self.writers = require_int("writers", writers, 1)
         self.address_bits = group_address_bits(groups)
         shape = {"lanes": lanes, "width": width, "address_bits": self.address_bits}
-        super().__init__(
-            {
-                "reads": In(BufferReadSignature(**shape)).array(readers),
-                "writes": In(BufferWriteSignature(**shape)).array(writers),
-            },
-        )
+        super().__init__({**self._read_members(shape), "writes": In(BufferWriteSignature(**shape)).array(writers)})
         self.banks = [
-            Bank(groups=groups, regions=regions, bits=lanes * width, readers=readers, writers=writers)
-            for _ in range(lanes)
+            Bank(groups=groups // self.halves, regions=regions, bits=lanes * width, readers=readers, writers=writers)
+            for _ in range(lanes * self.halves)
         ]
+
+    def _read_members(self, shape: dict[str, int]) -> dict[str, Any]:
+        return {"reads": In(BufferReadSignature(**shape)).array(self.readers)}
+
+    @property
+    def read_ports(self) -> list[Any]:
+        """The readers' ports, in their order."""
+        return list(self.reads)
 
     def elaborate(self, platform):
         """Banks, and who goes to them."""
         m = Module()
-        reads = self._arbitrate(m, "read", self.reads)
-        writes = self._arbitrate(m, "write", self.writes)
+        read_ports = [self._bank_port(m, f"reads_{k}", port) for k, port in enumerate(self.read_ports)]
+        write_ports = [self._bank_port(m, f"writes_{k}", port) for k, port in enumerate(self.writes)]
+        reads = self._arbitrate(m, "read", read_ports)
+        writes = self._arbitrate(m, "write", write_ports)
         for k, bank in enumerate(self.banks):
             m.submodules[f"bank_{k}"] = placed(bank, platform)
             m.d.comb += [
-                bank.read.eq(Cat(goes & port.enable[k] for goes, port in zip(reads, self.reads, strict=True))),
-                bank.write.eq(Cat(goes & port.enable[k] for goes, port in zip(writes, self.writes, strict=True))),
+                bank.read.eq(Cat(goes & port.enable[k] for goes, port in zip(reads, read_ports, strict=True))),
+                bank.write.eq(Cat(goes & port.enable[k] for goes, port in zip(writes, write_ports, strict=True))),
             ]
-            for i, port in enumerate(self.reads):
+            for i, port in enumerate(read_ports):
                 m.d.comb += [bank.read_address[i].eq(port.address[k]), port.data[k].eq(bank.read_data[i])]
-            for i, port in enumerate(self.writes):
+            for i, port in enumerate(write_ports):
                 m.d.comb += [bank.write_address[i].eq(port.address[k]), bank.write_data[i].eq(port.data[k])]
         return m
+
+    def _bank_port(self, m: Module, name: str, port: Any) -> Any:
+        """A port as it reads or writes `banks`."""
+        return port
 
     def _arbitrate(self, m: Module, kind: str, ports: Sequence[Any]) -> Signal:
         """Return which of the ports' requests are granted."""
@@ -123,5 +136,72 @@ class Buffer(Block):
         """Whether two requests want the same bank of the same region."""
         return Cat(
             one.enable[bank] & other.enable[bank] & (self._region(one, bank) == self._region(other, bank))
-            for bank in range(self.lanes)
+            for bank in range(len(self.banks))
         ).any()
+
+
+class PairBuffer(Buffer):
+    """A buffer whose banks have two halves, of which the first readers read a position each.
+
+    A group is in half 0 if the number of ones in its address is even. Of groups whose addresses are a power of two
+    apart, two that follow each other are then mostly in different halves.
+
+    Timing: as of `Buffer`, with halves of banks for banks.
+
+    Parameters
+    ----------
+    lanes, width, groups, regions, readers, writers
+        As of `Buffer`; regions have at least two groups.
+    pair_readers : int
+        The first readers, which have a PairReadSignature.
+
+    Members
+    -------
+    reads_0, ... : In(PairReadSignature) or In(BufferReadSignature), one for each reader
+    writes : In(BufferWriteSignature), one for each writer
+
+    Raises
+    ------
+    TypeError, ValueError
+        For a parameter out of range.
+
+    Source: docs/core.md, "Memories".
+    """
+
+    halves = 2
+
+    def __init__(
+        self, *, lanes: int, width: int, groups: int, regions: int, readers: int, writers: int, pair_readers: int
+    ) -> None:
+        self.pair_readers = require_int("pair_readers", pair_readers, 0, readers)
+        super().__init__(lanes=lanes, width=width, groups=groups, regions=regions, readers=readers, writers=writers)
+
+    def _read_members(self, shape: dict[str, int]) -> dict[str, Any]:
+        kinds = (PairReadSignature if k < self.pair_readers else BufferReadSignature for k in range(self.readers))
+        return {f"reads_{k}": In(kind(**shape)) for k, kind in enumerate(kinds)}
+
+    @property
+    def read_ports(self) -> list[Any]:
+        """The readers' ports, in their order."""
+        return [getattr(self, f"reads_{k}") for k in range(self.readers)]
+
+    def _bank_port(self, m: Module, name: str, port: Any) -> Any:
+        """The port as it reads or writes halves of banks."""
+        if len(port.enable) == len(self.banks):  # a pair reader's
+            return port
+        reads, banks, bits = name.startswith("reads"), len(self.banks), self.lanes * self.width
+        enable = Signal(banks, name=f"{name}_halves")
+        half = Signal(self.lanes, name=f"{name}_half")
+        m.d.comb += [
+            *(half[k].eq(port.address[k].xor()) for k in range(self.lanes)),
+            *(enable[2 * k + h].eq(port.enable[k] & (half[k] == h)) for k in range(self.lanes) for h in range(2)),
+        ]
+        address = [port.address[bank // 2][1:] for bank in range(banks)]
+        data = [port.data[bank // 2] for bank in range(banks)]
+        if reads:
+            came_from = Signal(self.lanes, name=f"{name}_came_from", reset_less=True)
+            data = [Signal(bits, name=f"{name}_data_{bank}") for bank in range(banks)]
+            with m.If(port.valid & port.ready):
+                m.d.sync += came_from.eq(half)
+            m.d.comb += [port.data[k].eq(Mux(came_from[k], data[2 * k + 1], data[2 * k])) for k in range(self.lanes)]
+        return SimpleNamespace(valid=port.valid, ready=port.ready, enable=enable, address=address, data=data)

@@ -10,7 +10,7 @@ from ..block import Block, placed
 from ..configuration.parameters import require_int
 from .memory import Memory
 
-__all__ = ["StreamBuffer", "StreamReadSignature", "StreamWriteSignature"]
+__all__ = ["PairStreamBuffer", "PairWriteSignature", "StreamBuffer", "StreamReadSignature", "StreamWriteSignature"]
 
 WAYS = 2
 """Memories of a bank that is alone: one of them can be written while the other is read."""
@@ -75,6 +75,40 @@ class StreamWriteSignature(Signature):
         )
 
 
+class PairWriteSignature(Signature):
+    """A write of up to two groups to a stream buffer, to different banks, as whoever writes sees it.
+
+    A single bank counts as two: one for its even words and one for its odd words.
+
+    Parameters
+    ----------
+    depth, words, parts, group_bits
+        As of `StreamWriteSignature`.
+
+    Members
+    -------
+    bank : Out(max(depth, 2))
+        The banks that are written.
+    word : Out(0..words - 1, max(depth, 2))
+        Which word of each.
+    part : Out(parts, max(depth, 2))
+        Which part of the word, one-hot.
+    data : Out(group_bits, max(depth, 2))
+        The part's ports, the first one's lanes in the lowest bits.
+    """
+
+    def __init__(self, *, depth: int, words: int, parts: int, group_bits: int) -> None:
+        banks = max(depth, WAYS)
+        super().__init__(
+            {
+                "bank": Out(banks),
+                "word": Out(ArrayLayout((words - 1).bit_length(), banks)),
+                "part": Out(ArrayLayout(parts, banks)),
+                "data": Out(ArrayLayout(group_bits, banks)),
+            }
+        )
+
+
 class StreamBuffer(Block):
     """Holds steps of a side, each a word of all ports in one of `depth` banks; contents survive resets.
 
@@ -112,14 +146,17 @@ class StreamBuffer(Block):
     Source: docs/core.md, "Memories".
     """
 
+    in_pairs = False
+
     def __init__(self, *, depth: int, words: int, parts: int, group_bits: int) -> None:
         self.depth = require_int("depth", depth, 1)
         self.words = require_int("words", words, 2)
         self.parts = require_int("parts", parts, 1)
         self.group_bits = require_int("group_bits", group_bits, 1)
+        writes = PairWriteSignature if self.in_pairs else StreamWriteSignature
         super().__init__(
             {
-                "write": In(StreamWriteSignature(depth=depth, words=words, parts=parts, group_bits=group_bits)),
+                "write": In(writes(depth=depth, words=words, parts=parts, group_bits=group_bits)),
                 "read": In(StreamReadSignature(depth=depth, words=words)),
                 "data": Out(ArrayLayout(parts * group_bits, depth)),
             },
@@ -140,32 +177,49 @@ class StreamBuffer(Block):
         write, read = self.write, self.read
         for k, (memory, *others) in enumerate(self.banks):
             if not others:
-                self._use(m, f"bank_{k}", placed(memory, platform), memory, (write.bank[k], read.enable[k]), k)
+                self._use(m, f"bank_{k}", placed(memory, platform), memory, (write.bank[k], read.enable[k]), (k, k))
                 m.d.comb += self.data[k].eq(memory.read_data)
         if self.ways == 1:
             m.d.comb += read.ready.eq(~write.bank)
             return m
         (even, odd), word, address = self.banks[0], write.word, read.address[0]
         for way, memory in enumerate((even, odd)):
-            here = write.bank & (word[0] == way), read.enable & (address[0] == way)
-            self._use(m, f"way_{way}", placed(memory, platform), memory, here, 0)
+            writes = write.bank & (word[0] == way) if not self.in_pairs else write.bank[way]
+            here = writes, read.enable & (address[0] == way)
+            self._use(m, f"way_{way}", placed(memory, platform), memory, here, (way, 0))
         came_from = Signal(name="came_from", reset_less=True)
+        taken = write.bank & (word[0] == address[0]) if not self.in_pairs else write.bank.bit_select(address[0], 1)
         m.d.comb += [
-            read.ready.eq(~(write.bank & (word[0] == address[0]))),
+            read.ready.eq(~taken),
             self.data[0].eq(Mux(came_from, odd.read_data, even.read_data)),
         ]
         with m.If(read.enable & read.ready):
             m.d.sync += came_from.eq(address[0])
         return m
 
-    def _use(self, m: Module, name: str, place: Any, memory: Memory, wanted: tuple[Any, Any], bank: int) -> None:
+    def _use(
+        self, m: Module, name: str, place: Any, memory: Memory, wanted: tuple[Any, Any], banks: tuple[int, int]
+    ) -> None:
         """Write a memory, or read it if there is no write."""
-        writes, reads = wanted
+        (writes, reads), (line, bank) = wanted, banks  # the bank's places in `write` and in `read`
         skipped = self.ways.bit_length() - 1  # bits of a word that say which memory
+        members = (self.write.word, self.write.part, self.write.data)
+        word, part, data = members if not self.in_pairs else (each[line] for each in members)
         m.submodules[name] = place
         m.d.comb += [
             memory.enable.eq(writes | reads),
-            memory.write_enable.eq(self.write.part & writes.replicate(self.parts)),
-            memory.address.eq(Mux(writes, self.write.word[skipped:], self.read.address[bank][skipped:])),
-            memory.write_data.eq(self.write.data.replicate(self.parts)),
+            memory.write_enable.eq(part & writes.replicate(self.parts)),
+            memory.address.eq(Mux(writes, word[skipped:], self.read.address[bank][skipped:])),
+            memory.write_data.eq(data.replicate(self.parts)),
         ]
+
+
+class PairStreamBuffer(StreamBuffer):
+    """A stream buffer that two groups are written to in a cycle: `write` is a PairWriteSignature.
+
+    Timing, parameters, members and errors: as of `StreamBuffer`.
+
+    Source: docs/core.md, "Memories".
+    """
+
+    in_pairs = True

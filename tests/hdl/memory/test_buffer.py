@@ -3,14 +3,21 @@
 import pytest
 
 from tensordash.configuration.core_config import CoreConfig
-from tensordash.memory.buffer import Buffer
+from tensordash.memory.buffer import Buffer, PairBuffer
 from tensordash_sim.verify.unit_run import run_unit
 
 USUAL = {"lanes": 4, "width": 8, "groups": 64, "regions": 4, "readers": 4, "writers": 2}
 
 
 def run(shape, *replaced):
-    return run_unit(Buffer(**shape), "buffer", CoreConfig(), seed=2, replaced=replaced, options=shape)
+    return run_unit(
+        (PairBuffer if "pair_readers" in shape else Buffer)(**shape),
+        "buffer",
+        CoreConfig(),
+        seed=2,
+        replaced=replaced,
+        options=shape,
+    )
 
 
 SHAPES = {
@@ -18,6 +25,9 @@ SHAPES = {
     "one region": USUAL | {"regions": 1},
     "many lanes": USUAL | {"lanes": 8, "readers": 3},
     "one port each": USUAL | {"readers": 1, "writers": 1, "regions": 2},
+    "halves": USUAL | {"pair_readers": 2},
+    "halves, one region": USUAL | {"pair_readers": 1, "regions": 1},
+    "halves of a group": USUAL | {"pair_readers": 4, "regions": 32},
 }
 
 
@@ -38,6 +48,17 @@ def test_broken(name):
     assert run(USUAL, BROKEN[name])
 
 
+BROKEN_HALVES = {
+    "two halves of a bank are one": ("reads_2_enable[0] & ~reads_2_half[0]", "reads_2_enable[0]"),
+    "shows the other half's word": ("reads_3_came_from[1] ?", "~reads_3_came_from[1] ?"),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN_HALVES)
+def test_broken_halves(name):
+    assert run(SHAPES["halves"], BROKEN_HALVES[name])
+
+
 WRONG = [
     ({"groups": 48}, "groups must be a power of two, not 48"),
     ({"regions": 3}, "regions must be a power of two, not 3"),
@@ -51,3 +72,15 @@ WRONG = [
 def test_wrong_parameters(arguments, message):
     with pytest.raises(ValueError, match=message):
         Buffer(**(USUAL | arguments))
+
+
+WRONG_PAIRS = [
+    ({"pair_readers": 5}, "pair_readers must be an integer from 0 to 4, not 5"),
+    ({"regions": 64}, "regions must be at most groups / 2 = 32, not 64"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), WRONG_PAIRS)
+def test_wrong_parameters_of_pairs(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        PairBuffer(**(SHAPES["halves"] | arguments))

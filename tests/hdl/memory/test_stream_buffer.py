@@ -5,7 +5,7 @@ from shutil import which
 import pytest
 
 from tensordash.configuration.core_config import CoreConfig
-from tensordash.memory.stream_buffer import StreamBuffer
+from tensordash.memory.stream_buffer import PairStreamBuffer, StreamBuffer
 from tensordash_sim.verify import simulators
 from tensordash_sim.verify.unit_run import run_unit
 
@@ -13,13 +13,20 @@ USUAL = {"depth": 4, "words": 6, "parts": 2, "group_bits": 8}
 
 
 def run(shape, *replaced):
-    return run_unit(StreamBuffer(**shape), "stream_buffer", CoreConfig(), seed=4, replaced=replaced, options=shape)
+    sizes = {name: value for name, value in shape.items() if name != "pairs"}
+    block = (PairStreamBuffer if shape.get("pairs") else StreamBuffer)(**sizes)
+    return run_unit(block, "stream_buffer", CoreConfig(), seed=4, replaced=replaced, options=shape)
 
 
 ALONE = USUAL | {"depth": 1, "parts": 1, "words": 7}
 
 
-@pytest.mark.parametrize("shape", [USUAL, ALONE, USUAL | {"depth": 1, "words": 2}, USUAL | {"depth": 3, "parts": 3}])
+SHAPES = [USUAL, ALONE, USUAL | {"depth": 1, "words": 2}, USUAL | {"depth": 3, "parts": 3}]
+PAIRS = USUAL | {"pairs": True}
+PAIRS_ALONE = {**ALONE, "parts": 2, "pairs": True}
+
+
+@pytest.mark.parametrize("shape", [*SHAPES, PAIRS, PAIRS_ALONE, PAIRS | {"depth": 1, "words": 2}])
 def test_groups(shape):
     assert run(shape) == []
 
@@ -47,6 +54,22 @@ BROKEN = {
 @pytest.mark.parametrize("name", BROKEN)
 def test_broken(name):
     assert run(USUAL, BROKEN[name])
+
+
+BROKEN_PAIRS = {
+    "all banks write the first one's word": ("write_bank[1] ? write_word[5:3]", "write_bank[1] ? write_word[2:0]"),
+    "all banks write the first one's data": ("{2{write_data[15:8]}}", "{2{write_data[7:0]}}"),
+    "all banks write the first one's part": ("write_part[3:2] &", "write_part[1:0] &"),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN_PAIRS)
+def test_broken_pairs(name):
+    assert run(PAIRS, BROKEN_PAIRS[name])
+
+
+def test_broken_pairs_alone():
+    assert run(PAIRS_ALONE, ("assign read_ready = ~write_bank[read_address[0]]", "assign read_ready = ~write_bank[0]"))
 
 
 BROKEN_ALONE = {

@@ -5,6 +5,7 @@ import pytest
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.movers.aligner import Aligner
 from tensordash.movers.layout import Layout
+from tensordash.movers.pair_layout import PairLayout
 from tensordash.movers.placement import Placement
 from tensordash_sim.verify.unit_run import run_unit
 
@@ -24,23 +25,32 @@ CONFIGS = {
         'tile.connectivity="auto"',
     ],
 }
+PAIRS = {f"{name}, two groups": [*keys, "core.layout_groups=2"] for name, keys in CONFIGS.items()}
+CONFIGS |= PAIRS
+
+
+def layout(config, side):
+    return (Layout if config.layout_groups == 1 else PairLayout)(config, side)
 
 
 def run(name, side, *replaced, effort=1.0):
     config = CoreConfig.from_toml("", CONFIGS[name])
-    block = Layout(config, side)
+    block = layout(config, side)
     return run_unit(block, "layout", config, seed=5, replaced=replaced, effort=effort, options={"side": side})
 
 
 @pytest.mark.sampled(3)
-@pytest.mark.parametrize(("name", "side"), [(name, "b") for name in CONFIGS] + [("two parts", "a")])
+@pytest.mark.parametrize(
+    ("name", "side"), [(name, "b") for name in CONFIGS] + [("two parts", "a"), ("two parts, two groups", "a")]
+)
 def test_layouts(name, side):
     assert run(name, side) == []
 
 
-def test_ends_of_fields():
-    config = CoreConfig.from_toml("", CONFIGS["usual"])
-    block = Layout(config, "b")
+@pytest.mark.parametrize("name", ["usual", "usual, two groups"])
+def test_ends_of_fields(name):
+    config = CoreConfig.from_toml("", CONFIGS[name])
+    block = layout(config, "b")
     assert run_unit(block, "layout", config, seed=5, options={"side": "b"}, test="ends_of_fields") == []
 
 

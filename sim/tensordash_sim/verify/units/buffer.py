@@ -19,43 +19,54 @@ class Port:
         What the port's pins begin with.
     shape : dict
         The buffer's parameters.
+    pair : bool
+        It reads a position in each half of a bank.
     """
 
-    def __init__(self, pins: Pins, name: str, shape: dict[str, int]) -> None:
-        self.pins, self.name, self.shape = pins, name, shape
+    def __init__(self, pins: Pins, name: str, shape: dict[str, int], *, pair: bool = False) -> None:
+        self.pins, self.name, self.shape, self.pair = pins, name, shape, pair
+        self.halves = 2 if shape.get("pair_readers") else 1
+        self.count = shape["lanes"] * (1 + pair)
         self.valid, self.waited = False, 0
-        self.enable, self.address, self.data = 0, [0] * shape["lanes"], [0] * shape["lanes"]
+        self.enable, self.address, self.data = 0, [0] * self.count, [0] * self.count
 
     def draw(self, random: Random, rate: float, groups: list[int]) -> None:
         """Ask for something, perhaps."""
         if self.valid or random.random() >= rate:
             return
-        lanes, bits = self.shape["lanes"], self.shape["lanes"] * self.shape["width"]
+        bits = self.shape["lanes"] * self.shape["width"]
         self.valid, self.waited = True, 0
-        self.enable = random.getrandbits(lanes)
+        self.enable = random.getrandbits(self.count)
         # Mostly neighbours, as units ask for them.
         first = random.choice(groups)
-        self.address = [random.choice([first, random.choice(groups)]) for _ in range(lanes)]
-        self.data = [random.getrandbits(bits) for _ in range(lanes)]
+        self.address = [random.choice([first, random.choice(groups)]) for _ in range(self.count)]
+        if self.pair:
+            # Of the two groups that differ in their lowest bit, that which is in the port's half.
+            self.address = [each & -2 | (each // 2).bit_count() & 1 ^ k & 1 for k, each in enumerate(self.address)]
+        self.data = [random.getrandbits(bits) for _ in range(self.count)]
 
     def drive(self, *, writes: bool) -> None:
         """Put it on the pins."""
-        bits = (self.shape["groups"] - 1).bit_length()
-        packed = sum(each << k * bits for k, each in enumerate(self.address))
+        bits = (self.shape["groups"] - 1).bit_length() - self.pair
+        packed = sum(each >> self.pair << k * bits for k, each in enumerate(self.address))
         values = {"valid": int(self.valid), "enable": self.enable, "address": packed}
         if writes:
             width = self.shape["lanes"] * self.shape["width"]
             values["data"] = sum(each << k * width for k, each in enumerate(self.data))
         self.pins.drive(**{f"{self.name}_{key}": value for key, value in values.items()})
 
-    def places(self) -> set[tuple[int, int]]:
-        """Return the banks and regions that it wants."""
+    def places(self) -> set[tuple[int, int, int]]:
+        """Return the banks, their halves and the regions that it wants."""
         size = self.shape["groups"] // self.shape["regions"]
-        return {(k, self.address[k] // size) for k in range(self.shape["lanes"]) if self.enable >> k & 1}
+        return {(bank, group.bit_count() % self.halves, group // size) for bank, group in self.words()}
 
     def words(self) -> set[tuple[int, int]]:
         """Return the banks and groups that it wants."""
-        return {(k, self.address[k]) for k in range(self.shape["lanes"]) if self.enable >> k & 1}
+        return {(self.bank(k), self.address[k]) for k in range(self.count) if self.enable >> k & 1}
+
+    def bank(self, k: int) -> int:
+        """Return the bank of the port's place k."""
+        return k >> self.pair
 
 
 def granted(ports: list[Port], pins: Pins) -> list[Port]:
@@ -63,7 +74,7 @@ def granted(ports: list[Port], pins: Pins) -> list[Port]:
     where = f"cycle {pins.cycle}"
     asking = [port for port in ports if port.valid]
     taken = [port for port in asking if pins.read(f"{port.name}_ready")]
-    busy: set[tuple[int, int]] = set()
+    busy: set[tuple[int, int, int]] = set()
     for port in taken:
         assert not busy & port.places(), f"{where}: two ports are let through to one bank of a region"
         busy |= port.places()
@@ -81,7 +92,7 @@ async def random_requests(dut, rate: float) -> None:
     """All ports at once, on few groups of all regions; a reset in the midst, which leaves what is held alone."""
     job, random, pins = start_bench(dut, f"buffer {rate}")
     shape, lanes = job.options, job.options["lanes"]
-    reads = [Port(pins, f"reads_{k}", shape) for k in range(shape["readers"])]
+    reads = [Port(pins, f"reads_{k}", shape, pair=k < shape.get("pair_readers", 0)) for k in range(shape["readers"])]
     writes = [Port(pins, f"writes_{k}", shape) for k in range(shape["writers"])]
     size = shape["groups"] // shape["regions"]
     groups = [region * size + each for region in range(shape["regions"]) for each in (0, size - 1)]
@@ -102,16 +113,16 @@ async def random_requests(dut, rate: float) -> None:
         for port, bank, value in expected:
             bits = lanes * shape["width"]
             # Other banks may never have read anything, and be undefined.
-            shown = str(getattr(dut, f"{port.name}_data").value)[(lanes - 1 - bank) * bits :][:bits]
+            shown = str(getattr(dut, f"{port.name}_data").value)[(port.count - 1 - bank) * bits :][:bits]
             assert shown == f"{value:0{bits}b}", f"cycle {pins.cycle}: bank {bank} of {port.name} is {shown}"
             checked += 1
         reading, writing = granted(reads, pins), granted(writes, pins)
         written = {word for port in writing for word in port.words()}
         expected = [
-            (port, bank, held[bank, group])
+            (port, k, held[word])
             for port in reading
-            for bank, group in sorted(port.words())
-            if (bank, group) in held and (bank, group) not in written
+            for k in range(port.count)
+            if port.enable >> k & 1 and (word := (port.bank(k), port.address[k])) in held and word not in written
         ]
         for port in writing:
             held.update({(bank, group): port.data[bank] for bank, group in port.words()})

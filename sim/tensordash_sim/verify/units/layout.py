@@ -51,7 +51,9 @@ class Bench:
         self.streams = self.golden.streams[self.side].copy()
         self.lanes, self.depth = self.config.tile.lanes, self.config.tile.window_depth
         self.position_bits = self.lanes * self.config.value_bits
-        self.address_bits = (self.config.groups - 1).bit_length()
+        self.halves = self.config.layout_groups
+        self.banks = self.halves * self.lanes
+        self.address_bits = (self.config.groups - 1).bit_length() - (self.halves - 1)
         self.came: dict[int, int] | None = None  # what banks show in this cycle
         self.asked: tuple[int, list[int]] | None = None  # the request that was refused in the cycle before
         self.reads = 0
@@ -65,7 +67,7 @@ class Bench:
         pins, random = self.pins, self.random
         self.beats.drive()
         ready = random.random() < self.ready
-        shown = [random.getrandbits(self.position_bits) for _ in range(self.lanes)]
+        shown = [random.getrandbits(self.position_bits) for _ in range(self.banks)]
         for bank, value in (self.came or {}).items():
             shown[bank] = value
         pins.drive(
@@ -90,31 +92,44 @@ class Bench:
             assert self.asked is None, f"cycle {pins.cycle}: a request is gone before it was taken"
             return
         enable = pins.read("read_enable")
-        addresses = split(pins.read("read_address"), self.address_bits, self.lanes)
+        addresses = split(pins.read("read_address"), self.address_bits, self.banks)
         assert enable, f"cycle {pins.cycle}: nothing is asked for"
         if self.asked is not None:
             assert self.asked == (enable, addresses), f"cycle {pins.cycle}: a request changes before it was taken"
         self.asked = None if ready else (enable, addresses)
         if ready:
             self.came = {}
-            for bank in range(self.lanes):
+            for bank in range(self.banks):
                 if enable >> bank & 1:
-                    values = self.golden.buffer[addresses[bank], bank]
+                    values = self.golden.buffer[self._group(addresses[bank], bank), bank // self.halves]
                     self.came[bank] = sum(int(value) << k * self.config.value_bits for k, value in enumerate(values))
                     self.reads += 1
+
+    def _group(self, address: int, bank: int) -> int:
+        """Return the group that a bank reads; with halves its lowest bit makes the number of ones that of the half."""
+        if self.halves == 1:
+            return address
+        return address << 1 | (address.bit_count() ^ bank) & 1
 
     def _write(self) -> None:
         pins = self.pins
         banks = pins.read("write_bank")
         if not banks:
             return
-        word, part = pins.read("write_word"), pins.read("write_part").bit_length() - 1
-        assert pins.read("write_part") == 1 << part, f"cycle {pins.cycle}: not one part is written"
-        values = split(pins.read("write_data"), self.config.value_bits, self.lanes**2)
-        group = np.array(values).reshape(self.lanes, self.lanes)
-        for bank in range(self.depth):
+        count = 1 if self.halves == 1 else max(self.depth, self.halves)
+        config, group_bits = self.config, self.config.group_bits
+        words = split(pins.read("write_word"), (config.stream_words(self.side) - 1).bit_length(), count)
+        parts = split(pins.read("write_part"), config.parts(self.side), count)
+        groups = split(pins.read("write_data"), group_bits, count)
+        for bank in range(max(self.depth, count)):
             if banks >> bank & 1:
-                self.streams[self.depth * word + bank, part * self.lanes : (part + 1) * self.lanes] = group
+                word, selected, data = (each[bank % count] for each in (words, parts, groups))
+                part = selected.bit_length() - 1
+                assert selected == 1 << part, f"cycle {pins.cycle}: not one part is written"
+                group = np.array(split(data, config.value_bits, self.lanes**2)).reshape(self.lanes, self.lanes)
+                assert self.depth > 1 or self.halves == 1 or word % self.halves == bank, "a word of the other parity"
+                step = self.depth * word + bank % self.depth
+                self.streams[step, part * self.lanes : (part + 1) * self.lanes] = group
 
     async def run(self, values: dict[str, int]) -> None:
         """Execute a descriptor and compare."""
@@ -134,23 +149,54 @@ class Bench:
             self._same(self.streams[:begin], streams[:begin], values)
             return
         self._same(self.streams, streams, values)
-        wanted = self._wanted(values)
-        assert self.reads == wanted, f"{self.reads} positions are read, not {wanted}: {values}"
+        walked = self._walked(values)
+        wanted = sum(len(group) for group in walked)
+        # Two groups read a word that both want once.
+        assert self.reads == wanted or (self.halves == 2 and self.reads < wanted), (
+            f"{self.reads} positions are read, not {wanted}: {values}"
+        )
         if self.ready == 1.0:
-            cycles, expected = self.pins.cycle - 1 - taken, self.groups(values) + OVERHEAD
+            cycles, expected = self.pins.cycle - 1 - taken, self._cycles(values, walked) + OVERHEAD
             assert cycles == expected, f"it takes {cycles} cycles, not {expected}: {values}"
 
     def groups(self, values: dict[str, int]) -> int:
         """Return cycles that groups, and the zeros after them, take."""
-        runs = values["streams"] * self.config.parts(self.side)
-        return runs * (values["steps"] + (values["steps"] % self.depth > 0)) * gcd(values["stride"], self.lanes)
+        runs, turns = values["streams"] * self.config.parts(self.side), gcd(values["stride"], self.lanes)
+        filling = values["steps"] % self.depth > 0 and self.halves == 1
+        return runs * (values["steps"] + filling) * turns
 
     def _same(self, found: NDArray, expected: NDArray, values: dict[str, int]) -> None:
         different = np.argwhere(found != expected)
         assert not len(different), f"step, port and lane {different[0].tolist()} differ from golden: {values}"
 
-    def _wanted(self, values: dict[str, int]) -> int:
-        """Positions that count and lie in the buffer."""
+    def _cycles(self, values: dict[str, int], walked: list[set[tuple[int, int]]]) -> int:
+        """Return cycles of all groups: with halves, two that follow each other share one unless they meet."""
+        turns = gcd(values["stride"], self.lanes)
+        if self.halves == 1 or turns > 1:
+            return self.groups(values)
+        cycles = group = 0
+        while group < len(walked):
+            cycles += 1
+            group += 1 + (group + 1 < len(walked) and not self._meet(values, walked, group))
+        return cycles
+
+    def _meet(self, values: dict[str, int], walked: list[set[tuple[int, int]]], group: int) -> bool:
+        """Return whether a group and the next one are written to one bank, or read two words of one half of a bank."""
+        written = []
+        for each in (group, group + 1):
+            run, step = divmod(each, values["steps"])
+            stream = run // self.config.parts(self.side)
+            if self.depth == 1:
+                written.append({(values["base"] + stream * values["steps"] + step) % self.halves})
+            else:
+                last = step + 1 == values["steps"]
+                written.append(set(range(step % self.depth, self.depth)) if last else {step % self.depth})
+        one, other = walked[group], dict(walked[group + 1])
+        halves = [bank in other and other[bank] != at and not (other[bank] ^ at).bit_count() & 1 for bank, at in one]
+        return bool(written[0] & written[1]) or any(halves)
+
+    def _walked(self, values: dict[str, int]) -> list[set[tuple[int, int]]]:
+        """Return for each group the banks and groups of its positions that count and lie in the buffer."""
         walk = places(
             {
                 "first": [values[name] & 0xFFFF for name in ("address", "x", "y")],
@@ -158,16 +204,18 @@ class Bench:
                 "counts": [values[f"count_{k}"] for k in range(LOOPS - 1)],
             }
         )
-        wanted = 0
+        walked = []
         for _ in range(values["streams"] * self.config.parts(self.side) * values["steps"]):
             address, x, y = next(walk)
-            if values["checked"] and not 0 <= signed(y) < values["y_size"]:
-                continue
-            for port in range(self.lanes):
-                position = signed(x) + port * values["stride"]
-                inside = (address + position // self.lanes) % (1 << 16) < self.config.groups
-                wanted += 0 <= position < values["x_size"] and inside
-        return wanted
+            wanted = set()
+            if not values["checked"] or 0 <= signed(y) < values["y_size"]:
+                for port in range(self.lanes):
+                    position = signed(x) + port * values["stride"]
+                    group = (address + position // self.lanes) % (1 << 16)
+                    if 0 <= position < values["x_size"] and group < self.config.groups:
+                        wanted.add((position % self.lanes, group))
+            walked.append(wanted)
+        return walked
 
 
 def drawn(bench: Bench) -> dict[str, int]:

@@ -1,9 +1,40 @@
 """Bench of a stream buffer: words of each bank against lists of them, and which banks can be read."""
 
+from collections.abc import Sequence
+from random import Random
+
 import cocotb
 
 from tensordash_sim.verify.bench import start_bench
 from tensordash_sim.verify.pins import Pins, split
+
+Write = tuple[int, int, int, int]
+"""The bank as reads count it, word, part and data."""
+
+
+def _packed(values: Sequence[int], bits: int) -> int:
+    return sum(value << k * bits for k, value in enumerate(values))
+
+
+def _drawn(random: Random, shape: dict[str, int]) -> tuple[dict[str, int], list[Write]]:
+    """Return the pins of random writes, and the writes."""
+    depth, words, parts, bits = (shape[name] for name in ("depth", "words", "parts", "group_bits"))
+    pairs = shape.get("pairs", False)
+    banks = 2 if pairs and depth == 1 else depth
+    written = random.choice([0, 1 << random.randrange(banks), random.getrandbits(banks)])
+    places = [(random.randrange(words), random.randrange(parts), random.getrandbits(bits)) for _ in range(banks)]
+    if not pairs:
+        places = places[:1] * banks
+    elif depth == 1:  # even words are in one bank, odd ones in the other
+        places = [(random.randrange(way, words, 2), *others) for way, (_, *others) in enumerate(places)]
+    word, part, data = zip(*(places if pairs else places[:1]), strict=True)
+    pins = {
+        "write_bank": written,
+        "write_word": _packed(word, (words - 1).bit_length()),
+        "write_part": _packed([1 << each for each in part], parts),
+        "write_data": _packed(data, bits),
+    }
+    return pins, [(k if depth > 1 else 0, *place) for k, place in enumerate(places) if written >> k & 1]
 
 
 @cocotb.test()
@@ -12,6 +43,7 @@ async def random_groups(dut) -> None:
     job, random, pins = start_bench(dut, "stream buffer")
     shape = job.options
     depth, words, parts, bits = (shape[name] for name in ("depth", "words", "parts", "group_bits"))
+    pairs = shape.get("pairs", False)
     address_bits = (words - 1).bit_length()
     held = {(bank, word, part): 0 for bank in range(depth) for word in range(words) for part in range(parts)}
     pins, checked = Pins(dut), 0
@@ -19,42 +51,42 @@ async def random_groups(dut) -> None:
     # Everything once, so that nothing is undefined.
     for word in range(words):
         for part in range(parts):
-            pins.drive(write_bank=(1 << depth) - 1, write_word=word, write_part=1 << part)
+            banks = depth if depth > 1 or not pairs else 2
+            copies = banks if pairs else 1
+            written = (1 << banks) - 1 if depth > 1 or not pairs else 1 << word % 2
+            pins.drive(
+                write_bank=written,
+                write_word=_packed([word] * copies, address_bits),
+                write_part=_packed([1 << part] * copies, parts),
+                write_data=0,
+            )
             await pins.settle()
             await pins.tick()
     shown: list[int | None] = [None] * depth
     for _ in range(round(500 * job.effort)):
-        banks = random.choice([0, 1 << random.randrange(depth), random.getrandbits(depth)])
-        word, part, data = random.randrange(words), random.randrange(parts), random.getrandbits(bits)
+        driven, writes = _drawn(random, shape)
         enable = random.getrandbits(depth)
         addresses = [random.randrange(words) for _ in range(depth)]
-        pins.drive(
-            write_bank=banks,
-            write_word=word,
-            write_part=1 << part,
-            write_data=data,
-            read_enable=enable,
-            read_address=sum(each << k * address_bits for k, each in enumerate(addresses)),
-        )
+        pins.drive(**driven, read_enable=enable, read_address=_packed(addresses, address_bits))
         await pins.settle()
         if None not in shown:
             offered = split(pins.read("data"), parts * bits, depth)
             assert offered == shown, f"cycle {pins.cycle}: banks show {offered}, not {shown}"
             checked += 1
         # A bank that is written cannot be read; of a single one, only its words of the other parity.
-        taken = banks if depth > 1 or (word - addresses[0]) % 2 == 0 else 0
+        taken = sum({1 << bank for bank, word, _, _ in writes if depth > 1 or (word - addresses[0]) % 2 == 0})
         ready = pins.read("read_ready")
         assert ready == ~taken & ((1 << depth) - 1), f"cycle {pins.cycle}: ready is {ready:b}, written are {taken:b}"
         for bank in range(depth):
             if enable >> bank & ready >> bank & 1:
-                shown[bank] = sum(held[bank, addresses[bank], k] << k * bits for k in range(parts))
-            if banks >> bank & 1:
-                held[bank, word, part] = data
+                shown[bank] = _packed([held[bank, addresses[bank], k] for k in range(parts)], bits)
+        for bank, word, part, data in writes:
+            held[bank, word, part] = data
         await pins.tick()
     assert checked > 300 * job.effort
     # Where a word is: what is read alone does not tell, as long as it is always sought where it was put.
     for bank in range(depth if depth > 1 else 0):
         memory = getattr(dut, f"bank_{bank}").memory
         for word in range(words):
-            whole = sum(held[bank, word, part] << part * bits for part in range(parts))
+            whole = _packed([held[bank, word, part] for part in range(parts)], bits)
             assert int(memory[word].value) == whole, f"word {word} of bank {bank} is elsewhere"

@@ -1,0 +1,448 @@
+"""Pair layout: groups of the buffer become steps in a stream buffer, up to two in a cycle."""
+
+from types import SimpleNamespace
+from typing import Any
+
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
+from amaranth.lib.wiring import In, Out
+
+from ..block import Block, placed
+from ..configuration.core_config import CoreConfig
+from ..configuration.descriptors import OPERATIONS
+from ..configuration.parameters import require_choice
+from ..configuration.registers import ERRORS
+from ..memory.bank import group_address_bits
+from ..memory.signature import PairReadSignature
+from ..memory.stream_buffer import PairWriteSignature
+from .aligner import Aligner
+from .layout import ADDRESS_BITS, CARRIED, LOOPS
+from .pair_walk import PairWalk
+from .placement import DISTANCE_BITS, Placement
+from .unit import CommandSignature, DescriptorRegister
+
+__all__ = ["PairLayout"]
+
+GROUPS = 2
+WAITING = 5
+"""Places of groups that wait to be read: two are added while at least two are free, so that two always wait."""
+
+
+class PairLayout(Block):
+    """Executes `layout_a` or `layout_b` like `Layout`, but reads and writes two groups in a cycle where it can.
+
+    Two groups that follow each other make a *pair* if each takes one cycle (`stride` 1 or 3), if they are written to
+    different banks, and if no bank would have to read two words in the same half. The zeros that fill up a stream's
+    last word are written with its last step.
+
+    Stages, of which each holds up to two groups, but for the first: groups that wait; the request to the buffer; what
+    was read; the ports' values.
+
+    Timing: a group or a pair in every cycle while the buffer is ready; every 2 or 4 cycles a group where `stride` is 2
+    or 4. The first group is written 6 cycles after the descriptor's last beat was taken, and the descriptor is done one
+    cycle after its last group was.
+
+    Parameters
+    ----------
+    config : CoreConfig
+        The core.
+    side : str
+        "a" or "b".
+
+    Members
+    -------
+    command : In(CommandSignature)
+        Descriptors.
+    read : Out(PairReadSignature)
+        The buffer.
+    write : Out(PairWriteSignature)
+        The side's stream buffer.
+
+    Raises
+    ------
+    TypeError, ValueError
+        For a parameter out of range.
+
+    Source: docs/core.md, "Layout" and "Loops".
+    """
+
+    def __init__(self, config: CoreConfig, side: str) -> None:
+        if not isinstance(config, CoreConfig):
+            raise TypeError(f"config must be a CoreConfig, not {config!r}")
+        self.config = config
+        self.side = require_choice("side", side, ("a", "b"))
+        self.lanes, self.depth = config.tile.lanes, config.tile.window_depth
+        self.parts, self.words = config.parts(side), config.stream_words(side)
+        self.position_bits = self.lanes * config.value_bits
+        self.address_bits = group_address_bits(config.groups)
+        reads = PairReadSignature(lanes=self.lanes, width=config.value_bits, address_bits=self.address_bits)
+        writes = PairWriteSignature(depth=self.depth, words=self.words, parts=self.parts, group_bits=config.group_bits)
+        super().__init__(
+            {"command": In(CommandSignature()), "read": Out(reads), "write": Out(writes)},
+            variant=side,
+        )
+        self.banks = len(self.write.bank)
+        self.walk = PairWalk(loops=LOOPS)
+        self.placements = [Placement(lanes=self.lanes) for _ in range(GROUPS)]
+        self.aligners = [Aligner(lanes=self.lanes, bits=self.position_bits) for _ in range(GROUPS)]
+
+    def elaborate(self, platform):
+        """Stages from the walk to the stream buffer."""
+        m = Module()
+        m.submodules.walk = placed(self.walk, platform)
+        for k in range(GROUPS):
+            m.submodules[f"placement_{k}"] = placed(self.placements[k], platform)
+            m.submodules[f"aligner_{k}"] = placed(self.aligners[k], platform)
+        descriptor = DescriptorRegister(m, self.command, OPERATIONS[f"layout_{self.side}"])
+        self._running = Signal(name="running")
+        self._starts = Signal(name="starts")  # in this cycle, the first with the complete descriptor
+        self._left = Signal(name="left")  # there are groups that no request was made for
+        self._beyond = Signal(name="beyond")  # a word lies beyond the stream buffer's end
+        self._outside = Signal(name="outside")  # a position that counts was beyond the buffer's end
+        self._goes = [Signal(name=f"goes_{k}") for k in range(GROUPS)]  # groups that leave the queue
+        m.d.comb += self._starts.eq(descriptor.present & ~self._running)
+        waiting = self._wait(m, descriptor)
+        steps = self._count(m, descriptor)
+        asked = self._ask(m, descriptor, waiting, steps)
+        came = self._come(m, asked)
+        turned = self._align(m, descriptor, came)
+        self._write(m, descriptor, turned)
+        self._finish(m, (asked[0].valid, came[0].valid, turned[0].valid))
+        return m
+
+    def _is_last(self, part: Value) -> Any:
+        """Whether the part that is selected, one-hot, is a step's last one."""
+        return part[-1] if self.parts > 1 else Const(1, 1)
+
+    # Groups that wait
+
+    def _group(self, name: str) -> Any:
+        """Where a group's positions are: the group with port 0, and distances from there."""
+        return SimpleNamespace(
+            address=Signal(ADDRESS_BITS, name=f"{name}_address", reset_less=True),
+            low=Signal(range(self.lanes), name=f"{name}_low", reset_less=True),
+            first=Signal(DISTANCE_BITS, name=f"{name}_first", reset_less=True),
+            limit=Signal(DISTANCE_BITS, name=f"{name}_limit", reset_less=True),
+        )
+
+    def _wait(self, m: Module, descriptor: DescriptorRegister) -> list[Any]:
+        """Queue the groups of the walk, which goes on beyond the last one; return the first two, each with `valid`."""
+        walk = self.walk
+        m.d.comb += [
+            walk.start.eq(self._starts),
+            *(getattr(walk, f"first_{name}").eq(descriptor[name]) for name in ("address", "x", "y")),
+            *(
+                getattr(walk, f"{name}_steps")[k].eq(descriptor[f"{name}_{k}"])
+                for name in ("address", "x", "y")
+                for k in range(LOOPS)
+            ),
+            *(walk.counts[k].eq(descriptor[f"count_{k}"]) for k in range(LOOPS - 1)),
+        ]
+        added = [self._group(f"added_{k}") for k in range(GROUPS)]
+        for prefix, group in zip(("", "next_"), added, strict=True):
+            m.d.comb += self._positions(descriptor, prefix, group)
+        queue = [self._group(f"queue_{k}") for k in range(WAITING)]
+        valid = Signal(WAITING, name="queue_valid")
+        adds = Signal(name="adds")
+        m.d.comb += [adds.eq(self._running & ~valid[WAITING - GROUPS]), walk.step.eq(adds)]
+        # A place takes the first or the second group that is added, or what moves up to it from one or two places on.
+        one, two = self._goes[0] & ~self._goes[1], self._goes[1]
+        ends = Cat(Const(1, 1), valid)  # bit k: at least k groups wait
+        remains = Mux(two, ends[2:], Mux(one, ends[1:], ends))  # bit k: at least k remain
+        for k, place in enumerate(queue):
+            fills = Signal(name=f"fills_{k}")  # the first one that is added becomes this one
+            m.d.comb += fills.eq(remains[k] & ~remains[k + 1])
+            for name, signal in vars(place).items():
+                value: Any = Mux(fills, getattr(added[0], name), getattr(added[1], name))
+                for by, leave in ((2, two), (1, one)):
+                    if k + by < WAITING:
+                        value = Mux(leave & remains[k + 1], getattr(queue[k + by], name), value)
+                with m.If(self._goes[0] | ~valid[k]):
+                    m.d.sync += signal.eq(value)
+        with m.If(self._starts):
+            m.d.sync += valid.eq(0)
+        with m.Else():
+            m.d.sync += valid.eq(Mux(adds, Cat(Const(0b11, 2), remains[1:]), remains[1:]))
+        for k in range(GROUPS):
+            queue[k].valid = valid[k]
+        return queue[:GROUPS]
+
+    def _positions(self, descriptor: DescriptorRegister, prefix: str, group: Any) -> list[Any]:
+        """The group and the bank of port 0, and how far it is from there to the first position and to the end."""
+        address, x, y = (getattr(self.walk, f"{prefix}{name}") for name in ("address", "x", "y"))
+        most = (1 << DISTANCE_BITS) - 1
+        before = (-x)[:16]  # of an x below 0: to position 0
+        rest = (descriptor["x_size"] - x)[:18]
+        row = ~descriptor["checked"] | ((y >= 0) & (y.as_unsigned() < descriptor["y_size"]))
+        return [
+            group.address.eq(address + (x >> len(group.low))),
+            group.low.eq(x[: len(group.low)]),
+            group.first.eq(Mux(x >= 0, 0, Mux(before[DISTANCE_BITS:].any(), most, before[:DISTANCE_BITS]))),
+            group.limit.eq(Mux(~row | rest[-1], 0, Mux(rest[DISTANCE_BITS:].any(), most, rest[:DISTANCE_BITS]))),
+        ]
+
+    # Their steps
+
+    def _step(self, name: str) -> Any:
+        """The step that a group becomes: its bank among `depth`, word and part, and what is left after it."""
+        return SimpleNamespace(
+            steps=Signal(16, name=f"{name}_steps", reset_less=True),  # of the run, with this one
+            streams=Signal(12, name=f"{name}_streams", reset_less=True),
+            bank=Signal(self.depth, name=f"{name}_bank", reset_less=True),
+            part=Signal(self.parts, name=f"{name}_part", reset_less=True),
+            word=Signal(range(self.words + 1), name=f"{name}_word", reset_less=True),  # one beyond the last: none left
+            begin=Signal(range(self.words + 1), name=f"{name}_begin", reset_less=True),
+        )
+
+    def _count(self, m: Module, descriptor: DescriptorRegister) -> list[Any]:
+        """Count steps, runs and streams; return the steps of the first two groups that wait.
+
+        Each with `place` and `writes`: the bank among those of the stream buffer, and all banks with those that zeros
+        fill up; and `left`, whether there is such a step, and `full`, whether its word is beyond the end.
+        """
+        now, after, later = (self._step(name) for name in ("now", "after", "later"))
+        now.left = self._left
+        for one, other in ((now, after), (after, later)):
+            other.left = self._follow(m, descriptor, one, other)
+        for name, step in (("now", now), ("after", after)):
+            step.full = Signal(name=f"{name}_full")
+            step.place, step.writes = (Signal(self.banks, name=f"{name}_{kind}") for kind in ("place", "writes"))
+            place = step.bank if self.depth > 1 else Cat(~step.word[0], step.word[0])
+            rest = Cat(step.bank[: k + 1].any() for k in range(self.depth))
+            fills = (step.steps == 1) & (self.depth > 1)
+            m.d.comb += [
+                step.full.eq(step.word == self.words),
+                step.place.eq(place),
+                step.writes.eq(Mux(fills, rest, place)),
+            ]
+        with m.If(self._goes[0]):
+            for name in vars(after):
+                if name in vars(later):
+                    m.d.sync += getattr(now, name).eq(Mux(self._goes[1], getattr(later, name), getattr(after, name)))
+        with m.Elif(self._left & now.full):
+            m.d.sync += [self._beyond.eq(1), self._left.eq(0)]
+        with m.If(self._starts):
+            beyond = descriptor["base"] >= self.words
+            m.d.sync += [
+                now.steps.eq(descriptor["steps"]),
+                now.streams.eq(descriptor["streams"]),
+                now.bank.eq(1),
+                now.part.eq(1),
+                now.word.eq(descriptor["base"]),
+                now.begin.eq(descriptor["base"]),
+                self._left.eq(~beyond),
+                self._beyond.eq(beyond),
+            ]
+        return [now, after]
+
+    def _follow(self, m: Module, descriptor: DescriptorRegister, step: Any, after: Any) -> Value:
+        """Set the step after another one; return whether there is one."""
+        ends, last_part = step.steps == 1, self._is_last(step.part)
+        ends_stream = ends & last_part
+        next_word = (step.word + 1)[: len(step.word)]
+        m.d.comb += [
+            after.steps.eq(Mux(ends, descriptor["steps"], step.steps - 1)),
+            after.streams.eq(step.streams - ends_stream),
+            after.bank.eq(Mux(ends, 1, step.bank.rotate_left(1))),
+            after.part.eq(Mux(ends, step.part.rotate_left(1), step.part)),
+            after.word.eq(Mux(ends & ~last_part, step.begin, Mux(ends | step.bank[-1], next_word, step.word))),
+            after.begin.eq(Mux(ends_stream, next_word, step.begin)),
+        ]
+        left = Signal.like(self._left, name=f"{after.steps.name}_left")
+        m.d.comb += left.eq(step.left & ~(ends_stream & (step.streams == 1)))
+        return left
+
+    # Reads
+
+    def _token(self, name: str) -> Any:
+        """What goes along with a group from the request to the write."""
+        return SimpleNamespace(
+            valid=Signal(name=f"{name}_valid"),
+            place=Signal(self.banks, name=f"{name}_place", reset_less=True),
+            writes=Signal(self.banks, name=f"{name}_writes", reset_less=True),
+            word=Signal(range(self.words), name=f"{name}_word", reset_less=True),
+            part=Signal(self.parts, name=f"{name}_part", reset_less=True),
+        )
+
+    def _read_token(self, name: str) -> Any:
+        """The same, and what it takes to align what was read."""
+        token = self._token(name)
+        token.enable = Signal(self.lanes, name=f"{name}_enable", reset_less=True)
+        token.half = Signal(self.lanes, name=f"{name}_half", reset_less=True)
+        token.low = Signal(range(self.lanes), name=f"{name}_low", reset_less=True)
+        token.ports = Signal(self.lanes, name=f"{name}_ports", reset_less=True)
+        token.last = Signal(name=f"{name}_last", reset_less=True)
+        return token
+
+    def _ask(self, m: Module, descriptor: DescriptorRegister, waiting: list[Any], steps: list[Any]) -> list[Any]:
+        """Request the reads of a turn or of a pair from the buffer, and wait until it is ready."""
+        read = self.read
+        asked = [self._read_token(f"asked_{k}") for k in range(GROUPS)]
+        self._leaves = Signal(name="asked_leaves")
+        reads, turn = Signal(name="asked_reads"), Signal.like(self.placements[0].turn, name="turn")
+        enables, halves, groups, outside = zip(
+            *(self._locate(m, k, descriptor, waiting[k], turn if k == 0 else Const(0)) for k in range(GROUPS)),
+            strict=True,
+        )
+        moves, pair, conflict = Signal(name="moves"), Signal(name="pair"), Signal(name="conflict")
+        first = self.placements[0]
+        m.d.comb += [
+            conflict.eq(
+                Cat(
+                    enables[0][k] & enables[1][k] & (halves[0][k] == halves[1][k]) & (groups[0][k] != groups[1][k])
+                    for k in range(self.lanes)
+                ).any()
+            ),
+            moves.eq(waiting[0].valid & steps[0].left & ~steps[0].full & (~asked[0].valid | self._leaves)),
+            pair.eq(
+                (waiting[1].valid & steps[1].left & ~steps[1].full)
+                & (first.last & (turn == 0))
+                & ~(steps[0].writes & steps[1].writes).any()
+                & ~conflict
+            ),
+            self._goes[0].eq(moves & first.last),
+            self._goes[1].eq(moves & pair),
+        ]
+        enable = Signal(GROUPS * self.lanes, name="read_banks")
+        for bank in range(self.lanes):
+            for half in range(GROUPS):
+                wants = [enables[k][bank] & (halves[k][bank] == half) for k in range(GROUPS)]
+                place = GROUPS * bank + half
+                m.d.comb += enable[place].eq(wants[0] | (pair & wants[1]))
+                address = Signal(self.address_bits - 1, name=f"asked_address_{place}", reset_less=True)
+                with m.If(moves):
+                    m.d.sync += address.eq(Mux(wants[0], groups[0][bank], groups[1][bank])[1 : self.address_bits])
+                m.d.comb += read.address[place].eq(address)
+        read_banks = Signal.like(enable, name="asked_banks", reset_less=True)
+        with m.If(moves):
+            m.d.sync += [turn.eq(Mux(first.last, 0, turn + 1)), read_banks.eq(enable)]
+            for k, token in enumerate(asked):
+                m.d.sync += [
+                    token.place.eq(steps[k].place),
+                    token.writes.eq(steps[k].writes),
+                    token.word.eq(steps[k].word),
+                    token.part.eq(steps[k].part),
+                    token.enable.eq(enables[k]),
+                    token.half.eq(halves[k]),
+                    token.low.eq(waiting[k].low),
+                    token.ports.eq(self.placements[k].ports),
+                    token.last.eq(self.placements[k].last),
+                ]
+        with m.If(~asked[0].valid | self._leaves):
+            m.d.sync += [asked[0].valid.eq(moves), asked[1].valid.eq(moves & pair), reads.eq(moves & enable.any())]
+        with m.If(self._starts):
+            m.d.sync += self._outside.eq(0)
+        with m.Elif(moves & (outside[0].any() | (pair & outside[1].any()))):
+            m.d.sync += self._outside.eq(1)
+        m.d.comb += [
+            read.valid.eq(reads),
+            read.enable.eq(read_banks),
+            self._leaves.eq(asked[0].valid & (~reads | read.ready)),
+        ]
+        return asked
+
+    def _locate(self, m: Module, k: int, descriptor: DescriptorRegister, group: Any, turn: Value) -> tuple[Any, ...]:
+        """Return which banks a group reads, in which half and group of each, and which of its positions are outside."""
+        placement, lanes, bits = self.placements[k], self.lanes, self.address_bits
+        m.d.comb += [
+            placement.low.eq(group.low),
+            placement.stride.eq(descriptor["stride"]),
+            placement.turn.eq(turn),
+            placement.first.eq(group.first),
+            placement.limit.eq(group.limit),
+        ]
+        high, higher = group.address[CARRIED:], Signal(ADDRESS_BITS - CARRIED, name=f"higher_{k}")
+        m.d.comb += higher.eq(high + 1)
+        odd, odd_higher = (Signal(name=f"{name}_{k}") for name in ("odd", "odd_higher"))  # numbers of ones
+        m.d.comb += [odd.eq(high[: bits - CARRIED].xor()), odd_higher.eq(higher[: bits - CARRIED].xor())]
+        enable, outside, half = (Signal(lanes, name=f"{name}_{k}") for name in ("enable", "outside_banks", "half"))
+        groups = []
+        for bank in range(lanes):
+            near = Signal(CARRIED + 1, name=f"near_{k}_{bank}")
+            at = Cat(near[:CARRIED], Mux(near[CARRIED], higher, high))
+            m.d.comb += [
+                near.eq(group.address[:CARRIED] + placement.group[bank]),
+                outside[bank].eq(placement.enable[bank] & (at >= self.config.groups)),
+                enable[bank].eq(placement.enable[bank] & ~outside[bank]),
+                half[bank].eq(near[:CARRIED].xor() ^ Mux(near[CARRIED], odd_higher, odd)),
+            ]
+            groups.append(at)
+        return enable, half, groups, outside
+
+    def _come(self, m: Module, asked: list[Any]) -> list[Any]:
+        """Carry the groups on into the cycle in which the buffer shows what was read."""
+        came = [self._read_token(f"came_{k}") for k in range(GROUPS)]
+        for token, before in zip(came, asked, strict=True):
+            m.d.sync += token.valid.eq(self._leaves & before.valid)
+            with m.If(self._leaves):
+                m.d.sync += [
+                    signal.eq(getattr(before, name)) for name, signal in vars(token).items() if name != "valid"
+                ]
+        return came
+
+    def _align(self, m: Module, descriptor: DescriptorRegister, came: list[Any]) -> list[Any]:
+        """Collect the ports' values from as many turns as a group takes."""
+        turned = [self._token(f"turned_{k}") for k in range(GROUPS)]
+        for k, (token, before) in enumerate(zip(turned, came, strict=True)):
+            aligner, data = self.aligners[k], self.read.data
+            token.ports = [
+                Signal(self.position_bits, name=f"port_{k}_{port}", reset_less=True) for port in range(self.lanes)
+            ]
+            m.d.comb += [
+                aligner.low.eq(before.low),
+                aligner.stride.eq(descriptor["stride"]),
+                aligner.enable.eq(before.enable),
+                *(
+                    aligner.banks[bank].eq(Mux(before.half[bank], data[GROUPS * bank + 1], data[GROUPS * bank]))
+                    for bank in range(self.lanes)
+                ),
+            ]
+            for port, values in enumerate(token.ports):
+                with m.If(before.valid & before.ports[port]):
+                    m.d.sync += values.eq(aligner.ports[port])
+            m.d.sync += token.valid.eq(before.valid & before.last)
+            with m.If(before.valid):
+                m.d.sync += [
+                    getattr(token, name).eq(getattr(before, name)) for name in ("place", "writes", "word", "part")
+                ]
+        return turned
+
+    def _write(self, m: Module, descriptor: DescriptorRegister, turned: list[Any]) -> None:
+        """Write each bank's step, or the zeros that fill it up."""
+        write, width, lanes = self.write, self.config.value_bits, self.lanes
+        values = []
+        for k, token in enumerate(turned):
+            data = Signal(self.config.group_bits, name=f"data_{k}")
+            for port in range(lanes):
+                for lane in range(lanes):
+                    value, mirrored = (
+                        token.ports[i][j * width : (j + 1) * width] for i, j in ((port, lane), (lane, port))
+                    )
+                    place = (port * lanes + lane) * width
+                    m.d.comb += data[place : place + width].eq(
+                        value if port == lane else Mux(descriptor["transposed"], mirrored, value)
+                    )
+            values.append(data)
+        first, second = turned
+        for bank in range(self.banks):
+            writes = [token.valid & token.writes[bank] for token in turned]
+            shows = [
+                value & token.place[bank].replicate(len(value)) for value, token in zip(values, turned, strict=True)
+            ]
+            m.d.comb += [
+                write.bank[bank].eq(writes[0] | writes[1]),
+                write.word[bank].eq(Mux(writes[1], second.word, first.word)),
+                write.part[bank].eq(Mux(writes[1], second.part, first.part)),
+                write.data[bank].eq(Mux(writes[1], shows[1], shows[0])),
+            ]
+
+    def _finish(self, m: Module, stages: tuple[Any, ...]) -> None:
+        """Report the end when no group is left in any stage."""
+        error = Mux(self._beyond, ERRORS["range"], Mux(self._outside, ERRORS["address"], Const(0, 4)))
+        m.d.comb += [
+            self.command.done.eq(self._running & ~Cat(self._left, *stages).any()),
+            self.command.error.eq(error),
+        ]
+        with m.If(self._starts):
+            m.d.sync += self._running.eq(1)
+        with m.Elif(self.command.done):
+            m.d.sync += self._running.eq(0)
