@@ -41,8 +41,8 @@ class CoreConfig(TomlConfig):
     stream_buffer : int
         KiB of each side's stream buffer.
     layout_groups : int
-        Groups that each layout reads and writes in a cycle at most: 1 or 2. With 2, each bank of the buffer has two
-        memories in each region.
+        Groups that each layout reads and writes in a cycle at most: 1, or 2 with a tile of several steps a cycle. With
+        2, each bank of the buffer has two memories in each region.
     partial_sums : int
         Blocks of partial sums, 1 to 256.
     result_cycles : int
@@ -116,6 +116,11 @@ class CoreConfig(TomlConfig):
         _require_power("core.regions", self.regions, 1, 8)
         require_int("core.stream_buffer", self.stream_buffer, 1, 1024)
         require_int("core.layout_groups", self.layout_groups, 1, MAX_LAYOUT_GROUPS)
+        if self.layout_groups > 1 and self.tile.window_depth == 1:
+            raise ValueError(
+                'core.layout_groups must be 1 with a tile of one step a cycle (tile.sparsity = "none"), '
+                f"not {self.layout_groups}: two groups would keep it from reading"
+            )
         require_int("core.partial_sums", self.partial_sums, 1, 256)
         require_int("core.result_cycles", self.result_cycles, 1, self.tile.columns)
         if self.tile.columns % self.result_cycles:
@@ -242,8 +247,8 @@ class CoreConfig(TomlConfig):
 
     @property
     def baseline(self) -> "CoreConfig":
-        """The same core around the dense tile."""
-        return replace(self, tile=self.tile.baseline)
+        """The same core around the dense tile, with layouts of one group a cycle."""
+        return replace(self, tile=self.tile.baseline, layout_groups=1)
 
     # Files
 

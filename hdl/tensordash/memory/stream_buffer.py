@@ -78,8 +78,6 @@ class StreamWriteSignature(Signature):
 class PairWriteSignature(Signature):
     """A write of up to two groups to a stream buffer, to different banks, as whoever writes sees it.
 
-    A single bank counts as two: one for its even words and one for its odd words.
-
     Parameters
     ----------
     depth, words, parts, group_bits
@@ -87,24 +85,23 @@ class PairWriteSignature(Signature):
 
     Members
     -------
-    bank : Out(max(depth, 2))
+    bank : Out(depth)
         The banks that are written.
-    word : Out(0..words - 1, max(depth, 2))
+    word : Out(0..words - 1, depth)
         Which word of each.
-    part : Out(parts, max(depth, 2))
+    part : Out(parts, depth)
         Which part of the word, one-hot.
-    data : Out(group_bits, max(depth, 2))
+    data : Out(group_bits, depth)
         The part's ports, the first one's lanes in the lowest bits.
     """
 
     def __init__(self, *, depth: int, words: int, parts: int, group_bits: int) -> None:
-        banks = max(depth, WAYS)
         super().__init__(
             {
-                "bank": Out(banks),
-                "word": Out(ArrayLayout((words - 1).bit_length(), banks)),
-                "part": Out(ArrayLayout(parts, banks)),
-                "data": Out(ArrayLayout(group_bits, banks)),
+                "bank": Out(depth),
+                "word": Out(ArrayLayout((words - 1).bit_length(), depth)),
+                "part": Out(ArrayLayout(parts, depth)),
+                "data": Out(ArrayLayout(group_bits, depth)),
             }
         )
 
@@ -177,34 +174,30 @@ class StreamBuffer(Block):
         write, read = self.write, self.read
         for k, (memory, *others) in enumerate(self.banks):
             if not others:
-                self._use(m, f"bank_{k}", placed(memory, platform), memory, (write.bank[k], read.enable[k]), (k, k))
+                self._use(m, f"bank_{k}", placed(memory, platform), memory, (write.bank[k], read.enable[k]), k)
                 m.d.comb += self.data[k].eq(memory.read_data)
         if self.ways == 1:
             m.d.comb += read.ready.eq(~write.bank)
             return m
         (even, odd), word, address = self.banks[0], write.word, read.address[0]
         for way, memory in enumerate((even, odd)):
-            writes = write.bank & (word[0] == way) if not self.in_pairs else write.bank[way]
-            here = writes, read.enable & (address[0] == way)
-            self._use(m, f"way_{way}", placed(memory, platform), memory, here, (way, 0))
+            here = write.bank & (word[0] == way), read.enable & (address[0] == way)
+            self._use(m, f"way_{way}", placed(memory, platform), memory, here, 0)
         came_from = Signal(name="came_from", reset_less=True)
-        taken = write.bank & (word[0] == address[0]) if not self.in_pairs else write.bank.bit_select(address[0], 1)
         m.d.comb += [
-            read.ready.eq(~taken),
+            read.ready.eq(~(write.bank & (word[0] == address[0]))),
             self.data[0].eq(Mux(came_from, odd.read_data, even.read_data)),
         ]
         with m.If(read.enable & read.ready):
             m.d.sync += came_from.eq(address[0])
         return m
 
-    def _use(
-        self, m: Module, name: str, place: Any, memory: Memory, wanted: tuple[Any, Any], banks: tuple[int, int]
-    ) -> None:
+    def _use(self, m: Module, name: str, place: Any, memory: Memory, wanted: tuple[Any, Any], bank: int) -> None:
         """Write a memory, or read it if there is no write."""
-        (writes, reads), (line, bank) = wanted, banks  # the bank's places in `write` and in `read`
+        writes, reads = wanted
         skipped = self.ways.bit_length() - 1  # bits of a word that say which memory
         members = (self.write.word, self.write.part, self.write.data)
-        word, part, data = members if not self.in_pairs else (each[line] for each in members)
+        word, part, data = members if not self.in_pairs else (each[bank] for each in members)
         m.submodules[name] = place
         m.d.comb += [
             memory.enable.eq(writes | reads),
@@ -215,11 +208,15 @@ class StreamBuffer(Block):
 
 
 class PairStreamBuffer(StreamBuffer):
-    """A stream buffer that two groups are written to in a cycle: `write` is a PairWriteSignature.
+    """A stream buffer that takes two groups in a cycle, in different banks: `write` is a PairWriteSignature.
 
-    Timing, parameters, members and errors: as of `StreamBuffer`.
+    Timing, parameters, members and errors are those of `StreamBuffer`; it has at least two banks.
 
     Source: docs/core.md, "Memories".
     """
 
     in_pairs = True
+
+    def __init__(self, *, depth: int, words: int, parts: int, group_bits: int) -> None:
+        require_int("depth", depth, 2)
+        super().__init__(depth=depth, words=words, parts=parts, group_bits=group_bits)

@@ -16,15 +16,14 @@ from ..memory.signature import PairReadSignature
 from ..memory.stream_buffer import PairWriteSignature
 from .aligner import Aligner
 from .layout import ADDRESS_BITS, CARRIED, LOOPS
-from .pair_walk import PairWalk
-from .placement import DISTANCE_BITS, Placement
+from .pair_queue import FIELDS as QUEUE_FIELDS
+from .pair_queue import PairQueue
+from .placement import Placement
 from .unit import CommandSignature, DescriptorRegister
 
 __all__ = ["PairLayout"]
 
 GROUPS = 2
-WAITING = 5
-"""Places of groups that wait to be read: two are added while at least two are free, so that two always wait."""
 
 
 class PairLayout(Block):
@@ -80,15 +79,14 @@ class PairLayout(Block):
             {"command": In(CommandSignature()), "read": Out(reads), "write": Out(writes)},
             variant=side,
         )
-        self.banks = len(self.write.bank)
-        self.walk = PairWalk(loops=LOOPS)
+        self.queue = PairQueue(lanes=self.lanes)
         self.placements = [Placement(lanes=self.lanes) for _ in range(GROUPS)]
         self.aligners = [Aligner(lanes=self.lanes, bits=self.position_bits) for _ in range(GROUPS)]
 
     def elaborate(self, platform):
         """Stages from the walk to the stream buffer."""
         m = Module()
-        m.submodules.walk = placed(self.walk, platform)
+        m.submodules.queue = placed(self.queue, platform)
         for k in range(GROUPS):
             m.submodules[f"placement_{k}"] = placed(self.placements[k], platform)
             m.submodules[f"aligner_{k}"] = placed(self.aligners[k], platform)
@@ -113,77 +111,27 @@ class PairLayout(Block):
         """Whether the part that is selected, one-hot, is a step's last one."""
         return part[-1] if self.parts > 1 else Const(1, 1)
 
-    # Groups that wait
-
-    def _group(self, name: str) -> Any:
-        """Where a group's positions are: the group with port 0, and distances from there."""
-        return SimpleNamespace(
-            address=Signal(ADDRESS_BITS, name=f"{name}_address", reset_less=True),
-            low=Signal(range(self.lanes), name=f"{name}_low", reset_less=True),
-            first=Signal(DISTANCE_BITS, name=f"{name}_first", reset_less=True),
-            limit=Signal(DISTANCE_BITS, name=f"{name}_limit", reset_less=True),
-        )
-
     def _wait(self, m: Module, descriptor: DescriptorRegister) -> list[Any]:
-        """Queue the groups of the walk, which goes on beyond the last one; return the first two, each with `valid`."""
-        walk = self.walk
+        """Give the queue its descriptor; return the first two groups that wait, each with `valid`."""
+        queue = self.queue
         m.d.comb += [
-            walk.start.eq(self._starts),
-            *(getattr(walk, f"first_{name}").eq(descriptor[name]) for name in ("address", "x", "y")),
+            queue.start.eq(self._starts),
+            queue.active.eq(self._running),
+            queue.leave.eq(Cat(self._goes)),
+            *(getattr(queue, name).eq(descriptor[name]) for name in QUEUE_FIELDS),
             *(
-                getattr(walk, f"{name}_steps")[k].eq(descriptor[f"{name}_{k}"])
+                getattr(queue, f"{name}_steps")[k].eq(descriptor[f"{name}_{k}"])
                 for name in ("address", "x", "y")
                 for k in range(LOOPS)
             ),
-            *(walk.counts[k].eq(descriptor[f"count_{k}"]) for k in range(LOOPS - 1)),
+            *(queue.counts[k].eq(descriptor[f"count_{k}"]) for k in range(LOOPS - 1)),
         ]
-        added = [self._group(f"added_{k}") for k in range(GROUPS)]
-        for prefix, group in zip(("", "next_"), added, strict=True):
-            m.d.comb += self._positions(descriptor, prefix, group)
-        queue = [self._group(f"queue_{k}") for k in range(WAITING)]
-        valid = Signal(WAITING, name="queue_valid")
-        adds = Signal(name="adds")
-        m.d.comb += [adds.eq(self._running & ~valid[WAITING - GROUPS]), walk.step.eq(adds)]
-        # A place takes the first or the second group that is added, or what moves up to it from one or two places on.
-        one, two = self._goes[0] & ~self._goes[1], self._goes[1]
-        ends = Cat(Const(1, 1), valid)  # bit k: at least k groups wait
-        remains = Mux(two, ends[2:], Mux(one, ends[1:], ends))  # bit k: at least k remain
-        for k, place in enumerate(queue):
-            fills = Signal(name=f"fills_{k}")  # the first one that is added becomes this one
-            m.d.comb += fills.eq(remains[k] & ~remains[k + 1])
-            for name, signal in vars(place).items():
-                value: Any = Mux(fills, getattr(added[0], name), getattr(added[1], name))
-                for by, leave in ((2, two), (1, one)):
-                    if k + by < WAITING:
-                        value = Mux(leave & remains[k + 1], getattr(queue[k + by], name), value)
-                with m.If(self._goes[0] | ~valid[k]):
-                    m.d.sync += signal.eq(value)
-        with m.If(self._starts):
-            m.d.sync += valid.eq(0)
-        with m.Else():
-            m.d.sync += valid.eq(Mux(adds, Cat(Const(0b11, 2), remains[1:]), remains[1:]))
-        for k in range(GROUPS):
-            queue[k].valid = valid[k]
-        return queue[:GROUPS]
-
-    def _positions(self, descriptor: DescriptorRegister, prefix: str, group: Any) -> list[Any]:
-        """The group and the bank of port 0, and how far it is from there to the first position and to the end."""
-        address, x, y = (getattr(self.walk, f"{prefix}{name}") for name in ("address", "x", "y"))
-        most = (1 << DISTANCE_BITS) - 1
-        before = (-x)[:16]  # of an x below 0: to position 0
-        rest = (descriptor["x_size"] - x)[:18]
-        row = ~descriptor["checked"] | ((y >= 0) & (y.as_unsigned() < descriptor["y_size"]))
-        return [
-            group.address.eq(address + (x >> len(group.low))),
-            group.low.eq(x[: len(group.low)]),
-            group.first.eq(Mux(x >= 0, 0, Mux(before[DISTANCE_BITS:].any(), most, before[:DISTANCE_BITS]))),
-            group.limit.eq(Mux(~row | rest[-1], 0, Mux(rest[DISTANCE_BITS:].any(), most, rest[:DISTANCE_BITS]))),
-        ]
+        return list(queue.groups)
 
     # Their steps
 
     def _step(self, name: str) -> Any:
-        """The step that a group becomes: its bank among `depth`, word and part, and what is left after it."""
+        """The step that a group becomes: its bank, word and part, and what is left with it."""
         return SimpleNamespace(
             steps=Signal(16, name=f"{name}_steps", reset_less=True),  # of the run, with this one
             streams=Signal(12, name=f"{name}_streams", reset_less=True),
@@ -196,8 +144,8 @@ class PairLayout(Block):
     def _count(self, m: Module, descriptor: DescriptorRegister) -> list[Any]:
         """Count steps, runs and streams; return the steps of the first two groups that wait.
 
-        Each with `place` and `writes`: the bank among those of the stream buffer, and all banks with those that zeros
-        fill up; and `left`, whether there is such a step, and `full`, whether its word is beyond the end.
+        Each with `writes`, its bank and those that zeros fill up; `left`, whether there is such a step; and `full`,
+        whether its word is beyond the end.
         """
         now, after, later = (self._step(name) for name in ("now", "after", "later"))
         now.left = self._left
@@ -205,14 +153,11 @@ class PairLayout(Block):
             other.left = self._follow(m, descriptor, one, other)
         for name, step in (("now", now), ("after", after)):
             step.full = Signal(name=f"{name}_full")
-            step.place, step.writes = (Signal(self.banks, name=f"{name}_{kind}") for kind in ("place", "writes"))
-            place = step.bank if self.depth > 1 else Cat(~step.word[0], step.word[0])
+            step.writes = Signal(self.depth, name=f"{name}_writes")
             rest = Cat(step.bank[: k + 1].any() for k in range(self.depth))
-            fills = (step.steps == 1) & (self.depth > 1)
             m.d.comb += [
                 step.full.eq(step.word == self.words),
-                step.place.eq(place),
-                step.writes.eq(Mux(fills, rest, place)),
+                step.writes.eq(Mux(step.steps == 1, rest, step.bank)),
             ]
         with m.If(self._goes[0]):
             for name in vars(after):
@@ -257,8 +202,8 @@ class PairLayout(Block):
         """What goes along with a group from the request to the write."""
         return SimpleNamespace(
             valid=Signal(name=f"{name}_valid"),
-            place=Signal(self.banks, name=f"{name}_place", reset_less=True),
-            writes=Signal(self.banks, name=f"{name}_writes", reset_less=True),
+            bank=Signal(self.depth, name=f"{name}_bank", reset_less=True),
+            writes=Signal(self.depth, name=f"{name}_writes", reset_less=True),
             word=Signal(range(self.words), name=f"{name}_word", reset_less=True),
             part=Signal(self.parts, name=f"{name}_part", reset_less=True),
         )
@@ -317,7 +262,7 @@ class PairLayout(Block):
             m.d.sync += [turn.eq(Mux(first.last, 0, turn + 1)), read_banks.eq(enable)]
             for k, token in enumerate(asked):
                 m.d.sync += [
-                    token.place.eq(steps[k].place),
+                    token.bank.eq(steps[k].bank),
                     token.writes.eq(steps[k].writes),
                     token.word.eq(steps[k].word),
                     token.part.eq(steps[k].part),
@@ -402,7 +347,7 @@ class PairLayout(Block):
             m.d.sync += token.valid.eq(before.valid & before.last)
             with m.If(before.valid):
                 m.d.sync += [
-                    getattr(token, name).eq(getattr(before, name)) for name in ("place", "writes", "word", "part")
+                    getattr(token, name).eq(getattr(before, name)) for name in ("bank", "writes", "word", "part")
                 ]
         return turned
 
@@ -423,10 +368,10 @@ class PairLayout(Block):
                     )
             values.append(data)
         first, second = turned
-        for bank in range(self.banks):
+        for bank in range(self.depth):
             writes = [token.valid & token.writes[bank] for token in turned]
             shows = [
-                value & token.place[bank].replicate(len(value)) for value, token in zip(values, turned, strict=True)
+                value & token.bank[bank].replicate(len(value)) for value, token in zip(values, turned, strict=True)
             ]
             m.d.comb += [
                 write.bank[bank].eq(writes[0] | writes[1]),

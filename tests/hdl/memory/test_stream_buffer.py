@@ -23,10 +23,9 @@ ALONE = USUAL | {"depth": 1, "parts": 1, "words": 7}
 
 SHAPES = [USUAL, ALONE, USUAL | {"depth": 1, "words": 2}, USUAL | {"depth": 3, "parts": 3}]
 PAIRS = USUAL | {"pairs": True}
-PAIRS_ALONE = {**ALONE, "parts": 2, "pairs": True}
 
 
-@pytest.mark.parametrize("shape", [*SHAPES, PAIRS, PAIRS_ALONE, PAIRS | {"depth": 1, "words": 2}])
+@pytest.mark.parametrize("shape", [*SHAPES, PAIRS, PAIRS | {"depth": 3, "parts": 3}])
 def test_groups(shape):
     assert run(shape) == []
 
@@ -68,10 +67,6 @@ def test_broken_pairs(name):
     assert run(PAIRS, BROKEN_PAIRS[name])
 
 
-def test_broken_pairs_alone():
-    assert run(PAIRS_ALONE, ("assign read_ready = ~write_bank[read_address[0]]", "assign read_ready = ~write_bank[0]"))
-
-
 BROKEN_ALONE = {
     "shows the other way's word": ("came_from ? ", "~came_from ? "),
     "the way is taken from a read that did not happen": ("read_enable & read_ready", "read_enable"),
@@ -98,3 +93,8 @@ def test_broken_alone(name):
 def test_wrong_parameters(name):
     with pytest.raises(ValueError, match=f"{name} must be an integer of at least [12], not 0"):
         StreamBuffer(**(USUAL | {name: 0}))
+
+
+def test_pairs_have_two_banks():
+    with pytest.raises(ValueError, match="depth must be an integer of at least 2, not 1"):
+        PairStreamBuffer(**ALONE)

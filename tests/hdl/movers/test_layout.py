@@ -25,7 +25,7 @@ CONFIGS = {
         'tile.connectivity="auto"',
     ],
 }
-PAIRS = {f"{name}, two groups": [*keys, "core.layout_groups=2"] for name, keys in CONFIGS.items()}
+PAIRS = {f"{name}, two groups": [*keys, "core.layout_groups=2"] for name, keys in CONFIGS.items() if name != "dense"}
 CONFIGS |= PAIRS
 
 

@@ -116,20 +116,18 @@ class Bench:
         banks = pins.read("write_bank")
         if not banks:
             return
-        count = 1 if self.halves == 1 else max(self.depth, self.halves)
+        count = 1 if self.halves == 1 else self.depth
         config, group_bits = self.config, self.config.group_bits
         words = split(pins.read("write_word"), (config.stream_words(self.side) - 1).bit_length(), count)
         parts = split(pins.read("write_part"), config.parts(self.side), count)
         groups = split(pins.read("write_data"), group_bits, count)
-        for bank in range(max(self.depth, count)):
+        for bank in range(self.depth):
             if banks >> bank & 1:
                 word, selected, data = (each[bank % count] for each in (words, parts, groups))
                 part = selected.bit_length() - 1
                 assert selected == 1 << part, f"cycle {pins.cycle}: not one part is written"
                 group = np.array(split(data, config.value_bits, self.lanes**2)).reshape(self.lanes, self.lanes)
-                assert self.depth > 1 or self.halves == 1 or word % self.halves == bank, "a word of the other parity"
-                step = self.depth * word + bank % self.depth
-                self.streams[step, part * self.lanes : (part + 1) * self.lanes] = group
+                self.streams[self.depth * word + bank, part * self.lanes : (part + 1) * self.lanes] = group
 
     async def run(self, values: dict[str, int]) -> None:
         """Execute a descriptor and compare."""
@@ -184,13 +182,9 @@ class Bench:
         """Return whether a group and the next one are written to one bank, or read two words of one half of a bank."""
         written = []
         for each in (group, group + 1):
-            run, step = divmod(each, values["steps"])
-            stream = run // self.config.parts(self.side)
-            if self.depth == 1:
-                written.append({(values["base"] + stream * values["steps"] + step) % self.halves})
-            else:
-                last = step + 1 == values["steps"]
-                written.append(set(range(step % self.depth, self.depth)) if last else {step % self.depth})
+            step = each % values["steps"]
+            last = step + 1 == values["steps"]
+            written.append(set(range(step % self.depth, self.depth)) if last else {step % self.depth})
         one, other = walked[group], dict(walked[group + 1])
         halves = [bank in other and other[bank] != at and not (other[bank] ^ at).bit_count() & 1 for bank, at in one]
         return bool(written[0] & written[1]) or any(halves)

@@ -20,13 +20,10 @@ def _drawn(random: Random, shape: dict[str, int]) -> tuple[dict[str, int], list[
     """Return the pins of random writes, and the writes."""
     depth, words, parts, bits = (shape[name] for name in ("depth", "words", "parts", "group_bits"))
     pairs = shape.get("pairs", False)
-    banks = 2 if pairs and depth == 1 else depth
-    written = random.choice([0, 1 << random.randrange(banks), random.getrandbits(banks)])
-    places = [(random.randrange(words), random.randrange(parts), random.getrandbits(bits)) for _ in range(banks)]
+    written = random.choice([0, 1 << random.randrange(depth), random.getrandbits(depth)])
+    places = [(random.randrange(words), random.randrange(parts), random.getrandbits(bits)) for _ in range(depth)]
     if not pairs:
-        places = places[:1] * banks
-    elif depth == 1:  # even words are in one bank, odd ones in the other
-        places = [(random.randrange(way, words, 2), *others) for way, (_, *others) in enumerate(places)]
+        places = places[:1] * depth
     word, part, data = zip(*(places if pairs else places[:1]), strict=True)
     pins = {
         "write_bank": written,
@@ -34,7 +31,7 @@ def _drawn(random: Random, shape: dict[str, int]) -> tuple[dict[str, int], list[
         "write_part": _packed([1 << each for each in part], parts),
         "write_data": _packed(data, bits),
     }
-    return pins, [(k if depth > 1 else 0, *place) for k, place in enumerate(places) if written >> k & 1]
+    return pins, [(k, *place) for k, place in enumerate(places) if written >> k & 1]
 
 
 @cocotb.test()
@@ -51,11 +48,9 @@ async def random_groups(dut) -> None:
     # Everything once, so that nothing is undefined.
     for word in range(words):
         for part in range(parts):
-            banks = depth if depth > 1 or not pairs else 2
-            copies = banks if pairs else 1
-            written = (1 << banks) - 1 if depth > 1 or not pairs else 1 << word % 2
+            copies = depth if pairs else 1
             pins.drive(
-                write_bank=written,
+                write_bank=(1 << depth) - 1,
                 write_word=_packed([word] * copies, address_bits),
                 write_part=_packed([1 << part] * copies, parts),
                 write_data=0,
