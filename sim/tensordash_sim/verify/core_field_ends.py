@@ -107,15 +107,16 @@ def _check_legal(bench: ProgramBench, name: str, cases: Sequence[FieldCase]) -> 
         blocks = config.parts("a") * config.parts("b")
         for k, case in enumerate(cases):
             _, values = decode(case.descriptor())
-            program.append(case.descriptor(wait=bit["multiply"] if k else 0, signal=bit["multiply"]))
+            # A case may read what the output unit writes of the case before.
+            program.append(case.descriptor(wait=bit["output"] if k else 0, signal=bit["multiply"]))
             side, last = name[-1], k == len(cases) - 1
             streams = min(values["streams"], 2)
             multiply = {"a_streams": 1, "b_streams": 1, "steps": values["steps"], f"{side}_streams": streams}
             multiply |= {f"{side}_base": values["base"], "emit": 1, "fp32": 1, "x_size": config.tile.lanes}
             multiply["steps"] = min(multiply["steps"], bench.config.tile.window_depth * config.stream_words(other[-1]))
             multiply |= {"address": config.groups // 2 + k * 2 * blocks * width, "address_0": width, "count_0": 4095}
-            multiply |= {"wait": bit[name] | (0 if k else bit[other]), "signal": 0 if last else bit[name]}
-            multiply |= {"output_signal": bit["store"] if last else 0}
+            multiply |= {"wait": bit[name] | (0 if k else bit[other])}
+            multiply |= {"output_signal": bit["store"] if last else bit[name]}
             program.append(encode(OPERATIONS["multiply"], multiply))
         waits = bit["output"]
     elif name == "multiply":
