@@ -13,7 +13,7 @@ from tensordash.configuration.descriptors import HEADER, OPERATIONS, decode
 
 from ..golden.core.effects import read_memory, written_memory
 
-__all__ = ["Footprint", "footprints", "walked_groups"]
+__all__ = ["Footprint", "footprints", "walk_bits", "walked_groups"]
 
 WRAP = 1 << 16
 OUTSIDE_WALK = frozenset(
@@ -125,6 +125,13 @@ def footprints(config: CoreConfig, bits: int) -> list[Footprint]:
     if name.startswith("layout"):
         return [_layout(config, name, values, bits & _walk_mask(name))]
     return _multiply(config, values, bits & _walk_mask(name)) if name == "multiply" else []
+
+
+def walk_bits(bits: int) -> int:
+    """Return the bits of a layout or a multiply that say which groups it reads or writes, and the operation's code."""
+    operation, _ = decode(bits, frozenset())
+    assert operation is not None
+    return bits & _walk_mask(operation.name)
 
 
 @cache

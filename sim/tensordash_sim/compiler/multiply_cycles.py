@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from tensordash.configuration.core_config import CoreConfig
 
 from ..jit import njit
+from .unit_cycles import PAIR_GROUPS
 
 __all__ = [
     "PERIODS",
@@ -81,12 +82,15 @@ class LayoutWrites(NamedTuple):
         Cycles of the first and the last write.
     period : int
         Cycles from one write to the next.
+    groups : float
+        Groups that are written at once, 1 to 2 on average.
     """
 
     side: str
     first: float
     last: float
     period: int
+    groups: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -105,7 +109,9 @@ class Pace:
     losses: NDArray[np.float64]
 
 
-def losses_of(paces: NDArray[np.uint8], counts: NDArray[np.int64], depth: int) -> NDArray[np.float64]:
+def losses_of(
+    paces: NDArray[np.uint8], counts: NDArray[np.int64], depth: int, *, pairs: bool = False
+) -> NDArray[np.float64]:
     """Cycles that a sparse tile loses for each write of a layout.
 
     A bank whose step is taken reads its next step; if it is written in that cycle, it is late by one. The tile takes
@@ -119,43 +125,53 @@ def losses_of(paces: NDArray[np.uint8], counts: NDArray[np.int64], depth: int) -
         Cycles of each stream.
     depth : int
         Banks.
+    pairs : bool
+        Count a last column, too: of layouts that write two banks in every cycle.
 
     Returns
     -------
-    array of float, (streams, periods)
+    array of float, (streams, periods or periods + 1)
     """
+    kinds = [(period, 1) for period in PERIODS] + [(1, 2)] * pairs
     found = [
-        MERGED_SHARE * _bank_losses(paces, counts, depth, period, True)
-        + (1 - MERGED_SHARE) * _bank_losses(paces, counts, depth, period, False)
-        for period in PERIODS
+        MERGED_SHARE * _bank_losses(paces, counts, depth, kind, True)
+        + (1 - MERGED_SHARE) * _bank_losses(paces, counts, depth, kind, False)
+        for kind in kinds
     ]
     return np.stack(found, axis=1)
 
 
 @lru_cache(maxsize=256)
-def _even_losses(depth: int, speedup: float) -> NDArray[np.float64]:
+def _even_losses(depth: int, speedup: float, pairs: bool) -> NDArray[np.float64]:
     draw = np.random.default_rng(0).binomial(depth - 1, (speedup - 1) / max(1, depth - 1), (1, EVEN_CYCLES))
-    return losses_of((1 + draw).astype(np.uint8), np.array([EVEN_CYCLES]), depth)
+    return losses_of((1 + draw).astype(np.uint8), np.array([EVEN_CYCLES]), depth, pairs=pairs)
 
 
 def even_losses(config: CoreConfig, speedup: float) -> NDArray[np.float64]:
-    """Cycles lost for each write, by period, of a tile that takes a mean number of steps a cycle."""
+    """Cycles lost for each write, as of `losses_of`, of a tile that takes a mean number of steps a cycle."""
     if config.tile.sparsity == "none":
         return np.ones((1, len(PERIODS)))
     depth = config.tile.window_depth
-    return _even_losses(depth, round(min(max(speedup, 1.0), depth), 1))
+    return _even_losses(depth, round(min(max(speedup, 1.0), depth), 1), config.layout_groups == 2)
 
 
 def layout_loss(config: CoreConfig, speedup: float, period: int) -> float:
     """Estimate the cycles lost for each cycle of a layout that writes once in a period."""
     if config.tile.sparsity == "none" and period == 1:
         return 0.0
-    return float(even_losses(config, speedup)[0, PERIODS.index(period)]) / period
+    losses = even_losses(config, speedup)[0]
+    if config.layout_groups == 2 and period == 1:
+        return float((PAIR_GROUPS - 1) * losses[-1] + (2 - PAIR_GROUPS) * losses[0])
+    return float(losses[PERIODS.index(period)]) / period
 
 
 @njit(cache=True, nogil=True)
-def _bank_losses(paces, counts, depth, period, merged):
-    """Cycles lost for each write, stream by stream, while a layout writes to one bank after the other."""
+def _bank_losses(paces, counts, depth, kind, merged):
+    """Cycles lost for each write, stream by stream, while a layout writes to one bank after the other.
+
+    `kind` are the cycles from one write to the next, and the banks of each.
+    """
+    period, banks = kind
     losses = np.zeros(len(counts))
     ready = np.zeros(depth)
     head, cycle = 0, 0
@@ -174,7 +190,7 @@ def _bank_losses(paces, counts, depth, period, merged):
                 offered += 1
             for step in range(offered):
                 bank = (head + step) % depth
-                written = cycle % period == 0 and cycle // period % depth == bank
+                written = cycle % period == 0 and (bank - cycle // period * banks) % depth < banks
                 ready[bank] = cycle + (2 if written else 1)
             head += offered
             left -= offered
@@ -252,12 +268,16 @@ def write_rates(
     times = sorted({time for each in later for time in (max(each.first, begin), each.last)})
     # Of the dense tile: how often in a pass reads of a side go on in the same memory.
     repeats = {"a": words * streams % 2 / streams, "b": words % 2 * (streams - 1) / streams}
-    rates = np.zeros((max(0, len(times) - 1), len(PERIODS)))
+    pairs = config.layout_groups == 2
+    rates = np.zeros((max(0, len(times) - 1), len(PERIODS) + pairs))
     for k, (start, stop) in enumerate(pairwise(times)):
         active = [each for each in later if each.first < stop and each.last > start]
         for each in active:
             dense = config.tile.sparsity == "none" and each.period == 1
-            rates[k, PERIODS.index(each.period)] += repeats[each.side] / (words + 1) if dense else 1 / each.period
+            alone = repeats[each.side] / (words + 1) if dense else (2 - each.groups) / each.period
+            rates[k, PERIODS.index(each.period)] += alone
+            if pairs:
+                rates[k, -1] += each.groups - 1
         if config.tile.sparsity == "none" and sum(each.period == 1 for each in active) == 2:
             rates[k, 0] += CROSSED_RATE
     return np.array(times), rates

@@ -135,7 +135,7 @@ class RowStreams:
             laid = np.zeros((count, parts, lanes, size), np.uint32)
             laid[..., :steps] = words.swapaxes(-1, -2)
             made = scheduler.schedule(laid.reshape(count, tile.rows, size), paces=True)
-            losses = losses_of(made.paces, made.cycles, depth)
+            losses = losses_of(made.paces, made.cycles, depth, pairs=config.layout_groups == 2)
             for k, stream in enumerate(batch.streams):
                 counted[stream] = size, float(made.cycles[k]), losses[k]
         return CountedPaces(config, self._multiplies, self._weights, counted)

@@ -14,6 +14,7 @@ from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.descriptors import BITS, UNITS, decode
 
 from .multiply_cycles import LayoutWrites, MoveAccess, move_losses, run_passes, write_rates
+from .pair_cycles import pair_cycles
 from .row_streams import EvenPaces, Paces
 from .unit_cycles import (
     LATENCY,
@@ -93,7 +94,7 @@ class _Clock:
     """
 
     def __init__(self, config: CoreConfig, program: Sequence[int], paces: Paces, latency: int) -> None:
-        self.config, self.paces, self.latency = config, paces, latency
+        self.config, self.program, self.paces, self.latency = config, program, paces, latency
         self.decoded = [decode(bits, FIELDS) for bits in program]
         self.queues: dict[str, deque[int]] = {unit: deque() for unit in UNITS}
         for index, (operation, _) in enumerate(self.decoded):
@@ -148,7 +149,7 @@ class _Clock:
             if operation.name == "multiply":
                 self.begun[unit] = begin
                 continue
-            done = begin + self._taken(operation.name, values)
+            done = begin + self._taken(index, operation.name, values)
             if unit == "load":
                 done += self._behind_fetches(begin + LOAD_ADDRESS_CYCLES)
             self._done(unit, begin, done, values["signal"])
@@ -160,9 +161,15 @@ class _Clock:
             if operation.name in ("load", "store"):
                 self._note_accesses(operation.name, values, done)
             elif unit.startswith("layout"):
-                period = gcd(values["stride"], self.config.tile.lanes)
-                self.layouts.append(LayoutWrites(unit[-1], begin + LAYOUT_CYCLES, done, period))
+                self._note_writes(unit[-1], values, begin + LAYOUT_CYCLES, done)
         return moved
+
+    def _note_writes(self, side: str, values: Mapping[str, int], first: float, last: float) -> None:
+        """Record when a layout writes its stream buffer, and how many groups at once."""
+        period = gcd(values["stride"], self.config.tile.lanes)
+        written = values["streams"] * self.config.parts(side) * values["steps"]
+        groups = written / (last - first) if self.config.layout_groups == 2 and period == 1 else 1.0
+        self.layouts.append(LayoutWrites(side, first, last, period, groups))
 
     def _note_accesses(self, unit: str, values: Mapping[str, int], done: float) -> None:
         """Record when a move accesses the buffer: until the end of a load, or a memory latency before a store's."""
@@ -244,7 +251,7 @@ class _Clock:
             if signal >> k & 1:
                 self.tokens[unit, other].append(done)
 
-    def _taken(self, name: str, values: Mapping[str, int]) -> float:
+    def _taken(self, index: int, name: str, values: Mapping[str, int]) -> float:
         """Cycles that a unit takes for a descriptor."""
         if name == "load":
             return load_cycles(self.config, *_runs(values), self.latency)
@@ -252,6 +259,8 @@ class _Clock:
             return store_cycles(self.config, *_runs(values), self.latency)
         if name == "record":
             return float(self.latency + STORE_CYCLES)
+        if self.config.layout_groups == 2:
+            return LAYOUT_CYCLES + pair_cycles(self.config, self.program[index])
         groups = values["streams"] * self.config.parts(name[-1])
         return layout_cycles(self.config, groups, values["steps"], values["stride"])
 

@@ -10,6 +10,7 @@ __all__ = [
     "LAYOUT_CYCLES",
     "LOAD_CYCLES",
     "MAX_BURST_BEATS",
+    "PAIR_GROUPS",
     "STORE_CYCLES",
     "block_cycles",
     "block_cycles_of",
@@ -30,6 +31,10 @@ STORE_CYCLES = 10
 """Cycles of a store beside memory's latency and its data."""
 LAYOUT_CYCLES = 10
 """Cycles of a layout beside those for its groups."""
+
+
+PAIR_GROUPS = 1.8
+"""Groups that a layout of two groups a cycle reads in a cycle, roughly; `pair_cycles` counts them."""
 
 
 def _bursts(config: CoreConfig, groups: int, runs: int) -> tuple[float, int]:
@@ -55,7 +60,10 @@ def store_cycles(config: CoreConfig, groups: int, runs: int, latency: int) -> fl
 
 
 def layout_cycles(config: CoreConfig, runs: int, steps: int, stride: int) -> float:
-    """Cycles of a layout with a run for each part of each stream."""
+    """Cycles of a layout with a run for each part of each stream; rough if the core lays out two groups a cycle."""
+    if config.layout_groups == 2:
+        turns = gcd(stride, config.tile.lanes)
+        return LAYOUT_CYCLES + runs * steps * (turns if turns > 1 else 1 / PAIR_GROUPS)
     filling = int(steps % config.tile.window_depth > 0)
     return LAYOUT_CYCLES + runs * (steps + filling) * gcd(stride, config.tile.lanes)
 
