@@ -40,7 +40,7 @@ class PairWalk(Block):
     address, next_address : Out(16)
         Of the group at which the walk stands, and of the one after it.
     x, y, next_x, next_y : Out(signed 16)
-        Likewise.
+        Where these groups stand.
 
     Raises
     ------

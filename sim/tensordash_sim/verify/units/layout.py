@@ -106,7 +106,7 @@ class Bench:
                     self.reads += 1
 
     def _group(self, address: int, bank: int) -> int:
-        """Return the group that a bank reads; with halves its lowest bit makes the number of ones that of the half."""
+        """Return the group that a bank reads; with halves the lowest bit makes the number of ones even in half 0."""
         if self.halves == 1:
             return address
         return address << 1 | (address.bit_count() ^ bank) & 1
