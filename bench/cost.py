@@ -18,13 +18,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from common import argument_parser, load_figures, store_figures
+from common import argument_parser, core_preset, load_figures, store_figures
 from cost_pages import PAGES, written
 from format_tiles import CLOCK_NS, FORMAT_TILES, measured
 from scaling_picture import draw, tables
 from tensordash import TileConfig, load_preset
 from tensordash.configuration.core_config import CoreConfig
-from tensordash.configuration.preset import load_any_preset
 from tensordash.emission.core_files import core_verilog
 from tensordash.emission.verilog import render
 from tensordash_sim.cycles import random_counts
@@ -169,6 +168,10 @@ def _core(config: CoreConfig, jobs: int) -> Any:
     return {**document, **more, "table": core_cost_table(report)}
 
 
+def _core_logic(config: CoreConfig, jobs: int) -> Any:
+    return synthesize_core(config, power=False, jobs=jobs).to_json()
+
+
 def _format(config: TileConfig, jobs: int) -> Any:
     return measured(config, _tile(config, jobs, clock=CLOCK_NS))
 
@@ -225,10 +228,11 @@ def parts() -> dict[str, Part]:
     every = tuple(config for configs in SHAPES.values() for config in configs.values())
     found["scaling"] = Part(every, _scaling)
     found["osu018"] = Part((PAPER,), lambda jobs: _tile(PAPER, jobs, liberty=OSU018, clock=5.0), "osu018")
-    core = load_any_preset("core")
-    assert isinstance(core, CoreConfig)
+    core = core_preset("core")
     memories = f"{cacti_digest()} {MACROS} {PARTS} {MIN_PART_BITS}, other ports, one piece"
     found["core"] = Part((core,), partial(_core, core), f"core {memories}")
+    core_bf16 = core_preset("core-bf16")
+    found["core-bf16"] = Part((core_bf16,), partial(_core_logic, core_bf16), f"logic of a core {memories}")
     found["explore"] = Part(tuple(WITH_POWER.values()), lambda jobs: _explore(), "explore")
     return found
 
