@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from tensordash import TileConfig
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.formats import FP32, FloatFormat
-from tensordash_sim.compiler.images import FLOATS, geometry_values, layer_values
+from tensordash_sim.compiler.images import TENSOR_TYPES, geometry_values, layer_values
 from tensordash_sim.compiler.layer import OPERANDS, RESULTS, Layer
 from tensordash_sim.compiler.problem import ASSUMED_SPEEDUP, Problem
 from tensordash_sim.golden.quantization import non_zeros
@@ -40,7 +40,7 @@ def operand_types(tile: TileConfig) -> tuple[str, str]:
     """Types of tensors that hold operands of the column side and of the row side."""
     if tile.numerics.scale is not None:
         return FLOAT32, FLOAT32
-    return FLOATS[tile.a_format.name], FLOATS[tile.b_format.name]
+    return TENSOR_TYPES[tile.a_format.name], TENSOR_TYPES[tile.b_format.name]
 
 
 def require_operand_formats(tile: TileConfig) -> None:
@@ -54,8 +54,8 @@ def require_operand_formats(tile: TileConfig) -> None:
     for fmt in (tile.a_format, tile.b_format):
         if not isinstance(fmt, FloatFormat):
             raise ValueError(f"preset must have floating-point operands, not {fmt.name}")
-        if fmt.name not in FLOATS and tile.numerics.scale is None:
-            raise ValueError(f"preset must have operands that tensors hold ({', '.join(FLOATS)}), not {fmt.name}")
+        if fmt.name not in TENSOR_TYPES and tile.numerics.scale is None:
+            raise ValueError(f"preset must have operands that tensors hold ({', '.join(TENSOR_TYPES)}), not {fmt.name}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,7 +170,7 @@ class Execution:
             traffic=ran.traffic,
             checks=checks,
         )
-        kind = FLOAT32 if problem.fp32 else FLOATS[fmt.name]
+        kind = FLOAT32 if problem.fp32 else TENSOR_TYPES[fmt.name]
         return Done(result=like(operands[self.pair[0]].tensor, made, kind), executed=executed)
 
     # Operands

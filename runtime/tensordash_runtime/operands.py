@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from tensordash import TileConfig
 from tensordash.configuration.formats import FORMATS, FP32, FloatFormat
 from tensordash.configuration.numerics import Fused
-from tensordash_sim.compiler.images import FLOATS
+from tensordash_sim.compiler.images import TENSOR_TYPES
 from tensordash_sim.emulator import decode, encode
 from tensordash_sim.emulator.kernels import scan
 from tensordash_sim.emulator.tables import is_finite
@@ -37,7 +37,7 @@ MAX_POWER = 512
 """Bound of an explicit power of two: twice what any float32 value needs."""
 MAX_PRODUCT_EXPONENT = 16
 """Automatic scaling keeps values of formats with FP32's exponents at or below this power of two."""
-_FORMATS = {FLOAT32: FP32} | {kind: FORMATS[name] for name, kind in FLOATS.items()}
+_FORMATS = {FLOAT32: FP32} | {kind: FORMATS[name] for name, kind in TENSOR_TYPES.items()}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,7 @@ from tensordash import TileConfig
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.formats import FP32, FloatFormat
 from tensordash.configuration.numerics import Exact, Fused
-from tensordash_sim.compiler.images import FLOATS, layer_values
+from tensordash_sim.compiler.images import TENSOR_TYPES, layer_values
 from tensordash_sim.compiler.layer import RESULTS, Layer
 from tensordash_sim.compiler.problem import Problem
 from tensordash_sim.emulator import decode, result_bits
@@ -123,7 +123,7 @@ def finished(bits: NDArray, power: int, bias: NDArray[np.float32] | None, *, rel
 def _biases(tile: TileConfig, geometry: Geometry, problem: Problem, bias: Any) -> NDArray[np.float32]:
     if problem.operation != "AxW":
         raise ValueError(f"bias must be left out of {problem.operation}: only results of AxW have one")
-    formats = {FLOATS[fmt.name]: fmt for fmt in (tile.a_format, tile.b_format)}
+    formats = {TENSOR_TYPES[fmt.name]: fmt for fmt in (tile.a_format, tile.b_format)}
     kind = type_of("bias", bias)
     if kind not in formats and kind != FLOAT32:
         raise TypeError(f"bias must be {' or '.join((*formats, FLOAT32))}, not {kind}")
@@ -141,8 +141,8 @@ def _mask(tile: TileConfig, geometry: Geometry, problem: Problem, mask: Any) -> 
     if problem.fp32:
         raise ValueError("mask must be left out where results are float32")
     fmt, shape = tile.a_format, geometry.shapes[RESULTS[problem.operation]]
-    if (kind := type_of("mask", mask)) != FLOATS[fmt.name]:
-        raise TypeError(f"mask must be {FLOATS[fmt.name]}, not {kind}")
+    if (kind := type_of("mask", mask)) != TENSOR_TYPES[fmt.name]:
+        raise TypeError(f"mask must be {TENSOR_TYPES[fmt.name]}, not {kind}")
     if tuple(mask.shape) != shape:
         raise ValueError(f"mask must have the shape {shape}, not {tuple(mask.shape)}")
     return np.ascontiguousarray(layer_values(geometry, RESULTS[problem.operation], bits_of(plain(mask), fmt)))
