@@ -43,7 +43,8 @@ class Device:
     operand type a result is the exact or binned sum, rounded to FP32 and then to that type. Values of float32 tensors
     are scaled and rounded to the operand type, and the result is the sum rounded to FP32. Other types are an error. A
     tile with scales takes float32 alone, whose values become elements and scales (`contract_scaled`); its results have
-    no bias, ReLU or mask.
+    no bias, ReLU or mask. On a core in int8, results of int8 tensors are int8 or INT32 (docs/core.md, "Integers").
+    float32 tensors are scaled, rounded to nearest and saturated, and the INT32 sums become float32.
 
     Parameters
     ----------
@@ -133,7 +134,7 @@ class Device:
         require_int("memory_bytes", memory_bytes, 1 << 12)
         self._memory_bytes = memory_bytes
         self._place = os.getpid(), threading.get_ident()
-        require_operand_formats(self.tile)
+        require_operand_formats(self.config)
         start_threads()
         self.operations = 0
         self.scaling = checked_scaling(scaling)
@@ -287,6 +288,7 @@ class Device:
         relu: bool = False,
         mask: Any = None,
         row_side: str | None = None,
+        scale: int = 0,
         count: bool = True,
         layer: str = "",
     ) -> Done:
@@ -305,15 +307,17 @@ class Device:
         operands : mapping of str to array or tensor
             Both, shaped as the geometry has them.
         fp32 : bool
-            Results stay FP32, whatever the operands' type is.
+            Results stay FP32, or INT32 of int8 operands, whatever the operands' type is.
         bias : array or tensor, (filters,), optional
-            Added to the sums of AxW before they are rounded: of one of the device's `types`.
+            Added to the sums of AxW before they are rounded: of one of the device's `types`; int32 with int8 operands.
         relu : bool
             Negative results become zero.
         mask : array or tensor, optional
             Of the result's shape and side A's type: results become zero where it is. FP32 results have none.
         row_side : str, optional
             The operand on the row side: "A", "W" or "G".
+        scale : int
+            Results of the operand type are multiplied by this power of two, -128 to 127, before they are rounded.
         count : bool
             Whether to count the tile's cycles for the record. If false, the gradient is on the row side, or A in AxW,
             even where results do not depend on the side.
@@ -349,7 +353,7 @@ class Device:
         if self.recipe is not None:
             execution, tensors = self.recipe.apply(execution, tensors, layer)
         with limited_threads(geometry.macs):
-            done = execution.run(tensors, fp32=fp32, bias=bias, relu=relu, mask=mask)
+            done = execution.run(tensors, fp32=fp32, bias=bias, relu=relu, mask=mask, scale=scale)
         self.operations += 1
         executed = done.executed
         if count and executed.cycles is None and self.expectations is not None and self.tile.sparsity == "rows":

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from tensordash import TileConfig
 from tensordash.configuration.core_config import CoreConfig
-from tensordash.configuration.formats import FP32, FloatFormat
-from tensordash_sim.compiler.images import FLOATS, geometry_values, layer_values
+from tensordash.configuration.formats import FP32, Format, IntegerFormat
+from tensordash_sim.compiler.images import TENSOR_TYPES, geometry_values, layer_values
 from tensordash_sim.compiler.layer import OPERANDS, RESULTS, Layer
 from tensordash_sim.compiler.problem import ASSUMED_SPEEDUP, Problem
 from tensordash_sim.golden.quantization import non_zeros
@@ -23,10 +23,10 @@ from .errors import NoRoomError
 from .jobs import DeviceJob, Done, Executed, Ran, random_key
 from .nonfinite import insert_results, non_finite_results
 from .operands import Operand, RoundedOperand, Scaling, scaling_limit
-from .output import finished, fitting_bias, output_values
+from .output import finished, fitting_bias, output_values, scaled_integers
 from .scaled import scaled_non_zeros
 from .sides import chosen_rows, possible_rows, requested_rows
-from .values import FLOAT32, like
+from .values import FLOAT32, INT32, like
 
 __all__ = ["Execution", "operand_types", "require_operand_formats"]
 
@@ -40,22 +40,23 @@ def operand_types(tile: TileConfig) -> tuple[str, str]:
     """Types of tensors that hold operands of the column side and of the row side."""
     if tile.numerics.scale is not None:
         return FLOAT32, FLOAT32
-    return FLOATS[tile.a_format.name], FLOATS[tile.b_format.name]
+    return TENSOR_TYPES[tile.a_format.name], TENSOR_TYPES[tile.b_format.name]
 
 
-def require_operand_formats(tile: TileConfig) -> None:
-    """Refuse a tile with operands that no tensor holds.
+def require_operand_formats(config: CoreConfig | TileConfig) -> None:
+    """Refuse a core or a tile with operands that no tensor holds.
 
     Raises
     ------
     ValueError
-        If it has integer operands, or formats without a type of PyTorch, and no scales.
+        If it is a tile with integer operands, or has formats without a type of PyTorch, and no scales.
     """
+    tile = config.tile if isinstance(config, CoreConfig) else config
+    if tile.numerics.result == "int32" and not isinstance(config, CoreConfig):
+        raise ValueError(f"preset must have floating-point operands, or be a core, not a tile in {tile.a_format.name}")
     for fmt in (tile.a_format, tile.b_format):
-        if not isinstance(fmt, FloatFormat):
-            raise ValueError(f"preset must have floating-point operands, not {fmt.name}")
-        if fmt.name not in FLOATS and tile.numerics.scale is None:
-            raise ValueError(f"preset must have operands that tensors hold ({', '.join(FLOATS)}), not {fmt.name}")
+        if fmt.name not in TENSOR_TYPES and tile.numerics.scale is None:
+            raise ValueError(f"preset must have operands that tensors hold ({', '.join(TENSOR_TYPES)}), not {fmt.name}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,6 +114,11 @@ class Execution:
         return self.tile.numerics.scale is not None
 
     @property
+    def has_integers(self) -> bool:
+        """Whether operands are integers, and sums INT32."""
+        return self.tile.numerics.result == "int32"
+
+    @property
     def pair(self) -> tuple[str, str]:
         """Names of the operands."""
         return OPERANDS[self.operation]
@@ -122,7 +128,9 @@ class Execution:
         """The layer as a core has it."""
         return Layer.of(self.geometry)
 
-    def run(self, tensors: Mapping[str, Operand], *, fp32: bool, bias: Any, relu: bool, mask: Any) -> Done:
+    def run(
+        self, tensors: Mapping[str, Operand], *, fp32: bool, bias: Any, relu: bool, mask: Any, scale: int = 0
+    ) -> Done:
         """Run it on operands of the right shapes.
 
         Raises
@@ -135,6 +143,7 @@ class Execution:
         possible = possible_rows(operand_types(self.tile), kinds, scaled=self.has_scales)
         possible = requested_rows(self.tile, self.operation, possible, self.row_side)
         as_fp32 = fp32 or FLOAT32 in kinds.values()
+        self._check_scale(scale, as_fp32)
         # Random bits depend on the row side and on the tiling, so counts of zeros must choose neither.
         drawn = self.seed is not None and not as_fp32 and not self.has_scales
         rows, found = self._rows(operands, possible[:1] if drawn else possible)
@@ -148,14 +157,15 @@ class Execution:
             relu=relu,
             mask=mask is not None,
         )
-        after = output_values(self.config, self.geometry, problem, bias, mask)
+        after = output_values(self.config, self.geometry, problem, bias, mask, kinds.values())
         self._require_room(problem)
         rounded = self._round(operands, rows)
         special, checks = self._special(operands, rounded)
-        problem, bits, ran = self._finish(problem, rounded, after)
+        is_float32 = FLOAT32 in kinds.values()
+        problem, bits, ran = self._finish(problem, rounded, after, scale, is_float32=is_float32)
         fmt = FP32 if problem.fp32 else self.tile.a_format
-        assert isinstance(fmt, FloatFormat)
         if special is not None:
+            assert not isinstance(fmt, IntegerFormat)
             bits = insert_results(bits, special, fmt, bias=after.get("bias"), relu=relu, mask=after.get("mask"))
         made = geometry_values(self.geometry, RESULTS[self.operation], bits)
         executed = Executed(
@@ -170,8 +180,18 @@ class Execution:
             traffic=ran.traffic,
             checks=checks,
         )
-        kind = FLOAT32 if problem.fp32 else FLOATS[fmt.name]
+        wide = INT32 if self.has_integers and not is_float32 else FLOAT32
+        kind = wide if problem.fp32 else TENSOR_TYPES[fmt.name]
         return Done(result=like(operands[self.pair[0]].tensor, made, kind), executed=executed)
+
+    def _check_scale(self, scale: int, as_fp32: bool) -> None:
+        """Refuse a scale of results that have none."""
+        if scale not in DESCRIPTOR_SCALES:
+            raise ValueError(f"scale must be an integer from -128 to 127, not {scale!r}")
+        if scale and as_fp32:
+            raise ValueError(f"scale must be 0 where results are of 32 bits, not {scale}")
+        if scale and not (isinstance(self.config, CoreConfig) and self.config.scale):
+            raise ValueError(f"scale must be 0 but for a core with core.scale = true, not {scale}")
 
     # Operands
 
@@ -182,10 +202,8 @@ class Execution:
         own = {name: each.non_zeros for name, each in operands.items()}
         return chosen_rows(self.tile, self.geometry, self.operation, possible, own)
 
-    def _format(self, name: str, rows: str) -> FloatFormat:
-        fmt = self.tile.b_format if name == rows else self.tile.a_format
-        assert isinstance(fmt, FloatFormat)
-        return fmt
+    def _format(self, name: str, rows: str) -> Format:
+        return self.tile.b_format if name == rows else self.tile.a_format
 
     def _round(self, operands: Mapping[str, Operand], rows: str) -> dict[str, RoundedOperand]:
         if self.has_scales:
@@ -261,12 +279,18 @@ class Execution:
     # The job
 
     def _finish(
-        self, problem: Problem, rounded: Mapping[str, RoundedOperand], after: Mapping[str, NDArray]
+        self,
+        problem: Problem,
+        rounded: Mapping[str, RoundedOperand],
+        after: Mapping[str, NDArray],
+        result_scale: int,
+        *,
+        is_float32: bool,
     ) -> tuple[Problem, NDArray, Ran]:
         """What ran, its results with all that is done after sums, as the layer has them, and how it went."""
         values, power = dict(after), sum(each.rounding.exponent for each in rounded.values())
         bias, relu = None, False
-        if power and problem.bias:
+        if problem.bias and (power or (self.has_integers and is_float32)):
             fitting = fitting_bias(self.tile, after["bias"], power)
             if fitting is None:
                 bias, relu = values.pop("bias"), problem.relu
@@ -274,6 +298,7 @@ class Execution:
             else:
                 values["bias"] = fitting
         inside = isinstance(self.config, CoreConfig) and self.config.scale and -power in DESCRIPTOR_SCALES
+        inside &= not self.has_integers  # a descriptor does not scale INT32
         values |= {
             name: np.ascontiguousarray(layer_values(self.geometry, name, each.values)) for name, each in rounded.items()
         }
@@ -284,10 +309,12 @@ class Execution:
             seed=self.seed,
             operation=self.number,
             toward_zero=self.toward_zero,
-            scale=scale,
+            scale=scale + result_scale,
             weight_block_height=self.weight_block_height,
         )
         ran = self.backend.run(job)
+        if self.has_integers and is_float32:
+            return problem, finished(scaled_integers(ran.bits, -power), 0, bias, relu=relu), ran
         return problem, finished(ran.bits, -power - scale, bias, relu=relu), ran
 
     def _require_room(self, problem: Problem) -> None:

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.fx import Graph, GraphModule, Node
 
 from tensordash.configuration.core_config import CoreConfig
-from tensordash_sim.compiler.images import FLOATS
+from tensordash_sim.compiler.images import TENSOR_TYPES
 
 from .values import FLOAT32
 
@@ -96,7 +96,7 @@ def fuse(module: GraphModule, config: CoreConfig) -> None:
 def _type(node: Any, config: CoreConfig) -> str:
     """Return the type of a node's values, if results of the device have it: the operand type, or float32."""
     a, b = config.tile.a_format, config.tile.b_format
-    possible = (FLOAT32, *([FLOATS[a.name]] if a == b else []))
+    possible = (FLOAT32, *([TENSOR_TYPES[a.name]] if a == b else []))
     name = str(node.meta["val"].dtype).removeprefix("torch.")
     return name if name in possible else ""
 

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensordash import TileConfig
-from tensordash.configuration.formats import FORMATS, FP32, FloatFormat
+from tensordash.configuration.formats import FORMATS, FP32, INT32, FloatFormat, Format, IntegerFormat
 from tensordash.configuration.numerics import Fused
-from tensordash_sim.compiler.images import FLOATS
+from tensordash_sim.compiler.images import TENSOR_TYPES
 from tensordash_sim.emulator import decode, encode
 from tensordash_sim.emulator.kernels import scan
 from tensordash_sim.emulator.tables import is_finite
@@ -37,7 +37,7 @@ MAX_POWER = 512
 """Bound of an explicit power of two: twice what any float32 value needs."""
 MAX_PRODUCT_EXPONENT = 16
 """Automatic scaling keeps values of formats with FP32's exponents at or below this power of two."""
-_FORMATS = {FLOAT32: FP32} | {kind: FORMATS[name] for name, kind in FLOATS.items()}
+_FORMATS = {FLOAT32: FP32} | {kind: FORMATS[name] for name, kind in TENSOR_TYPES.items()}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,8 +53,8 @@ class Rounding:
     flushed : int
         Other values that rounding made zero.
     saturated : int, optional
-        Finite values that rounding made infinite, NaN or, in a format without either, the largest number. None for
-        formats with scales, whose saturation is not counted.
+        Finite values that rounding made infinite, NaN or, in a format without either, the largest number; integers
+        that were cut to the range. None for formats with scales, whose saturation is not counted.
     non_finite : int
         Infinities and NaN that the tensor has itself.
     exponent : int
@@ -141,11 +141,9 @@ class Operand:
         return array.view(f"u{array.dtype.itemsize}")
 
     @property
-    def format(self) -> FloatFormat:
+    def format(self) -> Format:
         """The format of the tensor's own type."""
-        fmt = _FORMATS[self.kind]
-        assert isinstance(fmt, FloatFormat)
-        return fmt
+        return _FORMATS[self.kind]
 
     @cached_property
     def non_zeros(self) -> NDArray[np.bool_]:
@@ -159,7 +157,7 @@ class Operand:
     @cached_property
     def largest(self) -> float:
         """The largest magnitude of a finite value."""
-        return float(decode(np.array(self._scanned[0], f"u{self.bits.dtype.itemsize}"), self.format))
+        return abs(float(decode(np.array(self._scanned[0], f"u{self.bits.dtype.itemsize}"), self.format)))
 
     @property
     def zeros(self) -> int:
@@ -175,7 +173,7 @@ class Operand:
         """The values as float32, exactly."""
         return self.array if self.kind == FLOAT32 else decode(self.bits, self.format)
 
-    def exponent(self, fmt: FloatFormat, limit: int, scaling: Scaling) -> int:
+    def exponent(self, fmt: Format, limit: int, scaling: Scaling) -> int:
         """Return the power of two that the values are multiplied by: a function of the largest one and the format.
 
         Only float32 tensors are scaled. Automatic scaling takes the largest power that leaves every finite value
@@ -187,13 +185,18 @@ class Operand:
             return scaling.get(self.name, 0)
         if self.largest == 0:
             return 0
-        top = math.ldexp(fmt.largest_units, fmt.least_exponent)
+        top = (1 << fmt.width - 1) - 1.0 if isinstance(fmt, IntegerFormat) else _largest(fmt)
         significand, exponent = math.frexp(self.largest)
         most_significand, most_exponent = math.frexp(min(top, math.ldexp(1.0, limit)))
         return most_exponent - exponent - (significand > most_significand)
 
-    def rounded(self, fmt: FloatFormat, exponent: int) -> RoundedOperand:
-        """Return bit patterns of a format, of the values times ``2**exponent``, rounded to nearest, ties to even."""
+    def rounded(self, fmt: Format, exponent: int) -> RoundedOperand:
+        """Return bit patterns of a format, of the values times ``2**exponent``, rounded to nearest, ties to even.
+
+        Integers saturate.
+        """
+        if self.kind == FLOAT32 and isinstance(fmt, IntegerFormat):
+            return self._rounded_to_integers(fmt, exponent)
         if self.kind != FLOAT32:
             bits, (_, zeros, non_finite) = self.bits, self._scanned
         else:
@@ -209,6 +212,19 @@ class Operand:
         finite = np.where(is_finite(bits, fmt), bits, bits.dtype.type(0))
         return RoundedOperand(values=finite, rounding=rounding, numbers=numbers)
 
+    def _rounded_to_integers(self, fmt: IntegerFormat, exponent: int) -> RoundedOperand:
+        half = 1 << (fmt.width - 1)
+        with np.errstate(over="ignore"):
+            exact = np.rint(np.ldexp(self.array.astype(np.float64), exponent))
+        exact[~np.isfinite(self.array)] = 0
+        integers = np.clip(exact, -half, half - 1)
+        zeros = integers.size - int(np.count_nonzero(integers)) - self.non_finite
+        rounding = self.rounding(
+            flushed=zeros - self.zeros, saturated=int(np.count_nonzero(integers != exact)), exponent=exponent
+        )
+        bits = integers.astype(f"i{fmt.width // 8}").view(f"u{fmt.width // 8}")
+        return RoundedOperand(values=bits, rounding=rounding, numbers=self.numbers if self.non_finite else None)
+
     def rounding(self, *, flushed: int, saturated: int | None = None, exponent: int = 0) -> Rounding:
         """What rounding did, and what the tensor has itself."""
         return Rounding(
@@ -221,9 +237,16 @@ class Operand:
         )
 
 
-def scanned(bits: NDArray, fmt: FloatFormat) -> tuple[int, int, int]:
+def _largest(fmt: FloatFormat) -> float:
+    return math.ldexp(fmt.largest_units, fmt.least_exponent)
+
+
+def scanned(bits: NDArray, fmt: Format) -> tuple[int, int, int]:
     """Return the largest finite magnitude's pattern, zeros, and infinities and NaN, of bit patterns."""
     flat = np.ascontiguousarray(bits).reshape(-1)
+    if isinstance(fmt, IntegerFormat):
+        magnitudes = np.abs(flat.view(f"i{fmt.width // 8}").astype(np.int64))
+        return int(magnitudes.max(initial=0)), flat.size - int(np.count_nonzero(flat)), 0
     most, zeros, non_finite = scan(flat, 1 << (fmt.width - 1), fmt.largest)
     return int(most), int(zeros), int(non_finite)
 
@@ -244,6 +267,8 @@ def scaling_limit(tile: TileConfig, reduced: int) -> int:
     >>> scaling_limit(load_preset("paper-bf16"), 1 << 10)
     16
     """
+    if tile.numerics.result == "int32":
+        return (INT32.width - 1 - reduced.bit_length()) // 2
     accumulator = tile.numerics.accumulator
     bits = accumulator.result_exponent_bits if isinstance(accumulator, Fused) else 8
     largest = (1 << (bits - 1)) - 1

@@ -1,6 +1,7 @@
 """What is done after sums: a bias for each filter, ReLU, a mask, and the powers of two of scaled operands."""
 
 import math
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -10,22 +11,23 @@ from tensordash import TileConfig
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.formats import FP32, FloatFormat
 from tensordash.configuration.numerics import Exact, Fused
-from tensordash_sim.compiler.images import FLOATS, layer_values
+from tensordash_sim.compiler.images import TENSOR_TYPES, layer_values
 from tensordash_sim.compiler.layer import RESULTS, Layer
 from tensordash_sim.compiler.problem import Problem
 from tensordash_sim.emulator import decode, result_bits
 from tensordash_sim.lowering import Geometry, MatrixProduct
 
-from .values import FLOAT32, bits_of, plain, type_of
+from .values import FLOAT32, INT32, bits_of, plain, type_of
 
-__all__ = ["finished", "fitting_bias", "output_values"]
+__all__ = ["finished", "fitting_bias", "output_values", "scaled_integers"]
 
+INT32_BITS = 32
 MAX_BIAS_BITS = 126
 """The runtime adds biases from this power of two on, in units of an exact sum's least bit, or of 1 for binned sums."""
 
 
 def output_values(
-    config: CoreConfig | TileConfig, geometry: Geometry, problem: Problem, bias: Any, mask: Any
+    config: CoreConfig | TileConfig, geometry: Geometry, problem: Problem, bias: Any, mask: Any, kinds: Collection[str]
 ) -> dict[str, NDArray]:
     """Return a bias and a mask as a job has them.
 
@@ -38,14 +40,16 @@ def output_values(
     problem : Problem
         The operation.
     bias : array or tensor, (filters,), or None
-        Of an operand type or float32. All products of a batch have the same.
+        Of an operand type or float32; of int32 for operands of int8. All products of a batch have the same.
     mask : array or tensor, or None
         Of the result's shape and side A's type.
+    kinds : collection of str
+        Types of the operands.
 
     Returns
     -------
     dict of str to array
-        "bias", float32 of (products,) filters, and "mask", bit patterns.
+        "bias", float32 or int32 of (products,) filters, and "mask", bit patterns.
 
     Raises
     ------
@@ -62,13 +66,13 @@ def output_values(
         raise ValueError("bias must be left out for a fused accumulator: it is added to an exact or binned sum")
     made: dict[str, NDArray] = {}
     if bias is not None:
-        made["bias"] = _biases(tile, geometry, problem, bias)
+        made["bias"] = _biases(tile, geometry, problem, bias, kinds)
     if mask is not None:
         made["mask"] = _mask(tile, geometry, problem, mask)
     return made
 
 
-def fitting_bias(tile: TileConfig, bias: NDArray[np.float32], power: int) -> NDArray[np.float32] | None:
+def fitting_bias(tile: TileConfig, bias: NDArray[np.float32], power: int) -> NDArray | None:
     """Return a bias times ``2**power``, as it is added to sums of scaled operands; none if sums do not hold it exactly.
 
     Parameters
@@ -79,7 +83,13 @@ def fitting_bias(tile: TileConfig, bias: NDArray[np.float32], power: int) -> NDA
         The bias.
     power : int
         Of both operands' scaling.
+
+    Returns
+    -------
+    array of float32, or of int32 for integer sums
     """
+    if tile.numerics.result == "int32":
+        return _integer_bias(bias, power)
     a, b, accumulator = tile.a_format, tile.b_format, tile.numerics.accumulator
     assert isinstance(a, FloatFormat)
     assert isinstance(b, FloatFormat)
@@ -96,6 +106,18 @@ def fitting_bias(tile: TileConfig, bias: NDArray[np.float32], power: int) -> NDA
         scaled = exact.astype(np.float32)
     holds = (scaled == exact) & (np.abs(exact) < math.ldexp(1.0, most)) & (units == np.rint(units))
     return scaled if bool((holds | ~np.isfinite(bias)).all()) else None
+
+
+def _integer_bias(bias: NDArray[np.float32], power: int) -> NDArray[np.int32] | None:
+    exact = np.ldexp(bias.astype(np.float64), power)
+    holds = np.isfinite(exact) & (exact == np.rint(exact)) & (np.abs(exact) < 1 << (INT32_BITS - 1))
+    return exact.astype(np.int32) if bool(holds.all()) else None
+
+
+def scaled_integers(bits: NDArray, power: int) -> NDArray[np.uint32]:
+    """INT32 results times ``2**power``, rounded to FP32, as FP32 bits."""
+    with np.errstate(over="ignore"):
+        return np.ldexp(bits.view(np.int32).astype(np.float64), power).astype(np.float32).view(np.uint32)
 
 
 def finished(bits: NDArray, power: int, bias: NDArray[np.float32] | None, *, relu: bool) -> NDArray:
@@ -120,19 +142,24 @@ def finished(bits: NDArray, power: int, bias: NDArray[np.float32] | None, *, rel
     return result_bits(bits, FP32, relu=relu) if bias is not None or relu else bits
 
 
-def _biases(tile: TileConfig, geometry: Geometry, problem: Problem, bias: Any) -> NDArray[np.float32]:
+def _biases(tile: TileConfig, geometry: Geometry, problem: Problem, bias: Any, kinds: Collection[str]) -> NDArray:
     if problem.operation != "AxW":
         raise ValueError(f"bias must be left out of {problem.operation}: only results of AxW have one")
-    formats = {FLOATS[fmt.name]: fmt for fmt in (tile.a_format, tile.b_format)}
+    formats = {TENSOR_TYPES[fmt.name]: fmt for fmt in (tile.a_format, tile.b_format)}
+    allowed: tuple[str, ...] = (*formats, FLOAT32)
+    if tile.numerics.result == "int32":
+        allowed = (FLOAT32 if FLOAT32 in kinds else INT32,)
     kind = type_of("bias", bias)
-    if kind not in formats and kind != FLOAT32:
-        raise TypeError(f"bias must be {' or '.join((*formats, FLOAT32))}, not {kind}")
+    if kind not in allowed:
+        raise TypeError(f"bias must be {' or '.join(allowed)}, not {kind}")
     layer: Layer = problem.layer
     batch = geometry.batch if isinstance(geometry, MatrixProduct) else 1
     shape = (layer.filters * layer.products // batch,)
     if tuple(bias.shape) != shape:
         raise ValueError(f"bias must have the shape {shape}, not {tuple(bias.shape)}")
     array = plain(bias)
+    if kind == INT32:
+        return np.tile(array.view(np.int32), batch).reshape(layer.whole_shape("bias"))
     values = array if kind == FLOAT32 else decode(bits_of(array, formats[kind]), formats[kind])
     return np.tile(values, batch).reshape(layer.whole_shape("bias"))
 
@@ -141,8 +168,8 @@ def _mask(tile: TileConfig, geometry: Geometry, problem: Problem, mask: Any) -> 
     if problem.fp32:
         raise ValueError("mask must be left out where results are float32")
     fmt, shape = tile.a_format, geometry.shapes[RESULTS[problem.operation]]
-    if (kind := type_of("mask", mask)) != FLOATS[fmt.name]:
-        raise TypeError(f"mask must be {FLOATS[fmt.name]}, not {kind}")
+    if (kind := type_of("mask", mask)) != TENSOR_TYPES[fmt.name]:
+        raise TypeError(f"mask must be {TENSOR_TYPES[fmt.name]}, not {kind}")
     if tuple(mask.shape) != shape:
         raise ValueError(f"mask must have the shape {shape}, not {tuple(mask.shape)}")
     return np.ascontiguousarray(layer_values(geometry, RESULTS[problem.operation], bits_of(plain(mask), fmt)))

@@ -9,9 +9,12 @@ from numpy.typing import NDArray
 from tensordash.configuration.formats import Format
 from tensordash_sim.emulator import encode
 
-__all__ = ["FLOAT32", "bits_of", "like", "plain", "type_of"]
+__all__ = ["FLOAT32", "INT32", "bits_of", "like", "plain", "type_of"]
 
 FLOAT32 = "float32"
+INT32 = "int32"
+NUMPY_TYPES = (FLOAT32, INT32, "float16", "int8")
+"""Types that NumPy has itself."""
 
 
 def _is_torch(tensor: Any) -> bool:
@@ -49,7 +52,8 @@ def plain(tensor: Any) -> NDArray:
     values = tensor.detach().resolve_neg().cpu()
     if values.dtype in (torch.float16, torch.float32):
         return values.numpy()
-    array: NDArray = values.contiguous().view({1: torch.uint8, 2: torch.int16}[values.element_size()]).numpy()
+    bits = {1: torch.uint8, 2: torch.int16, 4: torch.int32}[values.element_size()]
+    array: NDArray = values.contiguous().view(bits).numpy()
     return array.view(f"u{array.itemsize}")
 
 
@@ -84,7 +88,7 @@ def like(template: Any, bits: NDArray, kind: str) -> Any:
     """
     bits = np.require(bits, requirements=["C", "W"])
     if not _is_torch(template):
-        return bits.view(kind) if kind in (FLOAT32, "float16") else bits
+        return bits.view(kind) if kind in NUMPY_TYPES else bits
     import torch
 
     signed = torch.from_numpy(bits.view(f"i{bits.dtype.itemsize}"))

@@ -70,7 +70,13 @@ CASES += [
     if proof.name in ("tile", "tile_control", "axi_stream")
 ]
 # For a core, the proofs of its wires, its register port and its adders; at night all proofs of all presets.
-QUICK_CORE_PROOFS = ("core_wiring-core", "core_axi_lite-core", "binned_adder-core-bf16", "binned_bias-core-bf16")
+QUICK_CORE_PROOFS = (
+    "core_wiring-core",
+    "core_axi_lite-core",
+    "binned_adder-core-bf16",
+    "binned_bias-core-bf16",
+    "integer_converter-core-int8",
+)
 CASES += [
     pytest.param(
         proof,
@@ -123,6 +129,7 @@ REFUTED_CORE_CLAIMS = (
     "runs_follow_the_loops",
     "each_bin_is_the_sum_of_both",
     "nothing_else_has_digits",
+    "results_saturate",
 )
 BROKEN_VARIANTS += [
     pytest.param(

@@ -15,6 +15,8 @@ from tensordash.arithmetic.fused_accumulator import FusedAccumulator
 from tensordash.arithmetic.fused_initial_adder import FusedInitialAdder
 from tensordash.arithmetic.fused_result import FusedResult
 from tensordash.arithmetic.integer_accumulator import IntegerAccumulator
+from tensordash.arithmetic.integer_adder import IntegerAdder
+from tensordash.arithmetic.integer_converter import IntegerConverter
 from tensordash.arithmetic.integer_result import IntegerResult
 from tensordash.arithmetic.product_sum import ProductSum
 from tensordash.arithmetic.rounder import Rounder
@@ -68,6 +70,8 @@ RIGHT = {
     FusedResult: {"accumulator": Fused(23, "zero")},
     IntegerAccumulator: {"numerics": INTEGER, "lanes": 4, "stages": 1},
     IntegerResult: {"width": 32, "initial": False},
+    IntegerAdder: {"biased": True},
+    IntegerConverter: {"width": 8, "relu": True, "stochastic": True},
     Rounder: {"width": 97, "least_exponent": -48},
     BiasAligner: {"width": 97, "least_exponent": -48},
     SumAdder: {"width": 97, "biased": True},

@@ -15,6 +15,8 @@ from tensordash.arithmetic.fused_accumulator import FusedAccumulator
 from tensordash.arithmetic.fused_initial_adder import FusedInitialAdder
 from tensordash.arithmetic.fused_result import FusedResult
 from tensordash.arithmetic.integer_accumulator import IntegerAccumulator
+from tensordash.arithmetic.integer_adder import IntegerAdder
+from tensordash.arithmetic.integer_converter import IntegerConverter
 from tensordash.arithmetic.integer_result import IntegerResult
 from tensordash.arithmetic.product_sum import ProductSum
 from tensordash.arithmetic.rounder import Rounder
@@ -94,6 +96,11 @@ WRONG = [
     (IntegerAccumulator, {"stages": 3}, ValueError, "stages must be an integer from 1 to 2, not 3"),
     (IntegerAccumulator, {"lanes": 0}, ValueError, "lanes must be an integer of at least 1, not 0"),
     (IntegerAccumulator, {"numerics": EXACT}, ValueError, "numerics must be integer, not Numerics"),
+    (IntegerAdder, {"biased": 1}, TypeError, "biased must be true or false, not 1"),
+    (IntegerConverter, {"width": 32}, ValueError, "width must be an integer from 2 to 31, not 32"),
+    (IntegerConverter, {"sum_bits": 2}, ValueError, "sum_bits must be an integer of at least 3, not 2"),
+    (IntegerConverter, {"relu": 1}, TypeError, "relu must be true or false, not 1"),
+    (IntegerConverter, {"stochastic": 1}, TypeError, "stochastic must be true or false, not 1"),
     (IntegerResult, {"width": 33}, ValueError, "width must be an integer from 2 to 32, not 33"),
     (Rounder, {"width": 1}, ValueError, "width must be an integer of at least 2, not 1"),
     (Rounder, {"least_exponent": -127}, ValueError, "width .* must stay within FP32's normal numbers$"),

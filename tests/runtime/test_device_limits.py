@@ -42,7 +42,11 @@ def test_operands_that_do_not_fit(a: Any, b: Any, error: type[Exception], messag
         (("core", "vhdl"), ValueError, "backend must be one of emulator, golden, mmio, verilator, not 'vhdl'"),
         (("paper", "golden"), ValueError, "backend must be emulator for a tile, which has no programs, not golden"),
         (("mxfp8", "verilator"), ValueError, "backend must be emulator for a tile, which has no programs"),
-        ((load_preset("paper", ['tile.format="int8"']),), ValueError, "floating-point operands, not int8"),
+        (
+            (load_preset("paper", ['tile.format="int8"']),),
+            ValueError,
+            "or be a core, not a tile in int8",
+        ),
         (
             (load_preset("paper", ["tile.format=tf32", "tile.accumulator=ampere"]),),
             ValueError,

@@ -55,7 +55,7 @@ def test_another_input_of_a_memory_is_found(port, buffer, bank, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("preset", ["core", "core-bf16", "core-dense", "core-fp8"])
+@pytest.mark.parametrize("preset", ["core", "core-bf16", "core-int8", "core-dense", "core-fp8"])
 def test_netlists_of_a_whole_core_are_equal(preset):
     report = prove_equivalence(load_any_preset(preset))
     assert report.failures == []

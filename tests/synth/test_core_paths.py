@@ -33,7 +33,7 @@ def passing(name: str, folder: Path, *replaced: tuple[str, str]) -> dict[str, se
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["core", "core-bf16", "core-dense", "core-fp8", "core-wide"])
+@pytest.mark.parametrize("name", ["core", "core-bf16", "core-int8", "core-dense", "core-fp8", "core-wide"])
 def test_nothing_passes_through(name: str, tmp_path: Path) -> None:
     assert passing(name, tmp_path) == {}
 

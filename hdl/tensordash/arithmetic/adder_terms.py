@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from amaranth.hdl import Const, Module, Signal, Value
+from amaranth.hdl import Const, Module, Shape, Signal, Value
 from amaranth.lib.wiring import In, Out
 
 from ..layouts import RawSumLayout
@@ -10,7 +10,7 @@ from ..layouts import RawSumLayout
 __all__ = ["adder_members", "chosen_terms"]
 
 
-def adder_members(layout: RawSumLayout, *, biased: bool) -> dict[str, Any]:
+def adder_members(layout: RawSumLayout | Shape, *, biased: bool) -> dict[str, Any]:
     """The members of `SumAdder`, for sums of a layout."""
     more = {"again": In(1), "earlier": In(layout), "bias": In(layout), "carry": In(1)}
     return {
@@ -23,14 +23,14 @@ def adder_members(layout: RawSumLayout, *, biased: bool) -> dict[str, Any]:
     }
 
 
-def chosen_terms(m: Module, adder: Any, layout: RawSumLayout) -> tuple[Any, Any, Value]:
+def chosen_terms(m: Module, adder: Any, layout: RawSumLayout | Shape) -> tuple[Any, Any, Value]:
     """The two terms of an adder, and the carry that belongs to the second one."""
     left, right = Signal(layout, name="left"), Signal(layout, name="right")
-    added = adder.partial.as_value() & adder.add.replicate(layout.size)
+    added = Value.cast(adder.partial) & adder.add.replicate(Shape.cast(layout).width)
     m.d.comb += [left.eq(adder.sum), right.eq(added)]
     if not adder.biased:
         return left, right, Const(0, 1)
-    m.d.comb += right.eq(added | adder.bias.as_value())
+    m.d.comb += right.eq(added | Value.cast(adder.bias))
     with m.If(adder.again):
         m.d.comb += left.eq(adder.earlier)
     return left, right, adder.carry

@@ -9,7 +9,6 @@ from typing import Any
 
 from .config import TileConfig
 from .document import ConfigError, TomlConfig, checked_table
-from .formats import FloatFormat
 from .numerics import Binned, Exact
 from .parameters import require_bool, require_int
 from .registers import FORMAT_CODES
@@ -32,8 +31,8 @@ class CoreConfig(TomlConfig):
     Parameters
     ----------
     tile : TileConfig
-        The tile: of 4 or 8 lanes, rows and columns multiples of them, floating-point formats of one width, exact or
-        binned accumulators, staging rings (or the dense baseline), without C input.
+        The tile: of 4 or 8 lanes, rows and columns multiples of them, formats of one width, exact or binned
+        accumulators, staging rings (or the dense baseline), without C input.
     buffer : int
         KiB of the buffer, a power of two.
     regions : int
@@ -150,10 +149,8 @@ class CoreConfig(TomlConfig):
                     f"tile.{name} must be a multiple of tile.lanes = {tile.lanes} in a core, not {getattr(tile, name)}"
                 )
         a, b = tile.a_format, tile.b_format
-        if not (isinstance(a, FloatFormat) and isinstance(b, FloatFormat)) or a.width != b.width:
-            raise ValueError(
-                f"tile.format must be floating-point formats of one width in a core, not {a.name} and {b.name}"
-            )
+        if a.width != b.width:
+            raise ValueError(f"tile.format must be formats of one width in a core, not {a.name} and {b.name}")
         tile.require_no_scale("in a core")
         if a.width not in (8, 16):
             raise ValueError(f"tile.format must be of 8 or 16 bits in a core, not {a.name}")
@@ -165,6 +162,8 @@ class CoreConfig(TomlConfig):
                 f'tile.accumulator must be "exact" or binned ({{ bins = 3, bin_bits = 16 }}) in a core, '
                 f"not {tile.accumulator!r}"
             )
+        if tile.numerics.result == "int32" and tile.headroom_bits != 16:
+            raise ValueError(f"tile.headroom_bits must be 16 for int8 in a core, not {tile.headroom_bits}")
         if tile.sparsity != "none" and not tile.ring:
             raise ValueError(f'tile.staging must be "ring" in a core, not {tile.staging!r}')
         if tile.initial:

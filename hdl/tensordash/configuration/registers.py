@@ -48,7 +48,7 @@ ERRORS = {
 }
 """Codes of errors."""
 
-FORMAT_CODES = {"fp16": 1, "bf16": 2, "fp8_e4m3": 3, "fp8_e5m2": 4}
+FORMAT_CODES = {"fp16": 1, "bf16": 2, "fp8_e4m3": 3, "fp8_e5m2": 4, "int8": 5}
 """Codes of the operand formats in the register `formats`."""
 
 ACCESSES = ("ro", "rw", "w1c", "wo")

@@ -12,7 +12,7 @@ from amaranth.lib.wiring import In, Out
 from ..block import Block, placed
 from ..configuration.core_config import CoreConfig
 from ..configuration.descriptors import MAX_STRIDE
-from ..configuration.formats import FP32, FloatFormat
+from ..configuration.formats import FP32, IntegerFormat
 from ..layouts import RESULT_BITS
 from ..memory.bank import group_address_bits
 from ..memory.signature import BufferReadSignature, BufferWriteSignature
@@ -279,6 +279,8 @@ class GroupWriter(Block):
         ]
         # What is counted is summed up a cycle later.
         for name, bits in (("zeros", zeros), ("non_finite", odds)):
+            if not bits:
+                continue
             held = Signal(len(bits), name=f"{name}_written")
             m.d.sync += held.eq(Cat(bits) & done.replicate(len(bits)))
             m.d.comb += getattr(self, name).eq(sum(held))
@@ -294,16 +296,22 @@ class GroupWriter(Block):
     def _kinds(self, bits) -> tuple[list[Any], list[Any]]:
         """Which of the results in 32 bits are zero, and which infinite or NaN; as FP32 the first alone."""
         fmt = self.config.tile.a_format
-        assert isinstance(fmt, FloatFormat)
         values = [bits[k : k + self.width] for k in range(0, RESULT_BITS, self.width)]
-        nothing = [~value[:-1].any() for value in values]
+        nothing = [~self._magnitude(value).any() for value in values]
         zero = [Mux(self.fp32, nothing[-1] & ~bits[: -self.width].any(), nothing[0]), *nothing[1:]]
+
+        if isinstance(fmt, IntegerFormat):
+            return [zero[0], *(each & ~self.fp32 for each in zero[1:])], []
 
         def odd(value, fmt):
             return value[fmt.fraction_bits if fmt.infinities else 0 : fmt.width - 1].all()
 
         odds = [Mux(self.fp32, odd(bits, FP32), odd(values[0], fmt)), *(odd(value, fmt) for value in values[1:])]
         return tuple([first, *(each & ~self.fp32 for each in others)] for first, *others in (zero, odds))  # type: ignore[return-value]
+
+    def _magnitude(self, value) -> Any:
+        """The bits that are 0 in an operand that is zero: a floating-point zero may have a sign."""
+        return value if self.config.tile.numerics.result == "int32" else value[:-1]
 
     def _address(self, m: Module, bank: int, first, number) -> Any:
         """The group that a bank writes, or reads a mask of."""
@@ -338,7 +346,7 @@ class GroupWriter(Block):
         for bank in range(lanes):
             values = [self.read.data[bank][c * width : (c + 1) * width] for c in range(lanes)]
             with m.If(came):
-                m.d.sync += hidden[bank].eq(Cat(value[:-1] == 0 for value in values))
+                m.d.sync += hidden[bank].eq(Cat(self._magnitude(value) == 0 for value in values))
             hides = hidden[bank] & self.mask.replicate(lanes)
             bits = []
             for place in range(per_word):

@@ -6,12 +6,14 @@ from amaranth.lib.data import ArrayLayout
 from amaranth.lib.wiring import In, Out
 
 from ..arithmetic.binned_result import BinnedResult
+from ..arithmetic.integer_converter import IntegerConverter
+from ..arithmetic.integer_result import IntegerResult
 from ..arithmetic.random_bits import RandomBits
 from ..arithmetic.result_converter import OFFSET_BITS, ResultConverter, offset_of
 from ..arithmetic.rounder import Rounder
 from ..block import Block, placed
 from ..configuration.core_config import CoreConfig
-from ..configuration.formats import FP32
+from ..configuration.formats import FP32, IntegerFormat
 from ..configuration.numerics import Binned
 from ..layouts import RESULT_BITS, accumulator_shape
 from .row_adder import pieces_layout
@@ -60,18 +62,19 @@ class ResultPipeline(Block):
             }
         )
         self._rounders = [self._rounder() for _ in range(tile.columns)]
-        self._converters = [
-            ResultConverter(
-                fmt=tile.a_format,  # type: ignore[arg-type]
-                relu=config.relu,
-                stochastic=config.stochastic,
-            )
-            for _ in range(tile.columns)
-        ]
+        self._converters = [self._converter() for _ in range(tile.columns)]
         self._random = RandomBits(columns=tile.columns) if config.stochastic else None
 
-    def _rounder(self) -> Rounder | BinnedResult:
+    def _converter(self) -> ResultConverter | IntegerConverter:
+        fmt, built = self.config.tile.a_format, {"relu": self.config.relu, "stochastic": self.config.stochastic}
+        if isinstance(fmt, IntegerFormat):
+            return IntegerConverter(width=fmt.width, **built)
+        return ResultConverter(fmt=fmt, **built)
+
+    def _rounder(self) -> Rounder | BinnedResult | IntegerResult:
         numerics = self.config.tile.numerics
+        if numerics.result == "int32":
+            return IntegerResult(width=RESULT_BITS, initial=False)
         if isinstance(numerics.accumulator, Binned):
             return BinnedResult(numerics)
         width, least_exponent = accumulator_shape(numerics)
@@ -98,9 +101,11 @@ class ResultPipeline(Block):
             m.d.sync += [rounded.eq(behind | moves), behind.eq(0)]
         with m.Else():
             m.d.sync += behind.eq(behind | moves)
-        offset = Signal(signed(OFFSET_BITS))
         scale = self.scale if self.config.scale else 0
-        m.d.comb += offset.eq(offset_of(self.config.tile.a_format, self.fp32, scale))
+        if not isinstance(fmt := self.config.tile.a_format, IntegerFormat):
+            offset = Signal(signed(OFFSET_BITS))
+            m.d.comb += offset.eq(offset_of(fmt, self.fp32, scale))
+            scale = offset
         columns = self.config.result_columns
         for column, rounder in enumerate(self._rounders):
             m.submodules[f"rounder_{column}"] = placed(rounder, platform)
@@ -108,7 +113,7 @@ class ResultPipeline(Block):
                 Value.cast(rounder.sum).eq(Value.cast(self.sums.payload.sums[column])),
                 rounder.load.eq(comes & self.sums.payload.pieces[column // columns]),
             ]
-            self._convert(m, platform, column, (moves, rounded, behind, free), offset)
+            self._convert(m, platform, column, (moves, rounded, behind, free), scale)
         if self._random:
             m.submodules.random = placed(self._random, platform)
             # The first row leaves four cycles after `start` or later: the bits are ready by then.
@@ -119,7 +124,7 @@ class ResultPipeline(Block):
             ]
         return m
 
-    def _convert(self, m: Module, platform, column: int, state, offset) -> None:
+    def _convert(self, m: Module, platform, column: int, state, scale) -> None:
         """A column's registers of what is rounded, and its results."""
         config, converter = self.config, self._converters[column]
         moves, shown, behind, free = state
@@ -134,10 +139,12 @@ class ResultPipeline(Block):
         with m.If(free & (moves | behind)):
             m.d.sync += value.eq(Mux(behind, later, rounded))
         m.submodules[f"converter_{column}"] = placed(converter, platform)
+        if isinstance(converter, IntegerConverter):
+            m.d.comb += [converter.scale.eq(scale), converter.wide.eq(self.fp32)]
+        else:
+            m.d.comb += [converter.offset.eq(scale), converter.fp32.eq(self.fp32)]
         m.d.comb += [
             converter.value.eq(value),
-            converter.offset.eq(offset),
-            converter.fp32.eq(self.fp32),
             converter.toward_zero.eq(self.toward_zero),
             self.out.payload[column].eq(converter.result),
         ]

@@ -8,6 +8,7 @@ from amaranth.lib.wiring import In, Out
 from ..arithmetic.bias_aligner import BiasAligner
 from ..arithmetic.binned_adder import BinnedAdder
 from ..arithmetic.binned_bias import BinnedBias
+from ..arithmetic.integer_adder import IntegerAdder
 from ..arithmetic.sum_adder import SumAdder
 from ..block import Block, placed
 from ..configuration.core_config import CoreConfig
@@ -49,8 +50,8 @@ class RowAdder(Block):
     add, emit : In(1)
         The descriptor's fields. They stay as they are while something is here.
     biased : In(1), bias : In(32, result columns), bias_valid : In(1)
-        Only with biases: with `biased`, what is added to the next piece that has got none yet, as FP32; it waits for
-        `bias_valid`.
+        Only with biases: with `biased`, what is added to the next piece that has got none yet, as FP32 or INT32; it
+        waits for `bias_valid`.
     bias_taken : Out(1)
         The bias is added in this cycle.
     kept : Out(bits of a piece), keep : Out(1)
@@ -91,10 +92,13 @@ class RowAdder(Block):
             }
         )
         self._adders = [self._adder() for _ in range(columns)]
-        self._aligners = [self._aligner() for _ in range(columns * config.bias)]
+        aligned = config.bias and tile.numerics.result == "fp32"
+        self._aligners = [self._aligner() for _ in range(columns * aligned)]
 
-    def _adder(self) -> SumAdder | BinnedAdder:
+    def _adder(self) -> SumAdder | BinnedAdder | IntegerAdder:
         numerics, biased = self.config.tile.numerics, self.config.bias
+        if numerics.result == "int32":
+            return IntegerAdder(biased=biased)
         if isinstance(numerics.accumulator, Binned):
             return BinnedAdder(numerics=numerics, biased=biased)
         return SumAdder(width=accumulator_shape(numerics)[0], biased=biased)
@@ -173,16 +177,22 @@ class RowAdder(Block):
                 Value.cast(adder.partial).eq(self.partial[column * bits : (column + 1) * bits]),
                 adder.add.eq(self.add & ~due),
             ]
-        for column, aligner in enumerate(self._aligners):
-            m.submodules[f"aligner_{column}"] = placed(aligner, platform)
-            adder = self._adders[column]
+        if not self.config.bias:
+            return
+        counts = due | (self.biased & ~self.add)
+        for column, adder in enumerate(self._adders):
+            if self._aligners:
+                aligner = self._aligners[column]
+                m.submodules[f"aligner_{column}"] = placed(aligner, platform)
+                m.d.comb += [aligner.value.eq(self.bias[column]), aligner.enable.eq(counts)]
+                bias, carry = Value.cast(aligner.aligned), aligner.carry
+            else:
+                bias, carry = self.bias[column] & counts.replicate(RESULT_BITS), Const(0)
             m.d.comb += [
-                aligner.value.eq(self.bias[column]),
-                aligner.enable.eq(due | (self.biased & ~self.add)),
                 adder.again.eq(due),
                 Value.cast(adder.earlier).eq(Value.cast(self.sums.payload.sums[column])),
-                Value.cast(adder.bias).eq(Value.cast(aligner.aligned)),
-                adder.carry.eq(aligner.carry),
+                Value.cast(adder.bias).eq(bias),
+                adder.carry.eq(carry),
             ]
 
     def _register(self, m: Module, loads, whole) -> None:

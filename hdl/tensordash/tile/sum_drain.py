@@ -49,10 +49,8 @@ class SumDrain(Block):
     def __init__(self, *, rows: int, columns: int, numerics: Numerics) -> None:
         self.rows = require_int("rows", rows, 1)
         self.columns = require_int("columns", columns, 1)
-        if not isinstance(numerics.accumulator, Exact | Binned) or numerics.initial or numerics.result != "fp32":
-            raise ValueError(
-                f"numerics must be of floating-point formats, exact or binned and without C, not {numerics}"
-            )
+        if not isinstance(numerics.accumulator, Exact | Binned) or numerics.initial:
+            raise ValueError(f"numerics must be exact or binned and without C, not {numerics}")
         super().__init__(
             {
                 "sums": In(ArrayLayout(ArrayLayout(sum_shape(numerics), columns), rows)),

@@ -71,7 +71,7 @@ class Tile(Block):
         If `config` is not a TileConfig.
     ValueError
         If sums are asked for and the configuration rounds them otherwise: `initial`, `registered_ready`, a fused
-        accumulator, integers.
+        accumulator.
 
     Source: paper, Fig. 7 and section III-A, "Composing TensorDash Cores".
     """

@@ -72,6 +72,10 @@ def compile_step(
     config = load_any_preset(preset) if isinstance(preset, str) else preset
     if isinstance(config, TileConfig):
         raise ProgramFolderError(f"preset must be a core's, not the tile {preset}")
+    if config.tile.numerics.result == "int32":
+        raise ProgramFolderError(
+            f"preset must have floating-point operands in a program folder, not {config.tile.a_format.name}"
+        )
     scale = loss_scale_of(loss_scale)
     graph, gradients = capture_step(model, loss, example, config, scale)
     graph.name = name

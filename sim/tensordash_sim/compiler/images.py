@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tensordash.configuration.core_config import CoreConfig
-from tensordash.configuration.formats import FloatFormat, Format
+from tensordash.configuration.formats import FloatFormat, Format, IntegerFormat
 
 from ..golden import to_float
 from ..golden.core.golden_core import Memory
@@ -16,7 +16,7 @@ from ..lowering.geometry import Geometry, MatrixProduct
 from .layer import OPERANDS, RESULTS, Layer
 
 __all__ = [
-    "FLOATS",
+    "TENSOR_TYPES",
     "TensorImage",
     "bit_patterns",
     "expected",
@@ -29,7 +29,13 @@ __all__ = [
 
 BEGIN = 0x1000
 ALIGNED = 64
-FLOATS = {"fp16": "float16", "bf16": "bfloat16", "fp8_e4m3": "float8_e4m3fn", "fp8_e5m2": "float8_e5m2"}
+TENSOR_TYPES = {
+    "fp16": "float16",
+    "bf16": "bfloat16",
+    "fp8_e4m3": "float8_e4m3fn",
+    "fp8_e5m2": "float8_e5m2",
+    "int8": "int8",
+}
 """What NumPy (with ml_dtypes) and PyTorch call a format."""
 
 
@@ -47,9 +53,9 @@ class TensorImage:
     operation : str
         "AxW", "WxG" or "AxG".
     values : mapping of str to array
-        Both operands, in the order of PyTorch; products lead, if there are more than one. Bit patterns or floats, as
-        `bit_patterns` takes them. With "bias", float32 of (products,) filters, biases are put there, too; with "mask",
-        of the result's shape and side A's format, a mask.
+        Both operands, in the order of PyTorch; products lead, if there are more than one. Bit patterns or numbers, as
+        `bit_patterns` takes them. With "bias", float32 (int8: int32) of (products,) filters, biases are put there, too;
+        with "mask", of the result's shape and side A's format, a mask.
     rows : str
         The operand on the row side; may be left out if both formats are the same.
     fp32, turned : bool
@@ -65,7 +71,7 @@ class TensorImage:
     Raises
     ------
     TypeError
-        If values are neither bit patterns nor floats of their side's format.
+        If values are neither bit patterns nor numbers of their side's format.
     ValueError
         If memory is too small, values have another shape, or `rows` is no operand.
     """
@@ -109,9 +115,10 @@ class TensorImage:
     def _biases(self, vectors: Any) -> bytes:
         """Return the vector of each product, padded to whole groups."""
         layer, biases = self.layer, np.asarray(vectors)
-        if biases.dtype != np.float32:
-            raise TypeError(f"bias must be float32, not {biases.dtype}")
-        filled = np.zeros((layer.products, bias_length(self.config, layer.filters)), "<f4")
+        wide = _wide_type(self.config)
+        if biases.dtype != wide:
+            raise TypeError(f"bias must be {wide}, not {biases.dtype}")
+        filled = np.zeros((layer.products, bias_length(self.config, layer.filters)), wide.newbyteorder("<"))
         filled[:, : layer.filters] = biases.reshape(layer.products, layer.filters)
         return filled.tobytes()
 
@@ -125,14 +132,14 @@ class TensorImage:
         self.end = -(-(self.end + size) // ALIGNED) * ALIGNED
 
     def result(self) -> NDArray:
-        """The result in the order of PyTorch: float32, or side A's format, fp16 as float16 and others as bits."""
+        """The result in the order of PyTorch: float32, int32 or side A's format, fp16 as float16, others as bits."""
         config, bits = self.config, 32 if self.fp32 else self.config.value_bits
         width = config.fp32_groups if self.fp32 else 1
         data = self.memory.read(self.tensors["result"], int(np.prod(self._shape)) * width * config.group_bytes)
         assert data is not None
         groups = np.frombuffer(data, value_type(config.value_bits)).reshape(*self._shape, -1)
         made = of_groups(groups, config, self.layer, self._made, bits=bits, turned=self._turned)
-        return made.view(np.float32) if self.fp32 else _shown(made, config.tile.a_format)
+        return made.view(_wide_type(config)) if self.fp32 else _shown(made, config.tile.a_format)
 
 
 def non_zero_groups(config: CoreConfig, layer: Layer, name: str, non_zeros: NDArray[np.bool_]) -> NDArray[np.bool_]:
@@ -194,6 +201,11 @@ def of_groups(
     return whole.transpose(np.argsort(_order(name))).reshape(layer.whole_shape(name))
 
 
+def _wide_type(config: CoreConfig) -> np.dtype:
+    """Return the type of biases and of results of 32 bits."""
+    return np.dtype(np.int32 if config.tile.numerics.result == "int32" else np.float32)
+
+
 def _shown(bits: NDArray, fmt: Format) -> NDArray:
     """Bit patterns, fp16 as the floats that they are."""
     return bits.view(np.float16) if fmt.name == "fp16" else bits
@@ -213,7 +225,7 @@ def bit_patterns(values: Any, fmt: Format, *, name: str = "values") -> NDArray[n
     Parameters
     ----------
     values : array or tensor
-        Of unsigned integers as wide as the format, which are taken as they are; or of its floats: float16, and
+        Of unsigned integers as wide as the format, which are taken as they are; or of its numbers: int8, float16, and
         bfloat16, float8_e4m3fn or float8_e5m2 of ml_dtypes or PyTorch.
     fmt : Format
         The format.
@@ -235,8 +247,8 @@ def bit_patterns(values: Any, fmt: Format, *, name: str = "values") -> NDArray[n
     TypeError: A must be float16 or uint16, not float64
     """
     dtype = str(getattr(values, "dtype", type(values).__name__)).removeprefix("torch.")
-    if dtype not in (FLOATS[fmt.name], f"uint{fmt.width}"):
-        raise TypeError(f"{name} must be {FLOATS[fmt.name]} or uint{fmt.width}, not {dtype}")
+    if dtype not in (TENSOR_TYPES[fmt.name], f"uint{fmt.width}"):
+        raise TypeError(f"{name} must be {TENSOR_TYPES[fmt.name]} or uint{fmt.width}, not {dtype}")
     if type(values).__module__.partition(".")[0] == "torch":
         import torch
 
@@ -314,10 +326,10 @@ def expected(
     fp32: bool = False,
     relu: bool = False,
 ) -> NDArray:
-    """Return the result of PyTorch in float64, rounded to FP32 and then to the format of results.
+    """Return the result of PyTorch in float64, rounded to FP32 and then to the format of results; integers saturate.
 
     That is what the core's bits are, as long as float64 holds the sums of the products: values of ordinary size. Binned
-    sums may differ where large terms cancel.
+    sums may differ where large terms cancel. Integer sums must be within INT32.
 
     Parameters
     ----------
@@ -359,18 +371,21 @@ def expected(
             made.append(conv2d_weight(each["A"], layer.shape("W"), each["G"], **how))
     sums = torch.stack(made) + 0.0  # a sum that is zero is +0
     if "bias" in values:
-        # A sum's least bit; every format of a core is a floating-point one.
+        # A sum's least bit, 1 of integers.
         unit = 2.0 ** sum(fmt.least_exponent for fmt in formats.values() if isinstance(fmt, FloatFormat))
         biases = np.trunc(np.asarray(values["bias"], np.float64) / unit) * unit
         sums += torch.as_tensor(biases).reshape(layer.products, 1, -1, 1, 1)
-    rounded = sums.to(torch.float32)
+    fmt = (config or CoreConfig()).tile.a_format
+    rounded = sums if isinstance(fmt, IntegerFormat) else sums.to(torch.float32)
     if relu:
         rounded = torch.where(torch.signbit(rounded) & ~rounded.isnan(), 0.0, rounded)
     rounded = rounded.reshape(layer.whole_shape(RESULTS[operation]))
-    fmt = (config or CoreConfig()).tile.a_format
     if "mask" in values:
         mask = torch.as_tensor(_floats(bit_patterns(values["mask"], fmt, name="mask"), fmt))
         rounded = torch.where(mask == 0, 0.0, rounded)
     if fp32:
-        return rounded.numpy()
-    return _shown(bit_patterns(rounded.to(getattr(torch, FLOATS[fmt.name])), fmt), fmt)
+        return rounded.to(torch.int32 if isinstance(fmt, IntegerFormat) else torch.float32).numpy()
+    if isinstance(fmt, IntegerFormat):
+        half = 1 << (fmt.width - 1)
+        rounded = rounded.clamp(-half, half - 1)
+    return _shown(bit_patterns(rounded.to(getattr(torch, TENSOR_TYPES[fmt.name])), fmt), fmt)

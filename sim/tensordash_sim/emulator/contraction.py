@@ -8,11 +8,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from tensordash.configuration.config import TileConfig
 from tensordash.configuration.core_config import CoreConfig
-from tensordash.configuration.formats import FP32, FloatFormat
+from tensordash.configuration.formats import FP32, IntegerFormat
 from tensordash.configuration.numerics import Binned, Fused
 
 from ..compiler.layer import OPERANDS, RESULTS, Layer
 from .conversions import result_bits
+from .integers import integer_result_bits
 from .lowering import Fill, activations, filled, gradient, weights, windows
 from .products import matrix_product
 from .tables import checked_bits
@@ -34,7 +35,7 @@ def contract(
     values: Mapping[str, ArrayLike],
     *,
     fp32: bool = False,
-    bias: NDArray[np.float32] | None = None,
+    bias: NDArray[np.float32] | NDArray[np.int32] | None = None,
     relu: bool = False,
     mask: ArrayLike | None = None,
     toward_zero: bool = False,
@@ -56,8 +57,8 @@ def contract(
     values : mapping of str to array of unsigned
         Bit patterns of both operands ("A", "W" or "G"), in the order of PyTorch.
     fp32 : bool
-        Results stay FP32.
-    bias : array of float32, (products,) filters, optional
+        Results stay FP32, for int8 INT32.
+    bias : array of float32, for int8 of int32, (products,) filters, optional
         Added to the sums of AxW before they are rounded.
     relu : bool
         Negative results become zero.
@@ -75,7 +76,7 @@ def contract(
     Returns
     -------
     array of unsigned, in the order of PyTorch
-        Bit patterns of side A's format or of FP32; of int8 always INT32.
+        Bit patterns of side A's format or of FP32, for int8 of INT32; of a tile in int8 always INT32.
 
     Raises
     ------
@@ -92,20 +93,22 @@ def contract(
     array([[[[6.]]]], dtype=float16)
     """
     tile = _tile_of(config)
-    _refuse_for_int8(tile, bias=bias is not None, relu=relu, mask=mask is not None, random=random is not None)
+    if not isinstance(config, CoreConfig):
+        _refuse_for_int8(tile, bias=bias is not None, relu=relu, mask=mask is not None, random=random is not None)
     operands = _checked_operands(tile, layer, operation, rows, values)
     operands |= {} if bias is None else {"bias": _checked_bias(bias, tile, layer, operation)}
     mask = None if mask is None else checked_bits("mask", mask, tile.a_format)
     _check_shapes({"mask": mask, "random": random}, None if fp32 else layer.whole_shape(RESULTS[operation]))
     sums = all_sums(Sides(tile, rows == OPERANDS[operation][0]), layer, operation, operands)
-    if tile.numerics.result == "int32":
-        return sums
+    if isinstance(fmt := tile.a_format, IntegerFormat):
+        if fp32 or not isinstance(config, CoreConfig):
+            return np.where(sums.view(np.int32) < 0, np.uint32(0), sums) if relu else sums
+        return integer_result_bits(sums, fmt, relu=relu, mask=mask, toward_zero=toward_zero, random=random, scale=scale)
     if isinstance(config, CoreConfig) and isinstance(tile.numerics.accumulator, Binned):
         sums[sums & EXPONENT_FIELD == 0] &= SIGN  # subnormal sums: docs/core.md, "Multiply", 2
     if fp32:
         return result_bits(sums, FP32, relu=relu, scale=scale)
-    assert isinstance(tile.a_format, FloatFormat)
-    return result_bits(sums, tile.a_format, relu=relu, mask=mask, toward_zero=toward_zero, random=random, scale=scale)
+    return result_bits(sums, fmt, relu=relu, mask=mask, toward_zero=toward_zero, random=random, scale=scale)
 
 
 def _tile_of(config: CoreConfig | TileConfig) -> TileConfig:
@@ -120,7 +123,7 @@ def _tile_of(config: CoreConfig | TileConfig) -> TileConfig:
 def _refuse_for_int8(tile: TileConfig, **requested: bool) -> None:
     for field, is_requested in requested.items():
         if is_requested and tile.numerics.result == "int32":
-            raise ValueError(f"{field} must be left out for int8, whose results are sums")
+            raise ValueError(f"{field} must be left out for a tile in int8, whose results are sums")
 
 
 def _check_shapes(arrays: Mapping[str, NDArray | None], shape: tuple[int, ...] | None) -> None:
@@ -149,15 +152,17 @@ def _checked_operands(
     return operands
 
 
-def _checked_bias(bias: NDArray[np.float32], tile: TileConfig, layer: Layer, operation: str) -> NDArray[np.float32]:
+def _checked_bias(
+    bias: NDArray[np.float32] | NDArray[np.int32], tile: TileConfig, layer: Layer, operation: str
+) -> NDArray:
     if isinstance(tile.numerics.accumulator, Fused):
         raise ValueError("bias must be left out for a fused accumulator: it is added to an exact or binned sum")
-    shape = layer.whole_shape("bias")
+    shape, kind = layer.whole_shape("bias"), "int32" if tile.numerics.result == "int32" else "float32"
     if operation != "AxW":
         raise ValueError(f"bias must be none for {operation}: results of AxW have one")
-    if not isinstance(bias, np.ndarray) or bias.dtype != np.float32 or bias.shape != shape:
+    if not isinstance(bias, np.ndarray) or bias.dtype != kind or bias.shape != shape:
         actual = f"{bias.dtype} of shape {bias.shape}" if isinstance(bias, np.ndarray) else repr(bias)
-        raise ValueError(f"bias must be float32 of shape {shape}, not {actual}")
+        raise ValueError(f"bias must be {kind} of shape {shape}, not {actual}")
     return bias
 
 

@@ -45,7 +45,7 @@ def exact_products(
         Formats, accumulator and what is skipped.
     added : array of uint32, (products, N, M), optional
         FP32 bits, added before sums are rounded: what lies below a sum's least bit is dropped, and one
-        that is too large is an infinity (docs/core.md, "Multiply", 1).
+        that is too large is an infinity (docs/core.md, "Multiply", 1). INT32 bits for integers, added modulo 2^32.
 
     Returns
     -------
@@ -72,18 +72,15 @@ def _block(columns: NDArray, rows: NDArray, config: TileConfig, added: NDArray[n
     high, low = _sums(columns, rows, a_digits, b_digits)
     width = (a_digits.largest * b_digits.largest).bit_length() + 1 + accumulator.headroom_bits
     sums = high.reshape(-1, high.shape[-1]), low.reshape(-1, low.shape[-1])
+    if isinstance(a, IntegerFormat) or isinstance(b, IntegerFormat):
+        wrap(*sums, width)
+        return (low if added is None else low + added).astype(np.uint32)
     if added is not None:
-        assert not isinstance(a, IntegerFormat)
-        assert not isinstance(b, IntegerFormat)
         exponent = a.least_exponent + b.least_exponent
         added = bounded(added, min(width - 1, MAX_BIAS_EXPONENT) + exponent)
         add_biases(*sums, exponent, added.reshape(sums[0].shape))
     if width < 128:
         wrap(*sums, width)
-    if config.numerics.result == "int32":
-        return low.astype(np.uint32)
-    assert not isinstance(a, IntegerFormat)
-    assert not isinstance(b, IntegerFormat)
     out = np.empty(high.shape, np.uint32)
     round_sums(*sums, a.least_exponent + b.least_exponent, out.reshape(sums[0].shape))
     insert_specials(columns, rows, config, out, added)

@@ -18,7 +18,7 @@ def matrix_product(
     columns: ArrayLike,
     rows: ArrayLike,
     config: TileConfig,
-    added: NDArray[np.float32] | None = None,
+    added: NDArray[np.float32] | NDArray[np.int32] | None = None,
     *,
     scales: tuple[ArrayLike, ArrayLike] | None = None,
 ) -> NDArray[np.uint32]:
@@ -36,9 +36,9 @@ def matrix_product(
         Bit patterns of `config.b_format`. What leads is the same on both sides, or is repeated as NumPy does.
     config : TileConfig
         The tile, without a C input.
-    added : array of float32, optional
+    added : array of float32, for int8 of int32, optional
         Biases of a core (docs/core.md, "Multiply", 1): added to the sums before they are rounded, repeated to
-        (..., N, M) as NumPy does; only to exact and binned sums of floating-point products.
+        (..., N, M) as NumPy does; only to exact and binned sums.
     scales : (array of unsigned, (..., M, blocks), array of unsigned, (..., N, blocks)), optional
         Bit patterns of the scales of the columns' and of the rows' blocks, if the tile has scales, and only then; the
         last block may be shorter.
@@ -73,8 +73,11 @@ def matrix_product(
     except ValueError:
         raise ValueError(f"rows must go with columns, {a.shape}, but for its last two axes, not {b.shape}") from None
     accumulator = config.numerics.accumulator
-    if added is not None and (isinstance(accumulator, Fused) or config.numerics.result == "int32"):
-        raise ValueError("added must be none but for exact and binned sums of floating-point products")
+    if added is not None and isinstance(accumulator, Fused):
+        raise ValueError("added must be none but for exact and binned sums")
+    wanted = np.int32 if config.numerics.result == "int32" else np.float32
+    if added is not None and added.dtype != wanted:
+        raise TypeError(f"added must be {np.dtype(wanted)}, not {added.dtype}")
     lefts, rights = np.broadcast_to(a, outer + a.shape[-2:]), np.broadcast_to(b, outer + b.shape[-2:])
     out = np.empty((*outer, b.shape[-2], a.shape[-2]), np.uint32)
     if out.size == 0:

@@ -11,7 +11,7 @@ from tensordash.configuration.core_config import CoreConfig
 from ..compiler.program import Loop, Program
 from ..golden.core.golden_core import GoldenCore, Memory
 from ..golden.core.tensors import to_groups
-from .programs.random_programs import random_values
+from .programs.random_operands import random_values
 
 __all__ = ["Example", "example_program"]
 

@@ -146,7 +146,9 @@ class TestFiles:
             "core-bf16",
             "core-dense",
             "core-dense-bf16",
+            "core-dense-int8",
             "core-fp8",
+            "core-int8",
             "core-wide",
         ]
         assert not set(preset_names()) & set(preset_names("core"))
@@ -154,6 +156,8 @@ class TestFiles:
         binned = ["tile.format=bf16", "tile.accumulator={ bins = 3, bin_bits = 16 }"]
         assert load_any_preset("core-bf16") == load_any_preset("core", binned)
         assert load_any_preset("core-dense-bf16") == load_any_preset("core-bf16").baseline
+        assert load_any_preset("core-int8") == load_any_preset("core", ["tile.format=int8"])
+        assert load_any_preset("core-dense-int8") == load_any_preset("core-int8").baseline
         recommended = load_preset("recommended", ["tile.counters=snapshot"])
         assert load_any_preset("core") == CoreConfig(tile=recommended, partial_sums=64)
         wide, fp8 = load_any_preset("core-wide"), load_any_preset("core-fp8")

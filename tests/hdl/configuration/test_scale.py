@@ -116,6 +116,8 @@ def test_cores_take_none():
                 }
             )
         )
+    with pytest.raises(ValueError, match="^tile.headroom_bits must be 16 for int8 in a core, not 15$"):
+        CoreConfig(tile=TileConfig(format="int8", headroom_bits=15, staging="ring", counters="snapshot"))
     with pytest.raises(ValueError, match="^tile.format must be of 8 or 16 bits in a core, not fp4_e2m1$"):
         CoreConfig(tile=TileConfig(format="fp4_e2m1", staging="ring", counters="snapshot"))
 
@@ -124,7 +126,7 @@ def test_cores_take_formats_that_have_a_code(monkeypatch):
     monkeypatch.delitem(FORMAT_CODES, "fp8_e5m2")
     for formats in ({"format": "fp8_e5m2"}, {"format": {"a": "fp8_e4m3", "b": "fp8_e5m2"}}):
         with pytest.raises(
-            ValueError, match="^tile.format must be one of fp16, bf16, fp8_e4m3 in a core, not fp8_e5m2$"
+            ValueError, match="^tile.format must be one of fp16, bf16, fp8_e4m3, int8 in a core, not fp8_e5m2$"
         ):
             CoreConfig(tile=TileConfig(**formats, staging="ring", counters="snapshot"))
 

@@ -23,6 +23,15 @@ CONFIGS = {
         "tile.format={a='fp8_e4m3', b='fp8_e5m2'}",
         *("tile.lanes=8", "tile.rows=8", "tile.columns=8", "core.stream_buffer=4"),
     ],
+    "int8": [*SMALL, "tile.format=int8"],
+    "int8, 8 lanes": [
+        "tile.format=int8",
+        *("tile.lanes=8", "tile.rows=8", "tile.columns=8", "core.stream_buffer=4", "core.result_cycles=4"),
+    ],
+    "nothing built, in int8": [
+        *(*SMALL, "tile.format=int8"),
+        *(f"core.{name}=false" for name in ("bias", "scale", "relu", "mask", "stochastic")),
+    ],
     "bf16": [*SMALL, "tile.format=bf16", "tile.accumulator={bins=3}"],
     "bf16-without-headroom": [
         *("core.buffer=16", "core.regions=1", "core.stream_buffer=2", "core.partial_sums=9", "core.result_cycles=4"),
@@ -41,6 +50,8 @@ CONFIGS = {
     "nothing built": [*SMALL, *(f"core.{name}=false" for name in ("bias", "scale", "relu", "mask", "stochastic"))],
 }
 
+SLOW = ("fp8, 8 lanes", "int8, 8 lanes", "many streams", "large")
+
 
 def run(name, *replaced, effort=0.4, seed=3, test=None):
     config = CoreConfig.from_toml("", CONFIGS[name])
@@ -51,10 +62,7 @@ def run(name, *replaced, effort=0.4, seed=3, test=None):
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "name",
-    [
-        pytest.param(each, marks=[pytest.mark.slow] if each in ("fp8, 8 lanes", "many streams", "large") else [])
-        for each in CONFIGS
-    ],
+    [pytest.param(each, marks=[pytest.mark.slow] if each in SLOW else []) for each in CONFIGS],
 )
 def test_passes(name):
     assert run(name) == []

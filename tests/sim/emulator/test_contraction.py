@@ -8,7 +8,7 @@ import pytest
 
 from tensordash import TileConfig, load_preset
 from tensordash.configuration.core_config import CoreConfig
-from tensordash.configuration.formats import FORMATS, Format
+from tensordash.configuration.formats import FORMATS, Format, IntegerFormat
 from tensordash_sim.compiler.emission import emit
 from tensordash_sim.compiler.images import TensorImage
 from tensordash_sim.compiler.iteration_space import IterationSpace
@@ -23,6 +23,7 @@ from tensordash_sim.golden.core.golden_core import GoldenCore, Memory
 SETTINGS = ["core.partial_sums=32", "core.buffer=32", "core.stream_buffer=4"]
 CORE = CoreConfig.from_toml("", SETTINGS)
 BF16 = CoreConfig.from_toml("", [*SETTINGS, "tile.format=bf16", "tile.accumulator={ bins = 3 }"])
+INT8 = CoreConfig.from_toml("", [*SETTINGS, "tile.format=int8"])
 WIDE = CoreConfig.from_toml("", ["tile.lanes=8", "tile.rows=8", "tile.columns=8"])
 LAYERS = {
     "padding, odd sizes": Layer(samples=2, channels=5, filters=6, size=(3, 7), kernel=(3, 2), padding=1),
@@ -44,10 +45,14 @@ def drawn(
 ) -> dict[str, np.ndarray]:
     """Bit patterns of operands: zeros of both signs, and about `specials` infinities and NaN in each.
 
-    Products of bf16 are in many bins. Some of their sums are subnormal.
+    Products of bf16 are in many bins. Some of their sums are subnormal. Integers are of any size.
     """
     rng, values = np.random.default_rng(seed), {}
     for name in OPERANDS[operation]:
+        if isinstance(fmt, IntegerFormat):
+            made = rng.integers(-128, 128, layer.whole_shape(name)) >> rng.integers(0, 7)
+            values[name] = np.where(rng.random(made.shape) < 0.5, 0, made).astype(np.int8).view(np.uint8)
+            continue
         made = rng.standard_normal(layer.whole_shape(name)) * 2.0 ** rng.integers(-12, 8)
         if fmt.name == "bf16":
             made *= 2.0 ** (rng.integers(-30, 30, made.shape) - 60 * (seed % 3 == 0))
@@ -79,6 +84,20 @@ def fused(layer: Layer, operation: str, seed: int, *, masked: bool) -> dict[str,
     return made
 
 
+def fused_integers(layer: Layer, operation: str, seed: int, *, masked: bool) -> dict[str, np.ndarray]:
+    """A bias and a mask in int8, where an operation can have them."""
+    rng, made = np.random.default_rng(seed), {}
+    if operation == "AxW" and seed:
+        shape = layer.whole_shape("bias")
+        made["bias"] = (rng.integers(-(1 << 31), 1 << 31, shape) >> rng.integers(0, 32, shape)).astype(np.int32)
+    if masked:
+        mask = rng.integers(0, 256, layer.whole_shape(RESULTS[operation]))
+        made["mask"] = np.where(rng.random(mask.shape) < 0.7, rng.choice([0, 0x80, 1], mask.shape), mask).astype(
+            np.uint8
+        )
+    return made
+
+
 def left_by(core: type[GoldenCore], config: CoreConfig, work: dict, values: dict, options: dict) -> np.ndarray:
     """Bits of a result as a core's program leaves them in memory."""
     image = TensorImage(config, Memory(1 << 17), work["layer"], work["operation"], values, fp32=options["fp32"])
@@ -89,7 +108,7 @@ def left_by(core: type[GoldenCore], config: CoreConfig, work: dict, values: dict
         schedule = schedule_tiling(space, replace(schedule.tiling, chunk=space.reduction))
     outcome = core(config, image.memory).run(emit(schedule, image.tensors).descriptors)
     assert (outcome.error, outcome.ends) == ("", 1)
-    return np.ascontiguousarray(image.result()).view(np.uint32 if options["fp32"] else np.uint16)
+    return np.ascontiguousarray(image.result()).view(f"u{4 if options['fp32'] else config.value_bits // 8}")
 
 
 @pytest.mark.sampled(16)
@@ -97,11 +116,13 @@ def left_by(core: type[GoldenCore], config: CoreConfig, work: dict, values: dict
 @pytest.mark.parametrize("name", LAYERS)
 def test_memory_of_the_golden_core(name, operation, rows):
     fp16 = (CORE, 0), (CORE, 2), (CORE, 6), (CORE.baseline, 2), (WIDE, 4)
-    for seed, (config, specials) in enumerate((*fp16, (BF16, 0), (BF16, 0), (BF16, 4), (BF16.baseline, 2))):
+    bf16 = (BF16, 0), (BF16, 0), (BF16, 4), (BF16.baseline, 2)
+    for seed, (config, specials) in enumerate((*fp16, *bf16, (INT8, 0), (INT8.baseline, 0), (INT8, 0))):
         values = drawn(LAYERS[name], operation, seed, specials, config.tile.a_format)
         work = {"layer": LAYERS[name], "operation": operation, "rows": rows}
         options = {"fp32": seed % 2 == 0, "relu": seed % 5 in (2, 3)}
-        more = fused(LAYERS[name], operation, seed, masked=not options["fp32"])
+        draw_fused = fused_integers if config.tile.numerics.result == "int32" else fused
+        more = draw_fused(LAYERS[name], operation, seed, masked=not options["fp32"])
         wanted = left_by(GoldenCore, config, work, values | more, options)
         np.testing.assert_array_equal(contract(config, **work, values=values, **options, **more), wanted)
 

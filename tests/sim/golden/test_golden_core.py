@@ -12,7 +12,8 @@ from tensordash.configuration.preset import load_any_preset
 from tensordash_sim.compiler.program import Loop, Program, ProgramError
 from tensordash_sim.golden.core.golden_core import GoldenCore, Memory
 from tensordash_sim.golden.core.tensors import deflate, from_groups, inflate, to_groups
-from tensordash_sim.verify.programs.random_programs import random_program, random_values
+from tensordash_sim.verify.programs.random_operands import random_values
+from tensordash_sim.verify.programs.random_programs import random_program
 
 CONFIG = CoreConfig()
 A, W, RESULT = 0x1000, 0x4000, 0x8000
@@ -129,7 +130,7 @@ def test_convolution(layer):
     np.testing.assert_array_equal(layer.run(), layer.expected())
 
 
-@pytest.mark.parametrize("preset", ["core", "core-bf16"])
+@pytest.mark.parametrize("preset", ["core", "core-bf16", "core-int8"])
 def test_zero_skipping_changes_nothing(preset):
     random, sparse = Random(5), load_any_preset(preset)
     for _ in range(5):
@@ -143,7 +144,7 @@ def test_zero_skipping_changes_nothing(preset):
         assert memories[0] == memories[1]
 
 
-@pytest.mark.parametrize("preset", ["core", "core-bf16"])
+@pytest.mark.parametrize("preset", ["core", "core-bf16", "core-int8"])
 def test_chunks_do_not_show(preset):
     """A reduction in one pass, or in passes of any lengths whose sums are added, has the same results."""
     config, random = load_any_preset(preset), Random(7)

@@ -21,7 +21,9 @@ def test_programs(test: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["core-bf16", "core-dense", "core-dense-bf16", "core-wide", "core-fp8"])
+@pytest.mark.parametrize(
+    "name", ["core-bf16", "core-dense", "core-dense-bf16", "core-dense-int8", "core-int8", "core-wide", "core-fp8"]
+)
 def test_other_presets(name: str) -> None:
     config = preset(name)
     assert run_core_programs(config, verilog_of(config), seed=1, effort=2) == []

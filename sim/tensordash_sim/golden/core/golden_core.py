@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.descriptors import BYTES, decode
-from tensordash.configuration.formats import FP32, FloatFormat
+from tensordash.configuration.formats import RESULT_FORMATS, Format, IntegerFormat
 from tensordash.configuration.registers import ERRORS
 
 from ..numbers import fixed_values, is_finite, is_zero
@@ -18,7 +18,7 @@ from .legal import Sequencer
 from .loop_walk import LoopWalk
 from .memory import Memory
 from .moves import CoreFailure, Mover
-from .results import result_bits
+from .results import integer_result_bits, result_bits
 from .sums import CoreSum, add_bias, add_partial, make_sum
 from .tensors import value_type
 
@@ -284,7 +284,6 @@ class GoldenCore(Mover):
         """Write the results of one position, of FP32 these of its words; whether all lie in the buffer."""
         config = self.config
         lanes, fmt = config.tile.lanes, config.tile.a_format
-        assert isinstance(fmt, FloatFormat)
         width = config.fp32_groups if values["fp32"] else 1
         address = walk.address + x // lanes * width
         groups = [(address + k) % (1 << 16) for k in range(width)]
@@ -296,8 +295,13 @@ class GoldenCore(Mover):
             mask = self.buffer[(address + values["mask_address"] - values["address"]) % len(self.buffer), position]
             for c in range(lanes):
                 masked = is_zero(int(mask[c]), fmt)
-                results[c] = result_bits(sums[c].result_bits(), values, fmt, masked=masked, random=random[c])
-        result_format, inside = FP32 if values["fp32"] else fmt, [group < len(self.buffer) for group in groups]
+                bits = sums[c].result_bits()
+                if isinstance(fmt, IntegerFormat):
+                    results[c] = integer_result_bits(bits, values, fmt, masked=masked, random=random[c])
+                else:
+                    results[c] = result_bits(bits, values, fmt, masked=masked, random=random[c])
+        wide = RESULT_FORMATS[config.tile.numerics.result]
+        result_format, inside = wide if values["fp32"] else fmt, [group < len(self.buffer) for group in groups]
         kind = value_type(32 if values["fp32"] else config.value_bits)
         written = np.array(results, kind).view(self.buffer.dtype).reshape(width, lanes)
         for k in words if values["fp32"] else (0,):
@@ -307,14 +311,14 @@ class GoldenCore(Mover):
                     self._count(results[k * lanes // width : (k + 1) * lanes // width], result_format)
         return all(inside)
 
-    def _count(self, results: Sequence[int], fmt: FloatFormat) -> None:
+    def _count(self, results: Sequence[int], fmt: Format) -> None:
         """Count results that are written."""
         counts = self.counts
         counts.zeros = min(MAX_COUNT, counts.zeros + sum(is_zero(bits, fmt) for bits in results))
         counts.non_finite = min(MAX_COUNT, counts.non_finite + sum(not is_finite(bits, fmt) for bits in results))
 
     def _bias(self, values: Mapping[str, int], channel: int) -> int:
-        """Return an FP32 value of the vector of biases."""
+        """Return the bits of a value of the vector of biases."""
         size = self.config.group_bytes // 4
         group, place = divmod(channel, size)
         words = self.buffer[(values["bias_address"] + group) % len(self.buffer)].reshape(-1).view("<u4")

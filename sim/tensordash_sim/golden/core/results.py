@@ -1,12 +1,14 @@
-"""What the output unit makes of FP32 numbers: its element-wise functions, and rounding to the operand format."""
+"""What the output unit makes of rounded or integer sums: its element-wise functions, and the operand format."""
 
 from collections.abc import Mapping
+from fractions import Fraction
+from math import floor
 
-from tensordash.configuration.formats import FP32, FloatFormat
+from tensordash.configuration.formats import FP32, INT32, FloatFormat, IntegerFormat
 
 from ..numbers import Kind, decode, round_fixed
 
-__all__ = ["result_bits"]
+__all__ = ["integer_result_bits", "result_bits"]
 
 
 def result_bits(fp32: int, values: Mapping[str, int], fmt: FloatFormat, *, masked: bool, random: int) -> int:
@@ -60,3 +62,48 @@ def result_bits(fp32: int, values: Mapping[str, int], fmt: FloatFormat, *, maske
         pattern, sign = round_fixed(abs(signed), exponent, target, "zero"), number.sign << (target.width - 1)
         return sign | min(pattern, target.largest)
     return round_fixed(signed, exponent, target, "stochastic" if values["stochastic"] else "nearest", random)
+
+
+def integer_result_bits(int32: int, values: Mapping[str, int], fmt: IntegerFormat, *, masked: bool, random: int) -> int:
+    """Return a result of an integer sum.
+
+    Parameters
+    ----------
+    int32 : int
+        Bits of the sum, bias included.
+    values, masked, random
+        As of `result_bits`.
+    fmt : IntegerFormat
+        The operand format.
+
+    Returns
+    -------
+    int
+        Bits of INT32 with the field `fp32`, else of the operand format.
+
+    Source: docs/core.md, "Integers".
+
+    Examples
+    --------
+    >>> from tensordash.configuration.formats import FORMATS
+    >>> fields = {"scale": -1, "relu": 0, "mask": 0, "fp32": 0, "stochastic": 0, "toward_zero": 0}
+    >>> [hex(integer_result_bits(n, fields, FORMATS["int8"], masked=False, random=0)) for n in (5, 7, 1000, 2**31)]
+    ['0x2', '0x4', '0x7f', '0x80']
+    """
+    number = decode(int32, INT32)
+    if (values["mask"] and masked) or (values["relu"] and number.sign):
+        return 0
+    if values["fp32"]:
+        return int32
+    exact = number.significand * Fraction(2) ** values["scale"]
+    magnitude = floor(exact)
+    rest = exact - magnitude
+    if values["toward_zero"]:
+        is_up = False
+    elif values["stochastic"]:
+        is_up = floor(rest * 2**16) + random >= 2**16
+    else:
+        is_up = rest > Fraction(1, 2) or (rest == Fraction(1, 2) and magnitude % 2 == 1)
+    half = 1 << (fmt.width - 1)
+    rounded = -min(magnitude + is_up, half) if number.sign else min(magnitude + is_up, half - 1)
+    return rounded % (2 * half)

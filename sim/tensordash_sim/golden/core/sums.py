@@ -1,16 +1,16 @@
 """What the output unit adds to the sums of a pass: partial sums and biases."""
 
 from tensordash.configuration.config import TileConfig
-from tensordash.configuration.formats import FP32
+from tensordash.configuration.formats import FP32, INT32
 
 from ..accumulators import make_accumulator
 from ..binned import BinnedAccumulator
-from ..dot import ExactAccumulator
-from ..numbers import Kind, decode
+from ..dot import ExactAccumulator, IntegerAccumulator
+from ..numbers import Kind, decode, fixed_values
 
 __all__ = ["CoreSum", "add_bias", "add_partial", "fixed_bias", "make_sum"]
 
-CoreSum = ExactAccumulator | BinnedAccumulator
+CoreSum = ExactAccumulator | IntegerAccumulator | BinnedAccumulator
 """The sums that a core adds."""
 
 
@@ -23,21 +23,23 @@ def make_sum(config: TileConfig) -> CoreSum:
 
 def add_partial(sums: CoreSum, partial: CoreSum) -> bool:
     """Add a partial sum to a sum of the same kind; return whether it left its range and was wrapped."""
-    if isinstance(sums, ExactAccumulator) and isinstance(partial, ExactAccumulator):
-        return _add_fixed(sums, partial.total, partial.infinities)
-    assert isinstance(sums, BinnedAccumulator)
-    assert isinstance(partial, BinnedAccumulator)
-    return sums.merge(partial)
-
-
-def add_bias(sums: CoreSum, fp32: int) -> bool:
-    """Add a bias, FP32 bits, to a sum; return whether it left its range and was wrapped."""
     if isinstance(sums, BinnedAccumulator):
-        return sums.add_bias(fp32)
-    return _add_fixed(sums, *fixed_bias(fp32, sums.width, sums.exponent))
+        assert isinstance(partial, BinnedAccumulator)
+        return sums.merge(partial)
+    assert not isinstance(partial, BinnedAccumulator)
+    return _add_fixed(sums, partial.total, partial.infinities)
 
 
-def _add_fixed(sums: ExactAccumulator, added: int, infinities: frozenset[int]) -> bool:
+def add_bias(sums: CoreSum, bits: int) -> bool:
+    """Add a bias, FP32 or INT32 bits, to a sum; return whether it left its range and was wrapped."""
+    if isinstance(sums, BinnedAccumulator):
+        return sums.add_bias(bits)
+    if isinstance(sums, IntegerAccumulator):
+        return _add_fixed(sums, fixed_values(INT32)[bits] or 0, frozenset())
+    return _add_fixed(sums, *fixed_bias(bits, sums.width, sums.exponent))
+
+
+def _add_fixed(sums: ExactAccumulator | IntegerAccumulator, added: int, infinities: frozenset[int]) -> bool:
     """Add a number in the accumulator's units and infinities of these signs to a sum."""
     half = 1 << (sums.width - 1)
     total = sums.total + added

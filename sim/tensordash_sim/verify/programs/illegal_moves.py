@@ -11,7 +11,7 @@ from tensordash.configuration.descriptors import decode
 
 from ...golden.core.tensors import deflate, inflate, value_type
 from .corruptor import ProgramCorruptor
-from .random_programs import random_values
+from .random_operands import random_values
 
 __all__ = ["MOVED", "MOVES", "load_tensor", "random_tensor"]
 

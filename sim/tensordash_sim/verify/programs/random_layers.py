@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensordash.configuration.core_config import CoreConfig
+from tensordash.configuration.formats import IntegerFormat
 
 from ...compiler.images import TensorImage, side_formats
 from ...compiler.iteration_space import IterationSpace
@@ -121,9 +122,13 @@ def random_work(random: Random, config: CoreConfig, macs: tuple[int, int] = (1, 
     values: dict[str, NDArray] = {}
     for name, fmt in side_formats(config, operation, rows).items():
         drawn = rng.standard_normal(layer.whole_shape(name))
-        values[name] = encode(np.where(rng.random(drawn.shape) < random.choice([0.0, 0.3, 0.6, 0.9]), 0.0, drawn), fmt)
+        if isinstance(fmt, IntegerFormat):
+            drawn = np.rint(8 * drawn).astype(np.int64)
+        values[name] = encode(np.where(rng.random(drawn.shape) < random.choice([0.0, 0.3, 0.6, 0.9]), 0, drawn), fmt)
     if operation == "AxW" and random.random() < 0.4:
-        values["bias"] = rng.standard_normal(layer.whole_shape("bias")).astype(np.float32)
+        bias = rng.standard_normal(layer.whole_shape("bias"))
+        is_integer = config.tile.numerics.result == "int32"
+        values["bias"] = np.rint(100 * bias).astype(np.int32) if is_integer else bias.astype(np.float32)
     fp32, relu = random.random() < 0.3, random.random() < 0.3
     turned = fp32 and random.random() < 0.5
     if not fp32 and random.random() < 0.5:  # zeros of both signs, and anything else

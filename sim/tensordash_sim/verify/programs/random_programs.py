@@ -9,14 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensordash.configuration.core_config import CoreConfig
-from tensordash.configuration.formats import FP32, FloatFormat
-from tensordash.configuration.numerics import Binned
 
 from ...compiler.program import Loop, Program
 from ...golden.core.golden_core import Memory
-from ...golden.core.tensors import deflate, to_groups, value_type
+from ...golden.core.tensors import deflate, to_groups
+from .random_operands import random_biases, random_values
 
-__all__ = ["DATA", "PROGRAM", "RandomProgram", "random_program", "random_values"]
+__all__ = ["DATA", "PROGRAM", "RandomProgram", "random_program"]
 
 DATA = 0x10000
 """Where tensors begin in memory, from its first address."""
@@ -24,8 +23,6 @@ PAGE = 4096
 PROGRAM = 0x1000
 """Address of the ring of descriptors, in bytes."""
 
-MAX_BIAS_EXPONENT = 70
-"""Largest magnitude of the exponent of a bias of binned sums: biases lie far above and far below the sums."""
 MAX_GAP_GROUPS = 32
 """Largest number of groups of a move with gaps between its runs, or next to the product, so that memory has room."""
 
@@ -50,27 +47,6 @@ class RandomProgram:
     memory: Memory
     title: str
     end: int
-
-
-def random_values(
-    random: Random, config: CoreConfig, shape: tuple[int, ...], zeros: float, *, large: bool = False
-) -> NDArray:
-    """Draw bit patterns of operands: a share of zeros, the rest finite, subnormals and negative zeros among them.
-
-    None is beyond 2, so that sums stay small, unless they may be `large`: then some results are infinities. In formats
-    with FP32's exponents, most arrays have few of them, so that products meet in a sum.
-    """
-    fmt = config.tile.a_format
-    assert isinstance(fmt, FloatFormat)
-    rng = np.random.default_rng(random.getrandbits(64))
-    beyond = (1 << fmt.exponent_bits) - 1 if large else 1 << (fmt.exponent_bits - 1)
-    lowest = 0
-    if fmt.exponent_bits == FP32.exponent_bits:
-        lowest = beyond - random.choice((beyond, 8, 20, 60))
-    exponents = rng.integers(lowest, beyond, shape)
-    bits = rng.integers(0, 2, shape) << (fmt.width - 1) | exponents << fmt.fraction_bits
-    bits |= rng.integers(0, 1 << fmt.fraction_bits, shape)
-    return np.where(rng.random(shape) < zeros, 0, bits).astype(value_type(fmt.width))
 
 
 class _Writer:
@@ -204,11 +180,8 @@ class _Maker:
             values = random_values(random, config, (self.channels, position_count), share, large=large)
             self._load(to_groups(values, config), side, f"layout_{side}")
         if self.flags["bias"]:
-            rng = np.random.default_rng(random.getrandbits(64))
-            bias = rng.standard_normal(self.made * lanes)
-            if isinstance(config.tile.numerics.accumulator, Binned):
-                bias *= np.exp2(rng.integers(-MAX_BIAS_EXPONENT, MAX_BIAS_EXPONENT, bias.shape))
-            data = bias.astype("<f4").tobytes().ljust(sizes["bias"] * config.group_bytes, b"\0")
+            biases = random_biases(np.random.default_rng(random.getrandbits(64)), config, self.made * lanes)
+            data = biases.tobytes().ljust(sizes["bias"] * config.group_bytes, b"\0")
             memory = self.writer.put(data)
             self.program.add("load", memory=memory, address=self.places["bias"], count_0=sizes["bias"])
         if self.flags["mask"]:
@@ -333,6 +306,8 @@ def _flags(random: Random, config: CoreConfig) -> dict[str, int]:
     flags["stride"] = random.choice([1, 1, 1, 2, 3, 4])
     flags["toward_zero"] = int(random.random() < 0.2)
     flags["scale"] = random.randint(-3, 3) if config.scale and random.random() < 0.4 else 0
+    if config.scale and config.tile.numerics.result == "int32":  # sums are beyond the format without one
+        flags["scale"] = random.choice((0, random.randint(-3, 3), random.randint(-16, 0), random.randint(-34, -12)))
     flags["seed"] = random.getrandbits(32) if flags["stochastic"] else 0
     return flags
 

@@ -51,8 +51,10 @@ class FarSums(GoldenCore):
             return random.getrandbits(random.randint(1, 24))
         if kind == "far":
             return (1 << (width - 1)) - 1 - random.getrandbits(random.randint(1, width - 2))
-        fmt = random.choice((FP32, self.config.tile.a_format))
-        bits = fmt.significand_bits if isinstance(fmt, FloatFormat) else FP32.significand_bits
+        fmt = self.config.tile.a_format
+        if isinstance(fmt, FloatFormat):
+            fmt = random.choice((FP32, fmt))
+        bits = fmt.significand_bits if isinstance(fmt, FloatFormat) else fmt.width - 1
         bits += random.choice((0, 0, 1, 2))  # a quarter, an eighth: what a carry too many makes a tie
         between = 1 << bits | random.getrandbits(bits) | 1
         return (between << random.randrange(max(1, width - 2 - bits))) + random.choice((0, 0, 0, *range(-3, 4)))

@@ -5,13 +5,14 @@ from random import Random
 from typing import Any
 
 import numpy as np
+from amaranth.hdl import Shape
 
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.descriptors import OPERATIONS, decode, encode
 from tensordash.configuration.formats import FP32
 from tensordash.configuration.numerics import Binned
 from tensordash.layouts import sum_shape
-from tensordash_sim.golden import BinnedAccumulator
+from tensordash_sim.golden import BinnedAccumulator, IntegerAccumulator
 from tensordash_sim.golden.core.golden_core import CoreFailure, Memory
 from tensordash_sim.golden.core.sums import make_sum
 from tensordash_sim.golden.numbers import fixed_values
@@ -111,10 +112,13 @@ class Bench:
     def place_biases(self, first: int) -> None:
         """Biases from a group on of which a sum drops bits, or for which it has hardly any.
 
-        Biases of binned sums have every exponent.
+        Biases of binned sums have every exponent, and integers every number of bits.
         """
-        sums, random, lanes = make_sum(self.config.tile), self.random, self.config.tile.lanes
+        sums, random = make_sum(self.config.tile), self.random
         fields: tuple[range, ...] = (range(FP32.exponent_range + 1),)
+        if isinstance(sums, IntegerAccumulator):
+            self._place_integers(first)
+            return
         if isinstance(sums, BinnedAccumulator):
             least = sums.unit + FP32.bias
             beyond = least + (sums.max_top + 1) * sums.bin_bits
@@ -130,8 +134,19 @@ class Bench:
                 random.getrandbits(1) << 31 | random.choice(random.choice(fields)) << 23 | random.getrandbits(23)
                 for _ in range(self.config.group_bytes // 4)
             ]
-            made = np.array(patterns, "<u4").view(self.golden.buffer.dtype).reshape(lanes, lanes)
-            self.golden.buffer[group] = self.buffer.groups[group] = made
+            self._place(group, patterns)
+
+    def _place_integers(self, first: int) -> None:
+        """Place INT32 biases of every number of bits, those at the ends of the range among them."""
+        for group in range(first - 4, first + 12):
+            signs = [self.random.choice((0, -1)) for _ in range(self.config.group_bytes // 4)]
+            magnitudes = [self.random.getrandbits(self.random.choice((31, self.random.randint(1, 31)))) for _ in signs]
+            self._place(group, [(each ^ sign) & 0xFFFFFFFF for each, sign in zip(magnitudes, signs, strict=True)])
+
+    def _place(self, group: int, patterns: list[int]) -> None:
+        """Place values of 32 bits in a group."""
+        made = np.array(patterns, "<u4").view(self.golden.buffer.dtype).reshape(self.golden.buffer[group].shape)
+        self.golden.buffer[group] = self.buffer.groups[group] = made
 
     async def execute(self, fields: dict[str, int], stall: float, cut: int | None = None) -> bool:
         """Execute one descriptor; with `cut`, reset in that cycle. Return whether the descriptor was done before."""
@@ -206,7 +221,7 @@ class Bench:
                 b = self.golden.streams["b"][depth * values["b_base"] + p * size :][:size]
                 a = self.golden.streams["a"][depth * values["a_base"] + q * size :][:size]
                 block = self.golden._block(b, a)
-                width = sum_shape(tile.numerics).size
+                width = Shape.cast(sum_shape(tile.numerics)).width
                 for r in range(tile.rows):
                     sums = block[r * tile.columns : (r + 1) * tile.columns]
                     row = sum(each.block_bits() << (width * c) for c, each in enumerate(sums))

@@ -70,7 +70,7 @@ class Port:
                 return held
 
 
-CODES = {"fp16": 1, "bf16": 2, "fp8_e4m3": 3, "fp8_e5m2": 4}
+CODES = {"fp16": 1, "bf16": 2, "fp8_e4m3": 3, "fp8_e5m2": 4, "int8": 5}
 """Of operand formats, from docs/core.md."""
 
 

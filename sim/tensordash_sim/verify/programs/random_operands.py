@@ -1,0 +1,52 @@
+"""Random operands and biases of programs."""
+
+from random import Random
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tensordash.configuration.core_config import CoreConfig
+from tensordash.configuration.formats import FP32, IntegerFormat
+from tensordash.configuration.numerics import Binned
+
+from ...golden.core.tensors import value_type
+
+__all__ = ["random_biases", "random_values"]
+
+MAX_BIAS_EXPONENT = 70
+"""Biases of binned sums are far above them and far below, too."""
+
+
+def random_values(
+    random: Random, config: CoreConfig, shape: tuple[int, ...], zeros: float, *, large: bool = False
+) -> NDArray:
+    """Draw bit patterns of operands: a share of zeros, the rest finite, subnormals and negative zeros among them.
+
+    None is beyond 2, so that sums stay small, unless they may be `large`: then some results are infinities. In formats
+    with FP32's exponents, most arrays have few of them, so that products meet in a sum. Integers are of one bound.
+    """
+    fmt = config.tile.a_format
+    rng = np.random.default_rng(random.getrandbits(64))
+    if isinstance(fmt, IntegerFormat):
+        half = 1 << (fmt.width - 1)
+        bound = half if large else random.choice((2, 12, half))
+        integers = rng.integers(-bound, bound, shape)
+        return np.where(rng.random(shape) < zeros, 0, integers).astype(f"i{fmt.width // 8}").view(value_type(fmt.width))
+    beyond = (1 << fmt.exponent_bits) - 1 if large else 1 << (fmt.exponent_bits - 1)
+    lowest = 0
+    if fmt.exponent_bits == FP32.exponent_bits:
+        lowest = beyond - random.choice((beyond, 8, 20, 60))
+    exponents = rng.integers(lowest, beyond, shape)
+    bits = rng.integers(0, 2, shape) << (fmt.width - 1) | exponents << fmt.fraction_bits
+    bits |= rng.integers(0, 1 << fmt.fraction_bits, shape)
+    return np.where(rng.random(shape) < zeros, 0, bits).astype(value_type(fmt.width))
+
+
+def random_biases(rng: np.random.Generator, config: CoreConfig, count: int) -> NDArray:
+    """Draw biases: FP32, of binned sums with all exponents; or INT32 of every number of bits."""
+    if config.tile.numerics.result == "int32":
+        return (rng.integers(-(1 << 31), 1 << 31, count) >> rng.integers(0, 32, count)).astype("<i4")
+    bias = rng.standard_normal(count)
+    if isinstance(config.tile.numerics.accumulator, Binned):
+        bias *= np.exp2(rng.integers(-MAX_BIAS_EXPONENT, MAX_BIAS_EXPONENT, count))
+    return bias.astype("<f4")
