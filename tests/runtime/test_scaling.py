@@ -170,8 +170,8 @@ def test_powers_of_special_operands() -> None:
         ([2.0**-149], 164),
     ):
         operand = Operand("A", np.array(values, np.float32))
-        assert operand.exponent(fmt, 16, "auto") == wanted  # type: ignore[arg-type]
-    assert Operand("A", np.array([3.0], np.float16)).exponent(fmt, 16, "auto") == 0  # type: ignore[arg-type]
+        assert operand.exponent(fmt, 16, "auto") == wanted
+    assert Operand("A", np.array([3.0], np.float16)).exponent(fmt, 16, "auto") == 0
 
 
 COUNTED = np.array([[0.0, -0.0, 1e-9, 2.0**-25, 2.0**-24, 65519.0, 65520.0, -1e6]], np.float32)

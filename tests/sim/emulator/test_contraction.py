@@ -50,8 +50,8 @@ def drawn(
     rng, values = np.random.default_rng(seed), {}
     for name in OPERANDS[operation]:
         if isinstance(fmt, IntegerFormat):
-            made = rng.integers(-128, 128, layer.whole_shape(name)) >> rng.integers(0, 7)
-            values[name] = np.where(rng.random(made.shape) < 0.5, 0, made).astype(np.int8).view(np.uint8)
+            integers = rng.integers(-128, 128, layer.whole_shape(name)) >> rng.integers(0, 7)
+            values[name] = np.where(rng.random(integers.shape) < 0.5, 0, integers).astype(np.int8).view(np.uint8)
             continue
         made = rng.standard_normal(layer.whole_shape(name)) * 2.0 ** rng.integers(-12, 8)
         if fmt.name == "bf16":
