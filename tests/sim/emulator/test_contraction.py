@@ -205,9 +205,9 @@ BIAS, MASK = np.ones(1, np.float32), np.ones((1, 1, 1, 1), np.uint16)
         ({"values": ONES | {"W": ONES["W"][0]}}, r"W must have shape \(1, 2, 1, 1\), not \(2, 1, 1\)"),
         ({"values": ONES | {"A": ONES["A"].astype(np.float16)}}, "A must be an array of fp16 bit patterns"),
         ({"values": {"A": ONES["A"]}}, "values must have A and W, not A"),
-        ({"config": TileConfig(format="int8"), "relu": True}, "relu must be left out for int8"),
-        ({"config": TileConfig(format="int8"), "bias": BIAS}, "bias must be left out for int8"),
-        ({"config": TileConfig(format="int8"), "mask": MASK}, "mask must be left out for int8"),
+        ({"config": TileConfig(format="int8"), "relu": True}, "relu must be left out for a tile in int8"),
+        ({"config": TileConfig(format="int8"), "bias": BIAS}, "bias must be left out for a tile in int8"),
+        ({"config": TileConfig(format="int8"), "mask": MASK}, "mask must be left out for a tile in int8"),
         (
             {"config": TileConfig(accumulator={"fused": 10}), "bias": BIAS},
             "bias must be left out for a fused accumulator",
