@@ -108,7 +108,10 @@ def test_list(capfd: pytest.CaptureFixture[str]) -> None:
         ("--model gpt --scale full -o run.trace", "scale of gpt must be small or tiny, not full"),
         ("--model gpt --set sparsity=2 -o run.trace", "sparsity must be a number from 0 to below 1, not 2"),
         ("--model gpt --set sparsity -o run.trace", "--set must be KEY=VALUE, not 'sparsity'"),
-        ("--model gpt --set depth=2 -o run.trace", "an option of gpt must be one of sparsity, activation, not depth"),
+        (
+            "--model gpt --set depth=2 -o run.trace",
+            "an option of gpt must be one of sparsity, activation, activation_penalty, not depth",
+        ),
         ("--model ncf --set depth=2 -o run.trace", "an option of ncf must be absent, not depth"),
         ("--model ncf --stop -o run.trace", "--stop does not go with --model"),
         ("train.py --after 2 -o run.trace", "--after does not go with SCRIPT.py"),

@@ -82,11 +82,11 @@ def test_multipliers_are_tried_with_all_operands(tmp_path, tile, monkeypatch):
     (tmp_path / "rtl.v").write_text(tile.text)
     (tmp_path / "edges.v").write_text(module_under_test.EDGES)
     seen = []
-    right = module_under_test.is_right
-    monkeypatch.setattr(module_under_test, "is_right", lambda view, *shape: seen.append(shape) or right(view, *shape))
+    right = module_under_test.is_correct
+    monkeypatch.setattr(module_under_test, "is_correct", lambda view, *shape: seen.append(shape) or right(view, *shape))
     assert module_under_test._multipliers(name, [], tmp_path) == ""
     assert seen == [(4, 4, 8, False)]
-    monkeypatch.setattr(module_under_test, "is_right", lambda view, a, *rest: right(view, a, rest[0], rest[1], True))
+    monkeypatch.setattr(module_under_test, "is_correct", lambda view, a, *rest: right(view, a, rest[0], rest[1], True))
     assert "multiplier is wrong" in module_under_test._multipliers(name, [], tmp_path)
 
 

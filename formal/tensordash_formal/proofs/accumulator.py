@@ -146,13 +146,19 @@ class SumModel:
         """Return whether a sum is out of range."""
         return (number < -(1 << (self.width - 1))) | (number >= 1 << (self.width - 1))
 
+    def _counting(self) -> Value:
+        """Return whether a product is in the total."""
+        if isinstance(self.dut, ExactAccumulator):
+            return self.harness.probe("counted", len(self.dut.active)).any()
+        return self.harness.probe("counting", 1) if self.dut.stages > 1 else self.dut.active.any() & ~self.dut.sum.hold
+
     def _start(self, age: int, number: Value) -> Value:
         return Mux(self.start[age], 0, number)
 
     def add_step_lemmas(self) -> None:
         """State the lemmas about a step of the component's sum, and about its outputs."""
         lemma = self.harness.lemma
-        counting = self._history(self.harness.probe("counted", len(self.dut.active)).any())
+        counting = self._history(self._counting())
         when = self.harness.started
         for age in range(1, self.age + 1):
             when = when if age == 1 else self._delay(when)
