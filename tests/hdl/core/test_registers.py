@@ -20,6 +20,8 @@ def test_registers_are_what_is_written_of_them(config):
     [
         ("axi_awvalid & axi_wvalid", "axi_awvalid"),  # data are taken that have not come
         ("assign restart = halt & idle", "assign restart = halt"),
+        ("take = writes_snapshot & axi_wdata[0] & mask[0]", "take = mask[0]"),
+        ("clear = writes_snapshot & axi_wdata[1] & mask[1]", "clear = 1'b0"),
     ],
 )
 def test_a_broken_one_is_found(right, wrong):

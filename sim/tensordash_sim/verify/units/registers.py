@@ -24,6 +24,11 @@ class Port:
     def __init__(self, pins: Pins, random: Random) -> None:
         self.pins, self.random = pins, random
 
+    def check_pulses(self, written: int = 0) -> None:
+        """Check what the counters are asked for: only in the cycle in which `snapshot` is written, by its bits."""
+        pulses = self.pins.read("take") | self.pins.read("clear") << 1
+        assert pulses == written & 3, f"take and clear are {pulses:#b}, not {written & 3:#b}"
+
     async def write(self, address: int, data: int, strobe: int = 15) -> None:
         random, pins = self.random, self.pins
         addressed = sent = answered = shown_address = shown_data = False
@@ -36,7 +41,10 @@ class Port:
             pins.drive(axi_wvalid=int(shown_data), axi_wdata=data if shown_data else 0)
             pins.drive(axi_wstrb=strobe if shown_data else 0, axi_bready=int(ready))
             await pins.settle()
-            addressed |= bool(shown_address and pins.read("axi_awready"))
+            is_taken = bool(shown_address and pins.read("axi_awready"))
+            addressed |= is_taken
+            writes_snapshot = is_taken and address >> 2 == named("snapshot").offset >> 2 and strobe & 1
+            self.check_pulses(data if writes_snapshot else 0)
             sent |= bool(shown_data and pins.read("axi_wready"))
             if pins.read("axi_bvalid"):
                 assert addressed
@@ -56,6 +64,7 @@ class Port:
             ready = random.random() < 0.5
             pins.drive(axi_arvalid=int(shown), axi_araddr=address if shown else 0, axi_rready=int(ready))
             await pins.settle()
+            self.check_pulses()
             addressed |= bool(shown and pins.read("axi_arready"))
             if pins.read("axi_rvalid"):
                 assert addressed
@@ -266,6 +275,14 @@ async def check_causes(model: Model) -> None:
     assert not pins.read("irq")
 
 
+async def check_snapshot(model: Model) -> None:
+    """Both bits of `snapshot` act, each alone, if the lowest byte is written; in no other register does one."""
+    for data in range(4):
+        for strobe in (15, 1, 14):
+            await model.write("snapshot", data, strobe)
+        await model.write("interrupt_enable", data)
+
+
 async def check_soft_reset(model: Model) -> None:
     """A soft reset waits until all is idle, and leaves the ring's place."""
     pins = model.pins
@@ -306,6 +323,7 @@ async def random_accesses(dut) -> None:
     for fits in (True, False) if job.config.address_bits < 64 else (True,):
         await model.check_addresses(fits=fits)
     await check_causes(model)
+    await check_snapshot(model)
     await check_soft_reset(model)
     await pins.restart()
     model.held = dict(model.after_reset)
