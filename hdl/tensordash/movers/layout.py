@@ -3,21 +3,18 @@
 from types import SimpleNamespace
 from typing import Any
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib.data import ArrayLayout
-from amaranth.lib.wiring import In, Out
 
-from ..block import Block, placed
+from ..block import placed
 from ..configuration.core_config import CoreConfig
 from ..configuration.descriptors import OPERATIONS
-from ..configuration.parameters import require_choice
-from ..configuration.registers import ERRORS
-from ..memory.bank import group_address_bits
 from ..memory.signature import BufferReadSignature
 from ..memory.stream_buffer import StreamWriteSignature
 from .aligner import Aligner
+from .layout_unit import LayoutUnit
 from .placement import DISTANCE_BITS, Placement
-from .unit import CommandSignature, DescriptorRegister
+from .unit import DescriptorRegister
 from .walk import Walk
 
 __all__ = ["Layout"]
@@ -29,7 +26,7 @@ CARRIED = 3
 """Lowest bits of an address, to which a port's distance in groups is added."""
 
 
-class Layout(Block):
+class Layout(LayoutUnit):
     """Executes `layout_a` or `layout_b`: walks the buffer, and writes each group as a part of a step.
 
     Stages, of which each holds a group: walk; where its positions are; the request to the buffer; what was read; the
@@ -65,22 +62,7 @@ class Layout(Block):
     """
 
     def __init__(self, config: CoreConfig, side: str) -> None:
-        if not isinstance(config, CoreConfig):
-            raise TypeError(f"config must be a CoreConfig, not {config!r}")
-        self.config = config
-        self.side = require_choice("side", side, ("a", "b"))
-        self.lanes, self.depth = config.tile.lanes, config.tile.window_depth
-        self.parts, self.words = config.parts(side), config.stream_words(side)
-        self.position_bits = self.lanes * config.value_bits
-        self.address_bits = group_address_bits(config.groups)
-        reads = BufferReadSignature(lanes=self.lanes, width=config.value_bits, address_bits=self.address_bits)
-        writes = StreamWriteSignature(
-            depth=self.depth, words=self.words, parts=self.parts, group_bits=config.group_bits
-        )
-        super().__init__(
-            {"command": In(CommandSignature()), "read": Out(reads), "write": Out(writes)},
-            variant=side,
-        )
+        super().__init__(config, side, read=BufferReadSignature, write=StreamWriteSignature)
         self.walk = Walk(loops=LOOPS)
         self.placement = Placement(lanes=self.lanes)
         self.aligner = Aligner(lanes=self.lanes, bits=self.position_bits)
@@ -103,10 +85,6 @@ class Layout(Block):
         self._write(m, descriptor, turned)
         self._finish(m, (walked, asked, turned))
         return m
-
-    def _is_last(self, part: Value) -> Any:
-        """Whether the part that is selected, one-hot, is a step's last one."""
-        return part[-1] if self.parts > 1 else Const(1, 1)
 
     def _token(self, stage: str) -> Any:
         """What goes along with a group: whether it is there, the banks that it is for, and whether it ends a run."""
@@ -299,15 +277,8 @@ class Layout(Block):
             write.word.eq(word),
             write.part.eq(part),
         ]
-        for port in range(self.lanes):
-            for lane in range(self.lanes):
-                value, mirrored = (
-                    turned.ports[i][j * width : (j + 1) * width] for i, j in ((port, lane), (lane, port))
-                )
-                place = (port * self.lanes + lane) * width
-                m.d.comb += write.data[place : place + width].eq(
-                    value if port == lane else Mux(descriptor["transposed"], mirrored, value)
-                )
+        for k, value in enumerate(self._values(turned.ports, descriptor["transposed"])):
+            m.d.comb += write.data[k * width : (k + 1) * width].eq(value)
         with m.If(writes & turned.banks[-1]):
             last = self._is_last(part)
             m.d.sync += word.eq(Mux(turned.ends & ~last, begin, after))
@@ -330,7 +301,7 @@ class Layout(Block):
         """Report the end when no group is left in any stage."""
         walked, asked, turned = stages
         left = Cat(self._walking, walked.valid, asked.valid, turned.came, turned.valid)
-        error = Mux(self._beyond, ERRORS["range"], Mux(self._outside, ERRORS["address"], Const(0, 4)))
+        error = self._error(self._beyond, self._outside)
         m.d.comb += [self.command.done.eq(self._running & ~left.any()), self.command.error.eq(error)]
         with m.If(self._starts):
             m.d.sync += self._running.eq(1)

@@ -4,29 +4,26 @@ from types import SimpleNamespace
 from typing import Any
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
-from amaranth.lib.wiring import In, Out
 
-from ..block import Block, placed
+from ..block import placed
 from ..configuration.core_config import CoreConfig
 from ..configuration.descriptors import OPERATIONS
-from ..configuration.parameters import require_choice
-from ..configuration.registers import ERRORS
-from ..memory.bank import group_address_bits
 from ..memory.signature import PairReadSignature
 from ..memory.stream_buffer import PairWriteSignature
 from .aligner import Aligner
 from .layout import ADDRESS_BITS, CARRIED, LOOPS
+from .layout_unit import LayoutUnit
 from .pair_queue import FIELDS as QUEUE_FIELDS
 from .pair_queue import PairQueue
 from .placement import Placement
-from .unit import CommandSignature, DescriptorRegister
+from .unit import DescriptorRegister
 
 __all__ = ["PairLayout"]
 
 GROUPS = 2
 
 
-class PairLayout(Block):
+class PairLayout(LayoutUnit):
     """Executes `layout_a` or `layout_b` like `Layout`, but reads and writes two groups in a cycle where it can.
 
     Two groups that follow each other make a *pair* if each takes one cycle (`stride` 1 or 3), if they are written to
@@ -65,20 +62,7 @@ class PairLayout(Block):
     """
 
     def __init__(self, config: CoreConfig, side: str) -> None:
-        if not isinstance(config, CoreConfig):
-            raise TypeError(f"config must be a CoreConfig, not {config!r}")
-        self.config = config
-        self.side = require_choice("side", side, ("a", "b"))
-        self.lanes, self.depth = config.tile.lanes, config.tile.window_depth
-        self.parts, self.words = config.parts(side), config.stream_words(side)
-        self.position_bits = self.lanes * config.value_bits
-        self.address_bits = group_address_bits(config.groups)
-        reads = PairReadSignature(lanes=self.lanes, width=config.value_bits, address_bits=self.address_bits)
-        writes = PairWriteSignature(depth=self.depth, words=self.words, parts=self.parts, group_bits=config.group_bits)
-        super().__init__(
-            {"command": In(CommandSignature()), "read": Out(reads), "write": Out(writes)},
-            variant=side,
-        )
+        super().__init__(config, side, read=PairReadSignature, write=PairWriteSignature)
         self.queue = PairQueue(lanes=self.lanes)
         self.placements = [Placement(lanes=self.lanes) for _ in range(GROUPS)]
         self.aligners = [Aligner(lanes=self.lanes, bits=self.position_bits) for _ in range(GROUPS)]
@@ -106,10 +90,6 @@ class PairLayout(Block):
         self._write(m, descriptor, turned)
         self._finish(m, (asked[0].valid, came[0].valid, turned[0].valid))
         return m
-
-    def _is_last(self, part: Value) -> Any:
-        """Whether the part that is selected, one-hot, is a step's last one."""
-        return part[-1] if self.parts > 1 else Const(1, 1)
 
     def _wait(self, m: Module, descriptor: DescriptorRegister) -> list[Any]:
         """Give the queue its descriptor; return the first two groups that wait, each with `valid`."""
@@ -353,19 +333,12 @@ class PairLayout(Block):
 
     def _write(self, m: Module, descriptor: DescriptorRegister, turned: list[Any]) -> None:
         """Write each bank's step, or the zeros that fill it up."""
-        write, width, lanes = self.write, self.config.value_bits, self.lanes
+        write, width = self.write, self.config.value_bits
         values = []
         for k, token in enumerate(turned):
             data = Signal(self.config.group_bits, name=f"data_{k}")
-            for port in range(lanes):
-                for lane in range(lanes):
-                    value, mirrored = (
-                        token.ports[i][j * width : (j + 1) * width] for i, j in ((port, lane), (lane, port))
-                    )
-                    place = (port * lanes + lane) * width
-                    m.d.comb += data[place : place + width].eq(
-                        value if port == lane else Mux(descriptor["transposed"], mirrored, value)
-                    )
+            for place, value in enumerate(self._values(token.ports, descriptor["transposed"])):
+                m.d.comb += data[place * width : (place + 1) * width].eq(value)
             values.append(data)
         first, second = turned
         for bank in range(self.depth):
@@ -382,7 +355,7 @@ class PairLayout(Block):
 
     def _finish(self, m: Module, stages: tuple[Any, ...]) -> None:
         """Report the end when no group is left in any stage."""
-        error = Mux(self._beyond, ERRORS["range"], Mux(self._outside, ERRORS["address"], Const(0, 4)))
+        error = self._error(self._beyond, self._outside)
         m.d.comb += [
             self.command.done.eq(self._running & ~Cat(self._left, *stages).any()),
             self.command.error.eq(error),
