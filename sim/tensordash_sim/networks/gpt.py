@@ -57,9 +57,6 @@ class Block(nn.Module):
         self.out = nn.Linear(shape.hidden, shape.hidden)
         self.up = nn.Linear(shape.hidden, 4 * shape.hidden)
         self.down = nn.Linear(4 * shape.hidden, shape.hidden)
-        self.activations: Tensor | None = None
-        """What the activation gave last, if a penalty needs it: nothing is kept otherwise."""
-        self.keeps_activations = False
 
     def forward(self, x: Tensor) -> Tensor:
         """Attention is written out, so that its products can be recorded."""
@@ -69,10 +66,7 @@ class Block(nn.Module):
         later = torch.ones(length, length, dtype=torch.bool, device=x.device).triu(1)
         attended = scores.masked_fill(later, -torch.inf).softmax(-1) @ v
         x = x + self.out(attended.transpose(1, 2).reshape(batch, length, hidden))
-        activations = self.activation(self.up(self.norm2(x)))
-        if self.keeps_activations:
-            self.activations = activations
-        y: Tensor = x + self.down(activations)
+        y: Tensor = x + self.down(self.activation(self.up(self.norm2(x))))
         return y
 
 
@@ -171,10 +165,19 @@ def _loss(model: nn.Module, words: Tensor) -> Tensor:
 
 def _penalised_loss(model: nn.Module, words: Tensor, weight: float) -> Tensor:
     """Return the loss and the mean magnitude of what each block's activation gives."""
-    loss = _loss(model, words)
-    for block in model.modules():
-        if isinstance(block, Block) and block.activations is not None:
-            loss = loss + weight * block.activations.abs().mean()
+    found: list[Tensor] = []
+    handles = [
+        block.down.register_forward_pre_hook(lambda _, inputs: found.append(inputs[0].abs().mean()))
+        for block in model.modules()
+        if isinstance(block, Block)
+    ]
+    try:
+        loss = _loss(model, words)
+    finally:
+        for handle in handles:
+            handle.remove()
+    for magnitude in found:
+        loss = loss + weight * magnitude
     return loss
 
 
@@ -207,9 +210,6 @@ def load(
     shape = SCALES[scale]
     with seeded(seed):
         model = build(scale, activation)
-    for block in model.modules():
-        if isinstance(block, Block):
-            block.keeps_activations = activation_penalty > 0
     prose, source = text()
     characters = np.frombuffer(prose.encode(), np.uint8).astype(np.int64)
     hooks = StaticSparsity(prunable(model), sparsity, torch.Generator().manual_seed(seed))
