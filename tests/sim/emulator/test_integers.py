@@ -32,7 +32,12 @@ def test_results(mode):
         sums[: len(ENDS)] = ENDS
         ties = (2 * rng.integers(-200, 200, 40) + 1) << max(0, min(-scale - 1, 22))
         sums = np.concatenate([sums, ties]).astype(np.int32).view(np.uint32)
-        random = rng.integers(0, 1 << 16, sums.shape).astype(np.uint16)
+        # Half of the random bits are the least that round up, or one less.
+        cut = max(0, min(-scale, 48))
+        fractions = np.array([(abs(int(each)) % (1 << cut) << 16) >> cut for each in sums.view(np.int32)])
+        random = rng.integers(0, 1 << 16, sums.shape)
+        random[::2] = np.clip((1 << 16) - fractions - rng.integers(0, 2, sums.shape), 0, (1 << 16) - 1)[::2]
+        random = random.astype(np.uint16)
         relu, is_stochastic, is_down = scale % 4 == 0, mode == "stochastic", mode == "toward_zero"
         found = integer_result_bits(
             sums, FORMAT, relu=relu, toward_zero=is_down, random=random if is_stochastic else None, scale=scale
