@@ -1,11 +1,9 @@
 """Bench of the PE: what it has accumulated, bit by bit, against the golden accumulator."""
 
 from dataclasses import replace
-from random import Random
 
 import cocotb
 
-from tensordash import TileConfig
 from tensordash.configuration.formats import FloatFormat
 from tensordash.configuration.numerics import Binned, Exact, Fused
 from tensordash_sim.golden import FP32, ExactAccumulator, IntegerAccumulator, make_accumulator
@@ -16,6 +14,7 @@ from tensordash_sim.verify.benches.pe_bins import (
     reset_of_digits,
     zeros_have_no_bin,
 )
+from tensordash_sim.verify.benches.pe_fused import powers_of_two, small_differences
 from tensordash_sim.verify.pe_bench import Bench, Entry
 from tensordash_sim.verify.random_values import (
     EXPONENTS,
@@ -30,7 +29,15 @@ from tensordash_sim.verify.random_values import (
 from tensordash_sim.verify.registers import near_the_ends, set_sum
 from tensordash_sim.verify.stimulus import packed
 
-__all__ = ["bins_move", "c_is_a_term", "ends_of_bins", "reset_of_digits", "zeros_have_no_bin"]
+__all__ = [
+    "bins_move",
+    "c_is_a_term",
+    "ends_of_bins",
+    "powers_of_two",
+    "reset_of_digits",
+    "small_differences",
+    "zeros_have_no_bin",
+]
 
 IDLE_SPECIALS = 0.3
 
@@ -165,106 +172,6 @@ async def ends_of_the_range(dut) -> None:
             for entering in (final, *[nothing] * config.stages):
                 await bench.cycle(entering)
         assert not exact or bench.overflows > before
-
-
-@cocotb.test()
-async def small_differences(dut) -> None:
-    """Products that nearly cancel, at the results' lower end: what is left moves up only as the exponent allows."""
-    bench = Bench(dut, "small differences")
-    await bench.start()
-    config, random = bench.config, bench.random
-    a_format, b_format = config.a_format, config.b_format
-    if not isinstance(config.numerics.accumulator, Fused):
-        return
-    biases = a_format.bias + b_format.bias
-    most = tuple((fmt.largest >> fmt.fraction_bits) for fmt in (a_format, b_format))
-    result = config.numerics.accumulator
-    lowest = FP32.bias + FP32.fraction_bits
-    if result.result_exponent_bits < FP32.exponent_bits:
-        lowest = (1 << (result.result_exponent_bits - 1)) - 1 + result.result_bits
-    for exponent in [*range(-lowest - 4, -lowest + 36)] * max(2, round(6 * bench.effort)):
-        both = exponent + biases  # of the two exponents' fields
-        if not 2 <= both <= sum(most):
-            continue
-        a_field = random.randint(max(1, both - most[1]), min(most[0], both - 1))
-        fields = {"a": a_field << a_format.fraction_bits, "b": both - a_field << b_format.fraction_bits}
-        a, b = (random.randrange(1 << fmt.fraction_bits) for fmt in (a_format, b_format))
-        near_a, near_b = (max(0, value - random.randint(0, 2)) for value in (a, b))
-        sign = random.getrandbits(1) << (a_format.width - 1)
-        lanes = [(0, 0, False)] * config.lanes
-        lanes[0] = (sign | fields["a"] | a, fields["b"] | b, True)
-        lanes[1] = (sign ^ 1 << (a_format.width - 1) | fields["a"] | near_a, fields["b"] | near_b, True)
-        random.shuffle(lanes)
-        for entering in (bench.scaled(Entry(tuple(lanes), first=True, last=True)), *[Entry()] * config.stages):
-            await bench.cycle(entering)
-
-
-def power_pairs(config: TileConfig, random: Random, powers: list[tuple[int, int]]) -> list[tuple[int, int]] | None:
-    """Operands whose products are powers of two: (exponent, sign) of each. None if a product has no such operands."""
-    a_format, b_format = config.a_format, config.b_format
-    assert isinstance(a_format, FloatFormat)
-    assert isinstance(b_format, FloatFormat)
-    pairs = []
-    for exponent, sign in powers:
-        a_exponent, b_exponent = _split(random, exponent, a_format, b_format)
-        if a_exponent is None:
-            return None
-        pairs.append((sign << (a_format.width - 1) | _power(a_format, a_exponent), _power(b_format, b_exponent)))
-    return pairs
-
-
-def _split(random: Random, exponent: int, a_format: FloatFormat, b_format: FloatFormat) -> tuple[int | None, int]:
-    """Exponents of two operands whose product is that power of two; None if there are no such operands."""
-    a_top, b_top = ((fmt.largest >> fmt.fraction_bits) - fmt.bias for fmt in (a_format, b_format))
-    low, high = max(a_format.least_exponent, exponent - b_top), min(a_top, exponent - b_format.least_exponent)
-    if low > high:
-        return None, 0
-    a_exponent = random.randint(low, high)
-    return a_exponent, exponent - a_exponent
-
-
-def _power(fmt: FloatFormat, exponent: int) -> int:
-    """Return the pattern of a power of two, subnormal or not."""
-    field = exponent + fmt.bias
-    return field << fmt.fraction_bits if field > 0 else 1 << (exponent - fmt.least_exponent)
-
-
-@cocotb.test()
-async def powers_of_two(dut) -> None:
-    """Few terms around what rounding and alignment cut off: a result's last place, and the exponent of a zero C."""
-    bench = Bench(dut, "powers of two")
-    await bench.start()
-    config, random, accumulator = bench.config, bench.random, bench.config.numerics.accumulator
-    if not isinstance(accumulator, Fused):
-        return
-    result_bits, zero = accumulator.result_bits, accumulator.zero_exponent
-    normal = 2 - (1 << (accumulator.result_exponent_bits - 1))
-    least = normal - result_bits
-    sets = []
-    for low in sorted({zero, normal}):
-        cut = low - accumulator.fraction_bits
-        for top in range(low - 2, low + 3):
-            for small in (cut - 1, cut, cut + 1):
-                sets += [[(top, 0), (small, 1)], [(top, 0), (least, 0), (least - 1, 0), (small, 1)]]
-        for small in (cut - 1, cut, cut + 1):
-            sets += [[(least - 1, 0), (small, sign)] for sign in (0, 1)]
-    for top in (-40, 0, 5):
-        last = top - result_bits
-        sets += [
-            [(top, 0), (last - 1, 0)],
-            [(top, 0), (last, 0), (last - 1, 0)],
-            [(top, 0), (last, 0), (last - 1, 0), (last - 2, 1)],
-            [(top, 0), (last - 1, 0), (last - 2, 0)],
-        ]
-    for powers in sets:
-        for flip in (0, 1):
-            pairs = power_pairs(config, random, [(exponent, sign ^ flip) for exponent, sign in powers])
-            if pairs is None or len(pairs) > config.lanes:
-                continue
-            lanes = [*((a, b, True) for a, b in pairs), *[(0, 0, False)] * (config.lanes - len(pairs))]
-            random.shuffle(lanes)
-            for entering in (bench.scaled(Entry(tuple(lanes), first=True, last=True)), *[Entry()] * config.stages):
-                await bench.cycle(entering)
 
 
 @cocotb.test()
