@@ -53,6 +53,8 @@ async def small_differences(dut) -> None:
 def _normal_pair(random: Random, config: TileConfig, both: int) -> tuple[int, int]:
     """Draw two normal operands whose exponents' fields have the sum `both`; the first has either sign."""
     a_format, b_format = config.a_format, config.b_format
+    assert isinstance(a_format, FloatFormat)
+    assert isinstance(b_format, FloatFormat)
     a_field = random.randint(
         max(1, both - (b_format.largest >> b_format.fraction_bits)),
         min(a_format.largest >> a_format.fraction_bits, both - 1),
