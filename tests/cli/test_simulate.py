@@ -77,7 +77,7 @@ class TestTrace:
         work, logic, chip = (f"{every[name]:.2f}x" for name in names)
         at = [f"{each['energy_ratio']:.2f}x at {each['gbps']:g}" for each in document["bandwidths"]]
         assert energy == (
-            f"energy efficiency over the baseline: {work} tiles at work, {logic} with those that wait, "
+            f"energy efficiency over the baseline: {work} tiles at work, {logic} with waiting tiles, "
             f"{chip} with SRAM and DRAM ({', '.join(at)} GB/s)"
         )
         for line, result in zip(lines[1:7], document["operations"], strict=True):
@@ -222,7 +222,7 @@ class TestTrace:
             subprocess.run(["chmod", "-R", "u+w", folder], check=True)
         assert done.returncode == 0, done.stderr
         assert json.loads(done.stdout) == json.loads(wanted.stdout)
-        assert "build cannot be written: results are not kept" in done.stderr
+        assert "build cannot be written: results are not stored" in done.stderr
         assert "Read-only file system" in done.stderr or "Permission denied" in done.stderr
 
     def test_json(self, folder: Path, capfd: Capture) -> None:
