@@ -15,7 +15,7 @@ from tensordash_synth.memories import MACROS, MemoryCost, memory_costs
 
 @pytest.fixture
 def require_cacti() -> None:
-    """CACTI: skips where it is not installed, or nothing compiles it."""
+    """Skip a test if CACTI is not installed or cannot be compiled."""
     try:
         cacti_digest()
     except CactiError as error:
@@ -58,7 +58,7 @@ class TestCacti:
         first = cacti_array(64, 64)
         (stored,) = tmp_path.glob("cacti-*.json")
         asked = []
-        monkeypatch.setattr(cacti, "_asked", lambda *arguments: asked.append(arguments))
+        monkeypatch.setattr(cacti, "_run_cacti", lambda *arguments: asked.append(arguments))
         assert cacti_array(64, 64) == first
         assert not asked
         stored.write_text("{")

@@ -66,7 +66,7 @@ def test_a_report_that_ends_after_placement() -> None:
     placed = placed_clock(LOG.partition("Info: Router1")[0], "a tile")
     assert placed.clocks_mhz == [106.34]
     assert placed.path is None
-    with pytest.raises(SynthesisError, match="nextpnr names no clock of a tile"):
+    with pytest.raises(SynthesisError, match="nextpnr reports no clock for a tile"):
         placed_clock(LOG.partition("Info: Max")[0], "a tile")
     assert PlacedClock("").utilisation == {}
 
@@ -127,7 +127,7 @@ def test_a_tool_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 @pytest.fixture
 def worker(monkeypatch: pytest.MonkeyPatch):
-    """Another program in nextpnr's place."""
+    """Put another program in nextpnr's place."""
 
     def put(program: str, limit: float = 60.0) -> None:
         monkeypatch.setattr(module, "WORKER", program)
