@@ -60,7 +60,7 @@ def test_ranges(arguments: str, message: str, tmp_path: Path, capsys):
 
 
 def test_the_front_is_written(tmp_path: Path, capsys, monkeypatch: pytest.MonkeyPatch):
-    """With areas that are made up: what is on the front can be generated, and lists equally good ones."""
+    """With invented areas: configurations of the front can be generated, and equally good ones are listed."""
     areas = {2: 1.1, 3: 1.105, 4: 1.3, 5: 1.4}
     judged: list[TileConfig] = []
 
@@ -104,7 +104,7 @@ def test_the_front_is_written(tmp_path: Path, capsys, monkeypatch: pytest.Monkey
 
 
 def test_areas_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """A search that is done renders and maps nothing."""
+    """A repeated search renders and maps nothing."""
     calls = []
 
     def measured(config: TileConfig) -> dict[str, float]:

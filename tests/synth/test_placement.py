@@ -1,4 +1,4 @@
-"""Placement: legal, short, the same again; and what is not legal is found."""
+"""Placement: legal, short and repeatable; illegal placements are found."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -153,7 +153,7 @@ def test_on_the_core_with_faults_and_sanitizers(folder: Path, library: Path) -> 
 
 
 def test_every_path_of_the_driver_is_taken(folder: Path, library: Path) -> None:
-    """Each line runs, and each part of each condition is both true and false, so all paths of errors are taken."""
+    """Each line runs, and each part of each condition is both true and false, so that all error paths are taken."""
     assert compile_and_run(folder, library, "--coverage").returncode == 0
     command = ["gcov", "--json-format", "--branch-probabilities", "checks-tensordash_driver.gcda"]
     subprocess.run(command, cwd=folder, check=True, capture_output=True)

@@ -86,7 +86,7 @@ def test_on_this_machine(example: str, base: int, library: Path, tmp_path: Path)
 @pytest.mark.skipif(which(COMPILER) is None, reason=f"no compiler for RV32: {COMPILER}")
 @pytest.mark.parametrize("example", EXECUTED)
 def test_for_rv32(example: str, tmp_path: Path) -> None:
-    """The linker's script refuses firmware that reaches the program."""
+    """The linker script reports firmware that overlaps the program."""
     base = 0x10000
     write_system(tmp_path, EXECUTED[example][0](base))
     script = (FIRMWARE / "link.ld").read_text().replace("PROGRAM_BASE", f"{base:#x}")
