@@ -1,4 +1,4 @@
-"""Losses of networks that train in bf16 on a core, next to PyTorch's autocast, over seeds.
+"""Losses of networks that train in bf16 on a core, next to PyTorch's autocast, for several seeds.
 
     python bench/autocast_losses.py [--models digits gpt lstm] [--steps 100] [--seeds 3] [--write]
 
@@ -41,9 +41,9 @@ def main(models: list[str], seeds: int, steps: int, *, write: bool) -> None:
         lines.append(line)
     if write:
         at = measured_at()
-        made = "\n".join([*lines, "", f"Measured at commit {at['commit']}, {at['date']}."])
+        table = "\n".join([*lines, "", f"Measured at commit {at['commit']}, {at['date']}."])
         text = PAGE.read_text(encoding="utf-8")
-        atomic_write(PAGE, replace_between(text, "<!-- autocast -->", "<!-- /autocast -->", made))
+        atomic_write(PAGE, replace_between(text, "<!-- autocast -->", "<!-- /autocast -->", table))
 
 
 if __name__ == "__main__":

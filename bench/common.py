@@ -1,4 +1,4 @@
-"""Shared by the benches: arguments, timing, cached figures, and pages from the templates in `templates/`."""
+"""Common parts of the benches: arguments, timing, cached figures, and pages from the templates in `templates/`."""
 
 import argparse
 import json
@@ -34,7 +34,7 @@ __all__ = [
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 TEMPLATES = Path(__file__).parent / "templates"
 LINE_LENGTH = 150
-"""Characters of a line of a page."""
+"""Maximum length of a line of a page, in characters."""
 
 
 def argument_parser(description: str | None) -> argparse.ArgumentParser:
@@ -43,7 +43,7 @@ def argument_parser(description: str | None) -> argparse.ArgumentParser:
 
 
 def best_time(work: Callable[[], object], repeats: int = 3) -> float:
-    """Return the seconds of the fastest of some runs, after one that compiles."""
+    """Return the seconds of the fastest of several runs, after a first run that compiles."""
     work()
     times = []
     for _ in range(repeats):
@@ -85,7 +85,7 @@ def print_json(document: Any) -> None:
 
 
 def render(template: str, **values: Any) -> str:
-    """Return the text that a template makes of values, without newlines around it."""
+    """Render a template with values, without leading and trailing newlines."""
     return _environment.get_template(f"{template}.md.j2").render(values).strip("\n")
 
 

@@ -1,13 +1,12 @@
-"""Where the options of `connectivity = "auto"` come from, and what they are worth.
+"""Search for the options of `connectivity = "auto"`, and their speedups.
 
     python bench/connectivity_auto.py search     # the table in hdl/tensordash/configuration/connectivity.py (minutes)
-    python bench/connectivity_auto.py compare    # against plain options of as many sources
+    python bench/connectivity_auto.py compare    # against plain options with as many sources
 
-Searched for buffers that shift: hill climbing (`tensordash_sim.performance.explore`) on random zeros, the mean over
-30, 50, 70 and
-90% with four rows; eight options (two steps: five), lane offsets up to 3, six levels if another does not bring a lot.
-An entry serves a range of lanes: what counts is the mean over some of them. Plain options are a lane's own and its
-neighbours', the oldest step first.
+The search for buffers that shift is a hill climb (`tensordash_sim.performance.explore`) on random zeros. It maximises
+the mean speedup over 30, 50, 70 and 90% zeros with four rows. It tries sets of eight options (five for two steps) with
+lane offsets up to 3, and more than six levels only if they gain enough. An entry serves a range of lanes; the search
+takes the mean over some of them. Plain options are a lane's own and its neighbours', the oldest step first.
 """
 
 from collections.abc import Sequence
@@ -20,7 +19,7 @@ from tensordash_sim.performance.explore import Structure, Workload, climb, rando
 
 ZEROS = (0.3, 0.5, 0.7, 0.9)
 ROWS = 4
-# From these lanes on, and the lanes that are tried of that range.
+# First lane count of each range, and the lane counts that are tried in it.
 RANGES = {2: (2,), 3: (3,), 4: (4,), 5: (5, 6, 7), 8: (8, 11, 14), 16: (16, 23, 32)}
 DEPTHS = (2, 3, 4, 5, 6)
 MAX_OPTIONS = 8
@@ -38,32 +37,32 @@ def workloads(lanes: int, seed: int) -> list[Workload]:
 
 
 def speedup(options: Sequence[Option], lanes: int, depth: int, staging: str = "shift", seed: int = 0) -> float:
-    """Mean over the densities."""
+    """Return the mean speedup over the densities."""
     structure = Structure(lanes, depth, ROWS, 1, len(options), staging)
     config = structure.config(TileConfig(out_rows=ROWS), options)
-    made = [workload.speedup(config) for workload in workloads(lanes, seed)]
-    return sum(made) / len(made)
+    speedups = [workload.speedup(config) for workload in workloads(lanes, seed)]
+    return sum(speedups) / len(speedups)
 
 
 def levels(options: Sequence[Option], lanes: int, depth: int) -> int:
-    """Return how many lanes decide one after the other."""
+    """Return the number of levels of the scheduler."""
     return len(Connectivity(options, lanes=lanes, depth=depth).levels)
 
 
 def lanes_of(first: int) -> range:
-    """Return the range of lanes that begins there."""
+    """Return the range of lane counts that begins at `first`."""
     return range(first, min((other for other in RANGES if other > first), default=33))
 
 
 def search_entry(first: int, depth: int, tries: int, seeds: int) -> tuple[Option, ...]:
-    """Return the best that is found for a range of lanes."""
+    """Return the best options that the search finds for a range of lane counts."""
     most = MAX_OPTIONS if depth > 2 else MAX_TWO_STEP_OPTIONS
     structure = Structure(first, depth, ROWS, 1, min(most, 1 + (depth - 1) * min(first, 7)))
 
     def score(options: Sequence[Option]) -> float:
         over = max(levels(options, lanes, depth) for lanes in lanes_of(first)) - MAX_LEVELS
-        made = [speedup(options, lanes, depth) for lanes in RANGES[first]]
-        return sum(made) / len(made) - LEVEL_COST * max(0, over)
+        speedups = [speedup(options, lanes, depth) for lanes in RANGES[first]]
+        return sum(speedups) / len(speedups) - LEVEL_COST * max(0, over)
 
     found = [climb(structure, score, tries=tries, seed=seed) for seed in range(seeds)]
     return max(found, key=lambda each: each.speedup).options
@@ -78,7 +77,7 @@ def print_search(tries: int, seeds: int) -> None:
 
 
 def print_comparison() -> None:
-    """Speedups of both as Markdown."""
+    """Print the speedups of found and plain options as a Markdown table."""
     print("| lanes | staging | " + " | ".join(f"{depth} steps" for depth in DEPTHS) + " |")
     print("|---" * (len(DEPTHS) + 2) + "|")
     for lanes in SHOWN_LANES:
@@ -93,12 +92,12 @@ def print_comparison() -> None:
 
 
 def mean_speedup(options: Sequence[Option], lanes: int, depth: int, staging: str) -> float:
-    """Over other streams than those that the search knew."""
+    """Return the mean speedup over streams that the search did not use."""
     return sum(speedup(options, lanes, depth, staging, seed) for seed in SHOWN_SEEDS) / len(SHOWN_SEEDS)
 
 
 def plain_options(options: Sequence[Option], lanes: int, depth: int, staging: str) -> tuple[Option, ...]:
-    """Return as many options of the same lane and its neighbours, the oldest step first."""
+    """Return the same number of options of the own lane and its neighbours, the oldest step first."""
     sources = len(Connectivity(options, lanes=lanes, depth=depth).sources(ring=staging == "ring"))
     return start_options(Structure(lanes, depth, ROWS, 1, sources, staging))
 

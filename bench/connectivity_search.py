@@ -1,12 +1,12 @@
-"""Searches options for a window: where the presets `paper-depth5` and `recommended` come from.
+"""Search for the options of the presets `paper-depth5` and `recommended`.
 
-The paper (Fig. 12) has a 5-deep tile with eight options and does not print them. Hill climbing on random zeros:
-replace an option, or swap two in the priority order, and keep what is faster on average over 30, 50, 70 and 90% zeros
-with four rows.
+The paper (Fig. 12) has a 5-deep tile with eight options and does not print them. This is a hill climb on random zeros:
+replace an option, or swap two in the priority order, and keep the change if it is faster on average over 30, 50, 70
+and 90% zeros with four rows.
 
-With --ring: connectivities that are the same in every rotation, a lane's own and one neighbour of every step, so that
-the staging buffers can be rings with eight sources a lane at four steps. All orders in which each of the two goes from
-near to far steps are tried (60 at four steps); the best ten are printed.
+With --ring, try connectivities that are equal in every rotation: a lane's own and one neighbour of every step, so that
+the staging buffers can be rings with eight sources a lane at four steps. Each of the two goes from near to far steps.
+All 60 orders at four steps are tried; the best ten are printed.
 
     python bench/connectivity_search.py [--depth 5] [--options 8] [--tries 200] [--seed 0]
     python bench/connectivity_search.py --ring --depth 4
@@ -31,7 +31,7 @@ Options = list[tuple[int, int]]
 
 
 def speedup(options: Options, depth: int, density: float, seed: int = 0) -> float:
-    """Dense steps per cycle of tiles on endless random streams."""
+    """Return the dense steps per cycle of tiles on endless random streams."""
     connectivity = Connectivity(options, lanes=LANES, depth=depth)
     random = np.random.default_rng(seed)
     window = random.random((TILES, ROWS, depth, LANES)) < density
@@ -56,7 +56,7 @@ def speedup(options: Options, depth: int, density: float, seed: int = 0) -> floa
 
 
 def score(options: Options, depth: int) -> float:
-    """Mean speedup over the densities."""
+    """Return the mean speedup over the densities."""
     return float(np.mean([speedup(options, depth, density) for density in DENSITIES]))
 
 
@@ -73,7 +73,7 @@ def neighbour(options: Options, depth: int, random: Random) -> Options:
 
 
 def rings(depth: int) -> Iterator[Options]:
-    """Connectivities for rings: the steps of a lane's own and of a neighbour, each in order, interleaved."""
+    """Yield connectivities for rings: the steps of the own lane and of a neighbour, each in order, interleaved."""
     count = 2 * (depth - 1)
     for offset in (1, -1, 2):
         for own in combinations(range(count), depth - 1):

@@ -1,17 +1,17 @@
-"""What the core reaches: how busy its tile is, its speedup, what compression saves, and what its logic costs.
+"""Results of the core: the busy share of its tile, its speedup, savings by compression, and costs of its logic.
 
     python bench/core.py              # everything: minutes, most of them for synthesis
-    python bench/core.py --no-logic   # what runs on the Verilog alone
-    python bench/core.py --page       # and write docs/core.json and docs/core-results.md
-    python bench/core.py --over-core  # only how much faster `core-wide` is than `core`: minutes
-    python bench/core.py --over-core --layer conv2 --set core.layout_groups=1  # of some layers, with another key
+    python bench/core.py --no-logic   # only the runs on the Verilog
+    python bench/core.py --page       # also write docs/core.json and docs/core-results.md
+    python bench/core.py --over-core  # only the speedup of `core-wide` over `core`: minutes
+    python bench/core.py --over-core --layer conv2 --set core.layout_groups=1  # for some layers, with another key
 
 Everything runs on the emitted Verilog of the presets `core` and `core-dense`, with 16 bytes of memory a cycle after 50
-cycles of latency. Results must equal PyTorch's in float64, rounded as docs/core.md defines, and both cores must
-leave the same memory; a layer for which that is not so ends the run.
+cycles of latency. Results must equal PyTorch's in float64, rounded as docs/core.md defines, and memory must be equal
+after both cores. Otherwise the run ends.
 
-`over_core` compares `core-wide` with `core`, both with 16 and both with 32 bytes of memory a cycle. Either has the
-operand on its rows that takes its tile fewer cycles, and its own tiling.
+`over_core` compares `core-wide` with `core`, both with 16 and both with 32 bytes of memory a cycle. Each has the
+operand on its row side that takes its tile fewer cycles, and its own tiling.
 """
 
 import sys
@@ -59,8 +59,8 @@ from tensordash_storage.files import atomic_write
 RESULTS = DOCS / "core.json"
 PAGE = DOCS / "core-results.md"
 MEMORY = 1 << 22
-EVERY = 32
-"""Cycles between two looks at whether the tile multiplies: to what the first and the last multiply are known."""
+POLL_CYCLES = 32
+"""Cycles between two checks whether the tile multiplies: the precision of the first and the last multiply."""
 SEGMENT = 256
 """Groups in a segment of a compressed tensor."""
 GOALS = {"busy": 0.85, "speedup_ratio": 0.92, "traffic_ratio": 0.57, "logic_ratio": 0.6}
@@ -71,16 +71,16 @@ RESNET = {
     "ResNet-50 1x1, 512 to 128 channels": Layer(samples=1, channels=512, filters=128, size=(8, 8)),
 }
 ZEROS = {"A": 0.5, "W": 0.0, "G": 0.5}
-"""Of ResNet-50's tensors, which are random: a ReLU's, and its backward pass's."""
+"""Share of zeros of ResNet-50's random tensors, as after a ReLU and its backward pass."""
 RESULT_CYCLES = (1, 2, 4)
 LARGER = ("core-wide",)
 """Presets that are compared with `core`."""
 MEMORY_BYTES = (16, 32)
-"""Bytes of memory a cycle of that comparison."""
-BUSY = ("load", "layout_a", "layout_b", "store")
-"""Units whose share of all cycles it lists, beside the tile's."""
+"""Bytes of memory a cycle in that comparison."""
+LISTED_UNITS = ("load", "layout_a", "layout_b", "store")
+"""Units whose busy share the comparison lists next to the tile's."""
 SHORTEST = ("digits CNN.conv1", "AxW")
-"""Layer and operation whose passes are the shortest: what a slower output unit costs shows there first."""
+"""Layer and operation with the shortest passes, on which a slower output unit costs most."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class Work:
 
 
 def work(tile: TileConfig) -> Iterator[Work]:
-    """The trace's convolutions, rows as the runtime chooses them, and ResNet-50's layers on images that are cut."""
+    """Yield the trace's convolutions, with the runtime's row side, and ResNet-50's layers on smaller images."""
     for record in Trace.open(example_trace()).records:
         if isinstance(record.geometry, Convolution):
             operation = str(record.operation)
@@ -115,10 +115,10 @@ def work(tile: TileConfig) -> Iterator[Work]:
 
 
 def run(config: CoreConfig, program: Program, image: bytes) -> tuple[CoreRun, bytes]:
-    """Return a program on an image of memory, and what is left in it."""
+    """Run a program on an image of memory; return the run and the memory after it."""
     with VerilatedCore(config, MEMORY + (1 << 18)) as core:
         core.memory[: len(image)] = np.frombuffer(image, np.uint8)
-        done = core.run(program.descriptors, MEMORY, every=EVERY)
+        done = core.run(program.descriptors, MEMORY, every=POLL_CYCLES)
         if done.outcome.error:
             raise SystemExit(f"error {done.outcome.error} in descriptor {done.outcome.index}:\n{program.listing()}")
         return done, core.memory[: len(image)].tobytes()
@@ -141,7 +141,7 @@ def run_layer(config: CoreConfig, each: Work, tiling: Tiling | None = None) -> t
 
 
 def layer_figures(each: Work, cores: Mapping[str, CoreConfig]) -> dict[str, Any]:
-    """Return both cores on one operation, with the same program but for where streams begin."""
+    """Compare both cores on one operation, with one program that differs only in the places of streams."""
     tiling: Tiling | None = None
     runs, left = {}, {}
     for name, config in cores.items():
@@ -173,7 +173,7 @@ def _tiling(space: IterationSpace, image: TensorImage) -> Tiling:
 
 
 def over_core(layer: str, assignments: Sequence[str], console: Console) -> dict[str, Any]:
-    """Compare larger cores with `core`: by preset, bytes of memory a cycle, and layer whose name contains `layer`."""
+    """Compare larger cores with `core` on layers whose names contain `layer`: by preset, bytes a cycle, and layer."""
     found: dict[str, Any] = {name: {str(count): {} for count in MEMORY_BYTES} for name in LARGER}
     for count in MEMORY_BYTES:
         cycles = {}
@@ -195,19 +195,19 @@ def over_core(layer: str, assignments: Sequence[str], console: Console) -> dict[
                     "core_cycles": cycles["core", title],
                     "ratio": round(ratio, 3),
                     "scheduled": round(done.counters["scheduled"] / done.cycles, 3),
-                    **{unit: round(done.counters[f"{unit}_busy"] / done.cycles, 3) for unit in BUSY},
+                    **{unit: round(done.counters[f"{unit}_busy"] / done.cycles, 3) for unit in LISTED_UNITS},
                 }
     return found
 
 
 def output_units(cores: Mapping[str, CoreConfig], shortest: Work, console: Console) -> Iterator[dict[str, Any]]:
-    """Yield the output unit with all adders of a row, half of them, and one: its logic, and its price.
+    """Yield the logic and the speed of cores whose output unit adds to a row in 1, 2 and 4 cycles.
 
-    The price is measured on the layer with the shortest reductions, with biases: without, they have nothing to add.
+    The speed is measured on the layer with the shortest reductions, with biases, so that the unit has sums to add.
     """
     from tensordash_synth.core_cost import synthesize_core
 
-    # Of FP16's values, so that none of their bits is dropped: PyTorch drops none.
+    # Biases are FP16 values, so that the core drops none of their bits, as PyTorch.
     biases = np.random.default_rng(2).standard_normal(shortest.layer.filters).astype(np.float16).astype(np.float32)
     biased = replace(shortest, values={**shortest.values, "bias": biases})
     for cycles in RESULT_CYCLES:
@@ -223,7 +223,7 @@ def output_units(cores: Mapping[str, CoreConfig], shortest: Work, console: Conso
 
 
 def compression(config: CoreConfig, zeros: float, groups: int = 1024) -> dict[str, Any]:
-    """Return a tensor through the core and back, plain and compressed: bytes moved, and groups a cycle."""
+    """Load and store a tensor, plain and compressed; return the traffic ratio, and the cycles for a group."""
     rng = np.random.default_rng(1)
     size = config.tile.lanes**2
     values = rng.integers(1, 1 << 15, (groups, size))
@@ -259,7 +259,7 @@ def compression(config: CoreConfig, zeros: float, groups: int = 1024) -> dict[st
 
 
 def random_programs(config: CoreConfig, count: int) -> int:
-    """Return how many random programs leave golden's bits, outcome included; all, or the run ends."""
+    """Run random programs and compare memory and outcome with the golden core's; return their number."""
     with VerilatedCore(config, 1 << 17, latency=(0, 100), pause=0.2, seed=1) as core:
         for seed in range(count):
             made = random_program(Random(seed), config)
@@ -277,13 +277,13 @@ def random_programs(config: CoreConfig, count: int) -> int:
 def main() -> int:
     """Run the command."""
     parser = argument_parser(__doc__)
-    parser.add_argument("--json", action="store_true", help="one JSON document on stdout, nothing else there")
+    parser.add_argument("--json", action="store_true", help="print only one JSON document on stdout")
     parser.add_argument("--programs", type=int, default=1000, metavar="N", help="random programs (default: 1000)")
     parser.add_argument("--no-logic", action="store_true", help="no synthesis")
-    parser.add_argument("--over-core", action="store_true", help="only `core-wide` over `core`")
-    parser.add_argument("--layer", default="", metavar="TEXT", help="of --over-core: layers whose name contains this")
+    parser.add_argument("--over-core", action="store_true", help="only compare `core-wide` with `core`")
+    parser.add_argument("--layer", default="", metavar="TEXT", help="with --over-core: layers whose name contains this")
     parser.add_argument(
-        "--set", action="append", default=[], metavar="KEY=VALUE", help="of --over-core: a key to change"
+        "--set", action="append", default=[], metavar="KEY=VALUE", help="with --over-core: a key to change"
     )
     parser.add_argument("--page", action="store_true", help="write docs/core.json and docs/core-results.md")
     arguments = parser.parse_args()
@@ -335,7 +335,7 @@ def written(text: str, document: Mapping[str, Any]) -> str:
 
 
 def _goals(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the figures that have goals, each where it is worst, by layer where they are of layers."""
+    """Return the figures that have goals, by layer if they belong to layers."""
     by_layer = {
         name: {f"{each['name']} {each['operation']}": each[name] for each in document["layers"]}
         for name in ("busy", "speedup_ratio")

@@ -1,11 +1,11 @@
-"""Measure on the Verilog what descriptors, runs of a load and segments of a compressed load cost.
+"""Measure on the Verilog the cycles of descriptors, of runs of a load, and of segments of a compressed load.
 
     python bench/core_fetch.py          # a table, and whether the goals are met
     python bench/core_fetch.py --json
 
-The descriptors are layouts of one step, alternately of both sides. The plain load is 512 runs of one group, against
-the same groups in one run. The compressed load has half zeros. It has 512 segments of one group, against
-the same groups in one segment.
+The descriptors are layouts of one step, alternately of both sides. The plain load has 512 runs of one group and is
+compared with the same groups in one run. The compressed load has half zeros and 512 segments of one group. It is
+compared with the same groups in one segment.
 """
 
 import sys
@@ -25,9 +25,9 @@ TABLE = MEMORY // 4
 DESCRIPTORS = MEMORY // 2
 LATENCIES = (50, 200)
 GROUPS = 512
-SHORT = 64
-"""Layouts of the shorter program; the bench measures the difference of the two programs."""
-LONG = 264
+SHORT_PROGRAM = 64
+"""Layouts of the shorter program; the bench measures the difference between both programs."""
+LONG_PROGRAM = 264
 """Layouts of the longer program."""
 MAX_LATENCY_COST = 0.5
 """Cycles of a descriptor that 150 more cycles of latency may add."""
@@ -37,7 +37,7 @@ MAX_LOAD_RATIO = 1.3
 
 
 def layouts(count: int) -> Program:
-    """Layouts of one step, alternately of both sides."""
+    """Return a program of layouts of one step, alternately of both sides."""
     program = Program()
     for number in range(count):
         program.add(("layout_a", "layout_b")[number % 2], address=0, x_size=4, steps=1, streams=1)
@@ -80,13 +80,13 @@ def measure(config: CoreConfig) -> list[dict[str, Any]]:
     """Return the figures of each latency."""
     found = []
     for latency in LATENCIES:
-        each = (cycles(config, latency, layouts(LONG)) - cycles(config, latency, layouts(SHORT))) / (LONG - SHORT)
+        long, short = (cycles(config, latency, layouts(count)) for count in (LONG_PROGRAM, SHORT_PROGRAM))
         one_run, many_runs = (cycles(config, latency, load(runs)) for runs in (1, GROUPS))
         one_segment, many_segments = (cycles(config, latency, *compressed_load(config, n)) for n in (GROUPS, 1))
         found.append(
             {
                 "latency": latency,
-                "descriptor_cycles": each,
+                "descriptor_cycles": (long - short) / (LONG_PROGRAM - SHORT_PROGRAM),
                 "one_run": one_run,
                 "many_runs": many_runs,
                 "run_ratio": many_runs / one_run,

@@ -1,4 +1,4 @@
-"""Writes the tables of docs/core.md from the descriptions of descriptors and registers; `--check` writes nothing."""
+"""Write the tables of docs/core.md from the descriptions of descriptors and registers; `--check` writes nothing."""
 
 import re
 import sys
@@ -26,7 +26,7 @@ def limits(field: Field) -> str:
 
 
 def rows(fields: tuple[Field, ...]) -> Iterator[tuple[str, str, str, str]]:
-    """Return name, bits, values and meaning of fields, by place; fields that differ in a loop's number share a row."""
+    """Yield name, bits, values and meaning of fields, by place; fields that differ in a loop's number share a row."""
     groups: dict[str, list[Field]] = {}
     for field in sorted(fields, key=lambda each: each.low):
         loop = re.fullmatch(r"(\w+)_\d", field.name)
@@ -54,17 +54,17 @@ def with_tables(text: str) -> str:
 
 
 def main() -> int:
-    """Write the page, or say that it should be written."""
+    """Write the page, or check that it is up to date."""
     parser = argument_parser(__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing; fail if the page would change")
     check = parser.parse_args().check
     text = PAGE.read_text(encoding="utf-8")
-    made = with_tables(text)
+    updated = with_tables(text)
     if check:
-        if made != text:
-            print("docs/core.md is not what bench/core_page.py makes of the descriptions", file=sys.stderr)
-        return int(made != text)
-    PAGE.write_text(made, encoding="utf-8")
+        if updated != text:
+            print("docs/core.md is out of date: run bench/core_page.py", file=sys.stderr)
+        return int(updated != text)
+    PAGE.write_text(updated, encoding="utf-8")
     return 0
 
 

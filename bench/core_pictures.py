@@ -1,4 +1,4 @@
-"""The pictures of docs/core.md: the units of a core, the groups of a tensor, and what a layout makes of a group.
+"""The pictures of docs/core.md: the units of a core, the groups of a tensor, and layouts of a group.
 
 python bench/core_pictures.py [DIR]    # writes core-units.svg, core-groups.svg and core-transposed.svg, to docs
 
@@ -26,15 +26,15 @@ from tensordash_sim.golden.core.tensors import to_groups
 from tensordash_storage.files import atomic_write
 
 WIDTH = 400
-"""Pixels: a phone shows the whole picture with legible text."""
+"""Pixels of a picture whose text is legible on a phone."""
 CONFIG = core_preset()
 LANES = CONFIG.tile.lanes
 CHANNELS, POSITIONS = 2 * LANES, 2 * LANES - 2
-"""Of the tensor that is drawn: the last group of a row has two positions of zeros."""
+"""Size of the drawn tensor; the last group of a row has two positions of zeros."""
 BITS = np.arange(1, CHANNELS * POSITIONS + 1).reshape(CHANNELS, POSITIONS)
 """Bit patterns of its values, all different and none 0."""
 GROUPS = to_groups(BITS, CONFIG).reshape(-1, LANES, LANES)
-"""Its groups in the order of memory: group, position, channel."""
+"""Groups of the tensor in the order of memory: group, position, channel."""
 
 COLUMN, ROW = 110, 42
 """Pixels of a box of the first picture."""
@@ -53,7 +53,7 @@ PLACES = {
     "stream buffer B": (280, 402),
     "multiply": (145, 480),
 }
-"""Left and upper end of each box."""
+"""Left and upper edge of each box."""
 NOTES = {
     "registers": "AXI4-Lite",
     "command queue": "reads descriptors",
@@ -94,7 +94,7 @@ def unit_boxes() -> Iterator[str]:
 
 
 def unit_parts() -> Iterator[str]:
-    """Draw the core: the units that fetch and order descriptors above the bus, the path of data below it."""
+    """Draw the core: units that fetch and order descriptors are above the bus, the data path is below it."""
     middle = {name: x + COLUMN / 2 for name, (x, _) in PLACES.items()}
     bus, buffer, memories = 112, PLACES["buffer"][1], PLACES["stream buffer A"][1]
     yield text(middle["registers"], 14, "host", "")
@@ -131,7 +131,7 @@ def unit_parts() -> Iterator[str]:
 
 
 def name_of(bits: int) -> str:
-    """Name a value by its position, a digit, and its channel, a letter; 0 if it fills up a group."""
+    """Name a value by its position, a digit, and its channel, a letter; 0 if it is padding."""
     found = np.argwhere(bits == BITS)
     return f"{found[0][1]}{chr(ord('a') + found[0][0])}" if len(found) else "0"
 
@@ -153,8 +153,8 @@ def execute(*descriptors: tuple[str, Mapping[str, int]]) -> GoldenCore:
     return core
 
 
-def laid_out(**fields: int) -> tuple[GoldenCore, NDArray[Any]]:
-    """Return the core, and the step that a layout of one group makes: port, lane."""
+def lay_out(**fields: int) -> tuple[GoldenCore, NDArray[Any]]:
+    """Lay out one group; return the core and the step, (ports, lanes)."""
     core = execute(("layout_a", {"steps": 1, "streams": 1, "x_size": POSITIONS, **fields}))
     return core, core.streams["a"][0]
 
@@ -188,7 +188,7 @@ def group_parts() -> Iterator[str]:
 
 def bank_parts() -> Iterator[str]:
     """Draw the buffer's banks, and the window of a layout that begins at position 1."""
-    core, window = laid_out(x=1)
+    core, window = lay_out(x=1)
     yield text(10, 402, f"In the buffer: a word of bank i has position i, {LANES} channels", "left")
     width, height, left = 78, 26, 76
     for bank in range(LANES):
@@ -208,7 +208,7 @@ def bank_parts() -> Iterator[str]:
 
 
 def grid(x: float, y: float, values: NDArray[Any], down: str, across: str) -> Iterator[str]:
-    """Draw values with the names of their rows and columns; highlight those of channel b."""
+    """Draw values with the names of their rows and columns; highlight the values of channel b."""
     size, marked = 28, set(BITS[1].tolist())
     for column in range(LANES):
         yield text(x + column * size + size / 2, y - 6, column)
@@ -221,7 +221,7 @@ def grid(x: float, y: float, values: NDArray[Any], down: str, across: str) -> It
 
 
 def transposed_operands() -> Iterator[tuple[str, list[tuple[str, bool]]]]:
-    """Return the operands of each operation, and whether the compiler lays them out transposed."""
+    """Yield the operands of each operation, and whether the compiler lays them out transposed."""
     layer = Layer(samples=1, channels=LANES, filters=LANES, size=(LANES, LANES), kernel=(1, 1))
     for operation, names in OPERANDS.items():
         zeros = {name: np.zeros(layer.shape(name), np.float16) for name in names}
@@ -236,10 +236,10 @@ def transposed_operands() -> Iterator[tuple[str, list[tuple[str, bool]]]]:
 
 
 def transposed_parts() -> Iterator[str]:
-    """Draw a group as a step, plain and transposed, and how each operand is laid out."""
+    """Draw a group as a step, plain and transposed, and list the layout of each operand."""
     yield text(10, 20, "Two layouts of group 0: the step that each one makes", "left")
     for x, transposed, title in ((64, 0, "plain"), (264, 1, "transposed")):
-        _, step = laid_out(transposed=transposed)
+        _, step = lay_out(transposed=transposed)
         yield text(x + 2 * 28, 48, title)
         yield from grid(x, 96, step, "port", "lane")
     yield text(10, 236, "0 to 3: positions; a to d: channels; yellow: channel b", "left")

@@ -1,11 +1,11 @@
-"""What tiles cost: every figure of synthesis in docs and README.md, measured here.
+"""Costs of tiles: measure every figure of synthesis in docs and README.md.
 
     python bench/cost.py                  # measure what is out of date, then write the pages and docs/scaling.svg
-    python bench/cost.py paper numerics   # of the parts that are out of date only these
-    python bench/cost.py --check          # measure nothing: which parts are out of date, and do the pages agree?
+    python bench/cost.py paper numerics   # only these parts, if they are out of date
+    python bench/cost.py --check          # measure nothing: list parts and pages that are out of date
 
-Results are in docs/cost.json, part by part: a run that was interrupted goes on, and what is mapped as before is not
-measured again. `--jobs` processes run at a time; each part's CPU time is printed and kept.
+docs/cost.json stores the results by part: an interrupted run continues, and a part with the same Verilog and recipe is
+not measured again. `--jobs` processes run at a time; each part's CPU time is printed and stored.
 """
 
 import hashlib
@@ -100,13 +100,13 @@ class Part:
     Attributes
     ----------
     configs : tuple of TileConfig or CoreConfig
-        What is mapped, with the baselines.
+        Configurations that are mapped, with their baselines.
     measure : callable
-        Of a number of jobs: the figures.
+        Returns the figures for a number of jobs.
     conditions : str
-        What the figures depend on beside that.
+        Further conditions of the figures.
     tops : tuple of (file, module)
-        What is mapped of a tile.
+        Mapped modules of a tile.
     """
 
     configs: tuple[TileConfig | CoreConfig, ...]
@@ -118,7 +118,7 @@ class Part:
     )
 
     def source(self) -> str:
-        """Hash of everything that is mapped, and how: figures of the same are the same."""
+        """Return a hash of everything that determines the figures: Verilog, recipe and conditions."""
         hashed = hashlib.sha256(f"{recipe_digest()} {self.conditions}".encode())
         for config in dict.fromkeys(each for whole in self.configs for each in (whole, whole.baseline)):
             if isinstance(config, CoreConfig):
@@ -155,8 +155,8 @@ def _core(config: CoreConfig, jobs: int) -> Any:
     if reason := report.memories_reason or report.step_reason:
         raise SystemExit(f"core: {reason}")
     document = report.to_json()
-    # What memories would take with the other number of ports, and in one piece; and the dense core's streams in one
-    # memory with two ports.
+    # Areas of memories with the other number of ports, and in one piece; and of the dense core's streams in one memory
+    # with two ports.
     other, one_piece = {}, {}
     for shape in {**document["tensordash"]["memory_costs"], **document["baseline"]["memory_costs"]}:
         words, bits = memory_size(shape)
@@ -206,7 +206,7 @@ def _explore() -> Any:
 
 
 def parts() -> dict[str, Part]:
-    """Return all of them, the quick ones first."""
+    """Return all parts, the quick ones first."""
     cores = tuple(every_numerics(PAPER))
     slower = tuple(core for core in cores if (core.format, core.accumulator) in SLOWER)
     found = {
@@ -214,7 +214,7 @@ def parts() -> dict[str, Part]:
         "numerics-slower": Part(slower, lambda jobs: _numerics(slower, SLOWER_NS, jobs)),
     }
     for name, config in WITH_POWER.items():
-        # Power of tiles that wait came later: pages have it of these two.
+        # Only these two have the power of waiting tiles, which pages use.
         found[name] = Part((config,), partial(_tile, config), "power, idle" if name in WITH_IDLE else "power")
     for name, config in RINGS.items():
         found[name] = Part((config,), partial(_tile, config, power=False))
@@ -242,23 +242,23 @@ def cached_results() -> dict[str, Any]:
     return load_figures(RESULTS)
 
 
-def _cpu() -> float:
-    """Seconds of user time of this process and of those that it waited for."""
+def _cpu_seconds() -> float:
+    """Return the user time of this process and of its finished children."""
     return sum(resource.getrusage(who).ru_utime for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
 
 
 def measure(names: Iterable[str], jobs: int) -> None:
-    """Measure parts, keep each when it is done, and say what it took."""
+    """Measure parts, store each one, and print its CPU time."""
     every = parts()
     for name in names:
         source = every[name].source()
         if cached_results().get(name, {}).get("source") == source:
-            print(f"{name}: as before", flush=True)
+            print(f"{name}: up to date", flush=True)
             continue
-        began = _cpu()
+        began = _cpu_seconds()
         print(f"{name}: measuring", flush=True)
         figures = every[name].measure(jobs)
-        entry = {"source": source, "cpu_seconds": round(_cpu() - began), "figures": _without_notes(figures)}
+        entry = {"source": source, "cpu_seconds": round(_cpu_seconds() - began), "figures": _without_notes(figures)}
         store_figures(RESULTS, dict(sorted({**cached_results(), name: entry}.items())))
         print(f"{name}: {entry['cpu_seconds']} s of CPU", flush=True)
 
@@ -277,7 +277,7 @@ def write() -> None:
 
 
 def check() -> bool:
-    """Print which parts were mapped from other Verilog or by another recipe, and which pages say something else."""
+    """Print the parts with other Verilog or another recipe, and the pages that differ from the stored results."""
     have = cached_results()
     results = {name: entry["figures"] for name, entry in have.items()}
     late = [name for name, part in parts().items() if have.get(name, {}).get("source") != part.source()]
@@ -289,19 +289,19 @@ def check() -> bool:
 def main() -> None:
     """Run the command."""
     parser = argument_parser(__doc__)
-    parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(parts())}")
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"any of {', '.join(parts())}")
     parser.add_argument("--check", action="store_true", help="measure and write nothing")
     parser.add_argument("--jobs", type=int, default=None, help="processes at a time (default: one per core)")
     options = parser.parse_args()
     if unknown := [name for name in options.parts if name not in parts()]:
-        parser.error(f"PART must be of {', '.join(parts())}, not {', '.join(unknown)}")
+        parser.error(f"PART must be one of {', '.join(parts())}, not {', '.join(unknown)}")
     if options.check:
         sys.exit(not check())
     load_liberty(default_liberty())
     load_liberty(OSU018)
     measure(options.parts or parts(), options.jobs)
     if missing := [name for name in parts() if name not in cached_results()]:
-        sys.exit(f"the pages stay as they are: not measured yet: {', '.join(missing)}")
+        sys.exit(f"the pages are unchanged, because these parts are not measured yet: {', '.join(missing)}")
     write()
 
 

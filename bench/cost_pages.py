@@ -1,4 +1,4 @@
-"""Render docs/cost.json into pages: `templates/cost/NAME.md.j2` makes what stands after `<!-- cost: NAME -->`."""
+"""Render docs/cost.json into pages: `templates/cost/NAME.md.j2` is the text after `<!-- cost: NAME -->`."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -63,7 +63,7 @@ DESIGNS = ("tensordash", "baseline")
 
 
 def written(text: str, results: Mapping[str, Any]) -> str:
-    """Return a page with its regions as the results have them.
+    """Return a page whose regions have the results.
 
     Raises
     ------
@@ -90,30 +90,30 @@ def skipping_share(document: Any) -> float:
 
 
 def run_of(document: Any, operands: str) -> Any:
-    """Return the figures of power on some operands."""
+    """Return the figures of power for the given operands."""
     (found,) = [run for run in document["power"] if run["operands"] == operands]
     return found
 
 
 def milliwatts(document: Any, operands: str, row: str, design: str = "tensordash") -> float:
-    """Return the power of a component on some operands, in mW."""
+    """Return the power of a component for the given operands, in mW."""
     return 1000.0 * float(run_of(document, operands)["watts"][row][design])
 
 
 def packed_power(document: Any, operands: str) -> str:
-    """Return how the power of the compute cores differs from the baseline's: "5% more"."""
+    """Compare the power of the compute cores with the baseline's, as "5% more"."""
     new, old = (milliwatts(document, operands, "compute_cores", design) for design in DESIGNS)
     return f"{abs(new / old - 1):.0%} {'more' if new >= old else 'less'}"
 
 
 def power_fall(document: Any, design: str) -> float:
-    """Return the share by which the power of the compute cores falls from no zeros to 90%."""
+    """Return the relative decrease of the compute cores' power from no zeros to 90%."""
     none, most = (milliwatts(document, zeros, "compute_cores", design) for zeros in ("0% zeros", "90% zeros"))
     return 1 - most / none
 
 
 def delay(document: Any, role: str) -> float:
-    """Return the delay of the slowest module of a role, in ns; its name may end in a suffix that makes it unique."""
+    """Return the delay of the slowest module of a role, in ns; the names of its modules may have suffixes."""
     pattern = rf"tensordash_{role}($|__| )"
     return max(each["delay_ns"] for name, each in document["modules"].items() if re.match(pattern, name))
 
@@ -125,7 +125,7 @@ def paragraphs(document: Any) -> list[str]:
 
 
 def fit_of(parameter: str, points: Mapping[str, Sequence[float]]) -> Any:
-    """Return the fit of what is added per PE over a parameter."""
+    """Return the fit of the added gates per PE over a parameter."""
     return fitted(parameter, {int(n): sparse - dense for n, (sparse, dense) in points.items()})
 
 
@@ -139,7 +139,7 @@ def in_one_piece(document: Any, design: str) -> float:
 
 
 def break_even(document: Any) -> str:
-    """Return the share of random zeros, interpolated, from which speed per area equals the baseline's.
+    """Return the share of random zeros at which speed per area equals the baseline's, by interpolation.
 
     >>> break_even({"speedups": {"0.0": 1.0, "0.1": 1.1, "0.2": 1.3}, "ratio": {"area": 1.2}})
     '15%'

@@ -1,4 +1,4 @@
-"""Speed of the cycle simulator: by lanes and depth, against golden and plain NumPy, and how time grows with the work.
+"""Speed of the cycle simulator: by lanes and depth, against the golden model and NumPy, and by the size of the work.
 
 A row-step is one step of one row of the dense schedule. All three count the same streams in the same run, on one core.
 
@@ -26,8 +26,8 @@ SHAPES: dict[str, TileConfig] = {name: load_preset(name) for name in ("paper-dep
 }
 
 
-def drawn(config: TileConfig, steps: int, zeros: float, seed: int) -> list[NDArray[np.uint32]]:
-    """Sides B and A of `steps` steps, in streams of `STREAM`."""
+def draw(config: TileConfig, steps: int, zeros: float, seed: int) -> list[NDArray[np.uint32]]:
+    """Draw sides B and A of `steps` steps, in streams of `STREAM`."""
     rng = np.random.default_rng(seed)
     streams = -(-steps // STREAM)
     ports = (config.rows, config.columns)
@@ -38,7 +38,7 @@ def drawn(config: TileConfig, steps: int, zeros: float, seed: int) -> list[NDArr
 
 
 def numpy_cycles(words: NDArray[np.uint32], config: TileConfig) -> int:
-    """Return all streams in step, lane by lane, in plain NumPy."""
+    """Count the cycles of all streams at the same time, lane by lane, in plain NumPy."""
     levels = Connectivity(config.options, lanes=config.lanes, depth=config.depth).levels
     streams, rows, steps = words.shape
     bits = (words[..., None] >> np.arange(config.lanes, dtype=np.uint32) & 1).astype(bool)
@@ -46,8 +46,8 @@ def numpy_cycles(words: NDArray[np.uint32], config: TileConfig) -> int:
     place, cycles = np.zeros(streams, np.int64), 0
     everyone = np.arange(streams)[:, None, None], np.arange(rows)[None, :, None]
     while (active := place < steps).any():
-        steps_here = place[:, None, None] + np.arange(config.depth)
-        window = bits[(*everyone, np.minimum(steps_here, steps + config.depth - 1))]
+        window_steps = np.minimum(place[:, None, None] + np.arange(config.depth), steps + config.depth - 1)
+        window = bits[(*everyone, window_steps)]
         for level in levels:
             for lane in level:
                 idle = np.ones((streams, rows), bool)
@@ -56,7 +56,7 @@ def numpy_cycles(words: NDArray[np.uint32], config: TileConfig) -> int:
                     taken = idle & window[:, :, step, source]
                     window[:, :, step, source] &= ~taken
                     idle &= ~taken
-        bits[(*everyone, np.minimum(steps_here, steps + config.depth - 1))] = window
+        bits[(*everyone, window_steps)] = window
         drained = np.logical_and.accumulate(~window.any(axis=(1, 3)), axis=1).sum(axis=1)
         place += np.minimum(drained, steps - place)
         cycles += int(active.sum())
@@ -64,14 +64,14 @@ def numpy_cycles(words: NDArray[np.uint32], config: TileConfig) -> int:
 
 
 def golden_cycles(words: NDArray[np.uint32], config: TileConfig) -> int:
-    """Stream by stream with golden."""
+    """Count the cycles stream by stream with the golden scheduler."""
     marks = (words[..., None] >> np.arange(config.lanes, dtype=np.uint32) & 1).astype(bool)
     return sum(len(schedule_stream(stream, config.options, config.depth)) for stream in marks)
 
 
 def rate(config: TileConfig, steps: int, zeros: float, seed: int) -> tuple[float, float]:
     """Return row-steps per second, and the speedup of the tile."""
-    b, a = drawn(config, steps, zeros, seed)
+    b, a = draw(config, steps, zeros, seed)
     scheduler = Scheduler(config)
     made = scheduler.schedule(b[:1], a[:1]), scheduler.schedule(b, a)
     seconds = best_time(lambda: scheduler.schedule(b, a))
@@ -93,7 +93,7 @@ def main() -> None:
         print(f"{name:20} {speed / 1e6:14.1f} {speedup:8.3f}")
 
     paper = SHAPES["paper"]
-    b, _ = drawn(paper, 20 * STREAM, arguments.zeros, arguments.seed)
+    b, _ = draw(paper, 20 * STREAM, arguments.zeros, arguments.seed)
     cycles = int(Scheduler(paper).schedule(b).cycles.sum())
     print(f"\n{'paper, same streams':20} {'M row-steps/s':>14}")
     for name, work in (

@@ -1,7 +1,7 @@
-"""Speed on one core: multiply-accumulates a second of the emulator, golden and NumPy; cycles a second of the Verilog.
+"""Speed on one processor core: MACs a second of emulator, golden model and NumPy; cycles a second of the Verilog.
 
-The tile of the preset `core`. Golden multiplies a block of the same matrices, and its bits must be the emulator's. The
-Verilog of the whole core runs one of the convolutions of a recorded training step.
+The tile is from the preset `core`. The golden model multiplies a block of the same matrices, and its bits must equal
+the emulator's. The Verilog of the whole core runs one convolution of a recorded training step.
 
     python bench/emulator.py [--size 512] [--zeros 0.5] [--seed 0] [--json]
 """
@@ -38,12 +38,12 @@ NUMBERS = (
     ("int8", "exact"),
 )
 STEP = "CNN.conv2", "AxW"
-"""Of the recorded step."""
+"""Layer and operation of the recorded step that the Verilog runs."""
 LAYER = Layer(samples=8, channels=64, filters=64, size=(28, 28), kernel=(3, 3), padding=1)
 
 
-def drawn(shape: tuple[int, ...], fmt: Format, zeros: float, rng: np.random.Generator) -> NDArray:
-    """Return bit patterns of normal numbers, some of them zero; of integers up to 127."""
+def draw(shape: tuple[int, ...], fmt: Format, zeros: float, rng: np.random.Generator) -> NDArray:
+    """Draw bit patterns of normally distributed numbers with zeros; of integers from -127 to 127 for int8."""
     values = np.where(rng.random(shape) < zeros, 0, rng.standard_normal(shape))
     if fmt.name == "int8":
         return encode(np.clip(np.rint(values * 40), -127, 127).astype(np.int8), fmt)
@@ -66,7 +66,7 @@ def golden_rate(config: TileConfig, columns: NDArray, rows: NDArray, made: NDArr
 def product_rates(config: TileConfig, size: int, zeros: float, seed: int) -> dict[str, float]:
     """Measure the rates of the emulator, of golden, and of NumPy on the same values."""
     rng = np.random.default_rng(seed)
-    columns, rows = (drawn((size, size), fmt, zeros, rng) for fmt in (config.a_format, config.b_format))
+    columns, rows = (draw((size, size), fmt, zeros, rng) for fmt in (config.a_format, config.b_format))
     left, right = decode(rows, config.b_format), decode(columns, config.a_format)
     length = GOLDEN_STEPS * config.lanes
     part = matrix_product(columns[: config.columns, :length], rows[: config.rows, :length], config)
@@ -80,14 +80,14 @@ def product_rates(config: TileConfig, size: int, zeros: float, seed: int) -> dic
 def layer_rate(config: TileConfig, operation: str, zeros: float, seed: int) -> float:
     """Measure the rate of one of the layer's operations."""
     rng = np.random.default_rng(seed)
-    values = {name: drawn(LAYER.shape(name), FORMATS["fp16"], zeros, rng) for name in OPERANDS[operation]}
+    values = {name: draw(LAYER.shape(name), FORMATS["fp16"], zeros, rng) for name in OPERANDS[operation]}
     first = OPERANDS[operation][0]
     macs = int(np.prod(LAYER.shape("G"))) * LAYER.channels * int(np.prod(LAYER.kernel))
     return macs / best_time(lambda: contract(config, LAYER, operation, first, values))
 
 
 def verilator_rate() -> float:
-    """Return cycles a second of the core's Verilog, which is built first if it was not before."""
+    """Return cycles a second of the core's Verilog, which is built if the cache lacks it."""
     record = next(each for each in Trace.open(example_trace()).records if (each.layer, str(each.operation)) == STEP)
     operands = {name: record.values(name).astype(np.float16) for name in "AWG" if name in STEP[1]}
     cycles = []

@@ -26,9 +26,9 @@ class Cell:
     Attributes
     ----------
     label : str
-        What the summary calls it.
+        Name of the figure in the summary.
     figure, metric, row, column : str
-        Where docs/evaluation-tables.md has it: the section, the head of the table's first column, row and column.
+        Place in docs/evaluation-tables.md: the section, the head of the table's first column, the row and the column.
     """
 
     label: str
@@ -118,7 +118,7 @@ def tables_of(text: str) -> dict[str, list[tuple[str, Rows]]]:
 
 
 def cell_of(tables: Mapping[str, list[tuple[str, Rows]]], figure: str, metric: str, row: str, column: str) -> str:
-    """Return a cell as the page has it: our figure, and in brackets the paper's if there is one."""
+    """Return a cell as on the page: our figure, and in brackets the paper's if there is one."""
     return next(rows for head, rows in tables[figure] if head == metric)[row][column]
 
 

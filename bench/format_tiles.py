@@ -1,6 +1,6 @@
-"""Tiles that differ in their numbers, from fp16 to four bits: what skipping costs and brings in each.
+"""Tiles of several number formats, from fp16 to four bits: the area and the speedup of skipping zeros in each.
 
-`python bench/cost.py` measures them, and writes the table of docs/cost-tables.md (`format_cost_pages.py`).
+`python bench/cost.py` measures them, and writes the table of docs/cost-tables.md (`cost_pages.py`).
 """
 
 from dataclasses import replace
@@ -11,7 +11,7 @@ from tensordash_sim.cycles import random_counts
 
 __all__ = ["CLOCK_NS", "FORMAT_TILES", "measured"]
 
-CLOCK_NS = 3.0  # fused accumulators meet it, so that no area is of a mapping to the least delay
+CLOCK_NS = 3.0  # Fused accumulators meet it: no tile is mapped to the least delay, which takes more area.
 ZEROS = tuple(step / 20 for step in range(20))
 STEPS = 100_000
 
@@ -19,7 +19,7 @@ RECOMMENDED = load_preset("recommended")
 
 
 def _tile(format: str, accumulator: str, scale: str | None = None, columns: int = 4) -> TileConfig:
-    """`recommended` in other numbers: 4 rows, 4 lanes, rings of 4 steps."""
+    """Return the preset `recommended` in another number format: 4 rows, 4 lanes, rings of 4 steps."""
     headroom = min(RECOMMENDED.headroom_bits, 16) if format == "int8" else RECOMMENDED.headroom_bits
     scales: dict[str, Any] = {} if scale is None else {"scale": scale}
     return replace(
@@ -50,7 +50,7 @@ FORMAT_TILES: dict[str, TileConfig] = {
 
 
 def measured(config: TileConfig, document: Any) -> dict[str, Any]:
-    """Return the figures that the table needs of a synthesis with power, and the speedup over random zeros."""
+    """Return the table's figures from a synthesis with power, and the speedups on random zeros."""
     designs = {
         design: {figure: document[design][figure] for figure in ("pe_ge", "max_frequency_mhz")}
         for design in ("tensordash", "baseline")

@@ -1,10 +1,11 @@
-"""Tiles and a core on an FPGA: the tables of docs/cost-tables.md, "On an FPGA", from placements that are made here.
+"""Place tiles and a core on an FPGA, and write the tables in section "On an FPGA" of docs/cost-tables.md.
 
-    python bench/fpga.py                 # place what docs/fpga.json lacks, then write the page
-    python bench/fpga.py int8            # of these only
+    python bench/fpga.py                 # place the designs that docs/fpga.json lacks, then write the page
+    python bench/fpga.py int8            # only these designs
     python bench/fpga.py --write         # place nothing, write the page
 
-Results are in docs/fpga.json, one by one: a run that was interrupted goes on. One placement runs at a time.
+Each result is stored in docs/fpga.json at once, and is not measured again after an interruption. One placement runs at
+a time.
 """
 
 from collections.abc import Iterable, Mapping
@@ -51,9 +52,9 @@ DESIGNS: dict[str, TileConfig | CoreConfig] = {
         CORE, tile=replace(CORE.tile, depth=SHALLOW.depth, connectivity=SHALLOW.connectivity)
     ),
 }
-"""By what differs from `PE`: small ones, as routing takes its time. A core has 16 PEs at the least."""
+"""Designs, named by their differences from `PE`. They are small, since routing is slow. A core has at least 16 PEs."""
 ONLY_PLACED = ("core, fp8_e4m3, 3 stages",)
-"""What nextpnr had not routed when it was stopped, after 54 minutes: clocks as estimated after placement."""
+"""Designs whose clock is estimated after placement: nextpnr was stopped after 54 minutes of routing."""
 
 
 def cached_results() -> dict[str, Any]:
@@ -62,15 +63,15 @@ def cached_results() -> dict[str, Any]:
 
 
 def measure(names: Iterable[str]) -> None:
-    """Place designs, and keep each when it is done."""
+    """Place designs, and store each result at once."""
     for name in names:
         config = DESIGNS[name]
         if cached_results().get(name, {}).get("config") == config.digest:
-            print(f"{name}: as before", flush=True)
+            print(f"{name}: up to date", flush=True)
             continue
         report = place_fpga(config, TARGET, route=name not in ONLY_PLACED, jobs=1, progress=print)
-        have = {**cached_results(), name: report.to_json()}
-        store_figures(RESULTS, {each: have[each] for each in DESIGNS if each in have})
+        results = {**cached_results(), name: report.to_json()}
+        store_figures(RESULTS, {each: results[each] for each in DESIGNS if each in results})
 
 
 def written(text: str, results: Mapping[str, Any]) -> str:
@@ -81,11 +82,11 @@ def written(text: str, results: Mapping[str, Any]) -> str:
 def main() -> None:
     """Run the command."""
     parser = argument_parser(__doc__)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {'; '.join(DESIGNS)}")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"designs, of {'; '.join(DESIGNS)} (default: all)")
     parser.add_argument("--write", action="store_true", help="place nothing, write the page")
     options = parser.parse_args()
     if unknown := [name for name in options.names if name not in DESIGNS]:
-        parser.error(f"NAME must be of {'; '.join(DESIGNS)}, not {'; '.join(unknown)}")
+        parser.error(f"NAME must be one of {'; '.join(DESIGNS)}, not {unknown[0]}")
     if not options.write:
         measure(options.names or DESIGNS)
     atomic_write(PAGE, written(PAGE.read_text(encoding="utf-8"), cached_results()))

@@ -1,4 +1,4 @@
-"""Dense and statically sparse training of the small GPT side by side: loss over time, same weights and batches.
+"""Compare the losses of dense and of statically sparse training of the small GPT, on the same weights and batches.
 
 python bench/gpt_sparsity.py [--steps 240] [--sparsity 0.875]
 """
@@ -14,7 +14,7 @@ PARTS = 10
 def main(steps: int, sparsity: float) -> None:
     """Print the mean loss of each tenth of the steps."""
     runs = {"dense": load("gpt", sparsity=0.0), f"{sparsity:.1%} zeros": load("gpt", sparsity=sparsity)}
-    print(f"small GPT, seed 0, {runs['dense'].conditions['data']}; nats a byte, means of {steps // PARTS} steps\n")
+    print(f"small GPT, seed 0, {runs['dense'].conditions['data']}; nats per byte, means of {steps // PARTS} steps\n")
     ends = range(steps // PARTS, steps + 1, steps // PARTS)
     print(f"{'steps to':11}" + "".join(f"{end:7}" for end in ends))
     for name, run in runs.items():

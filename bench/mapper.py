@@ -1,17 +1,16 @@
-"""Accuracy of estimated cycles of a core: estimates against the Verilog on random layers.
+"""Compare a core's estimated cycles with the Verilog's cycles on random layers.
 
     python bench/mapper.py                                      # 200 layers: minutes
     python bench/mapper.py --layers 20                          # fewer
     python bench/mapper.py --preset core --seed 7 --layers 1    # one of them
     python bench/mapper.py --json                               # one JSON document on stdout
 
-Layers are products of all shapes, with short reductions, batches, and convolutions, grouped and depthwise ones too,
-with 0 to 99% zeros in either operand. All of them take more than 3,000 cycles. Presets take turns. Memory gives 16
-(core-wide: 32) bytes a cycle after 50 cycles of latency.
+Layers are matrix products, some with short reductions or in batches, and convolutions, some grouped or depthwise. Each
+operand has 0 to 99% zeros. All layers take more than 3,000 cycles. Presets take turns. Memory transfers 16
+(core-wide: 32) bytes per cycle after a latency of 50 cycles.
 
-Two estimates are compared with the Verilog. *Expected* is what the runtime reports on the emulator: it counts a sample
-of the row side's streams. *Estimate* is the same with all streams counted. The exit status is 0, whether goals are met
-or not.
+The bench compares two estimates with the Verilog. *Expected* is the runtime's report on the emulator: it counts a
+sample of the row side's streams. *Estimate* counts all streams. The exit status is 0, whether goals are met or not.
 """
 
 import sys
@@ -33,31 +32,25 @@ from tensordash_sim.compiler.timing import timing
 
 PRESETS = ("core", "core-dense", "core-wide", "core-fp8", "core-bf16")
 MIN_CYCLES = 3000
-"""Fewest cycles of a layer; the bench draws a layer with fewer again."""
+"""Layers with no more cycles than this are left out."""
 MEDIAN_GOAL = 0.01
-"""Median relative error of a preset's estimates."""
+"""Largest allowed median of the relative errors of a preset's estimates."""
 WORST_GOAL = 0.05
-"""Largest relative error of a preset's estimates."""
+"""Largest allowed relative error of a preset's estimates."""
 MAX_LISTED = 10
-"""Layers that are listed."""
+"""Number of layers that are listed."""
 ESTIMATES = ("expected", "estimate")
 
 
 class Comparison:
-    """A preset on two backends: the emulator, whose cycles are expected, and the Verilog, whose cycles are counted.
-
-    Parameters
-    ----------
-    preset : str
-        A core.
-    """
+    """A core preset on the emulator, whose cycles are expected, and on the Verilog, whose cycles are counted."""
 
     def __init__(self, preset: str) -> None:
         self.preset, self.config = preset, core_preset(preset)
         self._devices = Device(self.config, "emulator"), Device(self.config, "verilator")
 
     def layer(self, seed: int, scale: float = 1.0) -> dict[str, Any]:
-        """Run the layer of a seed on both, and return the figures."""
+        """Run a random layer on both backends, and return the figures."""
         drawn = random_operation(seed, self.config, scale)
         emulator, _ = self._devices
         expected, counted = (
@@ -87,7 +80,7 @@ class Comparison:
         }
 
     def _estimate(self, operand: Any, executed: Executed) -> int:
-        """Return cycles with all streams of the row side counted."""
+        """Estimate a layer's cycles from all streams of the row side."""
         expectations, problem = self._devices[0].expectations, executed.problem
         assert expectations is not None
         program = expectations.program(problem)
@@ -100,7 +93,7 @@ class Comparison:
 
 
 def summary(layers: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Errors of both estimates on some layers, and whether they meet the goals."""
+    """Return the errors of both estimates on some layers, and whether they meet the goals."""
     document: dict[str, Any] = {"layers": len(layers)}
     for name in ESTIMATES:
         errors = [abs(each[f"{name}_error"]) for each in layers]
@@ -137,9 +130,9 @@ def main() -> int:
     """Run the command."""
     parser = argument_parser(__doc__)
     parser.add_argument("--layers", type=int, default=200, metavar="N", help="random layers (default: 200)")
-    parser.add_argument("--seed", type=int, default=100_000, help="of the first layer (default: 100000)")
-    parser.add_argument("--preset", choices=PRESETS, help="this one alone")
-    parser.add_argument("--json", action="store_true", help="one JSON document on stdout, nothing else there")
+    parser.add_argument("--seed", type=int, default=100_000, help="seed of the first layer (default: 100000)")
+    parser.add_argument("--preset", choices=PRESETS, help="only this preset (default: all)")
+    parser.add_argument("--json", action="store_true", help="print only one JSON document to stdout")
     arguments = parser.parse_args()
     if arguments.layers < 1:
         parser.error(f"--layers must be at least 1, not {arguments.layers}")

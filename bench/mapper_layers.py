@@ -17,7 +17,7 @@ __all__ = ["KINDS", "RandomLayer", "random_operation"]
 MIN_MACS = 50_000
 MAX_MACS = 1_500_000
 DEPTHWISE_SHARE = 10
-"""A depthwise convolution has one channel to reduce: it takes as long with fewer MACs by this factor."""
+"""A depthwise convolution reduces over one channel. It takes as long as other layers with this many times its MACs."""
 TYPES = {"fp16": torch.float16, "fp8_e4m3": torch.float8_e4m3fn, "fp8_e5m2": torch.float8_e5m2}
 
 
@@ -28,7 +28,7 @@ class RandomLayer:
     Parameters
     ----------
     kind : str
-        One of `KINDS`.
+        A key of `KINDS`.
     geometry : Convolution or MatrixProduct
         The layer.
     operation : str
@@ -36,7 +36,7 @@ class RandomLayer:
     operands : mapping of str to tensor
         Both operands.
     zeros : mapping of str to float
-        The share of zeros drawn for each.
+        Share of zeros in each operand.
     options : mapping
         `fp32`, `relu`, `bias` and `mask` of `Device.contract`.
     """
@@ -54,7 +54,7 @@ class RandomLayer:
 
 
 def _size(random: Random, low: int, high: int) -> int:
-    """Draw a size, small ones as often as large ones."""
+    """Draw a size whose logarithm is evenly distributed."""
     return round(low * (high / low) ** random.random())
 
 
@@ -124,8 +124,7 @@ KINDS: dict[str, Callable[[Random], Geometry]] = {
     "depthwise convolution": _depthwise,
     "irregular convolution": _irregular,
 }
-"""Kinds of layers: products of all shapes, with short reductions, batches; convolutions, whose sizes differ by axis in
-the last kind."""
+"""Functions that draw a layer, by kind. An irregular convolution has other sizes in each axis."""
 
 
 def _geometry(random: Random, kind: str, scale: float) -> Geometry:
@@ -135,7 +134,7 @@ def _geometry(random: Random, kind: str, scale: float) -> Geometry:
             geometry = KINDS[kind](random)
             Layer.of(geometry)
         except ValueError:
-            continue  # the kernel is larger than what there is
+            continue  # The kernel is larger than the padded image.
         if MIN_MACS * share <= geometry.macs <= MAX_MACS * share:
             return geometry
 
@@ -151,9 +150,9 @@ def random_operation(seed: int, config: CoreConfig, scale: float = 1.0) -> Rando
     Parameters
     ----------
     seed : int
-        Of all choices.
+        Seed of all choices.
     config : CoreConfig
-        A core, whose formats operands have.
+        Core whose formats the operands have.
     scale : float
         Factor of the MACs that a layer may have.
     """

@@ -1,8 +1,8 @@
 """Write the results of mutants into docs/verification.md, and of faults into docs/faults.md.
 
 make mutate                          # hours: writes build/mutate.json and build/mutate-by-hand.json
-python bench/mutant_page.py build    # docs/mutants.json and docs/faults.json, with command, commit and date; pages
-python bench/mutant_page.py          # the pages from these files
+python bench/mutant_page.py build    # write docs/mutants.json and docs/faults.json from it, and both pages
+python bench/mutant_page.py          # write only the pages
 """
 
 from collections import Counter
@@ -48,14 +48,14 @@ def written(text: str, results: Mapping[str, Any]) -> str:
 
 
 def with_fault_results(text: str, results: Mapping[str, Any]) -> str:
-    """Return docs/faults.md with the results of its faults; without a word if none are stored."""
+    """Return docs/faults.md with the results of its faults, if they are stored."""
     return replace_between(text, "<!-- results -->", "<!-- /results -->", render("faults", results=results))
 
 
 def main() -> None:
     """Run the command."""
     parser = argument_parser(__doc__)
-    parser.add_argument("folder", nargs="?", type=Path, help="has mutate.json, mutate-by-hand.json, or both")
+    parser.add_argument("folder", nargs="?", type=Path, help="folder with mutate.json, mutate-by-hand.json, or both")
     folder = parser.parse_args().folder
     if folder is not None:
         stored = {"command": COMMAND, **measured_at()}

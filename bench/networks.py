@@ -1,4 +1,4 @@
-"""The built-in networks at the small scale: zeros and cycles of one step, after some training.
+"""Print zeros and cycles of one training step of each built-in network, at the small scale.
 
 python bench/networks.py [NAME...] [--after 0]
 """

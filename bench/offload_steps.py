@@ -1,7 +1,7 @@
 """Time whole training steps under `offload` and in PyTorch: forward pass, backward pass and optimizer, on one thread.
 
-    python bench/offload_steps.py                          # the table, and whether the goal is met
-    python bench/offload_steps.py --page docs/runtime.md   # the table into the page
+    python bench/offload_steps.py                          # print the table, and whether the goal is met
+    python bench/offload_steps.py --page docs/runtime.md   # write the table into the page
     python bench/offload_steps.py --json
 
 Three networks train on float32 tensors, on preset `core` with backend `emulator`: exact sums of fp16 products. Each
@@ -29,7 +29,7 @@ from tensordash_sim.networks.gpt import GPT, Shape
 PRESET = "core"
 BACKEND = "emulator"
 GOAL = 50.0
-"""Millions of MACs a second for whole steps, with `count=False`."""
+"""Millions of MACs per second in whole steps, with `count=False`."""
 WARM_STEPS = 10
 """Steps of PyTorch in each turn. The first ones run slowly, with caches full of the emulator's data."""
 BEGIN = "<!-- offload steps -->"
@@ -140,7 +140,7 @@ class Figures(NamedTuple):
 
     @property
     def rate(self) -> float:
-        """Millions of MACs a second with `count=False`."""
+        """Return millions of MACs per second with `count=False`."""
         return self.macs / self.uncounted / 1e6
 
 
@@ -159,7 +159,7 @@ def step_macs(network: str, seed: int) -> int:
     return sum(each.macs for each in run.contractions)
 
 
-def timed(task: Task, device: Device | None, *, count: bool = False) -> float:
+def time_step(task: Task, device: Device | None, *, count: bool = False) -> float:
     """Return the seconds of a step, in PyTorch if there is no device."""
     with nullcontext() if device is None else offload(device, count=count):
         began = time.perf_counter()
@@ -174,8 +174,8 @@ def measure(network: str, repeats: int, seed: int) -> Figures:
     with Device(PRESET, BACKEND) as device:
         for _ in range(repeats + 1):
             plain, counted, uncounted = tasks
-            pytorch = min(timed(plain, None) for _ in range(WARM_STEPS))
-            times.append([pytorch, timed(counted, device, count=True), timed(uncounted, device)])
+            pytorch = min(time_step(plain, None) for _ in range(WARM_STEPS))
+            times.append([pytorch, time_step(counted, device, count=True), time_step(uncounted, device)])
     return Figures(network, step_macs(network, seed), *map(min, zip(*times[1:], strict=True)))
 
 
@@ -185,16 +185,18 @@ def table(found: list[Figures]) -> str:
 
 
 def write_page(page: Path, text: str) -> None:
-    """Replace what is between the page's markers."""
+    """Replace the text between the page's markers."""
     page.write_text(replace_between(page.read_text(encoding="utf-8"), BEGIN, END, text), encoding="utf-8")
 
 
 def main() -> int:
     """Print or write the table; exit with 1 if the goal is missed."""
     parser = argument_parser(__doc__)
-    parser.add_argument("networks", metavar="NETWORK", nargs="*", help=f"of {', '.join(NETWORKS)} (default: all)")
-    parser.add_argument("--repeats", type=int, default=20)
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument(
+        "networks", metavar="NETWORK", nargs="*", help=f"networks, of {', '.join(NETWORKS)} (default: all)"
+    )
+    parser.add_argument("--repeats", type=int, default=20, help="times to measure each step (default: 20)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of weights and data (default: 0)")
     parser.add_argument("--page", type=Path, help="write the table between this page's markers")
     parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
     arguments = parser.parse_args()

@@ -1,11 +1,11 @@
-"""What tiles gain that drop empty steps, beside tiles that do not: on random zeros, and in a GPT's linear layers.
+"""Compare tiles that drop empty steps with tiles that do not, on random zeros and in a GPT's linear layers.
 
-    python bench/past_four.py                # random zeros: a minute; then the page
-    python bench/past_four.py --train 500    # first trains the networks of the second table: ten minutes each
-    python bench/past_four.py --json         # random zeros alone, as one document
+    python bench/past_four.py                # measure random zeros (a minute), then write the page
+    python bench/past_four.py --train 500    # first train the networks of the second table: ten minutes each
+    python bench/past_four.py --json         # only measure random zeros, and print one JSON document
 
-This is a model of the tile's cycles. No hardware drops steps, and memory is left out. docs/past_four.json has each
-network's command, commit and date; docs/system.md gets the tables.
+The bench models the tile's cycles without memory. No hardware drops steps yet. docs/past_four.json has each network's
+command, commit and date; the tables are in docs/system.md.
 """
 
 from collections.abc import Mapping
@@ -98,7 +98,7 @@ def _linear_layers(model: nn.Module) -> list[tuple[str, nn.Linear]]:
 
 
 def _capture(name: str, layer: nn.Linear, captured: dict[str, Masks]) -> list[Any]:
-    """Note where a layer's input, weights and gradient are not zero, (1, rows, columns) each."""
+    """Register hooks that store the nonzero positions of a layer's input, weights and gradient, (1, rows, columns)."""
 
     def forward(_: nn.Module, inputs: tuple[Tensor, ...], __: Tensor) -> None:
         captured[name] = {"A": _mask(inputs[0]), "W": _mask(layer.weight)}
@@ -115,7 +115,7 @@ def _mask(tensor: Tensor) -> NDArray[np.bool_]:
 
 
 def measure_block(up: Masks, down: Masks) -> dict[str, Any]:
-    """Count the cycles of both layers' six products, and again without hidden units that never fired in the batch."""
+    """Count the cycles of both layers' six products, with and without hidden units that are zero in the whole batch."""
     alive = down["A"][0].any(axis=0)
     up_alive = {"A": up["A"], "W": up["W"][:, alive], "G": up["G"][:, :, alive]}
     down_alive = {"A": down["A"][:, :, alive], "W": down["W"][:, :, alive], "G": down["G"]}
@@ -128,7 +128,7 @@ def measure_block(up: Masks, down: Masks) -> dict[str, Any]:
 
 
 def _cycles(up: Masks, down: Masks) -> dict[str, float]:
-    """Cycles of the baseline, of the tile, of one that drops steps, and of one that skips passes as well."""
+    """Count the cycles of a dense tile, the tile, a tile that drops steps, and one that skips passes as well."""
     cycles = dict.fromkeys(("dense", "tile", "dropped", "skipped"), 0.0)
     tile = load_preset("recommended")
     machine = Machine(tile, ChipConfig(tiles=1), drop_steps=True)
@@ -139,7 +139,7 @@ def _cycles(up: Masks, down: Masks) -> dict[str, float]:
             sides = {name: masks[name] for name in (operation.left, operation.right)}
             result = simulate_operation(geometry, operation, sides, machine)
             assert result.dropped is not None
-            # The activation's gradient ends in ReLU's mask: passes of which it leaves nothing need not run.
+            # ReLU's mask zeroes parts of the activation's gradient: passes whose results are all masked need not run.
             is_masked = layer == "down" and operation is Operation.INPUT_GRADIENT
             needed = _needed_passes(masks["A"][0], tile.rows, tile.columns) if is_masked else 1.0
             for name, count in (
@@ -153,7 +153,7 @@ def _cycles(up: Masks, down: Masks) -> dict[str, float]:
 
 
 def _needed_passes(mask: NDArray[np.bool_], rows: int, columns: int) -> float:
-    """Return the share of passes with a result that a mask keeps; all take equally long, as neither side has zeros."""
+    """Return the share of passes with a result outside the mask; all passes take the same time."""
     height, width = (-(-extent // size) * size for extent, size in zip(mask.shape, (columns, rows), strict=True))
     padded = np.zeros((height, width), np.bool_)
     padded[: mask.shape[0], : mask.shape[1]] = mask

@@ -2,9 +2,9 @@
 
     python bench/printer.py [PRESET...] [--random N] [--seed S] [--module NAME...] [--jobs J]
 
-Registers and instances correspond by name, submodules and memories are cut off, and registers have no value at
-power-up. `--random` adds N tiles and N / 8 cores, drawn as `tensordash soak` draws them. A module that an earlier
-configuration has is not proven twice. Exits with 1 if a module has no proof.
+Registers and instances are paired by name, submodules and memories are replaced by free signals, and registers start
+with any value. `--random` adds N tiles and N / 8 cores, drawn as `tensordash soak` draws them. A module of several
+configurations is proven once. The exit status is 1 if a module has no proof.
 """
 
 import sys
@@ -24,7 +24,7 @@ TILES_PER_CORE = 8
 
 
 def configurations(presets: list[str], count: int, seed: int) -> Iterator[tuple[str, TileConfig | CoreConfig]]:
-    """Presets, then random tiles and cores, by name."""
+    """Yield presets, then random tiles and cores, each with a name."""
     for name in presets:
         yield name, load_any_preset(name)
     for i in range(count):

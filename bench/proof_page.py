@@ -37,7 +37,7 @@ def counted(proofs: Iterable[tuple[Proof, str, Config]]) -> dict[str, Any]:
 
 
 def measured() -> dict[str, Any]:
-    """Return what docs/proofs.json should hold."""
+    """Return the contents of docs/proofs.json."""
     variants = {proof.name: len(proof.broken_variants) for proof in (*PROOFS, *CORE_PROOFS)}
     return {**counted(full_suite().proofs), "broken_variants": variants}
 

@@ -1,7 +1,7 @@
-"""A training batch of ResNet-50's convolutions on the chip of Table III, every pass of every tile.
+"""Simulate a training batch of ResNet-50's convolutions on the chip of the paper's Table III.
 
-64 images of 224x224; all 53 convolutions; AxW, WxG (not of the first layer) and AxG. Zeros are synthetic: half of the
-activations and of the gradients, no weights.
+The bench simulates every pass of every tile, for 64 images of 224x224 pixels. All 53 convolutions run AxW, WxG and
+AxG; the first one has no WxG. Zeros are synthetic: half of the activations and of the gradients, no weights.
 
     python bench/resnet50_batch.py [--images 64] [--zeros 0.5] [--row-order natural] [--join-samples never]
         [--preset paper]
@@ -40,8 +40,8 @@ def main() -> None:
     parser.add_argument("--preset", default="paper")
     arguments = parser.parse_args()
     chip = ChipConfig()
-    how = {"row_order": arguments.row_order, "join_samples": arguments.join_samples}
-    machine = Machine(load_preset(arguments.preset), chip, **how)
+    preset = load_preset(arguments.preset)
+    machine = Machine(preset, chip, row_order=arguments.row_order, join_samples=arguments.join_samples)
     rng = np.random.default_rng(0)
     began, seconds, results = time.perf_counter(), 0.0, []
     for name, layer in resnet50_layers(arguments.images):
@@ -60,13 +60,13 @@ def main() -> None:
     print(
         f"{arguments.images} images, {arguments.zeros:.0%} zeros, {added['macs']:,} MACs: {added['compute']:,} cycles, "
         f"{added['compute_speedup']:.3f}x the baseline's {added['dense_compute']:,}\n"
-        f"over a baseline that skips steps of padding {added['unpadded_speedup']:.3f}x; "
-        f"of tiles that wait for shared reads {added['shared_speedup']:.3f}x\n"
-        f"with memory {at_each} GB/s; DRAM adds no more "
-        f"than 1% from {sufficient_bandwidth(results, chip.clock_mhz):g} GB/s on\n"
+        f"over a baseline that skips steps of padding: {added['unpadded_speedup']:.3f}x; "
+        f"with tiles that wait for shared reads: {added['shared_speedup']:.3f}x\n"
+        f"with memory: {at_each} GB/s; DRAM adds at most 1% of time "
+        f"at {sufficient_bandwidth(results, chip.clock_mhz):g} GB/s or more\n"
         f"at 25.6 GB/s operations are limited by "
         f"{', '.join(f'{limit}: {count}' for limit, count in limits.most_common())}\n"
-        f"simulated in {seconds:.1f} s ({time.perf_counter() - began:.1f} s with the drawing of zeros), "
+        f"simulated in {seconds:.1f} s ({time.perf_counter() - began:.1f} s including the random zeros), "
         f"peak memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20:.2f} GiB"
     )
 

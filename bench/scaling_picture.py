@@ -1,4 +1,4 @@
-"""The picture of docs/cost-tables.md's tables of scaling: what is added per PE, and a fit.
+"""Draw the tables of section "Scaling" in docs/cost-tables.md: added area per PE, and a fit.
 
 python bench/scaling_picture.py [FILE.svg]    # reads docs/cost-tables.md, writes docs/scaling.svg
 """
@@ -20,14 +20,14 @@ PARAMETERS = ("rows", "columns", "lanes", "depth")
 
 @dataclass(frozen=True)
 class Fit:
-    """What is added per PE over a parameter: slope / n + constant for rows and columns, slope * n + constant else.
+    """Added area per PE by a parameter n: slope / n + constant for rows and columns, slope * n + constant otherwise.
 
     Attributes
     ----------
     slope, constant : float
         Gate equivalents.
     worst : float
-        The largest distance of a point from it, as a share of the point.
+        Largest relative error of the fit.
     """
 
     slope: float
@@ -36,12 +36,12 @@ class Fit:
 
 
 def terms(parameter: str, at: np.ndarray) -> np.ndarray:
-    """What rows or columns share is divided among them; lanes and steps multiply."""
+    """Return the fit's variable: 1 / n for rows and columns, which share the added area; n for lanes and steps."""
     return 1 / at if parameter in ("rows", "columns") else at
 
 
 def fitted(parameter: str, added: Mapping[int, float]) -> Fit:
-    """Least squares over the points of a parameter."""
+    """Fit the points of a parameter by least squares."""
     at, heights = np.array(list(added), float), np.array(list(added.values()))
     found = terms(parameter, at)
     (slope, constant), *_ = np.linalg.lstsq(np.stack([found, np.ones_like(at)], axis=1), heights, rcond=None)

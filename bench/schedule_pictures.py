@@ -1,8 +1,8 @@
-"""The pictures of docs/how-the-schedule-works.md: a schedule as in the paper's Fig. 3, a scheduler as in its Fig. 6.
+"""Draw a schedule as in the paper's Fig. 3 and a scheduler as in its Fig. 6, for docs/how-the-schedule-works.md.
 
-python bench/schedule_pictures.py [DIR]    # writes schedule.svg and scheduler.svg, to docs
+python bench/schedule_pictures.py [DIR]    # writes schedule.svg and scheduler.svg to DIR (default: docs)
 
-The golden scheduler makes every choice that is drawn.
+The golden scheduler makes every choice in the pictures.
 """
 
 import sys
@@ -16,13 +16,13 @@ from tensordash_storage.files import atomic_write
 
 DOCS = Path(__file__).parents[1] / "docs"
 CELL = 34
-"""Pixels of a position, and of a lane."""
+"""Width and height of a position and of a lane, in pixels."""
 WINDOW_DEPTH = 2
 """Steps of the window in the first picture."""
 CYCLE_WIDTH = 290
-"""Pixels of a cycle, and left of the first one."""
+"""Width of a cycle, and of the space left of the first one, in pixels."""
 LANES_LEFT = WINDOW_DEPTH * CELL + 90
-"""Pixels from a window to its lanes."""
+"""Distance from a window's left edge to its lanes, in pixels."""
 WINDOW = ((0, 1, 0, 1), (1, 1, 0, 0), (0, 0, 1, 1), (1, 0, 1, 0))
 """Effectual positions of the second picture, (step, lane)."""
 STYLE = """
@@ -134,7 +134,7 @@ def schedule_parts() -> Iterator[str]:
                 others += [box(lane_x, y, "idle"), text(lane_x + CELL + 8, y + CELL / 2 + 4, "idle", "small left")]
                 continue
             step, source = position
-            # Lines from the same lane of the window begin apart, and cells cover them.
+            # Lines from the same lane of the window begin at different heights, below the cells.
             begin = top + source * CELL + CELL * (1 + step) / (1 + WINDOW_DEPTH)
             lines.append(f'<path class="line" d="M{x + CELL:g} {begin:g}H{x + WINDOW_DEPTH * CELL:g}')
             lines[-1] += f'L{lane_x - 4:g} {y + CELL / 2:g}"/>'

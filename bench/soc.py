@@ -1,8 +1,8 @@
-"""Train networks on the simulated SoC, compare every tensor with the emulator, and count where cycles go.
+"""Train networks on the simulated SoC, compare every tensor with the emulator, and count cycles by function.
 
     python bench/soc.py                       # some steps of the MLP and of the CNN: `make soc-demo`
-    python bench/soc.py mlp --steps 96        # an epoch of one of them
-    python bench/soc.py --json docs/soc.json  # write losses and cycles; `python bench/soc_page.py` shows them in docs
+    python bench/soc.py mlp --steps 96        # an epoch of the MLP
+    python bench/soc.py --json docs/soc.json  # write losses and cycles for `python bench/soc_page.py`
 
 Each step has a new batch of digits. The exit status is 0 only if all tensors of all steps are bit-equal.
 """
@@ -28,7 +28,7 @@ from tensordash_runtime.program_folder.storage import write_folder
 from tensordash_runtime.tasks import load_task
 
 MODELS = {"mlp": 12, "digits": 3}
-"""Networks, and steps that take some minutes."""
+"""Networks, with a number of steps that takes some minutes."""
 BATCH = 16
 MOMENTUM = 0.9
 MEMORY_BYTES = 1 << 22
@@ -44,7 +44,7 @@ END = re.compile(r"exit 0 after (\d+) cycles")
 
 
 def write_batches(path: Path, model: str, steps: int) -> None:
-    """Write the batches of as many epochs as some steps have."""
+    """Write the batches of a number of steps."""
     task = load_task(model, batch=BATCH)
     batches: list[Any] = []
     for epoch in range(-(-steps // task.steps_per_epoch)):
@@ -54,7 +54,7 @@ def write_batches(path: Path, model: str, steps: int) -> None:
 
 
 def build_system(model: str, steps: int, place: Path) -> ProgramFolder:
-    """Write program folder, batches and system."""
+    """Write the program folder, the batches and the system."""
     folder = compile_task(model, core_preset("core"), batch=BATCH, momentum=MOMENTUM)
     write_folder(folder, place / "step")
     write_batches(place / "batches.npz", model, steps)
@@ -69,12 +69,12 @@ def build_system(model: str, steps: int, place: Path) -> ProgramFolder:
 
 
 def simulate() -> list[str]:
-    """Build system and firmware, and run them; print and return the lines that the UART sent.
+    """Build the system and its firmware, and run them; print and return the lines that the UART sent.
 
     Raises
     ------
     ValueError
-        If the firmware found a difference, or an error.
+        If the firmware found a difference or an error.
     """
     command = ["make", "-C", str(FOLDER / "soc"), "--no-print-directory", "run", f"PYTHON={sys.executable}"]
     lines: list[str] = []
@@ -90,7 +90,7 @@ def simulate() -> list[str]:
 
 
 def parse_steps(lines: list[str]) -> list[dict[str, Any]]:
-    """Return what the firmware printed of each step."""
+    """Return the values that the firmware printed for each step."""
     steps: list[dict[str, Any]] = []
     for line in lines:
         if found := STEP.fullmatch(line):
@@ -105,7 +105,7 @@ def parse_steps(lines: list[str]) -> list[dict[str, Any]]:
 
 
 def require_equal(found: Sequence[Mapping[str, Any]], expected: NDArray[np.uint32]) -> None:
-    """Raise a `ValueError` unless the checksum and the tensors of each step are the emulator's, (steps, tensors)."""
+    """Raise a `ValueError` unless each step has the emulator's tensors; `expected` has their checksums by step."""
     if len(found) != len(expected):
         raise ValueError(f"the firmware must have compared {len(expected)} steps, not {len(found)}")
     for k, (step, row) in enumerate(zip(found, expected, strict=True)):
@@ -142,7 +142,7 @@ def train(model: str, steps: int) -> dict[str, Any]:
 
 
 def summary(model: str, figures: Mapping[str, Any]) -> str:
-    """Return one line: cycles of a step in which the processor computes, sleeps, and in which the core multiplies."""
+    """Return one line: cycles of a step in which the processor computes or waits, and in which the core multiplies."""
     cycles, steps = figures["cycles"], figures["steps"]
     computing = cycles["host_calls"] + cycles["programs"] - cycles["asleep"]
     return (
@@ -154,12 +154,12 @@ def summary(model: str, figures: Mapping[str, Any]) -> str:
 
 def main() -> int:
     parser = argument_parser(__doc__)
-    parser.add_argument("models", nargs="*", metavar="MODEL", help=f"of {', '.join(MODELS)} (default: all)")
-    parser.add_argument("--steps", type=int, help=f"of each network (default: {MODELS})")
+    parser.add_argument("models", nargs="*", metavar="MODEL", help=f"networks, of {', '.join(MODELS)} (default: all)")
+    parser.add_argument("--steps", type=int, help=f"steps of each network (default: {MODELS})")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write losses and cycles to a file")
     options = parser.parse_args()
     if unknown := [name for name in options.models if name not in MODELS]:
-        parser.error(f"MODEL must be of {', '.join(MODELS)}, not {', '.join(unknown)}")
+        parser.error(f"MODEL must be one of {', '.join(MODELS)}, not {unknown[0]}")
     if options.steps is not None and options.steps < 1:
         parser.error(f"--steps must be at least 1, not {options.steps}")
     results = {}

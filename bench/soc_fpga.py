@@ -1,7 +1,7 @@
-"""Count what the simulated SoC takes of an ECP5, with Yosys: the table of docs/tutorials/soc.md.
+"""Count the resources of an ECP5 that the simulated SoC takes, with Yosys: the table of docs/tutorials/soc.md.
 
-    python bench/soc_fpga.py                            # some minutes; prints the table
-    python bench/soc_fpga.py --json docs/soc-fpga.json  # and writes what `python bench/soc_page.py` shows in docs
+    python bench/soc_fpga.py                            # print the table: some minutes
+    python bench/soc_fpga.py --json docs/soc-fpga.json  # also write the counts for `python bench/soc_page.py`
 
 Nothing is placed or routed: counts do not show whether the system fits, or how fast it is.
 """
@@ -26,14 +26,14 @@ DEVICE = "LFE5U-85F"
 """The largest part of the family."""
 SOURCES = ("picorv32.v", "tensordash.v", "tensordash_memories.v", "soc.v")
 PARTS = {"tensordash_core": "core", "picorv32": "PicoRV32", "soc": "memory, UART, timer, bus"}
-"""Modules that are mapped apart from each other, and what they are."""
+"""Modules that are mapped separately, with their names in the table."""
 
 
 def count(folder: Path) -> dict[str, dict[str, int]]:
-    """Map a system, and return how much of each resource its parts take."""
+    """Map a system, and return each part's count of each resource."""
     family = FAMILIES[FAMILY]
-    (folder / "firmware.hex").write_text("0\n")  # Contents of memory change no count.
-    # The processor's parameters give it another name, which ends with its own.
+    (folder / "firmware.hex").write_text("0\n")  # The contents of memory change no count.
+    # Yosys puts the processor's parameters before its module name.
     commands = [
         f"read_verilog {' '.join(SOURCES)}",
         "hierarchy -check -top soc",

@@ -1,6 +1,6 @@
-"""Draw what `python bench/soc.py --json docs/soc.json` measured, and write it into the tutorial and into README.md.
+"""Draw the figures of `python bench/soc.py --json docs/soc.json`, and write them into the tutorial and README.md.
 
-The tutorial also has what `python bench/soc_fpga.py --json docs/soc-fpga.json` counted.
+The tutorial also gets the table of `python bench/soc_fpga.py --json docs/soc-fpga.json`.
 
 python bench/soc_page.py    # writes docs/soc.svg, docs/tutorials/soc.md and README.md
 """
@@ -21,18 +21,18 @@ PAGE = DOCS / "tutorials/soc.md"
 README = DOCS.parent / "README.md"
 NAMES = {"mlp": "MLP", "digits": "CNN"}
 WIDTH = 400
-"""Pixels: a phone shows the whole picture with legible text."""
+"""Width of the picture in pixels, small enough for a phone's screen."""
 LEFT = 168
-"""Pixels on the left of plots and bars."""
+"""Left edge of plots and bars, in pixels."""
 PLOT_WIDTH = 150
-"""Pixels of a plot, and of the longest bar."""
+"""Width of a plot and of the longest bar, in pixels."""
 PLOT_HEIGHT = 70
 ROW_HEIGHT = 20
-"""Pixels from a bar to the next one."""
+"""Distance from a bar to the next one, in pixels."""
 
 
 def parts_of_step(figures: Mapping[str, Any]) -> dict[str, float]:
-    """Return the mean cycles of a step by activity, the comparison of tensors included."""
+    """Return the mean cycles of a step by activity, including the comparison of tensors."""
     cycles, steps = figures["cycles"], figures["steps"]
     parts = {name: count / steps for name, count in figures["functions"].items()}
     parts["compare tensors"] = (figures["all_cycles"] - cycles["host_calls"] - cycles["programs"]) / steps
@@ -42,7 +42,7 @@ def parts_of_step(figures: Mapping[str, Any]) -> dict[str, float]:
 
 
 def host_percent(figures: Mapping[str, Any]) -> float:
-    """Return the share of host calls in a step, comparison excluded."""
+    """Return the percentage of host calls in a step, without the comparison."""
     cycles = figures["cycles"]
     return float(100 * cycles["host_calls"] / (cycles["host_calls"] + cycles["programs"]))
 

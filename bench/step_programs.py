@@ -1,11 +1,11 @@
-"""Compare a training step whose products are joined to few programs with one program a product, on the Verilog.
+"""Compare a training step of few programs with one that has a program for each product, on the Verilog.
 
-    python bench/step_programs.py           # a summary
+    python bench/step_programs.py           # print a summary
     python bench/step_programs.py --json
-    python bench/step_programs.py --compile resnet18 --batch 2     # seconds and memory to compile; resnet50, too
+    python bench/step_programs.py --compile resnet18 --batch 2     # time and memory of compiling it, or resnet50
 
-Both have the same products, formats and fused operations, and leave the same bits. Cycles are those of the core,
-without the host's work between programs. Bytes are those that loads, stores and records move.
+Both steps have the same products, formats, fused operations and results. Cycles are the core's, without the host's
+work between programs. Bytes count loads, stores and records.
 """
 
 import resource
@@ -24,7 +24,7 @@ from tensordash_sim.networks.resnet50 import ResNet50, Shape
 
 MODELS = ("mlp", "digits")
 IMAGE_SIZES = {"resnet18": 32, "resnet50": 224}
-"""Rows and columns of the images of networks that are only compiled."""
+"""Networks that are only compiled, with the height and width of their images."""
 
 
 class BasicBlock(nn.Module):
@@ -54,12 +54,12 @@ def build_resnet18() -> nn.Module:
 
 
 def measure(folder: ProgramFolder) -> tuple[int, int]:
-    """Run a folder on the Verilog; return cycles and bytes moved.
+    """Run a folder on the Verilog; return its cycles and moved bytes.
 
     Raises
     ------
     ValueError
-        If a value is not the expected one.
+        If a value differs from the expected one.
     """
     cycles, difference = run_folder(folder, "verilator")
     if difference:
@@ -105,7 +105,7 @@ def compare_step(model: str, batch: int) -> dict[str, Any]:
 
 
 def compile_network(name: str, batch: int) -> dict[str, Any]:
-    """Measure what compiling a step of SGD with momentum takes; memory is what this process holds, PyTorch included."""
+    """Measure time and memory of compiling a step of SGD with momentum; memory is the whole process's."""
     size = IMAGE_SIZES[name]
     torch.manual_seed(0)
     if name == "resnet18":
@@ -131,9 +131,9 @@ def compile_network(name: str, batch: int) -> dict[str, Any]:
 
 def main() -> int:
     parser = argument_parser(__doc__)
-    parser.add_argument("--json", action="store_true", help="Print one JSON document.")
-    parser.add_argument("--batch", type=int, default=16, help="Digits or images in a step.")
-    parser.add_argument("--compile", choices=IMAGE_SIZES, help="Only compile a step of this network.")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    parser.add_argument("--batch", type=int, default=16, help="images in a step (default: 16)")
+    parser.add_argument("--compile", choices=IMAGE_SIZES, help="only compile a step of this network")
     arguments = parser.parse_args()
     if arguments.compile:
         row = compile_network(arguments.compile, arguments.batch)
@@ -141,7 +141,7 @@ def main() -> int:
             print_json(row)
             return 0
         print(f"{row['model']}, batch {row['batch']}: {row['seconds']:.0f} s ({row['cpu_seconds']:.0f} s of CPU)")
-        print(f"  {row['peak_bytes'] / 1e9:.2f} GB at most; the folder's memory has {row['memory_bytes'] / 1e9:.3f} GB")
+        print(f"  {row['peak_bytes'] / 1e9:.2f} GB at most; the step's memory has {row['memory_bytes'] / 1e9:.3f} GB")
         print(f"  {row['products']} products in {row['programs']} programs, {row['host_calls']} host calls")
         return 0
     rows = [compare_step(model, arguments.batch) for model in MODELS]
@@ -151,7 +151,7 @@ def main() -> int:
     for row in rows:
         print(f"{row['model']}, batch {row['batch']}: {row['products']} products in {row['programs']} programs")
         for unit, joined, single in (("cycles", "cycles", "single_cycles"), ("bytes", "bytes", "single_bytes")):
-            print(f"  {row[joined]:,} {unit}, alone {row[single]:,}: {row[joined] / row[single]:.3f}")
+            print(f"  {row[joined]:,} {unit}, in separate programs {row[single]:,}: {row[joined] / row[single]:.3f}")
     return 0
 
 

@@ -1,11 +1,11 @@
-"""Errors of binned sums next to FP32 in sequence and a GPU's fused sums, on the operands of training steps in bf16.
+"""Compare the errors of binned sums, sequential FP32 sums and a GPU's fused sums, on bf16 operands of training steps.
 
     python bench/sum_errors.py [--steps 20] [--models digits gpt lstm]
 
-Each network first trains some steps in PyTorch's bf16. The products of the next step are then summed in four ways. An
-error is the root mean square of a product's errors, divided by the root mean square of its exact results, in units of
-2^-24. Of each operation the table has the mean over products, and the largest ratio of binned sums to FP32 in sequence.
-A ratio above 1 is a product where bins are worse.
+Each network first trains some steps in PyTorch's bf16. The products of the next step are then summed in each way, and
+exactly. An error is the root mean square of a product's errors, divided by the root mean square of its exact results,
+in units of 2^-24. The table has the mean over the products of each operation. Its last column is the largest ratio of a
+product's error in binned sums to that in sequential sums: above 1, binned sums are worse.
 """
 
 from collections import defaultdict
@@ -44,7 +44,7 @@ class Recorded(NamedTuple):
 
 
 class Sequential(Sides):
-    """Sums of products in FP32, one product after the other."""
+    """Sequential sums of products in FP32."""
 
     def sums(self, placed: NDArray, other: NDArray, bias: NDArray | None = None) -> NDArray[np.uint32]:
         """Return sums, as `Sides.sums`."""
@@ -56,7 +56,7 @@ class Sequential(Sides):
 
 
 class Exact(Sides):
-    """Sums in float64, rounded to FP32, or with `rest` what that rounding leaves: both together have 48 bits."""
+    """Sums in float64, rounded to FP32; with `rest`, the rounding errors. Both together have 48 bits."""
 
     rest = False
 
@@ -68,13 +68,13 @@ class Exact(Sides):
 
 
 class Rest(Exact):
-    """What `Exact` rounds off."""
+    """Rounding errors of `Exact`."""
 
     rest = True
 
 
-def recorded(name: str, steps: int) -> list[Recorded]:
-    """Return the products of a network's training step after some others."""
+def record_products(name: str, steps: int) -> list[Recorded]:
+    """Train a network for some steps, and return the products of the next step."""
     task = load_task(name)
     optimizer, batches, found = task.optimizer(task.model.parameters()), task.order(0), []
 
@@ -120,7 +120,7 @@ def main(models: list[str], steps: int) -> None:
     print("|---|---|---|---|---|---|---|")
     for name in models:
         by_operation = defaultdict(list)
-        for product in recorded(name, steps):
+        for product in record_products(name, steps):
             by_operation[product.operation].append(errors(product))
         for operation, every in by_operation.items():
             found = [each for each in every if np.isfinite(each).all()]

@@ -1,10 +1,10 @@
-"""Train the networks of docs/training-results.md, and write what they reach into the page.
+"""Train the networks of docs/training-results.md, and write their accuracies and speedups into the page.
 
-    python bench/training_page.py              # trains nothing: writes the page from docs/training.json
-    python bench/training_page.py digits ...   # trains the rows of a table first: digits, scales, gpt or verilog
+    python bench/training_page.py              # train nothing: write the page from docs/training.json
+    python bench/training_page.py digits ...   # first train the rows of a table: digits, scales, gpt or verilog
 
-A row takes minutes; one in a format with scales takes up to an hour. docs/training.json has each row's command, commit
-and date.
+A row takes minutes, or up to an hour in a format with scales. docs/training.json has each row's command, commit and
+date.
 """
 
 import json
@@ -40,7 +40,7 @@ TABLES: dict[str, tuple[str, dict[str, str]]] = {
         {"--steps 16": "batches of 16", "--steps 4 --batch 64": "", "--steps 4 --batch 128": ""},
     ),
 }
-"""By table: the command of all rows, and each row's further options with a remark."""
+"""The common command of each table's rows, and each row's further options with a remark."""
 
 
 def command_of(table: str, options: str) -> str:
@@ -49,7 +49,7 @@ def command_of(table: str, options: str) -> str:
 
 
 def figures(document: Mapping[str, Any]) -> dict[str, float]:
-    """Return the figures of a row from what `tensordash train --json` prints; losses are means over all steps."""
+    """Return a row's figures from the document of `tensordash train --json`; losses are means over all steps."""
     names = ("steps", "accuracy", "plain_accuracy", "speedup", "tile_speedup")
     losses = {name: mean(step[name] for step in document["history"]) for name in ("loss", "plain_loss")}
     return {**{name: document[name] for name in names}, **losses}

@@ -4,9 +4,9 @@
     tensordash explore --trace build/two_of_four.trace --depth 2,3,4 --sources 4,5,8 --no-area
     python bench/two_of_four.py --area
 
-The trace has the layers' AxW alone, and no zeros in A. `--area` maps two tiles: one whose lanes reach all of the next
-step, and `paper-depth2`. A 2:4 tensor core needs at least the A muxes of `paper-depth2`: one of four values for each
-multiplier.
+The trace has only the layers' AxW, and no zeros in A. `--area` maps two tiles: `paper-depth2`, and one whose lanes
+reach the whole next step. A 2:4 tensor core needs at least the A multiplexers of `paper-depth2`, which select one of
+four values for each multiplier.
 """
 
 from dataclasses import replace
@@ -39,7 +39,7 @@ def main() -> None:
 
 
 def prune(source: str, target: str) -> None:
-    """Write the last step of a trace with the weights of smaller magnitude pruned."""
+    """Write the last step of a trace, and prune the two smallest of each four weights."""
     trace = Trace.open(source)
     conditions = {**trace.conditions, "weights": "2:4 along the reduction of AxW"}
     with TraceWriter(target, conditions=conditions) as writer, writer.step(trace.steps[-1].index) as step:
@@ -51,7 +51,7 @@ def prune(source: str, target: str) -> None:
 
 
 def print_areas() -> None:
-    """Print gate equivalents of a PE with its share of the tile."""
+    """Print the gate equivalents of a PE and of its share of the tile."""
     depth2 = load_preset("paper-depth2")
     tiles = {"paper-depth2": depth2, "all of the next step": replace(depth2, connectivity=NEXT_STEP)}
     for name, config in tiles.items():

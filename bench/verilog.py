@@ -1,21 +1,21 @@
-"""How the generated Verilog reads: lines, names without meaning, literals for states, and CPU time of `generate`.
+"""Measure how readable the generated Verilog is, and the CPU time of `tensordash generate`.
 
     python bench/verilog.py [--json] [PRESET...]
 
-Counts are of all `.v` files of a preset, except `lines`, `comment_percent` and `files`. A wire that is one bit range
-of a vector names a field, unless it is the pin of an instance (`instance__port`) and the vector is none: neither
-single_use_wires nor field_ranges count it. Presets: paper, recommended, core.
+Counts are of all `.v` files of a preset, except `lines`, `comment_percent` and `files`. A wire that equals one bit
+range of a vector names a field: neither single_use_wires nor field_ranges count it. A pin of an instance
+(`instance__port`) names a field only if the vector is a pin, too. The presets are paper, recommended and core.
 
 lines: lines of `tensordash.v`
-all_lines: lines of all files; `files` has those of each
-longest_line, longest_attribute: characters of the longest line of code or comment, and of an attribute `(* ... *)`,
-    which stands on one line: its string cannot be broken
-numbered_names: wires and registers called by a number (`_012_`, `name$3`)
-single_use_wires: wires that one expression uses and whose own expression, of at most 100 characters, could stand there
-state_numbers: comparisons of a state with a literal, and literals as labels of a case over it
-field_ranges: bit ranges of a descriptor, of its words and of its beats; one of a field that has a name is none
-comment_percent: lines of `tensordash.v` with a comment inside of module bodies, of all of its lines
-cpu_seconds: user and system time of `tensordash generate` in a process of its own
+all_lines: lines of all files; `files` counts the lines of each file
+longest_line: characters of the longest line of code or comment
+longest_attribute: characters of the longest attribute `(* ... *)`; its string cannot be broken into lines
+numbered_names: wires and registers with a number for a name (`_012_`, `name$3`)
+single_use_wires: wires used once that could be replaced by their own expression, of at most 100 characters
+state_numbers: comparisons of a state with a literal, and literals as labels of a case over a state
+field_ranges: bit ranges of a descriptor, its words and its beats, without those that name a field
+comment_percent: percentage of the lines of `tensordash.v` with a comment in the body of a module
+cpu_seconds: user and system time of `tensordash generate` in its own process
 """
 
 import argparse
@@ -31,14 +31,14 @@ from typing import Any
 
 PRESETS = ("paper", "recommended", "core")
 MAIN = "tensordash.v"
-"""The file with the tile or the core; beside it stand memories, wrappers and units that are placed alone."""
+"""File with the tile or the core. Other files have memories, wrappers and units that are placed separately."""
 MAX_INLINED = 100
 """Characters of an expression that fits on a line."""
 
 MODULE = re.compile(r"^module (\w+).*?^endmodule\b", re.MULTILINE | re.DOTALL)
 COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 ATTRIBUTE = re.compile(r"\(\*.*?\*\)", re.DOTALL)
-# Names: an identifier, escaped or not; one after a dot is a port of an instance, one after a base is a digit.
+# An identifier, escaped or not; after a dot it would be a port of an instance, after a base it would be a digit.
 NAME = re.compile(r"(?<![\w$.'\\])(\\\S+|[A-Za-z_][\w$]*)")
 DECLARATION = re.compile(
     r"^\s*(?:(?:input|output)\s+)?(wire|reg)\b\s*(?:signed\s*)?(?:\[[^\]]*\]\s*)?([^;=]*?)\s*(=|;|,?$)"
@@ -55,13 +55,7 @@ FIELD = re.compile(r"\b(?:\w+_)?descriptor(?:_\d+|_payload)?\[\s*\d+\s*(?::\s*\d
 
 
 def count(files: dict[str, str]) -> dict[str, Any]:
-    """Figures of the Verilog files of a preset, by their names.
-
-    Parameters
-    ----------
-    files : dict of str to str
-        Texts by file name.
-    """
+    """Return the figures of a preset's Verilog files; `files` has their texts by name."""
     lines = [line for text in files.values() for line in text.splitlines()]
     attributes = [line for line in lines if ATTRIBUTE.fullmatch(line.strip())]
     main = files[MAIN].splitlines()
@@ -88,7 +82,7 @@ def count(files: dict[str, str]) -> dict[str, Any]:
 
 
 def declared(code: str) -> dict[str, str]:
-    """Kind (`wire` or `reg`) of each net that a module declares and that is no port."""
+    """Return the kind (`wire` or `reg`) of each net that a module declares, without ports."""
     names = {}
     for line in code.splitlines():
         found = DECLARATION.match(line)
@@ -105,7 +99,7 @@ def statements(code: str) -> str:
 
 
 def named_fields(code: str) -> set[str]:
-    """Wires that name one bit range of a vector; the pin of an instance only names a range of another pin."""
+    """Return wires that name one bit range of a vector; a pin of an instance only names a range of another pin."""
     return {
         name
         for name, vector in RANGE.findall(code)
@@ -114,14 +108,14 @@ def named_fields(code: str) -> set[str]:
 
 
 def numbered_names(code: str) -> list[str]:
-    """Wires and registers called by a number: `_012_` or `name$3`."""
+    """Return wires and registers with a number for a name: `_012_` or `name$3`."""
     return [name for name in declared(code) if NUMBERED.fullmatch(name)]
 
 
 def single_use_wires(code: str) -> list[str]:
-    """Wires with one use, which their own expression could replace on a line.
+    """Return wires with one use that their own expression could replace on a line.
 
-    A wire with a bit range must stay: an expression has none. A connection to an instance is a use.
+    An expression cannot replace a wire with a bit range. A connection to an instance is a use.
     """
     uses = Counter(NAME.findall(statements(code)))
     sliced = set(re.findall(r"(\w+)\s*\[", code))
@@ -129,13 +123,8 @@ def single_use_wires(code: str) -> list[str]:
     found = []
     for assign in ASSIGN.finditer(code):
         name, expression = (assign[1], assign[2]) if assign[1] else (assign[3], assign[4])
-        # One more place is where the wire gets its value.
-        if (
-            name in wires
-            and uses[name] == 2
-            and name not in sliced
-            and len(" ".join(expression.split())) <= MAX_INLINED
-        ):
+        fits = len(" ".join(expression.split())) <= MAX_INLINED
+        if name in wires and name not in sliced and fits and uses[name] == 2:  # the assignment counts as one
             found.append(name)
     return found
 

@@ -1,4 +1,4 @@
-"""The picture at the head of the README: the report's schedule viewer, as a browser shows it.
+"""Draw the picture at the head of the README: the report's schedule viewer in a browser.
 
 python bench/viewer_picture.py [FILE.png]    # writes docs/viewer.png; needs Chromium and pip install '.[test]'
 """
@@ -13,22 +13,17 @@ from tensordash_storage.files import atomic_path
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 CYCLE = 141
-"""One in which rows wait for another one, and lanes take from later steps and from their neighbours."""
+"""A cycle in which rows wait for another one, and lanes take pairs of later steps and of their neighbours."""
 WIDTH = 1200
 
 
 def picture(path: Path) -> None:
-    """Write the page, go to the cycle, and keep what is seen of the viewer.
-
-    Parameters
-    ----------
-    path : Path
-        The PNG.
+    """Write the report, show the cycle in its viewer, and store a screenshot as PNG.
 
     Raises
     ------
     OSError
-        There is no Chromium.
+        If Chromium is missing.
     """
     from playwright.sync_api import sync_playwright
 
@@ -49,7 +44,7 @@ def picture(path: Path) -> None:
         page.goto(page_file.as_uri())
         page.fill("#viewer-slider", str(CYCLE))
         page.evaluate("document.activeElement.blur()")
-        # The head of the page lies over what is scrolled under it; the keys and the table say nothing in a picture.
+        # The head of the page would cover the viewer; the hint about keys and the table are useless in a picture.
         page.add_style_tag(content=".top, .lead, .viewer > details, .viewer > .hint:last-child { display: none; }")
         with atomic_path(path) as place:
             page.locator("#schedule").screenshot(path=place, type="png")

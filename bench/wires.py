@@ -1,6 +1,6 @@
 """Place a tile and a core, and write the table of wires into docs/cost.md.
 
-    python bench/wires.py            # place what docs/wires.json lacks (minutes), then write the page
+    python bench/wires.py            # place the designs that docs/wires.json lacks (minutes), then write the page
     python bench/wires.py --write    # place nothing, write the page
 
 Needs the extra `wires`.
@@ -20,7 +20,7 @@ DESIGNS = ("paper", "core")
 
 
 def placed(name: str) -> Any:
-    """Place a preset and its baseline; power of a tile only, as a core's takes long."""
+    """Place a preset and its baseline, and return figures; only a tile's include power, as a core's takes long."""
     if name == "core":
         core = core_preset(name)
         digest, document = core.digest, synthesize_core(core, power=False, wires=True).to_json()

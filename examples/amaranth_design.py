@@ -1,4 +1,4 @@
-"""A Tile inside another Amaranth design: memories feed it, and its results leave as a stream."""
+"""A Tile inside another Amaranth design: memories supply its operands, and its results are a stream."""
 
 import numpy as np
 from amaranth.hdl import Module, Signal
@@ -14,14 +14,14 @@ from tensordash.tile.steps import StepsSignature
 
 
 class StepMemory(wiring.Component):
-    """The steps of one stream, (T, lanes) bit patterns; offers as many as a tile's window holds, at any place."""
+    """A memory with the steps of one stream, (T, lanes) bit patterns, that offers up to a whole window of them."""
 
     def __init__(self, steps, *, width: int, depth: int):
         self.steps, self.width, self.depth = steps, width, depth
         super().__init__({"port": Out(StepsSignature(width, len(steps[0]), depth))})
 
     def elaborate(self, platform):
-        """As many read ports as a port of the tile has steps."""
+        """Connect a read port of the memory to each step of the tile's port."""
         m = Module()
         port, count = self.port, len(self.steps)
         memory = Memory(shape=ArrayLayout(self.width, len(self.steps[0])), depth=count, init=self.steps)
@@ -43,7 +43,7 @@ class StepMemory(wiring.Component):
 
 
 class DotProducts(wiring.Component):
-    """Every row of B times every column of A, once after reset; `a` (columns, T, lanes), `b` (rows, T, lanes)."""
+    """Dot products of rows of B and columns of A, once after reset; `a` (columns, T, lanes), `b` (rows, T, lanes)."""
 
     def __init__(self, config: TileConfig, a, b):
         self.config, self.a, self.b = config, a, b
@@ -52,7 +52,7 @@ class DotProducts(wiring.Component):
         )
 
     def elaborate(self, platform):
-        """A memory for every port of the tile."""
+        """Connect a memory to every port of the tile."""
         m = Module()
         m.submodules.tile = tile = Tile(self.config)
         sides = (("a", self.a, self.config.a_format, tile.a), ("b", self.b, self.config.b_format, tile.b))
@@ -67,7 +67,7 @@ class DotProducts(wiring.Component):
 
 
 def main() -> None:
-    """Simulate a 2 x 3 tile on small integers, two thirds of B zero, and compare with NumPy."""
+    """Simulate a 2 x 3 tile on small integers, where two thirds of B are zero, and compare with NumPy."""
     random = np.random.default_rng(0)
     config = TileConfig(rows=2, columns=3, format="int8")
     a = random.integers(-9, 10, (config.columns, 20, config.lanes), np.int8)

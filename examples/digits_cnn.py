@@ -1,13 +1,13 @@
-"""A small CNN on scikit-learn's digits, in mixed precision: a training script that does not know TensorDash.
+"""Train a small CNN on scikit-learn's digits in mixed precision, without TensorDash.
 
-It goes on from the weights in the file that it is given, if there is one, and writes them there. The first step after
-five epochs is the trace that comes with the package (`tensordash_sim.trace.example_trace`):
+The script continues from the weights in the given file, if it exists, and writes the new weights to it. The first step
+after five epochs is the trace in the package (`tensordash_sim.trace.example_trace`):
 
     python examples/digits_cnn.py digits.pt
     tensordash trace examples/digits_cnn.py -o sim/tensordash_sim/data/digits_cnn.trace \
         --values --steps 1 --stop --overwrite -- digits.pt
 
-On another processor or PyTorch, sums may be rounded otherwise: the values, and some zeros, will then be others.
+Another processor or PyTorch may round sums differently: values, and some zeros, then differ.
 """
 
 import sys
@@ -31,7 +31,7 @@ class CNN(nn.Module):
         self.fc2 = nn.Linear(32, 10)
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
-        """(N, 1, 8, 8) to (N, 10)."""
+        """Return scores, (N, 10), of images, (N, 1, 8, 8)."""
         features = self.conv2(self.conv1(images).relu()).relu()
         return self.fc2(self.fc1(nn.functional.max_pool2d(features, 2).flatten(1)).relu())
 
@@ -57,5 +57,5 @@ for epoch in range(EPOCHS):
         scaler.update()
     with torch.no_grad():
         right = model(images[TRAINED_ON:]).argmax(1) == labels[TRAINED_ON:]
-    print(f"epoch {epoch}: loss {loss.item():.3f}, {right.float().mean().item():.1%} of the digits it never saw")
+    print(f"epoch {epoch}: loss {loss.item():.3f}, {right.float().mean().item():.1%} of unseen digits right")
 torch.save(model.state_dict(), weights)

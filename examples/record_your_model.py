@@ -1,4 +1,4 @@
-"""Record what a training run multiplies; then `tensordash simulate run.trace` prints what skipping its zeros gains."""
+"""Record the operands of a training run; `tensordash simulate run.trace` then prints the speedup from their zeros."""
 
 import torch
 from sklearn.datasets import load_digits

@@ -1,4 +1,4 @@
-"""A small CNN on scikit-learn's digits, trained on a TensorDash core: two lines more than without one.
+"""Train a small CNN on scikit-learn's digits on a TensorDash core, with two lines more than without one.
 
 python examples/train_digits.py              # on the emulator
 python examples/train_digits.py verilator    # two steps on the emitted Verilog

@@ -1,4 +1,4 @@
-"""Runs commands in a process that cannot import some modules: reads cases as JSON, and prints what each did."""
+"""Runs commands in a process that cannot import some modules: reads cases as JSON, and prints their results."""
 
 import io
 import json
@@ -14,7 +14,7 @@ from tensordash_cli.main import run
 
 
 class Blocker(MetaPathFinder):
-    """Finds none of the modules, as if their distributions were not installed."""
+    """An import finder that raises for the modules, as if they were not installed."""
 
     def __init__(self, modules: Sequence[str]) -> None:
         self.modules = modules

@@ -5,14 +5,14 @@ import tempfile
 
 import pytest
 
-# Tests do not use the data and results in a user's cache. All workers share the folder of the first process.
-# `tensordash mutate --by-hand` has an empty folder of its own for each run.
+# Tests use neither data nor results in the user's cache. All workers share the folder of the first process.
+# `tensordash mutate --by-hand` has its own empty folder for each run.
 if "PYTEST_XDIST_WORKER" not in os.environ and "TENSORDASH_TEST_CACHE" not in os.environ:
     _cache = tempfile.TemporaryDirectory(prefix="tensordash-cache-")
     os.environ["XDG_CACHE_HOME"] = _cache.name
 
 
-@pytest.hookimpl(tryfirst=True)  # before `-m` chooses
+@pytest.hookimpl(tryfirst=True)  # before `-m` selects tests
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark as slow all but n evenly spread tests of each `sampled(n)`."""
     marked: dict[str, tuple[int, list[pytest.Item]]] = {}

@@ -1,4 +1,4 @@
-"""The commands in the head of an emitted testbench, run as a user of the virtual environment runs them."""
+"""Runs the commands in the head of an emitted testbench in the virtual environment, as a user does."""
 
 import os
 import re
@@ -10,7 +10,7 @@ __all__ = ["installed_environment", "run_verilator_commands"]
 
 
 def installed_environment() -> dict[str, str]:
-    """The environment with the virtual environment's commands first on the path, and nothing else added."""
+    """Return the environment, with the virtual environment's commands first on the path."""
     return {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
 
 

@@ -1,4 +1,4 @@
-"""Hand-written pages as Markdown: their sentences, links, anchors and commands."""
+"""Parser of hand-written pages: sentences, links, anchors and commands."""
 
 import re
 from collections.abc import Callable, Iterator

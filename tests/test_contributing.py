@@ -1,4 +1,4 @@
-"""CONTRIBUTING.md and the pages on extensions are true; the forms and workflows are YAML."""
+"""CONTRIBUTING.md and the pages on extensions name existing things; the forms and workflows are YAML."""
 
 import re
 import tomllib
@@ -18,7 +18,7 @@ FOLDERS = ("bench", "cli", "docs", "formal", "hdl", "runtime", "sim", "synth", "
 
 
 def named_paths() -> list[str]:
-    """Paths from the root of the repository."""
+    """Return paths in a text that begin at the root of the repository."""
     return sorted(set(re.findall(rf"(?<![\w./-])(?:\.ci|{'|'.join(FOLDERS)})/[\w./-]*[\w/]", PAGE)))
 
 

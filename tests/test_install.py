@@ -1,4 +1,4 @@
-"""What users take: a source distribution, and the wheel from it, installed into an environment of its own."""
+"""The source distribution, and its wheel, installed into a new environment."""
 
 import os
 import shutil
@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[1]
 MAX_BASE_BYTES = 150_000_000
 PYTHONS = ("python3.11", "python3.12", "python3.13", "python3.14")
 NOT_COUNTED = ("pip", "setuptools", "pkg_resources", "_distutils_hack")
-"""Begins of the names in site-packages of what brings packages."""
+"""Beginnings of the names that packages have in site-packages."""
 
 
 def call(*command: str | Path, cwd: Path) -> str:
@@ -49,7 +49,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_wheel_generates(wheel: Path, tmp_path: Path) -> None:
-    """The wheel is installed alone; what it needs comes from the environment of the tests."""
+    """Only the wheel is installed; its requirements come from the tests' environment."""
     venv = tmp_path / "venv"
     call(sys.executable, "-m", "venv", "--without-pip", venv, cwd=tmp_path)
     call(sys.executable, "-m", "pip", "--python", venv, "install", "-q", "--no-deps", "--no-index", wheel, cwd=tmp_path)
@@ -78,7 +78,7 @@ def size(folder: Path) -> int:
 @pytest.mark.slow
 @pytest.mark.parametrize("program", PYTHONS)
 def test_base_is_small(wheel: Path, tmp_path: Path, program: str) -> None:
-    """The base install from the package index, on each Python that there is."""
+    """The base install from the package index, on each available Python."""
     python = shutil.which(program)
     if python is None or subprocess.run([python, "-c", ""], capture_output=True, check=False).returncode:
         pytest.skip(f"no {program} on the PATH")

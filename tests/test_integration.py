@@ -1,4 +1,4 @@
-"""docs/integration.md, docs/ports.md and examples/amaranth_design.py are what the design does."""
+"""docs/integration.md, docs/ports.md and examples/amaranth_design.py agree with the design."""
 
 import json
 import re
@@ -25,7 +25,7 @@ CORE = CoreConfig.from_toml(preset_text("core"))
 
 @cache
 def core_files() -> dict[str, str]:
-    """All files of the core, and of its testbench."""
+    """Return all files of the core and of its testbench."""
     return render_core(CORE, "NAME", render_core_testbench(CORE, "NAME"))
 
 
@@ -56,7 +56,7 @@ def test_timing_diagrams_are_of_this_design() -> None:
 def test_pictures_are_of_their_sources(source: Path) -> None:
     picture = wavedrom.render(source.read_text(encoding="utf-8")).tostring()
     stored = source.with_suffix(".svg").read_text(encoding="utf-8")
-    # Black lines, on white whatever the page's colour is: the first thing that is drawn, as large as the picture.
+    # The first shape is a white rectangle as large as the picture: black lines are legible on any page.
     ground = '<rect width="100%" height="100%" fill="white" />'
     assert stored.count(ground) == 1
     assert re.match(rf"<svg [^>]*>{re.escape(ground)}", stored)

@@ -1,4 +1,4 @@
-"""Words that CONTRIBUTING.md rules out stand in no source, page, message or emitted Verilog."""
+"""Words that CONTRIBUTING.md forbids are in no source, page, message or emitted Verilog."""
 
 import re
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ SUFFIXES = {".py", ".j2", ".toml", ".md", ".cpp", ".h", ".js", ".css", ".html", 
 MIN_FILES = 900
 
 GAP = r"""(?:\s|[#*/]|"\s+f?")+"""
-"""Between two words of a phrase: a line or string may end there, and a comment or string go on in the next."""
+"""Separator of a phrase's words: a line or string may end there, and a comment or string may continue in the next."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ PHRASES = [
 
 @dataclass(frozen=True)
 class Allowed:
-    """A place in which a match is no fault: a prefix of a path, a text in the line, and why."""
+    """A place where a match is allowed: a prefix of a path, a text in the line, and the reason."""
 
     path: str
     line: str
@@ -96,7 +96,7 @@ ALLOWED: list[Allowed] = [
     Allowed("hdl/", "kept_table", "a signal of `hdl`, see `NETLIST_NAMES`"),
 ]
 NETLIST_NAMES = re.compile(r"again|at_once|comes|due|following|kept|stands|there|twice")
-"""Signals and module parameters of `hdl`, which `formal` reads: costs, checks and proofs are keyed by these names."""
+"""Signals and module parameters of `hdl`, also read by `formal`: keys of costs, checks and proofs have these names."""
 
 TOKEN = re.compile(
     r"""\#[^\n]*|(?:\b[rbfuRBFU]{1,2})?(?:\"\"\"(?:[^\\]|\\.)*?\"\"\"|"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*')""",

@@ -1,4 +1,4 @@
-"""Pages have short sentences, links that lead somewhere, and commands with options that exist."""
+"""Pages have short sentences, valid links, and commands with existing options."""
 
 import shlex
 from pathlib import Path

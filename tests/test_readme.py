@@ -1,4 +1,4 @@
-"""README and the pages that it leads to are true: configuration, Python, commands, links, figures."""
+"""README and its linked pages are right: configuration, Python, commands, links, figures."""
 
 import re
 import runpy
@@ -67,7 +67,7 @@ def test_commands_and_links_exist() -> None:
 
 
 def options(command: str) -> set[str]:
-    """Of a command or, of a group, of all that is in it."""
+    """Return the options of a command, or of all commands of a group."""
     found = cli.get_command(click.Context(cli), command)
     assert found is not None
     inner = list(found.commands.values()) if isinstance(found, click.Group) else [found]
@@ -98,7 +98,7 @@ def test_which_commands_take_a_core() -> None:
 
 
 def test_figures_are_those_of_the_pages() -> None:
-    """Costs are a region that bench/cost.py writes; the others stand on the page that is named beside them."""
+    """bench/cost.py writes the costs; the other figures are on the page that is named beside them."""
     rows = dict(re.findall(r"^\| ([^|]+) \| ([^|]+) \| [\[`]", README, re.MULTILINE))
     evaluation, system, demo = (read(f"docs/{name}.md") for name in ("evaluation-tables", "system", "demo"))
     (ours, papers) = re.findall(r"^- Mean (\d\.\d{3})x of .*the paper: (\d\.\d\d)x of", evaluation, re.MULTILINE)[0]
@@ -115,7 +115,7 @@ def test_figures_are_those_of_the_pages() -> None:
 
 
 def test_first_tile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """The first commands do what stands beside them, before any make target is named."""
+    """The first commands have the described effects, before any make target is named."""
     monkeypatch.chdir(tmp_path)
     first, *others = blocks("README.md", "sh")
     assert "make demo" in others[0]
@@ -133,7 +133,7 @@ def test_first_tile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pyt
 
 
 def test_picture(tmp_path: Path) -> None:
-    """At the head, small, and what the command makes, but for the fonts that there are."""
+    """At the head, small, and equal to the command's picture, except for fonts."""
     (name,) = re.findall(r"\]\((docs/\S+\.png)\)", README.split("##")[0])
     stored = (ROOT / name).read_bytes()
     assert stored.startswith(b"\x89PNG")

@@ -1,4 +1,4 @@
-"""The tables of training and of mutants are what their data files have, and what the code measures."""
+"""The tables of training and of mutants agree with their data files and with the code."""
 
 import subprocess
 from collections import Counter

@@ -1,4 +1,4 @@
-"""docs/how-the-schedule-works.md: its pictures and its table are what the scheduler does."""
+"""docs/how-the-schedule-works.md has the scheduler's pictures and table."""
 
 import re
 import runpy
@@ -19,7 +19,7 @@ PAPER = load_preset("paper")
 
 @pytest.mark.parametrize("name", ["schedule.svg", "scheduler.svg"])
 def test_pictures_are_of_the_scheduler(name: str) -> None:
-    """The stored picture is drawn by the program, is XML, is legible in dark mode, and is on the page."""
+    """The stored picture is the program's, valid XML, legible in dark mode, and on the page."""
     stored = (ROOT / "docs" / name).read_text(encoding="utf-8")
     assert stored == DRAWING["pictures"]()[name]
     ET.fromstring(stored)

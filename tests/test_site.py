@@ -1,4 +1,4 @@
-"""The site builds without a warning, and its tutorials show what the commands print."""
+"""The site builds without a warning, and its tutorials show the commands' output."""
 
 import html
 import re
@@ -36,7 +36,7 @@ def test_the_site_builds(tmp_path: Path) -> None:
 
 
 def outputs(page: str) -> list[tuple[str, str]]:
-    """Commands of a page that are followed by what they print, with that text."""
+    """Return commands of a page that show their output, with that output."""
     found = re.findall(r"```sh\n((?:[^`]*\n)?)(tensordash [^`\n]*)\n```\n\n```\n([^`]*)```", page)
     return [(command, text) for _, command, text in found]
 

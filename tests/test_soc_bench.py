@@ -1,4 +1,4 @@
-"""`make soc-demo` exits with 1 at a difference, and the pages have what `docs/soc.json` has."""
+"""`make soc-demo` exits with 1 at a difference, and the pages have the figures of `docs/soc.json`."""
 
 import sys
 from collections.abc import Iterator

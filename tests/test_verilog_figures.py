@@ -1,4 +1,4 @@
-"""Counting of what `bench/verilog.py` prints about the Verilog."""
+"""The counts of `bench/verilog.py` on small texts."""
 
 import importlib.util
 from pathlib import Path

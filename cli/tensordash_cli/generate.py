@@ -1,4 +1,4 @@
-"""`tensordash generate`: Verilog and its companions."""
+"""`tensordash generate`: Verilog and the files that accompany it."""
 
 from pathlib import Path
 
@@ -23,11 +23,11 @@ __all__ = ["command"]
 )
 @json_option
 def command(config: TileConfig | CoreConfig, output: Path, prefix: str, testbench: bool, as_json: bool) -> None:
-    """Write a tile or a core as Verilog: NAME.v with the tops, and its companions.
+    """Write a tile or a core as Verilog: NAME.v with the tops, and files for other tools.
 
-    The companions of a tile are the transposer, lint waivers, a file list, a FuseSoC core, timing constraints, a
-    configuration for LibreLane, tables of the ports, and the configuration. A core (a configuration with a table
-    [core]) adds its memories and a C header of its registers and descriptors.
+    A tile comes with the transposer, lint waivers, a file list, a FuseSoC core, timing constraints, a configuration for
+    LibreLane, tables of the ports, and its configuration. A core (a configuration with a table [core]) adds its
+    memories and a C header of its registers and descriptors.
     """
     from tensordash.emission.verilog import check_prefix, generate
 

@@ -7,7 +7,7 @@ __all__ = ["EXAMPLES", "GROUPS", "SummaryGroup", "epilog"]
 GROUPS: dict[str, tuple[str, ...]] = {
     "Make hardware": ("presets", "generate", "synth", "soc"),
     "Check it": ("verify", "prove", "soak", "mutate"),
-    "Ask what it gains": ("simulate", "report", "explore", "map"),
+    "Measure what it gains": ("simulate", "report", "explore", "map"),
     "Use your own network": ("trace", "inspect", "train", "compile", "run"),
     "Reproduce the paper": ("evaluate", "data", "demo"),
 }
@@ -121,7 +121,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
 
 
 def epilog(command: str) -> str:
-    """Return the last paragraph of the help of a command, or of one in a group; click does not wrap it."""
+    """Return the examples of a command as the last paragraph of its help; click does not wrap it."""
     group = command.split()[0]
     examples = [example for example in EXAMPLES[group] if f"{example} ".startswith(f"tensordash {command} ")]
     return "\n".join(["\b", "Examples:", *(f"  {example}" for example in examples)])

@@ -1,4 +1,4 @@
-"""`tensordash inspect`: what a trace holds, and whether it is sound."""
+"""`tensordash inspect`: the contents of a trace, and a check of its arrays."""
 
 import json
 from collections import Counter
@@ -17,12 +17,12 @@ __all__ = ["command"]
 
 @click.command("inspect")
 @click.argument("trace", metavar="RUN.trace", type=Path)
-@click.option("--check", is_flag=True, help="Read every array, too, and verify its checksum.")
+@click.option("--check", is_flag=True, help="Also read every array and verify its checksum.")
 @json_option
 def command(trace: Path, check: bool, as_json: bool) -> None:
-    """Show what a trace holds: conditions, and of every layer and operation the operands' shapes and zeros.
+    """Show the contents of a trace: its conditions, and the operands' shapes and zeros of every layer and operation.
 
-    A trace that is damaged is wrong input: exit status 2. docs/trace.md describes the format.
+    A damaged trace is wrong input: exit status 2. docs/trace.md describes the format.
     """
     from tensordash_sim.trace import Trace
 
@@ -93,7 +93,7 @@ def _print(document: dict[str, Any]) -> None:
         f"{'masks and values' if with_values else 'masks'}, {document['bytes'] / 1e6:.1f} MB on disk"
     )
     if not document["complete"]:
-        click.echo("The recording was interrupted, or is under way: these are its complete steps.")
+        click.echo("The recording was interrupted, or still runs: these are its complete steps.")
     if document["checked_arrays"] is not None:
         click.echo(f"All {document['checked_arrays']} arrays are sound.")
     about = {**document["conditions"], "recorded": " ".join(document["created"].values()), "digest": document["digest"]}
@@ -121,7 +121,7 @@ def _print_records(records: list[dict[str, Any]]) -> None:
         click.echo("no records")
         return
     lines = [["layer", "operation", "geometry", "left", "zeros", "right", "zeros"]]
-    for calls in _alike(records):
+    for calls in _group_calls(records):
         record = calls[0]
         times = f" x{len(calls)}" if len(calls) > 1 else ""
         line = [record["layer"], record["operation"] + times, _brief(record["geometry"])]
@@ -138,8 +138,8 @@ def _print_records(records: list[dict[str, Any]]) -> None:
         click.echo("  ".join(cells).rstrip())
 
 
-def _alike(records: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
-    """Records of the same layer, operation and shapes: a recurrent layer has one for each time."""
+def _group_calls(records: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+    """Group records of the same layer, operation and shapes: a recurrent layer has one for each time step."""
     groups: dict[str, list[dict[str, Any]]] = {}
     for record in records:
         groups.setdefault(json.dumps([record["layer"], record["operation"], record["geometry"]]), []).append(record)

@@ -1,4 +1,4 @@
-"""Options that describe one operation of a layer, and what they mean."""
+"""Options that describe one operation of a layer, and their conversion to a geometry."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any

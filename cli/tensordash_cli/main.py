@@ -42,14 +42,14 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "presets": (),
     "demo": (),
 }
-"""Each command, and the modules that it needs whatever its options are (`tensordash.extras`)."""
+"""Each command, and the modules that it needs with any options (`tensordash.extras`)."""
 
-PARSER_SAYS = ("Missing ", "No such ", "Got unexpected ")
-"""How messages of click begin that do not say what is allowed."""
+PARSER_MESSAGES = ("Missing ", "No such ", "Got unexpected ")
+"""Beginnings of click's messages that do not state what is allowed."""
 
 
 class _Commands(SummaryGroup):
-    """Subcommands, each imported when it is used: one that only reads a configuration starts at once."""
+    """Subcommands, each imported when it is used, so that fast commands start without the imports of others."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -59,7 +59,7 @@ class _Commands(SummaryGroup):
             return None
         command = copy(import_module(f"{__package__}.{cmd_name}").command)
         command.epilog = epilog(cmd_name)
-        if command.callback is not None:  # which runs once the arguments are read: --help needs no extra
+        if command.callback is not None:  # The callback runs after the arguments are read: --help needs no extra.
             command.callback = partial(_run_callback, cmd_name, command.callback)
         return command
 
@@ -78,7 +78,7 @@ class _Commands(SummaryGroup):
 
 
 def _run_callback(name: str, callback: Callable[..., Any], /, *arguments: Any, **options: Any) -> Any:
-    """Run a command if its modules are installed; an import that fails nevertheless names its extra as well."""
+    """Run a command if its modules are installed; name the extra if another import fails."""
     require(name, *COMMANDS[name])
     try:
         return callback(*arguments, **options)
@@ -96,19 +96,19 @@ def cli() -> None:
 
 
 def run(arguments: list[str] | None = None) -> Any:
-    """Run the command; exit 0 when it did what was asked, 1 when a check failed, 2 for wrong use or input."""
+    """Run the command; exit with 0 after success, 1 after a failed check, 2 for wrong use or input."""
     from .console import CheckError
 
     if not usable_cache_home():
         click.echo("tensordash: the cache folder cannot be written, and a temporary one is used", err=True)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # what runs elsewhere ends with the command
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # Child processes then end with the command.
     try:
         sys.exit(cli.main(arguments, prog_name="tensordash", standalone_mode=False))
     except CheckError as error:
         status, message = 1, str(error)
     except click.ClickException as error:
         status, message = 2, error.format_message()
-        if isinstance(error, click.UsageError) and error.ctx is not None and message.startswith(PARSER_SAYS):
+        if isinstance(error, click.UsageError) and error.ctx is not None and message.startswith(PARSER_MESSAGES):
             message += f" See {error.ctx.command_path} --help."
     except click.Abort:
         status, message = 130, "interrupted"

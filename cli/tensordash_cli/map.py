@@ -1,4 +1,4 @@
-"""`tensordash map`: how a core computes a layer: the stages of the compiler, the bytes that move, and what limits."""
+"""`tensordash map`: how a core computes a layer: the compiler's stages, the bytes moved, and the busiest unit."""
 
 from collections import Counter
 from typing import Any
@@ -24,7 +24,7 @@ __all__ = ["command"]
 @click.option("--listing", is_flag=True, help="Also print all descriptors.")
 @json_option
 def command(config: CoreConfig, as_json: bool, **options: Any) -> None:
-    """Print the tiling of a convolution or matrix product, its schedule, the bytes that it moves, and estimated cycles.
+    """Print the tiling and the schedule of a convolution or matrix product, its moved bytes and its estimated cycles.
 
     For instance: tensordash map --preset core --channels 128 --filters 128 --size 8 --kernel 3 --padding 1
     """
@@ -44,7 +44,7 @@ def command(config: CoreConfig, as_json: bool, **options: Any) -> None:
 def _map(
     config: CoreConfig, *, operation: str, rows: str | None, speedup: float, listing: bool, **shape: Any
 ) -> dict[str, Any]:
-    """Return what each stage of the compiler makes of a problem."""
+    """Return the results of each stage of the compiler for a problem."""
     from tensordash_runtime.programs import moved_bytes, program_with_record, space_of
     from tensordash_sim.compiler.emission import emit
     from tensordash_sim.compiler.layer import OPERANDS, Layer

@@ -1,4 +1,4 @@
-"""`tensordash mutate`: wrong bits in the emitted Verilog, and what finds them."""
+"""`tensordash mutate`: wrong bits in the emitted Verilog, and the checks that find them."""
 
 import json
 from dataclasses import asdict
@@ -34,10 +34,10 @@ __all__ = ["command"]
 
 @click.command("mutate")
 @any_config_options
-@click.option("--by-hand", is_flag=True, help="Faults made by hand in the sources instead, see above.")
+@click.option("--by-hand", is_flag=True, help="Apply faults made by hand to the sources instead, see above.")
 @click.option("--all", "everything", is_flag=True, help="Run the campaigns of docs/verification.md instead.")
 @click.option("--kind", type=click.Choice(["bits", "wires"]), help="Kind of mutants (default: bits).")
-@click.option("--count", type=WholeRange(1, 60_000), help="Mutants (default: 300).")
+@click.option("--count", type=WholeRange(1, 60_000), help="Number of mutants (default: 300).")
 @click.option(
     "--component", "components", metavar="NAME", multiple=True, help="Only mutants of this component; may be repeated."
 )
@@ -50,8 +50,8 @@ __all__ = ["command"]
     "--page", metavar="FILE.md", type=Path, help="With --list: write the table into this page, between its marks."
 )
 @click.option("--seed", type=WholeRange(min=0), default=0, show_default=True, help="Seed of mutants and benches.")
-@click.option("--effort", type=FiniteRange(0.05, 1000), default=0.3, show_default=True, help="Of the benches.")
-@click.option("--proofs/--no-proofs", default=True, help="Ask proofs about what benches let pass (default).")
+@click.option("--effort", type=FiniteRange(0.05, 1000), default=0.3, show_default=True, help="Effort of the benches.")
+@click.option("--proofs/--no-proofs", default=True, help="Run proofs on mutants that pass the benches (default).")
 @results_option("Folder of results, see above.")
 @runner_options
 @json_option
@@ -77,10 +77,11 @@ def command(
 ) -> None:
     """Make mutants of a tile or a core, each with one change, and check whether benches and proofs find them.
 
-    One bit of an operator, or (--kind wires) one connection of an instance: dropped, stuck, its neighbour's, swapped
-    with it, or one of its bits stuck. Each component gets the same number. A mutant that passes its component's bench
-    is compared with the emitted Verilog; if it differs, the proofs run. DIR gets mutate.json, and in mutate/ the result
-    of each mutant. Stored results are not computed again, so an interrupted run continues.
+    A mutant changes one bit of an operator. With --kind wires, it changes one connection of an instance: dropped,
+    stuck, replaced by its neighbour, swapped with it, or one of its bits stuck. Each component gets the same number. A
+    mutant that passes its component's bench is compared with the emitted Verilog; if it differs, the proofs run. DIR
+    gets mutate.json, and in mutate/ the result of each mutant. Stored results are not computed again, so an interrupted
+    run continues.
 
     --by-hand applies faults made by hand, one at a time, to a private copy of the Python sources, and runs the checks
     that must find each: tests, benches and proofs. It needs a checkout. DIR gets mutate-by-hand.json, and answers in
@@ -134,7 +135,7 @@ def _show(report: "FaultReport | MutationReport", path: Path, as_json: bool) -> 
 
 
 def _refuse_options(context: click.Context, parameters: tuple[str, ...]) -> None:
-    """Raise a usage error if a parameter is given that does not go with --by-hand."""
+    """Raise a usage error for the first parameter that --by-hand excludes."""
     for option in explicit_parameters(context):
         if option.name in parameters:
             name = option.opts[-1] if isinstance(option, click.Option) else "CONFIG"

@@ -1,4 +1,4 @@
-"""Built-in networks for `tensordash trace`: what there is, training, and zeros next to the paper's."""
+"""Built-in networks for `tensordash trace`: their list, training, and zeros next to the paper's."""
 
 import warnings
 from pathlib import Path
@@ -56,7 +56,7 @@ def train(
     try:
         bar = progress_bar()
         with warnings.catch_warnings(), bar, recorder:
-            warnings.filterwarnings("ignore", ".*nothing was recorded")  # which is an error here
+            warnings.filterwarnings("ignore", ".*nothing was recorded")  # The command raises an error instead.
             task = bar.add_task(f"training {name}", total=chosen[-1] + 1)
             for _ in range(chosen[-1] + 1):
                 loss = run.step()

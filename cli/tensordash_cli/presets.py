@@ -14,9 +14,9 @@ __all__ = ["command"]
 @click.option("--chip", is_flag=True, help="Print the default chip of `simulate` instead.")
 @json_option
 def command(name: str | None, chip: bool, as_json: bool) -> None:
-    """List the presets, of tiles and then of cores, or print one as TOML to start a configuration of your own.
+    """List the presets of tiles and cores, or print one as TOML to start a configuration of your own.
 
-    A core's preset has a table [core]. Commands whose help lists it under --preset take it.
+    A core's preset has a table [core]. The help of a command lists the presets that it takes under --preset.
     """
     if chip:
         if name is not None:
@@ -24,7 +24,7 @@ def command(name: str | None, chip: bool, as_json: bool) -> None:
         _chip(as_json)
         return
     if name is not None:
-        preset_text(name)  # complains of an unknown name
+        preset_text(name)  # raises an error for an unknown name
     kinds = {each: kind for kind in ("tile", "core") for each in preset_names(kind)}
     names = [name] if name else list(kinds)
     if as_json:

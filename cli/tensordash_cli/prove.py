@@ -43,7 +43,7 @@ def command(
     runner: Runner,
     as_json: bool,
 ) -> None:
-    """Prove what docs/verification.md lists for a tile or a core, on its emitted Verilog.
+    """Prove the properties of docs/proofs.md for a tile or a core, on its emitted Verilog.
 
     DIR gets prove.json, and in prove/ every property with its result, log and counterexample (VCD). Stored results are
     not computed again, so an interrupted run continues.

@@ -12,12 +12,12 @@ from .console import (
     WholeRange,
     chosen_config,
     json_option,
-    not_among,
     preset_options,
     print_json,
     progress,
     progress_bar,
     split_inputs,
+    unknown_name,
     warn_if_interpreted,
     writable,
 )
@@ -34,7 +34,7 @@ __all__ = ["command"]
 @preset_options
 @click.option("-o", "--output", metavar="FILE.html", type=Path, required=True, help="Page to write.")
 @click.option("--trace", metavar="RUN.trace", type=Path, help="Schedules of this trace (default: the package's).")
-@click.option("--step", type=WholeRange(min=0), help="Of RUN.trace (default: the last one).")
+@click.option("--step", type=WholeRange(min=0), help="Index of the step of RUN.trace (default: the last one).")
 @click.option("--chip", "chip_file", metavar="CHIP.toml", type=Path, help="The chip around the tiles of RUN.trace.")
 @click.option("--synth/--no-synth", "synth", default=None, help="Synthesize the tile: area, clock and power (default).")
 @click.option(
@@ -63,15 +63,14 @@ def command(
     seed: int,
     as_json: bool,
 ) -> None:
-    """Write one HTML page that needs no network: a tile's speedup and cost on a recorded step, or results of an
-    evaluation.
+    """Write one self-contained HTML page: a tile's speedup and cost on a recorded step, or results of an evaluation.
 
     RUN.trace is a recording (`tensordash trace`): the page has speedup, zeros and limits by layer and operation, the
     speedup with memory at three bandwidths and with a better order of work, a roofline, energy, and the tile's cost,
     next to the dense baseline. Synthesis of the tile takes minutes; its result is cached.
 
-    DIR holds results of `tensordash evaluate`. Without either, the page has only schedules to step through: the golden
-    model's, of passes drawn from a layer of a trace's first step, and the example of the paper's Fig. 3.
+    DIR holds results of `tensordash evaluate`. Without RUN.trace and DIR, the page has only a viewer of schedules: the
+    golden model's schedules of passes from a layer of a trace's first step, and the example of the paper's Fig. 3.
     """
     from tensordash_sim.report import figure_3_run, load_results, write_report
     from tensordash_sim.trace.format import INDEX
@@ -133,7 +132,7 @@ def _first_layer(folder: Path) -> str:
 def _verdict(
     folder: Path, config: TileConfig, chip_file: Path | None, step: int | None, synth: bool, plan: bool | None
 ) -> list["Figure"]:
-    """Figures on a recorded step, energy with the power of the very tile."""
+    """Compute the figures of a recorded step; energy uses the power of this tile."""
     from tensordash_sim.evaluation.verdict import verdict
     from tensordash_sim.performance.chip import ChipConfig
     from tensordash_sim.performance.planner import unrecorded
@@ -141,7 +140,7 @@ def _verdict(
 
     trace, chip = Trace.open(folder), ChipConfig() if chip_file is None else ChipConfig.load(chip_file)
     if step is not None and step not in (steps := [each.index for each in trace.steps]):
-        raise not_among("--step", str(step), map(str, steps), folder)
+        raise unknown_name("--step", str(step), map(str, steps), folder)
     chosen = next((each for each in trace.steps if each.index == step), trace.steps[-1])
     if plan is None:
         plan = not unrecorded(chosen)
@@ -169,7 +168,7 @@ def _verdict(
 def _runs(
     config: TileConfig, trace: Path | None, layer: str | None, operations: tuple[str, ...], passes: int, seed: int
 ) -> list["ScheduleRun"]:
-    """Schedules of the chosen layer's operations."""
+    """Record schedules of the chosen layer's operations."""
     from tensordash_sim.lowering import Operation
     from tensordash_sim.report import LAYER, layer_runs
     from tensordash_sim.trace import Trace, example_trace
@@ -184,7 +183,7 @@ def _runs(
     if not chosen:
         places = (f"{one.layer} {one.operation}" for one in records)
         name = " ".join((str(wanted), *operations))
-        raise not_among("--layer and --op", name, places, trace or example_trace())
+        raise unknown_name("--layer and --op", name, places, trace or example_trace())
     # A layer that is called repeatedly has a record for each call; the first stands for all.
     first = {one.operation: one for one in reversed(chosen)}
     with progress.status("making schedules"):

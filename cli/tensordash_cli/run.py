@@ -1,4 +1,4 @@
-"""`tensordash run`: execute a program folder, and compare every tensor with what is expected."""
+"""`tensordash run`: execute a program folder, and compare every tensor with its expected value."""
 
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from .console import CheckError, json_option, preset_options, print_json
 __all__ = ["command"]
 
 TIMEOUT_SECONDS = 60.0
-"""Of a program on a core at an address."""
+"""Time limit of a program on a core at an address."""
 
 
 @click.command("run")
@@ -28,7 +28,7 @@ TIMEOUT_SECONDS = 60.0
     show_default=True,
     help="What executes the programs.",
 )
-@click.option("--address", help="Of the core of --on mmio: unix:PATH, tcp:HOST:PORT or uio:REGISTERS,MEMORY,PHYSICAL.")
+@click.option("--address", help="Core of --on mmio: unix:PATH, tcp:HOST:PORT or uio:REGISTERS,MEMORY,PHYSICAL.")
 @lambda command: preset_options(command, ("core",), default="the folder's")
 @json_option
 def command(
@@ -36,8 +36,8 @@ def command(
 ) -> None:
     """Execute the program folder DIR once, and compare every tensor in memory with the expected contents.
 
-    Exit status 1 if a value differs. --preset and --set describe the core that shall run the folder: exit status 2 if
-    the folder is compiled for another one.
+    Exit status 1 if a value differs. --preset and --set describe the core that must run the folder: exit status 2 if
+    the folder was compiled for another core.
     """
     if (executor == "mmio") != (address is not None):
         raise click.UsageError("--on mmio and --address go together")
@@ -68,7 +68,7 @@ def _options(address: str | None) -> dict[str, Any]:
 
 
 def _core(preset: str | None, settings: tuple[str, ...]) -> CoreConfig | None:
-    """Return the core that shall run a folder, if options describe one."""
+    """Return the core that must run a folder, if options describe one."""
     if preset is None and not settings:
         return None
     config = load_any_preset(preset or "core", settings)

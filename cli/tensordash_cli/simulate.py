@@ -1,4 +1,4 @@
-"""`tensordash simulate`: exact cycles, of a trace on the chip or of streams on one tile."""
+"""`tensordash simulate`: exact cycles of a trace on the chip, or of streams on one tile."""
 
 import time
 from collections.abc import Iterator
@@ -21,13 +21,13 @@ from .console import (
     explicit_parameters,
     is_writable,
     json_option,
-    not_among,
     preset_options,
     print_json,
     progress,
     progress_bar,
     results_option,
     split_inputs,
+    unknown_name,
     warn_if_interpreted,
     writable,
     writable_folder,
@@ -98,7 +98,7 @@ MAX_HELD_STEPS = 1 << 27
     "--cluster",
     default="none",
     show_default=True,
-    help="With --random: what zeros differ by in density: none, rows or time.",
+    help="With --random: density of zeros: equal everywhere (none), or different by rows or time.",
 )
 @click.option("--threads", type=WholeRange(min=1), help="Threads (default: one per core).")
 @json_option
@@ -113,18 +113,18 @@ def command(
 ) -> None:
     """Count cycles exactly, next to the dense baseline.
 
-    RUN.trace: every layer and operation on the chip. `speedup` is the tiles' speedup; `shared`, if tiles that share
-    reads wait for each other; `with memory` is the chip's speedup, where tiles, DRAM, banks or transposers limit an
-    operation, whichever is slowest (`limit`). `row side` is the operand whose zeros are skipped. For several steps,
-    sums of each layer follow. Operations that the trace did not capture are listed. DIR/simulate stores finished
-    operations, if it can be written, so an interrupted run continues.
+    RUN.trace: every layer and operation on the chip. `speedup` is the speedup of tiles that do not wait for each other;
+    `shared` is the speedup of tiles that share reads. `with memory` is the chip's speedup: the slowest of tiles, DRAM,
+    banks and transposers (`limit`) determines the cycles of an operation. `row side` is the operand whose zeros are
+    skipped. For several steps, sums of each layer follow. Operations that the trace did not capture are listed.
+    DIR/simulate stores finished operations, if it can be written, so an interrupted run continues.
 
-    --stream takes an array of bool (rows, T, lanes), --stream-a (columns, T, lanes): one tile.
+    --stream and --stream-a take arrays of bool for one tile, (rows, T, lanes) and (columns, T, lanes).
 
     --random draws streams for one tile.
 
-    With --drop-steps, `drop steps` is the speedup of tiles that drop steps which are empty in all rows, if none waits
-    for another one. The other columns are without it.
+    With --drop-steps, `drop steps` is the speedup of tiles that drop steps which are empty in all rows and do not wait
+    for each other. The other columns are for tiles that drop no steps.
     """
     config_file, trace = split_inputs(inputs, "[CONFIG.toml] [RUN.trace]")
     config = chosen_config(config_file, preset, settings)
@@ -141,9 +141,9 @@ def command(
     _choice("--row-order", arguments["row_order"], ("natural", "density"))
     if arguments["drop_steps"]:
         _require_row_side(config)
-    _use(threads)
+    _set_threads(threads)
     if trace is not None:
-        _trace(config, trace, arguments, keeps="output" in options)
+        _trace(config, trace, arguments, has_output="output" in options)
     elif arguments["stream"] is not None:
         _stream(config, arguments)
     else:
@@ -164,20 +164,20 @@ def _require_row_side(config: TileConfig) -> None:
         raise click.UsageError(f"--drop-steps: {error}") from None
 
 
-def _use(threads: int | None) -> None:
+def _set_threads(threads: int | None) -> None:
     if threads is None:
         return
     require("--threads", "numba")
     import numba
     from numba import config
 
-    cores = config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]  # it makes its attributes as it is read
+    cores = config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]  # Numba sets it at run time.
     if threads > cores:
-        raise click.UsageError(f"--threads must be from 1 to {cores}, the cores there are, not {threads}")
+        raise click.UsageError(f"--threads must be from 1 to {cores}, the number of cores, not {threads}")
     numba.set_num_threads(threads)
 
 
-def _trace(config: TileConfig, path: Path, arguments: dict[str, Any], keeps: bool) -> None:
+def _trace(config: TileConfig, path: Path, arguments: dict[str, Any], has_output: bool) -> None:
     require("simulate RUN.trace", "zarr")
     from tensordash_sim.lowering import Operation
     from tensordash_sim.performance.chip import JOINS, SIDES, ChipConfig, Machine, Results
@@ -190,7 +190,7 @@ def _trace(config: TileConfig, path: Path, arguments: dict[str, Any], keeps: boo
     chip = ChipConfig.load(arguments["chip"]) if arguments["chip"] is not None else ChipConfig()
     if arguments["csv_file"] is not None:
         writable(arguments["csv_file"], "--csv")
-    if keeps:
+    if has_output:
         writable_folder(arguments["output"], "--output")
     how = {name: arguments[name] for name in ("side", "row_order", "join_samples", "drop_steps")}
     warn_if_interpreted()
@@ -200,7 +200,7 @@ def _trace(config: TileConfig, path: Path, arguments: dict[str, Any], keeps: boo
     known = dict.fromkeys(record.layer for record in records)
     for layer in arguments["layers"]:
         if layer not in known:
-            raise not_among("--layer", repr(layer), known, path)
+            raise unknown_name("--layer", repr(layer), known, path)
     chosen = [
         record
         for record in records
@@ -211,7 +211,7 @@ def _trace(config: TileConfig, path: Path, arguments: dict[str, Any], keeps: boo
     # Another order is shown next to the natural one, which is the paper's.
     machines = dict.fromkeys([replace(machine, row_order="natural"), machine])
     runs: list[list[Result]] = []
-    with _output_folder(arguments["output"], keeps) as folder, progress_bar() as bar:
+    with _output_folder(arguments["output"], has_output) as folder, progress_bar() as bar:
         task = bar.add_task("simulating", total=len(chosen) * len(machines))
         for each in machines:
             runs.append([])
@@ -229,12 +229,12 @@ def _trace(config: TileConfig, path: Path, arguments: dict[str, Any], keeps: boo
 
 
 @contextmanager
-def _output_folder(output: Path, asked_for: bool) -> Iterator[Path]:
+def _output_folder(output: Path, is_required: bool) -> Iterator[Path]:
     """Yield the folder of results; a temporary one if the default folder cannot be written."""
-    if asked_for or is_writable(output):
+    if is_required or is_writable(output):
         yield output / "simulate"
         return
-    progress.print(f"{output} cannot be written: results are not kept (-o DIR)", markup=False)
+    progress.print(f"{output} cannot be written: results are not stored (-o DIR)", markup=False)
     with TemporaryDirectory(prefix="tensordash-") as scratch:
         yield Path(scratch)
 

@@ -1,4 +1,4 @@
-"""Results of a trace on the chip: as JSON, CSV and tables."""
+"""Results of a trace on the chip, as JSON, CSV and tables."""
 
 import csv
 import io
@@ -106,7 +106,7 @@ def _flat(document: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
 
 
 def print_results(results: list[Result], natural: list[Result], machine: Any) -> None:
-    """Print the table, and what other DRAM and idle tiles change."""
+    """Print the table, and the effects of other DRAM and of idle tiles."""
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
@@ -147,7 +147,7 @@ def print_results(results: list[Result], natural: list[Result], machine: Any) ->
     for name, added in totals.items():
         place = ([""] if has_steps else []) + ["total", name, "", "", ""]
         table.add_row(*place, *_numbers(added, natural_totals[name] if has_order else None), "", style="bold")
-    # A terminal's width would cut names.
+    # The width of the terminal would truncate names.
     Console(highlight=False, width=_width(table)).print(table)
     found = _bandwidths(results, machine)
     at = ", ".join(f"{format_ratio(each['speedup'])} at {each['gbps']:g}" for each in found["bandwidths"])
@@ -160,7 +160,7 @@ def print_results(results: list[Result], natural: list[Result], machine: Any) ->
     at = ", ".join(f"{format_ratio(each['energy_ratio'])} at {each['gbps']:g}" for each in found["bandwidths"])
     tiles, waiting, system = (format_ratio(added[f"{name}energy_ratio"]) for name in ("core_", "logic_", ""))
     click.echo(
-        f"energy efficiency over the baseline{provisional}: {tiles} tiles at work, {waiting} with those that wait, "
+        f"energy efficiency over the baseline{provisional}: {tiles} tiles at work, {waiting} with waiting tiles, "
         f"{system} with SRAM and DRAM ({at} GB/s)"
     )
 
@@ -174,7 +174,7 @@ def _width(table: "Table") -> int:
 
 
 def _merged(results: list[Result]) -> dict[tuple[int, str, str], dict[str, Any]]:
-    """Return one line for each step, layer and operation: a recurrent layer has a record for each time."""
+    """Return one line for each step, layer and operation: a recurrent layer has a record for each time step."""
     from tensordash_sim.performance.chip import totals
 
     calls: dict[tuple[int, str, str], list[dict[str, Any]]] = {}
@@ -184,7 +184,7 @@ def _merged(results: list[Result]) -> dict[tuple[int, str, str], dict[str, Any]]
 
 
 def _sum(calls: list[dict[str, Any]]) -> dict[str, Any]:
-    """Merge what `totals` leaves out: weighted shares, and the limit for most of the time."""
+    """Merge the results that `totals` leaves out: weighted shares, and the limit of most cycles."""
     limits: Counter[str] = Counter()
     for result in calls:
         limits[result["limit"]] += result["cycles"]

@@ -1,4 +1,4 @@
-"""`tensordash soak`: a long random campaign on the emitted Verilog, golden beside it."""
+"""`tensordash soak`: a long random campaign that compares the emitted Verilog with the golden model."""
 
 import json
 import re
@@ -20,7 +20,7 @@ from .console import (
     waves_file,
     writable_folder,
 )
-from .soak_cores import check_coverage, coverage_table, replay_core, soak_cores, tell_never, tile_name
+from .soak_cores import check_coverage, coverage_table, print_unmet, replay_core, soak_cores, tile_name
 
 __all__ = ["command"]
 
@@ -78,7 +78,7 @@ class _JobName(click.ParamType):
 @runner_options
 @click.option("--simulator", default="auto", show_default=True, help="auto, verilator or icarus.")
 @click.option("--cover", is_flag=True, help="Also fail if a reachable point of the coverage was not reached.")
-@click.option("--replay", metavar="SEED:INDEX", type=_JobName(), help="Run one job of a campaign again instead.")
+@click.option("--replay", metavar="SEED:INDEX", type=_JobName(), help="Repeat one job of a campaign instead.")
 @click.option("--waves", metavar="FILE.vcd", type=Path, help="With --replay: write waveforms of the run.")
 @json_option
 @click.pass_context
@@ -104,11 +104,11 @@ def command(
     printed. DIR/soak-SEED.json has the coverage. With --cover, a tile runs again with new streams while one of its
     lanes has an option that no tile has exercised.
 
-    With --cores every job is one core. Its Verilog executes layers and random programs until --positions, --descriptors
-    and --faults are reached: errors in every field, a memory that fails or is silent, a queue used wrongly, soft resets
-    in every state. Memory, buffer, error and index must be the golden core's, and a legal program must run afterwards.
-    DIR/soak-cores-SEED.json gets what was done. A job of such a campaign runs again with --replay and the same other
-    options.
+    With --cores every job is one core. Its Verilog executes layers, random programs and faults until --positions,
+    --descriptors and --faults are reached. Faults are errors in every field, a memory that fails or is silent, wrong
+    use of the queue, and soft resets in every state. Memory, buffer, error and index must equal the golden core's, and
+    a legal program must run afterwards. DIR/soak-cores-SEED.json has the summary. --replay with the same other options
+    repeats a job.
     """
     if cores is None and (conflicting := [name for name in ("descriptors", "faults") if _is_set(context, name)]):
         raise click.UsageError(f"--{conflicting[0]} needs --cores")
@@ -173,7 +173,7 @@ def _print_summary(document: dict[str, Any], cover: bool) -> None:
     pairs = document["lane_options"]
     table.add_row("option of a lane", f"{pairs['of']:,}", f"{pairs['met']:,}")
     Console(highlight=False, width=max(Console().width, 110)).print(table)
-    tell_never(document["never"], cover)
+    print_unmet(document["never"], cover)
     for replay, failure in document["failures"].items():
         click.echo(f"FAILED: {failure}; again: {replay}")
     rate = document["positions"] / max(document["seconds"], 1e-9)

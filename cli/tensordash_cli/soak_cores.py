@@ -14,7 +14,7 @@ from .console import CheckError, print_json, progress
 if TYPE_CHECKING:
     from tensordash_sim.verify.soak.cores import CoreGoals
 
-__all__ = ["coverage_table", "replay_core", "soak_cores", "tile_name"]
+__all__ = ["check_coverage", "coverage_table", "print_unmet", "replay_core", "soak_cores", "tile_name"]
 
 DEFAULT_DESCRIPTORS = 10_000
 """Descriptors of a campaign without --descriptors."""
@@ -76,7 +76,7 @@ def _print(document: dict[str, Any], cover: bool) -> None:
     click.echo()
     for kind, count in document["faults"].items():
         click.echo(f"{count:9,} {kind}")
-    tell_never(document["never"], cover)
+    print_unmet(document["never"], cover)
     click.echo(
         f"\nseed {document['seed']}: {document['positions']:,} multiply positions, {document['descriptors']:,} "
         f"descriptors and {sum(document['faults'].values()):,} faults in {document['programs']:,} programs "
@@ -85,14 +85,14 @@ def _print(document: dict[str, Any], cover: bool) -> None:
     )
 
 
-def tell_never(never: dict[str, list[str]], cover: bool) -> None:
-    """Print the points that were never met, or how many, by group."""
+def print_unmet(never: dict[str, list[str]], cover: bool) -> None:
+    """Print the coverage points that were never met, or their number, by group."""
     for group, points in never.items():
         click.echo(f"never met, {group}: {'; '.join(points) if cover else len(points)}")
 
 
 def check_coverage(never: dict[str, list[str]]) -> None:
-    """Fail if there is a point that was never met."""
+    """Raise an error if a coverage point was never met."""
     if never:
         group, points = next(iter(never.items()))
         count = sum(map(len, never.values()))
@@ -100,7 +100,7 @@ def check_coverage(never: dict[str, list[str]]) -> None:
 
 
 def coverage_table(coverage: dict[str, dict[str, int]]) -> Any:
-    """Return a row for each group of points."""
+    """Return a table with a row for each group of coverage points."""
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False)
@@ -114,7 +114,7 @@ def coverage_table(coverage: dict[str, dict[str, int]]) -> Any:
 
 
 def replay_core(seed: int, index: int, cores: int, options: Goals, as_json: bool) -> None:
-    """Run one job of a campaign again."""
+    """Repeat one job of a campaign."""
     from tensordash_sim.verify.soak.cores import draw_core_job, run_core_job
 
     job = draw_core_job(seed, index, _goals(options).share(cores))
@@ -131,7 +131,7 @@ def replay_core(seed: int, index: int, cores: int, options: Goals, as_json: bool
 
 
 def tile_name(config: Any) -> str:
-    """Return a tile in a few words."""
+    """Return a short description of a tile."""
     accumulator = config.accumulator if isinstance(config.accumulator, str) else "fused"
     formats = config.format if isinstance(config.format, str) else " x ".join(config.format)
     shape = f"{config.rows}x{config.columns} PEs of {config.lanes} lanes"

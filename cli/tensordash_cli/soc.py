@@ -1,4 +1,4 @@
-"""`tensordash soc`: a core with a processor, memory, UART and timer, firmware, and how to run them."""
+"""`tensordash soc`: a system of a core, a processor, memory, UART and timer, with firmware and a Makefile."""
 
 from pathlib import Path
 
@@ -45,8 +45,8 @@ EXAMPLE_FILTERS = 8
     "--batches",
     metavar="FILE",
     type=Path,
-    help="Archive of numpy.savez with the inputs of --program, (batches, *shape): a batch for each step, in turn. "
-    "Default: the folder's inputs for all steps.",
+    help="Archive of numpy.savez with the inputs of --program, (batches, *shape): a batch for each step, in turn "
+    "(default: the folder's inputs in all steps).",
 )
 @json_option
 def command(
@@ -72,7 +72,7 @@ def command(
         sources |= _steps(program, config, steps, batches, memory_bytes)
     files = render_soc(config, memory_bytes, sources)
     files["picorv32.v"] = Path(data_file("picorv32.v")).read_text(encoding="utf-8")
-    # The Makefile compiles them if they are there: those of an earlier program must not stay.
+    # The Makefile compiles these files if they exist, so those of an earlier program must go.
     for name in {"program/host.c", "program/steps.h", "program/steps.c"} - files.keys():
         (output / name).unlink(missing_ok=True)
     for name, text in files.items():
@@ -114,7 +114,7 @@ def _sources(folder: Path, config: CoreConfig, memory_bytes: int) -> dict[str, s
         raise TensorDashError(f"{folder}/manifest.json: not the manifest of a program folder: {error!r}") from None
     if digest != config.digest:
         raise TensorDashError(
-            f"{folder}: compiled for the configuration {digest}, and the core is {config.digest}: "
+            f"{folder}: compiled for the configuration {digest}, but the core is {config.digest}: "
             f"choose the core of {folder}/config.toml, or compile the folder for this core"
         )
     if base < PROGRAM_BASE or end > memory_bytes:

@@ -1,4 +1,4 @@
-"""`tensordash synth`: area, delay and power next to the dense baseline, or of every kind of numbers."""
+"""`tensordash synth`: area, delay and power next to the dense baseline, or of every number format."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,15 +28,15 @@ __all__ = ["command"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Placing:
-    """What is asked for of wires: whether, with which shapes of cells, and where pictures go."""
+class PlacementOptions:
+    """Options of --wires: the shapes of cells, and the folder of pictures."""
 
     wires: bool
     lef: tuple[Path, ...] | None
     output: Path | None
 
     def draw(self, report: "WireReport | None") -> None:
-        """Write a picture of each placement, if that is asked for."""
+        """Write a picture of each placement, if there is a folder for pictures."""
         if self.output is None or report is None:
             return
         from tensordash_synth import placement_svg
@@ -59,7 +59,7 @@ class Placing:
     type=FiniteRange(0.05, 100),
     default=2.0,
     show_default=True,
-    help="Period that the mapping is to reach.",
+    help="Clock period to map for.",
 )
 @click.option("--power/--no-power", default=True, help="Measure power, if OpenSTA is installed (minutes; default).")
 @click.option("--wires", is_flag=True, help="Also place both designs: area, clock and power with wires (many minutes).")
@@ -71,7 +71,9 @@ class Placing:
     "--place", is_flag=True, help="With --target: also place and route both designs, for their clocks (many minutes)."
 )
 @click.option("--device", metavar="PART", help="With --place: the FPGA (default: the smallest with room).")
-@click.option("--route/--no-route", default=True, help="With --place: clocks after routing (default), or placement.")
+@click.option(
+    "--route/--no-route", default=True, help="With --place: clocks after routing (default) or after placement."
+)
 @click.option("--numerics", is_flag=True, help="Map the PE for every format and accumulator instead (minutes).")
 @click.option("--equivalence", is_flag=True, help="Prove each module's netlist equal to its RTL instead (minutes).")
 @json_option
@@ -100,20 +102,19 @@ def command(
     around the dense tile and, with power, the energy of a training step on both. A core takes --liberty, --clock,
     --wires and --json.
 
-    With --wires, both designs are placed flat on rows, cells grow for the wires that they drive, and OpenSTA measures
-    clock and power with wires. Placements are cached.
+    With --wires, both designs are placed flat on rows, cells are sized up for their wires, and OpenSTA measures clock
+    and power with wires. Placements are cached.
 
-    With --target and --place, of a core as well, Yosys and nextpnr (extra `fpga`) put both designs on an FPGA, with
-    ports at registers. Placements are cached.
+    With --target and --place, also for a core, Yosys and nextpnr (extra `fpga`) put both designs on an FPGA, with
+    registers at the ports. Placements are cached.
 
-    Power comes from a simulation of the mapped netlists, which must equal the golden model, and OpenSTA.
+    Power comes from OpenSTA, with activity from a simulation of the mapped netlists, which must equal the golden model.
 
-    With --numerics, map a PE with the tile's lanes and pipeline for every format and accumulator that go together.
+    With --numerics, map a PE with the tile's lanes and pipeline for every legal pair of format and accumulator.
 
-    With --equivalence, the netlist of every module, of a tile or of a core around its memories, is compared with its
-    Verilog, from any state and for any inputs.
+    With --equivalence, compare the netlist of every module with its Verilog, from any state and for any inputs.
     """
-    placing = Placing(wires=wires, lef=lef or None, output=output)
+    placing = PlacementOptions(wires=wires, lef=lef or None, output=output)
     if not wires and (lef or output is not None):
         raise click.UsageError(f"{'--lef' if lef else '--output'} goes with --wires only")
     if output is not None:
@@ -128,7 +129,7 @@ def command(
         },
     )
     if place or device is not None or not route:
-        _placed(config, target, place, device, route, as_json)
+        _place(config, target, place, device, route, as_json)
         return
     if equivalence:
         _equivalence(config, liberty, clock_ns, as_json)
@@ -148,7 +149,7 @@ def _tile(
     liberty: Path | None,
     clock_ns: float,
     power: bool,
-    placing: Placing,
+    placing: PlacementOptions,
     *,
     sweep: str | None,
     target: str | None,
@@ -213,7 +214,7 @@ def _core(
     liberty: Path | None,
     clock_ns: float,
     power: bool,
-    placing: "Placing",
+    placing: PlacementOptions,
     as_json: bool,
 ) -> None:
     from tensordash_synth import core_cost_table, synthesize_core
@@ -241,7 +242,7 @@ def _core(
         click.echo(core_cost_table(report))
 
 
-def _placed(
+def _place(
     config: TileConfig | CoreConfig,
     target: str | None,
     place: bool,
@@ -267,7 +268,7 @@ def _check(context: click.Context, instead: dict[str, bool]) -> None:
     chosen = [option for option, is_set in instead.items() if is_set]
     if len(chosen) > 1:
         raise click.UsageError(f"{' and '.join(chosen)} exclude each other")
-    # What the others leave out of account.
+    # These modes ignore the listed options.
     without = {
         "--sweep": ("clock_ns", "power", "wires"),
         "--target": ("clock_ns", "power", "liberty", "wires"),

@@ -16,7 +16,7 @@ from .console import progress
 __all__ = ["read", "synthesis_results"]
 
 WITHOUT_POWER = ("paper-16lane",)
-"""Of wider tiles, the netlists' simulation would take longest, and only areas are read."""
+"""The simulation of this wide netlist would take longest, and the evaluation reads only its area."""
 
 
 def read(presets: Iterable[str], folder: Path) -> dict[str, dict[str, Any]]:
@@ -40,7 +40,7 @@ def read(presets: Iterable[str], folder: Path) -> dict[str, dict[str, Any]]:
 
 
 def synthesis_results(presets: Iterable[str], folder: Path) -> dict[str, dict[str, Any]]:
-    """Return documents by preset; synthesize those that this code has not stored in the folder."""
+    """Return the documents by preset; synthesize presets that the folder has no result for."""
     found = {}
     for preset in presets:
         config = load_preset(preset)
@@ -58,7 +58,7 @@ def _synthesize(config: TileConfig, preset: str) -> dict[str, Any]:
 
     with progress.status(f"synthesizing {preset}") as status:
         report = synthesize(config, power=preset not in WITHOUT_POWER, progress=status.update)
-    document: dict[str, Any] = json.loads(json.dumps(report.to_json()))  # as it will be read
+    document: dict[str, Any] = json.loads(json.dumps(report.to_json()))  # Equal to a document read from a file.
     return document
 
 

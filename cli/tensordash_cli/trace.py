@@ -1,4 +1,4 @@
-"""`tensordash trace`: record what a training script, or a built-in network in training, multiplies."""
+"""`tensordash trace`: record the products of a training script or of a built-in network."""
 
 import contextlib
 import runpy
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 
-class _Enough(BaseException):
-    """All steps that were asked for are recorded; no `except Exception` of the script holds it up."""
+class _AllStepsRecorded(BaseException):
+    """End of a script after the last step to record; an `except Exception` of the script does not catch it."""
 
 
 @click.command("trace")
@@ -33,7 +33,7 @@ class _Enough(BaseException):
 @click.option("-o", "--output", metavar="RUN.trace", type=Path, help="Folder to write to.")
 @click.option("--steps", metavar="N", type=WholeRange(min=1), help="Record N steps (default: all; --model: one).")
 @click.option("--every", metavar="K", type=WholeRange(min=1), default=1, help="Record every K-th step only.")
-@click.option("--stop", is_flag=True, help="End the script when --steps are recorded.")
+@click.option("--stop", is_flag=True, help="End the script after --steps recorded steps.")
 @click.option("--layer", "layers", metavar="PATTERN", multiple=True, help="Only these layers (*, ?); may be repeated.")
 @click.option("--values", is_flag=True, help="Store values, not only masks of zeros.")
 @click.option("--overwrite", is_flag=True, help="Replace RUN.trace if it is a trace.")
@@ -93,7 +93,7 @@ def command(context: click.Context, as_json: bool, output: Path | None, **parame
 
 
 def _source(context: click.Context) -> str:
-    """Return the requested source, and refuse options of the others."""
+    """Return the requested source; raise a usage error for options of the others."""
     explicit = explicit_parameters(context)
     changed = {option.name for option in explicit}
     of_source = {"script": "SCRIPT.py", "model": "--model", "listing": "--list"}
@@ -129,7 +129,7 @@ def _record_script(
         raise click.UsageError("--stop needs --steps")
     conditions = {"script": script.name, "arguments": " ".join(arguments)}
     recorder = record(output, steps=steps, conditions=conditions, **options)
-    # With --json, stdout is for one document: what the script prints goes where messages go.
+    # With --json, stdout has one document only, so the script's own output goes to stderr.
     with contextlib.redirect_stdout(sys.stderr) if as_json else contextlib.nullcontext():
         problem = _run(script, arguments, recorder, stop)
     if problem is None and not recorder.recorded:
@@ -140,13 +140,13 @@ def _record_script(
 
 
 def _run(script: Path, arguments: tuple[str, ...], recorder: "Recorder", stop: bool) -> str | None:
-    """Run the script as `python SCRIPT` does, and record; return how it failed, if it did."""
+    """Run the script as `python SCRIPT` does and record it; return a description of its failure, if it failed."""
     before = sys.argv, sys.path[:]
     sys.argv = [str(script), *arguments]
     sys.path.insert(0, str(script.resolve().parent))
     try:
         with warnings.catch_warnings(), recorder, _stopped(recorder, stop):
-            warnings.filterwarnings("ignore", ".*nothing was recorded")  # which is an error here
+            warnings.filterwarnings("ignore", ".*nothing was recorded")  # The command raises an error instead.
             try:
                 runpy.run_path(str(script), run_name="__main__")
             except SystemExit as end:
@@ -155,7 +155,7 @@ def _run(script: Path, arguments: tuple[str, ...], recorder: "Recorder", stop: b
     except SystemExit as end:
         return f"ended with exit status {end.code}" if isinstance(end.code, int) else f"ended: {end.code}"
     except TensorDashError:
-        raise  # the recording's own error is one line
+        raise  # The recording's own error is printed as one line.
     except KeyboardInterrupt:
         if recorder.recorded:
             progress.print(f"{recorder.path} holds {_count(recorder.recorded, 'step')}", markup=False)
@@ -170,17 +170,17 @@ def _run(script: Path, arguments: tuple[str, ...], recorder: "Recorder", stop: b
 
 @contextlib.contextmanager
 def _stopped(recorder: "Recorder", stop: bool) -> Iterator[None]:
-    """End the block with the last step that is to be recorded."""
+    """With `stop`, end the block after the last step to record."""
     from torch.optim.optimizer import register_optimizer_step_post_hook
 
     def end(optimizer: Any, args: Any, kwargs: Any) -> None:
         if stop and recorder.finished:
-            raise _Enough
+            raise _AllStepsRecorded
 
     handle = register_optimizer_step_post_hook(end)
     try:
         yield
-    except _Enough:
+    except _AllStepsRecorded:
         pass
     finally:
         handle.remove()

@@ -1,4 +1,4 @@
-"""`tensordash train`: a network in training on a core, emulated or on its Verilog, next to plain PyTorch."""
+"""`tensordash train`: train a network on a core, emulated or in Verilog, next to plain PyTorch."""
 
 import fnmatch
 from collections.abc import Sequence
@@ -98,15 +98,16 @@ WIDTH = 100
 def command(config: TileConfig | CoreConfig, as_json: bool, **options: Any) -> None:
     """Train a network with all of its products on a core, and again in plain PyTorch to compare.
 
-    An fp16 core trains in fp16 with loss scaling and FP32 master weights, a bf16 core in bf16. Prints loss and accuracy
-    of both, cycles, the speedup over the dense core, and zeros. Exit status 1 if --compare finds a difference.
+    An fp16 core trains in fp16 with loss scaling and FP32 master weights, a bf16 core in bf16. The command prints loss
+    and accuracy of both, cycles, the speedup over the dense core, and zeros. Exit status 1 if --compare finds a
+    difference.
     """
     if options["steps"] is not None and options["epochs"] is not None:
         raise click.UsageError("--steps and --epochs exclude each other")
     if options["bf16_layers"] and options["recipe"] is None:
         raise click.UsageError("--bf16-layers needs --recipe")
     if options["compare"] == options["backend"]:
-        raise click.UsageError(f"--compare must be another one than --backend, not {options['compare']}")
+        raise click.UsageError(f"--compare must differ from --backend, not be {options['compare']} as well")
     if isinstance(config, TileConfig):
         for option in ("backend", "compare"):
             if options[option] not in (None, "emulator"):
@@ -187,7 +188,7 @@ def _train(
 
 
 def _bf16_layers(task: "Task", patterns: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the user's layers in bf16, or the task's; products without weights have a "/" in their names."""
+    """Return the user's patterns of bf16 layers, or the task's; products without weights have a "/" in their names."""
     names = [path.removesuffix(".weight") for path, weight in task.model.named_parameters() if weight.ndim > 1]
     for pattern in patterns:
         if "/" not in pattern and not fnmatch.filter(names, pattern):
@@ -227,7 +228,7 @@ def _document(trainer: "Trainer", run: "Run") -> dict[str, Any]:
 
 
 def _cycles(steps: "Sequence[Step]") -> list[int]:
-    """Of the core, the dense core, and their tiles, over some steps."""
+    """Return the cycles of the core, the dense core and their tiles, summed over steps."""
     names = ("cycles", "dense_cycles", "tile_cycles", "dense_tile_cycles")
     return [sum(getattr(step, name) for step in steps) for name in names]
 

@@ -18,9 +18,9 @@ from .console import (
     any_config_options,
     explicit_parameters,
     json_option,
-    not_among,
     print_json,
     progress,
+    unknown_name,
     waves_file,
     writable,
 )
@@ -41,10 +41,10 @@ __all__ = ["command"]
 )
 @click.option("--simulator", default="auto", show_default=True, help="auto, verilator or icarus.")
 @click.option(
-    "--netlist", is_flag=True, help="Instead: the bench tile, or core, on the mapped gates, on Icarus (long)."
+    "--netlist", is_flag=True, help="Run the bench tile, or core, on the mapped gates instead, in Icarus (slow)."
 )
-@click.option("--operands", metavar="FILE.npz", type=Path, help="Replay these operands instead: arrays a, b (, c).")
-@click.option("-o", "--output", metavar="OUT.npz", type=Path, help="With --operands: results and counters.")
+@click.option("--operands", metavar="FILE.npz", type=Path, help="Replay the arrays a, b and, if needed, c instead.")
+@click.option("-o", "--output", metavar="OUT.npz", type=Path, help="With --operands: file of results and counters.")
 @click.option(
     "--waves", metavar="FILE.vcd", type=Path, help="Write waveforms of the run (with one bench, or --operands)."
 )
@@ -71,24 +71,24 @@ def command(
     sample: int,
     as_json: bool,
 ) -> None:
-    """Emit a tile's Verilog, or a core's, and run it in a simulator, compared with the golden model.
+    """Emit the Verilog of a tile or a core, simulate it, and compare it with the golden model.
 
     A tile is compared in every cycle. A core (a configuration with a table [core]) executes random programs, legal and
     illegal, on fast, slow and failing memory, with soft resets in between. The contents of memory and registers are
     compared after each. A core takes --seed, --effort, --simulator, --netlist, --waves and --json, and no other option.
 
     --operands takes b (rows, T, lanes) and a (columns, T, lanes) as bit patterns (unsigned integers) or floats (int8:
-    signed integers) and, exactly if tile.initial = true, c (rows, columns) as FP32 bits or floats (int8: integers); a
-    leading axis is a batch of back-to-back streams. --output gets the results c and c_bits, and each stream's counters.
+    signed integers). If tile.initial = true, it also needs c (rows, columns) as FP32 bits or floats (int8: integers). A
+    leading axis is a batch of back-to-back streams. --output has the results c and c_bits, and each stream's counters.
 
-    --netlist maps the tile, or the core around its memories, to Nangate 45 nm, as `tensordash synth` does, and takes
-    the library's own models of its cells. Registers and memories begin with random values (--seed). On a core, only
-    legal programs run.
+    --netlist maps the tile, or the core around its memories, to Nangate 45 nm, as `tensordash synth` does, and
+    simulates it with the library's models of its cells. Registers and memories begin with random values (--seed). A
+    core runs only legal programs.
 
     --trace draws passes of one layer and operation of a trace's first step (--seed) and rounds their values to the
-    tile's formats, for an 8-bit one scaled by a power of two before, which is printed; where the trace holds masks
-    only, non-zeros are drawn. The sparser operand is on the row side. Cycles are compared with the cycle simulator,
-    too.
+    tile's formats. For an 8-bit format it first scales them by a power of two, and prints it. If the trace has only
+    masks, it draws the non-zeros. The sparser operand is on the row side. Cycles are also compared with the cycle
+    simulator.
     """
     if isinstance(config, CoreConfig):
         _core(context, config, seed, effort, simulator, netlist, waves, as_json)
@@ -123,7 +123,7 @@ def command(
     _benches(config, benches, seed, effort, simulator, waves, as_json)
 
 
-OF_A_CORE = ("config_file", "preset", "settings", "seed", "effort", "simulator", "netlist", "waves", "as_json")
+CORE_OPTIONS = ("config_file", "preset", "settings", "seed", "effort", "simulator", "netlist", "waves", "as_json")
 
 
 def _core(
@@ -137,7 +137,7 @@ def _core(
     as_json: bool,
 ) -> None:
     for option in explicit_parameters(context):
-        if option.name not in OF_A_CORE:
+        if option.name not in CORE_OPTIONS:
             raise click.UsageError(
                 f"{option.opts[-1]} does not go with a core: "
                 "--seed, --effort, --simulator, --netlist, --waves and --json do"
@@ -161,7 +161,7 @@ def _benches(config: TileConfig, benches, seed: int, effort: float, simulator: s
 
 
 def _run(config, verify: Callable[..., Any], seed: int, effort: float, simulator: str, waves, as_json: bool) -> None:
-    """Run the benches of a tile or of a core, and show what they found."""
+    """Run the benches of a tile or of a core, and print their results."""
     with progress.status("emitting Verilog") as status:
         results = verify(
             config,
@@ -310,7 +310,7 @@ def _layer(
     record = next((one for one in records if (one.layer, one.operation) == (layer, operation)), None)
     if record is None:
         places = (f"{one.layer} {one.operation}" for one in records)
-        raise not_among("--layer and --op", f"{layer} {operation}", places, path)
+        raise unknown_name("--layer and --op", f"{layer} {operation}", places, path)
     totals = {"passes": 0, "steps": 0, "cycles": 0}
     with progress.status("replaying"), TemporaryDirectory() as folder:
         passes = layer_passes(record, config, sample=sample, seed=seed)

@@ -1,4 +1,4 @@
-/* A training step: the core computes the products, the processor what is between them (docs/program-folder.md).
+/* Training steps: the core computes the products, and the processor all other operations (docs/program-folder.md).
  *
  *   tensordash compile --model mlp -o step
  *   tensordash soc --preset core --program step -o soc
@@ -40,7 +40,7 @@ int main(void) {
   for (uint32_t step = 1; step <= STEP_COUNT && status == TENSORDASH_OK; step++) {
     status = run_step(&device);
     if (status != TENSORDASH_OK) break;
-    /* A new batch would now be written to the input tensors. */
+    /* Write a new batch to the input tensors here. */
     print("step ");
     print_number(step);
     print(": loss ");

@@ -1,11 +1,11 @@
-// A generated tile inside a design of your own: memories feed it, and its results leave as an AXI4-Stream.
+// A generated tile inside another design: memories supply its operands, and its results are an AXI4-Stream.
 //
 //   tensordash generate tile.toml --name my_tile -o my_tile
 //   iverilog -g2005 -o bench dot_products_tb.v dot_products.v my_tile/my_tile.v && vvp -n bench
 
 `default_nettype none
 
-// Sends the steps of one operand, once after reset. A beat has 4 steps of 4 int8 values, the oldest lowest.
+// Sends the steps of one operand, once after reset. A beat has 4 steps of 4 int8 values, the oldest in the lowest bits.
 module step_source #(
   parameter STEPS = 18
 ) (
@@ -21,7 +21,7 @@ module step_source #(
   localparam LAST_STEPS = STEPS - 4 * (BEATS - 1);
   localparam [15:0] LAST_TKEEP = (1 << 4 * LAST_STEPS) - 1;  // a step has 4 bytes
 
-  reg [31:0] steps [0:4 * BEATS - 1];  // written by your design; here by the testbench
+  reg [31:0] steps [0:4 * BEATS - 1];  // written by the testbench
   reg [15:0] beat;  // the next one to send
 
   assign tvalid = beat < BEATS;  // must not wait for tready

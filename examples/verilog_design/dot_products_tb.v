@@ -1,4 +1,4 @@
-// Fills the memories of `dot_products` with random operands, computes the results itself, and compares.
+// Writes random operands into the memories of `dot_products`, and compares its results with expected ones.
 
 module dot_products_tb;
   localparam STEPS = 18;
@@ -25,7 +25,7 @@ module dot_products_tb;
     random_value = $random(seed) % 10;
   endfunction
 
-  // A value of B: zero two times in three.
+  // A value of B: zero with probability 2/3.
   function integer sparse_value(input integer unused);
     sparse_value = $random(seed) % 3 == 0 ? $random(seed) % 10 : 0;
   endfunction

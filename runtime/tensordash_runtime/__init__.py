@@ -1,6 +1,6 @@
-"""Runtime: tensors of NumPy and PyTorch on a TensorDash core, emulated to the bit or on its Verilog.
+"""Runtime: operations on tensors of NumPy and PyTorch run on a TensorDash core, in an emulator or in its Verilog.
 
-`dispatch` receives the operations of PyTorch, and `products` turns them into products. `execution` rounds and scales
+`dispatch` intercepts PyTorch's operations, and `products` turns them into products. `execution` rounds and scales
 operands, `programs` compiles, and `backends` executes.
 
 `offload`, `compile_step` and the names after them import PyTorch when they are first used.

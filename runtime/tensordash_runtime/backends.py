@@ -1,4 +1,4 @@
-"""Backends, whose bits are the same: compiled code, the golden core, the emitted Verilog, and a core with registers."""
+"""Backends with bit-equal results: the emulator, the golden core, the emitted Verilog, and a core at an address."""
 
 from collections.abc import Callable
 from functools import lru_cache
@@ -28,11 +28,11 @@ from .programs import RECORD_BYTES, moved_bytes, program_with_record, schedule_o
 __all__ = ["BACKENDS", "Backend", "Emulator", "Golden", "Mmio", "Verilator", "open_backend"]
 
 ALIGNED = 64
-"""What the ring's address is a multiple of."""
+"""The ring's address is a multiple of this number of bytes."""
 
 
 class Backend(Protocol):
-    """A backend that runs jobs: emulator, golden model or Verilog."""
+    """A backend that runs jobs."""
 
     def run(self, job: DeviceJob) -> Ran:
         """Run a job and return its results.
@@ -48,51 +48,44 @@ class Backend(Protocol):
 
 
 class Emulator:
-    """Golden's bits in compiled code.
-
-    Parameters
-    ----------
-    config : CoreConfig or TileConfig
-        The core, or a tile that is used like a core's.
-    """
+    """Compiled code with the golden core's results, for a core or a tile."""
 
     def __init__(self, config: CoreConfig | TileConfig) -> None:
         self._config = config
 
     def run(self, job: DeviceJob) -> Ran:
-        """Do it; nothing is measured."""
+        """Run a job without measuring cycles."""
         problem = job.problem
         if isinstance(self._config, TileConfig) and self._config.numerics.scale is not None:
-            how: dict[str, Any] = {"seed": job.key, "weight_block_height": job.weight_block_height}
-            made = contract_scaled(self._config, problem.layer, problem.operation, problem.rows, job.values, **how)
+            settings: dict[str, Any] = {"seed": job.key, "weight_block_height": job.weight_block_height}
+            made = contract_scaled(self._config, problem.layer, problem.operation, problem.rows, job.values, **settings)
             return Ran(bits=made.view(np.uint32))
-        how = {"fp32": problem.fp32, "relu": problem.relu, "toward_zero": job.toward_zero}
-        how["scale"] = job.scale
-        how |= {name: job.values.get(name) for name in ("bias", "mask")}
+        settings = {"fp32": problem.fp32, "relu": problem.relu, "toward_zero": job.toward_zero, "scale": job.scale}
+        settings |= {name: job.values.get(name) for name in ("bias", "mask")}
         if job.seed is not None and not problem.fp32:
             assert isinstance(self._config, CoreConfig)
-            how["random"] = _random_bits(self._config, problem).of(job.seed, job.operation)
-        return Ran(bits=contract(self._config, problem.layer, problem.operation, problem.rows, job.values, **how))
+            settings["random"] = _random_bits(self._config, problem).of(job.seed, job.operation)
+        return Ran(bits=contract(self._config, problem.layer, problem.operation, problem.rows, job.values, **settings))
 
     def close(self) -> None: ...
 
 
 @lru_cache(maxsize=256)
 def _random_bits(config: CoreConfig, problem: Problem) -> RandomBits:
-    """Return a program's random bits, which do not depend on the places of its tensors."""
+    """Return a program's random bits, which do not depend on its tensors' addresses."""
     program, result = emit(schedule_of(config, problem)), placeholder_addresses(problem)["result"]
     return RandomBits(config, problem.layer, problem.operation, program.descriptors, result)
 
 
 class _Programs:
-    """What all cores share: tensors in memory, and a program for them that is kept.
+    """Base class of cores that run programs: tensors in memory, and cached programs.
 
     Parameters
     ----------
     config : CoreConfig
         The core.
     size, base : int
-        Bytes of memory, and the first one's address.
+        Bytes of memory, and the address of the first one.
     """
 
     def __init__(self, config: CoreConfig, size: int, base: int = 0) -> None:
@@ -100,7 +93,7 @@ class _Programs:
         self._programs: dict[tuple[Problem, tuple[int, ...]], Program] = {}
 
     def run(self, job: DeviceJob) -> Ran:
-        """Lay the tensors out in memory, run the program, read the result and the counts."""
+        """Write the tensors to memory, run the program, and read its result and counts."""
         problem = job.problem
         try:
             image = TensorImage(
@@ -113,7 +106,7 @@ class _Programs:
                 fp32=problem.fp32,
                 turned=space_of(self._config, problem).problem.turned,
             )
-        except ValueError as error:  # shapes are right, so it is about room
+        except ValueError as error:  # Shapes were checked before: the memory is too small.
             raise NoRoomError(f"out of device memory: {error}") from None
         program = self._program(problem, image)
         if job.seed is not None or job.toward_zero or job.scale:
@@ -150,12 +143,12 @@ class _Programs:
         return self._programs[key]
 
     def _execute(self, program: Program, end: int, ring: int) -> tuple[int | None, int]:
-        """Run a program on the memory, of which all up to `end` and the record matter; cycles and bytes moved."""
+        """Run a program on the memory up to `end` and the record; return its cycles and the bytes moved."""
         raise NotImplementedError
 
 
 class Golden(_Programs):
-    """The golden core: obvious, and slow."""
+    """The golden core: a simple model, and slow."""
 
     def _execute(self, program: Program, end: int, ring: int) -> tuple[int | None, int]:
         outcome = GoldenCore(self._config, self._memory).run(program.descriptors)
@@ -165,19 +158,19 @@ class Golden(_Programs):
 
 
 class Verilator(_Programs):
-    """The emitted Verilog, with a memory that answers after some time.
+    """The emitted Verilog, with a memory that has a latency.
 
     Parameters
     ----------
     config, size
-        As of the golden core.
+        As for `Golden`.
     options
-        Of `VerilatedCore`: latency, pause, seed, quick, waves.
+        Options of `VerilatedCore`: latency, pause, seed, quick, waves.
 
     Attributes
     ----------
     draw : tuple of (Path, int or None), optional
-        Waves of the next program, and of which of its commands; taken by it.
+        File for waves of the next program, and the one descriptor to draw. Reset after the program.
     """
 
     def __init__(self, config: CoreConfig, size: int, **options: Any) -> None:
@@ -206,14 +199,14 @@ class Verilator(_Programs):
 
 
 class Mmio(_Programs):
-    """A core that is reached through its registers (`MappedCore`); cycles are not measured.
+    """A core at an address, used through its registers (`MappedCore`). Cycles are not measured.
 
     Parameters
     ----------
     config, size
-        As of the golden core.
+        As for `Golden`.
     address : str
-        Where it is.
+        The core's address.
     timeout : float
         Seconds that an operation may take.
     """
@@ -244,7 +237,7 @@ BACKENDS: dict[str, Callable[..., Backend]] = {
     "verilator": Verilator,
     "mmio": Mmio,
 }
-"""By name."""
+"""Backends by name."""
 
 
 def open_backend(
@@ -260,9 +253,9 @@ def open_backend(
     Raises
     ------
     ValueError
-        If it does not take the configuration or an option.
+        If the backend does not accept the configuration or an option.
     DeviceError
-        If there is no core at the address, or one of another configuration.
+        If the address has no core, or a core of another configuration.
     """
     if verilator_options["waves"] and name != "verilator":
         raise ValueError(f"waves must be false on the {name}, which has none")

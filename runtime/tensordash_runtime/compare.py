@@ -1,4 +1,4 @@
-"""Two devices side by side: the first bit in which they differ."""
+"""Comparison of two devices: the first element that differs."""
 
 from collections.abc import Callable
 
@@ -15,26 +15,26 @@ __all__ = ["DifferenceError", "comparison"]
 
 
 class DifferenceError(TensorDashError, RuntimeError):
-    """Two devices that do not compute the same. The message is one line."""
+    """Two devices computed different results. The message is one line."""
 
 
 def comparison(other: Device) -> Callable[[Product, Done], Done]:
-    """Return a watcher for `offload`, which runs every product on another device, too.
+    """Return a watcher for `offload` that runs every product on another device, too.
 
     Parameters
     ----------
     other : Device
-        Of the same configuration.
+        A device of the same configuration.
 
     Returns
     -------
     callable
-        What the other device did; raises `DifferenceError` at the first element whose bits differ.
+        Returns the other device's result, or raises `DifferenceError` at the first element whose bits differ.
     """
 
     def watcher(product: Product, done: Done) -> Done:
         fp32 = done.executed.problem.fp32
-        other.operations = done.executed.number  # stochastic rounding draws the same
+        other.operations = done.executed.number  # Stochastic rounding draws the same random bits.
         repeated = product.run_on(other, fp32=fp32, count=done.executed.counted)
         mine, theirs = (np.ascontiguousarray(plain(each.result)) for each in (done, repeated))
         width = mine.dtype.itemsize

@@ -29,11 +29,11 @@ def tensordash(
     Parameters
     ----------
     graph, inputs
-        As Dynamo gives them.
+        Arguments from Dynamo.
     options : mapping, optional
-        Of ``torch.compile``: "device", a `Device`, by default the one of `set_default_device`; "run", the `Run` of
-        that device that records all contractions; "strict", "flush_limit" and "count", as in `offload`; "fuse", whether
-        the core's output unit computes biases, ReLU and its mask where it can (default: true).
+        Options of ``torch.compile``. "device" is a `Device`, by default the one of `set_default_device`. "run" is the
+        `Run` that records all contractions. "strict", "flush_limit" and "count" are as in `offload`. "fuse" lets the
+        core's output unit compute biases, ReLU and its mask where it can (default: true).
 
     Raises
     ------
@@ -69,7 +69,7 @@ def tensordash(
         return compiler(changed(module), inputs)
 
     def partition(module: torch.fx.GraphModule, *inputs: Any, **settings: Any) -> Any:
-        # While forward and backward pass are one graph: there it is seen where a mask comes from.
+        # Both passes are still one graph here, so that a mask's ReLU is known.
         return default_partition(changed(module), *inputs, **settings)
 
     compilers = {"fw_compiler": compiler, "bw_compiler": compiler, "inference_compiler": forward_only}

@@ -1,4 +1,4 @@
-"""What skipping zeros gains: the cycle simulator on the streams of an operation's row side."""
+"""Speedups from skipped zeros: the cycle simulator on the streams of an operation's row side."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -15,11 +15,11 @@ from tensordash_sim.lowering.groups import grouped
 __all__ = ["NOT_COUNTED", "Counted", "counted", "counted_sides"]
 
 SAMPLED = 64
-"""Passes of an operation that are scheduled, evenly spaced: speedups differ little between passes."""
+"""Number of an operation's passes that are simulated, evenly spaced: speedups differ little between passes."""
 
 
 class Counted(NamedTuple):
-    """Cycles of the dense tile for all passes of an operation, and how much faster the tile is."""
+    """Cycles of the dense tile for all passes of an operation, and the tile's speedup."""
 
     dense: int
     speedup: float
@@ -30,7 +30,7 @@ class Counted(NamedTuple):
 
 
 NOT_COUNTED = Counted(0, math.nan)
-"""Stands for the cycles and the speedup of an operation whose cycles were not counted."""
+"""Value for an operation whose cycles were not counted."""
 
 
 def counted(
@@ -69,7 +69,7 @@ def counted_sides(
     rows: Sequence[str],
     tile: TileConfig,
 ) -> dict[str, Counted]:
-    """Count as `counted`, with each of some operands on the row side."""
+    """Count as `counted`, once for each operand in `rows` on the row side."""
     dense, cycles = dict.fromkeys(rows, 0), dict.fromkeys(rows, 0.0)
     kind = Operation(operation)
     for product in lower(geometry, kind, non_zeros, tile.lanes):
@@ -83,7 +83,7 @@ def counted_sides(
 
 
 def _sampled(row: Vectors, column: Vectors, tile: TileConfig) -> tuple[int, float]:
-    """Dense steps of all passes of a product, and cycles for each of them in a sample."""
+    """Return the dense steps of all passes of a product, and the mean cycles per dense step of a sample."""
     every, across = grouped(row, tile.rows), grouped(column, tile.columns)
     all_steps = len(every) * every.shape[1] * across.shape[1] * row.steps
     if tile.sparsity == "none":
@@ -92,7 +92,7 @@ def _sampled(row: Vectors, column: Vectors, tile: TileConfig) -> tuple[int, floa
     chosen = np.unique(np.linspace(0, len(groups) - 1, SAMPLED).astype(int))
     words = _words(row, groups[chosen])
     other = None
-    if tile.sparsity == "both":  # each with one set of columns of its batch element
+    if tile.sparsity == "both":  # Each group of rows meets one group of columns of its batch element.
         element = chosen // every.shape[1]
         other = _words(column, across[element, chosen % across.shape[1]])
     taken = Scheduler(tile).schedule(words, other).cycles

@@ -1,4 +1,4 @@
-"""A core that computes for Python: matrix products and convolutions, forward and backward, on arrays and tensors."""
+"""Device: matrix products and convolutions, forward and backward, of arrays and tensors on a core or a tile."""
 
 import os
 import threading
@@ -33,57 +33,57 @@ __all__ = ["Device"]
 
 MEMORY_BYTES = 64 << 20
 ROW_SIDES = {"a": "A", "w": "W", "g": "G"}
-"""Arguments of a convolution by the names of operands."""
+"""Names of operands by the arguments of a convolution."""
 
 
 class Device:
-    """A core, or a tile that is used like one, in this thread of this process.
+    """A core or a tile that runs operations for one thread of one process.
 
-    Results are defined to the bit (docs/numerics.md), and the same for every backend. Of tensors of the device's
-    operand type a result is the exact or binned sum, rounded to FP32 and then to that type. Values of float32 tensors
-    are scaled and rounded to the operand type, and the result is the sum rounded to FP32. Other types are an error. A
-    tile with scales takes float32 alone, whose values become elements and scales (`contract_scaled`); its results have
-    no bias, ReLU or mask. On a core in int8, results of int8 tensors are int8 or INT32 (docs/core.md, "Integers").
-    float32 tensors are scaled, rounded to nearest and saturated, and the INT32 sums become float32.
+    Results are defined to the bit (docs/numerics.md), and the same for every backend. Operands of the device's operand
+    type give the exact or binned sum, rounded to FP32 and then to that type. Values of float32 tensors are scaled and
+    rounded to the operand type, and the result is the sum rounded to FP32. Other types raise an error. A tile with
+    scales takes only float32, and quantises the values to elements and scales (`contract_scaled`); its results have no
+    bias, ReLU or mask. On a core in int8, results of int8 tensors are int8 or INT32 (docs/core.md, "Integers").
+    float32 tensors are scaled, rounded to nearest and saturated there, and the INT32 sums become float32.
 
     Parameters
     ----------
     preset : str, CoreConfig or TileConfig
-        A preset's name, of a core or of a tile, or a configuration.
+        Name of a core's or a tile's preset, or a configuration.
     backend : str
-        "emulator": compiled. "golden": the golden core, slow. "verilator": the emitted Verilog, which takes half a
-        minute to build for the first time. "mmio": a core at `address`. A tile has the emulator only.
+        "emulator": compiled code. "golden": the golden core, which is slow. "verilator": the emitted Verilog, whose
+        first build takes half a minute. "mmio": a core at `address`. A tile has only the emulator.
     memory_bytes : int
-        Of the device's memory; operands and result of an operation must fit.
+        Size of the device's memory, which must hold the operands and the result of an operation.
     latency : (int, int)
-        Of the Verilog's memory: the least and the most cycles until it answers.
+        Least and greatest latency of the Verilog's memory, in cycles.
     pause : float
-        How often a channel of that memory does not move though it could.
+        Probability that a channel of that memory pauses in a cycle.
     seed : int
-        Of what is random in that memory.
+        Seed of that memory's random latencies and pauses.
     rounding : str, optional
-        Of results of the operand type: "nearest", ties to even, "zero", toward it, or "stochastic", which wants a core
-        that can. With scales, of gradients that are quantised: to nearest or stochastically. By default "nearest", with
-        a recipe "stochastic".
+        Rounding of results of the operand type: "nearest" (ties to even), "zero" (toward zero) or "stochastic", which
+        needs a core with `core.stochastic`. On a tile with scales, rounding of quantised gradients: "nearest" or
+        "stochastic". The default is "nearest", or "stochastic" with a recipe.
     rounding_seed : int
-        Of stochastic rounding, 32 bits. Every pair of a seed and an operation's number has random bits of its own.
+        Seed of stochastic rounding, 32 bits. Each pair of a seed and an operation's number has its own random bits.
     scaling : str or mapping of str to int
-        Powers of two that float32 operands are multiplied by before they are rounded; results are divided by them.
-        "auto": for each operand, the largest that leaves all finite values in range. "none": no scaling. Or a power
-        for each of "A", "W" and "G", 0 where left out. Formats with scales take no part.
+        Powers of two that multiply float32 operands before rounding; results are divided by them. "auto" takes the
+        largest power for each operand that leaves all finite values in range. "none" takes no scaling. A mapping has
+        powers for "A", "W" and "G" (default: 0). Formats with scales ignore it.
     recipe : Recipe, optional
         Training recipe, for a tile with the scales of NVFP4.
     quick : bool
-        Whether the Verilog is built in half the time, to run at a tenth of the speed.
+        Whether to build the Verilog in half the time, for a tenth of the speed.
     waves : bool
-        Whether the Verilog is built so that `draw_waves` works.
+        Whether to build the Verilog for `draw_waves`.
     address, timeout : str, float
-        Where the core of "mmio" is (docs/runtime.md), and the seconds that an operation may take there.
+        Address of the core of "mmio" (docs/runtime.md), and the seconds that an operation may take there.
 
     Attributes
     ----------
     config : CoreConfig or TileConfig
-        What it is.
+        Configuration of the core or tile.
     name : str
         The preset's name, or the configuration's class and digest.
     backend, scaling, recipe
@@ -91,14 +91,14 @@ class Device:
     rounding : str
         As given, or the default.
     operations : int
-        Operations so far: the number of the next one, which stochastic rounding uses.
+        Number of operations so far; stochastic rounding uses it as the next operation's number.
 
     Raises
     ------
     TypeError, ValueError
         Naming the field, what is allowed and what was given.
     DeviceError
-        If there is no core at `address`, or one of another configuration.
+        If `address` has no core, or a core of another configuration.
 
     Examples
     --------
@@ -156,7 +156,7 @@ class Device:
         self.close()
 
     def close(self) -> None:
-        """Release its memory and processes; it cannot be used any more."""
+        """Release the device's memory and processes; it cannot be used any more."""
         if self._backend is not None:
             self._backend.close()
             self._backend = None
@@ -167,11 +167,11 @@ class Device:
 
     @property
     def types(self) -> tuple[str, ...]:
-        """The types of tensors that it takes."""
+        """The types of tensors that the device accepts."""
         return tuple(dict.fromkeys((*operand_types(self.tile), FLOAT32)))
 
     def matmul(self, a: Any, b: Any, *, row_side: str | None = None) -> Any:
-        """Matrix product, as NumPy and PyTorch have it: leading axes are a batch, and are broadcast.
+        """Return a matrix product, as in NumPy and PyTorch: leading axes are a batch, and are broadcast.
 
         Parameters
         ----------
@@ -180,7 +180,7 @@ class Device:
         b : array or tensor, (..., k, m)
             Right factor.
         row_side : str, optional
-            The factor on the row side, "a" or "b", as for `contract`; a where results depend on it.
+            The factor on the row side, "a" or "b", as for `contract`. The default is "a" where results depend on it.
 
         Returns
         -------
@@ -210,7 +210,7 @@ class Device:
         *,
         row_side: str | None = None,
     ) -> Any:
-        """Convolution, without bias.
+        """Return a convolution without bias.
 
         Parameters
         ----------
@@ -219,7 +219,7 @@ class Device:
         w : array or tensor, (filters, channels / groups, x) or (filters, channels / groups, y, x)
             Weights.
         stride, padding, dilation : int or tuple of int
-            For all directions, or each.
+            One value for all directions, or one for each.
         groups : int
             As in PyTorch.
         row_side : str, optional
@@ -294,9 +294,9 @@ class Device:
     ) -> Done:
         """Run one of the three operations of a layer; return its result and a record.
 
-        The row side skips zeros. Where results do not depend on the side, the operand with which the tile takes fewer
-        cycles is there. Otherwise it is the gradient, or A in AxW; if the sides have different formats, the gradient
-        has the one with the wider range (`sides`).
+        The tile skips zeros of the row side. If results do not depend on the side, the row side has the operand with
+        which the tile takes fewer cycles. Otherwise it has the gradient, or A in AxW. If the sides have different
+        formats, the gradient is on the side whose format has the wider range (`sides`).
 
         Parameters
         ----------
@@ -305,31 +305,32 @@ class Device:
         operation : str
             "AxW", "WxG" or "AxG".
         operands : mapping of str to array or tensor
-            Both, shaped as the geometry has them.
+            Both operands, in the geometry's shapes.
         fp32 : bool
-            Results stay FP32, or INT32 of int8 operands, whatever the operands' type is.
+            Whether results stay FP32, or INT32 for int8 operands, whatever the operands' type is.
         bias : array or tensor, (filters,), optional
-            Added to the sums of AxW before they are rounded: of one of the device's `types`; int32 with int8 operands.
+            Values added to the sums of AxW before rounding, in one of the device's `types`; int32 for int8 operands.
         relu : bool
-            Negative results become zero.
+            Whether negative results become zero.
         mask : array or tensor, optional
-            Of the result's shape and side A's type: results become zero where it is. FP32 results have none.
+            Results become zero where the mask is zero. It has the result's shape and side A's type. FP32 results have
+            no mask.
         row_side : str, optional
             The operand on the row side: "A", "W" or "G".
         scale : int
-            Results of the operand type are multiplied by this power of two, -128 to 127, before they are rounded.
+            Power of two, -128 to 127, that multiplies results of the operand type before they are rounded.
         count : bool
-            Whether to count the tile's cycles for the record. If false, the gradient is on the row side, or A in AxW,
+            Whether to count the tile's cycles for the record. If false, the row side has the gradient, or A in AxW,
             even where results do not depend on the side.
         layer : str
-            Name of the layer. The recipe chooses the layer's format by it.
+            Name of the layer, by which the recipe chooses its format.
 
         Raises
         ------
         TypeError
-            If a tensor is of a type that the device does not take.
+            If the device does not accept a tensor's type.
         ValueError
-            If shapes do not fit, there are no programs for such a layer, or results of this kind, or of this core, have
+            If shapes do not fit, there is no program for such a layer, or results of this kind or of this core have
             no bias, ReLU or mask.
         DeviceError
             If the device is closed, of another thread or process, or out of memory.
@@ -367,15 +368,15 @@ class Device:
         Parameters
         ----------
         path : path
-            The file; its folder must be there.
+            The file, in an existing folder.
         command : int, optional
-            Which descriptor of its program, counted from 0; as for `VerilatedCore.run`. All of them if left out.
+            The only descriptor to draw, counted from 0 (`VerilatedCore.run`); by default all of the program.
 
         Raises
         ------
         DeviceError
-            If the device was not made with ``waves=True``, is closed, or of another thread or process; when the
-            operation runs, if the file cannot be written or there is no such descriptor.
+            If the device was not made with ``waves=True``, is closed, or of another thread or process. The operation
+            raises it if the file cannot be written, or there is no such descriptor.
         """
         backend = self.require_usable()
         if not self._draws:
@@ -384,12 +385,12 @@ class Device:
         backend.draw = Path(path), command
 
     def require_usable(self) -> Backend:
-        """Return the backend that runs its operations.
+        """Return the backend of a device that can be used.
 
         Raises
         ------
         DeviceError
-            If it is closed, or of another thread or process.
+            If the device is closed, or of another thread or process.
         """
         if self._backend is None:
             raise DeviceError("the device is closed")

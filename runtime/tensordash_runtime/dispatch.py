@@ -1,4 +1,4 @@
-"""Offloading: what a block of PyTorch multiplies runs on a device, and what does not is listed."""
+"""Offloading: the products of a block of PyTorch code run on a device; those that do not are listed."""
 
 import os
 import threading
@@ -43,42 +43,42 @@ def offload(
     run: Run | None = None,
     count: bool = True,
 ) -> Iterator[Run]:
-    """Run what a `with` block multiplies on a device: any model and training loop, unchanged.
+    """Run the products of a `with` block on a device, without changes of the model or the training loop.
 
-    Convolutions, matrix products and their gradients run there, attention and recurrent layers as the products that
-    they consist of; all else, and biases, in PyTorch. What multiplies and does not run on the device is listed, also
-    if another thread does it, unless that thread has an `offload` block of its own.
+    Convolutions, matrix products and their gradients run on the device. So do attention and recurrent layers, as the
+    products that they consist of. PyTorch computes biases and all other operations. The run lists products that do not
+    run on the device, also those of other threads without their own `offload` block.
 
     Parameters
     ----------
     device : Device
-        Of this thread.
+        A device of this thread.
     model : torch.nn.Module, optional
-        Whose modules' paths name the layers. By default they begin with the class of the outermost module.
+        The model whose modules' paths name the layers. By default names begin with the class of the outermost module.
     strict : bool
-        Whether it is an error if something that multiplies does not run on the device: in the thread that multiplies,
-        and if that is another one, where the block ends as well. It is an error, too, if rounding to the device's
-        format loses values of a float32 operand.
+        Whether to raise an error if a product does not run on the device. The thread of the product raises it; if that
+        is another thread, the end of the block raises it, too. Values of a float32 operand that are lost by rounding
+        to the device's format are also an error.
     flush_limit : float
         With `strict`: the share of an operand's non-zero values that rounding may make zero, 0 to 1.
     watcher : callable, optional
-        Gets each product and the device's result.
+        Called with each product and the device's result.
     run : Run, optional
-        One of this device that goes on; by default a new one.
+        A run of this device to continue; by default a new one.
     count : bool
         Whether to count cycles and speedups. If false, steps take less time. Results have the same bits.
 
     Yields
     ------
     Run
-        Every contraction, and what did not run.
+        Every contraction, and every product that did not run on the device.
 
     Raises
     ------
     DeviceError
         If the device is closed, or of another thread.
     OffloadError
-        With `strict`; `RoundingError`, which is one, if rounding loses values.
+        With `strict`, if a product does not run on the device; its subclass `RoundingError` if rounding loses values.
     ValueError
         If `flush_limit` is not from 0 to 1.
 
@@ -99,7 +99,7 @@ def offload(
 
 @contextmanager
 def offload_graph(device: Device, run: Run | None, *, strict: bool, flush_limit: float, count: bool) -> Iterator[Run]:
-    """Run a compiled graph as `offload` does, without watching other threads, which have no part in it."""
+    """Run a compiled graph as `offload` does, but ignore other threads, which do not run the graph."""
     limit = flush_limit if strict else None
     with _offload(device, None, limit, None, run, threads_too=False, count=count) as run:
         yield run
@@ -121,11 +121,11 @@ def _offload(
     mode = _Mode(device, run, _Names(model), flush_limit, watcher, count=count)
     steps = Steps(mode.end_step)
     with ExitStack() as stack:
-        # Dynamo does not compile under a mode, and would never again compile what it meets here.
+        # Dynamo does not compile under a dispatch mode, and would never again compile functions that it sees here.
         stack.enter_context(torch.compiler.set_stance("force_eager"))
-        stack.enter_context(sdpa_kernel(SDPBackend.MATH))  # attention as its two products
+        stack.enter_context(sdpa_kernel(SDPBackend.MATH))  # splits attention into its two products
         stack.callback(torch._C._set_mkldnn_enabled, torch._C._get_mkldnn_enabled())
-        torch._C._set_mkldnn_enabled(False)  # recurrent layers are taken apart, too
+        torch._C._set_mkldnn_enabled(False)  # splits recurrent layers into products
         stack.callback(torch.backends.mha.set_fastpath_enabled, torch.backends.mha.get_fastpath_enabled())
         torch.backends.mha.set_fastpath_enabled(False)
         functions.watch()
@@ -145,7 +145,7 @@ def _offload(
 
 
 class _Names(Names):
-    """Products outside of all modules are named by their shapes."""
+    """Names of layers; products outside of all modules are named by their shapes."""
 
     def layer(self, kind: str, operand: torch.Tensor | None = None) -> str:
         if self.place or operand is None or self.parameter(operand) is not None:
@@ -154,7 +154,7 @@ class _Names(Names):
 
 
 class _Mode(TorchDispatchMode):
-    """Sees every operation of this thread, and of the backward passes that it starts."""
+    """Dispatch mode that gets every operation of this thread and of its backward passes."""
 
     def __init__(
         self,
@@ -177,14 +177,14 @@ class _Mode(TorchDispatchMode):
         self._kinds: dict[Any, str] = {}
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Run an operation, on the device if it multiplies."""
+        """Run an operation: products on the device, others in PyTorch."""
         keywords = kwargs or {}
         if func not in self._kinds:
             self._kinds[func] = operators.name_of(func, HANDLERS)
         name = self._kinds[func]
         if not name or os.getpid() != self._process or any(issubclass(each, FakeTensor) for each in types):
             return func(*args, **keywords)
-        if threading.get_ident() != self._thread:  # to which autograd or a fork of TorchScript has taken this mode
+        if threading.get_ident() != self._thread:  # Autograd or a fork of TorchScript passed this mode to the thread.
             with threads.excluded():
                 result = func(*args, **keywords)
                 if name not in operators.COPIES:
@@ -225,7 +225,7 @@ class _Mode(TorchDispatchMode):
         return made if target is None else target.copy_(made)
 
     def _run_in_pytorch(self, call: Call, reason: str) -> Any:
-        """Run an operation for which there is no handler, and list it, or the products that it consists of."""
+        """Run an operation without a handler, and list it, or the products that it consists of."""
         before = self._listed
         if call.name in HANDLERS:
             call.result = call.func(*call.args, **call.kwargs)
@@ -255,7 +255,7 @@ class _Mode(TorchDispatchMode):
         return result
 
     def end_step(self, optimizer: Any) -> None:
-        """Begin a new step: its products have nothing to do with those of the one before."""
+        """Begin a new step, whose products have no relation to those of the last step."""
         self._run.steps += 1
         self.roles = Roles()
         self.names.end()

@@ -1,4 +1,4 @@
-"""What can go wrong while a device computes."""
+"""Errors of devices, offloading and program folders."""
 
 from tensordash.configuration.errors import TensorDashError
 
@@ -6,20 +6,20 @@ __all__ = ["DeviceError", "NoRoomError", "OffloadError", "ProgramFolderError", "
 
 
 class DeviceError(TensorDashError, RuntimeError):
-    """A device that cannot do what it is asked for: closed, of another thread, too small. The message is one line."""
+    """A device cannot run an operation: closed, of another thread, too small. The message is one line."""
 
 
 class NoRoomError(DeviceError):
-    """Tensors or a program that do not fit the device's memory."""
+    """Tensors or a program do not fit into the device's memory."""
 
 
 class OffloadError(TensorDashError, RuntimeError):
-    """A multiplication that did not run on the device, where all must. The message is one line."""
+    """A product did not run on the device, though all must. The message is one line."""
 
 
 class ProgramFolderError(TensorDashError, ValueError):
-    """A program folder that cannot be made, read or run. The message is one line."""
+    """A program folder cannot be made, read or run. The message is one line."""
 
 
 class RoundingError(OffloadError):
-    """An operand that lost values when it was rounded, where none may. The message is one line."""
+    """Rounding lost values of an operand, though none may be lost. The message is one line."""

@@ -1,4 +1,4 @@
-"""One operation of a layer on a device: sides, rounding and scaling of operands, the job, and what is done after it."""
+"""Execution of a layer's operation on a device: choice of sides, rounding and scaling of operands, job and result."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -31,25 +31,25 @@ from .values import FLOAT32, INT32, like
 __all__ = ["Execution", "operand_types", "require_operand_formats"]
 
 LEVELS = 2
-"""Between a speedup and one more: operations whose speedups are of the same level are cut alike."""
+"""Levels between a speedup and the next integer. Operations with speedups of the same level get the same tiling."""
 DESCRIPTOR_SCALES = range(-128, 128)
-"""Powers of two that a descriptor multiplies results by."""
+"""Exponents of the powers of two by which a descriptor can multiply results."""
 
 
 def operand_types(tile: TileConfig) -> tuple[str, str]:
-    """Types of tensors that hold operands of the column side and of the row side."""
+    """Return the types of tensors for operands of the column side and of the row side."""
     if tile.numerics.scale is not None:
         return FLOAT32, FLOAT32
     return TENSOR_TYPES[tile.a_format.name], TENSOR_TYPES[tile.b_format.name]
 
 
 def require_operand_formats(config: CoreConfig | TileConfig) -> None:
-    """Refuse a core or a tile with operands that no tensor holds.
+    """Check that tensors can hold the operands of a core or a tile.
 
     Raises
     ------
     ValueError
-        If it is a tile with integer operands, or has formats without a type of PyTorch, and no scales.
+        If a tile has integer operands, or if a format has neither scales nor a type of PyTorch.
     """
     tile = config.tile if isinstance(config, CoreConfig) else config
     if tile.numerics.result == "int32" and not isinstance(config, CoreConfig):
@@ -66,29 +66,29 @@ class Execution:
     Parameters
     ----------
     config : CoreConfig or TileConfig
-        The device's.
+        The device's configuration.
     backend : Backend
-        What runs jobs.
+        The backend that runs jobs.
     memory_bytes : int
-        The device's memory.
+        Size of the device's memory.
     geometry : Convolution or MatrixProduct
         The layer.
     operation : str
         "AxW", "WxG" or "AxG".
     scaling : str or mapping of str to int
-        Of float32 tensors, as the device has it.
+        Scaling of float32 tensors, as for `Device`.
     row_side : str, optional
         The operand on the row side.
     number : int
-        Operations that the device did before.
+        Number of operations that the device ran before.
     seed : int, optional
         The user's seed of stochastic rounding.
     toward_zero : bool
         Whether results of the operand type are rounded toward zero.
     count : bool
-        Whether to count the tile's cycles. They then choose the row side where results do not depend on it.
+        Whether to count the tile's cycles, and to choose the row side by them where results do not depend on it.
     weight_block_height : int
-        With scales: how many vectors of W share the scales of their blocks.
+        With scales: number of vectors of W that share the scales of their blocks.
     """
 
     config: CoreConfig | TileConfig
@@ -125,18 +125,18 @@ class Execution:
 
     @cached_property
     def layer(self) -> Layer:
-        """The layer as a core has it."""
+        """The layer in the form that a core runs."""
         return Layer.of(self.geometry)
 
     def run(
         self, tensors: Mapping[str, Operand], *, fp32: bool, bias: Any, relu: bool, mask: Any, scale: int = 0
     ) -> Done:
-        """Run it on operands of the right shapes.
+        """Run the operation on operands of the right shapes.
 
         Raises
         ------
         TypeError, ValueError, DeviceError
-            As `Device.contract` has them.
+            See `Device.contract`.
         """
         operands = {name: tensors[name] for name in self.pair}
         kinds = {name: each.kind for name, each in operands.items()}
@@ -144,7 +144,7 @@ class Execution:
         possible = requested_rows(self.tile, self.operation, possible, self.row_side)
         as_fp32 = fp32 or FLOAT32 in kinds.values()
         self._check_scale(scale, as_fp32)
-        # Random bits depend on the row side and on the tiling, so counts of zeros must choose neither.
+        # Random bits depend on the row side and on the tiling: counts of zeros must not choose them.
         drawn = self.seed is not None and not as_fp32 and not self.has_scales
         rows, found = self._rows(operands, possible[:1] if drawn else possible)
         problem = Problem(
@@ -185,13 +185,13 @@ class Execution:
         return Done(result=like(operands[self.pair[0]].tensor, made, kind), executed=executed)
 
     def _check_scale(self, scale: int, as_fp32: bool) -> None:
-        """Refuse a scale of results that have none."""
+        """Check that results can be scaled."""
         if scale not in DESCRIPTOR_SCALES:
             raise ValueError(f"scale must be an integer from -128 to 127, not {scale!r}")
         if scale and as_fp32:
-            raise ValueError(f"scale must be 0 where results are of 32 bits, not {scale}")
+            raise ValueError(f"scale must be 0 for results of 32 bits, not {scale}")
         if scale and not (isinstance(self.config, CoreConfig) and self.config.scale):
-            raise ValueError(f"scale must be 0 but for a core with core.scale = true, not {scale}")
+            raise ValueError(f"scale must be 0 unless the device is a core with core.scale = true, not {scale}")
 
     # Operands
 
@@ -217,7 +217,7 @@ class Execution:
         return made
 
     def _quantise(self, operands: Mapping[str, Operand], rows: str) -> dict[str, RoundedOperand]:
-        """Return the operands of a tile with scales, which the job quantises; count the values that become zero."""
+        """Return operands for a tile with scales; count values that become zero when the job quantises them."""
         finite = {
             name: np.where(np.isfinite(each.array), each.array, np.float32(0)) if each.non_finite else each.array
             for name, each in operands.items()
@@ -287,7 +287,7 @@ class Execution:
         *,
         is_float32: bool,
     ) -> tuple[Problem, NDArray, Ran]:
-        """What ran, its results with all that is done after sums, as the layer has them, and how it went."""
+        """Run the job; return its problem, the finished results in the layer's shape, and the backend's record."""
         values, power = dict(after), sum(each.rounding.exponent for each in rounded.values())
         bias, relu = None, False
         if problem.bias and (power or (self.has_integers and is_float32)):
@@ -318,7 +318,7 @@ class Execution:
         return problem, finished(ran.bits, -power - scale, bias, relu=relu), ran
 
     def _require_room(self, problem: Problem) -> None:
-        """Check that the operation fits into memory, whose size is the same for every backend."""
+        """Check that operands and result fit into memory, whose size is the same for every backend."""
         layer, width = problem.layer, 4 if self.has_scales else self.tile.a_format.width // 8
         sizes = [width * int(np.prod(layer.whole_shape(name))) for name in self.pair]
         made = int(np.prod(layer.whole_shape(RESULTS[problem.operation])))

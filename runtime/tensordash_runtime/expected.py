@@ -1,4 +1,4 @@
-"""Cycles and traffic of a core's operations, as far as they are known without running them."""
+"""Expected cycles and traffic of a core's operations, without running them."""
 
 from math import prod
 
@@ -20,13 +20,13 @@ from .programs import moved_bytes, program_with_record, schedule_of, space_of, t
 __all__ = ["Expectations"]
 
 SAMPLED_STREAMS = 512
-"""Streams of the row side of an operation that are counted at most."""
+"""Largest number of an operation's row side streams that are counted."""
 MAX_MASK_BYTES = 1 << 26
-"""Memory for where operands are not zero, until the cycles of their operations are asked for."""
+"""Memory for the non-zero positions of operands whose cycles are not counted yet."""
 
 
 class Expectations:
-    """What is expected of a core; computed when somebody asks, and kept.
+    """Expected cycles and traffic of a core, computed when they are needed, and cached.
 
     Parameters
     ----------
@@ -55,13 +55,13 @@ class Expectations:
         self._moved: dict[Problem, int] = {}
 
     def program(self, problem: Problem) -> Program:
-        """Return a problem's program, with placeholders of addresses, which do not matter here."""
+        """Return a problem's program with placeholders for addresses, which do not change its cycles."""
         if problem not in self._programs:
             self._programs[problem] = program_with_record(emit(schedule_of(self._config, problem)), 0)
         return self._programs[problem]
 
     def times(self, problem: Problem, speedup: float) -> Timing:
-        """Return its cycles, in total and by unit, for a tile `speedup` times as fast as the dense one."""
+        """Return a problem's cycles, in total and by unit, for a tile `speedup` times as fast as the dense one."""
         key = problem, speedup
         if key not in self._times:
             program = self.program(problem)
@@ -69,19 +69,11 @@ class Expectations:
         return self._times[key]
 
     def cycles(self, problem: Problem, speedup: float) -> int:
-        """With a tile that is so much faster than the dense one."""
+        """Return a problem's cycles for a tile `speedup` times as fast as the dense one."""
         return self.times(problem, speedup).cycles
 
     def observe(self, executed: Executed, non_zeros: NDArray[np.bool_]) -> None:
-        """Keep where the row side of an operation is not zero, until its cycles are asked for.
-
-        Parameters
-        ----------
-        executed : Executed
-            The operation.
-        non_zeros : array of bool
-            Where the operand is not zero, as its layer has it.
-        """
+        """Store the non-zero positions of an operation's row side, in the layer's shape, for its expected cycles."""
         packed = np.packbits(non_zeros)
         self._masks[executed.number, executed.problem] = packed
         self._mask_bytes += packed.size
@@ -89,7 +81,7 @@ class Expectations:
             self._count(next(iter(self._masks)))
 
     def cycles_of(self, executed: Executed) -> int:
-        """Return what an operation that was executed should take; its own zeros are counted if they were observed."""
+        """Return the expected cycles of an executed operation, from its own zeros if they were observed."""
         key = executed.number, executed.problem
         if key in self._masks:
             self._count(key)
@@ -109,14 +101,14 @@ class Expectations:
         self._cycles[operation] = timing(self._config, program.descriptors, speedup=paces).cycles
 
     def _row_streams(self, problem: Problem) -> RowStreams:
-        """Return the row side's streams. They are smaller than the program, so they stay cached as long as it does."""
+        """Return the row side's streams, cached like the program, which is larger."""
         if problem not in self._streams:
             program, address = self.program(problem), placeholder_addresses(problem)[problem.rows]
             self._streams[problem] = RowStreams(self._config, program.descriptors, address, SAMPLED_STREAMS)
         return self._streams[problem]
 
     def dense_cycles(self, problem: Problem) -> int:
-        """Of the core around the dense tile, with the same program but for where streams begin."""
+        """Return the cycles of the core with the dense tile; only the program's stream addresses differ."""
         if problem not in self._dense:
             baseline = self._config.baseline
             schedule = schedule_tiling(space_of(baseline, problem), tiling_of(space_of(self._config, problem)))

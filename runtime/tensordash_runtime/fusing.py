@@ -1,7 +1,7 @@
-"""What follows a product in a graph, left to the core's output unit: biases, ReLU, and ReLU's mask. Needs torch.
+"""Fusing of products with the biases, ReLU and ReLU masks after them, for the core's output unit. Needs torch.
 
-Operations of the namespace ``tensordash`` stand for a product and what follows it. Under `offload` they are one
-contraction; what the device does not do, they do in PyTorch, one after the other.
+Fused operations are in the namespace ``tensordash``. Under `offload`, each is one contraction. If the device cannot run
+one, PyTorch computes its parts one after the other.
 """
 
 from typing import Any
@@ -68,21 +68,21 @@ for _each in (_convolution, _convolution_input, _matmul):
 
 
 def fuse(module: GraphModule, config: CoreConfig) -> None:
-    """Put fused operations in the place of products and of what only follows them.
+    """Replace products and the operations after them by fused operations.
 
-    That is a bias and ReLU after a convolution or matrix product, and in a joint graph the gradient of ReLU after the
-    gradient of a convolution's input, or after a matrix product. They are left alone if something else uses what is in
-    between, or if the core is built without what it takes.
+    Fused are a bias and ReLU after a convolution or matrix product, and in a joint graph the gradient of ReLU after the
+    gradient of a convolution's input, or after a matrix product. Nothing is fused if another operation uses the
+    intermediate result, or if the core lacks the bias, ReLU or mask.
 
     Parameters
     ----------
     module : GraphModule
-        Of a forward pass, or of a forward and its backward pass; it is changed.
+        Graph of a forward pass, or of both passes; it is changed.
     config : CoreConfig
-        What it runs on. Tensors of its operand type, or of float32, whose results stay float32 and have no masks.
+        The core. Tensors have its operand type, or float32, whose results stay float32 and have no masks.
     """
     graph = module.graph
-    # Masks first: they are known by the ReLU that they come from.
+    # Masks first: they are recognized by their ReLU.
     for node in graph.find_nodes(op="call_function", target=ATEN.threshold_backward.default):
         _fuse_mask(graph, node, config)
     for target in (ATEN.convolution.default, ATEN.addmm.default, ATEN.mm.default):
@@ -94,7 +94,7 @@ def fuse(module: GraphModule, config: CoreConfig) -> None:
 
 
 def _type(node: Any, config: CoreConfig) -> str:
-    """Return the type of a node's values, if results of the device have it: the operand type, or float32."""
+    """Return the type of a node's values if the device's results can have it (operand type or float32), else ""."""
     a, b = config.tile.a_format, config.tile.b_format
     possible = (FLOAT32, *([TENSOR_TYPES[a.name]] if a == b else []))
     name = str(node.meta["val"].dtype).removeprefix("torch.")
@@ -102,7 +102,7 @@ def _type(node: Any, config: CoreConfig) -> str:
 
 
 def _fits(weight: Any, *, transposed: bool) -> bool:
-    """Return whether a convolution may be fused: one that is transposed is a gradient, which has no bias."""
+    """Return whether a convolution may be fused: a transposed one is a gradient, which has no bias."""
     return not transposed and weight.meta["val"].dim() in (3, 4)
 
 
@@ -114,13 +114,13 @@ def _fuse_forward(graph: Graph, node: Any, config: CoreConfig) -> None:
     elif node.target is ATEN.addmm.default:
         bias, fused, arguments = node.args[0], torch.ops.tensordash.fused_matmul.default, node.args
         if node.kwargs or bias.meta["val"].shape != node.meta["val"].shape[1:]:
-            return  # beta, alpha, or something else than one value for each column is added
+            return  # There is a beta or alpha, or the addend is not one value for each column.
     else:
         bias, fused, arguments = node.args[2], torch.ops.tensordash.fused_convolution.default, node.args
         if not _fits(node.args[1], transposed=node.args[6]):
             return
     if bias is not None and not config.bias:
-        return  # nor what comes after it
+        return  # The ReLU after the bias cannot be fused, either.
     (user,) = node.users if len(node.users) == 1 else (None,)
     relu = config.relu and getattr(user, "target", None) is ATEN.relu.default
     if bias is None and not relu:

@@ -17,24 +17,24 @@ __all__ = ["DeviceJob", "Done", "Executed", "Ran", "random_key"]
 
 @dataclass(frozen=True, kw_only=True)
 class DeviceJob:
-    """An operation that a backend runs: the problem, and what differs each time.
+    """An operation that a backend runs: the problem, its values and its rounding.
 
     Parameters
     ----------
     problem : Problem
         The operation.
     values : mapping of str to array
-        Bit patterns of both operands as its layer has them; "bias", FP32, and "mask" if it has them.
+        Bit patterns of both operands in the layer's shapes, and "bias" (FP32) and "mask" of problems with them.
     seed : int, optional
         The user's seed, if results are rounded stochastically.
     operation : int
-        The operation's number: each has random bits of its own.
+        The operation's number: each operation has its own random bits.
     toward_zero : bool
-        Results of the operand format are rounded toward zero.
+        Whether results of the operand format are rounded toward zero.
     scale : int
-        Results are multiplied by this power of two.
+        Exponent of the power of two that multiplies results.
     weight_block_height : int
-        With scales: how many vectors of W share the scales of their blocks.
+        With scales: number of vectors of W that share the scales of their blocks.
     """
 
     problem: Problem
@@ -63,11 +63,11 @@ class Ran:
     Parameters
     ----------
     bits : array of unsigned
-        The result, as the layer has it.
+        The result, in the layer's shape.
     cycles, traffic : int, optional
-        As measured: cycles, and bytes that memory was read and written.
+        Measured cycles, and measured bytes read from memory and written to it.
     zeros, non_finite : int, optional
-        Counts of the core among its results.
+        The core's counts of such results.
     """
 
     bits: NDArray
@@ -79,28 +79,28 @@ class Ran:
 
 @dataclass(frozen=True, kw_only=True)
 class Executed:
-    """How an operation went.
+    """Record of an operation that ran.
 
     Parameters
     ----------
     geometry : Convolution or MatrixProduct
         Its layer.
     problem : Problem
-        What ran.
+        The problem that ran.
     number : int
-        How many operations the device had done before.
+        Number of operations that the device ran before.
     operands : mapping of str to Rounding
-        What rounding did to each operand, and what the tensors have themselves.
+        Counts of each operand's values before and after rounding.
     dense : int
         Cycles of the dense tile; 0 if they were not counted.
     speedup : float
-        The tile's speedup from the row side's own zeros, counted by the cycle simulator; NaN if it was not counted.
+        The tile's speedup from the row side's zeros before rounding, by the cycle simulator; NaN if not counted.
     flushed_speedup : float
         The speedup from all zeros that the device skips, including those that rounding made.
     cycles, traffic : int, optional
-        As measured, where they are: the core's cycles, and bytes that memory was read and written.
+        Measured cycles of the core, and measured bytes read from memory and written to it, if any were measured.
     checks : tuple of Executed
-        Products that found which results non-finite values reach.
+        Further products that found the results of non-finite values.
     """
 
     geometry: Geometry
@@ -126,12 +126,12 @@ class Executed:
 
     @property
     def tile_cycles(self) -> float:
-        """Of a tile that skips the tensors' own zeros, and of its checks."""
+        """Cycles of a tile that skips only the tensors' zeros before rounding, with its checks."""
         return self.dense / self.speedup + sum(check.tile_cycles for check in self.checks)
 
     @property
     def flushed_tile_cycles(self) -> float:
-        """Of a tile that skips all zeros, and of its checks."""
+        """Cycles of a tile that skips all zeros, with its checks."""
         return self.dense / self.flushed_speedup + sum(check.tile_cycles for check in self.checks)
 
     @property
@@ -146,13 +146,13 @@ class Executed:
 
     @property
     def non_finite(self) -> bool:
-        """Whether an operand has infinities or NaN itself."""
+        """Whether an operand has infinities or NaN before rounding."""
         return any(each.non_finite for each in self.operands.values())
 
 
 @dataclass(frozen=True, kw_only=True)
 class Done:
-    """A result, an array or a tensor as the operands are, and how it came about."""
+    """A result, an array or a tensor like the operands, and the operation's record."""
 
     result: Any
     executed: Executed

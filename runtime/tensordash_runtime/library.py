@@ -14,7 +14,7 @@ _default: list[Device] = []
 
 
 def set_default_device(device: Device | None) -> None:
-    """Let custom operations, and ``torch.compile(backend="tensordash")``, run on a device; none takes it away."""
+    """Set the device of custom operations and of ``torch.compile(backend="tensordash")``; None removes it."""
     _default[:] = [] if device is None else [device]
 
 
@@ -33,7 +33,7 @@ def default_device() -> Device:
 
 @torch.library.custom_op("tensordash::matmul", mutates_args=())
 def matmul(a: Tensor, b: Tensor) -> Tensor:
-    """Matrix product of (..., n, k) and (..., k, m), with gradients that run on the device, too.
+    """Return the matrix product of (..., n, k) and (..., k, m); its gradients run on the device, too.
 
     Examples
     --------
@@ -58,13 +58,13 @@ def _matmul_gradients(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | N
     a, b = ctx.saved_tensors
     for_a, for_b = ctx.needs_input_grad
     mine = _summed(matmul(grad, b.mT), a.shape) if for_a else None
-    # The gradient is the left factor, which is in the wider of two formats.
+    # The gradient is the left factor, whose side has the format with the wider range.
     theirs = _summed(matmul(grad.mT, a).mT, b.shape) if for_b else None
     return mine, theirs
 
 
 def _summed(grad: Tensor, shape: torch.Size) -> Tensor:
-    """Over the axes that were broadcast."""
+    """Sum a gradient over the axes that were broadcast."""
     return grad.sum_to_size(shape)
 
 
@@ -79,7 +79,7 @@ matmul.register_autograd(_matmul_gradients, setup_context=_keep_factors)
 def convolution(
     a: Tensor, w: Tensor, stride: list[int], padding: list[int], dilation: list[int], groups: int
 ) -> Tensor:
-    """Convolution in one or two dimensions, without bias, with gradients that run on the device, too."""
+    """Return a convolution in one or two dimensions, without bias; its gradients run on the device, too."""
     made: Tensor = default_device().convolution(a, w, tuple(stride), tuple(padding), tuple(dilation), groups)
     return made
 

@@ -1,4 +1,4 @@
-"""Multiplications of operations that did not run on the device, from the shapes of their tensors."""
+"""Counts of multiplications of operations that did not run on the device, from their tensors' shapes."""
 
 import re
 from collections.abc import Callable
@@ -15,10 +15,10 @@ __all__ = ["count_macs"]
 
 
 def count_macs(call: Call) -> int | None:
-    """Count the multiplications of an operation that has run, those with zeros among them.
+    """Count the multiplications of an operation that has run, including those by zero.
 
-    Of sparse tensors the stored elements count. An operation that is none of PyTorch's counts by the formula that
-    ``torch.utils.flop_counter.register_flop_formula`` gives it, or as a matrix product if it has the shapes of one.
+    Only stored elements of sparse tensors count. A custom operation is counted by its formula from
+    ``torch.utils.flop_counter.register_flop_formula``, or as a matrix product if it has the shapes of one.
 
     Returns
     -------
@@ -36,7 +36,7 @@ def count_macs(call: Call) -> int | None:
         try:
             found = rule(call)
         except (AttributeError, IndexError, KeyError, NotImplementedError, RuntimeError, TypeError, ValueError):
-            continue  # not the arguments that the rule is for
+            continue  # The rule is not for these arguments.
         if found is not None:
             return int(found)
     return None
@@ -58,14 +58,14 @@ def _product(begin: int) -> Callable[[Call], int]:
 
 
 def _stored(tensor: torch.Tensor) -> int:
-    """Elements that a tensor holds."""
+    """Count the elements that a tensor stores."""
     if tensor.layout is torch.strided or tensor.layout is torch._mkldnn:  # type: ignore[attr-defined]
         return tensor.numel()
     return tensor._values().numel() if tensor.layout is torch.sparse_coo else tensor.values().numel()
 
 
 def _pattern(tensor: torch.Tensor) -> torch.Tensor:
-    """Return where a sparse tensor holds elements, as a tensor of ones and zeros."""
+    """Return the positions of a sparse tensor's non-zero elements."""
     return tensor.to_dense() != 0
 
 
@@ -101,7 +101,7 @@ def _convolution_backward(call: Call) -> int:
 
 
 def _other_convolution(call: Call) -> int:
-    """Taps in the padding included."""
+    """Count a convolution, including taps in the padding."""
     arguments = call.named()
     packed = next((each for each in call.args if hasattr(each, "unpack")), None)
     weight = arguments["weight"] if packed is None else packed.unpack()[0]
@@ -112,7 +112,7 @@ def _other_convolution(call: Call) -> int:
 
 
 def _recurrent(call: Call) -> int:
-    """Count each matrix of weights once for each sample and time."""
+    """Count each matrix of weights once for each sample and time step."""
     arguments = call.named()
     tensors = [*(arguments.get("weight") or []), *(arguments.get("params") or [])]
     tensors += [each for name, each in arguments.items() if re.fullmatch(r"weight\d", name)]
@@ -125,7 +125,7 @@ def _recurrent(call: Call) -> int:
 
 
 def _attention(call: Call) -> int:
-    """Return both products of the forward pass, all four of the backward pass."""
+    """Count both products of the forward pass, or all four of the backward pass."""
     arguments = call.named()
     query, key, value = (arguments[name] for name in ("query", "key", "value"))
     scores = query.numel() // int(query.shape[-1]) * int(key.shape[-2])
@@ -201,4 +201,4 @@ RULES: dict[str, Callable[[Call], int | None]] = {
     r"aten::(_weight_int[48]pack_mm.*|_dyn_quant_matmul_4bit)|\w+::.*linear.*": _linear,
     r"aten::addr": _outer,
 }
-"""How to count, by a pattern of the operation's name."""
+"""Functions that count, by a pattern of the operation's name."""

@@ -1,8 +1,8 @@
-"""Infinities and NaN in operands: results as PyTorch defines them, whichever operand's zeros the tile skips.
+"""Infinities and NaN in operands: results as in PyTorch, whichever operand's zeros the tile skips.
 
-The tile skips zeros of the row side, so that zero times infinity would be NaN on one side and nothing on the other.
-The device therefore computes with zeros in place of non-finite values, and further products of zeros and ones show
-which results non-finite values reach: they become infinities of one sign, or NaN.
+The tile skips zeros of the row side: zero times infinity would be NaN if the zero is on the column side, but skipped
+if it is on the row side. The device therefore computes with zeros in place of non-finite values. Further products of
+zeros and ones find the results that depend on non-finite values: these become infinities of one sign, or NaN.
 """
 
 from collections.abc import Callable, Mapping
@@ -23,7 +23,7 @@ __all__ = ["insert_results", "non_finite_results"]
 Multiply = Callable[[Geometry, Mapping[str, NDArray[np.float32]]], NDArray[np.float32]]
 """Runs the operation on float32 arrays that every format holds exactly."""
 MAX_COUNT_BITS = 24
-"""FP32 counts up to this power of two."""
+"""FP32 counts exactly up to this power of two."""
 
 
 def non_finite_results(
@@ -33,11 +33,11 @@ def non_finite_results(
     numbers: Mapping[str, NDArray[np.float32]],
     multiply: Multiply,
 ) -> NDArray[np.float32]:
-    """Find the results that non-finite values of operands reach.
+    """Find the results that depend on non-finite values of operands.
 
     A result is NaN if one of its products has a NaN, or an infinity and a zero, or if there are infinities of both
-    signs. Otherwise it is an infinity if one of its products is. Spatial padding is zeros. On a tile with scales each
-    result that a non-finite value reaches is NaN.
+    signs. Otherwise it is an infinity if one of its products is. Spatial padding is zeros. On a tile with scales, each
+    result that depends on a non-finite value is NaN.
 
     Parameters
     ----------
@@ -54,8 +54,8 @@ def non_finite_results(
 
     Returns
     -------
-    array of float32, shaped as the geometry has the result
-        Infinities and NaN; 0 where no non-finite value is multiplied.
+    array of float32, in the geometry's shape of the result
+        Infinities and NaN; 0 for results without non-finite products.
     """
     first, second = OPERANDS[operation]
     x, y = numbers[first], numbers[second]
@@ -66,7 +66,7 @@ def non_finite_results(
         wider, padded = _padded(geometry, {first: (left, x_padding), second: (right, y_padding)})
         into += multiply(wider, padded)
 
-    # Each pair of values is in one of the two products: of x's non-finite values, and of y's with x's finite ones.
+    # The first product has the pairs with a non-finite x, the second those with a finite x and a non-finite y.
     x_finite, y_finite = np.isfinite(x), np.isfinite(y)
     scaled = tile.numerics.scale is not None
     if not x_finite.all():
@@ -88,7 +88,7 @@ def _signs(numbers: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def _count_bits(tile: TileConfig) -> int:
-    """Return a sum of ones is exact below this power of two; more non-finite products in one result count as NaN."""
+    """Return the power of two below which sums of ones are exact; a result of more non-finite products is NaN."""
     accumulator = tile.numerics.accumulator
     if isinstance(accumulator, Exact):
         return MAX_COUNT_BITS
@@ -100,7 +100,7 @@ def _count_bits(tile: TileConfig) -> int:
 def _padded(
     geometry: Geometry, operands: Mapping[str, tuple[NDArray, float]]
 ) -> tuple[Geometry, dict[str, NDArray[np.float32]]]:
-    """Return operands as float32, with spatial padding written out if it is not zeros."""
+    """Return operands as float32, with explicit spatial padding if it is not zeros."""
     arrays = {name: np.asarray(values, np.float32) for name, (values, _) in operands.items()}
     if not isinstance(geometry, Convolution) or not any(geometry.padding) or operands.get("A", (None, 0.0))[1] == 0:
         return geometry, arrays
@@ -124,13 +124,13 @@ def insert_results(
     Parameters
     ----------
     bits : array of unsigned
-        Results of finite operands, as the layer has them, with bias, ReLU and mask.
+        Results of finite operands in the layer's shape, after bias, ReLU and mask.
     special : array of float32
-        Infinities and NaN, 0 elsewhere, as the layer has them.
+        Infinities and NaN in the layer's shape, 0 elsewhere.
     fmt : FloatFormat
-        Of the results.
+        Format of the results.
     bias, relu, mask
-        What is done after the sum, as `DeviceJob` has it.
+        Operations after the sum, as in `DeviceJob`.
     """
     numbers = special
     if bias is not None:

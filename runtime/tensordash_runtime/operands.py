@@ -1,4 +1,4 @@
-"""Operands of a contraction: rounding to a side's format after scaling by a power of two, and what rounding changes."""
+"""Operands of a contraction: scaling by a power of two, rounding to a side's format, and counts of changed values."""
 
 import math
 from collections.abc import Mapping
@@ -34,7 +34,7 @@ __all__ = [
 Scaling = str | Mapping[str, int]
 SCALINGS = ("auto", "none")
 MAX_POWER = 512
-"""Bound of an explicit power of two: twice what any float32 value needs."""
+"""Largest exponent of an explicit power of two: twice that of any useful scaling of float32 values."""
 MAX_PRODUCT_EXPONENT = 16
 """Automatic scaling keeps values of formats with FP32's exponents at or below this power of two."""
 _FORMATS = {FLOAT32: FP32} | {kind: FORMATS[name] for name, kind in TENSOR_TYPES.items()}
@@ -42,23 +42,23 @@ _FORMATS = {FLOAT32: FP32} | {kind: FORMATS[name] for name, kind in TENSOR_TYPES
 
 @dataclass(frozen=True, kw_only=True)
 class Rounding:
-    """Counts of what rounding an operand to its side's format did.
+    """Counts of an operand's values before and after rounding to its side's format.
 
     Attributes
     ----------
     values : int
-        Values of the operand.
+        Number of values.
     zeros : int
-        Zeros of either sign that the tensor has itself.
+        Zeros of either sign before rounding.
     flushed : int
         Other values that rounding made zero.
     saturated : int, optional
-        Finite values that rounding made infinite, NaN or, in a format without either, the largest number; integers
-        that were cut to the range. None for formats with scales, whose saturation is not counted.
+        Finite values that rounding made infinite, NaN or, in a format without either, the largest number; for integers,
+        values outside of the range. None for formats with scales, whose saturation is not counted.
     non_finite : int
-        Infinities and NaN that the tensor has itself.
+        Infinities and NaN before rounding.
     exponent : int
-        The power of two that the values were multiplied by before rounding.
+        Exponent of the power of two that multiplied the values before rounding.
     """
 
     values: int
@@ -70,7 +70,7 @@ class Rounding:
 
     @property
     def flushed_share(self) -> float:
-        """Share of the tensor's own non-zero values that rounding made zero."""
+        """Share of the tensor's non-zero values that rounding made zero."""
         return self.flushed / max(1, self.values - self.zeros)
 
     def to_json(self) -> dict[str, int | None]:
@@ -80,18 +80,18 @@ class Rounding:
 
 @dataclass(frozen=True, kw_only=True)
 class RoundedOperand:
-    """An operand as a job takes it.
+    """An operand for a job.
 
     Attributes
     ----------
     values : array
         Bit patterns of a side's format, or float32 for a tile with scales; zeros in place of infinities and NaN.
     rounding : Rounding
-        What rounding did.
+        Counts of values.
     numbers : array of float32, optional
-        The values with their infinities and NaN, those that rounding made among them; none if all are finite.
+        The values with their infinities and NaN, including those from rounding; None if all are finite.
     non_zeros : array of bool, optional
-        Where the tile's elements are not zero, of a tile with scales.
+        Positions of non-zero elements, for a tile with scales.
     """
 
     values: NDArray
@@ -101,7 +101,7 @@ class RoundedOperand:
 
     @property
     def has_other_zeros(self) -> bool:
-        """Whether the job's zeros are not those of the tensor."""
+        """Whether the job's zeros differ from the tensor's."""
         return self.rounding.flushed > 0 or self.numbers is not None
 
 
@@ -131,7 +131,7 @@ class Operand:
 
     @cached_property
     def array(self) -> NDArray:
-        """The values as NumPy has them, or bit patterns of a type that NumPy lacks."""
+        """The values as a NumPy array, or bit patterns of a type that NumPy lacks."""
         return plain(self.tensor)
 
     @cached_property
@@ -147,7 +147,7 @@ class Operand:
 
     @cached_property
     def non_zeros(self) -> NDArray[np.bool_]:
-        """Where the tensor itself is not zero."""
+        """Positions of the tensor's non-zero values."""
         return non_zeros(self.bits, self.format)
 
     @cached_property
@@ -170,11 +170,11 @@ class Operand:
 
     @cached_property
     def numbers(self) -> NDArray[np.float32]:
-        """The values as float32, exactly."""
+        """The values, exact in float32."""
         return self.array if self.kind == FLOAT32 else decode(self.bits, self.format)
 
     def exponent(self, fmt: Format, limit: int, scaling: Scaling) -> int:
-        """Return the power of two that the values are multiplied by: a function of the largest one and the format.
+        """Return the exponent of the power of two that multiplies the values, from the largest one and the format.
 
         Only float32 tensors are scaled. Automatic scaling takes the largest power that leaves every finite value
         within the format and at most ``2**limit``.
@@ -191,7 +191,7 @@ class Operand:
         return most_exponent - exponent - (significand > most_significand)
 
     def rounded(self, fmt: Format, exponent: int) -> RoundedOperand:
-        """Return bit patterns of a format, of the values times ``2**exponent``, rounded to nearest, ties to even.
+        """Return bit patterns of the values times ``2**exponent``, rounded to nearest in a format, ties to even.
 
         Integers saturate.
         """
@@ -226,7 +226,7 @@ class Operand:
         return RoundedOperand(values=bits, rounding=rounding, numbers=self.numbers if self.non_finite else None)
 
     def rounding(self, *, flushed: int, saturated: int | None = None, exponent: int = 0) -> Rounding:
-        """What rounding did, and what the tensor has itself."""
+        """Return counts of the tensor's values and of changes by rounding."""
         return Rounding(
             values=self.bits.size,
             zeros=self.zeros,
@@ -242,7 +242,7 @@ def _largest(fmt: FloatFormat) -> float:
 
 
 def scanned(bits: NDArray, fmt: Format) -> tuple[int, int, int]:
-    """Return the largest finite magnitude's pattern, zeros, and infinities and NaN, of bit patterns."""
+    """Return the bit pattern of the largest finite magnitude, the number of zeros, and that of non-finite values."""
     flat = np.ascontiguousarray(bits).reshape(-1)
     if isinstance(fmt, IntegerFormat):
         magnitudes = np.abs(flat.view(f"i{fmt.width // 8}").astype(np.int64))
@@ -252,14 +252,14 @@ def scanned(bits: NDArray, fmt: Format) -> tuple[int, int, int]:
 
 
 def scaling_limit(tile: TileConfig, reduced: int) -> int:
-    """Return the power of two that bounds scaled values, so that sums stay within the accumulator's range.
+    """Return the exponent of the power of two that bounds scaled values: sums stay within the accumulator's range.
 
     Parameters
     ----------
     tile : TileConfig
         The tile.
     reduced : int
-        Products in a sum.
+        Number of products in a sum.
 
     Examples
     --------
@@ -291,12 +291,12 @@ def checked_operands(tensors: Mapping[str, Any], geometry: Geometry) -> dict[str
 
 
 def checked_scaling(scaling: Scaling) -> Scaling:
-    """Return the argument `scaling` of a device.
+    """Check the argument `scaling` of a device, and return it.
 
     Raises
     ------
     TypeError, ValueError
-        If it is none of "auto", "none" and powers of two for operands.
+        If it is not "auto", "none" or powers of two for operands.
     """
     allowed = 'scaling must be "auto", "none" or powers of two for A, W and G'
     if not isinstance(scaling, Mapping):

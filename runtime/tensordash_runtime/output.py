@@ -1,4 +1,4 @@
-"""What is done after sums: a bias for each filter, ReLU, a mask, and the powers of two of scaled operands."""
+"""Operations after sums: a bias for each filter, ReLU, a mask, and division by the scaling of operands."""
 
 import math
 from collections.abc import Collection
@@ -23,26 +23,26 @@ __all__ = ["finished", "fitting_bias", "output_values", "scaled_integers"]
 
 INT32_BITS = 32
 MAX_BIAS_BITS = 126
-"""The runtime adds biases from this power of two on, in units of an exact sum's least bit, or of 1 for binned sums."""
+"""The runtime adds biases of at least this power of two, in units of an exact sum's least bit, or 1 for binned sums."""
 
 
 def output_values(
     config: CoreConfig | TileConfig, geometry: Geometry, problem: Problem, bias: Any, mask: Any, kinds: Collection[str]
 ) -> dict[str, NDArray]:
-    """Return a bias and a mask as a job has them.
+    """Return a bias and a mask in a job's form.
 
     Parameters
     ----------
     config : CoreConfig or TileConfig
-        What they are for.
+        The device's configuration.
     geometry : Convolution or MatrixProduct
         The layer.
     problem : Problem
         The operation.
     bias : array or tensor, (filters,), or None
-        Of an operand type or float32; of int32 for operands of int8. All products of a batch have the same.
+        Bias of all products of a batch, in an operand type or float32; in int32 for int8 operands.
     mask : array or tensor, or None
-        Of the result's shape and side A's type.
+        Mask of the result's shape and side A's type.
     kinds : collection of str
         Types of the operands.
 
@@ -54,7 +54,7 @@ def output_values(
     Raises
     ------
     TypeError, ValueError
-        Naming what it is, what is allowed and what was given.
+        Naming the argument, what is allowed and what was given.
     """
     for name in problem.fused:
         if isinstance(config, CoreConfig) and not getattr(config, name):
@@ -73,7 +73,7 @@ def output_values(
 
 
 def fitting_bias(tile: TileConfig, bias: NDArray[np.float32], power: int) -> NDArray | None:
-    """Return a bias times ``2**power``, as it is added to sums of scaled operands; none if sums do not hold it exactly.
+    """Return a bias times ``2**power``, for sums of scaled operands; None if sums cannot hold it exactly.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ def fitting_bias(tile: TileConfig, bias: NDArray[np.float32], power: int) -> NDA
     bias : array of float32
         The bias.
     power : int
-        Of both operands' scaling.
+        Sum of the exponents of both operands' scaling.
 
     Returns
     -------
@@ -115,7 +115,7 @@ def _integer_bias(bias: NDArray[np.float32], power: int) -> NDArray[np.int32] | 
 
 
 def scaled_integers(bits: NDArray, power: int) -> NDArray[np.uint32]:
-    """INT32 results times ``2**power``, rounded to FP32, as FP32 bits."""
+    """Return INT32 results times ``2**power``, rounded to FP32, as FP32 bits."""
     with np.errstate(over="ignore"):
         return np.ldexp(bits.view(np.int32).astype(np.float64), power).astype(np.float32).view(np.uint32)
 
@@ -126,13 +126,13 @@ def finished(bits: NDArray, power: int, bias: NDArray[np.float32] | None, *, rel
     Parameters
     ----------
     bits : array of unsigned
-        The device's results, as the layer has them. Other results than FP32 have nothing left to do.
+        The device's results in the layer's shape. Results in other formats than FP32 are finished already.
     power : int
-        0 if nothing is left to scale.
+        Exponent; 0 if the device scaled the results.
     bias : array of float32, optional
-        As the layer has it.
+        Bias in the layer's shape, unless the device added it.
     relu : bool
-        Whether ReLU is left to do.
+        Whether to apply ReLU here.
     """
     if power:
         bits = result_bits(bits, FP32, scale=power)

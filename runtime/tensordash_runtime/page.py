@@ -1,4 +1,4 @@
-"""The page of a run: speedup and zeros over steps, and what each layer takes."""
+"""The HTML page of a run: speedup and zeros over steps, and a table of layers."""
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from pathlib import Path
@@ -19,7 +19,7 @@ METRICS: dict[str, Callable[[Totals], float]] = {
     "speedup": lambda each: each.speedup,
     "zeros of the row side": lambda each: each.zeros,
 }
-"""What is drawn of each operation over the steps."""
+"""Figures that the page draws for each operation over the steps."""
 
 
 class RunSummary(Protocol):

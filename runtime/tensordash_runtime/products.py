@@ -1,4 +1,4 @@
-"""Operations of ATen on a device: matrix products and convolutions, and what PyTorch does after them."""
+"""ATen's matrix products and convolutions on a device, and PyTorch's operations after them."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -27,26 +27,26 @@ __all__ = ["HANDLERS", "Contracting", "Product", "UnfitError", "named_factors"]
 
 
 class UnfitError(Exception):
-    """What the device has nothing for; the message is the reason."""
+    """The device cannot run an operation; the message is the reason."""
 
 
 class Product(NamedTuple):
-    """One contraction that an operation consists of.
+    """One contraction of an operation.
 
     Attributes
     ----------
     layer : str
-        Its name.
+        Name of the layer.
     label : str
-        Its operation of the layer: AxW, WxG or AxG; "product" if that is unknown.
+        The layer's operation: AxW, WxG or AxG; "product" if it is unknown.
     geometry : Convolution or MatrixProduct
-        Its layer's shapes.
+        Shapes of the layer.
     operation : str
-        What the device does.
+        The device's operation.
     operands : dict of str to torch.Tensor
         Operands of the operation, by name.
     bias, relu, mask
-        What the device does besides, as `Device.contract` takes it.
+        Arguments of `Device.contract`.
     """
 
     layer: str
@@ -59,21 +59,21 @@ class Product(NamedTuple):
     mask: torch.Tensor | None = None
 
     def run_on(self, device: Device, *, fp32: bool, count: bool) -> Done:
-        """Run it, as `Device.contract` does."""
+        """Run the product with `Device.contract`."""
         more: dict[str, Any] = {"bias": self.bias, "relu": self.relu, "mask": self.mask}
         more |= {"count": count, "layer": self.layer}
         return device.contract(self.geometry, self.operation, self.operands, fp32=fp32, **more)
 
 
 class Contracting(Step, Protocol):
-    """Who has the device."""
+    """An object that can run products on a device."""
 
     def contract(self, product: Product, *, fp32: bool) -> torch.Tensor | None:
-        """Return the result, shaped as the geometry has it; none if it did not run, which is then listed."""
+        """Return the result in the geometry's shape; if the product did not run, list it and return None."""
 
 
 def named_factors(call: Call) -> str:
-    """Return the name of a product that has no other: by its shapes.
+    """Return a name with the shapes of a product's factors, for a product outside of all layers.
 
     Examples
     --------
@@ -111,7 +111,7 @@ def _matrix_product(at: Contracting, call: Call) -> torch.Tensor | None:
 
 
 def _grouped_product(at: Contracting, call: Call) -> torch.Tensor | None:
-    """Group by group; rows and columns after the last group, which PyTorch leaves undefined, are zeros."""
+    """Execute each group; rows and columns after the last group, which PyTorch leaves undefined, are zeros."""
     arguments = call.named()
     left = arguments["self"]
     if arguments["bias"] is not None or arguments["out_dtype"] not in (None, left.dtype):
@@ -130,13 +130,13 @@ def _grouped_product(at: Contracting, call: Call) -> torch.Tensor | None:
 
 
 def _role(at: Contracting, call: Call, *, turnable: bool = True) -> tuple[Product, bool]:
-    """Return a matrix product in its role, and whether its result is transposed, as only `turnable` allows."""
+    """Return a matrix product in its role, and whether its result is transposed; only if `turnable` may it be."""
     _, _, x, y = factors(call.name, call.args)
     role = None if call.name == "aten::addbmm" else role_of(at, call)
     if role is not None and (turnable or not role.turned):
         label = str(role.operation)
         return Product(role.layer, label, role.geometry, label, role.operands), role.turned
-    if call.name == "aten::addbmm":  # all of the batch is one sum
+    if call.name == "aten::addbmm":  # The sum is over the whole batch.
         x, y = x.transpose(0, 1).flatten(1)[None], y.flatten(0, 1)[None]
     return Product(named_factors(call), "product", geometry_of(x, y.mT), "AxW", {"A": x, "W": y.mT}), False
 
@@ -155,8 +155,8 @@ def _added(call: Call, product: torch.Tensor) -> torch.Tensor:
 
 def _convolution(at: Contracting, call: Call) -> torch.Tensor | None:
     inputs, weight, bias, *settings = call.args[:9]
-    fused = call.args[9:]  # of what `fusing` makes: ReLU, and a bias that the device adds
-    _see_dimensions(weight)
+    fused = call.args[9:]  # Whether `fusing` added ReLU; the device then adds the bias, too.
+    _require_dimensions(weight)
     layer = layer_of(at, call, "convolution", weight)
     if call.phase not in ("none", "backward"):
         at.roles.add(Entry(layer), call.number, {"A": inputs, "W": weight})
@@ -189,7 +189,7 @@ def _convolution_backward(at: Contracting, call: Call) -> list[torch.Tensor | No
             left[place] = made[place] is None
     if for_bias:
         made[2] = grad.sum([k for k in range(grad.dim()) if k != 1], dtype=torch.float32).to(grad.dtype)
-    if any(left):  # what the device did not do
+    if any(left):  # PyTorch computes gradients that the device did not.
         rest = call.func(*call.args[:-1], left)
         made = [theirs if missing else mine for mine, theirs, missing in zip(made, rest, left, strict=True)]
     return made
@@ -205,13 +205,13 @@ def _masked_input(at: Contracting, call: Call) -> torch.Tensor | None:
 
 
 def _backward_layer(at: Contracting, call: Call, weight: torch.Tensor) -> str:
-    _see_dimensions(weight)
+    _require_dimensions(weight)
     entries = at.roles.entries(call.number) if call.number is not None else []
     path = at.names.parameter(weight)
     return entries[0].layer if entries else path.removesuffix(".weight") if path else f"convolution {_shape(weight)}"
 
 
-def _see_dimensions(weight: torch.Tensor) -> None:
+def _require_dimensions(weight: torch.Tensor) -> None:
     if weight.dim() not in (3, 4):
         raise UnfitError(f"a convolution in {weight.dim() - 2} dimensions")
 
@@ -229,4 +229,4 @@ HANDLERS: dict[str, Callable[[Any, Call], Any]] = {
     "tensordash::fused_convolution": _convolution,
     "tensordash::fused_convolution_input": _masked_input,
 }
-"""By name of the operation: gives its result, or nothing if the device did not run it."""
+"""Functions that run an operation, by its name; they return None if the device did not run it."""

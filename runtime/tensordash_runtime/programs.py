@@ -16,17 +16,17 @@ __all__ = ["RECORD_BYTES", "has_tiling", "moved_bytes", "program_with_record", "
 RECORD_BYTES = 32
 """Bytes that a `record` writes."""
 COUNTS = frozenset(("count_0", "count_1", "count_2", "count_3"))
-"""Fields of a move whose product are its groups."""
+"""Fields of a load or store whose product is its number of groups."""
 
 
 def space_of(config: CoreConfig, problem: Problem) -> IterationSpace:
-    """Return the loops of a problem on a core. FP32 results are turned where that saves cycles."""
+    """Return the loops of a problem on a core. FP32 results are transposed where that saves cycles."""
     return IterationSpace(problem=problem, core=config).with_turned_results()
 
 
 @cache
 def tiling_of(space: IterationSpace) -> Tiling:
-    """Return the best tiling of a problem, which is searched for once."""
+    """Return the best tiling of a problem; it is cached."""
     return best_schedule(space).tiling
 
 
@@ -46,7 +46,7 @@ def schedule_of(config: CoreConfig, problem: Problem) -> Schedule:
 
 
 def program_with_record(program: Program, memory: int) -> Program:
-    """Add a record of its counts before a program's end: in the unit of stores, after all of them."""
+    """Insert a record of counts before a program's end; the store unit writes it after all stores."""
     end = program.descriptors.pop()
     program.add("record", memory=memory)
     program.descriptors.append(end)

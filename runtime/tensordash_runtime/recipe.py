@@ -1,8 +1,8 @@
 """NVFP4's training recipe: scales of 16 x 16 blocks for weights, a random Hadamard transform, and layers in bf16.
 
 Source: "Pretraining Large Language Models with NVFP4" (NVIDIA 2025, arXiv:2509.25149), section 4. Its fourth part,
-stochastic rounding of gradients, is a device's `rounding`. The recipe needs no other tile. The tile is fed ordinary
-blocks of 1 x 16 elements, and the same scale for each of 16 vectors.
+stochastic rounding of gradients, is the argument `rounding` of `Device`. The tile needs no changes: for a block of
+16 x 16 it gets 16 ordinary blocks of 1 x 16 elements with the same scale.
 """
 
 from dataclasses import dataclass, replace
@@ -26,14 +26,14 @@ from .values import FLOAT32, like
 __all__ = ["Recipe", "bf16_tile", "checked_recipe", "default_rounding", "hadamard_matrix", "hadamard_transform"]
 
 BLOCK = 16
-"""Rows and columns of the Hadamard transform and of a weight's blocks; also the values of a 1 x 16 block."""
+"""Size of the Hadamard transform, of a weight's square blocks, and of a 1 x 16 block."""
 ATTENTION = ("*/bmm*",)
-"""Names of the products of two activations: attention's."""
+"""Patterns of the names of attention's products, whose factors are both activations."""
 
 
 @lru_cache(maxsize=16)
 def hadamard_matrix(seed: int) -> NDArray[np.float64]:
-    """Return a random Hadamard transform: Sylvester's matrix over 4, whose rows have random signs.
+    """Return a random Hadamard matrix: Sylvester's matrix divided by 4, with random signs of rows.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ def hadamard_matrix(seed: int) -> NDArray[np.float64]:
 
 
 def hadamard_transform(values: NDArray[np.float32], matrix: NDArray[np.float64]) -> NDArray[np.float32]:
-    """Transform each 16 rows of a matrix. The product over rows of two transformed matrices stays the same.
+    """Transform each 16 rows of a matrix. The product of two matrices over their rows does not change.
 
     Parameters
     ----------
@@ -97,7 +97,7 @@ def hadamard_transform(values: NDArray[np.float32], matrix: NDArray[np.float64])
 
 
 def bf16_tile(tile: TileConfig) -> TileConfig:
-    """Return the tile that runs layers in bf16: of the same size, with binned sums.
+    """Return a tile of the same size that runs layers in bf16, with binned sums.
 
     Examples
     --------
@@ -111,7 +111,7 @@ def bf16_tile(tile: TileConfig) -> TileConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """Choose how a device trains in NVFP4.
+    """Settings of training in NVFP4.
 
     A linear layer is a matrix product without a batch. Convolutions have neither blocks of 16 x 16 nor a transform.
 
@@ -120,12 +120,12 @@ class Recipe:
     square_blocks : bool
         Whether 16 x 16 weights of a linear layer share a scale. Both passes then have the same quantised weights.
     hadamard : bool
-        Whether both operands of a linear layer's weight gradient are transformed before they are quantised. A
-        transform makes zeros dense: the tile skips none of them.
+        Whether both operands of a linear layer's weight gradient are transformed before they are quantised. The
+        transform makes zeros nonzero: the tile cannot skip them.
     bf16_layers : tuple of str
         Patterns (`fnmatch`) of layers' names. The three products of these layers run in bf16, on a tile of the same
-        size. By default attention's products. The paper also has the output projection and about 15% of the linear
-        layers in bf16, most of them the last ones.
+        size. The default is attention's products. The paper also runs the output projection and about 15% of the
+        linear layers in bf16, most of them the last ones.
     seed : int
         Seed of the transform's signs, which are the same for all layers and steps.
 
@@ -157,7 +157,7 @@ class Recipe:
             raise TypeError(f"bf16_layers must be a tuple of patterns of layers' names, not {layers!r}")
 
     def runs_in_bf16(self, layer: str) -> bool:
-        """Return whether the products of a layer of this name run in bf16."""
+        """Return whether the products of a layer run in bf16."""
         return any(fnmatchcase(layer, pattern) for pattern in self.bf16_layers)
 
     def apply(
@@ -170,7 +170,7 @@ class Recipe:
         execution : Execution
             The operation on the device's tile.
         tensors : dict of str to Operand
-            Both operands, shaped as its geometry has them.
+            Both operands, in the geometry's shapes.
         layer : str
             Name of the layer.
         """
@@ -194,17 +194,17 @@ class Recipe:
 
 
 def default_rounding(recipe: Recipe | None) -> str:
-    """Return the rounding of a device whose user chose none."""
+    """Return a device's default rounding."""
     return "nearest" if recipe is None else "stochastic"
 
 
 def checked_recipe(config: CoreConfig | TileConfig, recipe: Recipe | None) -> Recipe | None:
-    """Return a device's recipe.
+    """Check a device's recipe, and return it.
 
     Raises
     ------
     TypeError, ValueError
-        If the value is no recipe, or the device lacks the scales of NVFP4.
+        If the value is not a recipe, or the device lacks the scales of NVFP4.
     """
     if recipe is None:
         return None

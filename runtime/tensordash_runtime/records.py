@@ -1,4 +1,4 @@
-"""What is kept of each contraction that ran, and of what did not run on the device."""
+"""Records of contractions that ran on the device, and of products that did not."""
 
 import math
 from dataclasses import dataclass
@@ -18,9 +18,9 @@ class Contracted:
     step : int
         The training step, counted from 0.
     layer, operation : str
-        Its operation: AxW, WxG or AxG, or "product" if that is unknown.
+        Name of the layer, and its operation: AxW, WxG or AxG, or "product" if it is unknown.
     executed : Executed
-        How it went.
+        The operation's record.
     """
 
     step: int
@@ -30,17 +30,17 @@ class Contracted:
 
     @property
     def macs(self) -> int:
-        """Multiplications, those with zeros among them."""
+        """Multiplications, including those by zero."""
         return self.executed.geometry.macs
 
     @property
     def fused(self) -> tuple[str, ...]:
-        """What the output unit did besides, of bias, relu and mask."""
+        """Fused operations of the output unit: bias, relu and mask."""
         return self.executed.problem.fused
 
     @property
     def row_zeros(self) -> float:
-        """Share of the tensor's own zeros in the operand whose zeros are skipped."""
+        """Share of zeros, before rounding, in the operand whose zeros are skipped."""
         return self.executed.zeros[self.executed.problem.rows]
 
     @property
@@ -52,18 +52,18 @@ class Contracted:
 
 @dataclass(frozen=True, kw_only=True)
 class Missed:
-    """Something that multiplies and did not run on the device.
+    """An operation with products that did not run on the device.
 
     Parameters
     ----------
     step : int
         The training step.
     layer : str
-        Its name, or nothing.
+        Name of the layer, or "".
     operation, reason : str
-        What it was, and why it did not.
+        The operation, and the reason.
     macs : int, optional
-        Its multiplications, where they are known.
+        Its multiplications, if they are known.
     """
 
     step: int
@@ -87,26 +87,26 @@ class Totals:
     contractions, macs : int
         The number of contractions, and their multiplications.
     cycles, dense_cycles : int
-        Of the core, measured or expected; and of the dense core, expected. The core skips only zeros that the tensors
-        have themselves.
+        Cycles of the core, measured or expected, and expected cycles of the dense core. The core skips only the
+        tensors' zeros before rounding.
     tile_cycles, dense_tile_cycles : int
-        Of a tile and of the dense tile that never wait, as the cycle simulator counts them for the same zeros.
+        Cycles of the tile and of the dense tile without waiting, from the cycle simulator, for the same zeros.
     flushed_cycles, flushed_tile_cycles : int
-        Of core and tile that skip the zeros that rounding made, too, as the device does.
+        Cycles of core and tile if they also skip the zeros that rounding made, as the device does.
     traffic : int
-        Bytes that memory is read and written.
+        Bytes read from memory and written to it.
     zeros, flushed_zeros : float
-        Share of the multiplications whose row operand is zero, were zeros spread evenly; before and after rounding.
+        Share of the multiplications whose row operand is zero, for evenly spread zeros; before and after rounding.
     flushed, saturated : int
-        Values that rounding made zero; finite ones that it made infinite, NaN or the largest number.
+        Values that rounding made zero; finite values that it made infinite, NaN or the largest number.
     non_finite : int
         Contractions with infinities or NaN in an operand.
     missed_macs : int
-        Multiplications that did not run on the device, where they are known; 0 in sums over some of the contractions.
+        Known multiplications that did not run on the device; 0 in sums over some of the contractions.
     unknown : int
-        Missed operations whose multiplications are not known.
+        Missed operations with an unknown number of multiplications.
     uncounted : int
-        Contractions whose cycles were not counted. Sums of cycles and bytes leave them out. With any, speedups are NaN.
+        Contractions without counted cycles. Sums of cycles and bytes leave them out; speedups are NaN if there are any.
     """
 
     contractions: int
@@ -129,28 +129,28 @@ class Totals:
 
     @property
     def share(self) -> float | None:
-        """Share of all multiplications that ran on the device; None if some of the others are not known."""
+        """Share of all multiplications that ran on the device; None if the number of the others is unknown."""
         every = self.macs + self.missed_macs
         return None if self.unknown else self.macs / every if every else 1.0
 
     @property
     def speedup(self) -> float:
-        """Speedup of the core over the dense core for the tensors' own zeros."""
+        """Speedup of the core over the dense core from the tensors' zeros before rounding."""
         return self._ratio(self.dense_cycles, self.cycles)
 
     @property
     def tile_speedup(self) -> float:
-        """Speedup of the tile over the dense tile; loads and stores leave `speedup`."""
+        """Speedup of the tile over the dense tile; loads and stores reduce it to `speedup`."""
         return self._ratio(self.dense_tile_cycles, self.tile_cycles)
 
     @property
     def flushed_speedup(self) -> float:
-        """Speedup of the core over the dense core, with the zeros that rounding made."""
+        """Speedup of the core over the dense core, including the zeros that rounding made."""
         return self._ratio(self.dense_cycles, self.flushed_cycles)
 
     @property
     def flushed_tile_speedup(self) -> float:
-        """Speedup of the tile over the dense tile, with the zeros that rounding made."""
+        """Speedup of the tile over the dense tile, including the zeros that rounding made."""
         return self._ratio(self.dense_tile_cycles, self.flushed_tile_cycles)
 
     def _ratio(self, dense: int, cycles: int) -> float:

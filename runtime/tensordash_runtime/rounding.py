@@ -1,4 +1,4 @@
-"""Roundings of a device's results."""
+"""Rounding modes of a device's results."""
 
 from tensordash import TileConfig
 from tensordash.configuration.core_config import CoreConfig
@@ -11,7 +11,7 @@ ROUNDINGS = ("nearest", "zero", "stochastic")
 
 
 def checked_seed(config: CoreConfig | TileConfig, rounding: str, seed: int) -> int | None:
-    """Check a device's rounding; return the seed, or None if results are not rounded stochastically."""
+    """Check a device's rounding mode; return the seed, or None if results are not rounded stochastically."""
     tile = config.tile if isinstance(config, CoreConfig) else config
     has_scales = tile.numerics.scale is not None
     require_int("rounding_seed", seed, 0, MAX_SEED)

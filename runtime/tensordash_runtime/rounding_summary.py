@@ -1,4 +1,4 @@
-"""Sums of rounding's effects on operands, by layer, and warnings from them."""
+"""Counts of operands' values that rounding changed, by layer, and warnings from them."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
@@ -11,7 +11,7 @@ __all__ = ["OperandSums", "operand_sums", "require_rounding", "rounding_warnings
 
 
 class OperandSums(NamedTuple):
-    """Sums over all contractions of a layer's operand in one operation; `saturated` is none where not examined."""
+    """Sums over all contractions of a layer's operand in one operation; `saturated` is None if it was not counted."""
 
     values: int = 0
     zeros: int = 0
@@ -21,7 +21,7 @@ class OperandSums(NamedTuple):
 
     @property
     def flushed_share(self) -> float:
-        """Share of the tensors' own non-zero values that rounding made zero."""
+        """Share of the tensors' non-zero values that rounding made zero."""
         return self.flushed / max(1, self.values - self.zeros)
 
 
@@ -49,7 +49,7 @@ def operand_sums(contractions: Iterable[Contracted]) -> dict[Key, OperandSums]:
 
 
 def rounding_warnings(sums: Mapping[Key, OperandSums], totals: Totals) -> Iterator[str]:
-    """Sentences on values that rounding lost and on non-finite operands; none if there were none."""
+    """Yield a sentence for each of: flushed values, saturated values, non-finite operands."""
     if totals.flushed:
         non_zeros = sum(each.values - each.zeros for each in sums.values())
         place, worst = max(sums.items(), key=lambda item: item[1].flushed_share)
@@ -79,16 +79,16 @@ def require_rounding(layer: str, operation: str, executed: Executed, flush_limit
     Parameters
     ----------
     layer, operation : str
-        What the message names.
+        Names for the message.
     executed : Executed
         The contraction.
     flush_limit : float
-        Share of an operand's own non-zero values that rounding may make zero.
+        Share of an operand's non-zero values that rounding may make zero.
 
     Raises
     ------
     RoundingError
-        If it lost more, or if it saturated a value. Formats with scales are not checked.
+        If it made more of them zero, or saturated a value. Formats with scales are not checked.
     """
     for name, counts in executed.operands.items():
         place = _named((layer, operation, name))

@@ -1,4 +1,4 @@
-"""What a block under `offload` multiplied: where, how fast, how many zeros; and what did not run on the device."""
+"""Record of the products of an `offload` block: cycles, speedups and zeros, and products outside of the device."""
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -20,30 +20,30 @@ __all__ = ["Run"]
 Key = TypeVar("Key", bound=Hashable)
 
 WIDTH = 160
-"""Characters of a printed table."""
+"""Width of a printed table, in characters."""
 UNITS = "kMGTP"
-"""Thousands, millions and so on."""
+"""Letters for thousands, millions and so on."""
 LOST = {"flushed": "flushed", "saturated": "saturated", "non_finite": "non-finite"}
-"""Columns of a table that are shown where they are not zero: values that rounding lost, and contractions."""
+"""Columns of a table that are shown if they are not zero: lost values, and contractions with non-finite operands."""
 
 
 @dataclass
 class Run:
-    """Everything that was multiplied, in order; `print` shows it by layer.
+    """All products of an `offload` block, in order; `print` shows a table by layer.
 
     Parameters
     ----------
     device : Device
-        What it ran on; it may be closed since.
+        The device, which may be closed.
 
     Attributes
     ----------
     contractions : list of Contracted
-        What ran on the device.
+        Products that ran on the device.
     missed : list of Missed
-        What did not.
+        Operations that did not.
     steps : int
-        Training steps that have ended: optimizers that have stepped.
+        Number of ended training steps: optimizers' steps.
     """
 
     device: Device
@@ -52,17 +52,17 @@ class Run:
     steps: int = 0
 
     def cycles(self, each: Contracted) -> tuple[int, int]:
-        """Return the cycles of a contraction on core and dense core; measured where the Verilog ran, else expected.
+        """Return the cycles of a contraction on the core and the dense core.
 
-        The core skips the zeros that tensors have themselves. Where the Verilog skipped other zeros, too, the
-        sum includes the cycles that those are expected to save.
+        The core's cycles are measured if the Verilog ran, else expected. They count only the tensors' zeros before
+        rounding: if the Verilog skipped other zeros, too, the cycles that these are expected to save are added.
         """
         executed, expected = each.executed, self.device.expectations
         dense = executed.dense if expected is None else expected.dense_cycles(executed.problem)
         return self._core_cycles(executed, executed.speedup), dense
 
     def flushed_cycles(self, each: Contracted) -> int:
-        """Return cycles of a contraction on the core, which skips the zeros that rounding made, too."""
+        """Return the cycles of a contraction on the core, which also skips the zeros that rounding made."""
         return self._core_cycles(each.executed, each.executed.flushed_speedup)
 
     def _core_cycles(self, executed: Executed, speedup: float) -> int:
@@ -81,7 +81,7 @@ class Run:
         return checks + executed.cycles + max(0, own - skipped)
 
     def traffic(self, each: Contracted) -> int:
-        """Return bytes that a contraction moves, measured or expected; 0 for a tile, which has no memory."""
+        """Return the bytes that a contraction moves, measured or expected; 0 for a tile, which has no memory."""
         return self._traffic(each.executed)
 
     def _traffic(self, executed: Executed) -> int:
@@ -91,7 +91,7 @@ class Run:
         return checks + expected.traffic(executed.problem)
 
     def totals(self, chosen: Iterable[Contracted] | None = None) -> Totals:
-        """Return sums of all contractions, or of some."""
+        """Return sums over all contractions, or over the chosen ones."""
         every = self.contractions if chosen is None else list(chosen)
         counted = [each for each in every if each.executed.counted]
         cycles = [self.cycles(each) for each in counted]
@@ -117,29 +117,29 @@ class Run:
         )
 
     def grouped(self, key: Callable[[Contracted], Key]) -> dict[Key, Totals]:
-        """Return sums of all contractions with the same key, in order of first appearance."""
+        """Return sums over the contractions with the same key, in order of first appearance."""
         found: dict[Key, list[Contracted]] = {}
         for each in self.contractions:
             found.setdefault(key(each), []).append(each)
         return {key: self.totals(each) for key, each in found.items()}
 
     def by_layer(self) -> dict[tuple[str, str], Totals]:
-        """Return sums of each layer and operation."""
+        """Return sums for each layer and operation."""
         return self.grouped(lambda each: (each.layer, each.operation))
 
     def by_step(self) -> dict[int, Totals]:
-        """Return sums of each step."""
+        """Return sums for each step."""
         return self.grouped(lambda each: each.step)
 
     @property
     def share(self) -> float | None:
-        """Share of all multiplications that ran on the device; None if some of those elsewhere are not known."""
+        """Share of all multiplications that ran on the device; None if the number of the others is unknown."""
         every = self._macs + self._missed_macs
         return None if self._unknown else self._macs / every if every else 1.0
 
     @property
     def summary(self) -> str:
-        """What share of the multiplications ran on the device, in a sentence."""
+        """A sentence with the share of the multiplications that ran on the device."""
         every = self._macs + self._missed_macs
         permille = 1000 * self._macs // every if every else 1000  # Rounded down: 100% means that nothing was missed.
         share = "100%" if permille == 1000 else f"{permille / 10:.1f}%"
@@ -158,7 +158,7 @@ class Run:
 
     @property
     def _unknown(self) -> int:
-        """Missed operations whose multiplications are not known."""
+        """Missed operations with an unknown number of multiplications."""
         return sum(each.macs is None for each in self.missed)
 
     def __str__(self) -> str:
@@ -173,7 +173,7 @@ class Run:
         return text.getvalue().rstrip()
 
     def warnings(self) -> list[str]:
-        """Sentences on values that rounding lost, and on infinities and NaN in operands."""
+        """Return sentences on values that rounding lost, and on infinities and NaN in operands."""
         return list(rounding_warnings(operand_sums(self.contractions), self.totals()))
 
     def _reasons(self) -> dict[str, int]:
@@ -216,7 +216,7 @@ class Run:
         return type(self.device.config).__name__ + " " + self.device.config.digest
 
     def to_json(self) -> dict[str, Any]:
-        """Return a document: the device, totals, every contraction, and what did not run."""
+        """Return a document: the device, totals, every contraction, and every missed operation."""
         contractions = []
         for each in self.contractions:
             counted = each.executed.counted
@@ -261,9 +261,9 @@ class Run:
         Parameters
         ----------
         path : path
-            The file; its folder is made if need be.
+            The file. Its folder is made if necessary.
         curves : mapping of str to mapping of str to floats, optional
-            What else to draw over steps: of each metric, such as "loss", its lines by name.
+            Further curves over steps: the lines of each metric, such as "loss", by name.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""Operations on tiles with scales: float32 tensors, quantised on the way (MXFP8, MXFP6, MXFP4, NVFP4)."""
+"""Zeros of float32 tensors after quantisation for tiles with scales (MXFP8, MXFP6, MXFP4, NVFP4)."""
 
 from collections.abc import Mapping
 
@@ -26,10 +26,10 @@ def scaled_non_zeros(
     seed: int | None,
     weight_block_height: int = 1,
 ) -> dict[str, NDArray[np.bool_]]:
-    """Return where operands are not zero once they are quantised.
+    """Return the non-zero positions of quantised operands.
 
-    Blocks run along channels, filters or positions: whatever the operation reduces. Of a convolution a stream has them
-    across taps as well; its zeros are as many but for chance.
+    Blocks extend along the reduced dimension: channels, filters or positions. The blocks of a convolution's streams
+    also cross taps; their share of zeros is nearly the same.
 
     Parameters
     ----------
@@ -42,11 +42,11 @@ def scaled_non_zeros(
     rows : str
         The operand on the row side.
     values : mapping of str to array of float32
-        Both operands, shaped as the geometry has them.
+        Both operands, in the geometry's shapes.
     seed : int, optional
-        Of gradients, if they are rounded stochastically.
+        Seed of gradients' stochastic rounding.
     weight_block_height : int
-        How many vectors of a linear layer's weights share the scales of their blocks.
+        Number of vectors of a linear layer's weights that share the scales of their blocks.
     """
     scale = tile.numerics.scale
     assert scale is not None
@@ -54,7 +54,7 @@ def scaled_non_zeros(
     for name in OPERANDS[operation]:
         fmt = tile.b_format if name == rows else tile.a_format
         assert isinstance(fmt, FloatFormat)
-        # (products,) samples, channels, Y, X, or of W filters, channels, Y, X
+        # Axes are (products,) samples, channels, Y, X; for W they are filters, channels, Y, X.
         axis = -1 if operation == "AxG" else -4 if (operation, name) == ("WxG", "W") else -3
         last = np.moveaxis(layer_values(geometry, name, values[name]), axis, -1)
         random = drawn(np.random.Philox(key=seed), last.shape) if name == "G" and seed is not None else None

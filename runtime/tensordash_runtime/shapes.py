@@ -1,4 +1,4 @@
-"""Shapes of what is multiplied: broadcast operands, and a convolution's."""
+"""Shapes of products: broadcast operands, and convolutions."""
 
 from typing import Any
 
@@ -9,18 +9,18 @@ from tensordash_sim.lowering import Convolution
 __all__ = ["Pair", "broadcast", "convolution_of", "product_shape"]
 
 Pair = int | tuple[int, ...]
-"""For all directions, or each."""
+"""One value for all directions, or one for each."""
 
 
 def broadcast(tensor: Any, shape: tuple[int, ...]) -> Any:
-    """Return an array or tensor of another shape that it fits."""
+    """Return an array or tensor broadcast to a shape."""
     if tuple(tensor.shape) == shape:
         return tensor
     return np.broadcast_to(tensor, shape) if isinstance(tensor, np.ndarray) else tensor.expand(shape)
 
 
 def product_shape(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[tuple[int, ...], int, int, int]:
-    """Return the batch, n, k and m of a matrix product (..., n, k) x (..., k, m); other shapes are an error."""
+    """Return the batch, n, k and m of a matrix product (..., n, k) x (..., k, m); raise ValueError at other shapes."""
     if len(a) < 2 or len(b) < 2 or a[-1] != b[-2]:
         raise ValueError(f"a and b must have the shapes (..., n, k) and (..., k, m), not {a} and {b}")
     try:
@@ -32,7 +32,7 @@ def product_shape(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[tuple[int, ..
 def convolution_of(
     a: tuple[int, ...], w: tuple[int, ...], stride: Pair, padding: Pair, dilation: Pair, groups: int
 ) -> Convolution:
-    """Return the geometry of a convolution of such tensors; what does not fit is an error."""
+    """Return the geometry of a convolution of two shapes; raise ValueError if they do not fit."""
     dimensions = len(w) - 2
     if len(a) != len(w) or dimensions not in (1, 2):
         raise ValueError(f"a and w must both have 3 or 4 axes, not {len(a)} and {len(w)}")

@@ -1,4 +1,4 @@
-"""Which operand goes on the row side, whose zeros are skipped."""
+"""Choice of the operand on the row side, whose zeros are skipped."""
 
 from collections.abc import Mapping
 
@@ -18,14 +18,14 @@ __all__ = ["chosen_rows", "fixed_rows", "possible_rows", "requested_rows", "shar
 
 
 def possible_rows(types: tuple[str, str], kinds: Mapping[str, str], *, scaled: bool) -> list[str]:
-    """Return which operands can be on the row side.
+    """Return the operands that can be on the row side.
 
     Parameters
     ----------
     types : (str, str)
-        Types of tensors with operands of the column side and of the row side.
+        Types of tensors for the column side and the row side.
     kinds : mapping of str to str
-        The types of both operands.
+        Types of both operands.
     scaled : bool
         Whether the tile has scales.
 
@@ -49,7 +49,7 @@ def possible_rows(types: tuple[str, str], kinds: Mapping[str, str], *, scaled: b
 
 
 def fixed_rows(tile: TileConfig, operation: str) -> str | None:
-    """Return the operand on the row side of a tile whose results depend on the side: a rule that no value changes.
+    """Return the operand on the row side of a tile whose results depend on the side, whatever the values are.
 
     It is the gradient, or A in AxW, which has no gradient. If the sides have different formats, the gradient is on the
     side whose format has the wider range.
@@ -102,9 +102,9 @@ def chosen_rows(
     operation : str
         "AxW", "WxG" or "AxG".
     possible : list of str
-        Operands that can be on the row side without a change of any result.
+        Operands that can be on the row side without changing any result.
     non_zeros : mapping of str to array of bool
-        Where both operands are not zero, before they are rounded.
+        Non-zero positions of both operands before rounding.
 
     Returns
     -------
@@ -121,12 +121,12 @@ def chosen_rows(
 
 
 def requested_rows(tile: TileConfig, operation: str, possible: list[str], row_side: str | None) -> list[str]:
-    """Return operands for the row side: the one that the caller asks for, else the rule's, else all that types allow.
+    """Return operands for the row side: the requested one, else that of `fixed_rows`, else all that types allow.
 
     Raises
     ------
     ValueError
-        If the caller asks for anything but an operand, or for one whose type the row side cannot have.
+        If the requested side is not an operand, or an operand of a wrong type.
     """
     if row_side is not None:
         if row_side not in possible:

@@ -1,4 +1,4 @@
-"""Tasks of `tensordash train`: a network, its data, and a test of what it learnt. Needs torch."""
+"""Tasks of `tensordash train`: a network, its data and its test. Needs torch."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -19,14 +19,14 @@ __all__ = ["TASKS", "Task", "load_task"]
 BATCH = 16
 """Default number of digits in a step."""
 RATE = 0.1
-"""Learning rate for `BATCH` digits; it grows with the batch (arXiv:1706.02677)."""
+"""Learning rate for `BATCH` digits; it is proportional to the batch (arXiv:1706.02677)."""
 TRAINED_ON = 6 / 7
-"""Share of the digits; the others are for the test."""
+"""Share of the digits for training; the others are for the test."""
 TEXTS = 256
-"""Windows of text for the test, and the most of them in a step."""
+"""Windows of text in the test, and the largest number in a step."""
 LSTM_BATCH = 8
 LSTM_LENGTH = 16
-"""Bytes of a window of text."""
+"""Length of a window of text, in bytes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,19 +36,19 @@ class Task:
     Parameters
     ----------
     name, data : str
-        What it is, and what it learns from.
+        The network's name, and the source of its data.
     model : nn.Module
         The network, with its first weights.
     optimizer : callable
-        Makes one for parameters.
+        Returns an optimizer of parameters.
     order : callable
-        Of an epoch: its batches.
+        Returns the batches of an epoch.
     loss : callable
-        Of the model and a batch.
+        Returns the loss of the model on a batch.
     accuracy : callable
-        Of the model on data that it has not seen: the share that is right.
+        Returns the share of right predictions of the model on unseen data.
     steps_per_epoch : int
-        Batches.
+        Number of batches in an epoch.
     bf16_layers : tuple of str
         Patterns of the layers that run in bf16 under NVFP4's recipe: attention's products, the output projection, and
         about 15% of the linear layers before it (arXiv:2509.25149, section 4.1).
@@ -66,7 +66,7 @@ class Task:
 
 
 class CNN(nn.Module):
-    """Two convolutions and two linear layers, as examples/digits_cnn.py has them."""
+    """Two convolutions and two linear layers, as in examples/digits_cnn.py."""
 
     def __init__(self, size: int) -> None:
         super().__init__()
@@ -76,7 +76,7 @@ class CNN(nn.Module):
         self.fc2 = nn.Linear(32, 10)
 
     def forward(self, images: Tensor) -> Tensor:
-        """Scores, (N, 10), of images, (N, 1, size, size)."""
+        """Return scores, (N, 10), of images, (N, 1, size, size)."""
         features = self.conv2(self.conv1(images).relu()).relu()
         scores: Tensor = self.fc2(self.fc1(F.max_pool2d(features, 2).flatten(1)).relu())
         return scores
@@ -86,7 +86,7 @@ def _classifier(name: str, build: Callable[[int], nn.Module], seed: int, batch: 
     pixels, numbers, source = digits()
     with seeded(seed):
         model = build(pixels.shape[-1])
-    shuffled = np.random.default_rng(0).permutation(len(numbers))  # the same test for every seed
+    shuffled = np.random.default_rng(0).permutation(len(numbers))  # The test is the same for every seed.
     images, labels = torch.from_numpy(pixels[shuffled])[:, None], torch.from_numpy(numbers[shuffled])
     count = round(len(labels) * TRAINED_ON)
     size = require_int("batch", BATCH if batch is None else batch, 1, count)
@@ -129,7 +129,7 @@ def _mlp(seed: int, batch: int | None) -> Task:
 
 
 class LSTM(nn.Module):
-    """The next byte of a text by a recurrent layer of width 64."""
+    """A recurrent layer of width 64 that predicts the next byte of a text."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -138,7 +138,7 @@ class LSTM(nn.Module):
         self.scores = nn.Linear(64, 256)
 
     def forward(self, words: Tensor) -> Tensor:
-        """Scores, (N, length, 256), of bytes, (N, length)."""
+        """Return scores, (N, length, 256), of bytes, (N, length)."""
         scores: Tensor = self.scores(self.recurrent(self.bytes(words))[0])
         return scores
 
@@ -146,12 +146,12 @@ class LSTM(nn.Module):
 def _text(
     name: str, build: Callable[[], nn.Module], seed: int, batch: int, length: int, bf16_layers: tuple[str, ...]
 ) -> Task:
-    """Predict the next byte of a text; its last eighth is for the test."""
+    """Return the task of predicting the next byte of a text, whose last eighth is for the test."""
     size = require_int("batch", batch, 1, TEXTS)
     prose, source = text()
     stream = torch.from_numpy(np.frombuffer(prose.encode(), np.uint8).astype(np.int64))
     cut = len(stream) * 7 // 8
-    steps = 500  # of an epoch: a text has no order of samples that one could go through
+    steps = 500  # an arbitrary epoch: batches are random windows of the text
     with seeded(seed):
         model = build()
 
@@ -197,7 +197,7 @@ def _lstm(seed: int, batch: int | None) -> Task:
 
 
 TASKS: dict[str, Callable[[int, int | None], Task]] = {"digits": _digits, "mlp": _mlp, "gpt": _gpt, "lstm": _lstm}
-"""By name."""
+"""Functions that return tasks, by name."""
 
 
 def load_task(name: str, seed: int = 0, batch: int | None = None) -> Task:
@@ -206,19 +206,19 @@ def load_task(name: str, seed: int = 0, batch: int | None = None) -> Task:
     Parameters
     ----------
     name : str
-        One of `TASKS`: "digits", a CNN on handwritten digits; "mlp", linear layers on the same; "gpt", a small
-        transformer on English text; "lstm", a recurrent layer on the same.
+        A key of `TASKS`. "digits" is a CNN on handwritten digits, "mlp" has linear layers on the same. "gpt" is a small
+        transformer on English text, "lstm" has a recurrent layer on the same.
     seed : int
-        Of the weights and of the batches' order.
+        Seed of the weights and of the batches' order.
     batch : int, optional
-        Digits, or windows of text, in a step. For digits, whose optimizer is SGD, the learning rate grows with it.
+        Number of digits or windows of text in a step. The learning rate of digits, with SGD, is proportional to it.
 
     Raises
     ------
     TypeError, ValueError
         Naming the field, what is allowed and what was given.
     DataError
-        If the digits are not there.
+        If the digits are missing.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Training on a device, next to plain PyTorch: what `tensordash train` does. Needs torch."""
+"""Training on a device and in plain PyTorch, for `tensordash train`. Needs torch."""
 
 import copy
 import io
@@ -24,10 +24,10 @@ __all__ = ["REFERENCES", "Step", "Trainer"]
 
 CHECKPOINT = "checkpoint.pt"
 AUTOCAST = {"float16": torch.float16, "bfloat16": torch.bfloat16}
-"""Types of a device that PyTorch's autocast has; of others tensors stay float32, and the device rounds."""
+"""Types of PyTorch's autocast, by a device's type. For other types, tensors stay float32, and the device rounds."""
 REFERENCES = ("float32", "autocast")
 FIRST_SCALE = 2.0**10
-"""Of the loss: keeps small gradients in the range of fp16."""
+"""First scale of the loss, which keeps small gradients in the range of fp16."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,13 +37,13 @@ class Step:
     Attributes
     ----------
     loss, plain_loss : float
-        On the device, and in plain PyTorch.
+        Losses on the device, and in plain PyTorch.
     cycles, dense_cycles : int
-        Of the core and of the dense core.
+        Cycles of the core and of the dense core.
     tile_cycles, dense_tile_cycles : int
-        Of their tiles, if those never waited.
+        Cycles of their tiles without waiting.
     zeros : float
-        Share of zeros on the row side, by multiplications.
+        Share of zeros on the row side, weighted by multiplications.
     """
 
     loss: float
@@ -57,27 +57,27 @@ class Step:
 
 @dataclass
 class Trainer:
-    """A task in training on a device, with FP32 master weights, and the same in plain PyTorch beside it.
+    """Training of a task on a device with FP32 master weights, and of a copy in plain PyTorch.
 
-    On an fp16 device the forward and backward pass are in fp16 with loss scaling, on a bf16 device in bf16; on others
-    tensors are float32, and the device rounds them. Biases, normalization and the optimizer are PyTorch's.
+    Both passes are in fp16 with loss scaling on an fp16 device, and in bf16 on a bf16 device. On others, tensors are
+    float32, and the device rounds them. PyTorch computes biases, normalization and the optimizer.
 
     Parameters
     ----------
     task : Task
-        What is trained.
+        The task.
     device : Device
-        Where.
+        The device.
     settings : dict
-        What decides the run; a checkpoint of other settings is refused.
+        Settings of the run; a checkpoint of other settings is an error.
     folder : Path, optional
-        Where a checkpoint is written after each epoch, and found again.
+        Folder of the checkpoint, which is written after each epoch.
     watcher : callable, optional
-        As of `offload`.
+        As in `offload`.
     reference : str
-        What plain PyTorch trains in: "float32", or "autocast", in the device's type, with loss scaling for fp16.
+        Types of plain PyTorch: "float32", or "autocast" for the device's type, with loss scaling for fp16.
     count : bool
-        As of `offload`. If false, steps have no cycles.
+        As in `offload`. If false, steps have no cycles.
 
     Raises
     ------
@@ -89,7 +89,7 @@ class Trainer:
     history : list of Step
         Every step so far.
     accuracies : list of (int, float, float)
-        After each epoch: steps done, and accuracy of both; measured by PyTorch in float32 on the weights.
+        Number of steps, and accuracies of both models, after each epoch; PyTorch measures them in float32.
     """
 
     task: Task
@@ -119,7 +119,7 @@ class Trainer:
         steps : int
             Total number of steps.
         on_step : callable, optional
-            Called with each step after it.
+            Called after each step.
 
         Returns
         -------
@@ -162,7 +162,7 @@ class Trainer:
         )
 
     def _update(self, index: int, batch: Any, kind: torch.dtype | None) -> torch.Tensor:
-        """Train the model on the device (0), or the plain one (1), on a batch, under autocast to a type, if any."""
+        """Train the device's model (0) or the plain one (1) on a batch, with autocast to `kind`, if given."""
         optimizer, scaler = self._optimizers[index], self._scalers[index]
         with torch.autocast("cpu", kind or torch.bfloat16, enabled=kind is not None):
             loss = self.task.loss(self._models[index], batch)
@@ -175,12 +175,12 @@ class Trainer:
     # Checkpoints
 
     def save(self) -> None:
-        """Write a checkpoint; it is complete or not there.
+        """Write a checkpoint, completely or not at all.
 
         Raises
         ------
         OSError
-            It cannot be written, and what was there before is still there.
+            If it cannot be written; the last checkpoint stays.
         """
         if self.folder is None:
             return
@@ -194,17 +194,17 @@ class Trainer:
             "accuracies": self.accuracies,
         }
         content = io.BytesIO()
-        torch.save(state, content)  # to a file, it would hide that the disk is full
+        torch.save(state, content)  # With a file, it would not report that the disk is full.
         with atomic_path(self.folder / CHECKPOINT) as place:
             place.write_bytes(content.getbuffer())
 
     def resume(self) -> bool:
-        """Go on from the folder's checkpoint; whether there is one.
+        """Load the folder's checkpoint; return whether there is one.
 
         Raises
         ------
         DeviceError
-            If it cannot be read, or is of other settings.
+            If it cannot be read, or has other settings.
         """
         path = None if self.folder is None else self.folder / CHECKPOINT
         if path is None or not path.exists():

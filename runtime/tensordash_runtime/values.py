@@ -1,4 +1,4 @@
-"""Tensors of NumPy and PyTorch as bit patterns of a device's formats, and back."""
+"""Conversion of tensors of NumPy and PyTorch to bit patterns of a device's formats, and back."""
 
 import sys
 from typing import Any
@@ -14,7 +14,7 @@ __all__ = ["FLOAT32", "INT32", "bits_of", "like", "plain", "type_of"]
 FLOAT32 = "float32"
 INT32 = "int32"
 NUMPY_TYPES = (FLOAT32, INT32, "float16", "int8")
-"""Types that NumPy has itself."""
+"""Types that NumPy has."""
 
 
 def _is_torch(tensor: Any) -> bool:
@@ -44,7 +44,7 @@ def type_of(name: str, tensor: Any) -> str:
 
 
 def plain(tensor: Any) -> NDArray:
-    """Return a tensor as an array: of floats that NumPy has, or of the bits of those that it lacks."""
+    """Return a tensor as an array of floats, or of bit patterns for types that NumPy lacks."""
     if isinstance(tensor, np.ndarray):
         return tensor if tensor.dtype.kind == "f" else tensor.view(f"u{tensor.dtype.itemsize}")
     import torch
@@ -58,7 +58,7 @@ def plain(tensor: Any) -> NDArray:
 
 
 def bits_of(array: NDArray, fmt: Format) -> NDArray:
-    """Return bit patterns of an array that `plain` gave: float32 is rounded to the nearest, ties to even.
+    """Return bit patterns of an array from `plain`; float32 is rounded to nearest, ties to even.
 
     Examples
     --------
@@ -70,21 +70,21 @@ def bits_of(array: NDArray, fmt: Format) -> NDArray:
         return array
     if array.dtype == np.float32 and fmt.name == "fp16":
         with np.errstate(over="ignore", under="ignore"):
-            array = array.astype(np.float16)  # which rounds alike
+            array = array.astype(np.float16)  # rounds in the same way, but faster
     return encode(np.ascontiguousarray(array), fmt)
 
 
 def like(template: Any, bits: NDArray, kind: str) -> Any:
-    """Return bit patterns as an array or tensor, as what was given is, and where that is.
+    """Return bit patterns as an array, or as a tensor on the template's PyTorch device.
 
     Parameters
     ----------
     template : array or tensor
-        An operand.
+        An operand, of which the result takes its class.
     bits : array of unsigned
-        Patterns of a result.
+        Bit patterns of a result.
     kind : str
-        Their type, as `type_of` calls it. Types that NumPy lacks stay bit patterns there.
+        Their type, as from `type_of`. An array of a type that NumPy lacks has bit patterns.
     """
     bits = np.require(bits, requirements=["C", "W"])
     if not _is_torch(template):

@@ -17,18 +17,18 @@ Bit = tuple[str, int]
 
 @dataclass(frozen=True, kw_only=True)
 class Registers:
-    """A module as Yosys' `write_aiger -ascii -vmap` writes it; AIGER's literals: twice the variable, plus 1 inverted.
+    """A module from Yosys' `write_aiger -ascii -vmap`; a literal is twice the variable, plus 1 if it is inverted.
 
     Parameters
     ----------
     inputs, outputs : dict of Bit to int
         Literals of the ports that are used.
     nets : dict of Bit to int
-        Literals of everything that has a name.
+        Literals of all named nets.
     registers : dict of int to int
-        State of each register, and what it becomes.
+        Literals of the next state of each register, by its state.
     names : dict of int to list of Bit
-        What each register is called.
+        Names of each register.
     ands : list of (int, int, int)
         Gates: output and inputs.
     """
@@ -41,7 +41,7 @@ class Registers:
     ands: list[tuple[int, int, int]]
 
     def sorted_gates(self) -> Iterator[tuple[int, int, int]]:
-        """Return the gates in an order in which each follows its inputs: Yosys does not sort them."""
+        """Return the gates in topological order, which Yosys' files lack."""
         gates = {output: (one, other) for output, one, other in self.ands}
         done: set[int] = set()
         for root in gates:
@@ -59,12 +59,12 @@ class Registers:
 
 
 def literal_of(known: Mapping[int, int], literal: int) -> int:
-    """Return a literal in another graph, whose variables are known."""
+    """Translate a literal to another graph; `known` maps variables to that graph."""
     return known[literal & ~1] ^ (literal & 1)
 
 
 def read_aiger(path: Path) -> Registers:
-    """Read ``path`` (.aag) and the map beside it (.map)."""
+    """Read ``path`` (.aag) and the map of the same name (.map)."""
     lines = iter(path.read_text(encoding="utf-8").splitlines())
     _, inputs, latches, outputs, ands = map(int, next(lines).split()[1:6])
     places = [int(next(lines)) for _ in range(inputs)]
@@ -109,9 +109,9 @@ class Graph:
     inputs : list of int
         Literals of the inputs.
     gates : list of (int, int)
-        Of each gate what goes in.
+        Inputs of each gate.
     states : dict of int to int
-        Registers that begin at 0, and what each becomes.
+        Registers, which begin at 0, and their next states.
     """
 
     inputs: list[int] = field(default_factory=list)
@@ -132,22 +132,22 @@ class Graph:
         return 2 * self._variables
 
     def gate(self, one: int, other: int) -> int:
-        """Return whether both are true."""
+        """Add an AND gate and return its literal."""
         self._variables += 1
         self.gates.append((one, other))
         self._of.append(2 * self._variables)
         return 2 * self._variables
 
     def or_gate(self, one: int, other: int) -> int:
-        """Return whether one of them is true, or both."""
+        """Add an OR gate and return its literal."""
         return self.gate(one ^ 1, other ^ 1) ^ 1
 
     def choice(self, select: int, one: int, other: int) -> int:
-        """Return the first if `select` is true, else the second."""
+        """Add a multiplexer, which returns the first if `select` is true, and return its literal."""
         return self.or_gate(self.gate(select, one), self.gate(select ^ 1, other))
 
     def add(self, module: Registers, known: dict[int, int]) -> None:
-        """A module's gates; `known` has this graph's literals of its inputs and states, and gets those of its gates."""
+        """Add a module's gates; `known` maps its inputs and states to this graph, and then its gates as well."""
         known.setdefault(0, 0)
         for output, one, other in module.sorted_gates():
             known[output] = self.gate(literal_of(known, one), literal_of(known, other))
@@ -170,14 +170,14 @@ class Graph:
         path.write_bytes(bytes(text))
 
     def simulate(self, values: NDArray[np.uint64], outputs: Iterable[int]) -> NDArray[np.uint64]:
-        """Return values of outputs of a graph without registers, 64 runs in a word.
+        """Simulate a graph without registers, 64 runs in a word.
 
         Parameters
         ----------
         values : array of uint64, (inputs, n)
-            Of the inputs.
+            Values of the inputs.
         outputs : iterable of int
-            Literals.
+            Literals whose values are returned.
 
         Returns
         -------

@@ -1,4 +1,4 @@
-"""Cache of mappings and figures, by the content that decides them."""
+"""Cache of mappings and figures, keyed by everything that determines them."""
 
 import hashlib
 import json
@@ -26,7 +26,7 @@ def cache_folder() -> Path:
 
 @cache
 def recipe_digest() -> str:
-    """Hash what decides a mapping, except for its module: Yosys, and the code of the recipe."""
+    """Hash Yosys' version and the code of the recipe, which determine a mapping of a module."""
     code = Path(mapping.__file__).read_bytes()
     return f"{version('pyosys')} {hashlib.sha256(code).hexdigest()}"
 
@@ -37,9 +37,9 @@ def cached_mappings(key: list[str], make: Callable[[], tuple[Mapped, ...]]) -> t
     Parameters
     ----------
     key : list of str
-        Everything that decides them, except for the tools.
+        Everything that determines them, except for the tools.
     make : callable
-        Makes the values.
+        Computes the mappings.
     """
     return _cached(
         [recipe_digest(), *key],
@@ -56,9 +56,9 @@ def cached_document(key: list[str], make: Callable[[], Any]) -> Any:
     Parameters
     ----------
     key : list of str
-        Everything that decides the values, and their name.
+        Everything that determines the values, and their name.
     make : callable
-        Makes the document.
+        Computes the document.
     """
     return _cached(key, "document.json", make)
 

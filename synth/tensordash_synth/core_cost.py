@@ -1,4 +1,4 @@
-"""What a core costs: logic unit by unit, memories, and energy of a training step, next to the dense core's."""
+"""Costs of a core: logic unit by unit, memories, and energy of a training step, next to the dense core's."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -34,11 +34,11 @@ class CoreDesign:
     Parameters
     ----------
     units : dict of str to float
-        Gate equivalents by unit; "core" is what stands between them.
+        Gate equivalents by unit; "core" is the logic between the units.
     memories : dict of str to (int, int)
-        Kinds of memories: how many there are, and bits of each.
+        Number of memories of each kind, and bits of each.
     slowest : tuple of (str, float)
-        The module around the tile with the longest path of its own, and its delay in ns.
+        The module around the tile with the longest internal path, and its delay in ns.
     """
 
     units: Mapping[str, float]
@@ -57,38 +57,38 @@ class CoreDesign:
 
     @property
     def around(self) -> float:
-        """Gate equivalents of everything else."""
+        """Gate equivalents of the logic around the tile."""
         return self.gates - self.tile
 
 
 @dataclass(frozen=True, kw_only=True)
 class CoreCostReport:
-    """A core and the one around the dense tile.
+    """A core and the core around the dense tile.
 
     Parameters
     ----------
     digest : str
-        The configuration's.
+        Digest of the configuration.
     library : str
         Name of the cell library.
     clock_ns : float
         Target period.
     tensordash, baseline : CoreDesign
-        Both.
+        Logic of both cores.
     gate_area : float
         Area of a gate equivalent in um2.
     around_ns : float
-        The longest path around the tile, flattened.
+        Delay of the longest path around the tile, flattened, in ns.
     memories : (CoreMemories, CoreMemories), optional
-        Of both, if CACTI is there.
+        Memories of both cores, if CACTI is installed.
     memories_reason : str
-        Why not.
+        The reason if `memories` is missing.
     step : (StepEnergy, StepEnergy), optional
-        A training step on both, if it was measured.
+        A training step on both cores, if it was measured.
     step_reason : str
-        Why not.
+        The reason if `step` is missing.
     wires : WireReport, optional
-        Both cores placed, their memories around them, if they were.
+        Both placed cores, with memories around the logic, if they were placed.
     """
 
     digest: str
@@ -106,7 +106,7 @@ class CoreCostReport:
 
     @property
     def logic_ratio(self) -> float:
-        """Logic around the tile over the tile's."""
+        """Ratio of the logic around the tile to the tile's."""
         return self.tensordash.around / self.tensordash.tile
 
     @property
@@ -115,7 +115,7 @@ class CoreCostReport:
         return self.tensordash.gates / self.baseline.gates
 
     def area_um2(self, source: str) -> tuple[float, float]:
-        """(TensorDash, baseline) area of logic and memories by one of `SOURCES`; nothing without memories."""
+        """Return the areas (TensorDash, baseline) of logic and memories by one of `SOURCES`; 0 without memories."""
         if self.memories is None:
             return 0.0, 0.0
         ours, theirs = (
@@ -126,7 +126,7 @@ class CoreCostReport:
 
     @property
     def ratios(self) -> dict[str, float]:
-        """TensorDash over the dense core: areas, and what is known of a training step."""
+        """Ratios of TensorDash to the dense core: areas and, if measured, a training step and wires."""
         found = {"area": self.ratio}
         if self.memories is not None:
             for name, source in zip(("area_with_memories", "area_with_macros"), SOURCES, strict=True):
@@ -180,7 +180,7 @@ def synthesize_core(
     progress: Progress | None = None,
     jobs: int | None = None,
 ) -> CoreCostReport:
-    """Map a core and the one around the dense tile, module by module, and everything around the tile as a whole.
+    """Map a core and the core around the dense tile, module by module, and all logic around the tile as a whole.
 
     Parameters
     ----------
@@ -189,14 +189,14 @@ def synthesize_core(
     liberty, clock_ns, lef, progress, jobs
         As for `synthesize`.
     power : bool
-        Measure energy of a training step, too, if CACTI and OpenSTA are there.
+        Also measure the energy of a training step, if CACTI and OpenSTA are installed.
     wires : bool
-        Place both cores' logic, too, and measure area and clock with wires.
+        Also place both cores' logic, and measure area and clock with wires.
 
     Raises
     ------
     ConfigError
-        If its tile is the baseline already.
+        If its tile skips no zeros.
     ValueError, LibertyError, SynthesisError
         As for `synthesize`.
     """
@@ -241,7 +241,7 @@ def synthesize_core(
 
 
 def _parts(hierarchy: Hierarchy, mapped: Mapping[str, Mapped]) -> tuple[Hierarchy, dict[str, Mapped], list[str]]:
-    """Return a core as `place_designs` takes it."""
+    """Return the arguments of `place_designs` for a core: modules, their mappings, and black boxes."""
     boxes = sorted({place.module for place in hierarchy.placements if place.role == MEMORY})
     texts = [interface(hierarchy.modules[name].text) for name in boxes]
     return hierarchy, {name: mapped[hierarchy.digest(name)] for name in hierarchy.logic}, texts
@@ -275,7 +275,7 @@ def _design(run: Run, hierarchy: Hierarchy, mapped: Mapping[str, Mapped]) -> Cor
 
 
 def _around(run: Run, hierarchy: Hierarchy) -> Mapped:
-    """Everything but tile and memories, flattened."""
+    """Map everything except the tile and the memories, flattened."""
     outside = {place.module for place in hierarchy.placements if place.path[:1] != ("tile",)}
     boxes = sorted({TILE} | {name for name in outside if role(name) == MEMORY})
     texts = [normalised(hierarchy.modules[name].text) for name in sorted(outside.difference(boxes))]

@@ -1,4 +1,4 @@
-"""What a training step of a core takes, its memories included, next to the dense core's."""
+"""Energy of a training step on a core, with its memories, next to the dense core's."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,24 +19,24 @@ class CoreMemories:
     Parameters
     ----------
     counts : dict of str to int
-        How many there are of each shape, as "512x64".
+        Number of memories of each shape, as "512x64".
     costs : dict of str to dict of str to MemoryCost
-        What one of them costs, by shape and by `SOURCES`.
+        Cost of one memory, by shape and by `SOURCES`.
     """
 
     counts: Mapping[str, int]
     costs: Mapping[str, Mapping[str, MemoryCost]]
 
     def area_um2(self, source: str) -> float:
-        """Return area of all of them."""
+        """Return the area of all memories."""
         return sum(count * self.costs[shape][source].area_um2 for shape, count in self.counts.items())
 
     def leakage_w(self, source: str) -> float:
-        """Their power at rest, in watts."""
+        """Return the power of all memories at rest, in watts."""
         return 1e-3 * sum(count * self.costs[shape][source].leakage_mw for shape, count in self.counts.items())
 
     def access_ns(self, source: str) -> float:
-        """Return the slowest one's time."""
+        """Return the access time of the slowest memory."""
         return max(self.costs[shape][source].access_ns for shape in self.counts)
 
     def accesses_j(self, source: str, accesses: Mapping[str, tuple[int, int]]) -> float:
@@ -76,11 +76,11 @@ class StepOperation:
     name : str
         Layer and operation.
     cycles : int
-        From the write that starts it to the interrupt.
+        Cycles from the write that starts it to the interrupt.
     accesses : dict of str to (int, int)
         Reads and writes of memories, by unit and shape, as "buffer 512x64".
     memory_bytes : int
-        What it moves from and to memory, descriptors included.
+        Bytes that it moves from and to memory, descriptors included.
     """
 
     name: str
@@ -96,13 +96,13 @@ class StepEnergy:
     Parameters
     ----------
     operations : tuple of StepOperation
-        One after the other.
+        Operations in order.
     memories : CoreMemories
-        What they cost.
+        Memories and their costs.
     watts : dict of str to float
         Mean power of the logic in the step, by unit.
     clock_ns : float
-        Period.
+        Clock period in ns.
     """
 
     operations: tuple[StepOperation, ...]
@@ -126,12 +126,12 @@ class StepEnergy:
 
     @property
     def seconds(self) -> float:
-        """How long it takes."""
+        """Duration of the step."""
         return self.cycles * self.clock_ns * 1e-9
 
     @cached_property
     def parts(self) -> dict[str, float]:
-        """Joules: "tile", "around" it, and for each of `SOURCES` what memories' accesses and leakage take."""
+        """Joules of the "tile", the logic "around" it, and the accesses and leakage of memories by `SOURCES`."""
         tile = self.watts.get("tile", 0.0)
         found = {"tile": tile * self.seconds, "around": (sum(self.watts.values()) - tile) * self.seconds}
         for source in SOURCES:
@@ -145,16 +145,16 @@ class StepEnergy:
         return self.parts["tile"] + self.parts["around"]
 
     def on_chip(self, source: str) -> float:
-        """Joules of logic and memories."""
+        """Return the joules of logic and memories."""
         return self.logic + self.parts[f"accesses, {source}"] + self.parts[f"leakage, {source}"]
 
     @property
     def off_chip(self) -> float:
-        """Joules of DRAM: every bit that goes to or comes from it."""
+        """Joules of DRAM for every bit that is read or written."""
         return sum(each.memory_bytes for each in self.operations) * 8 * DRAM_PJ_PER_BIT * 1e-12
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values; energy in microjoules."""
+        """Return plain values, with energy in microjoules."""
         return {
             "cycles": self.cycles,
             "accesses": {name: list(counts) for name, counts in sorted(self.accesses.items())},

@@ -1,4 +1,4 @@
-"""Power of a core's logic: its mapped netlist, memories beside it, executes programs gate by gate."""
+"""Power of a core's logic: its mapped netlist, with models of memories, executes programs gate by gate."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ MAX_CYCLES = 1_000_000
 
 
 class CoreSimulation(GateSimulation):
-    """A core's netlist under simulation, with its memories; they start with zeros.
+    """Simulates a core's netlist with its memories, which start with zeros.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ class CoreSimulation(GateSimulation):
             box.reads = box.writes = 0
 
     async def tick(self) -> None:
-        """Clock edge, which memories see as well."""
+        """Apply a clock edge to the netlist and the memories."""
         self._settle()
         for box in self._boxes.values():
             box.sample(self._values)
@@ -65,10 +65,10 @@ class _Box:
     """A memory as bits: `sample` before a clock edge, `shown` after it."""
 
     def __init__(self, netlist: GateNetlist, path: str) -> None:
-        self._one = f"{path}.enable" in netlist.ports  # port
-        names = ("enable", "address") if self._one else ("write_address", "read_enable", "read_address")
+        self._has_one_port = f"{path}.enable" in netlist.ports
+        names = ("enable", "address") if self._has_one_port else ("write_address", "read_enable", "read_address")
         nets = {name: netlist.ports[f"{path}.{name}"][1] for name in ("write_enable", "write_data", *names)}
-        if self._one:
+        if self._has_one_port:
             nets |= {"write_address": nets["address"], "read_enable": nets["enable"], "read_address": nets["address"]}
         self._nets = nets
         self.read_data = netlist.ports[f"{path}.read_data"][1]
@@ -79,10 +79,10 @@ class _Box:
     def sample(self, values: NDArray[np.uint8]) -> None:
         """Apply a clock edge: a read returns the word before the write; with one port, a write excludes a read."""
         enables, enabled = values[self._nets["write_enable"]], values[self._nets["read_enable"]][0]
-        if enabled and not (self._one and enables.any()):
+        if enabled and not (self._has_one_port and enables.any()):
             self.reads += 1
             self.shown = self._words[self._number(values, "read_address")].copy()
-        if enables.any() and (enabled or not self._one):
+        if enables.any() and (enabled or not self._has_one_port):
             self.writes += 1
             written = np.repeat(enables.astype(bool), len(self.shown) // len(enables))
             self._words[self._number(values, "write_address"), written] = values[self._nets["write_data"]][written]
@@ -94,18 +94,18 @@ class _Box:
 
 @dataclass(frozen=True, kw_only=True)
 class GateRun:
-    """A program on a netlist.
+    """Result of a program on a netlist.
 
     Parameters
     ----------
     cycles : int
-        From the write of `tail` to the interrupt.
+        Cycles from the write of `tail` to the interrupt.
     toggles : Toggles
-        Of every net.
+        Toggles of every net.
     accesses : dict of str to (int, int)
         Reads and writes of each memory, by its path.
     beats : int
-        Of data that it moves from and to memory, descriptors included.
+        Beats of data moved from and to memory, descriptors included.
     """
 
     cycles: int
@@ -115,18 +115,18 @@ class GateRun:
 
 
 def run_gates(gates: GateNetlist, config: CoreConfig, descriptors: Sequence[int], memory: bytearray) -> GateRun:
-    """Return a program on a core's netlist, from reset, with a memory that answers after 50 cycles and at full rate.
+    """Run a program on a core's netlist from reset, with a memory of 50 cycles of latency and full rate.
 
     Parameters
     ----------
     gates : GateNetlist
         The core.
     config : CoreConfig
-        What it was made from.
+        Configuration of the core.
     descriptors : sequence of int
-        The program, with one `end`, the last of them.
+        The program; its last descriptor is its only `end`.
     memory : bytearray
-        All of memory from address 0 on; is left as the core leaves it.
+        All of memory from address 0 on; the core's writes change it.
 
     Raises
     ------
@@ -162,20 +162,20 @@ def run_gates(gates: GateNetlist, config: CoreConfig, descriptors: Sequence[int]
 def core_power(
     gates: GateNetlist, runs: Sequence[GateRun], top: str, clock_ns: float, folder: Path
 ) -> dict[str, float]:
-    """Mean power of a core's logic in watts, by unit, over runs one after the other; memories apart.
+    """Return the mean power of a core's logic over runs, without memories, in watts by unit.
 
     Parameters
     ----------
     gates : GateNetlist
         The core.
     runs : sequence of GateRun
-        What it did.
+        Runs, weighted by their cycles.
     top : str
         Name of the core.
     clock_ns : float
-        Period.
+        Clock period in ns.
     folder : Path
-        Where `read_netlist` was given, with the library.
+        The folder of `read_netlist`, which has the library.
 
     Raises
     ------

@@ -34,7 +34,7 @@ def core_cost_table(report: CoreCostReport) -> str:
 
 
 def _accesses(ours: StepEnergy, theirs: StepEnergy) -> dict[str, list[int]]:
-    """Return reads and writes of each unit, on both cores."""
+    """Return the reads and writes of each unit on both cores."""
     found = {}
     for unit in dict.fromkeys(name.split()[0] for name in sorted(ours.accesses)):
         for place, what in enumerate(("reads", "writes")):

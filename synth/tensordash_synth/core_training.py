@@ -1,4 +1,4 @@
-"""The flow of a core's energy: a training step on the mapped netlists, gate by gate."""
+"""Measurement of a core's energy: a training step on the mapped netlists, gate by gate."""
 
 from collections.abc import Mapping
 
@@ -22,7 +22,7 @@ ONE_PORT = "_1_port"
 
 
 class NoEnergyError(TensorDashError, RuntimeError):
-    """Energy of a training step cannot be had here; the message is one line."""
+    """The energy of a training step cannot be measured; the message is one line."""
 
 
 def memory_shape(module: str) -> str:
@@ -35,7 +35,7 @@ def memory_shape(module: str) -> str:
 
 
 def memory_size(shape: str) -> tuple[int, int]:
-    """Words, and bits of each.
+    """Return the number of words, and the bits of each.
 
     >>> memory_size("256x512_in_2_parts_1_port")
     (256, 512)
@@ -45,7 +45,7 @@ def memory_size(shape: str) -> tuple[int, int]:
 
 
 def memory_ports(shape: str) -> int:
-    """Return the ports: one to write and one to read, or one for both.
+    """Return the number of ports: 2 (one to write, one to read), or 1 for both.
 
     >>> memory_ports("512x64"), memory_ports("128x256_1_port")
     (2, 1)
@@ -60,15 +60,15 @@ def training_energies(
     mapped: Mapping[str, Mapped],
     memories: tuple[CoreMemories, CoreMemories],
 ) -> tuple[StepEnergy, StepEnergy]:
-    """Return a training step on a core and on the one around the dense tile.
+    """Return the energy of a training step on a core and on the core around the dense tile.
 
-    Both mapped netlists execute the step's operations, each cut as is best for that core, and must leave in memory
-    what the golden core leaves.
+    Both mapped netlists execute the step's operations, each with the best tiling for that core. Memory must then equal
+    the golden core's.
 
     Parameters
     ----------
     run : Run
-        Where modules were mapped.
+        The run that mapped the modules.
     config : CoreConfig
         The core that skips zeros.
     hierarchies : (Hierarchy, Hierarchy)
@@ -81,9 +81,9 @@ def training_energies(
     Raises
     ------
     NoEnergyError
-        If there is no OpenSTA, or the step is none for this core.
+        If OpenSTA is not installed, or this core cannot execute the step.
     SynthesisError
-        If a netlist leaves other bits than the golden core, or OpenSTA fails.
+        If a netlist's bits differ from the golden core's, or OpenSTA fails.
     """
     if find_opensta() is None:
         raise NoEnergyError(NO_OPENSTA)

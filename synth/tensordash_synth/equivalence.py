@@ -43,9 +43,9 @@ def prove_equivalence(
 ) -> EquivalenceReport:
     """Map a tile or a core and prove each module's netlist equal to its RTL.
 
-    Registers correspond by name, so that nothing but logic is compared: from any state, with any inputs, both give the
-    same outputs and go to the same state. Whatever state the netlist has at power-up, the RTL can have. A core's
-    memories are cut off, as are modules below a module: what goes into them must be the same.
+    Registers correspond by name, so only logic is compared: from any state, with any inputs, both have the same outputs
+    and the same next state. The RTL can have any power-up state of the netlist. A core's memories, and modules below a
+    module, are cut off: their inputs must be equal.
 
     Parameters
     ----------
@@ -93,7 +93,7 @@ def compare(design: Hierarchy, name: str, mapped: Mapped, library: Liberty, fold
         An existing, empty folder for temporary files.
     """
     began = time.monotonic()
-    # As it is mapped: registers that have no name are called the same there and here.
+    # This is the source that was mapped, so that unnamed registers have the same generated names.
     (folder / "rtl.v").write_text(design.source(name), encoding="utf-8")
     (folder / "netlist.v").write_text(mapped.netlist, encoding="utf-8")
     (folder / "cells.lib").symlink_to(library.path.resolve())
@@ -123,7 +123,7 @@ def compare(design: Hierarchy, name: str, mapped: Mapped, library: Liberty, fold
 
 
 def _clock_gates(library: Liberty) -> str:
-    """Models of clock gates: the edge passes where an enable is high."""
+    """Return Verilog models of clock gates: the edge passes if an enable is high."""
     models = []
     for cell in library.cells:
         if (gate := cell.clock_gate) is not None:
@@ -138,7 +138,7 @@ def _clock_gates(library: Liberty) -> str:
 def _rtl(name: str, boxes: Sequence[str], passes: Sequence[str], label: str, folder: Path) -> Registers:
     """Return the RTL's logic and registers."""
     commands = ["read_verilog rtl.v", *_blackbox(boxes), f"hierarchy -check -top {name}", *passes]
-    commands += [*_opened(boxes), "opt_clean", "techmap", "simplemap", "dffunmap", "opt_clean"]
+    commands += [*_expose(boxes), "opt_clean", "techmap", "simplemap", "dffunmap", "opt_clean"]
     return _graph(commands, label, name, folder)
 
 
@@ -146,11 +146,11 @@ def _netlist(name: str, boxes: Sequence[str], folder: Path) -> Registers:
     commands = ["read_liberty -ignore_miss_func cells.lib", "read_verilog -overwrite clock_gates.v"]
     if boxes:
         commands += ["read_verilog rtl.v", f"delete {name}", *_blackbox(boxes)]
-    # Names stay where only the complement of a register is used: it is found by its own.
+    # Keep all names: if only the complement of a register is used, its own name identifies it.
     named = f"setattr -set keep 1 {name}/w:*"
     commands += ["read_verilog netlist.v", f"hierarchy -check -top {name}", named, "proc", "flatten", "opt_clean"]
-    # The models have one register for Q and one for QN, which hold the same.
-    commands += [*_opened(boxes), "opt_merge"]
+    # The cell models have one register for Q and one for QN, with equal contents.
+    commands += [*_expose(boxes), "opt_merge"]
     return _graph(commands, "netlist", name, folder)
 
 
@@ -158,8 +158,8 @@ def _blackbox(boxes: Sequence[str]) -> list[str]:
     return [f"blackbox {' '.join(boxes)}"] if boxes else []
 
 
-def _opened(boxes: Sequence[str]) -> list[str]:
-    """Cut off other modules: their inputs are outputs here, their outputs inputs."""
+def _expose(boxes: Sequence[str]) -> list[str]:
+    """Return commands that cut off other modules: their inputs become outputs, and their outputs inputs."""
     return [f"expose -evert {' '.join(f't:{box}' for box in boxes)}"] if boxes else []
 
 
@@ -170,33 +170,33 @@ def _graph(commands: Sequence[str], label: str, name: str, folder: Path) -> Regi
 
 
 def same_logic(one: str, other: str, name: str, folder: Path, boxes: Sequence[str] = ()) -> bool | None:
-    """Return whether a module, with those below it, does the same in two files of Verilog; None if ABC finds no answer.
+    """Return whether a module, with the modules below it, is equal in two Verilog files; None if ABC finds no answer.
 
-    From any state of the registers, which have the same names in both.
+    Both start from any state of the registers, which have the same names in both files.
 
     Parameters
     ----------
     one, other : str
-        Verilog with the module and those below it.
+        Verilog with the module and the modules below it.
     name : str
         The module.
     folder : Path
         An existing folder for temporary files.
     boxes : sequence of str
-        Modules below it that are cut off: what goes into them must be the same.
+        Modules below it that are cut off: their inputs must be equal.
     """
     views = views_of(one, other, name, folder, boxes)
     try:
         pairs = Pairs(*views, name)
-        # Most of what differs does so at once.
+        # Vectors find most differences quickly.
         verdict = pairs.try_vectors(SCREENING_VECTORS) or pairs.prove(folder, PLAIN_SECONDS)
-    except SynthesisError:  # a register is gone, or became another
+    except SynthesisError:  # A register was removed, or merged with another.
         return None
     return None if verdict is None else not verdict
 
 
 def views_of(one: str, other: str, name: str, folder: Path, boxes: Sequence[str] = ()) -> tuple[Registers, Registers]:
-    """A module's logic and registers, with those below it, in two files of Verilog; parameters as of `same_logic`."""
+    """Return the logic and registers of a module in two Verilog files; parameters as in `same_logic`."""
     (folder / "edges.v").write_text(EDGES, encoding="utf-8")
 
     def view(label: str, text: str) -> Registers:
@@ -207,9 +207,9 @@ def views_of(one: str, other: str, name: str, folder: Path, boxes: Sequence[str]
 
 
 def _multipliers(name: str, boxes: Sequence[str], folder: Path) -> str:
-    """Empty if Yosys' Booth multipliers, of every shape in a module, are right for all operands."""
+    """Check Yosys' Booth multipliers of every shape in a module for all operands; "" if they are correct."""
     commands = ["read_verilog rtl.v", *_blackbox(boxes), f"hierarchy -check -top {name}", *PLAIN]
-    commands.append("wreduce t:$mul")  # as the flow does: Verilog extends operands to the width of the product
+    commands.append("wreduce t:$mul")  # As in the flow: Verilog extends operands to the width of the product.
     text = run_yosys([*commands, "dump t:$mul"], folder, name)
     shapes = set(multiplier_shapes(text))
     for a, b, y, signed in sorted(shapes):

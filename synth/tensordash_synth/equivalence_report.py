@@ -1,4 +1,4 @@
-"""What was found of netlists and their RTL, module by module."""
+"""Results of comparing netlists with their RTL, module by module."""
 
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -8,24 +8,23 @@ __all__ = ["Equivalence", "EquivalenceReport"]
 
 @dataclass(frozen=True, kw_only=True)
 class Equivalence:
-    """What was found of a module.
+    """Result for a module.
 
     Parameters
     ----------
     module : str
         Its name.
     registers, outputs : int
-        How many registers and output bits were compared.
+        Numbers of compared registers and output bits.
     how : str
-        "cec": netlist and RTL are proven equal. "cec, word level": the netlist is proven equal to what Yosys'
-        word-level passes make of the RTL; that is compared with the RTL on random vectors, and its multipliers for all
-        operands.
+        "cec": netlist and RTL are proven equal. "cec, word level": the netlist is proven equal to the output of Yosys'
+        word-level passes. That output is compared with the RTL on random vectors, and its multipliers for all operands.
     equal : bool
-        Whether it is.
+        Whether netlist and RTL are equal.
     difference : str
         The first output or register that differs; empty if equal.
     seconds : float
-        What it took.
+        Duration of the comparison.
     """
 
     module: str
@@ -39,7 +38,7 @@ class Equivalence:
 
 @dataclass(frozen=True, kw_only=True)
 class EquivalenceReport:
-    """A tile's modules.
+    """Results for all modules of a tile or a core.
 
     Parameters
     ----------
@@ -55,7 +54,7 @@ class EquivalenceReport:
 
     @property
     def failures(self) -> list[str]:
-        """A line for each module that is not equal; a report without a module is a failure too."""
+        """A line for each module that is not equal; a report without modules is a failure, too."""
         lines = [f"{each.module}: {each.difference}" for each in self.modules if not each.equal]
         return lines if self.modules else ["no module was compared"]
 

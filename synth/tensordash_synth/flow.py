@@ -45,15 +45,15 @@ def synthesize(
     clock_ns : float
         Target period in nanoseconds, the same for both.
     transposers : int
-        Transposers that are counted with a tile, the same for both.
+        Number of transposers that are counted with a tile, the same for both.
     power : bool
-        Measure power, too, if OpenSTA is installed.
+        Also measure power, if OpenSTA is installed.
     wires : bool
-        Place both tiles, too, and measure area, clock and (with `power`) power with wires.
+        Also place both tiles, and measure area, clock and (with `power`) power with wires.
     lef : sequence of path, optional
         Shapes of the library's cells; by default those of Nangate 45 nm.
     progress : callable, optional
-        Is called with one line of text for every module that is done.
+        Called with one line of text for every finished module.
     jobs : int, optional
         Processes at a time; by default one per core.
 
@@ -65,15 +65,15 @@ def synthesize(
     Raises
     ------
     ConfigError
-        If `config` has no sparsity, so that there is nothing to compare.
+        If `config` is a dense baseline.
     ValueError
         If a number is out of range.
     LibertyError
         If the library cannot be used.
     LefError
-        If shapes of its cells cannot be used, or are missing, with `wires`.
+        With `wires`, if shapes of its cells cannot be used, or are missing.
     SynthesisError
-        If Yosys or ABC fails, or, with `wires`, the placer or OpenSTA is missing or fails; nothing is left behind.
+        If Yosys or ABC fails or, with `wires`, the placer or OpenSTA is missing or fails. No file remains.
 
     Source: paper, Table IV.
     """
@@ -106,7 +106,7 @@ def measure_areas(
     progress: Progress | None = None,
     jobs: int | None = None,
 ) -> Areas:
-    """The part of `synthesize` that takes seconds: areas of both tiles, module by module, without delays of the whole.
+    """Measure the areas of both tiles, module by module, as `synthesize` does, but without delays: it takes seconds.
 
     Parameters, errors and source are those of `synthesize`.
     """
@@ -123,10 +123,10 @@ def _check(config: TileConfig, transposers: int) -> None:
 
 
 class _Modules:
-    """Both tiles and a transposer in Verilog, and the mapping of what they are made of."""
+    """Both tiles and a transposer in Verilog, and the mapping of their modules."""
 
     def __init__(self, run: Run, config: TileConfig, transposers: int) -> None:
-        from tensordash.emission.verilog import render  # imports Amaranth, which takes its time
+        from tensordash.emission.verilog import render  # Importing Amaranth is slow.
 
         files = render(config)
         self.run, self.config, self.transposers = run, config, transposers
@@ -171,13 +171,13 @@ class _Modules:
 
 
 def _parts(report: CostReport, name: str) -> tuple[dict[str, Mapped], list[str]]:
-    """Mapped modules of a tile by name, and its black boxes, of which there are none; no transposer is placed."""
+    """Return the mapped modules of a tile by name, without transposers, and its black boxes, of which it has none."""
     design: Design = getattr(report, name)
     return {module: report.modules[key] for module, key in design.keys.items()}, []
 
 
 def _compare(run: Run, modules: _Modules) -> CostReport:
-    # The longest first, so that no core waits for them at the end.
+    # The longest jobs go first, so that no processor core waits for them at the end.
     whole = {
         name: run.submit(run.map_flattened, tile, f"{label} tile")
         for name, label, tile in (

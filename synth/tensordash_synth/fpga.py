@@ -30,9 +30,9 @@ class FpgaReport:
     Parameters
     ----------
     digest : str
-        Of the configuration.
+        Digest of the configuration.
     target : str
-        The family.
+        FPGA family.
     rows : dict of str to dict of str to (float, float)
         (TensorDash, baseline) by resource and row of the cost table; `total` is the sum.
     """
@@ -42,7 +42,7 @@ class FpgaReport:
     rows: Mapping[str, Mapping[str, tuple[float, float]]]
 
     def ratio(self, resource: str) -> float | None:
-        """TensorDash over the baseline; None where the baseline has none."""
+        """Return the ratio of TensorDash to the baseline; None if the baseline has none of the resource."""
         sparse, dense = self.rows[resource]["total"]
         return sparse / dense if dense else None
 
@@ -79,25 +79,25 @@ def synthesize_fpga(
     target : str
         One of `TARGETS`.
     progress : callable, optional
-        Is called with one line of text for every module that is done.
+        Called with one line of text for every finished module.
     jobs : int, optional
         Processes at a time; by default one per core.
 
     Returns
     -------
     FpgaReport
-        `lut` counts four-input tables, those of carry chains among them; `dsp` multipliers, as the family counts them.
+        `lut` counts four-input tables, carry chains included; `dsp` counts multipliers in the family's unit.
 
     Raises
     ------
     ConfigError
-        If `config` has no sparsity, so that there is nothing to compare.
+        If `config` is a dense baseline.
     ValueError
-        If `target` is not known.
+        If `target` is unknown.
     SynthesisError
-        If Yosys fails; nothing is left behind.
+        If Yosys fails. No file remains.
     """
-    from tensordash.emission.verilog import render  # imports Amaranth, which takes its time
+    from tensordash.emission.verilog import render  # Importing Amaranth is slow.
 
     if config.sparsity == "none":
         raise ConfigError('tile.sparsity must be "rows" or "both" to compare with the baseline, not "none"')
@@ -129,7 +129,7 @@ def synthesize_fpga(
 
 
 def _map(tile: Hierarchy, name: str, target: str, folder: Path, progress: Progress) -> Counter[str]:
-    """Resources of a module, without what stands below it."""
+    """Return the resources of a module, without the modules below it."""
     (folder / "module.v").write_text(tile.source(name), encoding="utf-8")
     family = FAMILIES[target]
     synth = f"{family.synth} -noflatten -top {name}"

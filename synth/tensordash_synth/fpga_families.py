@@ -1,4 +1,4 @@
-"""FPGA families: Yosys' commands for each, what its cells count as, and the parts that a design may be placed on."""
+"""FPGA families: Yosys' commands, the resources of cells, and parts for placement."""
 
 import tomllib
 from collections import Counter
@@ -12,13 +12,13 @@ from tensordash import ConfigError
 __all__ = ["FAMILIES", "FULL", "RESOURCES", "DeviceError", "Family", "Part"]
 
 RESOURCES = {"lut": "LUTs", "ff": "flip-flops", "dsp": "multipliers", "bram": "block memories"}
-"""What is counted, and its name in words."""
+"""Counted resources and their names."""
 FULL = 0.8
-"""A design may fill this much of a part's LUTs and still be placed without a part being asked for."""
+"""Largest share of a part's LUTs that a design may fill if the user has not chosen the part."""
 
 
 class DeviceError(ConfigError):
-    """A part is not known, or a design does not fit on it."""
+    """A part is unknown, or a design does not fit on it."""
 
 
 @dataclass(frozen=True)
@@ -28,11 +28,11 @@ class Part:
     Parameters
     ----------
     arguments : tuple of str
-        Of nextpnr: they name it, its package and its speed grade.
+        Arguments of nextpnr that select the part, its package and its speed grade.
     holds : dict of str to int
-        How much of each of `RESOURCES` it has.
+        Number of each of `RESOURCES` on the part.
     pins : str
-        Constraints that put the three pins of the shell somewhere, for a nextpnr that asks for it.
+        Constraints that place the three pins of the shell, for a nextpnr that requires them.
     """
 
     arguments: tuple[str, ...]
@@ -40,13 +40,13 @@ class Part:
     pins: str = ""
 
     def lacks(self, needs: Mapping[str, int], full: float = 1.0) -> list[str]:
-        """Resources of which it has too little; of its LUTs no more than the share `full` may be taken."""
+        """Return the resources of which the part has too few; a design may take the share `full` of its LUTs."""
         return [name for name in RESOURCES if needs[name] > self.holds[name] * (full if name == "lut" else 1.0)]
 
 
 @dataclass(frozen=True)
 class Family:
-    """A family.
+    """A family of FPGAs.
 
     Parameters
     ----------
@@ -55,19 +55,19 @@ class Family:
     pads : str
         Yosys' command that puts a pad on each pin, for a nextpnr that does not do so.
     carry : tuple of str
-        Cell of a carry chain, its port for the carry that comes in, and the cells that give a constant: a nextpnr that
-        wants the first one's port open. Yosys connects a constant that has no effect (YosysHQ/yosys, "CCU2 cells get
-        the low order CIN connected to constant 1'b0").
+        Cell of a carry chain, its carry input, and the cells of constants, for a nextpnr that requires an open carry
+        input on the first cell. Yosys connects a constant that has no effect (YosysHQ/yosys, "CCU2 cells get the low
+        order CIN connected to constant 1'b0").
     cells : dict of str to (str, int)
-        What the name of a cell begins with: its resource, and their number. The longest that fits counts.
+        Resource and number of each cell, by the beginning of its name; the longest match counts.
     package, program : str
-        The package on PyPI whose nextpnr places it, and the function in there.
-    pins : str
-        What goes in front of the name of a file with pins, in the arguments of nextpnr.
+        The package on PyPI with the family's nextpnr, and its function.
+    pins : tuple of str
+        Argument of nextpnr before the name of a file with pins.
     parts : dict of str to Part
-        By name, the smallest first.
+        Parts by name, the smallest first.
     dsp : str
-        What is counted as one of "dsp".
+        The unit of "dsp".
     """
 
     synth: str
@@ -81,7 +81,7 @@ class Family:
     pins: tuple[str, ...] = ()
 
     def count(self, cells: Mapping[str, int]) -> Counter[str]:
-        """Return how much of each of `RESOURCES` cells take, which are given by name with their numbers."""
+        """Return the number of each of `RESOURCES` that cells take; `cells` has the number of each cell by name."""
         counts: Counter[str] = Counter(dict.fromkeys(RESOURCES, 0))
         for cell, number in cells.items():
             if fitting := [start for start in self.cells if cell.startswith(start)]:

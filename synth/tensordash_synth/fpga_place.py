@@ -1,4 +1,4 @@
-"""A tile or a core placed and routed on an FPGA, next to the one that skips nothing: what it takes, and its clock."""
+"""Placement and routing of a tile or a core on an FPGA: resources and clock, next to the dense baseline."""
 
 import hashlib
 import json
@@ -32,17 +32,17 @@ class FpgaDesign:
     Parameters
     ----------
     counts : dict of str to int
-        How much it takes of each of `RESOURCES`, without the shell around it.
+        Number of each of `RESOURCES` that it takes, without the shell around it.
     clock_mhz : float
-        Highest clock: after routing if it was routed, else as estimated after placement.
+        Highest clock: after routing if the design was routed, else the estimate after placement.
     placed_mhz : float
-        As estimated after placement.
+        Estimate of the highest clock after placement.
     routed : bool
-        Whether it was routed.
+        Whether the design was routed.
     path : PathDelay, optional
         The longest path after routing.
     utilisation : dict of str to (int, int)
-        By nextpnr's names: cells used, the shell's among them, and how many there are.
+        Used cells, the shell's included, and available cells, by nextpnr's names.
     """
 
     counts: Mapping[str, int]
@@ -60,13 +60,13 @@ class FpgaPlacement:
     Parameters
     ----------
     digest : str
-        Of the configuration.
+        Digest of the configuration.
     target, device : str
         Family and part.
     tools : str
         Yosys and nextpnr, with their versions.
     tensordash, baseline : FpgaDesign
-        Both.
+        Both designs.
     """
 
     digest: str
@@ -77,12 +77,12 @@ class FpgaPlacement:
     baseline: FpgaDesign
 
     def share(self, design: FpgaDesign, resource: str) -> float:
-        """Return how much of the part a design takes, without the shell."""
+        """Return the share of the part's resource that a design takes, without the shell."""
         return design.counts[resource] / FAMILIES[self.target].parts[self.device].holds[resource]
 
     @property
     def ratios(self) -> dict[str, float | None]:
-        """TensorDash over the baseline; None where the baseline has none."""
+        """Ratios of TensorDash to the baseline; None if the baseline has none of a resource."""
         pairs = {name: (self.tensordash.counts[name], self.baseline.counts[name]) for name in RESOURCES} | {
             "clock": (self.tensordash.clock_mhz, self.baseline.clock_mhz)
         }
@@ -123,30 +123,30 @@ def place_fpga(
 ) -> FpgaPlacement:
     """Map a tile or a core and its baseline to an FPGA as a whole, place them in a shell, and route them.
 
-    Answers are kept, by everything that decides them.
+    Results are cached, keyed by everything that determines them.
 
     Parameters
     ----------
     config : TileConfig or CoreConfig
-        What skips zeros; its baseline is derived from it.
+        A design that skips zeros; its baseline is derived from it.
     target : str
         One of `FAMILIES`.
     device : str, optional
         One of the family's parts; by default the smallest of which neither design fills more than `FULL`.
     route : bool
-        Route them; else clocks are estimates after placement, in a fraction of the time.
+        Route the designs; else clocks are estimates after placement, in a fraction of the time.
     progress : callable, optional
-        Is called with one line of text for everything that is done.
+        Called with one line of text for every finished part of the work.
     jobs : int, optional
         Processes at a time; by default one per core.
 
     Raises
     ------
     ConfigError
-        If `config` skips nothing, so that there is nothing to compare; as `DeviceError`, if the family or the part is
-        not known, or a design does not fit.
+        If `config` is a dense baseline; as `DeviceError`, if the family or the part is unknown, or a design does not
+        fit.
     SynthesisError
-        If nextpnr is not installed, or it or Yosys fails; nothing is left behind.
+        If nextpnr is not installed, or nextpnr or Yosys fails. No file remains.
     """
     if target not in FAMILIES:
         raise DeviceError(f"--target must be one of {', '.join(FAMILIES)}, not {target!r}")
@@ -157,12 +157,12 @@ def place_fpga(
         raise ConfigError('tile.sparsity must be "rows" or "both" to compare with the baseline, not "none"')
     require_nextpnr(FAMILIES[target])
     sources = dict(zip(DESIGNS, map(_source, (config, config.baseline)), strict=True))
-    say = progress or (lambda line: None)
+    report_progress = progress or (lambda line: None)
     with pooled(jobs) as (folder, pool):
         flows = {}
         for name, (top, text) in sources.items():
             (room := folder / name).mkdir()
-            flows[name] = _Flow(FAMILIES[target], top, text, room, DESIGNS[name], say)
+            flows[name] = _Flow(FAMILIES[target], top, text, room, DESIGNS[name], report_progress)
         counted = {name: pool.submit(flow.counts) for name, flow in flows.items()}
         counts = {name: each.result() for name, each in counted.items()}
         part = _part(target, device, counts)
@@ -179,7 +179,7 @@ def place_fpga(
 
 def _source(config: TileConfig | CoreConfig) -> tuple[str, str]:
     """Return the top's name, and its Verilog in the shell."""
-    from tensordash.core.core import Core  # imports Amaranth, which takes its time
+    from tensordash.core.core import Core  # Importing Amaranth is slow.
     from tensordash.emission.library import Library, ports
     from tensordash.tile.tile import Tile
 
@@ -190,12 +190,12 @@ def _source(config: TileConfig | CoreConfig) -> tuple[str, str]:
 
 
 def _part(target: str, device: str | None, counts: Mapping[str, Mapping[str, int]]) -> str:
-    """Return the part that is asked for, or the smallest on which both designs go.
+    """Return the chosen part, or the smallest one on which both designs fit.
 
     Raises
     ------
     DeviceError
-        If one of them does not go.
+        If a design does not fit.
     """
     parts = FAMILIES[target].parts
     needs = {name: max(each[name] for each in counts.values()) for name in RESOURCES}
@@ -215,7 +215,7 @@ def _part(target: str, device: str | None, counts: Mapping[str, Mapping[str, int
 
 @dataclass(frozen=True)
 class _Flow:
-    """The way of one design: mapped, then placed."""
+    """Mapping and placement of one design."""
 
     family: Family
     top: str
@@ -250,7 +250,7 @@ class _Flow:
 
     @property
     def _commands(self) -> list[str]:
-        # The design is mapped as a whole, but apart from its shell, so that its cells can be counted.
+        # The design is mapped as a whole, but separately from its shell, so that its cells can be counted.
         return [
             "read_verilog design.v",
             f"hierarchy -check -top {SHELL}",

@@ -9,18 +9,17 @@ SHELL = "tensordash_fpga"
 
 
 def shell(top: str, ports: Mapping[str, Mapping[str, Any]]) -> str:
-    """Verilog of a module with pins `clk`, `data_in` and `data_out` around an instance `dut` of a design.
+    """Return Verilog of a module with pins `clk`, `data_in` and `data_out` around an instance `dut` of a design.
 
-    Timing: what the design takes comes from a shift register, and what it gives goes into registers, which are folded
-    into one bit: so no path begins or ends at a pin, every one is from register to register, and nothing is optimised
-    away.
+    A shift register drives the design's inputs. Registers sample its outputs and are folded into one bit. So every path
+    of the design is from register to register, and no logic is optimised away.
 
     Parameters
     ----------
     top : str
         The design's module.
     ports : mapping
-        Direction and width of each of its ports, as `tensordash.emission.library.ports` has them, `clk` among them.
+        Direction and width of each of its ports, `clk` included, as `tensordash.emission.library.ports` returns them.
 
     Examples
     --------

@@ -9,19 +9,19 @@ from .table import aligned
 __all__ = ["FPGA_NOTES", "placed_table"]
 
 FPGA_NOTES = (
-    "in a shell: every port at a register, so that clocks are of paths between registers; what the shell takes is left "
-    "out",
-    "one seed, the slowest grade, nextpnr's model of timing; another seed gives some per cent more or less",
+    "in a shell with registers at all ports, so clocks are of paths between registers; the shell's resources are not "
+    "counted",
+    "one seed, the slowest grade, nextpnr's model of timing; other seeds differ by some per cent",
 )
 
 
 def placed_table(report: FpgaPlacement) -> str:
-    """Resources, with the share of the part, clocks and longest paths, TensorDash next to the baseline.
+    """Format resources, their shares of the part, clocks and longest paths, TensorDash next to the baseline.
 
     Parameters
     ----------
     report : FpgaPlacement
-        What `tensordash_synth.place_fpga` returned.
+        Result of `tensordash_synth.place_fpga`.
 
     Returns
     -------
@@ -42,20 +42,20 @@ def placed_table(report: FpgaPlacement) -> str:
             for text in (f"{design.counts[name]:,}", f"{design.counts[name] / part.holds[name]:.1%}")
         ]
         rows.append((words, *cells, ratio(name), f"{part.holds[name]:,}"))
-    rows.append(("clock, MHz", *_distinct(f"{each.clock_mhz:.1f}" for each in designs), ratio("clock"), ""))
-    rows.append(("after", *_distinct("routing" if each.routed else "placement" for each in designs), "", ""))
+    rows.append(("clock, MHz", *_without_shares(f"{each.clock_mhz:.1f}" for each in designs), ratio("clock"), ""))
+    rows.append(("after", *_without_shares("routing" if each.routed else "placement" for each in designs), "", ""))
     paths = [
         f"longest path of {label}: {_path(design)}"
         for label, design in (("TensorDash", designs[0]), ("the baseline", designs[1]))
         if design.path is not None
     ]
-    notes = (f"multipliers: of {family.dsp}; LUTs: four inputs, those of carry chains among them", *FPGA_NOTES)
+    notes = (f"multipliers: of {family.dsp}; LUTs: four inputs, carry chains included", *FPGA_NOTES)
     head = f"{report.target}, {report.device}; {report.tools}"
     return "\n".join([head, "", *aligned(rows, labels=1), "", *paths, "", *(f"- {note}" for note in notes)])
 
 
-def _distinct(texts: Iterable[str]) -> list[str]:
-    """Texts in the columns of numbers, with nothing in those of shares."""
+def _without_shares(texts: Iterable[str]) -> list[str]:
+    """Put texts into the columns of numbers, and leave the columns of shares empty."""
     return [cell for text in texts for cell in (text, "")]
 
 

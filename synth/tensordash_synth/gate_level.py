@@ -1,4 +1,4 @@
-"""Write a mapped netlist for a Verilog simulator: the library's models of cells, and random registers at power-up."""
+"""Files to simulate a mapped netlist: the library's models of cells, and random registers at power-up."""
 
 import re
 from collections.abc import Iterator, Mapping

@@ -1,4 +1,4 @@
-"""Gate-level simulation of a mapped netlist: two-valued, cycle by cycle, without delays, counting what toggles."""
+"""Gate-level simulation of a mapped netlist: two-valued, cycle by cycle, without delays, with counts of toggles."""
 
 from collections.abc import Coroutine
 from dataclasses import dataclass
@@ -15,12 +15,12 @@ __all__ = ["GateSimulation", "Toggles", "complete"]
 
 @dataclass(frozen=True, kw_only=True)
 class Toggles:
-    """What nets do, over any time.
+    """Activity of nets over a number of cycles.
 
     Parameters
     ----------
     activity : array of float, (nets,)
-        Toggles per cycle; not of the clock.
+        Toggles per cycle of all nets but the clock.
     duty : array of float, (nets,)
         Share of cycles in which a net is high.
     """
@@ -30,9 +30,9 @@ class Toggles:
 
 
 class GateSimulation:
-    """A netlist under simulation, driven like a design's pins in a bench: `tensordash_sim.verify.Lockstep` takes it.
+    """Simulates a netlist; `tensordash_sim.verify.Lockstep` drives it like the pins of a design in a bench.
 
-    Flip-flops start at 0. The clock is not a signal here: `tick` is its edge.
+    Flip-flops start at 0. The clock is no signal here: `tick` is its edge.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ class GateSimulation:
         self._settled = False
 
     async def settle(self) -> None:
-        """Let the inputs work through the logic."""
+        """Propagate the inputs through the logic."""
         self._settle()
 
     def _settle(self) -> None:
@@ -101,13 +101,13 @@ class GateSimulation:
         self.cycles += 1
 
     def read(self, name: str) -> int:
-        """Value of a port."""
+        """Return the value of a port."""
         self._settle()
         bits = np.packbits(self._values[self.netlist.ports[name][1]], bitorder="little")
         return int.from_bytes(bits.tobytes(), "little")
 
     async def reset(self, **inputs: int) -> None:
-        """Start with all given inputs, in reset for two cycles."""
+        """Set the inputs, and hold reset for two cycles."""
         self.drive(rst=1, **inputs)
         for _ in range(2):
             await self.settle()
@@ -116,7 +116,7 @@ class GateSimulation:
 
 
 def complete(bench: Coroutine[Any, Any, Any]) -> None:
-    """Run a bench that waits for nothing: time is a netlist's own business here."""
+    """Run a bench to its end; its coroutines never wait, because the netlist itself advances time."""
     try:
         while True:
             bench.send(None)
@@ -125,7 +125,7 @@ def complete(bench: Coroutine[Any, Any, Any]) -> None:
 
 
 @numba.njit(cache=True, nogil=True)
-def _looked_up(values, nets, table):
+def _look_up(values, nets, table):
     place = 0
     for k in range(MAX_INPUTS):
         place |= np.int64(values[nets[k]]) << k
@@ -135,14 +135,14 @@ def _looked_up(values, nets, table):
 @numba.njit(cache=True, nogil=True)
 def _evaluate(values, outputs, operands, tables):
     for i in range(len(outputs)):
-        values[outputs[i]] = _looked_up(values, operands[i], tables[i])
+        values[outputs[i]] = _look_up(values, operands[i], tables[i])
 
 
 @numba.njit(cache=True, nogil=True)
 def _clock(values, next_values, states, operands, tables, enables):
     for i in range(len(states)):
         enabled = values[enables[i]]
-        next_values[i] = _looked_up(values, operands[i], tables[i]) if enabled else values[states[i]]
+        next_values[i] = _look_up(values, operands[i], tables[i]) if enabled else values[states[i]]
     for i in range(len(states)):
         values[states[i]] = next_values[i]
 

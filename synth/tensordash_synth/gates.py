@@ -1,4 +1,4 @@
-"""A mapped netlist as gates and flip-flops; cells are what their Liberty functions say, so that any library will do."""
+"""A mapped netlist as gates and flip-flops; Liberty functions define the cells, so any library works."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -32,9 +32,9 @@ OPPOSITE = {"input": "output", "output": "input"}
 
 @dataclass(frozen=True, kw_only=True)
 class _Model:
-    """What a cell does: tables over its inputs in order, the state of a flip-flop after them.
+    """Function of a cell: truth tables over its inputs in order, then the state of a flip-flop.
 
-    `needed` are the places of the inputs that an output depends on: Q of a flip-flop does not on its D.
+    `needed` has the places of the inputs that an output depends on: Q of a flip-flop does not depend on its D.
     """
 
     inputs: tuple[str, ...]
@@ -51,11 +51,11 @@ class GateCell:
     Parameters
     ----------
     path : tuple of str
-        Names of the instances that it is in, from the top.
+        Names of the enclosing instances, from the top.
     kind : str
         Its name in the library.
     pins : dict of str to int
-        Nets on its pins.
+        Nets of its pins.
     """
 
     path: tuple[str, ...]
@@ -70,22 +70,22 @@ class GateNetlist:
     Parameters
     ----------
     ports : dict of str to (str, array of int32)
-        Direction and nets of every port of the top, the lowest bit first; and of every memory's, as PATH.PORT, where
-        what a memory reads is an input of the netlist.
+        Direction and nets of every port of the top, the lowest bit first. Ports of memories are PATH.PORT; the read
+        data of a memory are inputs of the netlist.
     cells : list of GateCell
         Every cell.
     outputs, operands, tables : array of int32 (n,), int32 (n, 6), uint64 (n,)
         Gates in an order in which they can be evaluated: output net, input nets, truth table over these.
     states, next_operands, next_tables : array
-        Of the flip-flops: the nets that hold their states, and the next states.
+        Nets of the flip-flops' states; operands and truth tables of their next states.
     enables : array of int32 (n,)
-        Nets that are high in the cycles that end with a clock edge for them.
+        Net of each flip-flop that is high in the cycles that end with a clock edge for it.
     gated : dict of int to int
         Nets of gated clocks, and of their enables.
     clock : int
         The net of the clock.
     nets : int
-        How many there are.
+        Number of nets.
     """
 
     ports: Mapping[str, tuple[str, NDArray[np.int32]]]
@@ -102,14 +102,14 @@ class GateNetlist:
     nets: int
 
     def verilog(self, top: str, source: str) -> str:
-        """One module, its cells called g0, g1, ..., for tools that read no more than that; the clock is its only port.
+        """Return one flat module with cells g0, g1, ... and the clock as its only port, for simple tools.
 
         Parameters
         ----------
         top : str
             The module's name.
         source : str
-            A cell with pins CK and Q, which drives what would be an input, or is constant.
+            A cell with pins CK and Q, which drives inputs and constants.
         """
         inputs = {int(net) for direction, nets in self.ports.values() if direction == "input" for net in nets} | {0, 1}
         names = {net: f"n{net}" for net in range(self.nets)} | {self.clock: CLOCK}
@@ -131,7 +131,7 @@ def read_netlist(text: str, top: str, library: Liberty, folder: Path) -> GateNet
     top : str
         Name of the top.
     library : Liberty
-        What it was mapped to.
+        The library that it was mapped to.
     folder : Path
         An existing, empty folder for temporary files.
 
@@ -206,7 +206,7 @@ class _Flattening:
         )
 
     def _enable(self, nets: list[int]) -> int:
-        """Return the net that enables a clock gate; one for tests is tied."""
+        """Return the net that enables a clock gate; its test enable is tied to 0."""
         nets = [net for net in nets if net]
         if len(nets) != 1:
             raise SynthesisError("a clock gate with two enables is not simulated")
@@ -218,7 +218,7 @@ class _Flattening:
         return gated.get(net, 1)
 
     def _walk(self, module: str, path: tuple[str, ...], nets: dict[int | str, int]) -> None:
-        """One instance; `nets` has the nets at its ports, and gets those inside."""
+        """Collect one instance; `nets` has the nets at its ports, and then its internal nets as well."""
         for name, cell in self._modules[module]["cells"].items():
             connections = {port: [self._net(nets, bit) for bit in bits] for port, bits in cell["connections"].items()}
             kind = cell["type"]
@@ -243,7 +243,7 @@ class _Flattening:
         return nets[bit]
 
     def _join(self, one: int, other: int) -> None:
-        """Two nets are the same: an output that is an input, another output or a constant."""
+        """Merge two nets: an output that is connected to an input, another output or a constant."""
         low, high = sorted((self._root(one), self._root(other)))
         if low != high:
             self._same[high] = low
@@ -276,13 +276,13 @@ class _Flattening:
 
 
 def _depends(table: int, variable: int, variables: int) -> bool:
-    """Return whether a truth table has another value where one of its variables has."""
+    """Return whether a truth table depends on a variable."""
     rows = (row for row in range(1 << variables) if not row >> variable & 1)
     return any((table >> row & 1) != (table >> (row | 1 << variable) & 1) for row in rows)
 
 
 def _order(gates: list[tuple[int, list[int], int]], nets: int) -> list[int]:
-    """Gates after those that they depend on."""
+    """Return the gates in topological order."""
     driver = {output: i for i, (output, _, _) in enumerate(gates)}
     waiting = [0] * len(gates)
     readers: list[list[int]] = [[] for _ in range(nets)]
@@ -292,7 +292,7 @@ def _order(gates: list[tuple[int, list[int], int]], nets: int) -> list[int]:
                 waiting[i] += 1
                 readers[net].append(i)
     order = [i for i, count in enumerate(waiting) if not count]
-    for i in order:  # which grows
+    for i in order:  # The loop itself appends to the list.
         for reader in readers[gates[i][0]]:
             waiting[reader] -= 1
             if not waiting[reader]:
@@ -311,7 +311,7 @@ def _arrays(gates: list[tuple[int, list[int], int]]) -> tuple[NDArray, NDArray, 
 
 
 def _model(kind: str, module: Mapping[str, Any]) -> _Model:
-    """Return a cell's truth tables, from the gates that Yosys makes of its Liberty functions."""
+    """Return a cell's truth tables, computed from Yosys' gates for its Liberty functions."""
     ports, cells = module["ports"], list(module["cells"].values())
     flip_flops = [cell for cell in cells if cell["type"] == FLIP_FLOP]
     clocks = {bit for cell in flip_flops for bit in cell["connections"]["C"]}
@@ -329,7 +329,7 @@ def _model(kind: str, module: Mapping[str, Any]) -> _Model:
     variables += [[cell["connections"]["Q"][0] for cell in flip_flops]] if flip_flops else []
 
     def table(bit: int | str) -> int:
-        rows = product((0, 1), repeat=len(variables))  # the first variable is the lowest bit of a row's number
+        rows = product((0, 1), repeat=len(variables))  # The first variable is the lowest bit of a row's number.
         known = ({bit: value for bits, value in zip(variables, row[::-1], strict=True) for bit in bits} for row in rows)
         return sum(_value(bit, values, drivers) << i for i, values in enumerate(known))
 

@@ -1,4 +1,4 @@
-"""The modules of a generated Verilog file: which are mapped on their own, and where each stands in the tile."""
+"""The modules of a generated Verilog file: which are mapped separately, and their instances in the design."""
 
 import hashlib
 import re
@@ -15,8 +15,8 @@ __all__ = ["MEMORY", "PREFIX", "Hierarchy", "Module", "Placement", "hierarchy_of
 
 PREFIX = "tensordash_"
 MEMORY = "memory"
-"""Role of what a macro stands in for."""
-# Small parts of one component: mapped with the module around them, where their logic can merge with its own.
+"""Role of modules that macros replace."""
+# Small parts of one component, which are mapped with the module around them, so that their logic can merge with its.
 MERGED = frozenset(
     {
         "addend_accumulator",
@@ -45,7 +45,7 @@ def role(module: str) -> str:
 
 
 def named(netlist: str, name: str) -> str:
-    """Return a mapped module under a name of its own."""
+    """Rename a mapped module."""
     head, _, rest = netlist.partition("module ")
     return f"{head}module {name}{rest[rest.index('(') :]}"
 
@@ -61,7 +61,7 @@ class Module:
     text : str
         Its Verilog.
     children : tuple of (str, str)
-        Instance name and module of everything in it.
+        Name and module of each instance in it.
     """
 
     name: str
@@ -71,7 +71,7 @@ class Module:
 
 @dataclass(frozen=True)
 class Placement:
-    """One instance of a module that is mapped on its own.
+    """One instance of a module that is mapped separately.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ class Placement:
 
     @property
     def role(self) -> str:
-        """The component that it is."""
+        """The component of its module."""
         return role(self.module)
 
 
@@ -96,7 +96,7 @@ class Hierarchy:
     Parameters
     ----------
     text : str
-        Verilog as `tensordash.emission.verilog.render` gives it.
+        Verilog from `tensordash.emission.verilog.render`.
     top : str
         Name of the top.
 
@@ -118,12 +118,12 @@ class Hierarchy:
 
     @cached_property
     def placements(self) -> list[Placement]:
-        """Every instance that is mapped on its own, the top first."""
+        """Every instance that is mapped separately, the top first."""
         return list(self._walk((), self.top))
 
     @cached_property
     def logic(self) -> list[str]:
-        """Modules that are mapped, each once: all but memories."""
+        """Modules that are mapped, each once: all except memories."""
         return sorted({placement.module for placement in self.placements if placement.role != MEMORY})
 
     def _walk(self, path: tuple[str, ...], module: str) -> Iterator[Placement]:
@@ -133,14 +133,14 @@ class Hierarchy:
                 yield from self._walk((*path, instance), child)
 
     def black_boxes(self, module: str) -> list[str]:
-        """Modules below one that are mapped on their own."""
+        """Return the modules below a module that are mapped separately."""
         names = [child for _, child in self.modules[module].children]
         merged = [name for name in names if role(name) in MERGED]
         boxes = {name for name in names if role(name) not in MERGED}
         return sorted(boxes.union(*(self.black_boxes(name) for name in merged)))
 
     def twins(self) -> Iterator[tuple[str, str, list[str]]]:
-        """Instances beside an equal one, as (module around them, their module, their names); merged parts apart."""
+        """Yield instances that have an equal sibling: (enclosing module, their module, their names)."""
         for module in sorted({placement.module for placement in self.placements}):
             names: dict[str, list[str]] = {}
             for instance, child in self.modules[module].children:
@@ -151,13 +151,13 @@ class Hierarchy:
             )
 
     def source(self, module: str) -> str:
-        """Everything that is mapped with a module, in one form, and the ports of the black boxes below it."""
+        """Return the normalised Verilog that is mapped with a module, and the ports of the black boxes below it."""
         parts = self._merged(module)
         texts = [normalised(self.modules[name].text) for name in parts]
         return "\n".join([*texts, *(interface(self.modules[name].text) for name in self.black_boxes(module))])
 
     def digest(self, module: str) -> str:
-        """Hash of a module's source, whatever its own name."""
+        """Return a hash of a module's source that does not depend on its name."""
         text = self.source(module).replace(f"module {module}(", "module (", 1)
         return hashlib.sha256(text.encode()).hexdigest()
 
@@ -174,9 +174,9 @@ class Hierarchy:
 
 
 def hierarchy_of(config: TileConfig | CoreConfig) -> Hierarchy:
-    """Return the modules of a tile or a core, as they are emitted."""
+    """Return the emitted modules of a tile or a core."""
     if isinstance(config, CoreConfig):
-        from tensordash.emission.core_files import core_verilog  # imports Amaranth, which takes its time
+        from tensordash.emission.core_files import core_verilog  # Importing Amaranth is slow.
 
         return Hierarchy(core_verilog(config), f"{PREFIX}core")
     from tensordash.emission.verilog import render

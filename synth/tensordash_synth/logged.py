@@ -1,4 +1,4 @@
-"""A tool in a Python process of its own, whose output is kept in a file: an error inside it ends its process alone."""
+"""Runs a tool in a separate Python process with a log file, so that a crash ends only that process."""
 
 import os
 import signal
@@ -18,31 +18,31 @@ def run_logged(
     Parameters
     ----------
     code : str
-        What runs.
+        The Python code.
     arguments : sequence of str
         Its `sys.argv`, from 1 on.
     folder : Path
         An existing folder.
     log : str
-        Name of the file in it that is written.
+        Name of the log file in the folder.
     limit : float
-        Seconds that it may take.
+        Time limit in seconds.
     stdin : str
         Its standard input.
 
     Returns
     -------
     int
-        How it ended.
+        Its exit status.
     str
-        Everything that was printed.
+        Its output.
 
     Raises
     ------
     subprocess.TimeoutExpired
         If it takes longer.
     KeyboardInterrupt
-        If the user interrupts; the process gets it too, and this may be another thread than the main one.
+        If an interrupt ended the process: the calling thread, which may not be the main one, gets no interrupt itself.
     """
     path = folder / log
     with path.open("w", encoding="utf-8") as file:

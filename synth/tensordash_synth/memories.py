@@ -1,4 +1,4 @@
-"""What a memory of a core costs, by two sources that stand for the ends of a range: CACTI, and published macros."""
+"""Costs of a core's memory by two sources, which are the ends of a range: CACTI, and published macros."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,14 +9,14 @@ __all__ = ["MACROS", "MIN_PART_BITS", "PARTS", "SOURCES", "Macro", "MemoryCost",
 
 SOURCES = ("cacti", "macros")
 PARTS = (1, 2, 4, 8)
-"""Numbers of memories side by side to ask CACTI for."""
+"""Numbers of memories side by side that CACTI models."""
 MIN_PART_BITS = 32
-"""Width of the narrowest of them."""
+"""Smallest width of one of these memories."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Macro:
-    """A memory with one port as its Liberty file describes it.
+    """A memory with one port, with the figures of its Liberty file.
 
     Parameters
     ----------
@@ -25,11 +25,11 @@ class Macro:
     area_um2 : float
         Area.
     access_pj : float
-        Energy of an access. The file gives it for either edge of the clock; it is counted once.
+        Energy of an access. The file gives it for both edges of the clock; it is counted once.
     leakage_mw : float
-        At rest.
+        Power at rest.
     access_ns : float
-        From the clock to what is read.
+        Time from the clock to the read data.
     """
 
     words: int
@@ -46,7 +46,7 @@ MACROS = (
     Macro(words=512, bits=64, area_um2=17301.438, access_pj=5.30043, leakage_mw=0.823237, access_ns=0.305),
     Macro(words=128, bits=256, area_um2=23378.740, access_pj=15.6914, leakage_mw=1.02389, access_ns=0.302),
 )
-"""Of fakeram45, in OpenROAD-flow-scripts (flow/platforms/nangate45/lib): figures for Nangate 45, without contents."""
+"""Macros of fakeram45 for Nangate 45, in OpenROAD-flow-scripts (flow/platforms/nangate45/lib)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,15 +56,15 @@ class MemoryCost:
     Parameters
     ----------
     built : str
-        What it was taken for: its shape, rounded up where need be, or macros side by side.
+        The modelled memory: its shape, rounded up if necessary, or macros side by side.
     area_um2 : float
         Area in square micrometres.
     read_pj, write_pj : float
         Energy of an access, in picojoules.
     leakage_mw : float
-        At rest, in milliwatts.
+        Power at rest, in milliwatts.
     access_ns : float
-        From the clock to what is read, in nanoseconds.
+        Time from the clock to the read data, in nanoseconds.
     """
 
     built: str
@@ -76,12 +76,12 @@ class MemoryCost:
 
 
 def memory_costs(words: int, bits: int, ports: int = 2) -> Mapping[str, MemoryCost]:
-    """Return a memory by each of `SOURCES`.
+    """Return the costs of a memory by each of `SOURCES`.
 
-    CACTI is asked for it in one piece, and for 2, 4 and 8 equal ones side by side that are read and written together;
-    the least area counts. (What it makes of one wide memory is larger than that, and takes more energy.) Macros are put
-    side by side until they are as wide and as deep; of one kind, the one that takes the least area. They have one port:
-    what a second one costs, in area, energy, leakage and time, is CACTI's for the same shape in one piece.
+    CACTI models the memory in one piece, and as 2, 4 and 8 equal pieces side by side that are read and written
+    together. The smallest counts, because CACTI's wide memories are larger and take more energy. Macros of one kind,
+    the kind with the least area, are put side by side until they are wide and deep enough. They have one port. The cost
+    of a second port in area, energy, leakage and time is CACTI's ratio for the same shape in one piece.
 
     Parameters
     ----------
@@ -93,39 +93,39 @@ def memory_costs(words: int, bits: int, ports: int = 2) -> Mapping[str, MemoryCo
     Raises
     ------
     CactiError
-        As of `cacti_array`.
+        As in `cacti_array`.
     """
-    one, its = _array(words, bits, 1), _array(words, bits, ports)
+    one_port, all_ports = _array(words, bits, 1), _array(words, bits, ports)
     cacti = min((side_by_side(words, bits, ports, parts) for parts in _parts(bits)), key=lambda each: each.area_um2)
     macro = min(MACROS, key=lambda each: each.area_um2 * _wide(each, bits) * _deep(each, words))
     wide, deep = _wide(macro, bits), _deep(macro, words)
     macros = MemoryCost(
         built=f"{wide * deep} of {macro.words}x{macro.bits}",
-        area_um2=macro.area_um2 * wide * deep * its.area_um2 / one.area_um2,
-        read_pj=macro.access_pj * wide * its.read_pj / one.read_pj,
-        write_pj=macro.access_pj * wide * its.write_pj / one.write_pj,
-        leakage_mw=macro.leakage_mw * wide * deep * its.leakage_mw / one.leakage_mw,
-        access_ns=macro.access_ns * its.access_ns / one.access_ns,
+        area_um2=macro.area_um2 * wide * deep * all_ports.area_um2 / one_port.area_um2,
+        read_pj=macro.access_pj * wide * all_ports.read_pj / one_port.read_pj,
+        write_pj=macro.access_pj * wide * all_ports.write_pj / one_port.write_pj,
+        leakage_mw=macro.leakage_mw * wide * deep * all_ports.leakage_mw / one_port.leakage_mw,
+        access_ns=macro.access_ns * all_ports.access_ns / one_port.access_ns,
     )
     return dict(zip(SOURCES, (cacti, macros), strict=True))
 
 
 def side_by_side(words: int, bits: int, ports: int, parts: int) -> MemoryCost:
-    """Equal memories of CACTI's, as wide together; they are read and written as one.
+    """Return CACTI's costs of a memory in equal parts side by side, which are read and written as one.
 
     Parameters
     ----------
     words, bits : int
-        Of all of them.
+        Shape of the whole memory.
     ports : int
-        As of `memory_costs`.
+        As in `memory_costs`.
     parts : int
-        How many.
+        Number of parts.
 
     Raises
     ------
     CactiError
-        As of `cacti_array`.
+        As in `cacti_array`.
     """
     part = _array(words, -(-bits // parts), ports)
     return MemoryCost(

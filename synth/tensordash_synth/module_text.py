@@ -1,21 +1,22 @@
-"""Verilog text of one module, as it is mapped and as the modules around it see it."""
+"""Verilog text of one module: normalised for mapping, and as a black box."""
 
 import re
 
 __all__ = ["interface", "normalised"]
 
 COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
-# A statement begins two spaces in; what is further in, and these, goes on with it. Attributes stand in front of theirs.
+# A statement begins after two spaces. Lines that are indented further, or begin with these words, continue it.
+# Attributes precede their statement.
 BEGIN = re.compile(r"^  (?=\S)(?!end\b|else\b|[)}])", re.MULTILINE)
-# What must stand in front of what uses it.
+# Declarations, which must precede their uses.
 ORDER = ("localparam", "reg", "wire")
 
 
 def normalised(text: str) -> str:
     """Return a module without comments and with its statements sorted.
 
-    What ABC makes of equal gates depends on their order, by some percent. Sorted, a figure does not depend on the order
-    in which a module is written, nor on its prose.
+    ABC's result depends on the order of equal gates, by some percent. With sorted statements, a figure depends neither
+    on the order in which a module is written, nor on its comments.
 
     >>> one = "module m(\\n  input wire a\\n);\\n  // A sum.\\n  wire c = ~b;\\n  wire b = ~a;\\nendmodule\\n"
     >>> print(normalised(one), end="")
@@ -31,7 +32,7 @@ def normalised(text: str) -> str:
 
 
 def interface(text: str) -> str:
-    """Return a module with nothing but its ports, as a black box for the modules around it.
+    """Return a module with its ports only, as a black box for the modules around it.
 
     >>> print(interface("module m(\\n  input wire a,\\n  output wire b\\n);\\n  assign b = ~a;\\nendmodule"), end="")
     (* blackbox *)

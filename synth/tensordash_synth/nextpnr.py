@@ -1,4 +1,4 @@
-"""nextpnr in a process of its own, and what it prints about a design that it has placed and routed."""
+"""Runs nextpnr in a separate process, and reads its report of a placed and routed design."""
 
 import re
 import subprocess
@@ -15,13 +15,13 @@ from .yosys import LAST_LINES, SynthesisError
 
 __all__ = ["PathDelay", "PlacedClock", "placed_clock", "require_nextpnr", "run_nextpnr"]
 
-# WebAssembly from PyPI; its runtime would let it go on after the user has interrupted.
+# nextpnr from PyPI is WebAssembly; without this handler, its runtime continues after an interrupt by the user.
 WORKER = """\
 import importlib, signal, sys
 signal.signal(signal.SIGINT, signal.SIG_DFL)
 sys.exit(getattr(importlib.import_module(sys.argv[1]), sys.argv[2])(sys.argv[3:]))
 """
-TARGET_MHZ = 100  # out of reach for these designs, so that every path is pulled at
+TARGET_MHZ = 100  # out of reach for these designs, so that nextpnr optimises every path
 TIME_LIMIT = 7200.0  # seconds
 CLOCK = re.compile(r"Max frequency for clock\s+'[^']*': ([\d.]+) MHz")
 USED = re.compile(r"^Info:\s+(\w+): +(\d+)/ *(\d+) +\d+%$", re.MULTILINE)
@@ -29,7 +29,7 @@ PATH = re.compile(
     r"Critical path report for clock '[^']*'.*?\n(.*?)Info: [\d.]+ ns logic, [\d.]+ ns routing", re.DOTALL
 )
 STEP = re.compile(r"^Info:\s+(clk-to-q|logic|routing|setup)\s+(-?[\d.]+)\s+-?[\d.]+ (Source|Net) (\S+)", re.MULTILINE)
-# What Yosys appends to the name of a register, or of a net, to name what is mapped from it.
+# Suffixes that Yosys appends to the name of a register or net for the cells that it maps to.
 MAPPED = re.compile(r"(_(TRELLIS_|LUT\d|CCU2|FD1P3|DFF|ALU|MULT|DP16K|PDP|SDP|WIDEFN)|\[|\$).*$")
 
 
@@ -42,11 +42,11 @@ class PathDelay:
     start, end : str
         Registers.
     logic_ns, routing_ns : float
-        In cells, flip-flops included, and between them.
+        Delay in cells, flip-flops included, and between cells.
     cells : int
-        Cells of logic on it, those of a carry chain each.
+        Number of logic cells on the path, with each cell of a carry chain.
     through : tuple of str
-        Instances in whose nets it runs, in its order.
+        Instances along the path, in order.
     """
 
     start: str
@@ -59,24 +59,24 @@ class PathDelay:
 
 @dataclass(frozen=True)
 class PlacedClock:
-    """What nextpnr printed.
+    """Report of nextpnr.
 
     Parameters
     ----------
     log : str
-        The whole output.
+        Its whole output.
     """
 
     log: str
 
     @cached_property
     def clocks_mhz(self) -> list[float]:
-        """Highest clock by its estimate after placement, and, if it was routed, after that."""
+        """Highest clock by the estimate after placement and, if the design was routed, after routing."""
         return [float(each) for each in CLOCK.findall(self.log)]
 
     @property
     def path(self) -> PathDelay | None:
-        """The longest path after routing, if it is there."""
+        """The longest path after routing, if the design was routed."""
         if (section := PATH.search(self.log)) is None:
             return None
         steps = [(kind, float(ns), name) for kind, ns, _, name in STEP.findall(section[1])]
@@ -94,26 +94,26 @@ class PlacedClock:
 
     @property
     def utilisation(self) -> dict[str, tuple[int, int]]:
-        """By nextpnr's names: how many are used, the shell's among them, and how many there are."""
+        """Used cells, the shell's included, and available cells, by nextpnr's names."""
         return {name: (int(used), int(available)) for name, used, available in USED.findall(self.log) if int(used)}
 
 
 def placed_clock(log: str, what: str) -> PlacedClock:
-    """Return the clock that nextpnr printed, when at least placement is done.
+    """Return the report of nextpnr, with a clock after placement at least.
 
     Raises
     ------
     SynthesisError
-        If it names no clock.
+        If the report has no clock.
     """
     placed = PlacedClock(log)
     if not placed.clocks_mhz:
-        raise SynthesisError(f"nextpnr names no clock of {what}")
+        raise SynthesisError(f"nextpnr reports no clock for {what}")
     return placed
 
 
 def _register(name: str) -> str:
-    """Return a register by its name in the Verilog, from the top of the tile or core on.
+    """Return the Verilog name of a register, from the top of the tile or core on.
 
     >>> _register("dut.drain.beat_TRELLIS_FF_Q_1.Q")
     'drain.beat'
@@ -122,7 +122,7 @@ def _register(name: str) -> str:
 
 
 def _instance(net: str) -> str:
-    """Return the instance in the tile or core that a net is in.
+    """Return the instance of the tile or core that contains a net.
 
     >>> _instance("dut.pe_1_0.pe.sum_LUT4_Z_A[2]"), _instance("dut.marks"), _instance("entering[3]")
     ('pe_1_0', 'top', 'shell')
@@ -135,7 +135,7 @@ def _instance(net: str) -> str:
 
 
 def require_nextpnr(family: Family) -> str:
-    """Version of the package that places a family.
+    """Return the version of the package that places a family.
 
     Raises
     ------
@@ -152,27 +152,27 @@ def run_nextpnr(family: Family, part: Part, netlist: str, folder: Path, what: st
     Parameters
     ----------
     family, part
-        What it is placed on.
+        Family and part of the FPGA.
     netlist : str
         Name of a file with Yosys' JSON in the folder.
     folder : Path
-        Where it runs, and where all temporary files lie.
+        Working folder for all temporary files.
     what : str
-        What error messages name.
+        Name of the design in error messages.
     route : bool
-        Route it, too.
+        Also route the netlist.
 
     Returns
     -------
     str
-        What nextpnr printed.
+        The output of nextpnr.
 
     Raises
     ------
     SynthesisError
-        If it is not installed, fails, or takes too long.
+        If nextpnr is not installed, fails, or takes too long.
     KeyboardInterrupt
-        If the user interrupts; the process gets it too, and this may be another thread than the main one.
+        If an interrupt ended the process.
     """
     require_nextpnr(family)
     arguments = [*part.arguments, "--json", netlist, "--freq", str(TARGET_MHZ), "--timing-allow-fail"]

@@ -1,4 +1,4 @@
-"""What numbers cost: the compute core of a tile's shape, mapped for every format and accumulator that go together."""
+"""Costs of number formats: a tile's compute core, mapped for every legal pair of format and accumulator."""
 
 from collections.abc import Sequence
 from concurrent.futures import Future
@@ -22,7 +22,8 @@ __all__ = ["NUMERICS_NOTES", "CoreCost", "NumericsReport", "every_numerics", "nu
 TILE = "tensordash_tile"
 PE = "tensordash_pe"
 FORMAT_CHOICES = ("fp16", "bf16", "tf32", "fp8_e4m3", "fp8_e5m2", SideFormats("fp8_e4m3", "fp8_e5m2"), "int8")
-# FP16 results once: what they save is about the same whichever F there is, and C is added outside of the PE.
+# Of accumulators with FP16 results, only one is mapped: they save about the same with any F, and C is added outside the
+# PE.
 NAMED = (name for name in ACCUMULATORS if name not in ("volta-fp16", "ampere-fp16", "blackwell-fp16"))
 BINNED_CHOICES = Binned(3), Binned(4)
 ACCUMULATOR_CHOICES: tuple[str | Fused, ...] = ("exact", *NAMED, Fused(23, "nearest"))
@@ -34,10 +35,10 @@ NUMERICS_NOTES = (
 
 
 def every_numerics(config: TileConfig) -> list[TileConfig]:
-    """Return every format and accumulator that go together, and a tile's own, in its lanes, pipeline and headroom.
+    """Return tiles of every legal pair of format and accumulator, and the tile's own, with its lanes and pipeline.
 
-    int8 takes as much of the headroom as its results allow. Accumulators named after fp8 go with fp8 only. Binned ones
-    are listed for formats that have no exact one. Equal ones are listed once.
+    Headroom is the tile's; for int8, at most what its results allow. Accumulators named after fp8 are listed for fp8
+    only, and binned ones for formats without an exact one. Equal tiles are listed once.
 
     >>> tiles = every_numerics(TileConfig())
     >>> len(tiles), [tile.accumulator for tile in tiles if tile.format == "int8"]
@@ -50,7 +51,7 @@ def every_numerics(config: TileConfig) -> list[TileConfig]:
     for names in FORMAT_CHOICES:
         headroom = min(own.headroom_bits, 16) if names == "int8" else own.headroom_bits
         for accumulator in ACCUMULATOR_CHOICES:
-            with suppress(ValueError):  # the two do not go together
+            with suppress(ValueError):  # The pair is illegal.
                 tile = replace(own, format=names, accumulator=accumulator, headroom_bits=headroom)
                 if "fp8" not in str(accumulator) or tile.a_format.width == 8:
                     found.append(tile)
@@ -69,18 +70,18 @@ def _single(config: TileConfig) -> TileConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class CoreCost:
-    """A compute core, mapped.
+    """A mapped compute core.
 
     Parameters
     ----------
     config : TileConfig
-        A tile that has it.
+        A tile with this core.
     product_bits, accumulator_bits : int
-        Widths: of an exact product in fixed point, and of the accumulator.
+        Widths of an exact product in fixed point, and of the accumulator.
     at_target, fastest : Mapped
-        Mapped to the target clock, and for speed.
+        The core mapped to the target clock, and for speed.
     result_um2 : float
-        Area of what turns a sum into a result.
+        Area of the logic that converts a sum to a result.
     """
 
     config: TileConfig
@@ -92,12 +93,12 @@ class CoreCost:
 
     @property
     def label(self) -> tuple[str, str]:
-        """Formats and accumulator in words."""
+        """Names of the formats and of the accumulator."""
         return _label(self.config)
 
 
 def _label(config: TileConfig) -> tuple[str, str]:
-    """Formats and accumulator in words.
+    """Return the names of the formats and of the accumulator.
 
     >>> _label(TileConfig(format={"a": "fp8_e4m3", "b": "fp8_e5m2"}, accumulator={"fused": 40}))
     ('fp8_e4m3 x fp8_e5m2', 'fused 40, zero')
@@ -107,7 +108,7 @@ def _label(config: TileConfig) -> tuple[str, str]:
 
 @dataclass(frozen=True, kw_only=True)
 class NumericsReport:
-    """Costs of compute cores that differ in their numbers only.
+    """Costs of compute cores that differ only in formats and accumulators.
 
     Parameters
     ----------
@@ -127,7 +128,7 @@ class NumericsReport:
     cores: tuple[CoreCost, ...]
 
     def meets_clock(self, core: CoreCost) -> bool:
-        """Return whether what is left of the period for logic is enough."""
+        """Return whether the core meets the clock, with a part of the period reserved for flip-flops."""
         return core.at_target.delay_ns <= LOGIC_SHARE * self.clock_ns
 
     def to_json(self) -> dict[str, Any]:
@@ -171,7 +172,7 @@ def numerics_costs(
     progress: Progress | None = None,
     jobs: int | None = None,
 ) -> NumericsReport:
-    """Map the compute core of each of some tiles to a cell library, by the recipe that `synthesize` uses.
+    """Map the compute cores of tiles to a cell library, by the recipe of `synthesize`.
 
     Parameters
     ----------
@@ -192,7 +193,7 @@ def numerics_costs(
     LibertyError
         If the library cannot be used.
     SynthesisError
-        If Yosys or ABC fails; nothing is left behind.
+        If Yosys or ABC fails. No file remains.
     """
     if len({(config.lanes, config.stages, config.initial) for config in configs}) != 1:
         raise ValueError("configs must be tiles, at least one, of equal tile.lanes, tile.pipeline and tile.initial")
@@ -209,10 +210,10 @@ def numerics_costs(
 
 
 class _Pending:
-    """A core that is being mapped; `results` holds what makes results, by digest: most cores share it."""
+    """A core that is being mapped; `results` has the converters to results by digest, since most cores share them."""
 
     def __init__(self, run: Run, config: TileConfig, results: dict[str, Future[Mapped]]) -> None:
-        from tensordash.emission.verilog import render  # imports Amaranth, which takes its time
+        from tensordash.emission.verilog import render  # Importing Amaranth is slow.
 
         self.config = config
         label = " ".join(_label(config))

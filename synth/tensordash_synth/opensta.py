@@ -1,4 +1,4 @@
-"""OpenSTA in a process of its own."""
+"""Runs OpenSTA in a separate process."""
 
 import shutil
 import subprocess
@@ -13,21 +13,21 @@ TIME_LIMIT = 1800.0  # seconds
 
 
 def find_opensta() -> str | None:
-    """Path of OpenSTA's program, if it is installed."""
+    """Return the path of OpenSTA's program, if it is installed."""
     return shutil.which(OPENSTA)
 
 
 def run_opensta(script: str, folder: Path, what: str) -> None:
-    """Run a script.
+    """Run a Tcl script.
 
     Parameters
     ----------
     script : str
-        Tcl.
+        The script.
     folder : Path
-        Where it runs.
+        Its working folder.
     what : str
-        What error messages name.
+        Name of the work in error messages.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Pins of a flat netlist, net by net, with their places in cells: what a placement is measured on."""
+"""Pins of a flat netlist, net by net, with their places in cells, to measure a placement."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,26 +18,26 @@ CONSTANTS = 2  # nets 0 and 1
 
 @dataclass(frozen=True, kw_only=True)
 class PinTable:
-    """Every pin of cells and every bit of ports that is on a net which is not constant, sorted by net.
+    """All pins of cells and all bits of ports on nets that are not constant, sorted by net.
 
     Parameters
     ----------
     nets : array of int (pins,)
         The net of each pin.
     places : array of int (pins,)
-        Its cell, or the number of cells plus the port bit's number.
+        Its cell, or the number of cells plus the number of the port bit.
     names : list of str
         Its name in its cell; "" for a port.
     offsets : array of float (pins, 2)
         Micrometres from the cell's lower left corner.
     loads : array of float (pins,)
-        Capacitance of inputs in femtofarads, and what a port drives; 0 for others.
+        Capacitance of inputs in femtofarads, and the load of output ports; 0 for other pins.
     drives : array of bool (pins,)
         Whether it drives the net: an output of a cell, or an input of the design.
     clocks : array of bool (nets,)
-        Nets of clocks, which pull at no cell: what a clock tree is for is not done here.
+        Nets of clocks. They do not attract cells, because there is no clock tree.
     ports : int
-        Bits of ports.
+        Number of bits of ports.
     """
 
     nets: NDArray[np.int64]
@@ -56,12 +56,12 @@ class PinTable:
 
     @property
     def counts(self) -> NDArray[np.int64]:
-        """Pins of each net."""
+        """Number of pins of each net."""
         return np.diff(self.starts)
 
     @cached_property
     def pulling(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Nets that pull at cells, those of two pins and more but for clocks, as (starts in the pins, the pins)."""
+        """Nets that attract cells, with two or more pins and no clock: (first pin of each net, all pins)."""
         pulls = (self.counts > 1) & ~self.clocks
         order = np.flatnonzero(pulls[self.nets])
         return np.concatenate([[0], np.cumsum(self.counts[pulls])]), order
@@ -72,7 +72,7 @@ class PinTable:
         return np.bincount(self.nets, self.loads, len(self.clocks)).astype(float)
 
     def half_perimeters(self, at: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Half the perimeter of the smallest rectangle around each net's pins, given all pins' places, in um."""
+        """Return half the perimeter of the smallest rectangle around each net's pins, in um, from the pins' places."""
         lengths = np.zeros(len(self.clocks))
         some = np.flatnonzero(self.counts)
         begin = self.starts[:-1][some]
@@ -82,7 +82,7 @@ class PinTable:
 
 
 def cell_sites(gates: GateNetlist, lef: Lef) -> list[int]:
-    """Width of every cell of a netlist, in sites.
+    """Return the width of every cell of a netlist, in sites.
 
     Raises
     ------
@@ -96,16 +96,16 @@ def cell_sites(gates: GateNetlist, lef: Lef) -> list[int]:
 
 
 def pin_table(gates: GateNetlist, library: Liberty, lef: Lef) -> PinTable:
-    """Pins of a netlist.
+    """Collect the pins of a netlist.
 
     Parameters
     ----------
     gates : GateNetlist
-        The netlist; of its ports, the clock has no place.
+        The netlist; the clock's port has no place.
     library : Liberty
-        Of which its cells are: which pins are inputs, and their capacitances.
+        The library, with the inputs of its cells and their capacitances.
     lef : Lef
-        Where pins are.
+        Places of pins in the library's cells.
 
     Raises
     ------
@@ -147,7 +147,7 @@ def pin_table(gates: GateNetlist, library: Liberty, lef: Lef) -> PinTable:
 
 
 def port_bits(gates: GateNetlist) -> list[tuple[str, int, int, bool]]:
-    """Every bit of ports that has a place: port, bit, its net, and whether it is an input; neither clock nor constants.
+    """Return the bits of ports that have a place, without clock and constants: (port, bit, net, is an input).
 
     Parameters
     ----------

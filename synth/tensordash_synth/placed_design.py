@@ -1,4 +1,4 @@
-"""A mapped design with its wires: placed, its cells grown for what they drive, placed again, and measured."""
+"""A mapped design with its wires: placed, with cells sized up for their loads, placed again, and measured."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -22,8 +22,8 @@ from .wires import NO_WIRE, Wires, annotations, wire_load, wires
 __all__ = ["PlacedDesign", "place_design"]
 
 MAX_EXCHANGES = 4
-PART_OF_PATH = 0.1  # of its cells, from which on a module is mapped for speed
-KEPT = "pe"  # most of the area, in both designs; its own paths are within the clock
+MIN_PATH_SHARE = 0.1  # share of a late path's cells from which a module is mapped for speed
+UNCHANGED_ROLE = "pe"  # most of the area, in both designs; its own paths are within the clock
 NM = 1e-3  # micrometres
 
 
@@ -36,19 +36,19 @@ class PlacedDesign:
     top : str
         Its module.
     before, gates : GateNetlist
-        As it was mapped, and with cells grown for their wires and with buffers: its first cells are the former's.
+        The mapped netlist, and the netlist with stronger cells and buffers, whose first cells are those of `before`.
     grown : Grown
-        How it grew.
+        The changes between them.
     pins : PinTable
-        Of `gates`.
+        Pins of `gates`.
     placed : Placed
-        Where its cells are.
+        Places of its cells.
     wires : Wires
-        Of all nets.
+        Wires of all nets.
     without, with_wires : Timing
-        The longest path as it was mapped, without any wire; and as it is placed.
+        The longest path of the mapped netlist without wires, and of the placed one with wires.
     faster : tuple of str
-        Modules that were mapped for speed, since a path across modules was too long without any wire.
+        Modules that were mapped for speed, because a path across modules was too long even without wires.
     """
 
     top: str
@@ -64,24 +64,24 @@ class PlacedDesign:
 
     @property
     def cells_um2(self) -> tuple[float, float]:
-        """Area of cells as they were mapped, and with what they grew by, in square micrometres."""
+        """Area of the mapped cells, and of the cells with wires, in square micrometres."""
         floor = self.placed.floor
         site = floor.site_um * floor.row_um
         return float(self.grown.sites_before) * site, float(self.placed.widths.sum()) * site
 
     @property
     def density(self) -> float:
-        """Part of the rows that cells stand on."""
+        """Share of the rows that cells cover."""
         return self.placed.density
 
     @property
     def wire_mm(self) -> float:
-        """Length of all wires but clocks', in millimetres."""
+        """Length of all wires except clocks', in millimetres."""
         return float(self.wires.length_um[~self.pins.clocks].sum()) * NM
 
     @property
     def half_mm(self) -> float:
-        """Half perimeters of all nets but clocks, in millimetres."""
+        """Half perimeters of all nets except clocks, in millimetres."""
         return float(self.wires.half_um[~self.pins.clocks].sum()) * NM
 
     @property
@@ -91,12 +91,12 @@ class PlacedDesign:
         return "/".join(ends[0]), "/".join(ends[-1])
 
     def commands(self) -> str:
-        """Commands that give OpenSTA the wires for power, those of gated clocks among them."""
+        """Return commands that give OpenSTA the wires for power, gated clocks included."""
         at = self.placed.pins_um(self.pins)
         return _for_power(self.pins, at, self.wires, len(self.gates.cells))
 
     def no_commands(self, library: Liberty, lef: Lef) -> str:
-        """Commands that give OpenSTA wires without a length for the netlist as it was mapped, for power."""
+        """Return commands that give OpenSTA wires of length 0 for the mapped netlist, for power."""
         pins = pin_table(self.before, library, lef)
         return _for_power(pins, pins.offsets, wires(pins, pins.offsets, NO_WIRE), len(self.before.cells))
 
@@ -119,27 +119,27 @@ def place_design(
     Parameters
     ----------
     run : Run
-        Where they were mapped.
+        The run that mapped them.
     hierarchy : Hierarchy
-        Its Verilog.
+        Verilog of the design.
     modules : dict of str to Mapped
         Its modules.
     boxes : sequence of str
-        Verilog of black boxes: memories, which stand around it.
+        Verilog of black boxes: memories, which are placed around it.
     lef : Lef
         Shapes of cells.
     label : str
-        What `run.progress` calls it.
+        Name of the design in messages.
 
     Raises
     ------
     SynthesisError
         If placement or timing fails.
     LefError, LibertyError
-        If the library does not say what is needed.
+        If the library lacks required data.
     """
     load = wire_load(run.library)
-    timed, gates, faster = _closed(run, hierarchy, dict(modules), boxes, lef, label)
+    timed, gates, faster = _close_timing(run, hierarchy, dict(modules), boxes, lef, label)
     folder = run.room()
     pins = pin_table(gates, run.library, lef)
     widths = cell_sites(gates, lef)
@@ -171,7 +171,7 @@ def place_design(
     return design
 
 
-def _closed(
+def _close_timing(
     run: Run,
     hierarchy: Hierarchy,
     modules: dict[str, Mapped],
@@ -179,10 +179,10 @@ def _closed(
     lef: Lef,
     label: str,
 ) -> tuple[Timing, GateNetlist, tuple[str, ...]]:
-    """A design whose paths across modules are within the clock before there are wires, if mapping for speed helps.
+    """Map modules of late paths for speed, until all paths meet the clock without wires or no module is left.
 
-    Modules were mapped one by one, as if each had the whole period: of a path that is too long, modules that take a
-    part are mapped for speed; but not PEs, of which both designs have the same.
+    Modules were mapped one by one, as if each had the whole period. PEs, which are equal in both designs, stay as they
+    are.
     """
     of = {place.path: place.module for place in hierarchy.placements if place.module in modules}
     faster: list[str] = []
@@ -197,8 +197,8 @@ def _closed(
         if best is None or timed.period_ns < best[0].period_ns:
             best = timed, gates, tuple(faster)
         on_path = Counter(of[gates.cells[i].path] for i in timed.cells)
-        late = [name for name, count in on_path.items() if count >= PART_OF_PATH * on_path.total()]
-        late = sorted(name for name in late if name not in faster and role(name) != KEPT)
+        late = [name for name, count in on_path.items() if count >= MIN_PATH_SHARE * on_path.total()]
+        late = sorted(name for name in late if name not in faster and role(name) != UNCHANGED_ROLE)
         run.progress(f"{label}: {timed.period_ns:.2f} ns without wires, through {', '.join(sorted(on_path))}")
         if timed.period_ns <= run.clock_ns or not late:
             break

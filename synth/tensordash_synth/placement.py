@@ -31,7 +31,7 @@ EFFORT = 1
 SEED = 1
 TIME_LIMIT = 3600.0  # seconds
 WORKER = Path(__file__).with_name("placer_worker.py")
-WORKER_VERSION = 1  # version of its answers, which are cached
+WORKER_VERSION = 1  # version of its results, which are cached
 FLIPPED_Y = (1, 3)  # orientations FS and S
 FLIPPED_X = (2, 3)  # orientations FN and S
 
@@ -122,7 +122,7 @@ class Placed:
 
     @cached_property
     def faults(self) -> list[str]:
-        """Return what is illegal: cells outside the rows, overlapping, or upside down; empty if all is legal."""
+        """Describe cells that are outside the rows, overlap or are upside down; empty if the placement is legal."""
         found = []
         ends = self.columns + self.widths
         if outside := np.flatnonzero(
@@ -135,7 +135,7 @@ class Placed:
             pair = order[overlaps[0]], order[overlaps[0] + 1]
             found.append(f"{len(overlaps)} cells stand on others, cell {pair[1]} on {pair[0]} first")
         if wrong := np.flatnonzero(np.isin(self.orientations, FLIPPED_Y) != (self.rows % 2 == 1)).tolist():
-            found.append(f"{len(wrong)} cells have power where ground is, cell {wrong[0]} first")
+            found.append(f"{len(wrong)} cells have power and ground exchanged, cell {wrong[0]} first")
         return found
 
     def pins_um(self, pins: PinTable) -> NDArray[np.float64]:
@@ -173,7 +173,7 @@ def place(
     effort: int = EFFORT,
     seed: int = SEED,
 ) -> Placed:
-    """Place cells with Coloquinte so that nets are short. Answers are cached.
+    """Place cells with Coloquinte so that nets are short. Placements are cached.
 
     Parameters
     ----------
@@ -232,7 +232,7 @@ def _problem(pins: PinTable, widths: NDArray[np.int64], floor: Floorplan) -> dic
 
 
 def _solve(problem: dict[str, NDArray], folder: Path) -> tuple[NDArray, NDArray, NDArray]:
-    """Return the worker's answer, from the cache if it is there."""
+    """Return the worker's placement, from the cache if it has one."""
     digest = hashlib.sha256(f"{find_placer()} {WORKER_VERSION} ".encode())
     for name, values in problem.items():
         digest.update(name.encode() + values.astype(np.int64).tobytes())

@@ -1,4 +1,4 @@
-"""A picture of a placement: every cell in the colour of the unit that it belongs to, as SVG around a PNG."""
+"""A picture of a placement, with every cell in the colour of its unit, as SVG around a PNG."""
 
 import base64
 import re
@@ -16,7 +16,7 @@ __all__ = ["placement_svg", "unit"]
 
 PIXELS = 1000  # across
 EMPTY = (245, 245, 242)
-OUTLINE = 0.82  # of a colour, for every second instance of a kind
+DARK_SHARE = 0.82  # brightness of every second instance of a kind
 PALETTE = (
     (78, 121, 167),
     (242, 142, 43),
@@ -34,7 +34,7 @@ MARGIN = 12  # pixels
 
 
 def unit(path: Sequence[str]) -> str:
-    """Return the kind of unit that a cell belongs to: the first instance it is in, without its number.
+    """Return the kind of unit that a cell belongs to: its outermost instance, without a number.
 
     >>> unit(("pe_0_3", "a_mux_1")), unit(())
     ('pe', 'top')
@@ -48,11 +48,11 @@ def placement_svg(placed: Placed, cells: Sequence[GateCell], title: str) -> str:
     Parameters
     ----------
     placed : Placed
-        Where cells are.
+        Places of the cells.
     cells : sequence of GateCell
-        What they are: colours go by `unit`, the largest first; every second instance of a kind is darker.
+        The cells. Each `unit` has a colour, the largest unit first; every second instance of a kind is darker.
     title : str
-        What stands above it.
+        Title above the picture.
     """
     floor = placed.floor
     scale = PIXELS / floor.size_um[0]
@@ -73,7 +73,7 @@ def placement_svg(placed: Placed, cells: Sequence[GateCell], title: str) -> str:
 def _colours(
     placed: Placed, cells: Sequence[GateCell]
 ) -> tuple[list[str], dict[str, tuple[int, int, int]], list[tuple[str, tuple[int, int, int]]]]:
-    """Instance of each cell, colours of instances, and of kinds."""
+    """Return the instance of each cell, the colours of instances, and the colours of kinds."""
     names = [cell.path[0] if cell.path else "" for cell in cells]
     areas: dict[str, int] = {}
     for cell, width in zip(cells, placed.widths.tolist(), strict=True):
@@ -87,7 +87,7 @@ def _colours(
         numbers = [int(number) for number in re.findall(r"_(\d+)", name)]
         counts[kind] = counts.get(kind, 0) + 1
         red, green, blue = of[kind]
-        dark = OUTLINE if sum(numbers) % 2 else 1.0
+        dark = DARK_SHARE if sum(numbers) % 2 else 1.0
         shades[name] = int(red * dark), int(green * dark), int(blue * dark)
     legend = [(f"{kind} x {counts[kind]}" if counts[kind] > 1 else kind, of[kind]) for kind in kinds]
     return names, shades, legend[: len(PALETTE)]

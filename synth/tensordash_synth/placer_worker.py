@@ -1,7 +1,7 @@
-"""Coloquinte in a process of its own, run by path: `python placer_worker.py PROBLEM.npz SOLUTION.npz`.
+"""Runs Coloquinte in a separate process: `python placer_worker.py PROBLEM.npz SOLUTION.npz`.
 
-An error in compiled code must not end our process, and what the placer prints is nobody's. Lengths are whole units: a
-site across, and a fraction of a row upwards that is as near to a site as can be.
+A crash in compiled code must not end the calling process, and the placer's output is discarded. Lengths are whole
+units: horizontally a site, vertically a fraction of a row that is closest to a site.
 """
 
 import sys
@@ -13,8 +13,8 @@ ORIENTATIONS = ("N", "FS", "FN", "S")
 
 
 def main(problem: str, solution: str) -> None:
-    """Place what `problem` has, and write columns, rows and orientations of its movable cells."""
-    import coloquinte as placer  # which nothing but this process needs
+    """Place the cells of `problem`, and write columns, rows and orientations of its movable cells."""
+    import coloquinte as placer  # Only this process needs it.
 
     with np.load(problem) as file:
         arrays = {name: file[name] for name in file.files}

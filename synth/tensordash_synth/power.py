@@ -1,4 +1,4 @@
-"""Power from activity: the mapped netlist simulated on operands, what toggles handed to OpenSTA pin by pin."""
+"""Power from activity: the mapped netlist is simulated on operands, and OpenSTA gets the toggles pin by pin."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -34,12 +34,12 @@ __all__ = [
 
 STREAMS = 4
 STEPS = 64
-WAITS = 256  # all of what a counter of 32 bits does in its lowest eight
+WAITS = 256  # cycles: the period of the lowest eight bits of a counter
 RECORDED_LAYER = "CNN.conv2"
 RECORDED_PASSES = 2
 
-# OpenSTA propagates activities from inputs through logic and registers, over those that are given for the pins there,
-# and crashes on gates whose inputs are all constant. So registers drive what are inputs, and all stays as given.
+# OpenSTA propagates activities from inputs through logic and registers, which overwrites the activities of their pins,
+# and crashes on gates whose inputs are all constant. So registers drive all inputs, and nothing is propagated.
 SOURCE = "TENSORDASH_SOURCE"
 SOURCE_LIBRARY = f"""\
 library (sources) {{
@@ -66,8 +66,8 @@ library (sources) {{
 }}
 """
 
-# A line for each cell: internal, switching, leakage and total power in watts. OpenSTA lets gated clocks run in all
-# cycles; the second table is what the cells after them take for that alone.
+# A line for each cell: internal, switching, leakage and total power in watts. OpenSTA runs gated clocks in all cycles;
+# the second table is the power that their cells take for the clock alone.
 SCRIPT = """\
 set_cmd_units -time ns -capacitance fF -resistance kOhm
 read_liberty cells.lib
@@ -115,16 +115,16 @@ for {{set i 0}} {{$i < {runs}}} {{incr i}} {{
 
 @dataclass(frozen=True, kw_only=True)
 class Activity:
-    """Operands that a netlist is simulated on, back to back from reset; or that it waits behind.
+    """Operands that a netlist is simulated on, back to back from reset, with a wait after them.
 
     Parameters
     ----------
     name : str
-        What they are.
+        Name of the operands.
     streams : list of (array of unsigned int, array of unsigned int), (columns, T, lanes) and (rows, T, lanes)
         Bit patterns of the column side and the row side.
     waits : int
-        Cycles after them in which nothing arrives and no input moves. If not 0, power is measured in these alone.
+        Cycles after them in which nothing arrives and no input changes. If not 0, power is measured only in these.
     """
 
     name: str
@@ -152,9 +152,9 @@ class DesignPower:
     Parameters
     ----------
     cycles : int
-        From the first operands to the last results; or those of waiting.
+        Cycles from the first operands to the last results, or the cycles of waiting.
     parts : dict of tuple of str to Power
-        Of every module instance, by its path from the top, without those inside it.
+        Power of every module instance without its submodules, by its path from the top.
     """
 
     cycles: int
@@ -167,16 +167,16 @@ class DesignPower:
 
 
 def random_streams(config: TileConfig, zeros: float, seed: int = 0) -> Activity:
-    """Operands of a normal distribution, some of the row side's at random zero.
+    """Draw operands from a normal distribution, with random zeros on the row side.
 
     Parameters
     ----------
     config : TileConfig
         The tile.
     zeros : float
-        Chance of a zero, 0 to 1.
+        Probability of a zero, 0 to 1.
     seed : int
-        Of the random numbers; values are the same whatever `zeros` is.
+        Seed of the random numbers; the values do not depend on `zeros`.
     """
     from tensordash_sim.golden.quantization import quantized
 
@@ -193,7 +193,7 @@ def random_streams(config: TileConfig, zeros: float, seed: int = 0) -> Activity:
 
 
 def _scaled(values: NDArray[np.float32], config: TileConfig, fmt: Format) -> NDArray:
-    """Return values, (..., T, lanes), as steps with scales."""
+    """Quantise values, (..., T, lanes), to steps with scales."""
     from tensordash_sim.golden.block_scales import quantise_blocks, scaled_steps
 
     scale = config.numerics.scale
@@ -204,21 +204,21 @@ def _scaled(values: NDArray[np.float32], config: TileConfig, fmt: Format) -> NDA
 
 
 def waiting(config: TileConfig, seed: int = 0) -> Activity:
-    """Return a tile that has worked, and waits: nothing is available, and what is in its registers stays there.
+    """Return the activity of a tile that waits after work: nothing is available, and its registers keep their values.
 
     Parameters
     ----------
     config : TileConfig
         The tile.
     seed : int
-        Of what it has worked on, operands without zeros.
+        Seed of the operands before the wait, which have no zeros.
     """
     streams = random_streams(config, 0.0, seed).streams[:1]
     return Activity(name="waiting", streams=streams, waits=WAITS)
 
 
 def recorded_streams(config: TileConfig, seed: int = 0) -> Activity:
-    """Operands of the trace that comes with the package: passes of the three operations of its second convolution."""
+    """Return operands of the package's trace: passes of the three operations of its second convolution."""
     from tensordash_sim.trace import Trace, example_trace
     from tensordash_sim.trace.layer_operands import layer_passes
 
@@ -238,7 +238,7 @@ def design_power(
     activities: Sequence[Activity],
     folder: Path,
 ) -> list[DesignPower]:
-    """Power of a mapped tile on operands.
+    """Measure the power of a mapped tile on operands.
 
     Results, counters and flags of the netlist are compared with the golden model's in every cycle.
 
@@ -249,9 +249,9 @@ def design_power(
     netlist : str
         Its mapped modules, in Verilog.
     library : Liberty
-        What it was mapped to.
+        The library that it was mapped to.
     clock_ns : float
-        Period.
+        Clock period in ns.
     activities : sequence of Activity
         Operands; each is a run from reset.
     folder : Path
@@ -285,22 +285,22 @@ def opensta_power(
     folder: Path,
     wires: str = "",
 ) -> list[NDArray[np.float64]]:
-    """Power of every cell in simulations of a netlist.
+    """Return the power of every cell in simulations of a netlist.
 
     Parameters
     ----------
     gates : GateNetlist
         The netlist.
     runs : sequence of GateSimulation or Toggles
-        What toggled in it.
+        Toggles of its nets.
     top : str
-        Name for it.
+        Name of the module that is written.
     clock_ns : float
-        Period.
+        Clock period in ns.
     folder : Path
-        Where `read_netlist` was given, with the library.
+        The folder of `read_netlist`, which has the library.
     wires : str
-        Commands that give OpenSTA wires; for "", it takes the library's wire load by fan-out, if it has one.
+        Commands that give OpenSTA wires; for "", it uses the library's wire load by fan-out, if there is one.
 
     Returns
     -------
@@ -346,14 +346,14 @@ def opensta_power(
 
 
 class _Still(Random):
-    """Random numbers of a bench whose inputs hold 0 where nothing is offered."""
+    """Random numbers for a bench that sets inputs to 0 while nothing is offered."""
 
     def getrandbits(self, k: int, /) -> int:
         return 0
 
 
 def simulate(simulation: GateSimulation, config: TileConfig, activity: Activity) -> None:
-    """One run from reset; toggles are counted from the first operand to the last result, or while it waits then.
+    """Simulate a run from reset; count toggles from the first operand to the last result, or in the wait after it.
 
     Raises
     ------
@@ -373,7 +373,7 @@ def simulate(simulation: GateSimulation, config: TileConfig, activity: Activity)
         lockstep.feed(a, b, c)
         complete(lockstep.run())
         if activity.waits:
-            complete(lockstep.cycle())  # in which the inputs come to rest
+            complete(lockstep.cycle())  # The inputs change for the last time.
             simulation.forget()
             for _ in range(activity.waits):
                 complete(lockstep.cycle())
@@ -382,7 +382,7 @@ def simulate(simulation: GateSimulation, config: TileConfig, activity: Activity)
 
 
 def power_by_instance(watts: NDArray[np.float64], paths: Sequence[tuple[str, ...]]) -> dict[tuple[str, ...], Power]:
-    """Cells' power, added up by the instance that they are in."""
+    """Sum the power of cells by instance."""
     names = list(dict.fromkeys(paths))
     index = {name: i for i, name in enumerate(names)}
     sums = np.zeros((len(names), 4))

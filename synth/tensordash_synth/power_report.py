@@ -1,4 +1,4 @@
-"""Power of both tiles side by side, as it is reported."""
+"""Report of the power of both tiles."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,11 +24,11 @@ class PowerRun:
     Parameters
     ----------
     name : str
-        What the operands are.
+        Name of the operands.
     rows : dict of str to (float, float)
         (TensorDash, baseline) watts by row of the cost table.
     cycles : (int, int)
-        (TensorDash, baseline).
+        (TensorDash, baseline) cycles.
     """
 
     name: str
@@ -55,12 +55,12 @@ class PowerRun:
 
 @dataclass(frozen=True, kw_only=True)
 class PowerReport:
-    """Runs; the first is without zeros.
+    """Power of both tiles on several operands.
 
     Parameters
     ----------
     runs : list of PowerRun
-        On random operands of more and more zeros, and on recorded ones.
+        Random operands with increasing zeros, the first without zeros, and recorded operands.
     idle : PowerRun
         Both tiles while they wait for operands.
     """
@@ -70,7 +70,7 @@ class PowerReport:
 
     @property
     def ratio(self) -> float:
-        """The cost of being there: TensorDash's power over the baseline's where there are no zeros."""
+        """TensorDash's power over the baseline's without zeros."""
         return self.runs[0].power_ratio
 
     @property
@@ -80,21 +80,21 @@ class PowerReport:
 
     @property
     def idle_shares(self) -> tuple[float, float]:
-        """(TensorDash, baseline) power while waiting, as shares of each one's own where there are no zeros."""
+        """(TensorDash, baseline) power while waiting, as shares of each tile's own power without zeros."""
         sparse, dense = (
             idle / busy for idle, busy in zip(self.idle.rows["total"], self.runs[0].rows["total"], strict=True)
         )
         return sparse, dense
 
     def idle_json(self) -> dict[str, Any]:
-        """Plain values; power in watts."""
+        """Return plain values, with power in watts."""
         return {
             "watts": _watts(self.idle),
             "share": dict(zip(DESIGNS, (round(share, 5) for share in self.idle_shares), strict=True)),
         }
 
     def to_json(self) -> list[dict[str, Any]]:
-        """Plain values; power in watts."""
+        """Return plain values, with power in watts."""
         return [
             {
                 "operands": run.name,

@@ -77,16 +77,16 @@ MERGE_REGISTERS = ["opt_dff", "opt_merge", "opt_clean"]
 
 @dataclass(frozen=True, kw_only=True)
 class PrintedModule:
-    """Whether one printed module is the hardware that Amaranth converted.
+    """Result of comparing a printed module with Amaranth's RTLIL.
 
     Parameters
     ----------
     name : str
         The module.
     proven : bool
-        Every output, input of a submodule or memory, and next state is the same.
+        Whether every output, input of a submodule or memory, and next state is equal.
     difference : str
-        What differs, or why there is no proof; empty if proven.
+        The difference, or the reason for a missing proof; empty if proven.
     seconds : float
         Time of the proof.
     """
@@ -98,7 +98,7 @@ class PrintedModule:
 
 
 def library_of(config: TileConfig | CoreConfig) -> Library:
-    """Return every module of a configuration: what `generate` prints for it."""
+    """Return all modules that `generate` prints for a configuration."""
     library = Library()
     if isinstance(config, CoreConfig):
         library.module(Core(config))
@@ -115,7 +115,7 @@ def module_texts(verilog: str) -> dict[str, str]:
 
 
 def rtlil_of(library: Library) -> dict[str, str]:
-    """Return every module of a library as Amaranth converts it to RTLIL, with names that Verilog can have."""
+    """Return Amaranth's RTLIL of every module of a library, with names that are legal in Verilog."""
     texts = {}
     for name, block in library.blocks.items():
         ports = {
@@ -162,7 +162,7 @@ def prove_printed(
 ) -> dict[str, PrintedModule]:
     """Prove each printed module equal to its RTLIL; submodules are cut off.
 
-    Registers and instances correspond by name. From any state and for any inputs, both give the same outputs, the same
+    Registers and instances correspond by name. From any state and for any inputs, both have the same outputs, the same
     inputs of submodules and memories, and the same next state. Registers have no value at power-up.
 
     Parameters
@@ -172,15 +172,15 @@ def prove_printed(
     verilog : str
         All of them, printed.
     modules : collection of str
-        Names of those to prove; all if empty.
+        Names of the modules to prove; all if empty.
     skip : collection of str
-        Digests of modules with a proof.
+        Digests of modules that are proven already.
     jobs : int
-        Proofs in parallel.
+        Number of proofs at a time.
     seconds : int
         Time limit of a proof.
     progress : callable
-        Takes each result.
+        Called with each result.
 
     Returns
     -------
@@ -245,7 +245,7 @@ def prove_module(
     Returns
     -------
     str or None
-        Empty if proven, what differs, or None without an answer in time.
+        Empty if proven, else the difference, or None without an answer in time.
 
     Raises
     ------
@@ -259,7 +259,7 @@ def prove_module(
     (folder / "verilog.v").write_text("`default_nettype none\n" + verilog, encoding="utf-8")
     passes = MEMORIES if "  memory " in rtlil else []
     return (verdict := _compare(name, folder, list(boxes), passes, seconds)) and (
-        # Merging may remove names, so the first verdict is the better one to report.
+        # Merging may remove names, so the first verdict is more useful in a report.
         verdict if _compare(name, folder, list(boxes), [*passes, *MERGE_REGISTERS], seconds) else ""
     )
 
@@ -292,7 +292,7 @@ def _compare(name: str, folder: Path, boxes: list[str], passes: list[str], secon
     views = [read_aiger(folder / f"{label}.aag") for label in ("rtlil", "verilog")]
     try:
         pairs = Pairs(views[0], views[1], name)
-    except SynthesisError as error:  # an output or a register of one view only
+    except SynthesisError as error:  # Only one view has an output or a register.
         return str(error)
     verdict = pairs.try_vectors(SCREENING_VECTORS) or pairs.prove(folder, seconds)
     return verdict + _first_difference(pairs) if verdict and pairs.counterexample is not None else verdict
@@ -322,7 +322,7 @@ def _shape(dump: str) -> Iterator[str]:
         elif line.startswith("attribute \\init"):
             yield f"initial value {line.split()[-1]}"
         elif line.startswith("parameter ") and "RD_COLLISION_X_MASK" not in line:
-            # Yosys sets that mask where it proves that reads and writes never meet.
+            # Yosys sets that mask if it proves that a read and a write never have the same address in a cycle.
             yield f"{cell[1:]} {line}"
 
 

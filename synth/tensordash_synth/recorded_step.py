@@ -1,4 +1,4 @@
-"""The training step of the trace that comes with the package, as programs of a core."""
+"""The training step of the package's trace as programs of a core."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -19,12 +19,12 @@ from tensordash_sim.trace import Record, Trace, example_trace
 __all__ = ["MEMORY", "RecordedOperation", "StepProgram", "recorded_operations", "step_program"]
 
 MEMORY = 1 << 17
-"""Bytes that hold operands and result of any of them; its program goes behind."""
+"""Bytes for the operands and the result of one operation; its program follows them."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RecordedOperation:
-    """One of the operations of a training step.
+    """An operation of a training step.
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ class RecordedOperation:
     rows : str
         The operand with more zeros, which goes to the row side.
     values : dict of str to array
-        Both operands' bit patterns, as `TensorImage` takes them.
+        Bit patterns of both operands, as in `TensorImage`.
     """
 
     name: str
@@ -49,14 +49,14 @@ class RecordedOperation:
 
 @dataclass(frozen=True, kw_only=True)
 class StepProgram:
-    """An operation for one core.
+    """Program of an operation for one core.
 
     Parameters
     ----------
     descriptors : tuple of int
         The program.
     image : TensorImage
-        Operands in memory, and where the result goes.
+        Operands in memory, and the place of the result.
     """
 
     descriptors: tuple[int, ...]
@@ -64,7 +64,7 @@ class StepProgram:
 
 
 def recorded_operations(config: CoreConfig) -> Iterator[RecordedOperation]:
-    """A training step of a CNN on 16 digits: forward, and both gradients of every layer, of the first one its weights'.
+    """Yield the operations of a training step of a CNN on 16 digits; the first layer has no gradient of its input.
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ def _operation(record: Record, fmt: Format) -> RecordedOperation:
 
 
 def step_program(config: CoreConfig, work: RecordedOperation) -> StepProgram:
-    """Return the program of an operation, cut as is best for the core and for what its tile gains on these values."""
+    """Compile an operation with the best tiling for the core and for the speedup of its tile on these values."""
     image = TensorImage(config, Memory(MEMORY), work.layer, work.operation, work.values, rows=work.rows)
     problem = Problem(layer=work.layer, operation=work.operation, rows=work.rows)
     program = compile_problem(problem, config, image.tensors)

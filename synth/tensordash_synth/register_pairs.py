@@ -1,4 +1,4 @@
-"""Views of a module whose registers correspond by name: what must be equal in both, simulated and proven."""
+"""Views of a module whose registers correspond by name: signals that must be equal are simulated and proven."""
 
 import re
 import subprocess
@@ -15,16 +15,16 @@ __all__ = ["CLOCK", "RESET", "SCREENING_VECTORS", "Pairs", "counterparts"]
 VECTORS = 1 << 20
 SEED = 0
 SCREENING_VECTORS = 1 << 10
-"""Vectors that tell nets apart."""
+"""Vectors that distinguish nets."""
 CLOCK: Bit = ("clk", 0)
 RESET: Bit = ("rst", 0)
 
 
 class Pairs:
-    """What must be equal in two views of a module whose registers correspond by name.
+    """Signals that must be equal in two views of a module whose registers correspond by name.
 
-    A register of the first that the second has merged with another, or found constant, is what it was merged with. One
-    that the second lacks is what a reset makes it, if that is proven to stay; if not, it may hold anything.
+    If the second view has merged a register with another one or a constant, the register corresponds to that. If it
+    lacks a register, the register keeps its value after reset, if this is proven; if not, it may have any value.
 
     Attributes
     ----------
@@ -73,7 +73,7 @@ class Pairs:
         self.counterexample: np.ndarray | None = None
 
     def prove(self, folder: Path, seconds: int) -> str | None:
-        """Prove all pairs equal: empty if they are, the name of one that differs, None without an answer in time."""
+        """Prove all pairs equal: "" if they are, else the name of one that differs, None without an answer in time."""
         for i, file in enumerate(("one.aig", "other.aig")):
             self._graph.write(folder / file, [pair[i] for pair in self.pairs])
         try:
@@ -87,7 +87,7 @@ class Pairs:
         except subprocess.TimeoutExpired:
             return None
         words = done.stdout
-        # ABC goes on with an empty graph when it cannot read a file: the counts say what it has compared.
+        # ABC continues with an empty graph if it cannot read a file, so check the counts of what it has compared.
         read = re.search(r"i/o = *(\d+)/ *(\d+)", words)
         if read is None or (int(read[1]), int(read[2])) != (len(self._graph.inputs), len(self.pairs)):
             raise SynthesisError(f"ABC did not read what was written: {' '.join(words.split())[-300:]}")
@@ -101,7 +101,7 @@ class Pairs:
         )
 
     def try_vectors(self, vectors: int = VECTORS) -> str:
-        """Compare all pairs on random vectors: empty if they are equal, else the name of one that differs."""
+        """Compare all pairs on random vectors: "" if they are equal, else the name of one that differs."""
         rng = np.random.default_rng(SEED)
         values = rng.integers(0, 1 << 64, (len(self._graph.inputs), vectors // 64), np.uint64)
         one, other = self.simulate(values, self.pairs)
@@ -120,7 +120,7 @@ class Pairs:
 
 
 def counterparts(one: Registers, other: Registers) -> dict[int, int | None]:
-    """Return the literal, in the other view, of each register; None if it is not there.
+    """Return the literal of each register in the other view; None if that view lacks it.
 
     Registers have the same name in both, or synthesis gave one the name of a net that always equals it: an output that
     selects between a register and zero, for instance. A wrong guess is safe: corresponding registers must be equal.
@@ -131,34 +131,34 @@ def counterparts(one: Registers, other: Registers) -> dict[int, int | None]:
         return found
     nets = [(bit, each) for bit, each in other.nets.items() if each & ~1 in unmatched and bit in one.nets]
     missing = [state for state, counterpart in found.items() if counterpart is None]
-    seen = _seen(one, [*missing, *(one.nets[bit] for bit, _ in nets)])
-    states = {seen[i].tobytes(): (state, 0) for i, state in enumerate(missing)}
-    states |= {(~seen[i]).tobytes(): (state, 1) for i, state in enumerate(missing)}
+    values = _evaluate(one, [*missing, *(one.nets[bit] for bit, _ in nets)])
+    states = {values[i].tobytes(): (state, 0) for i, state in enumerate(missing)}
+    states |= {(~values[i]).tobytes(): (state, 1) for i, state in enumerate(missing)}
     for i, (_, literal) in enumerate(nets, len(missing)):
-        if seen[i].tobytes() in states:
-            state, inverted = states[seen[i].tobytes()]
+        if values[i].tobytes() in states:
+            state, inverted = states[values[i].tobytes()]
             found[state] = literal ^ inverted
     return found
 
 
 def _constants(view: Registers, states: Sequence[int]) -> dict[int, int]:
-    """Return the registers that keep their value of reset, or one that they may have at power-up, with that value.
+    """Return the registers that seem constant, with their value after reset or at power-up.
 
-    They equal a constant on random vectors. That they are constant is to be proven.
+    They are constant on random vectors. The caller must prove that they are.
     """
     found: dict[int, int] = {}
     left, resets = list(states), RESET in view.inputs
     while left:
         fixed = found | {view.inputs[CLOCK]: 1} | ({view.inputs[RESET]: 1} if resets else {})
-        seen = _seen(view, [*left, *(view.registers[each] for each in left)], fixed)
+        values = _evaluate(view, [*left, *(view.registers[each] for each in left)], fixed)
         decided = dict(found)
-        for state, before, after in zip(left, seen, seen[len(left) :], strict=False):
+        for state, before, after in zip(left, values, values[len(left) :], strict=False):
             rises, falls = bool((after & ~before).any()), bool((before & ~after).any())
             if resets and _same(after):
                 found[state] = int(after.any())
             elif not resets and state not in found and rises != falls:
                 found[state] = int(rises)
-            elif state in found and (falls if found[state] else rises):  # it does not stay
+            elif state in found and (falls if found[state] else rises):  # It changes.
                 del found[state]
         left = [state for state in left if state in found or state not in decided]
         if found == decided and not resets:
@@ -167,8 +167,8 @@ def _constants(view: Registers, states: Sequence[int]) -> dict[int, int]:
     return found
 
 
-def _seen(view: Registers, literals: Sequence[int], fixed: Mapping[int, int] | None = None) -> np.ndarray:
-    """Evaluate literals on random vectors of inputs and states, of which some may be fixed to 0 or 1."""
+def _evaluate(view: Registers, literals: Sequence[int], fixed: Mapping[int, int] | None = None) -> np.ndarray:
+    """Evaluate literals on random vectors of inputs and states; `fixed` sets some of them to 0 or 1."""
     graph = Graph()
     known = {literal: graph.input() for literal in [*view.inputs.values(), *view.registers]} | dict(fixed or {})
     graph.add(view, known)
@@ -182,7 +182,7 @@ def _same(bits: np.ndarray) -> bool:
 
 
 def _counterpart(bits: Sequence[Bit], other: Registers) -> int | None:
-    """Return the literal, in the other view, of a register with these names; None if it is not there."""
+    """Return the literal in the other view of a register with these names; None if that view lacks it."""
     for bit in bits:
         literal = other.nets.get(bit)
         if literal is not None and (literal < 2 or literal & ~1 in other.registers):

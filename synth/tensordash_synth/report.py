@@ -1,4 +1,4 @@
-"""What the flow found out: areas by component as in the paper's Table IV, delays, ratios between both designs."""
+"""Report of the flow: areas by component as in the paper's Table IV, delays, and ratios between both designs."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -13,11 +13,11 @@ from .wire_report import WireReport, rounded, wires_json
 
 __all__ = ["COMPONENTS", "DELAY_NOTES", "NOTES", "Areas", "CostReport", "Design"]
 
-# The paper's chip in 65 nm (Table III and section IV-D): logic goes there by its gate equivalents.
+# The paper's chip in 65 nm (Table III and section IV-D); its logic is scaled from gate equivalents.
 TILES = 256
 NAND2_MM2 = 1.44e-6  # 65 nm
-BANKS_MM2 = 3 * 64 * 0.896  # AM, BM and CM: 64 banks each of 128 KB with a 64-bit port, by CACTI 7
-SCRATCHPADS_MM2 = (5.9, 3.95)  # TensorDash's have more ports; as the paper gives them
+BANKS_MM2 = 3 * 64 * 0.896  # AM, BM and CM have 64 banks of 128 KB with a 64-bit port, by CACTI 7
+SCRATCHPADS_MM2 = (5.9, 3.95)  # from the paper; TensorDash's have more ports
 COMPONENTS = ("compute_cores", "transposers", "schedulers_b_muxes", "a_muxes", "staging_buffers", "control")
 DELAY_NOTES = (
     "delay: ABC, registers, inputs and outputs; without wires, clk-to-q and setup (a tenth of the period is kept)",
@@ -32,7 +32,7 @@ NOTES = (
 
 
 def component(placement: Placement) -> str:
-    """Return the row of the table that an instance belongs to, `flags` for the flags of the operands.
+    """Return the table row of an instance, or `flags` for the flags of the operands.
 
     >>> component(Placement(("pe_0_0", "a_mux"), "tensordash_operand_mux"))
     'a_muxes'
@@ -53,7 +53,7 @@ def component(placement: Placement) -> str:
 
 
 def component_sums(figures: Iterable[tuple[Placement, float]]) -> dict[str, float]:
-    """Figures of instances by `component`."""
+    """Sum figures of instances by `component`."""
     sums: dict[str, float] = dict.fromkeys((*COMPONENTS, "flags"), 0.0)
     for placement, figure in figures:
         sums[component(placement)] += figure
@@ -61,10 +61,10 @@ def component_sums(figures: Iterable[tuple[Placement, float]]) -> dict[str, floa
 
 
 def table_rows(sparse: dict[str, float], dense: dict[str, float]) -> dict[str, tuple[float, float]]:
-    """(TensorDash, baseline) by row of the table, of sums by `component`; each column's rows sum to its `total`."""
-    # The dense tile's staging buffers are its operand registers: compute cores, and as much of TensorDash's.
+    """Return (TensorDash, baseline) by row of the table from sums by `component`; the rows sum to `total`."""
+    # The dense tile's staging buffers are its operand registers. They count as compute cores, in both tiles.
     registers = dense["staging_buffers"]
-    # Flags of the operands: what the dense tile has of them is control, the rest serves the schedulers.
+    # The operand flags that the dense tile has as well are control; the rest serves the schedulers.
     flags = dense["flags"]
     moved = {"compute_cores": registers, "staging_buffers": -registers, "control": flags}
     more_flags = {"schedulers_b_muxes": sparse["flags"] - flags}
@@ -91,11 +91,11 @@ class Design:
     keys: dict[str, str]
 
     def areas(self, modules: Mapping[str, Mapped]) -> dict[str, float]:
-        """Return area by row, before anything is moved between rows."""
+        """Return the area by component, before `table_rows` moves parts between rows."""
         return component_sums((place, modules[self.keys[place.module]].area_um2) for place in self.placements)
 
     def counts(self) -> Counter[str]:
-        """Number of instances by key."""
+        """Count instances by key."""
         return Counter(self.keys[placement.module] for placement in self.placements)
 
 
@@ -106,7 +106,7 @@ class Areas:
     Parameters
     ----------
     digest : str
-        Of the configuration.
+        Digest of the configuration.
     library : str
         Name of the cell library.
     gate_area : float
@@ -114,7 +114,7 @@ class Areas:
     clock_ns : float
         Target period.
     pes : int
-        PEs of a tile.
+        Number of PEs of a tile.
     modules : dict of str to Mapped
         Every distinct module, mapped once.
     baseline, tensordash : Design
@@ -136,12 +136,12 @@ class Areas:
         return table_rows(self.tensordash.areas(self.modules), self.baseline.areas(self.modules))
 
     def ratio(self, name: str) -> float | None:
-        """TensorDash over the baseline, of a row of the table; None where the baseline has nothing."""
+        """Return the ratio of TensorDash to the baseline for a row of the table; None if the baseline's area is 0."""
         sparse, dense = self.components[name]
         return sparse / dense if dense else None
 
     def ge_per_pe(self, name: str) -> tuple[float, float]:
-        """(TensorDash, baseline) gate equivalents per PE, of a row of the table."""
+        """Return the gate equivalents per PE (TensorDash, baseline) of a row of the table."""
         sparse, dense = self.components[name]
         return sparse / self.gate_area / self.pes, dense / self.gate_area / self.pes
 
@@ -153,14 +153,14 @@ class CostReport(Areas):
     Parameters
     ----------
     delays : dict of str to (Mapped, Mapped)
-        Both tiles ("tensordash", "baseline") mapped as a whole, to the target clock and for speed; of equal instances,
-        only one is in the area.
+        Both tiles ("tensordash", "baseline") mapped as a whole, to the target clock and for speed. Their areas include
+        only one of several equal instances.
     power : PowerReport, optional
-        Of both tiles, if it was measured.
+        Power of both tiles, if it was measured.
     power_reason : str
-        Why it was not.
+        The reason if `power` is missing.
     wires : WireReport, optional
-        Both tiles placed, if they were.
+        Both placed tiles, if they were placed.
     """
 
     delays: dict[str, tuple[Mapped, Mapped]]
@@ -182,7 +182,7 @@ class CostReport(Areas):
         return sparse / dense
 
     def meets_clock(self, design: Mapping[str, Any]) -> bool:
-        """Return whether a design of `to_json` leaves its part of the period to flip-flops."""
+        """Return whether a design of `to_json` meets the clock, with a part of the period reserved for flip-flops."""
         return bool(design["delay_ns"] <= LOGIC_SHARE * self.clock_ns)
 
     def to_json(self) -> dict[str, Any]:

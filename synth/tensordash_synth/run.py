@@ -20,7 +20,7 @@ from .power import Activity, DesignPower, design_power
 
 __all__ = ["Progress", "Run", "pooled", "running"]
 
-# The scheduling loop runs through these, and ends in the staging buffers: each gets its part of the period.
+# The scheduling loop runs through these modules and ends in the staging buffers: each gets a share of the period.
 PERIOD_SHARES = {"row_scheduler": 0.55, "control": 0.35}
 
 T = TypeVar("T")
@@ -29,18 +29,18 @@ Progress = Callable[[str], None]
 
 @dataclass
 class Run:
-    """Where and how modules are mapped; its methods may be called from several threads.
+    """Maps modules in a scratch folder; its methods may be called from several threads.
 
     Parameters
     ----------
     folder : Path
-        For everything that is written.
+        Folder of all files.
     library : Liberty
-        What is mapped to.
+        The library to map to.
     clock_ns : float
         Target period.
     progress : callable
-        Is called with one line of text for every mapping that is done.
+        Called with one line of text for every finished mapping.
     pool : ThreadPoolExecutor
         Each of its threads waits for one process.
     """
@@ -53,7 +53,7 @@ class Run:
     _submitted: list[Future] = field(default_factory=list)
 
     def module(self, hierarchy: Hierarchy, name: str, label: str) -> Mapped:
-        """Map a module on its own to the target clock; what stands below it are black boxes."""
+        """Map a module separately to the target clock; the modules below it are black boxes."""
         period = self.clock_ns * PERIOD_SHARES.get(role(name), 1.0)
 
         text = hierarchy.source(name)
@@ -62,40 +62,40 @@ class Run:
             return (map_for_area(self._read(text), name, self.library, period, self.room()),)
 
         (mapped,) = cached_mappings([*self._key, "area", repr(period), name, text], make)
-        return self._say(label, mapped)
+        return self._report(label, mapped)
 
     def module_fastest(self, hierarchy: Hierarchy, name: str, label: str) -> Mapped:
-        """Map a module on its own for speed."""
+        """Map a module separately for speed."""
         text = hierarchy.source(name)
 
         def make() -> tuple[Mapped, ...]:
             return (map_fastest(self._read(text), name, self.library, self.room()),)
 
         (mapped,) = cached_mappings([*self._key, "speed", name, text], make)
-        return self._say(f"{label}, for speed", mapped)
+        return self._report(f"{label}, for speed", mapped)
 
     def flattened(self, text: str, top: str, label: str) -> Mapped:
-        """Map a text flattened, to the target clock; black boxes in it stay."""
+        """Map Verilog flattened to the target clock; its black boxes stay."""
 
         def make() -> tuple[Mapped, ...]:
             commands, room = self._read(text), self.room()
             return (map_for_area(commands, top, self.library, self.clock_ns, room, thorough=False),)
 
         (mapped,) = cached_mappings([*self._key, "around", repr(self.clock_ns), text], make)
-        return self._say(label, mapped)
+        return self._report(label, mapped)
 
     def map_flattened(self, hierarchy: Hierarchy, label: str) -> tuple[Mapped, Mapped]:
-        """Map a top flattened, to the target clock and for speed: its longest path may cross modules.
+        """Map a top flattened, to the target clock and for speed, because its longest path may cross modules.
 
-        Of equal instances side by side, the first is there in full, and the others only as loads: their paths are
-        equal, and they would take most of the time.
+        Only the first of several equal instances is mapped in full; the others are loads. Their paths are equal, and
+        mapping them would take most of the time.
         """
         at_target, fastest = cached_mappings(
             [*self._key, "whole", repr(self.clock_ns), hierarchy.top, hierarchy.flattened_source],
             lambda: self._map_flattened(hierarchy),
         )
-        self._say(f"{label}, flattened", at_target)
-        return at_target, self._say(f"{label}, flattened, for speed", fastest)
+        self._report(f"{label}, flattened", at_target)
+        return at_target, self._report(f"{label}, flattened, for speed", fastest)
 
     def _map_flattened(self, hierarchy: Hierarchy) -> tuple[Mapped, Mapped]:
         commands = self._read(hierarchy.flattened_source)
@@ -105,22 +105,22 @@ class Run:
         for parent, child, instances in hierarchy.twins():
             commands.append(f"chtype -set {loads[child]} {' '.join(f'{parent}/{name}' for name in instances)}")
         at_target, fastest = map_for_area_and_fastest(commands, hierarchy.top, self.library, self.clock_ns, self.room())
-        # Nobody looks into the netlists of flattened tiles, which are large.
+        # The netlists of flattened tiles are large, and nothing reads them.
         return replace(at_target, netlist=""), replace(fastest, netlist="")
 
     @cached_property
     def _key(self) -> list[str]:
-        """Return the key of every mapping: the library's."""
+        """Digest of the library, a part of every mapping's key."""
         return [self.library.digest]
 
     def power(self, config: TileConfig, netlist: str, activities: Sequence[Activity], label: str) -> list[DesignPower]:
-        """Power of a mapped tile on operands."""
+        """Measure the power of a mapped tile on operands."""
         found = design_power(config, netlist, self.library, self.clock_ns, activities, self.room())
         self.progress(f"{label}: {', '.join(f'{power.watts:.3f} W' for power in found)}")
         return found
 
     def submit(self, job: Callable[..., T], *arguments: Any) -> Future[T]:
-        """Have a method run in the pool; if an earlier one has failed by now, raise its exception."""
+        """Run a method in the pool; raise the exception of an earlier one that has failed."""
         self._raise_failure()
         future = self.pool.submit(self._start, job, *arguments)
         self._submitted.append(future)
@@ -131,7 +131,7 @@ class Run:
         return job(*arguments)
 
     def wait(self) -> None:
-        """Return when everything that was submitted is done; if something fails, raise its exception at once."""
+        """Wait until all submitted work is done; raise the first exception at once."""
         wait(self._submitted, return_when=FIRST_EXCEPTION)
         self._raise_failure()
 
@@ -141,7 +141,7 @@ class Run:
                 future.result()
 
     def _read(self, text: str) -> list[str]:
-        """Commands that read a text: what is mapped is what it is kept under, and nothing else."""
+        """Return commands that read a text from a new file, so that the mapped text is exactly the cached key."""
         with tempfile.NamedTemporaryFile("w", dir=self.folder, suffix=".v", delete=False, encoding="utf-8") as file:
             file.write(text)
         return [f"read_verilog {file.name}"]
@@ -150,7 +150,7 @@ class Run:
         """Return a new, empty folder."""
         return Path(tempfile.mkdtemp(dir=self.folder))
 
-    def _say(self, label: str, mapped: Mapped) -> Mapped:
+    def _report(self, label: str, mapped: Mapped) -> Mapped:
         gates = mapped.area_um2 / self.library.gate_area
         self.progress(f"{label}: {gates:,.0f} GE, {mapped.delay_ns:.2f} ns")
         return mapped
@@ -158,7 +158,7 @@ class Run:
 
 @contextmanager
 def running(liberty: str | Path | None, clock_ns: float, progress: Progress | None, jobs: int | None) -> Iterator[Run]:
-    """Yield a run in a scratch folder that goes when it ends, whatever ends it.
+    """Yield a run in a scratch folder that is deleted when the run ends or fails.
 
     Parameters
     ----------
@@ -187,7 +187,7 @@ def running(liberty: str | Path | None, clock_ns: float, progress: Progress | No
 
 @contextmanager
 def pooled(jobs: int | None) -> Iterator[tuple[Path, ThreadPoolExecutor]]:
-    """A scratch folder and threads that each wait for a process; both go when the block ends, whatever ends it."""
+    """Yield a scratch folder and threads that each wait for a process; both end with the block or its exception."""
     with (
         tempfile.TemporaryDirectory(prefix="tensordash-synth-") as folder,
         ThreadPoolExecutor(jobs or os.cpu_count() or 1) as pool,

@@ -1,4 +1,4 @@
-"""Equivalence from reset on: two views of a module that no run distinguishes."""
+"""Equivalence from reset on: whether some run distinguishes two views of a module."""
 
 import re
 import subprocess
@@ -13,25 +13,24 @@ from .yosys import ABC, SynthesisError
 __all__ = ["same_runs"]
 
 SECONDS = 60
-# Nets that are equal in all states are found by induction; what is left asks for states that can be reached.
+# Induction finds nets that are equal in all states; PDR decides the rest on reachable states.
 SCRIPT = f"read runs.aig; scleanup; scorr; write_aiger left.aig; pdr -T {SECONDS}"
 
-SAID_WITH = re.compile(r"(?P<channel>.*_|.*_a[rw]|.*_w)(payload|enable|address|data|addr|id|len|size|burst|strb|last)")
-"""Outputs that mean nothing while their channel's `valid` is low."""
+PAYLOAD = re.compile(r"(?P<channel>.*_|.*_a[rw]|.*_w)(payload|enable|address|data|addr|id|len|size|burst|strb|last)")
+"""Outputs that are undefined while their channel's `valid` is low."""
 
 
 def same_runs(one: str, other: str, name: str, folder: Path, boxes: Sequence[str] = ()) -> bool | None:
-    """Return whether a module, with those below it, does the same in two files of Verilog in every run from reset on.
+    """Return whether a module, with the modules below it, is equal in two Verilog files in every run from reset on.
 
-    None if ABC finds no answer. A run begins with what a reset makes of the registers. Those that it leaves alone hold
-    anything, and where both files have one, the same in both. Inputs are free in every cycle, `rst` among them. Outputs
-    must be the same in every cycle, but for what goes with a `valid` that is low, or with a `bank` (of a stream
-    buffer's write) that is 0.
+    The result is None if ABC finds no answer. A run begins after a reset. Registers that the reset does not change have
+    any value, the same in both files. All inputs, `rst` included, are free in every cycle. Outputs must be equal in
+    every cycle, except for the payload of a `valid` that is low, or of a `bank` (of a stream buffer's write) that is 0.
 
     Parameters
     ----------
     one, other, name, folder, boxes
-        As of `same_logic`.
+        As in `same_logic`.
 
     Raises
     ------
@@ -53,21 +52,21 @@ def same_runs(one: str, other: str, name: str, folder: Path, boxes: Sequence[str
         raise SynthesisError(f"runs of {name}: ABC ended with {error.returncode}") from error
     if "was asserted in frame" in done.stdout:
         return False
-    return True if _never(folder / "left.aig") or "Property proved" in done.stdout else None
+    return True if _is_constant_0(folder / "left.aig") or "Property proved" in done.stdout else None
 
 
-def _never(path: Path) -> bool:
-    """Return whether the output of a graph that ABC wrote is the constant 0: ABC prints nothing then."""
+def _is_constant_0(path: Path) -> bool:
+    """Return whether the output of a graph from ABC is the constant 0; ABC then prints nothing."""
     lines = path.read_bytes().split(b"\n")
     states = int(lines[0].split()[3])
     return lines[1 + states] == b"0"
 
 
 def _product(one: Registers, other: Registers) -> tuple[Graph, int]:
-    """Return both views with the same inputs, and whether they differ in a cycle."""
+    """Return a graph of both views with the same inputs, and the literal of whether they differ in a cycle."""
     graph, views = Graph(), (one, other)
     inputs = {bit: graph.input() for bit in sorted({*one.inputs, *other.inputs} - {CLOCK})} | {CLOCK: 1}
-    begun = graph.state()  # this is not the first cycle
+    begun = graph.state()  # 0 in the first cycle, 1 in all later cycles
     graph.states[begun] = 1
     resets = [_after_reset(view) for view in views]
     free = [
@@ -91,14 +90,14 @@ def _product(one: Registers, other: Registers) -> tuple[Graph, int]:
     differs = 0
     for bit, literal in found[0].items():
         both, neither = graph.gate(literal, found[1][bit]), graph.gate(literal ^ 1, found[1][bit] ^ 1)
-        says = _says(bit[0], found[0], graph)
-        differs = graph.or_gate(differs, graph.gate(graph.gate(both ^ 1, neither ^ 1), says))
+        defined = _is_defined(bit[0], found[0], graph)
+        differs = graph.or_gate(differs, graph.gate(graph.gate(both ^ 1, neither ^ 1), defined))
     return graph, differs
 
 
-def _says(name: str, outputs: dict[Bit, int], graph: Graph) -> int:
-    """Return whether an output is meaningful in this cycle."""
-    if (channel := SAID_WITH.fullmatch(name)) and (valid := outputs.get((f"{channel['channel']}valid", 0))) is not None:
+def _is_defined(name: str, outputs: dict[Bit, int], graph: Graph) -> int:
+    """Return the literal of whether an output is defined in this cycle."""
+    if (channel := PAYLOAD.fullmatch(name)) and (valid := outputs.get((f"{channel['channel']}valid", 0))) is not None:
         return valid
     prefix = name.rpartition("_")[0]
     if name != f"{prefix}_bank" and (f"{prefix}_bank", 0) in outputs:

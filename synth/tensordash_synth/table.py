@@ -1,4 +1,4 @@
-"""Reports as text: of tiles, next to the figures of the paper's Table IV, and of compute cores."""
+"""Reports as text: tiles, next to the figures of the paper's Table IV, and compute cores."""
 
 from collections.abc import Sequence
 
@@ -26,7 +26,7 @@ PAPER_MW = {
     "schedulers_b_muxes": (187.9, 0.0),
     "a_muxes": (283.8, 0.0),
     "staging_buffers": (1_638.4, 0.0),
-    "total": (25_902.5, 23_792.4),  # of the rows; the totals printed there, 26,144 and 23,793, are not their sums
+    "total": (25_902.5, 23_792.4),  # sums of the rows; the paper prints 26,144 and 23,793, which are not the sums
 }
 LABELS = {
     "compute_cores": "compute cores",

@@ -1,4 +1,4 @@
-"""Power of both tiles of a report: on random operands, on recorded ones, and while they wait."""
+"""Power of both tiles of a report: on random operands, on recorded operands, and while they wait."""
 
 from concurrent.futures import Future
 
@@ -16,12 +16,12 @@ ZEROS = (0.0, 0.5, 0.8, 0.9)
 
 
 def measure_power(run: Run, config: TileConfig, report: CostReport) -> PowerReport | None:
-    """Measure power of both tiles of a report, at its clock; None without OpenSTA.
+    """Measure the power of both tiles of a report, at its clock; None without OpenSTA.
 
     Parameters
     ----------
     run : Run
-        Where the report's modules were mapped.
+        The run that mapped the report's modules.
     config : TileConfig
         The tile that skips zeros.
     report : CostReport
@@ -35,7 +35,7 @@ def measure_power(run: Run, config: TileConfig, report: CostReport) -> PowerRepo
     if find_opensta() is None:
         return None
     activities = [random_streams(config, zeros) for zeros in ZEROS]
-    if config.numerics.scale is None:  # what was recorded has no blocks
+    if config.numerics.scale is None:  # The recorded values have no scales.
         activities.append(recorded_streams(config))
     activities.append(waiting(config))
     pending: dict[str, Future[list[DesignPower]]] = {
@@ -59,7 +59,7 @@ def measure_power(run: Run, config: TileConfig, report: CostReport) -> PowerRepo
 
 
 def _netlist(design: Design, report: CostReport) -> str:
-    """Mapped modules of a tile under their own names: equal ones of both tiles were mapped once, under one."""
+    """Return the mapped modules of a tile under their own names; equal modules of both tiles were mapped once."""
     names = sorted({placement.module for placement in design.placements})
     return "\n".join(named(report.modules[design.keys[name]].netlist, name) for name in names)
 

@@ -1,4 +1,4 @@
-"""The flow with wires: both designs are placed, and activity of the tiles is put on their wires."""
+"""The flow with wires: both designs are placed, and power is measured with the wires' activity."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -27,7 +27,7 @@ Parts = tuple[Hierarchy, Mapping[str, Mapped], Sequence[str]]
 
 
 def check_wires(run: Run, liberty: str | Path | None, lef: Sequence[str | Path] | None) -> Lef:
-    """Shapes of cells, if all is there that wires need: before anything takes time.
+    """Check everything that placement needs before long work begins, and return the shapes of cells.
 
     Raises
     ------
@@ -36,9 +36,9 @@ def check_wires(run: Run, liberty: str | Path | None, lef: Sequence[str | Path] 
     MissingExtraError
         If the placer is not installed.
     LefError
-        If shapes cannot be read, or are not given for a library of one's own.
+        If shapes cannot be read, or are missing for a user's library.
     LibertyError
-        If the library does not say what a micrometre of wire has.
+        If the library lacks the capacitance of a micrometre of wire.
     """
     if liberty is not None and lef is None:
         raise LefError(f"{liberty}: wires need shapes of its cells, too (LEF)")
@@ -51,7 +51,7 @@ def check_wires(run: Run, liberty: str | Path | None, lef: Sequence[str | Path] 
 
 
 def place_designs(run: Run, ours: Parts, theirs: Parts, lef: Lef) -> WireReport:
-    """Place TensorDash and the baseline, each given by its Verilog, its mapped modules and black boxes.
+    """Place TensorDash and the baseline, each from its Verilog, its mapped modules and its black boxes.
 
     Raises
     ------
@@ -69,10 +69,10 @@ def place_designs(run: Run, ours: Parts, theirs: Parts, lef: Lef) -> WireReport:
 def wire_powers(
     run: Run, config: TileConfig, designs: tuple[PlacedDesign, PlacedDesign], lef: Lef
 ) -> tuple[WirePower, ...]:
-    """Power of both placed tiles, without and with their wires, on random and on recorded operands.
+    """Measure the power of both placed tiles, without and with wires, on random and recorded operands.
 
-    The netlists are simulated as they were mapped, and must equal the golden model; stronger cells and buffers have the
-    values of what they stand for.
+    The mapped netlists are simulated and must equal the golden model. Stronger cells and buffers have the activity of
+    the nets that they replace.
 
     Raises
     ------
@@ -95,7 +95,7 @@ def wire_powers(
 def _powers(
     run: Run, config: TileConfig, design: PlacedDesign, activities: Sequence[Activity], lef: Lef
 ) -> list[tuple[float, float, int]]:
-    """(Watts without wires, with wires, cycles) on each."""
+    """Return (watts without wires, watts with wires, cycles) for each activity."""
     toggles, cycles = [], []
     for activity in activities:
         simulation = GateSimulation(design.before)

@@ -1,4 +1,4 @@
-"""What wires cost: both placed designs side by side, next to what they are without wires."""
+"""Costs of wires: both placed designs, next to their figures without wires."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -26,11 +26,11 @@ class WirePower:
     Parameters
     ----------
     name : str
-        What the operands are.
+        Name of the operands.
     without, with_wires : (float, float)
-        (TensorDash, baseline) watts of the netlists as they were mapped, and of the placed ones with their wires.
+        (TensorDash, baseline) watts of the mapped netlists, and of the placed ones with wires.
     cycles : (int, int)
-        (TensorDash, baseline).
+        (TensorDash, baseline) cycles.
     """
 
     name: str
@@ -51,14 +51,14 @@ class WirePower:
 
 @dataclass(frozen=True, kw_only=True)
 class WireReport:
-    """Both designs, placed.
+    """Both placed designs.
 
     Parameters
     ----------
     designs : (PlacedDesign, PlacedDesign)
         TensorDash and the baseline.
     power : tuple of WirePower
-        On some operands, the first without zeros; empty where it was not measured.
+        Power by operands, the first without zeros; empty if it was not measured.
     """
 
     designs: tuple[PlacedDesign, PlacedDesign]
@@ -80,7 +80,7 @@ class WireReport:
         return min(design.density for design in self.designs)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values: areas in um2, lengths in mm, periods in ns, clocks in MHz, power in watts."""
+        """Return plain values: areas in um2, lengths in mm, periods in ns, clocks in MHz, power in watts."""
         return {
             **{name: _design(design) for name, design in zip(DESIGNS, self.designs, strict=True)},
             "power": [
@@ -124,17 +124,17 @@ def _design(design: PlacedDesign) -> dict[str, Any]:
 
 
 def wires_json(report: WireReport) -> dict[str, Any]:
-    """Return the wires' part of a document of both designs."""
+    """Return the part about wires of a report's document."""
     return {"placement_density": round(report.density, 4), "wires": report.to_json()}
 
 
 def rounded(ratios: Mapping[str, float]) -> dict[str, float]:
-    """Ratios as they are written."""
+    """Round ratios for a document."""
     return {name: round(ratio, 4) for name, ratio in ratios.items()}
 
 
 def wire_table(report: WireReport) -> list[str]:
-    """Lines of plain text: areas, clocks and power with wires next to those without."""
+    """Format areas, clocks and power with and without wires as lines of plain text."""
     ours, theirs = report.designs
     rows: list[tuple[str, float, float, str]] = []
 

@@ -1,4 +1,4 @@
-"""Delay of a flat netlist by OpenSTA, with wires and without: the shortest period at which every path is in time."""
+"""Delay of a flat netlist by OpenSTA, with and without wires: the shortest period that every path meets."""
 
 import re
 from dataclasses import dataclass
@@ -46,7 +46,7 @@ class Timing:
     Parameters
     ----------
     period_ns : float
-        From clock to clock, clk-to-q and setup included; the clock itself reaches all registers at once.
+        Delay from clock to clock, clk-to-q and setup included, with an ideal clock.
     cells : tuple of int
         The netlist's cells on the path, from its first to its last.
     """
@@ -56,7 +56,7 @@ class Timing:
 
 
 def timing_verilog(gates: GateNetlist, top: str = TOP) -> str:
-    """Return a netlist in one module, its cells called g0, g1, ..., nets n2, n3, ... and ports i2, ... and o3, ...."""
+    """Return a netlist as one module with cells g0, g1, ..., nets n2, n3, ... and ports i2, ... and o3, ...."""
     names = {net: f"n{net}" for net in range(gates.nets)} | {0: "1'b0", 1: "1'b1", gates.clock: CLOCK}
     inputs = sorted(_bits(gates, "input") - {0, 1, gates.clock})
     outputs = sorted(_bits(gates, "output") - {0, 1, gates.clock})
@@ -76,23 +76,23 @@ def _bits(gates: GateNetlist, direction: str) -> set[int]:
 
 
 def measure_timing(gates: GateNetlist, library: Liberty, clock_ns: float, folder: Path, wires: str = "") -> Timing:
-    """Return the longest path; answers are kept.
+    """Return the longest path; results are cached.
 
-    Inputs arrive with the clock, after the library's smallest buffer. Outputs drive four such buffers, and are due with
-    the next clock edge. Ports of memories count as inputs and outputs.
+    Inputs arrive at the clock edge, through the library's smallest buffer. Outputs drive four such buffers and are due
+    at the next clock edge. Ports of memories count as inputs and outputs.
 
     Parameters
     ----------
     gates : GateNetlist
         The netlist.
     library : Liberty
-        What it was mapped to.
+        The library that it was mapped to.
     clock_ns : float
-        Period to measure at; any will do.
+        Clock period of the measurement, which does not change the result.
     folder : Path
         An existing folder for temporary files.
     wires : str
-        Commands as `annotations` gives them; for "", OpenSTA takes the library's wire load by fan-out, if it has one.
+        Commands from `annotations`; for "", OpenSTA uses the library's wire load by fan-out, if there is one.
 
     Raises
     ------
@@ -124,7 +124,7 @@ def measure_timing(gates: GateNetlist, library: Liberty, clock_ns: float, folder
 
 
 def _timing(folder: Path, clock_ns: float) -> list[float]:
-    """Shortest period, and the cells on the longest path."""
+    """Return the shortest period, and the cells on the longest path."""
     try:
         slack = float((folder / "slack.txt").read_text(encoding="utf-8"))
     except ValueError:

@@ -143,18 +143,18 @@ def annotations(
     wire = found.ff
     ohms = 1e-3 * found.load.ohm_per_um  # kiloohms: with femtofarads, picoseconds
     for net in np.flatnonzero((pins.counts > 1) & ~pins.clocks).tolist():
-        here = range(pins.starts[net], pins.starts[net + 1])
-        drivers = [pin for pin in here if pins.drives[pin]]
+        net_pins = range(pins.starts[net], pins.starts[net + 1])
+        drivers = [pin for pin in net_pins if pins.drives[pin]]
         if len(drivers) != 1:
             continue
         name = _name(pins, drivers[0]) if at_cell[drivers[0]] else inputs.format(net)
         near, far = wire[net] / 2, wire[net] / 2 + loads[net]
         lines.append(f"::sta::set_pi_model {name} {near:.5g} {ohms * found.half_um[net]:.5g} {far:.5g}")
-        for pin in here:
+        for pin in net_pins:
             if pin != drivers[0] and at_cell[pin]:
                 distance = float(np.abs(at[pin] - at[drivers[0]]).sum())
-                behind = (wire[net] + loads[net] + pins.loads[pin]) / 2
-                delay = 1e-3 * ohms * distance * behind
+                load = (wire[net] + loads[net] + pins.loads[pin]) / 2
+                delay = 1e-3 * ohms * distance * load
                 lines.append(f"::sta::set_elmore {name} {_name(pins, pin)} {delay:.5g}")
     return "\n".join([*lines, ""])
 

@@ -1,4 +1,4 @@
-"""Yosys in a process of its own: an error inside it ends its process, which must not be ours."""
+"""Runs Yosys in a separate process, so that a crash in it ends only that process."""
 
 import re
 import subprocess
@@ -12,8 +12,8 @@ from .logged import run_logged
 
 __all__ = ["ABC", "SynthesisError", "run_yosys"]
 
-# Commands come by standard input, one a line; everything that Yosys and ABC print is kept in a file.
-# Python would let the pass that runs finish first when the user interrupts.
+# The worker reads commands from standard input, one a line; the output of Yosys and ABC goes to a file. Without the
+# signal handler, Python would finish the running pass before it handles an interrupt.
 WORKER = """\
 import signal, sys
 signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -22,8 +22,8 @@ design = libyosys.Design()
 for command in sys.stdin.read().splitlines():
     libyosys.run_pass(command, design)
 """
-# Found without importing its package, which would load every later library (PyTorch's, matplotlib's) with global
-# symbols: exceptions of one are then not understood by another.
+# The path is found without importing the package. The import would load all later libraries (PyTorch's, matplotlib's)
+# with global symbols, which breaks their C++ exceptions.
 ABC = Path(str(distribution("pyosys").locate_file("pyosys/yosys-abc")))
 TIME_LIMIT = 1800.0  # seconds
 LAST_LINES = 5
@@ -39,23 +39,23 @@ def run_yosys(commands: Sequence[str], folder: Path, module: str) -> str:
     Parameters
     ----------
     commands : sequence of str
-        Commands, one each.
+        The commands.
     folder : Path
-        An existing folder, in which they run and in which all temporary files lie.
+        An existing folder, their working folder for all temporary files.
     module : str
-        What error messages name.
+        Name of the module in error messages.
 
     Returns
     -------
     str
-        Everything that was printed.
+        The output.
 
     Raises
     ------
     SynthesisError
-        If a command fails, or the time limit is over.
+        If a command fails, or takes longer than the time limit.
     KeyboardInterrupt
-        If the user interrupts; the process gets it too, and this may be another thread than the main one.
+        If an interrupt ended the process.
     """
     try:
         code, text = run_logged(WORKER, [], folder, "yosys.log", limit=TIME_LIMIT, stdin="\n".join(commands))

@@ -1,4 +1,4 @@
-"""What tests of commands share."""
+"""Shared fixtures of the tests of commands."""
 
 from pathlib import Path
 
@@ -7,6 +7,6 @@ import pytest
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty folder, in which the command runs."""
+    """Return an empty folder, in which the command runs."""
     monkeypatch.chdir(tmp_path)
     return tmp_path

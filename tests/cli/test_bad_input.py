@@ -20,14 +20,14 @@ CASES: dict[str, dict[str, list[str]]] = tomllib.loads(
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The files that the cases name, for all of them: none may change any."""
+    """Return the input files of all cases; no case may change a file."""
     folder = tmp_path_factory.mktemp("wrong")
     make_files(folder)
     return folder
 
 
 def contents(folder: Path) -> dict[Path, tuple[int, int]]:
-    """Every file and folder, with its size and the time when it was changed."""
+    """Return every file and folder, with its size and modification time."""
     return {path: (path.stat().st_size, path.stat().st_mtime_ns) for path in sorted(folder.rglob("*"))}
 
 
@@ -57,7 +57,7 @@ def test_enough_of_them() -> None:
 
 
 def test_installed_command(tmp_path: Path) -> None:
-    """The console script itself, not the function that it calls."""
+    """Run the installed console script, not the function that it calls."""
     command = Path(sys.executable).with_name("tensordash")
     result = subprocess.run(
         [command, "generate", "missing.toml", "-o", "out"], cwd=tmp_path, capture_output=True, text=True

@@ -1,4 +1,4 @@
-"""Campaigns on a Dask cluster: their answers are in DIR, where the same command finds them without the cluster."""
+"""Campaigns on a Dask cluster: results are in DIR, where the same command finds them without the cluster."""
 
 import json
 import math
@@ -13,7 +13,7 @@ from tensordash_formal.proofs import PROOFS
 from tensordash_sim.verify.soak import cores
 from tensordash_storage.jobs import Job, Runner
 
-pytestmark = pytest.mark.filterwarnings("default")  # of Dask's sockets and loops
+pytestmark = pytest.mark.filterwarnings("default")  # from Dask's sockets and event loops
 TILE = "--set tile.rows=1 --set tile.columns=1 --set tile.lanes=2 --set tile.depth=2 --set tile.connectivity=auto"
 COMMANDS = {
     "soak": "--seed 2532 --positions 1 --simulator icarus",
@@ -36,7 +36,7 @@ def address():
 
 @pytest.fixture
 def small(monkeypatch):
-    """Campaigns of little work."""
+    """Make campaigns short."""
     draw = cores.draw_core_job
     config = load_any_preset("core")  # Other tests have built it.
     monkeypatch.setattr(cores, "draw_core_job", lambda *arguments: replace(draw(*arguments), config=config))

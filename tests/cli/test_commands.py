@@ -56,7 +56,7 @@ def test_the_default_chip_is_printed(folder: Path, capfd: pytest.CaptureFixture[
 
 
 def test_an_unknown_layer_is_told_in_short(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """Of a trace of many layers the closest ones, and how to see all."""
+    """The message has the closest names of a trace with many layers, and how to list all."""
     layer = MatrixProduct(batch=1, samples=2, in_features=4, out_features=4)
     with TraceWriter("run.trace") as writer, writer.step(0) as step:
         for index in range(300):
@@ -78,7 +78,7 @@ def test_an_unknown_layer_is_told_in_short(folder: Path, capfd: pytest.CaptureFi
 
 
 def test_hints_work_in_a_checkout() -> None:
-    """The distribution is on no index: extras are those of a checkout, and there are such ones."""
+    """The distribution is on no package index: hints name extras of the checkout, which exist."""
     root = Path(__file__).parents[2]
     extras = tomllib.loads((root / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     named = set()
@@ -117,7 +117,7 @@ compression = false
 
 
 def test_generate_a_core(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """From its TOML, with settings on top; with all that its testbench needs."""
+    """From its TOML file and further settings, with everything that its testbench needs."""
     (folder / "mine.toml").write_text(SMALL_CORE)
     settings = "--set core.buffer=4 --set tile.headroom_bits=20"
     document = json.loads(call(f"generate mine.toml {settings} --name mine --testbench -o out --json", capfd))
@@ -162,7 +162,7 @@ def test_generate(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     described = json.loads((folder / "out" / "config.json").read_text())
     assert described["digest"] == document["digest"]
     assert tensordash.TileConfig.load("out/config.toml").columns == 2
-    # The folder is its own configuration.
+    # The folder serves as the configuration.
     call("generate out/config.toml --name mine -o again", capfd)
     for file in (folder / "out").iterdir():
         assert file.read_bytes() == (folder / "again" / file.name).read_bytes()
@@ -230,7 +230,7 @@ def test_replay_with_c(name: str, capfd: pytest.CaptureFixture[str]) -> None:
     with np.load("out.npz") as out:
         assert out["c"].dtype == kind
         np.testing.assert_array_equal(out["c_bits"], golden.c_bits)
-        # Small integers and sums of them are exact in all of these.
+        # Small integers and their sums are exact in all of these formats.
         np.testing.assert_array_equal(out["c"], c + np.einsum("sctl,srtl->src", a.astype(int), b.astype(int)))
 
 
@@ -278,7 +278,7 @@ def test_demo(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     for each in document["operations"]:
         assert each["passes"] == 32 <= each["of_passes"]
         assert 1 <= each["speedup"] <= each["ideal_speedup"]
-        # The sample stands for the layer; where it is the layer, cycle simulator and Verilog agree.
+        # A sample represents the layer; if it is the whole layer, cycle simulator and Verilog agree.
         tolerance = 0.05 if each["passes"] < each["of_passes"] else 1e-12
         assert each["speedup_of_all_passes"] == pytest.approx(each["speedup"], rel=tolerance)
     assert (folder / document["verilog"]["tensordash"]).is_file()
@@ -317,13 +317,13 @@ def test_prove(folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pyt
     assert {entry["preset"] for entry in document["properties"]} == {"dense tile.rows=1 tile.columns=1 tile.lanes=2"}
     assert {entry["name"] for entry in document["covers"]} == names
     assert document["broken"] == []
-    # What is answered is not asked again.
+    # A stored answer is not computed again.
     assert f"{len(names)} properties of 1 tile" in call(arguments, capfd)
     assert json.loads((folder / "proofs" / "prove.json").read_text()) == document
 
 
 def test_flags_of_a_replay_are_told(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """Infinity comes in and goes out; int8 sums leave the accumulator without headroom."""
+    """Operands and results have infinities, and int8 sums overflow an accumulator without headroom."""
     tile = f"--set tile.rows=1 --set tile.columns=2 --simulator {SIMULATOR}"
     b = np.ones((1, 3, 4), np.float16)
     a = np.stack([np.ones((3, 4)), np.full((3, 4), np.inf)]).astype(np.float16)

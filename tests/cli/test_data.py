@@ -1,4 +1,4 @@
-"""`tensordash data` as a user calls it, with downloads that are faked."""
+"""`tensordash data` as a user calls it, with faked downloads."""
 
 import json
 from pathlib import Path
@@ -51,7 +51,7 @@ def test_list_as_json(capfd: pytest.CaptureFixture[str]) -> None:
     assert {name for name, about in document.items() if about["fetched"]} == {"text"}
     assert document["text"]["registry"] == "npm"
     assert document["sentences"]["registry"] == "PyPI"
-    assert "://" not in json.dumps(document)  # which registry is asked is the user's own setting
+    assert "://" not in json.dumps(document)  # The user's settings choose the registry.
 
 
 def test_fetch_what_is_here(capfd: pytest.CaptureFixture[str]) -> None:

@@ -98,7 +98,7 @@ def test_wrong_use(arguments: tuple[str, ...], message: str, folder: Path, capsy
 
 @pytest.fixture(scope="module")
 def own(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One's own networks: many zeros in one, none in the other."""
+    """Write two networks for `--networks`: one with many zeros, one with none."""
     folder = tmp_path_factory.mktemp("own")
     layer = MatrixProduct(batch=1, samples=64, in_features=64, out_features=64)
     rng = np.random.default_rng(0)
@@ -127,7 +127,7 @@ def test_own_networks_are_used(own: Path, folder: Path, capsys: pytest.CaptureFi
 def test_no_sentence_that_the_numbers_do_not_support(
     own: Path, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Fewer zeros explain a smaller speedup, and no larger one."""
+    """Fewer zeros explain a smaller speedup, but not a larger one."""
     for network, fewer in (("full", True), ("mine", False)):
         (folder / network).mkdir()
         shutil.copytree(own / f"{network}.trace", folder / network / f"{network}.trace")

@@ -7,7 +7,7 @@ import pytest
 
 from tensordash import TileConfig
 from tensordash_cli.cached_areas import cached_areas
-from tensordash_cli.explore import WRITTEN
+from tensordash_cli.explore import FRONT_HEADER
 from tensordash_cli.main import run
 from tensordash_storage.jobs import Runner
 
@@ -60,7 +60,7 @@ def test_ranges(arguments: str, message: str, tmp_path: Path, capsys):
 
 
 def test_the_front_is_written(tmp_path: Path, capsys, monkeypatch: pytest.MonkeyPatch):
-    """With areas that are made up: what is on the front can be generated, and lists equally good ones."""
+    """With invented areas: configurations of the front can be generated, and equally good ones are listed."""
     areas = {2: 1.1, 3: 1.105, 4: 1.3, 5: 1.4}
     judged: list[TileConfig] = []
 
@@ -69,11 +69,11 @@ def test_the_front_is_written(tmp_path: Path, capsys, monkeypatch: pytest.Monkey
         ratio = areas[config.depth] + 0.0001 * len(config.options)
         return {"area_ratio": ratio, "added_ge_per_pe": 100.0}
 
-    monkeypatch.setattr("tensordash_cli.cached_areas._measured", measured)
+    monkeypatch.setattr("tensordash_cli.cached_areas._measure", measured)
     (tmp_path / "front").mkdir()
     own, old = tmp_path / "front" / "mine.toml", tmp_path / "front" / "old.toml"
     own.write_text("[tile]\n")
-    old.write_text(f"{WRITTEN}\n# Of another search.\n[tile]\n")
+    old.write_text(f"{FRONT_HEADER}\n# Of another search.\n[tile]\n")
     assert tensordash(*SMALL, "-o", str(tmp_path)) == 0
     table = capsys.readouterr().out
     assert own.exists()
@@ -104,14 +104,14 @@ def test_the_front_is_written(tmp_path: Path, capsys, monkeypatch: pytest.Monkey
 
 
 def test_areas_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """A search that is done renders and maps nothing."""
+    """A repeated search renders and maps nothing."""
     calls = []
 
     def measured(config: TileConfig) -> dict[str, float]:
         calls.append(config)
         return {"area_ratio": 1.25, "added_ge_per_pe": 7.0}
 
-    monkeypatch.setattr("tensordash_cli.cached_areas._measured", measured)
+    monkeypatch.setattr("tensordash_cli.cached_areas._measure", measured)
     auto, paper = TileConfig(connectivity="auto"), TileConfig()
     for _ in range(2):
         areas = cached_areas([auto, paper], tmp_path, HERE)

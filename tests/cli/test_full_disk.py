@@ -1,4 +1,4 @@
-"""What does not fit on the disk: status 2, one line that names the file, and no partial file."""
+"""Files that do not fit on the disk: status 2, one line that names the file, and no partial file."""
 
 import errno
 import os
@@ -18,7 +18,7 @@ from tensordash_storage.files import atomic_copy, atomic_path, atomic_write
 from .called import call
 
 LIMIT = 2000
-"""Bytes that a file may have. The system reports it as it reports a full disk: when a write returns."""
+"""Largest size of a file, in bytes. The system reports it like a full disk: when a write returns."""
 
 
 @contextmanager
@@ -67,7 +67,7 @@ def test_verilog_that_does_not_fit(
     folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(verilog, "render", lambda *_: {"small.json": "{}", "tensordash.v": "x" * 2 * LIMIT})
-    with full():  # Yosys itself could not run so
+    with full():  # Yosys itself could not run with this limit.
         assert "'out/tensordash.v'" in fail("generate -o out", capfd)
     assert list((folder / "out").iterdir()) == []
 
@@ -76,7 +76,7 @@ def test_verilog_that_does_not_fit(
 def test_a_run_s_files(
     option: str, folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The simulator has run; what it leaves does not fit where the user wants it."""
+    """The simulator has run, but its files do not fit into the user's folder."""
     simulate = Replayer.run
 
     def then_full(self, *arguments):

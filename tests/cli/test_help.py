@@ -1,4 +1,4 @@
-"""Help texts: groups, whole summaries, examples that parse, and the same text in the reference."""
+"""Help texts: groups, whole summaries, valid examples, and the same text in the reference."""
 
 import shlex
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from tensordash_cli.main import COMMANDS, cli
 
 
 def leaves() -> Iterator[tuple[str, click.Command]]:
-    """Every command, and those of groups, with what a user types after `tensordash`."""
+    """List every command, also of groups, with the words that a user types after `tensordash`."""
     for name in COMMANDS:
         command = cli.get_command(click.Context(cli), name)
         assert command is not None
@@ -56,7 +56,7 @@ def test_every_command_shows_its_examples(name: str) -> None:
 
 @pytest.mark.parametrize("example", [each for examples in EXAMPLES.values() for each in examples])
 def test_every_example_parses(example: str) -> None:
-    """Options exist, and their values and the defaults of the others are allowed; nothing runs."""
+    """Options exist, and all values, including defaults, are allowed; nothing runs."""
     program, *arguments = shlex.split(example.partition(" > ")[0])
     assert program == "tensordash"
     name = next(each for each in LEAVES if f"{example} ".startswith(f"tensordash {each} "))

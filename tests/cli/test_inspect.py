@@ -98,7 +98,7 @@ def test_json(trace: Path, capfd: pytest.CaptureFixture[str]) -> None:
 
 def test_nothing_recorded(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     with TraceWriter(tmp_path / "run.trace") as writer:
-        assert "The recording was interrupted, or is under way" in call(f"inspect {tmp_path}/run.trace", capfd)
+        assert "The recording was interrupted, or still runs" in call(f"inspect {tmp_path}/run.trace", capfd)
         with writer.step(0):
             pass
     assert "no records" in call(f"inspect {tmp_path}/run.trace --check", capfd)

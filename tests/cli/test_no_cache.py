@@ -1,4 +1,4 @@
-"""Where the cache folder cannot be written: one line, and everything runs."""
+"""Without a writable cache folder, commands print one line about it, and run."""
 
 import os
 import subprocess
@@ -10,7 +10,7 @@ import pytest
 
 @pytest.mark.parametrize("variable", ["XDG_CACHE_HOME", pytest.param("HOME", marks=pytest.mark.slow)])
 def test_generate(variable: str, tmp_path: Path) -> None:
-    """The WebAssembly of Yosys insists on a cache."""
+    """The WebAssembly of Yosys needs a cache."""
     (tmp_path / "file").write_text("")
     environment = {name: value for name, value in os.environ.items() if name != "XDG_CACHE_HOME"}
     environment[variable] = str(tmp_path / "file")

@@ -83,7 +83,7 @@ EXECUTORS = ["emulator", "golden", pytest.param("verilator", marks=pytest.mark.s
 
 @pytest.mark.parametrize("executor", EXECUTORS)
 def test_a_step_in_bf16(executor: str, folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """It is bit-equal on all executors; `core` is another core, and a tile is none."""
+    """All executors give the same bits. The preset `core` is another core, and a tile cannot run it."""
     call("compile --preset core-bf16 --model mlp --batch 4 -o out", capfd)
     manifest = json.loads(Path("out/manifest.json").read_text())
     assert {each["format"] for each in manifest["tensors"]} == {"bf16", "fp32", "int32"}
@@ -97,7 +97,7 @@ def test_a_step_in_bf16(executor: str, folder: Path, capfd: pytest.CaptureFixtur
 
 
 def test_settings_of_a_step(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """The manifest has AdamW's rate and decay, and the loss scale before the first step."""
+    """The manifest has AdamW's rate and decay, and the loss scale of the first step."""
     arguments = "--optimizer adamw --rate 0.5 --weight-decay 0.25 --loss-scale 64 --dynamic-loss-scale"
     call(f"compile --model mlp --batch 4 {arguments} -o out", capfd)
     manifest = json.loads(Path("out/manifest.json").read_text())
@@ -136,7 +136,7 @@ OF_A_LAYER = ("--samples 1", "--channels 4", "--filters 4", "--size 4", "--kerne
 
 @pytest.mark.parametrize("option", [*OF_A_LAYER, "--op AxW", "--rows A", "--zeros 0.5"])
 def test_options_of_a_layer_are_not_for_a_model(option: str, capfd: pytest.CaptureFixture[str]) -> None:
-    """Defaults that are written out, too."""
+    """Explicit default values are also wrong."""
     _, err = call(f"compile --model mlp {option} -o out", capfd, status=2)
     assert f"{option.split()[0]} goes with a layer, not with --model" in err
 

@@ -69,7 +69,7 @@ def test_results_and_schedules(folder: Path, capfd: pytest.CaptureFixture[str]) 
 
 
 def test_schedules_of_a_trace(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """Without results, on another tile; masks only, so that values are drawn."""
+    """Without results, on another tile; the trace has only masks, so that values are random."""
     arguments = "tile.toml -o page.html --trace run.trace --layer fc --op AxW --passes 3 --seed 1"
     status, out, _ = call(f"{arguments} --set tile.sparsity=both", capfd)
     first, second = out.splitlines()

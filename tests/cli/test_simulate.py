@@ -26,7 +26,7 @@ STREAM = np.tile([True, False, True, False], (4, 100, 1))
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where traces and streams are, and the command runs."""
+    """Return a folder with traces and streams, in which the command runs."""
     monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(0)
     with TraceWriter("run.trace", conditions={"model": "small"}) as writer, writer.step(5) as step:
@@ -77,7 +77,7 @@ class TestTrace:
         work, logic, chip = (f"{every[name]:.2f}x" for name in names)
         at = [f"{each['energy_ratio']:.2f}x at {each['gbps']:g}" for each in document["bandwidths"]]
         assert energy == (
-            f"energy efficiency over the baseline: {work} tiles at work, {logic} with those that wait, "
+            f"energy efficiency over the baseline: {work} tiles at work, {logic} with waiting tiles, "
             f"{chip} with SRAM and DRAM ({', '.join(at)} GB/s)"
         )
         for line, result in zip(lines[1:7], document["operations"], strict=True):
@@ -160,7 +160,7 @@ class TestTrace:
                 ]
                 assert added["compute"] == sum(result["compute"] for result in chosen)
                 assert added["compute_speedup"] == added["dense_compute"] / added["compute"]
-        # Names of 156 letters are whole, as a pipe gets them.
+        # A pipe gets whole names, even of 156 letters.
         lines = [line.split() for line in call("steps.trace", capfd).splitlines()]
         sums = [line for line in lines if line[1:2] == ["steps"]]
         assert [line[:4] for line in sums] == [
@@ -198,13 +198,13 @@ class TestTrace:
         assert "not captured" not in call("run.trace", capfd)
 
     def test_a_folder_that_cannot_be_written(self, folder: Path) -> None:
-        """Trace and working folder are read-only: nobody has asked for anything to be kept."""
+        """Trace and working folder are read-only; the user asked for no stored results."""
         program = [sys.executable, "-c", "from tensordash_cli.main import run; run()", "simulate", "run.trace"]
         command = shlex.join(program)
         wanted = subprocess.run([*program, "--json", "-o", "kept"], cwd=folder, capture_output=True, text=True)
         assert wanted.returncode == 0, wanted.stderr
         script = f"{command} --json || exit 1; {command} -o elsewhere; test $? = 2"
-        if os.geteuid() == 0:  # whom permissions do not stop
+        if os.geteuid() == 0:  # who ignores permissions
             locked = [
                 "unshare",
                 "-m",
@@ -222,7 +222,7 @@ class TestTrace:
             subprocess.run(["chmod", "-R", "u+w", folder], check=True)
         assert done.returncode == 0, done.stderr
         assert json.loads(done.stdout) == json.loads(wanted.stdout)
-        assert "build cannot be written: results are not kept" in done.stderr
+        assert "build cannot be written: results are not stored" in done.stderr
         assert "Read-only file system" in done.stderr or "Permission denied" in done.stderr
 
     def test_json(self, folder: Path, capfd: Capture) -> None:
@@ -310,7 +310,7 @@ class TestTrace:
         assert added["compute_speedup"] == added["speedup"] == added["energy_ratio"] == 1
 
     def test_a_second_run_reads_results(self, folder: Path, capfd: Capture) -> None:
-        """Even if the masks are gone."""
+        """Masks are not needed any more."""
         first = call_json("run.trace -o kept --threads 1", capfd)
         (file,) = Path("kept/simulate").iterdir()
         before = file.stat().st_mtime_ns

@@ -10,7 +10,7 @@ from .simulate_calls import Capture, call, call_json
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Folder with a stream, where the command runs."""
+    """Return a folder with a stream, in which the command runs."""
     monkeypatch.chdir(tmp_path)
     np.save("stream.npy", np.tile([True, False, True, False], (4, 100, 1)))
 
@@ -41,7 +41,7 @@ class TestStream:
         sparse[:, :8:2] = True
         np.save("sparse.npy", sparse)
         document = call_json("--stream sparse.npy --drop-steps", capfd)
-        # Steps 0, 2, 4 and 6 are full, two each in banks 0 and 2: five lines' steps are gone, none of these four.
+        # Steps 0, 2, 4 and 6 are full, two each in banks 0 and 2. Steps of five lines are dropped, none of them full.
         assert (document["cycles"], document["dropped"], document["dropped_speedup"]) == (18, 4, 16)
         assert "with empty steps dropped: 4 cycles, 16.000x" in call("--stream sparse.npy --drop-steps", capfd)
         assert "dropped" not in call_json("--stream sparse.npy", capfd)
@@ -61,7 +61,7 @@ class TestRandom:
         ],
     )
     def test_measured_before(self, arguments: str, speedup: float, folder: None, capfd: Capture) -> None:
-        """By another model, while the project was prepared."""
+        """Figures are from another model, before this project."""
         document = call_json(f"{arguments} --steps 100000", capfd)
         assert document["speedup"] == pytest.approx(speedup, rel=0.01)
 

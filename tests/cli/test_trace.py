@@ -60,7 +60,7 @@ class Net(nn.Sequential):
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("os.fsync", lambda descriptor: None)  # a busy disk takes a tenth of a second for each
+    monkeypatch.setattr("os.fsync", lambda descriptor: None)  # A busy disk takes a tenth of a second for each.
     (tmp_path / "scripts").mkdir()
     (tmp_path / "scripts/train.py").write_text(SCRIPT)
     (tmp_path / "scripts/helper.py").write_text(HELPER)
@@ -123,7 +123,7 @@ def test_example(capfd: pytest.CaptureFixture[str]) -> None:
     trace = Trace.open("run.trace")
     assert [step.index for step in trace.steps] == [0, 10, 20]
     assert {record.layer for record in trace.records} == {"0", "2", "5"}
-    out, _ = call(f"trace {example} -o twice.trace --steps 1 --stop", capfd)  # inside of which the script records, too
+    out, _ = call(f"trace {example} -o twice.trace --steps 1 --stop", capfd)  # The script itself records in this block.
     assert out == "twice.trace: 1 step, 3 layers, 8 records\n"
 
 

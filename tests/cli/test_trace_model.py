@@ -1,4 +1,4 @@
-"""`tensordash trace --model` as a user calls it, and what comes after."""
+"""`tensordash trace --model` as a user calls it, and commands on its trace."""
 
 import json
 import re
@@ -20,7 +20,7 @@ from .called import call
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("os.fsync", lambda descriptor: None)  # a busy disk takes a tenth of a second for each
+    monkeypatch.setattr("os.fsync", lambda descriptor: None)  # A busy disk takes a tenth of a second for each.
     return tmp_path
 
 
@@ -72,7 +72,7 @@ def test_shares_are_those_of_the_operands(capfd: pytest.CaptureFixture[str]) -> 
 
 
 def test_which_steps(capfd: pytest.CaptureFixture[str]) -> None:
-    """As `load` would train it, from the third step on."""
+    """As `load` trains the network, from the third step on."""
     out, _ = call("trace --model gpt --scale tiny --after 3 --steps 2 --every 2 --seed 5 -o a.trace --json", capfd)
     document = json.loads(out)
     assert document["steps"] == [3, 5]
@@ -137,7 +137,7 @@ def test_an_existing_trace_is_kept(capfd: pytest.CaptureFixture[str]) -> None:
     _, err = call("trace --model ncf --scale tiny --seed 1 -o run.trace", capfd, 2)
     assert "run.trace" in err
     assert Trace.open("run.trace").digest == before
-    call("trace --model ncf --scale tiny --layer conv* -o run.trace --overwrite", capfd, 1)  # which records nothing
+    call("trace --model ncf --scale tiny --layer conv* -o run.trace --overwrite", capfd, 1)  # records nothing
     assert Trace.open("run.trace").digest == before
     call("trace --model ncf --scale tiny --seed 1 -o run.trace --overwrite", capfd)
     assert Trace.open("run.trace").digest != before

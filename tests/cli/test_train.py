@@ -30,7 +30,7 @@ def test_training_goes_on_where_it_stopped(tmp_path: Path, capfd: pytest.Capture
 
 
 def test_the_nvfp4_recipe(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """Gradients are rounded stochastically, and layers are in bf16, which rounds no value to zero, by their names."""
+    """Gradients are rounded stochastically. Layers with given names are in bf16, which flushes no values."""
     command = f"train --preset nvfp4 --model mlp --recipe nvfp4 --steps 2 --json -o {tmp_path / 'run'}"
     default = json.loads(call(command, capfd)[0])
     document = json.loads((tmp_path / "run" / "run.json").read_text(encoding="utf-8"))
@@ -83,7 +83,7 @@ def test_a_layer_is_mapped(capfd: pytest.CaptureFixture[str]) -> None:
     assert document["limited_by"] == max(document["busy"], key=document["busy"].get)
     # All operands and results move at least once.
     assert document["bytes_moved"] >= 2 * (64 * 64 + 32 * 64 + 64 * 32 * 9)
-    # Each stage agrees with the one before.
+    # Each stage agrees with the last one.
     assert document["tilings"]["tried"] >= document["tilings"]["fitting"] >= document["tilings"]["estimated"] > 0
     descriptors, schedule = document["descriptors"], document["schedule"]
     assert (descriptors["load"], descriptors["store"]) == (schedule["loads"], schedule["tiles"])

@@ -48,7 +48,7 @@ def test_a_layer(arguments, passes, values, trace, capfd):
 
 
 def test_the_scale_is_told(trace, capfd):
-    """8-bit formats: by what values were multiplied before they were rounded."""
+    """For 8-bit formats, the output has the factor of values before rounding."""
     tile = f"--set tile.rows=1 --set tile.columns=1 --set tile.format=int8 --simulator {SIMULATOR} --sample 1"
     status, out, _ = call(f"--trace {trace} --layer fc --op AxW {tile} --json", capfd)
     document = json.loads(out)

@@ -1,4 +1,4 @@
-"""The files that the table of wrong inputs names, most of them wrong."""
+"""The input files of the table of wrong inputs; most of them are wrong."""
 
 import json
 import shutil
@@ -61,7 +61,7 @@ STREAM = np.tile([True, False, True, False], (4, 100, 1))
 
 
 def make_files(folder: Path) -> None:
-    """All of them."""
+    """Write all wrong files."""
     for name, text in {**TEXTS, **LIBRARIES}.items():
         (folder / name).write_text(text, encoding="utf-8")
     for name in ("binary.toml", "binary.lib"):

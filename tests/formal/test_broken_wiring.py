@@ -60,7 +60,7 @@ def test_a_sum_with_c_is_not_wired(place, refuted, monkeypatch):
 
 
 def test_a_sum_with_c_overflows_at_rest(refuted, monkeypatch):
-    """The flag of a sum that has not moved yet."""
+    """The sum with the overflow has not left its register."""
     original = Tile.elaborate
 
     def wrong(self, platform):

@@ -36,7 +36,7 @@ DOUBLE = Fault(
 
 @pytest.fixture
 def root(tmp_path):
-    """A repository with one module and three tests, one of which fails."""
+    """Return a repository with one module and three tests, one of which fails."""
     for name in fault_campaign.SOURCES:
         (tmp_path / "root" / name).mkdir(parents=True)
     (tmp_path / "root/hdl/tiny.py").write_text("def double(x):\n    return 2 * x\n\n\ndef half(x):\n    return x / 2\n")

@@ -111,7 +111,7 @@ endmodule
 
 
 def with_dead_logic(config):
-    """A tile whose PE holds in a state that is never reached."""
+    """Return a tile whose PE has a register for a state that is never reached."""
     files = render(config)
     text = files["tensordash.v"]
     module = re.search(r"^module tensordash_pe\b.*?^endmodule", text, re.MULTILINE | re.DOTALL)[0]
@@ -128,7 +128,7 @@ def with_dead_logic(config):
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("kind", ["bits", "wires"])
 def test_a_mutant_in_dead_logic_survives(kind, tmp_path, monkeypatch):
-    """No run and no proof covers it, and it differs from an unreachable state."""
+    """No run or proof covers it, but it differs in an unreachable state."""
     monkeypatch.setattr(subjects, "render", with_dead_logic)
     monkeypatch.setattr(mutation, "subject_of", subjects.subject_of.__wrapped__)
     monkeypatch.setattr(campaigns, "subject_of", subjects.subject_of.__wrapped__)

@@ -51,7 +51,7 @@ CASES = [
     for proof in PROOFS
     if proof.applies(config) and not (proof.name == "rounder" and name in ("two-lanes", "dense-one-stage"))
 ]
-"""The rounder of the excluded two equals the paper's."""
+"""The rounders of the two excluded presets equal the paper's."""
 # For a ring, only the proofs that depend on it.
 CASES += [
     pytest.param(

@@ -25,7 +25,7 @@ HERE = Runner(workers=1)
 
 
 class Wheel(Block):
-    """Counts 0, 1, 2, 0, ... while it turns."""
+    """Counts 0, 1, 2, 0, ... while `turn` is set."""
 
     def __init__(self) -> None:
         super().__init__({"turn": In(1), "at": Out(2)})
@@ -85,7 +85,7 @@ def test_a_false_property_is_refuted(tmp_path):
         return harness
 
     below_three, below_two = prove(build, tmp_path, depth=5)
-    assert below_three.result == "unknown"  # the run ended with the other's counterexample
+    assert below_three.result == "unknown"  # The run ended with a counterexample to the other claim.
     assert below_two.result == "refuted"
 
 

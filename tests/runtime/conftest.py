@@ -1,4 +1,4 @@
-"""What tests of the runtime share."""
+"""Shared fixtures of the runtime's tests."""
 
 from collections.abc import Iterator
 

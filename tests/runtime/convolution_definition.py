@@ -25,7 +25,7 @@ class Case:
 
     @property
     def result_size(self) -> tuple[int, ...]:
-        """As PyTorch documents it."""
+        """Return a result's size by PyTorch's documentation."""
         sizes = []
         for size, k, s, p, d, extra in zip(
             self.size, self.kernel, self.stride, self.padding, self.dilation, self.output_padding, strict=True
@@ -37,7 +37,7 @@ class Case:
         return tuple(sizes)
 
     def meetings(self) -> Iterator[tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]]:
-        """Positions of the input, the kernel and the result that meet."""
+        """Yield the positions of the input, the kernel and the result of each product."""
         for x in product(*map(range, self.size)):
             for k in product(*map(range, self.kernel)):
                 if self.transposed:
@@ -67,7 +67,7 @@ class Results(NamedTuple):
 
 
 def by_definition(case: Case, x: torch.Tensor, w: torch.Tensor, grad: torch.Tensor) -> Results:
-    """Scatter and add, one product after the other, of integers."""
+    """Compute a convolution of integers by its definition, one product after the other."""
     values = {"x": _table(x), "w": _table(w), "g": _table(grad)}
     sums: dict[str, dict[tuple[int, ...], int]] = {"y": {}, "dx": {}, "dw": {}}
     inputs, outputs = x.shape[1] // case.groups, grad.shape[1] // case.groups

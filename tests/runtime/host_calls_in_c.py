@@ -1,4 +1,4 @@
-"""Host calls of a program folder computed by its C, under sanitizers."""
+"""Runs host calls of a program folder in C, under sanitizers."""
 
 import subprocess
 from collections.abc import Iterator
@@ -41,7 +41,7 @@ def executed_in_c(folder: ProgramFolder, place: Path) -> Iterator[tuple[HostCall
     places, calls = folder.memory_map, [stage for stage in folder.plan.stages if isinstance(stage, HostCall)]
     before, after = [], []
     memory = EXECUTORS["emulator"](folder.plan, places)
-    memory.write(places.base, bytes([0xA5]) * places.size)  # What fills up groups must become zero.
+    memory.write(places.base, bytes([0xA5]) * places.size)  # Padding of groups must become zero.
     memory.write(places.base, folder.initial)
     for stage in folder.plan.stages:
         single = Plan(
@@ -76,7 +76,7 @@ def require_equal(folder: ProgramFolder, place: Path) -> list[str]:
 
 
 def hard_numbers(count: int, seed: int = 0) -> np.ndarray:
-    """Single precision of all kinds: ties of fp16 and bf16, subnormals, infinities, NaN, zeros of both signs."""
+    """Return FP32 numbers of all kinds: ties of fp16 and bf16, subnormals, infinities, NaN, zeros of both signs."""
     random = np.random.default_rng(seed)
     bits = random.integers(0, 1 << 32, count, np.uint64).astype(np.uint32)
     near = (random.standard_normal(count) * 2.0 ** random.integers(-30, 18, count)).astype(np.float32)
@@ -96,7 +96,7 @@ def hard_numbers(count: int, seed: int = 0) -> np.ndarray:
 def add(builder: PlanBuilder, name: str, numbers: np.ndarray, **how: Any) -> str:
     kind = how.pop("format", "int32" if numbers.dtype.kind == "i" else "fp32")
     builder.add_tensor(StepTensor(name=name, shape=numbers.shape, format=kind, **how), numbers)
-    if kind == "fp32":  # NaN of all kinds stay as they are.
+    if kind == "fp32":  # NaN of all kinds keep their bits.
         builder.values[name] = builder.initial[name] = numbers.view(np.uint32)
     return name
 

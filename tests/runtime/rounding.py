@@ -1,4 +1,4 @@
-"""What a device must compute, written another way: PyTorch's float64 products of operands rounded to fp16."""
+"""A device's definition in another form: PyTorch's float64 products of operands rounded to fp16."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ ATEN = torch.ops.aten
 
 
 def rounded(tensor: torch.Tensor, kind: torch.dtype = torch.float16) -> torch.Tensor:
-    """Operands as the device has them, as float64: float32 tensors scaled by a power of two, others as they are."""
+    """Return operands in float64 as the device rounds them; float32 tensors are scaled by a power of two."""
     wide = tensor.double()
     if tensor.dtype is not torch.float32 or not wide.any():
         return wide
@@ -20,7 +20,7 @@ def rounded(tensor: torch.Tensor, kind: torch.dtype = torch.float16) -> torch.Te
 
 
 class Rounding(TorchDispatchMode):
-    """Every product in float64, rounded to FP32, then what is added in FP32, then to the operands' type.
+    """Computes products in float64, rounded to FP32, adds in FP32, and rounds to the operands' type.
 
     float64 holds the sums of a few products of ordinary fp16 values, so that they are rounded once.
     """

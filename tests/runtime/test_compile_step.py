@@ -1,4 +1,4 @@
-"""Training steps as program folders: bits on the golden core, values of PyTorch, and errors that name the operation."""
+"""Training steps as program folders: the golden core's bits, PyTorch's values, and errors that name the operation."""
 
 import zlib
 from collections.abc import Callable
@@ -24,7 +24,7 @@ SAMPLES, CLASSES = 5, 3
 
 
 def network() -> nn.Module:
-    """Every operation that a folder can have, in small."""
+    """Return a small network with every operation that a folder can have."""
     torch.manual_seed(0)
     return nn.Sequential(
         nn.Conv2d(1, 5, 3, padding=1),
@@ -61,7 +61,7 @@ def folder() -> ProgramFolder:
 
 
 def test_products_are_few_programs(folder: ProgramFolder) -> None:
-    """Host calls separate programs only where a product needs them."""
+    """Host calls divide the products into programs only where a product needs their results."""
     programs = [[product.name for product in stage] for stage in folder.plan.stages if isinstance(stage, list)]
     assert programs == [
         ["0 AxW", "2 AxW"],
@@ -77,7 +77,7 @@ def test_products_are_few_programs(folder: ProgramFolder) -> None:
 
 
 def test_tensors_stay_in_the_buffer(folder: ProgramFolder) -> None:
-    """A program loads no result of its own, and what products share but once; no token is missing."""
+    """A program does not load its own results, and loads shared operands once; no token is missing."""
     config, places = folder.plan.config, folder.memory_map.tensors
     stages = [stage for stage in folder.plan.stages if isinstance(stage, list)]
     for k, products in enumerate(stages):
@@ -102,7 +102,7 @@ def test_golden_core_leaves_the_expected_memory(folder: ProgramFolder) -> None:
 
 
 def test_values_are_pytorch_s(folder: ProgramFolder) -> None:
-    """Within what rounding to fp16 changes."""
+    """Differences are within rounding to fp16."""
     model = network()
     optimizer = sgd(model)
     images, labels = batch()
@@ -117,7 +117,7 @@ def test_values_are_pytorch_s(folder: ProgramFolder) -> None:
 
 
 def test_steps_follow_each_other(folder: ProgramFolder) -> None:
-    """With new inputs, a step goes on from the parameters that the step before left."""
+    """With new inputs, a step continues from the parameters of the last step."""
     model = network()
     optimizer = sgd(model)
     memory = EXECUTORS["emulator"](folder.plan, folder.memory_map)
@@ -137,7 +137,7 @@ def test_steps_follow_each_other(folder: ProgramFolder) -> None:
 
 
 def test_checksums_of_steps(folder: ProgramFolder, tmp_path: Path) -> None:
-    """They are those of the golden core on the batches of a file, taken in turn, and each step changes them."""
+    """Checksums are those of the golden core, with a file's batches in turn, and differ by step."""
     images = [batch(step) for step in range(2)]
     arrays: dict[str, Any] = {
         "input": np.stack([x.numpy() for x, _ in images]),
@@ -185,14 +185,14 @@ def test_batches_have_one_length(folder: ProgramFolder, tmp_path: Path) -> None:
 
 
 def test_row_sides_are_those_of_the_example(folder: ProgramFolder) -> None:
-    """The images have half zeros, the first weights none."""
+    """Half of the images' values are zeros, and none of the first weights."""
     first = next(stage for stage in folder.plan.stages if isinstance(stage, list))[0]
     assert first.rows == "A"
     assert first.speedup > 1
 
 
 def test_unfused_relu() -> None:
-    """On a core without ReLU and masks the host computes them."""
+    """For a core without ReLU and masks, the host computes them."""
     model = nn.Sequential(nn.Flatten(), nn.Linear(36, 7), nn.ReLU(), nn.Linear(7, CLASSES))
     config = CoreConfig(relu=False, mask=False)
     folder = compile_step(model, F.cross_entropy, sgd(model), batch(), preset=config)
@@ -206,7 +206,7 @@ def test_unfused_relu() -> None:
 
 @pytest.mark.parametrize("keeps_size", [True, False], ids=["keeps", "reduces"])
 def test_means_without_kept_dimensions(keeps_size: bool) -> None:
-    """Of planes of one pixel, too: their gradient is not repeated."""
+    """Planes may have one pixel, whose gradient is not repeated."""
 
     class PlaneMean(nn.Module):
         def forward(self, x: Tensor) -> Tensor:
@@ -225,7 +225,7 @@ def test_means_without_kept_dimensions(keeps_size: bool) -> None:
 
 @pytest.mark.parametrize("kind", [torch.optim.SGD, torch.optim.AdamW])
 def test_training_goes_on_after_an_overflow(kind: type[torch.optim.SGD | torch.optim.AdamW]) -> None:
-    """The first loss scale overflows and its step is skipped; the next one is small enough."""
+    """The first loss scale overflows and its step is skipped; the next scale is small enough."""
     model = linear()
     scaler = torch.amp.GradScaler("cpu", init_scale=2.0**100, backoff_factor=2.0**-90)
     folder = compile_step(model, F.cross_entropy, kind(model.parameters(), lr=0.125), batch(), loss_scale=scaler)
@@ -239,7 +239,7 @@ def test_training_goes_on_after_an_overflow(kind: type[torch.optim.SGD | torch.o
         assert [np.array_equal(old, new) for old, new in zip(before, after, strict=True)] == [is_skipped] * len(names)
 
 
-# What is refused
+# Errors
 
 
 def linear(*after: nn.Module) -> nn.Module:

@@ -1,4 +1,4 @@
-"""Convolutions of all settings, plain and transposed: results, gradients and traces are those of the definition."""
+"""Convolutions with all settings, plain and transposed: results, gradients and traces equal the definition."""
 
 import random
 from collections.abc import Iterator
@@ -21,11 +21,11 @@ from .convolution_definition import Case, Results, by_definition
 
 SEED = 20261125
 OPERATIONS = {"y": ("AxW", "WxG"), "dx": ("WxG", "AxW"), "dw": ("AxG", "AxG")}
-"""Of a plain convolution and of a transposed one, by what they make."""
+"""Operations of a plain and of a transposed convolution, by result."""
 
 
 def cases(dimensions: int, count: int, *, transposed: bool) -> Iterator[Case]:
-    """All settings of one dimension; of two, some of their pairs."""
+    """Yield all settings of one dimension, and some pairs of settings of two."""
     draw = random.Random(SEED + dimensions + transposed)
     print(f"seed {SEED}")
     settings = [
@@ -69,7 +69,7 @@ def convolve(case: Case, x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
 
 
 def operands(case: Case) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Input, weights and the gradient by the result: small integers, of which half are zeros."""
+    """Draw input, weights and the gradient by the result: small integers, half of them zeros."""
     generator = torch.Generator().manual_seed(SEED)
 
     def integers(*shape: int) -> torch.Tensor:
@@ -110,7 +110,7 @@ def check(cases: list[Case], device: Device, folder: Path) -> None:
 
 
 def check_records(case: Case, found: list[Record], wanted: Results, tensors: dict[str, torch.Tensor]) -> None:
-    """Shapes, zeros, multiplications and products of what was recorded."""
+    """Check shapes, zeros, multiplications and products of all records."""
     names = {"A": "g", "W": "w", "G": "x"} if case.transposed else {"A": "x", "W": "w", "G": "g"}
     by_operation = {str(each.operation): each for each in found}
     for name, operations in OPERATIONS.items():
@@ -145,7 +145,7 @@ BEYOND = (
     Case(True, (2, 3), (2, 3), (1, 2), (1, 2), (3, 2), (2, 1), 2),
     Case(True, (3, 2), (3, 1), (2, 1), (2, 0), (4, 3), (3, 2), 1),
 )
-"""Transposed convolutions whose `output_padding` is at least their stride."""
+"""Transposed convolutions with an `output_padding` of at least the stride."""
 
 
 def test_programs_of_a_core(tmp_path: Path) -> None:

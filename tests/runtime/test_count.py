@@ -1,4 +1,4 @@
-"""`count=False` counts no cycles, changes no bit of a result, and leaves cycles and speedups of a run empty."""
+"""`count=False` counts no cycles and changes no result; a run then has no cycles and speedups."""
 
 import json
 import subprocess
@@ -24,7 +24,7 @@ from ..sim.lowering.geometries import convolution
 
 
 class Network(nn.Module):
-    """Odd shapes: a strided convolution, a grouped one, a depthwise one, an LSTM and attention."""
+    """Layers of odd shapes: a strided convolution, a grouped one, a depthwise one, an LSTM and attention."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -42,7 +42,7 @@ class Network(nn.Module):
 
 
 def trained(device: Device, *, count: bool, steps: int = 2, golden: Device | None = None) -> tuple[list, Run]:
-    """Weights after some steps, and the run."""
+    """Train some steps; return the weights and the run."""
     torch.manual_seed(0)
     model = Network()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -124,7 +124,7 @@ def test_nothing_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("operand", ["a", "b"])
 def test_infinities(operand: str) -> None:
-    """An infinity that meets a zero is NaN, whichever operand is on the row side."""
+    """An infinity times zero is NaN, whichever operand is on the row side."""
     generator = np.random.default_rng(0)
     tensors = {name: generator.standard_normal((1, 5, 7), np.float32) for name in "ab"}
     tensors["a"][0, 1] = 0
@@ -209,7 +209,7 @@ def test_small_work_runs_on_one_thread_and_leaves_the_rest_as_it_was() -> None:
 
 
 def test_pytorch_keeps_its_number_of_threads() -> None:
-    """Run in a new process, since Numba starts its threads once."""
+    """Runs in a new process, since Numba starts its threads once."""
     script = """
 import torch
 torch.set_num_threads(1)

@@ -1,4 +1,4 @@
-"""A device computes what it claims, on every backend, and refuses in one line what it cannot."""
+"""A device computes its defined results on every backend, and reports in one line what it cannot compute."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -42,7 +42,7 @@ def device(request: pytest.FixtureRequest) -> Iterator[Device]:
 
 @pytest.fixture(params=[*BACKENDS, *(("core-bf16", each) for each in BACKENDS)], ids=str)
 def any_device(request: pytest.FixtureRequest) -> Iterator[Device]:
-    """Of each 16-bit format."""
+    """Return a device of each 16-bit format."""
     if request.param == "verilator":
         yield request.getfixturevalue("verilator")
         return
@@ -75,7 +75,7 @@ def test_matrix_products(any_device: Device, n: int, k: int, m: int) -> None:
 
 @pytest.mark.parametrize("seed", [0, 2**32 - 1])
 def test_stochastic_rounding(verilator: Device, seed: int) -> None:
-    """The same bits on every backend, others in every operation; float32 results do not know it."""
+    """Every backend gives the same bits, every operation others; float32 results do not change."""
     config, (a, b) = verilator.config, (drawn((9, 30), seed=1), drawn((30, 7), seed=2))
     results = []
     for backend in BACKENDS:
@@ -92,7 +92,7 @@ def test_stochastic_rounding(verilator: Device, seed: int) -> None:
 
 
 def test_results_of_a_beat_round_independently() -> None:
-    """At a rest of one half, how many of the four results of a row and of a column round up is binomial, over seeds."""
+    """With remainders of one half, a row's or column's roundings up are binomial over seeds."""
     count = 100
     a, b = np.ones((8, 2), np.float16), np.array([[1.0], [2.0**-11]], np.float16).repeat(8, 1)
     up = np.empty((count, 8, 8), bool)
@@ -107,7 +107,7 @@ def test_results_of_a_beat_round_independently() -> None:
 
 
 def test_operations_of_neighbouring_seeds_differ() -> None:
-    """Operation n + 1 of seed 0 does not round as operation n of seed 1."""
+    """Operation n + 1 of seed 0 rounds differently from operation n of seed 1."""
     a, b = drawn((9, 30), seed=1), drawn((30, 7), seed=2)
     results = []
     for seed in (0, 1):
@@ -118,7 +118,7 @@ def test_operations_of_neighbouring_seeds_differ() -> None:
 
 
 def test_scales_that_are_rounded_up() -> None:
-    """Values that exceed the largest element at the lower scale no longer saturate."""
+    """Values above the largest element at the lower scale do not saturate."""
     a, b = torch.full((1, 32), 511.0), torch.eye(32)
     with Device("mxfp8") as floor, Device(replace(load_preset("mxfp8"), scale_rounding="up")) as up:
         assert torch.equal(floor.matmul(a, b), torch.full((1, 32), 448.0))
@@ -126,7 +126,7 @@ def test_scales_that_are_rounded_up() -> None:
 
 
 def test_rounding_toward_zero(verilator: Device) -> None:
-    """Magnitudes never grow, on every backend; float32 results do not know it."""
+    """Magnitudes never grow, on every backend; float32 results do not change."""
     config, (a, b) = verilator.config, (drawn((9, 30), seed=1), drawn((30, 7), seed=2))
     exact = a.double() @ b.double()
     for backend in BACKENDS:
@@ -200,7 +200,7 @@ def chosen(device: Device, a: torch.Tensor, b: torch.Tensor) -> str:
 
 
 def test_the_sparser_operand_is_skipped() -> None:
-    """-0 is a zero, and a value that rounding flushes is none."""
+    """-0 counts as a zero, and a value that rounding flushes does not."""
     dense, sparse = torch.ones(4, 8), torch.ones(5, 8)
     dense[0, :4] = 1e-30
     sparse[0, :2] = torch.tensor([1e-30, -0.0])
@@ -229,7 +229,7 @@ PRODUCTS = MatrixProduct(batch=2, samples=5, in_features=6, out_features=7)
 
 
 def test_bias_relu_and_mask(any_device: Device) -> None:
-    """What the output unit does, on every backend; biases of groups one after the other, of a batch the same."""
+    """The output unit's operations, on every backend; groups have separate biases, a batch shares them."""
     kind = type_of_operands(any_device)
     geometries: list[Convolution | MatrixProduct] = [GROUPS, PRODUCTS]
     for seed, geometry in enumerate(geometries):
@@ -303,7 +303,7 @@ def test_room_for_a_mask_and_biases_counts() -> None:
 
 
 def test_formats_of_the_sides() -> None:
-    """E5M2 is on the rows of `core-fp8`: gradients go there."""
+    """The row side of `core-fp8` has E5M2, for gradients."""
     layer = MatrixProduct(batch=1, samples=8, in_features=16, out_features=8)
     a, g = drawn((1, 8, 16), seed=1, zeros=0.8, kind=torch.float32), drawn((1, 8, 8), seed=2, kind=torch.float32)
     with Device("core-fp8") as device:
@@ -318,12 +318,12 @@ def test_formats_of_the_sides() -> None:
 
 
 def test_the_faster_operand_is_skipped() -> None:
-    """More zeros gain nothing where one row of four has none. Where results depend on the side, a rule decides."""
+    """More zeros gain nothing if one of four rows has none. A rule decides if results depend on the side."""
     layer = MatrixProduct(batch=1, samples=8, in_features=64, out_features=8)
     a, w = drawn((1, 8, 64), seed=1, zeros=0.5), torch.zeros((1, 8, 64)).half()
     w[:, ::4] = 1.0
     rows = {}
-    for preset, kind in (("core", torch.float16), ("paper-bf16", torch.bfloat16)):  # whose accumulator is fused
+    for preset, kind in (("core", torch.float16), ("paper-bf16", torch.bfloat16)):  # The accumulator is fused.
         with Device(preset) as device:
             executed = device.contract(layer, "AxW", {"A": a.to(kind), "W": w.to(kind)}).executed
         rows[preset] = executed.problem.rows
@@ -341,7 +341,7 @@ def test_a_tile_computes_as_a_core_does() -> None:
 
 @pytest.mark.parametrize("preset", ["mxfp8", "mxfp4", "nvfp4"])
 def test_a_tile_with_scales_quantises_float32(preset: str) -> None:
-    """The sums of what is left of both operands along the reduction, and its zeros."""
+    """The sums are those of both quantised operands, and zeros are counted after quantisation."""
     fmt = BLOCK_FORMATS[{"mxfp8": "mxfp8_e4m3"}.get(preset, preset)]
     layer = MatrixProduct(batch=2, samples=8, in_features=80, out_features=6)
     a = drawn((2, 8, 80), seed=1, kind=torch.float32) * torch.rand((2, 8, 80)).exp2() ** 4
@@ -371,7 +371,7 @@ def test_a_tile_with_scales_quantises_float32(preset: str) -> None:
 
 
 def test_a_tile_with_scales_computes_convolutions() -> None:
-    """Stochastic rounding is of gradients alone, other bits in every operation; nothing is done after the sums."""
+    """Only gradients are rounded stochastically, with other bits in every operation; nothing follows the sums."""
     a, w = drawn((2, 16, 6, 6), seed=1, kind=torch.float32), drawn((8, 16, 3, 3), seed=2, kind=torch.float32)
     layer = convolution(batch=2, channels=(16, 8), size=(6, 6), kernel=(3, 3))
     g = conv2d(a, w)

@@ -1,4 +1,4 @@
-"""Cycles that the emulator expects of a core are nearly those of its Verilog."""
+"""The cycles that the emulator expects of a core are nearly those of its Verilog."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,7 +21,7 @@ OTHERS = [pytest.param(name, marks=pytest.mark.slow) for name in ("core-dense", 
 
 @pytest.fixture
 def mapper() -> Iterator[ModuleType]:
-    """The bench, which draws the layers and runs them."""
+    """Import bench/mapper.py, which draws and runs the layers."""
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(ROOT / "bench"))
         import mapper
@@ -31,7 +31,7 @@ def mapper() -> Iterator[ModuleType]:
 
 @pytest.mark.parametrize("shape", [(96, 24, 128), (64, 3, 160), (1, 300, 200)])
 def test_rectangular_products(shape: tuple[int, int, int]) -> None:
-    """Steps that fill up a short stream's last word are zeros, which the tile skips."""
+    """The tile skips the zeros that pad a short stream's last word."""
     torch.manual_seed(0)
     n, k, m = shape
     a, b = torch.randn(n, k).half(), torch.randn(k, m).half()
@@ -45,7 +45,7 @@ def test_rectangular_products(shape: tuple[int, int, int]) -> None:
 
 @pytest.mark.parametrize("preset", ["core", *OTHERS])
 def test_random_layers(mapper: ModuleType, preset: str) -> None:
-    """A handful of the bench's layers, smaller ones: each within 5%, or 100 cycles where it takes fewer than 2,000."""
+    """Some small layers of the bench: each is within 5%, or within 100 cycles below 2,000."""
     comparison = mapper.Comparison(preset)
     found = [comparison.layer(seed, 0.2) for seed in SEEDS]
     for each in found:
@@ -59,7 +59,7 @@ def test_random_layers(mapper: ModuleType, preset: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [100129, 100155])
 def test_loads_and_stores_meet_the_output_unit_at_a_mask(mapper: ModuleType, seed: int) -> None:
-    """Layers of core-wide whose cycles the output unit determines."""
+    """Layers of core-wide whose cycles depend on the output unit."""
     found = mapper.Comparison("core-wide").layer(seed)
     assert found["estimate"] == pytest.approx(found["cycles"], rel=mapper.WORST_GOAL / 2), found
 
@@ -95,7 +95,7 @@ def test_masks_are_counted_before_they_take_too_much_memory(monkeypatch: pytest.
 
 
 def test_streams_of_every_layer_are_found_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two steps of a network of 40 layers."""
+    """Two steps of a network with 40 layers."""
     from tensordash_runtime import expected
 
     found = []

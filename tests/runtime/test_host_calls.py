@@ -1,4 +1,4 @@
-"""Host calls: what they compute, and the C that computes the same bits, under sanitizers."""
+"""Host calls: their results, and C with the same bits, under sanitizers."""
 
 import subprocess
 from collections.abc import Callable
@@ -28,7 +28,7 @@ from .host_calls_in_c import FLAGS, add, add_result, build, hard_numbers, requir
 IMAGES = convolution(batch=2, channels=(5, 3), size=(7, 6), kernel=(2, 2))
 SCORES = MatrixProduct(batch=1, samples=6, in_features=9, out_features=5)
 POOL = {"kernel_y": 3, "kernel_x": 2, "stride_y": 2, "stride_x": 1, "padding_y": 1, "padding_x": 1}
-"""Windows that overlap and reach beyond the image."""
+"""Windows that overlap and exceed the image."""
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def builder() -> PlanBuilder:
     [("core", "fp16"), ("core-bf16", "bf16"), ("core-fp8", "fp8_e4m3"), ("core-fp8", "fp8_e5m2")],
 )
 def test_conversions(preset: str, kind: str, tmp_path: Path) -> None:
-    """Every pattern of the format is decoded, and hard numbers are rounded, in groups of 4 and of 8 lanes."""
+    """Decode every pattern of the format, and round special numbers, in groups of 4 and 8 lanes."""
     config = load_any_preset(preset)
     assert isinstance(config, CoreConfig)
     builder = PlanBuilder(config)
@@ -65,7 +65,7 @@ def test_conversions(preset: str, kind: str, tmp_path: Path) -> None:
 
 
 def test_element_wise_functions(builder: PlanBuilder, tmp_path: Path) -> None:
-    """Tensors in other orders meet, and what fills up groups becomes zero."""
+    """Operands may have other orders, and padding of groups becomes zero."""
     shape = IMAGES.shapes["A"]
     groups, turned = groups_of(IMAGES, "A"), groups_of(IMAGES, "A", turned=True)
     rounded = hard_numbers(int(np.prod(shape)), 1).reshape(shape)
@@ -104,7 +104,7 @@ def repeated_numbers(count: int) -> np.ndarray:
 @pytest.mark.parametrize("kind", ["fp16", "fp32"])
 @pytest.mark.parametrize("numbers", [hard_numbers, repeated_numbers])
 def test_pooling(numbers: Callable[[int], np.ndarray], kind: str, builder: PlanBuilder, tmp_path: Path) -> None:
-    """Windows that overlap share gradients; of equal values the first one counts."""
+    """Overlapping windows share gradients; the first of equal values counts."""
     shape, out = IMAGES.shapes["A"], (2, 5, 4, 7)
     x = numbers(int(np.prod(shape))).reshape(shape)
     add(builder, "x", x, format="fp16", groups=groups_of(IMAGES, "A"))
@@ -123,7 +123,7 @@ def test_pooling(numbers: Callable[[int], np.ndarray], kind: str, builder: PlanB
 
 @pytest.mark.parametrize("kind", ["ordinary", "large", "hard", "label"])
 def test_loss(kind: str, builder: PlanBuilder, tmp_path: Path) -> None:
-    """Scores with infinities and NaN, and a label that is no class."""
+    """Scores have infinities and NaN, and one label is no class."""
     shape = SCORES.shapes["G"]
     scale = 60.0 if kind == "large" else 1.0
     scores = (np.random.default_rng(0).standard_normal(shape) * scale).astype(np.float32)
@@ -152,7 +152,7 @@ class Residual(nn.Module):
         self.linear = nn.Linear(5, 3)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Scores of images."""
+        """Return scores of images."""
         branches = F.relu(self.norm1(self.conv1(x))) + self.norm2(self.conv2(x))
         scores: Tensor = self.linear(torch.flatten(F.adaptive_avg_pool2d(F.relu(branches), 1), 1))
         return scores
@@ -172,7 +172,7 @@ NETWORKS = {"pooled": pooled, "residual": Residual, "feed_forward": feed_forward
 
 @pytest.mark.parametrize("network", NETWORKS)
 def test_training_step(network: str, tmp_path: Path) -> None:
-    """All functions of a step, between the core's products; their values are PyTorch's but for rounding."""
+    """All functions of a step between the core's products; values are PyTorch's except for rounding."""
     torch.manual_seed(0)
     model = NETWORKS[network]()
     sgd = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.5, weight_decay=0.01)
@@ -204,7 +204,7 @@ def test_training_step(network: str, tmp_path: Path) -> None:
         assert parameter.grad is not None
         gradient = found(f"{name}.gradient").reshape(parameter.shape) / 1024
         np.testing.assert_allclose(gradient, parameter.grad.numpy(), atol=3e-3)
-        # AdamW's first step takes the gradient's sign, which rounding changes where it is small.
+        # AdamW's first step takes the sign of the gradient, which rounding can change if it is small.
         clear = abs(gradient) > (-1 if optimizer is sgd else 1e-2)
         np.testing.assert_allclose(found(name)[clear], parameter.detach().numpy()[clear], atol=5e-4)
     for name, buffer in model.named_buffers():
@@ -273,7 +273,7 @@ def test_steps_are_skipped() -> None:
     assert 2 < skipped < 10
 
 
-# What they compute
+# Results
 
 
 def test_exponential_and_logarithm() -> None:
@@ -317,7 +317,7 @@ def test_loss_is_pytorch_s() -> None:
 
 
 def test_sums_are_in_order() -> None:
-    """One value after the other: 1 is lost after 2^24, and not after its negative."""
+    """Values are added one after the other: 1 is lost after 2^24, but not after its negative."""
     gradient = np.array([2.0**24, 1, 1, -(2.0**24)], np.float32).reshape(2, 1, 2)
     assert compute("sum_channels", {"gradient": gradient})["result"].tolist() == [0.0]
     assert compute("sum_channels", {"gradient": gradient[::-1, :, ::-1]})["result"].tolist() == [2.0]

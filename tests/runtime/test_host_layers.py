@@ -32,7 +32,7 @@ def numbers(kind: str, seed: int, *shape: int) -> np.ndarray:
     count = int(np.prod(shape))
     ordinary = np.random.default_rng(seed).standard_normal(count).astype(np.float32)
     hard = hard_numbers(count, seed)
-    hard[np.isnan(hard)] = np.nan  # What a skipped step keeps is what host calls write: one NaN.
+    hard[np.isnan(hard)] = np.nan  # A skipped step keeps the bits of host calls, which write one NaN only.
     return (ordinary if kind == "ordinary" else hard).reshape(shape)
 
 
@@ -146,7 +146,7 @@ def test_updates(kind: str, dynamic: bool, skips: bool, builder: PlanBuilder, tm
 
 
 def test_square_roots(builder: PlanBuilder, tmp_path: Path) -> None:
-    """The C's are correctly rounded, of subnormals and of every exponent, too: NumPy's are."""
+    """The C's square roots are correctly rounded like NumPy's, for subnormals and every exponent."""
     bits = np.concatenate([np.arange(0, 0x7F800000, 0x7F800000 // 4000), np.arange(1, 1 << 23, 4099)])
     values = bits.astype(np.uint32).view(np.float32).reshape(-1, 1)
     count = len(values)
@@ -162,7 +162,7 @@ def test_square_roots(builder: PlanBuilder, tmp_path: Path) -> None:
     require_equal(build(builder), tmp_path)
 
 
-# What they compute
+# Results
 
 
 @pytest.mark.parametrize("norm", ["batch", "layer"])

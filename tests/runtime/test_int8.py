@@ -1,4 +1,4 @@
-"""A core in int8: inference in integers, float32 tensors that are quantised, and training straight through both."""
+"""A core in int8: inference with integers, quantised float32 tensors, and straight-through training."""
 
 from collections.abc import Callable
 from typing import Any
@@ -20,7 +20,7 @@ LAYER = MatrixProduct(batch=1, samples=4, in_features=8, out_features=4)
 
 
 def power_of(values: NDArray, most: float = 127.0) -> int:
-    """The largest p with ``max |values| * 2**p <= most``, found by trying all of them."""
+    """Return the largest p with ``max |values| * 2**p <= most``, by trying all of them."""
     largest = float(np.abs(values.astype(np.float64)).max())
     return max(p for p in range(-200, 200) if largest * 2.0**p <= most) if largest else 0
 
@@ -30,7 +30,7 @@ def quantised(values: NDArray, power: int) -> NDArray[np.int64]:
 
 
 def narrowed(sums: NDArray[np.int64], scale: int) -> NDArray[np.int64]:
-    """Sums times a power of two as int8: rounded to nearest even, and saturated."""
+    """Return sums times a power of two as int8: rounded to nearest even, and saturated."""
     return np.clip(np.rint(np.ldexp(sums.astype(np.float64), scale)), -128, 127).astype(np.int64)
 
 
@@ -62,7 +62,7 @@ class IntegerCnn:
                 power += self.scales[name]
 
     def scores(self, images: NDArray, layer: Callable[[str, NDArray], NDArray]) -> NDArray:
-        """Scores, where `layer` computes a layer of a name."""
+        """Return scores; `layer` computes each layer by its name."""
         first = layer("conv1", quantised(images, self.input_power))
         second = layer("conv2", first)
         samples, channels, size, _ = second.shape
@@ -103,7 +103,7 @@ class IntegerCnn:
 
 @pytest.mark.parametrize("backend", ["emulator", "golden", pytest.param("verilator", marks=pytest.mark.slow)])
 def test_inference_of_the_digits_cnn(backend):
-    """Every layer's integers are NumPy's, and the network finds about as many digits as in float32."""
+    """Every layer's integers are NumPy's, and about as many digits are right as in float32."""
     task = load_task("digits", 0, 64)
     optimizer = task.optimizer(task.model.parameters())
     for batch in (each for epoch in range(8) for each in task.order(epoch)):
@@ -155,7 +155,7 @@ def test_what_saturates_is_counted():
 
 @pytest.mark.parametrize("backend", ["golden", pytest.param("verilator", marks=pytest.mark.slow)])
 def test_a_training_step_straight_through(backend):
-    """Gradients and weights after a step are the same bits as on the emulator."""
+    """Gradients and weights after a step have the emulator's bits."""
     made = []
     for name in ("emulator", backend):
         task = load_task("digits", 0, 2)
@@ -183,8 +183,8 @@ FLOATS = {name: each.astype(np.float32) for name, each in ONES.items()}
         (ONES, {"bias": np.ones(4, np.float32)}, TypeError, "bias must be int32, not float32"),
         (FLOATS, {"bias": np.ones(4, np.int32)}, TypeError, "bias must be float32, not int32"),
         (ONES, {"scale": -129}, ValueError, "scale must be an integer from -128 to 127, not -129"),
-        (ONES, {"scale": 1, "fp32": True}, ValueError, "scale must be 0 where results are of 32 bits, not 1"),
-        (FLOATS, {"scale": 1}, ValueError, "scale must be 0 where results are of 32 bits, not 1"),
+        (ONES, {"scale": 1, "fp32": True}, ValueError, "scale must be 0 for results of 32 bits, not 1"),
+        (FLOATS, {"scale": 1}, ValueError, "scale must be 0 for results of 32 bits, not 1"),
         (
             {name: each.astype(np.float16) for name, each in ONES.items()},
             {},

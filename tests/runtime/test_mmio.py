@@ -32,7 +32,7 @@ from tensordash_sim.verify.verilated_core import VerilatedCore
 CONFIG = cast(CoreConfig, load_any_preset("core"))
 SIZE = 1 << 20
 BASE = 6 << 30
-"""Above 4 GiB, so that the high halves of addresses matter."""
+"""An address above 4 GiB, for the high halves of address registers."""
 CORES = {"golden": GoldenRegisters, "verilator": VerilatedCore}
 
 
@@ -90,7 +90,7 @@ def assert_is_right(device: Device) -> None:
 
 
 def test_matmul(address: str) -> None:
-    """For one client after the other."""
+    """Clients use the server one after the other."""
     for _ in range(2):
         with connect(address) as device:
             assert_is_right(device)
@@ -118,7 +118,7 @@ def test_a_training_step_of_digits(address: str) -> None:
 
 
 def test_a_program_folder(core: SimulatedCore, address: str) -> None:
-    """A training step with host calls, in the middle of memory; the core is confined to the folder's memory."""
+    """A training step with host calls, in the middle of memory; the core may access only the folder's memory."""
     folder = compile_task("mlp", CONFIG, seed=0, batch=2, base=BASE + 0x10000)
     assert run_folder(folder, "mmio", address=address, timeout=20.0) == ([None] * 2, "")
     assert core.read("bounds_base") == BASE % (1 << 32) + 0x10000
@@ -168,7 +168,7 @@ def test_a_server_that_cannot_start(arguments: list[str], message: str, tmp_path
     assert "Traceback" not in ran.stderr
 
 
-# What is refused
+# Errors
 
 
 @pytest.mark.parametrize(
@@ -204,7 +204,9 @@ def test_another_configuration(golden: str) -> None:
 
 
 def test_memory_that_is_too_small(golden: str) -> None:
-    with pytest.raises(DeviceError, match=f"memory_bytes must be at most {SIZE}, what unix:.* has, not {2 * SIZE}"):
+    with pytest.raises(
+        DeviceError, match=f"memory_bytes must be at most {SIZE}, the memory of unix:.*, not {2 * SIZE}"
+    ):
         connect(golden, memory_bytes=2 * SIZE)
 
 
@@ -291,7 +293,7 @@ def test_a_program_without_an_end(core: SimulatedCore, address: str, monkeypatch
 
 
 def test_an_error_of_the_core(core: SimulatedCore, address: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A processor that writes into the program."""
+    """The processor overwrites the program."""
     original = core.write
 
     def write(name: str, value: int) -> None:
@@ -336,7 +338,7 @@ def files(tmp_path: Path) -> str:
 
 
 class Registers:
-    """A mapped page of registers of a golden core: every access goes through the page.
+    """A mapped page of registers in front of a golden core: every access goes through the page.
 
     The first read of `cause` after a write of `tail` finds nothing; then there is the interrupt.
     """
@@ -366,9 +368,9 @@ class Registers:
 
 @pytest.mark.parametrize("is_wired", [True, False])
 def test_linux_devices(is_wired: bool, files: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Files stand for registers and memory, a pair of sockets for the interrupt of /dev/uio0."""
+    """Files replace registers and memory, and a pair of sockets replaces the interrupt of /dev/uio0."""
     ours, theirs = socket.socketpair()
-    unwired = os.open(os.devnull, os.O_RDONLY)  # which cannot be written
+    unwired = os.open(os.devnull, os.O_RDONLY)  # which is read-only
     registers: list[Registers] = []
 
     def open_devices(port: UioPort, place: UioAddress, memory_bytes: int) -> None:

@@ -1,4 +1,4 @@
-"""Results are functions of operands, never of counted zeros: infinities, NaN, formats and sides."""
+"""Results depend on operands but not on counts of zeros: infinities, NaN, formats and sides."""
 
 import itertools
 from typing import Any
@@ -19,13 +19,13 @@ from ..sim.lowering.geometries import convolution
 
 LINEAR = MatrixProduct(batch=2, samples=5, in_features=6, out_features=3)
 CONVOLUTION = convolution(batch=2, channels=(4, 2), size=(5, 6), kernel=(3, 2), stride=(2, 1), padding=(1, 2), groups=2)
-"""Seven columns of results, which a core fills up to eight, and padding on all sides."""
+"""Seven columns of results, which a core pads to eight, and padding on all sides."""
 OPERATIONS = ("AxW", "WxG", "AxG")
 Tensors = dict[str, torch.Tensor]
 
 
 def drawn(geometry: Convolution | MatrixProduct, operation: str, seed: int, kind: torch.dtype) -> Tensors:
-    """Half of all values are zeros."""
+    """Draw values, half of them zeros."""
     random = torch.Generator().manual_seed(seed)
     return {
         name: (torch.randint(-2, 3, geometry.shapes[name], generator=random) * 0.5).relu().to(kind)
@@ -65,7 +65,7 @@ def checked(device: Device, geometry: Convolution | MatrixProduct, operation: st
 @pytest.mark.parametrize("geometry", [LINEAR, CONVOLUTION], ids=["matmul", "convolution"])
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_one_infinity_in_each_place(geometry: Convolution | MatrixProduct, operation: str) -> None:
-    """Place an infinity at each value of each operand, beside zeros, in alternating types."""
+    """Put an infinity in each place of each operand, beside zeros, in alternating types."""
     kinds, reached = itertools.cycle([torch.float16, torch.float32]), 0
     with Device("core") as device:
         for name in drawn(geometry, operation, 0, torch.float16):
@@ -74,7 +74,7 @@ def test_one_infinity_in_each_place(geometry: Convolution | MatrixProduct, opera
                 tensors = drawn(geometry, operation, sum(place), next(kinds))
                 tensors[name][place] = torch.inf
                 reached += checked(device, geometry, operation, tensors)
-    assert reached >= 8  # padding alone may meet a value
+    assert reached >= 8  # The value may be multiplied only with padding.
 
 
 @pytest.mark.parametrize("backend", ["emulator", "golden"])
@@ -105,7 +105,7 @@ def test_other_tiles(change: str) -> None:
 
 @pytest.mark.parametrize("preset", ["mxfp8", "nvfp4"])
 def test_tiles_with_scales(preset: str) -> None:
-    """Each result that a non-finite value is multiplied for is NaN, on both sides; no other changes."""
+    """Each result with a non-finite factor is NaN, on both sides; no other result changes."""
     tensors = drawn(LINEAR, "AxW", 3, torch.float32)
     tensors["W"][0, 1, 2] = torch.inf
     finite = {**tensors, "W": tensors["W"].nan_to_num(posinf=0.0)}
@@ -148,7 +148,7 @@ def test_the_case_of_the_issue() -> None:
 
 
 def test_fp8_keeps_infinities() -> None:
-    """E4M3 has none: an infinite float32 operand still gives infinite results, on either side."""
+    """E4M3 has no infinities: an infinite float32 operand still gives infinite results, on either side."""
     a, b = torch.ones(3, 4), torch.ones(4, 2)
     for operand in (a, b):
         operand[0, 0] = torch.inf
@@ -160,7 +160,7 @@ def test_fp8_keeps_infinities() -> None:
 
 @pytest.mark.parametrize("place", ["A", "W", "G"])
 def test_gradient_scalers_find_them(place: str) -> None:
-    """The infinity meets zeros alone; the step is left out, and the run counts its contractions."""
+    """The infinity is multiplied only by zeros; the step is skipped, and the run counts its contractions."""
     torch.manual_seed(0)
     first = nn.Conv2d(1, 2, 3, padding=1, bias=False)
     model = nn.Sequential(first, nn.Flatten(), nn.Linear(32, 2, bias=False))
@@ -201,7 +201,7 @@ def test_cycles_of_checks_count() -> None:
 
 @pytest.mark.parametrize("preset", ["core-fp8", "paper-bf16", "mxfp8", "nvfp4"])
 def test_zeros_do_not_choose_formats_or_sides(preset: str) -> None:
-    """Nine zeros of ten in either operand do not move it to another side, whatever its role."""
+    """An operand with nine zeros of ten stays on its side, whatever its role."""
     random = np.random.default_rng(3)
     layer = MatrixProduct(batch=1, samples=8, in_features=64, out_features=8)
     with Device(preset) as device:

@@ -1,4 +1,4 @@
-"""Models under `offload`: every product on the device, to the bit; what is not is listed; nothing is left changed."""
+"""Models under `offload`: exact bits of every product on the device, a list of the others, and no lasting changes."""
 
 from collections.abc import Callable
 from typing import Any
@@ -141,7 +141,7 @@ def test_what_pytorch_adds(device: Device) -> None:
             torch.dot(x[0], y[:, 0]),
             torch._addmm_activation(c[0], x, y),
             F.conv_transpose2d(image, kernel, bias, stride=2, output_padding=1),
-            F.conv_transpose2d(image, kernel, bias, dilation=2, output_padding=1),  # places that no tap meets
+            F.conv_transpose2d(image, kernel, bias, dilation=2, output_padding=1),  # places outside of all taps
             torch.einsum("bij,bjk->bik", bx, by),
         ]
     wide = F.conv_transpose2d(image.double(), kernel.double(), stride=2, output_padding=1).float()
@@ -183,7 +183,7 @@ def test_compiled(device: Device) -> None:
         got = gradients(torch.compile(model, backend="aot_eager"), autocast=False)  # type: ignore[arg-type]
     assert all(map(torch.equal, got, rounded_gradients(model, autocast=False)))
     assert len(run.contractions) == 5
-    # What ran here is compiled elsewhere.
+    # Functions that ran here are compiled elsewhere.
     graphs: list[Any] = []
 
     def backend(graph: torch.fx.GraphModule, _: Any) -> Callable[..., Any]:
@@ -222,7 +222,7 @@ def test_what_does_not_run_is_listed(device: Device, compute: Callable[[], Any],
 
 
 def test_half_of_a_backward_pass(device: Device) -> None:
-    """A stride that no program has: PyTorch does it, forward and backward, and each is listed."""
+    """No program has the stride: PyTorch runs both passes, and each is listed."""
     x, w = torch.randn(1, 1, 1, 9, requires_grad=True), torch.randn(1, 1, 1, 2, requires_grad=True)
     with offload(device) as run:
         F.conv2d(x, w, stride=5).sum().backward()
@@ -275,4 +275,4 @@ def test_checkpoints(device: Device) -> None:
         checkpoint(model, x, use_reentrant=False).sum().backward()
     forward, backward = [("0", "AxW"), ("2", "AxW")], [("2", "WxG"), ("2", "AxG"), ("0", "AxG")]
     assert sorted(set(labels(run))) == sorted(forward + backward)
-    assert labels(run).count(("0", "AxW")) == 2  # computed anew
+    assert labels(run).count(("0", "AxW")) == 2  # computed again

@@ -1,4 +1,4 @@
-"""Program folders: the same bits on every executor, and a clear error for each folder that cannot be used."""
+"""Program folders: the same bits on every executor, and a clear error for each unusable folder."""
 
 import json
 import shutil
@@ -58,7 +58,7 @@ def edit(folder: Path, change: Callable[[dict[str, Any]], None]) -> None:
 
 @pytest.mark.parametrize("geometry", GEOMETRIES.values(), ids=GEOMETRIES)
 def test_order_in_memory(geometry: Geometry) -> None:
-    """Tensors stand in memory as the compiler's own images have them."""
+    """Tensors in memory have the order of the compiler's own images."""
     random, config = np.random.default_rng(0), CoreConfig()
     values = {name: random.integers(1, 60000, geometry.shapes[name]).astype(np.uint16) for name in "AWG"}
     for operation in ("AxW", "WxG"):
@@ -103,7 +103,7 @@ def test_golden_core_leaves_the_expected_memory(geometry: Geometry, operation: s
 
 @pytest.mark.parametrize(("buffer", "sizes"), [(1, (16, 16, 16)), (2, (24, 16, 24)), (4, (16, 32, 16))])
 def test_operands_are_loaded_again_after_other_regions(buffer: int, sizes: tuple[int, int, int]) -> None:
-    """Biases move the regions of the buffer: results of the second product overwrite what the first one has loaded."""
+    """Biases move the buffer's regions: the second product's results overwrite operands of the first."""
     builder, random = PlanBuilder(CoreConfig(buffer=buffer)), np.random.default_rng(0)
     samples, in_features, out_features = sizes
     geometry = MatrixProduct(batch=1, samples=samples, in_features=in_features, out_features=out_features)
@@ -127,7 +127,7 @@ def test_what_is_written_is_read(folder: ProgramFolder, written: Path) -> None:
 
 
 def test_c_has_the_initial_contents(folder: ProgramFolder, written: Path) -> None:
-    """A C program writes what `program.c` holds."""
+    """A C program writes the contents of `program.c`."""
     main = '#include <stdio.h>\n#include "program.h"\n'
     main += "int main(void) { fwrite(tensordash_initial, 1, TENSORDASH_PROGRAM_INITIAL_BYTES, stdout);\n"
     main += "return !(tensordash_calls[0].descriptors && TENSORDASH_TENSOR_RESULT < TENSORDASH_PROGRAM_TENSORS); }\n"
@@ -138,7 +138,7 @@ def test_c_has_the_initial_contents(folder: ProgramFolder, written: Path) -> Non
     subprocess.run(["gcc", *flags, "-ffreestanding", "-c", "program.c"], cwd=written, check=True)
 
 
-# What is refused
+# Errors
 
 
 def test_another_core(written: Path) -> None:
@@ -284,7 +284,7 @@ def test_missing_file(written: Path) -> None:
 @pytest.mark.parametrize("rows", [0, 1, None])
 @pytest.mark.parametrize("operation", ["AxW", "WxG", "AxG"])
 def test_two_operand_formats(operation: str, rows: int | None) -> None:
-    """The row side has E5M2: the gradient, or A if there is none, by the rule."""
+    """The row side has E5M2, for the gradient, or A if there is none."""
     config = load_any_preset("core-fp8")
     assert isinstance(config, CoreConfig)
     chosen = None if rows is None else operation.split("x")[rows]

@@ -27,14 +27,14 @@ QUIET = Recipe(bf16_layers=())
 
 
 def nearest(value: float, table: NDArray[np.float64]) -> float:
-    """The table's nearest value; of two, the one with an even number."""
+    """Return the table's nearest value; in a tie, the one with an even index."""
     distances = np.abs(table - value)
     codes = np.flatnonzero(distances == distances.min())
     return float(table[codes[codes % 2 == 0][0] if len(codes) > 1 else codes[0]])
 
 
 def square_blocks(weights: NDArray[np.float32]) -> NDArray[np.float64]:
-    """What NVFP4 with scales of 16 x 16 blocks leaves of a matrix, value by value (arXiv:2509.25149, appendix B)."""
+    """Quantise a matrix to NVFP4 with 16 x 16 blocks, value by value (arXiv:2509.25149, appendix B)."""
     made = np.zeros(weights.shape)
     tensor = float(np.float32(np.abs(weights.astype(np.float64)).max() / (448 * 6)))
     for y in range(0, weights.shape[0], 16):
@@ -88,7 +88,7 @@ def test_signs_follow_from_the_seed() -> None:
 
 @pytest.mark.parametrize("rows", [16, 20, 5, 48])
 def test_a_product_under_the_transform_is_the_same(rows: int) -> None:
-    """To the bit for small integers, of which no rounding changes anything."""
+    """Small integers give the same bits, since no rounding changes them."""
     rng = np.random.default_rng(rows)
     a, g = (rng.integers(-8, 9, (2, rows, columns)).astype(np.float32) for columns in (7, 3))
     x, y = (hadamard_transform(each, hadamard_matrix(rows)).astype(np.float64) for each in (a, g))
@@ -105,7 +105,7 @@ def test_an_outlier_is_spread_over_its_block() -> None:
 
 
 def test_random_signs_precede_the_transform() -> None:
-    """Without them a constant block would become a single outlier of 4."""
+    """Without signs, a constant block would become a single outlier of 4."""
     for seed in range(20):
         made = hadamard_transform(np.ones((16, 1), np.float32), hadamard_matrix(seed))
         assert np.abs(made).max() < 4
@@ -129,7 +129,7 @@ def test_a_weight_and_its_transpose_have_the_same_values() -> None:
 
 
 def test_square_blocks_repeat_one_scale() -> None:
-    """So the tile is fed ordinary blocks of 1 x 16."""
+    """The tile gets ordinary blocks of 1 x 16."""
     scales = quantise_blocks(drawn(40, 70), fp4(), E4M3, block_height=16).scales
     assert np.array_equal(scales, scales[np.arange(40) // 16 * 16])
 
@@ -177,7 +177,7 @@ def test_only_linear_layers_have_square_blocks() -> None:
 
 
 def test_weight_gradients_are_products_of_transformed_operands() -> None:
-    """Their zeros become dense, and with them the tile's speedup is gone."""
+    """The transform removes zeros, and the tile's speedup with them."""
     values = {name: each for name, each in operands().items() if name != "W"}
     values["G"][:, :, ::2] = 0
     values["G"][:, ::3] = 0

@@ -50,7 +50,7 @@ def test_the_document(run: Run) -> None:
     names = ("macs", "cycles", "dense_cycles", "traffic")
     for name in names:
         assert document["totals"][name] == sum(each[name] for each in document["contractions"]) > 0, name
-    # So small that nothing is gained: streams are filled up to the window.
+    # The product is too small for a speedup: streams are padded to the window.
     assert 0.95 < document["totals"]["dense_cycles"] / document["totals"]["cycles"] < 1.5
     (missed,) = document["missed"]
     assert (missed["step"], missed["macs"]) == (2, 8)
@@ -89,7 +89,7 @@ def test_cycles_of_the_verilog_are_measured() -> None:
 
 
 def test_the_speedup_is_the_cycle_simulators() -> None:
-    """Few passes are all counted; of many, a sample comes close."""
+    """Few passes are all counted; with many, a sample is close."""
     config = load_preset("recommended")
     random = np.random.default_rng(0)
     for samples, exactly in ((12, True), (2000, False)):
@@ -120,7 +120,7 @@ def test_a_tile_has_cycles_and_no_traffic(of_a_tile: Run) -> None:
 
 
 def test_the_tile_of_a_core_is_told_apart(run: Run, of_a_tile: Run) -> None:
-    """It counts as the same tile alone, whatever the core takes for memory."""
+    """Its speedup is that of the tile alone, without memory."""
     totals, alone = run.totals(), of_a_tile.totals()
     assert totals.dense_tile_cycles == alone.dense_cycles
     assert totals.tile_cycles == pytest.approx(alone.cycles, abs=len(run.contractions))  # each is rounded

@@ -1,4 +1,4 @@
-"""Float32 operands: scaled by powers of two, rounded, and counted; zeros that rounding makes are no sparsity."""
+"""Float32 operands: scaled by powers of two, rounded, and counted; zeros from rounding do not count as sparsity."""
 
 import json
 from collections.abc import Iterator
@@ -32,13 +32,13 @@ def verilator() -> Iterator[Device]:
 
 
 def power(values: NDArray[np.float32], most: float) -> int:
-    """The largest p with ``max |values| * 2**p <= most``, found by trying all of them."""
+    """Return the largest p with ``max |values| * 2**p <= most``, by trying all of them."""
     largest = np.abs(values[np.isfinite(values)].astype(np.float64)).max(initial=0.0)
     return max(p for p in range(-400, 400) if largest * 2.0**p <= most) if largest else 0
 
 
 def defined(a: NDArray[np.float32], b: NDArray[np.float32], preset: str = "core") -> NDArray[np.float32]:
-    """The product as docs/runtime.md has it, in float64: operands rounded after scaling, and an exact sum."""
+    """Compute docs/runtime.md's definition of a product in float64: operands scaled and rounded, and an exact sum."""
     kind, most = {"core": (torch.float16, 65504.0), "core-bf16": (torch.bfloat16, 2.0**16)}[preset]
     powers = [power(each, most) for each in (a, b)]
     rounded = [
@@ -55,7 +55,7 @@ def drawn(shape: tuple[int, ...], seed: int, size: float = 1.0) -> NDArray[np.fl
 
 
 SIZES = [(1.0, 1.0), (1e-8, 1.0), (1e6, 1e6), (1e-37, 1e-8), (3e-41, 1e30), (1e-40, 1e-3), (1e19, 1e19), (1e30, 1e30)]
-"""Sizes of both operands: descriptors hold the powers of some of them, and the runtime applies others."""
+"""Sizes of both operands: descriptors can hold the powers of some of them, and the runtime applies others."""
 
 
 @pytest.mark.parametrize("sizes", SIZES, ids=str)
@@ -78,7 +78,7 @@ def test_products_of_any_size(verilator: Device, sizes: tuple[float, float]) -> 
 
 @pytest.mark.parametrize("scale", [-128, 127, -129, 128])
 def test_the_last_powers_of_a_descriptor(verilator: Device, scale: int) -> None:
-    """The runtime applies what a descriptor does not hold; the results differ in nothing."""
+    """The runtime applies powers beyond a descriptor's range, with the same results."""
     a, b = drawn((5, 9), 3), drawn((9, 6), 4)
     powers = {"A": -scale // 2, "W": -scale - (-scale // 2)}
     a, b = (np.ldexp(each, -powers[name]).astype(np.float32) for each, name in ((a, "A"), (b, "W")))
@@ -100,7 +100,7 @@ GROUPS = convolution(batch=2, channels=(4, 6), size=(5, 6), kernel=(3, 2), strid
 @pytest.mark.parametrize("geometry", [GROUPS, MatrixProduct(batch=3, samples=5, in_features=6, out_features=7)])
 @pytest.mark.parametrize("operation", ["AxW", "WxG", "AxG"])
 def test_groups_and_batches(geometry: Convolution | MatrixProduct, operation: str) -> None:
-    """Scaled by a power of two, operands give scaled results; unscaled ones would be zeros and infinities."""
+    """Operands times a power of two give scaled results; without scaling they would be zeros and infinities."""
     sizes = {"A": 2.0**40, "W": 2.0**-30, "G": 2.0**-60}
     tensors = {name: drawn(geometry.shapes[name], k) for k, name in enumerate("AWG") if name in operation}
     with Device("core") as device:
@@ -112,7 +112,7 @@ def test_groups_and_batches(geometry: Convolution | MatrixProduct, operation: st
 
 
 def test_gradients_below_fp16() -> None:
-    """A model whose gradients are of size 1e-8, and one with activations of 1e6, against float64."""
+    """Compare models with gradients of size 1e-8 and activations of 1e6 with float64."""
     torch.manual_seed(0)
     net = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.ReLU(), nn.Conv2d(8, 3, 1))
     for x_size, g_size in ((1.0, 1e-8), (1e6, 1e-12)):
@@ -133,7 +133,7 @@ def test_gradients_below_fp16() -> None:
 
 
 def test_the_largest_value_of_fp8_does_not_saturate() -> None:
-    """E4M3 ends at 448: of 7 * 2**k the power leaves all bits; every size gives the same bits."""
+    """E4M3 ends at 448: the power for 7 * 2**k keeps all bits, and every size gives the same bits."""
     a = np.array([[7.0, 1.0, -0.5]], np.float32)
     for preset in ("core-fp8", load_preset("paper", ["tile.format=fp8_e4m3"])):
         with Device(preset) as device:
@@ -148,7 +148,7 @@ def test_the_largest_value_of_fp8_does_not_saturate() -> None:
 
 @pytest.mark.parametrize("accumulator", ["hopper", "volta-fp16"])
 def test_fused_accumulators(accumulator: str) -> None:
-    """Of narrow results too, scaled operands give scaled results."""
+    """Scaled operands give scaled results, also with narrow results."""
     tile = load_preset("paper", ["tile.format=fp16", f"tile.accumulator={accumulator}"])
     a, b = drawn((4, 32), 1), drawn((32, 4), 2)
     with Device(tile) as device:
@@ -175,7 +175,7 @@ def test_powers_of_special_operands() -> None:
 
 
 COUNTED = np.array([[0.0, -0.0, 1e-9, 2.0**-25, 2.0**-24, 65519.0, 65520.0, -1e6]], np.float32)
-"""Two zeros, two values that fp16 flushes (2**-25 is a tie, to even), and two beyond its largest."""
+"""Two zeros, two values that fp16 flushes (2**-25 is a tie, to even), and two above its largest."""
 
 
 def test_counts_by_hand() -> None:
@@ -200,7 +200,7 @@ def test_counts_by_hand() -> None:
         "exponent": 0,
     }
     assert counts["A"].flushed_share == 2 / 6
-    with Device("core") as device:  # 1e6 is below 65504 * 2**4; then 2**-24 becomes 2**-28, and is flushed
+    with Device("core") as device:  # 1e6 is below 65504 * 2**4; 2**-24 then becomes 2**-28, and is flushed.
         counts = device.contract(layer, "AxW", {"A": COUNTED[None], "W": ones}).executed.operands
     assert counts["A"].to_json() == {
         "values": 8,
@@ -211,7 +211,7 @@ def test_counts_by_hand() -> None:
         "exponent": -4,
     }
     assert counts["W"].exponent == 15
-    with Device("core") as device:  # tensors of the operand type are taken as they are
+    with Device("core") as device:  # Tensors of the operand type are not scaled.
         halves = {"A": COUNTED[None].clip(-6e4, 6e4).astype(np.float16), "W": ones.astype(np.float16)}
         counts = device.contract(layer, "AxW", halves).executed.operands
     assert (counts["A"].zeros, counts["A"].flushed, counts["A"].exponent, counts["W"].exponent) == (4, 0, 0, 0)
@@ -219,7 +219,7 @@ def test_counts_by_hand() -> None:
 
 @pytest.fixture(scope="module")
 def lossy() -> Run:
-    """A dense product most of whose values fp16 flushes, and one with a value that it saturates."""
+    """Return a dense product with many values that fp16 flushes, and one with a value that it saturates."""
     with Device("core", scaling="none") as device, offload(device) as run:
         (torch.full((16, 64), 1e-9) + torch.eye(16, 64)) @ torch.ones(64, 16)
         torch.full((4, 4), 1e6) @ torch.eye(4)
@@ -316,7 +316,7 @@ FUSED = "bias", "relu"
     ],
 )
 def test_fused_biases(preset: str, size: float, fused: tuple[str, ...]) -> None:
-    """A bias that sums of scaled operands do not hold exactly is added to the FP32 result."""
+    """A bias that scaled sums cannot hold exactly is added to the FP32 result."""
     a, w = drawn((1, 5, 9), 1), drawn((1, 4, 9), 2)
     layer = MatrixProduct(batch=1, samples=5, in_features=9, out_features=4)
     bias = drawn((4,), 3, size)
@@ -365,7 +365,7 @@ def test_scalings_that_cannot_be(scaling: Any, error: type[Exception], message: 
 
 
 def test_encoding_with_a_scale_is_exact() -> None:
-    """Every float32 exponent, against NumPy's float64."""
+    """Compare every float32 exponent with NumPy's float64."""
     fmt = load_preset("paper").a_format
     values = np.ldexp(drawn((400,), 5).astype(np.float64), np.arange(-149, 251) % 250 - 124).astype(np.float32)
     for scale in (-130, -20, 0, 15, 120):

@@ -1,4 +1,4 @@
-"""What is stopped in the middle: by a silent memory, Ctrl-C, SIGKILL or a full disk. What was done stays whole."""
+"""Interruptions by a silent memory, Ctrl-C, SIGKILL or a full disk: finished work stays valid."""
 
 import errno
 import resource
@@ -18,7 +18,7 @@ from tensordash_runtime.tasks import load_task
 from tensordash_runtime.training import Trainer
 
 STEPS = 3
-"""Of an epoch."""
+"""Steps in an epoch."""
 A, B = np.eye(8, dtype=np.float16), np.arange(64, dtype=np.float16).reshape(8, 8)
 
 
@@ -32,7 +32,7 @@ A, B = np.eye(8, dtype=np.float16), np.arange(64, dtype=np.float16).reshape(8, 8
     ],
 )
 def test_a_memory_that_is_silent(channel: str, after: int, what: str) -> None:
-    """It is told what the core waits for; when memory answers again, the device goes on."""
+    """The error names the core's wait; when memory answers again, the device works."""
     with Device("core", "verilator", memory_bytes=1 << 16) as device:
         np.testing.assert_array_equal(device.matmul(A, B), B)
         backend = device.require_usable()
@@ -48,7 +48,7 @@ def test_a_memory_that_is_silent(channel: str, after: int, what: str) -> None:
 
 @pytest.mark.parametrize("backend", ["emulator", "golden", "verilator"])
 def test_ctrl_c_in_an_operation(backend: str) -> None:
-    """It ends soon, and the device is as before."""
+    """The operation ends soon, and the device still works."""
     size = {"emulator": 1500, "golden": 40, "verilator": 400}[backend]
     large = np.full((size, size), 0.5, np.float16)
     with Device("core", backend) as device:
@@ -65,7 +65,7 @@ def test_ctrl_c_in_an_operation(backend: str) -> None:
 
 
 def trainer(device: Device, folder: Path | None) -> Trainer:
-    """Of a task whose epochs are short."""
+    """Return a trainer of a task with short epochs."""
     task = load_task("mlp", seed=2)
     order = task.order
     short = {"order": lambda epoch: list(order(epoch))[:STEPS], "steps_per_epoch": STEPS}
@@ -73,7 +73,7 @@ def trainer(device: Device, folder: Path | None) -> Trainer:
 
 
 def train_and_wait(folder: str) -> None:
-    """What the process does that is killed: it stops in the middle of a step of the second epoch."""
+    """Train, then wait in the middle of a step of the second epoch until the process is killed."""
     with Device("core") as device:
         mine = trainer(device, Path(folder))
         products = 0
@@ -90,7 +90,7 @@ def train_and_wait(folder: str) -> None:
 
 
 def test_killed_in_a_step(tmp_path: Path) -> None:
-    """The same training goes on from the last checkpoint, and ends as if nothing had been."""
+    """Training continues from the last checkpoint, and its results are those without interruption."""
     here = str(Path(__file__).parent)
     code = f"import sys; sys.path.insert(0, {here!r}); import test_stopped; test_stopped.train_and_wait(sys.argv[1])"
     with subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE, text=True) as process:
@@ -107,7 +107,7 @@ def test_killed_in_a_step(tmp_path: Path) -> None:
     with Device("core") as device:
         uninterrupted = trainer(device, None)
         uninterrupted.train(2 * STEPS)
-    # Plain PyTorch's own sums are in another order on another day.
+    # Plain PyTorch may add in another order in another run.
     assert [replace(step, plain_loss=0.0) for step in resumed.history] == [
         replace(step, plain_loss=0.0) for step in uninterrupted.history
     ]
@@ -116,7 +116,7 @@ def test_killed_in_a_step(tmp_path: Path) -> None:
 
 
 def test_a_checkpoint_that_does_not_fit(tmp_path: Path) -> None:
-    """The one before stays, and nothing else."""
+    """Only the last checkpoint stays."""
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     with Device("core") as device:
         mine = trainer(device, tmp_path)

@@ -1,4 +1,4 @@
-"""Training: as plain PyTorch on rounded products would, resumed as if never stopped, compared bit for bit."""
+"""Training: as in plain PyTorch with rounded products, also after an interruption, compared bit by bit."""
 
 from pathlib import Path
 from typing import Any
@@ -61,7 +61,7 @@ def test_wrong_references() -> None:
     ("name", "batch", "steps"), [("digits", 64, 24), ("mlp", 1540, 1), ("gpt", 2, 500), ("lstm", 3, 500)]
 )
 def test_batches_of_another_size(name: str, batch: int, steps: int) -> None:
-    """Of digits SGD's rate grows with them; of texts Adam's does not."""
+    """SGD's rate for digits is proportional to the batch; Adam's for texts is constant."""
     task, usual = load_task(name, batch=batch), load_task(name)
     first = next(task.order(0))
     of_text = name in ("gpt", "lstm")
@@ -85,7 +85,7 @@ def test_losses_fall_with_scales_and_stochastic_gradients(preset: str, steps: in
     assert run.missed == []
     losses = np.array([(step.loss, step.plain_loss) for step in trainer.history])
     first, last = losses[:20].mean(axis=0), losses[-20:].mean(axis=0)
-    assert last[0] - last[1] < 0.15 * (first[1] - last[1])  # of what plain PyTorch has learnt
+    assert last[0] - last[1] < 0.15 * (first[1] - last[1])  # what plain PyTorch has learnt
     assert not np.array_equal(losses[:, 0], losses[:, 1])
 
 
@@ -156,7 +156,7 @@ def test_a_difference_is_told(wrong: int, monkeypatch: pytest.MonkeyPatch) -> No
     ],
 )
 def test_the_verilog_trains_as_the_emulator_does(preset: str, steps: int | None) -> None:
-    """Every bit of every product, and no cycle fewer than the tile needs."""
+    """All bits of every product are equal, and cycles are at least those of the tile."""
     task = load_task("digits")
     with Device(preset) as device, Device(preset, "verilator", latency=(20, 60), pause=0.05, seed=1) as verilog:
         compared: list[tuple[int, int]] = []
@@ -175,7 +175,7 @@ def test_the_verilog_trains_as_the_emulator_does(preset: str, steps: int | None)
 
 @pytest.mark.slow
 def test_digits_reach_what_pytorch_does() -> None:
-    """Three seeds: at least 97% of the digits of the test, and within half a point of plain PyTorch, on average."""
+    """Three seeds reach at least 97% in the test, and on average half a point less than PyTorch at most."""
     found = []
     for seed in range(3):
         task = load_task("digits", seed)

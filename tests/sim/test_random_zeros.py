@@ -1,4 +1,4 @@
-"""The emitted Verilog reproduces the speedups on random zeros of the paper's tile (Fig. 15, four rows)."""
+"""The emitted Verilog reproduces the speedups of the paper's tile on random zeros (Fig. 15, four rows)."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What many tests read: the cells."""
+"""Shared fixture of many tests: the cells."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Mappings are made once."""
+"""Each module is mapped once."""
 
 from pathlib import Path
 
@@ -56,7 +56,7 @@ def test_other_tools(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_folder_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A temporary one takes its place: what was mapped is not mapped again in this process."""
+    """A temporary folder replaces it: this process maps nothing twice."""
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     make = Maker()

@@ -1,4 +1,4 @@
-"""What a core costs: units add up, memories are apart, and the tile is the one that is mapped alone."""
+"""Cost of a core: units add up, memories are separate, and the tile equals one that is mapped alone."""
 
 from dataclasses import replace
 
@@ -72,7 +72,7 @@ def test_the_core_of_the_preset():
     report = synthesize_core(config)
     alone = measure_areas(config.tile, transposers=0)
     tile = alone.ge_per_pe("total")[0] * config.tile.rows * config.tile.columns
-    assert report.tensordash.tile == pytest.approx(tile, rel=0.1)  # sums leave it before they are rounded
+    assert report.tensordash.tile == pytest.approx(tile, rel=0.1)  # Sums leave it before rounding.
     bits = sum(count * bits for count, bits in report.tensordash.memories.values())
     assert bits >= (config.buffer + 2 * config.stream_buffer) * 8192
     same = ("load", "store", "output_unit", "sequencer")

@@ -1,4 +1,4 @@
-"""Netlists of a core against its RTL: memories are cut off, and what goes into them must be the same."""
+"""Netlists of a core compared with its RTL: memories are cut off, and their inputs must be equal."""
 
 import re
 from dataclasses import replace
@@ -45,7 +45,7 @@ def test_a_bank_is_equal_around_its_memories(buffer, bank, tmp_path):
 
 @pytest.mark.parametrize("port", ["write_enable", "read_enable"])
 def test_another_input_of_a_memory_is_found(port, buffer, bank, tmp_path):
-    """The netlist of a bank that swaps what goes into its two memories."""
+    """A bank's netlist swaps the inputs of its two memories."""
     inputs = re.findall(rf"\.{port}\((.*?)\)", bank.netlist)
     assert len(set(inputs)) == 2
     wrong = replace(bank, netlist=bank.netlist.replace(f".{port}({inputs[0]})", f".{port}({inputs[1]})"))
@@ -75,7 +75,7 @@ def test_constant_outputs_are_compared(tmp_path):
 
 
 def test_a_register_that_is_called_by_a_choice_is_found(tmp_path):
-    """Yosys makes y[1] of the register itself, and its own name is gone."""
+    """Yosys makes y[1] the register itself, which loses its own name."""
     one = module("reg far; always @(posedge clk) far <= a; assign y = far ? 2'b10 : 2'b00;")
     other = "reg q; always @(posedge clk) q <= {next}; assign y = {{q, 1'b0}};"
     assert same_logic(one, module(other.format(next="a")), "m", tmp_path)
@@ -91,13 +91,13 @@ def test_a_register_that_is_called_by_a_choice_is_found(tmp_path):
         ("if (rst) gone <= 1'b0; else", "gone & b", True),  # stays 0
         ("if (rst) gone <= 1'b0; else", "gone | b", False),  # may become 1
         ("if (rst) gone <= 1'b1; else", "gone & b", False),  # becomes 0
-        ("if (rst) gone <= 1'b1; else", "gone | b", False),  # stays 1, which is seen
+        ("if (rst) gone <= 1'b1; else", "gone | b", False),  # stays 1, which is visible
         ("if (b)", "1'b0", True),  # may be 0 at power-up
         ("if (b)", "1'b1", False),
     ],
 )
 def test_a_register_that_is_left_out_as_a_constant(reset, becomes, equal, tmp_path):
-    """It is what it is reset to, or may be at power-up, if it stays so: here the other view has zero for it."""
+    """It keeps its reset or power-up value; the other view has zero for it."""
 
     def module(register, value):
         ports = "input clk, input rst, input a, input b, output q"

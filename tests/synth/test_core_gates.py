@@ -1,4 +1,4 @@
-"""Gates around memories: a core's buffer, and the core, execute on their netlists what they do on their RTL."""
+"""Gates around memories: netlists of a core's buffer and of the core behave like their RTL."""
 
 import re
 
@@ -34,7 +34,7 @@ SMALL = CoreConfig.from_toml(
         "core.prefetch=2",
     ],
 )
-"""The least core that the benches' programs fit into."""
+"""The smallest core for the benches' programs."""
 
 
 @pytest.mark.parametrize("wrong", [False, True])

@@ -1,4 +1,4 @@
-"""No output of a core depends on an input in the same cycle (AXI, A3.1.1); and where one did, it would be found."""
+"""No output of a core depends on an input in the same cycle (AXI, A3.1.1); the test finds one that does."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ REGISTERS = "$dff,$dffe,$sdff,$sdffe,$sdffce"
 
 
 def passing(name: str, folder: Path, *replaced: tuple[str, str]) -> dict[str, set[str]]:
-    """Outputs of a preset's core that depend on inputs, and on which."""
+    """Return the outputs of a preset's core that depend on inputs, with these inputs."""
     config = load_any_preset(name)
     assert isinstance(config, CoreConfig)
     text = core_verilog(config)

@@ -1,4 +1,4 @@
-"""A core's netlist with memories beside it: what a memory does there, and accesses are what programs ask for."""
+"""A core's netlist beside memories: the memories work, and accesses are those of the programs."""
 
 import json
 from pathlib import Path
@@ -141,7 +141,7 @@ def test_where_energy_cannot_be_had(monkeypatch):
 
 
 def asked(config: CoreConfig, descriptors: tuple[int, ...]) -> dict[str, int]:
-    """Accesses that follow from a program alone, by unit."""
+    """Return the accesses that follow from a program alone, by unit."""
     depth, lanes = config.tile.window_depth, config.tile.lanes
     counts = dict.fromkeys(("a reads", "b reads", "a writes", "b writes", "buffer writes", "partial writes"), 0)
     for bits in descriptors:
@@ -192,7 +192,7 @@ def test_accesses_of_the_whole_step(name, design):
 
 @pytest.mark.slow
 def test_a_core_comes_out_as_written():
-    """Netlists that leave the golden core's bits, and what they take: minutes."""
+    """Netlists with the golden core's results, and their power: minutes."""
     stored = json.loads((ROOT / "docs" / "cost.json").read_text())["core"]["figures"]
     document = synthesize_core(core("core"), power=True).to_json()
     if reason := document["memories_reason"] or document["step_reason"]:

@@ -1,4 +1,4 @@
-"""The pages say what docs/cost.json holds, and docs/cost.json what synthesis gives: small modules are mapped again."""
+"""The pages have the figures of docs/cost.json, and that has those of synthesis: small modules are mapped again."""
 
 import json
 import re
@@ -79,13 +79,13 @@ def test_a_core_comes_out_as_written(results, fresh):
 
 @pytest.mark.slow
 def test_everything_is_of_this_verilog(bench, capsys):
-    """Of every part, what is mapped is the same text, by the same recipe."""
+    """Every part was mapped from the same text, by the same recipe."""
     assert bench.check(), f"{capsys.readouterr().out}: {HOW}"
 
 
 @pytest.fixture
 def fresh(tmp_path, monkeypatch):
-    """Maps a module of a tile with an empty cache."""
+    """Return a function that maps a module of a tile, with an empty cache."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
 
     def mapped(config: TileConfig, name: str):

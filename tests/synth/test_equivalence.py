@@ -1,4 +1,4 @@
-"""Netlists against RTL: what is equal is proven so, and what differs by a gate, a clock gate or a register is found."""
+"""Netlists compared with RTL: equality is proven, and differences by a gate, clock gate or register are found."""
 
 import re
 from dataclasses import replace
@@ -23,7 +23,7 @@ BUFFER = "tensordash_staging_buffer"
 
 
 def broken(netlist):
-    """One gate is its dual."""
+    """Replace one gate by its dual."""
     duals = {"NAND2_X1": "NOR2_X1", "AND2_X1": "OR2_X1", "AOI22_X1": "OAI22_X1", "NOR2_X1": "NAND2_X1"}
     duals |= {"OAI21_X1": "AOI21_X1", "OAI22_X1": "AOI22_X1", "NAND3_X1": "NOR3_X1", "AOI21_X1": "OAI21_X1"}
     for gate, dual in duals.items():
@@ -102,7 +102,7 @@ def test_netlists_of_a_whole_tile_are_equal(preset):
 @pytest.mark.skipif("icarus" not in simulator_names(), reason="Icarus has the library's primitives")
 @pytest.mark.parametrize("preset", ["paper", "recommended"])
 def test_the_tile_bench_passes_on_gates(preset, tmp_path, monkeypatch):
-    # All of the bench would take hours: Icarus needs a second or two for a cycle.
+    # The whole bench would take hours: Icarus needs a second or two for a cycle.
     monkeypatch.setenv("COCOTB_TEST_FILTER", "idle=0.5/stall=0.5|all_zeros|special|saturation")
     config = load_preset(preset)
     sources = gate_level_files(config, tmp_path / "gates", seed=3)

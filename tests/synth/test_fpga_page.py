@@ -1,4 +1,4 @@
-"""docs/cost-tables.md has the figures of docs/fpga.json, which has the designs that bench/fpga.py names."""
+"""docs/cost-tables.md has the figures of docs/fpga.json, which has the designs of bench/fpga.py."""
 
 import json
 from collections.abc import Iterator

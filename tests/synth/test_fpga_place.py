@@ -1,4 +1,4 @@
-"""Tiles on an FPGA: what is counted, kept and said; at night placed and routed for real."""
+"""Tiles on an FPGA: counts, cached results and messages; real placement and routing at night."""
 
 import json
 from importlib.metadata import PackageNotFoundError, version
@@ -32,13 +32,13 @@ def installed(family: str) -> bool:
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A cache of this module's own."""
+    """Return a cache for this module alone."""
     return tmp_path_factory.mktemp("cache")
 
 
 @pytest.fixture
 def placed_as(home: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Instead of nextpnr, prints the report of another test; the designs that it was given."""
+    """Replace nextpnr by a program that prints a stored report; return the designs that it was given."""
     asked: list[str] = []
 
     def report(family, part, netlist, folder, what, *, route):
@@ -62,7 +62,7 @@ def test_a_tile_next_to_its_baseline(report: FpgaPlacement) -> None:
     ours, theirs = report.tensordash.counts, report.baseline.counts
     assert ours["dsp"] == theirs["dsp"] == 2, "a multiplier a lane"
     assert ours["lut"] > 1.3 * theirs["lut"] > 0
-    # What a tile has beside its baseline: another step, its zeros, and a schedule; and the shell's are not counted.
+    # Compared with its baseline, a tile has another step, its zeros, and a schedule; the shell does not count.
     assert theirs["ff"] < ours["ff"] < 300
     assert ours["bram"] == theirs["bram"] == 0
     assert report.ratios["fpga_clock"] == pytest.approx(0.5)
@@ -80,7 +80,7 @@ def test_answers_are_kept(report: FpgaPlacement, placed_as: list[str], monkeypat
     placed_as.clear()
     assert place_fpga(TINY, TARGET).to_json() == report.to_json()
     assert placed_as == []
-    # Netlists are not kept: stand-ins.
+    # Netlists are not stored: these are stand-ins.
     monkeypatch.setattr(module, "run_yosys", lambda commands, folder, what: netlist(folder))
     lines: list[str] = []
     place_fpga(TINY, TARGET, device="LFE5U-45F", progress=lines.append, jobs=1)

@@ -1,4 +1,4 @@
-"""Cell libraries: what is found in them, and which files are refused."""
+"""Cell libraries: their contents, and errors for wrong files."""
 
 from pathlib import Path
 

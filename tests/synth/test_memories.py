@@ -1,4 +1,4 @@
-"""What memories cost: CACTI's figures come out, add up in a report, and what is not there is said in one line."""
+"""Costs of memories: CACTI's figures, their sums in a report, and one line if something is missing."""
 
 import json
 import shutil
@@ -15,7 +15,7 @@ from tensordash_synth.memories import MACROS, MemoryCost, memory_costs
 
 @pytest.fixture
 def require_cacti() -> None:
-    """CACTI: skips where it is not installed, or nothing compiles it."""
+    """Skip a test if CACTI is not installed or cannot be compiled."""
     try:
         cacti_digest()
     except CactiError as error:
@@ -27,7 +27,7 @@ def require_cacti() -> None:
 @pytest.mark.usefixtures("require_cacti")
 class TestCacti:
     def test_published_figures(self):
-        """4 KB with one port: what the same release of CACTI gave with its own makefile."""
+        """4 KB with one port: the figures of the same release of CACTI with its own makefile."""
         found = cacti_array(512, 64, ports=(1, 0, 0))
         assert found.area_um2 == pytest.approx(14740.6, rel=1e-3)
         assert found.read_pj == pytest.approx(2.34195, rel=1e-3)
@@ -58,7 +58,7 @@ class TestCacti:
         first = cacti_array(64, 64)
         (stored,) = tmp_path.glob("cacti-*.json")
         asked = []
-        monkeypatch.setattr(cacti, "_asked", lambda *arguments: asked.append(arguments))
+        monkeypatch.setattr(cacti, "_run_cacti", lambda *arguments: asked.append(arguments))
         assert cacti_array(64, 64) == first
         assert not asked
         stored.write_text("{")
@@ -83,7 +83,7 @@ class TestCacti:
         assert memory_costs(64, 128)["macros"].built == "2 of 64x124"
 
     def test_pieces_side_by_side(self):
-        """The least area of 1, 2, 4 and 8 pieces, of the dense core's bank as of TensorDash's."""
+        """The least area of 1, 2, 4 and 8 pieces, for both the dense core's and TensorDash's bank."""
         for words, best in ((128, 4), (256, 8)):
             wholes = {n: cacti_array(words, 256 // n, ports=(1, 0, 0)) for n in (1, 2, 4, 8)}
             assert min(wholes, key=lambda n: n * wholes[n].area_um2) == best
@@ -94,7 +94,7 @@ class TestCacti:
             assert found.write_pj == pytest.approx(best * piece.write_pj)
             assert found.leakage_mw == pytest.approx(best * piece.leakage_mw)
             assert found.access_ns == piece.access_ns
-        assert memory_costs(512, 40)["cacti"].built == "1 of 512x40"  # halves would be narrower than any piece may be
+        assert memory_costs(512, 40)["cacti"].built == "1 of 512x40"  # halves would be narrower than a piece may be
 
     def test_one_port(self):
         costs = memory_costs(128, 256, ports=1)

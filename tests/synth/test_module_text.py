@@ -1,4 +1,4 @@
-"""Comments, blank lines and the order of statements do not change what is mapped; everything else does."""
+"""Comments, blank lines and the order of statements do not change the mapped text; everything else does."""
 
 import re
 

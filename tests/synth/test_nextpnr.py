@@ -1,4 +1,4 @@
-"""What nextpnr prints, read; what it needs, asked for; and what it is given."""
+"""nextpnr: parsing of its output, its requirements and its input."""
 
 import json
 import subprocess
@@ -66,7 +66,7 @@ def test_a_report_that_ends_after_placement() -> None:
     placed = placed_clock(LOG.partition("Info: Router1")[0], "a tile")
     assert placed.clocks_mhz == [106.34]
     assert placed.path is None
-    with pytest.raises(SynthesisError, match="nextpnr names no clock of a tile"):
+    with pytest.raises(SynthesisError, match="nextpnr reports no clock for a tile"):
         placed_clock(LOG.partition("Info: Max")[0], "a tile")
     assert PlacedClock("").utilisation == {}
 
@@ -115,7 +115,7 @@ def test_what_does_not_fit(device: str | None, needs: dict[str, int], message: s
 def test_cells_are_counted_once() -> None:
     ecp5, nexus = FAMILIES["ecp5"], FAMILIES["nexus"]
     assert ecp5.count({"LUT4": 3, "CCU2C": 2, "TRELLIS_FF": 5, "VLO": 1}) == {**NOTHING, "lut": 7, "ff": 5}
-    # The longest name that fits counts.
+    # the longest name that fits
     assert nexus.count({"MULTADDSUB18X18": 1, "MULTADDSUB18X18WIDE": 1, "FD1P3IX": 2})["dsp"] == 2 + 4
 
 
@@ -127,7 +127,7 @@ def test_a_tool_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 @pytest.fixture
 def worker(monkeypatch: pytest.MonkeyPatch):
-    """Another program in nextpnr's place."""
+    """Put another program in nextpnr's place."""
 
     def put(program: str, limit: float = 60.0) -> None:
         monkeypatch.setattr(module, "WORKER", program)
@@ -170,14 +170,14 @@ def test_a_tool_that_fails(tmp_path: Path, worker) -> None:
 
 
 def test_nextpnr_ends_when_the_user_interrupts() -> None:
-    """Its runtime would catch the signal: the worker takes it away before that."""
+    """Its runtime would catch the signal: the worker removes the handler."""
     program = module.WORKER.partition("sys.exit")[0] + "import os; os.kill(os.getpid(), signal.SIGINT); print('on')"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (-2, "")
 
 
 def test_every_port_is_at_a_register(tmp_path: Path) -> None:
-    """By Yosys: no path from pin to pin, and every bit of the design's ports has its register."""
+    """By Yosys: no path leads from pin to pin, and every bit of the design's ports has its register."""
     design = "module m(input clk, input [2:0] a, output [4:0] b); assign b = {2{a}}; endmodule\n"
     ports = {
         name: {"direction": direction, "width": width}
@@ -191,7 +191,7 @@ def test_every_port_is_at_a_register(tmp_path: Path) -> None:
             f"hierarchy -check -top {SHELL}",
             "proc",
             "simplemap",
-            "opt -full",  # which takes away what never changes, and what never comes out
+            "opt -full",  # which removes constants, and logic without outputs
             f"{count} {3 + 2 * 5} t:$_DFF_P_",
             f"{count} 0 {SHELL}/i:data_in %co*:-$_DFF_P_ {SHELL}/o:data_out %i",
             f"{count} 3 {SHELL}/t:m %ci2:+m[a]:+$_DFF_P_[Q] {SHELL}/t:$_DFF_P_ %i",

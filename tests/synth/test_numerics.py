@@ -1,4 +1,4 @@
-"""Costs of compute cores: which there are, what the figures say, and what is refused."""
+"""Costs of compute cores: their list, their figures, and errors."""
 
 import json
 import re
@@ -69,14 +69,14 @@ def test_the_tile_s_own_numerics_are_among_them():
     ids=" ".join,
 )
 def test_a_core_is_mapped_with_all_that_is_in_it(setting):
-    """Or its figures are of what is left around the parts."""
+    """Otherwise, the figures would lack its parts."""
     _nothing_is_left_out(load_preset("paper", ["tile.rows=1", "tile.columns=1", *setting]))
 
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", ["mxfp8", "nvfp4"])
 def test_a_core_with_scales_is_mapped_with_all_that_is_in_it(name):
-    """Scales cost area in the dense tile as well, which has them elsewhere."""
+    """Scales also cost area in the dense tile, where they are in other modules."""
     tile = load_preset(name, ["tile.rows=1", "tile.columns=1"])
     _nothing_is_left_out(tile)
     _nothing_is_left_out(tile.baseline)
@@ -130,7 +130,7 @@ def test_core_and_c_in_the_whole_tile(document):
     tile = synthesize(config, transposers=0).to_json()
     modules = tile["modules"]
     assert not [name for name in modules if "multiplier" in name or "accumulator" in name]
-    # The names of wires, which depend on the rest of the file, are chance for ABC.
+    # ABC's results depend by chance on names of wires, which depend on the rest of the file.
     core = document["cores"][0]
     assert modules["tensordash_pe"]["ge"] == pytest.approx(core["ge"], rel=0.05)
     store, result = modules["tensordash_initial_store"], modules["tensordash_integer_result"]
@@ -201,7 +201,7 @@ def test_refused_before_anything_is_run(tmp_path):
 
 
 def test_an_interrupt_that_only_yosys_got_ends_it_all(monkeypatch, tmp_path):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))  # else nothing is left to be interrupted
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))  # otherwise nothing is left to interrupt
     interrupted = "import os, signal\nsignal.signal(signal.SIGINT, signal.SIG_DFL)\nos.kill(os.getpid(), signal.SIGINT)"
     monkeypatch.setattr(yosys, "WORKER", interrupted)
     with pytest.raises(KeyboardInterrupt):

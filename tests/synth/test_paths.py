@@ -1,4 +1,4 @@
-"""The depth of the path from `available` to `taken`, as docs/integration.md has it."""
+"""The depth of the path from `available` to `taken`, as in docs/integration.md."""
 
 import re
 from functools import cache
@@ -15,7 +15,7 @@ STATEFUL = ("DFF", "SDFF", "CLKGATE", "DLH", "DLL")
 
 
 def gates_between(netlist: str, source: str, target: str) -> int:
-    """The most cells in a row from an input to an output of a module without adders."""
+    """Return the most cells in a row from an input to an output of a module without adders."""
     drivers = {left: [right] for left, right in re.findall(r"^  assign (\S+) = (\S+);", netlist, re.M)}
     wires = set(drivers)
     for kind, body in re.findall(r"^  (\w+) \S+ \(\n(.*?)\n  \);", netlist, re.M | re.S):
@@ -40,7 +40,7 @@ def test_from_available_to_taken(tmp_path):
     (tmp_path / "work").mkdir()
     read = [f"read_verilog {tmp_path / 'control.v'}"]
     mapped = map_for_area(read, "tensordash_control", load_liberty(), 2.0, tmp_path / "work", thorough=False)
-    assert mapped.delay_ns < 1.0  # what the constraints leave, half of 2 ns
+    assert mapped.delay_ns < 1.0  # the rest of the constraints, half of 2 ns
     text = DOCUMENT.read_text()
     said = {source: int(n) for source, n in re.findall(r"^\| `(available|rst)` to `taken` \| (\d+)", text, re.M)}
     (said["frozen"],) = map(int, re.findall(r"^\| `out_ready` to `taken` \|.* (\d+) in the control \|", text, re.M))

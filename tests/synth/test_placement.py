@@ -1,4 +1,4 @@
-"""Placement: legal, short, the same again; and what is not legal is found."""
+"""Placement: legal, short and repeatable; illegal placements are found."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -36,7 +36,7 @@ def placed(gates, library, lef, tmp_path_factory: pytest.TempPathFactory) -> Pla
 
 
 def half_perimeters(gates, lef, placed: Placed) -> dict[int, float]:
-    """Recomputed, pin by pin, from the netlist, the LEF and where cells are; of nets with two pins and more."""
+    """Compute half perimeters of nets with several pins from the netlist, the LEF and the cells' places."""
     floor = placed.floor
     points: dict[int, list[tuple[float, float]]] = {}
     for i, cell in enumerate(gates.cells):
@@ -123,7 +123,7 @@ BROKEN = {
     "left of the rows": (lambda placed, i: {"columns": placed.columns - placed.floor.sites}, "outside the rows"),
     "above the rows": (lambda placed, i: {"rows": placed.rows + placed.floor.rows}, "outside the rows"),
     "all in one row": (lambda placed, i: {"rows": 0 * placed.rows}, "stand on others"),
-    "upside down": (lambda placed, i: {"orientations": 1 - placed.orientations}, "have power where ground is"),
+    "upside down": (lambda placed, i: {"orientations": 1 - placed.orientations}, "have power and ground exchanged"),
     "wider than they were placed as": (lambda placed, i: {"widths": placed.widths + 1}, "stand on others"),
 }
 

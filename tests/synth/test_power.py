@@ -1,4 +1,4 @@
-"""Gate-level simulation of mapped netlists, and power from what toggles in it."""
+"""Gate-level simulation of mapped netlists, and power from its toggles."""
 
 import re
 from dataclasses import replace
@@ -105,7 +105,7 @@ def test_gated_clock(library, tmp_path: Path) -> None:
 
 @needs_opensta
 def test_a_stopped_clock_takes_no_power(library, tmp_path: Path) -> None:
-    """What flip-flops take goes with the share of cycles in which their clock runs."""
+    """Power of flip-flops is proportional to the share of cycles with a running clock."""
     watts = {}
     for share in (0, 0.5, 1):
         folder = tmp_path / str(share)
@@ -139,7 +139,7 @@ endmodule
 
 @needs_opensta
 def test_power_is_of_the_toggles_that_were_simulated(library, tmp_path: Path) -> None:
-    """Not of those that OpenSTA would estimate: an AND of a value and its complement never toggles."""
+    """OpenSTA would estimate others: an AND of a value and its complement never toggles."""
     netlist = read_netlist(STEADY, "top", library, tmp_path)
     simulation = GateSimulation(netlist)
     for i in range(16):
@@ -192,7 +192,7 @@ def test_ratios(report) -> None:
 
 @needs_opensta
 def test_a_tile_that_waits(report, library, tmp_path: Path) -> None:
-    """Leakage, what the clock moves, and counters: no input and no operand toggles, whatever the tile has worked on."""
+    """Leakage, clock and counters: no input and no operand toggles, whatever the tile computed before."""
     document = report.to_json()
     for design in ("tensordash", "baseline"):
         idle, busy = document["idle"]["watts"]["total"][design], document["power"][0]["watts"]["total"][design]
@@ -210,7 +210,7 @@ def test_a_tile_that_waits(report, library, tmp_path: Path) -> None:
 
 @needs_opensta
 def test_power_follows_clock_and_activity(report, library, tmp_path: Path) -> None:
-    """Dynamic power goes with the frequency, leakage does not; zeros move next to nothing."""
+    """Dynamic power is proportional to the frequency, leakage is constant; zeros toggle almost nothing."""
     still = Activity(name="zeros", streams=[(np.zeros((2, 64, 2), np.uint8), np.zeros((1, 64, 2), np.uint8))])
     busy = random_streams(SMALL, 0)
     found = {}
@@ -236,7 +236,7 @@ def test_power_follows_clock_and_activity(report, library, tmp_path: Path) -> No
     "kind", [{"sparsity": "rows"}, {"sparsity": "both"}, {"sparsity": "none", "format": "int8", "initial": True}]
 )
 def test_netlists_equal_golden(kind: dict, library, tmp_path: Path) -> None:
-    """Every module mapped, put together, and in every cycle what the golden tile is; unless a gate is another one."""
+    """All modules, mapped and connected, equal the golden tile in every cycle, unless a gate is changed."""
     from tensordash.emission.verilog import render
     from tensordash_synth.hierarchy import Hierarchy
 

@@ -1,4 +1,4 @@
-"""Proofs that printed Verilog is Amaranth's RTLIL: a real difference is found, whatever it is."""
+"""Proofs that printed Verilog is Amaranth's RTLIL: real differences of all kinds are found."""
 
 import re
 

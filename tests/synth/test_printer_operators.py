@@ -71,7 +71,7 @@ class Drawn(Block):
 
 
 def expression(draw, values, depth):
-    """A random value of a few operators."""
+    """Draw a value of a few operators."""
     if depth == 0 or draw.random() < 0.1:
         return draw.choice(values) if draw.random() < 0.85 else Const(draw.randint(-9, 20))
     a, b = (expression(draw, values, depth - 1) for _ in range(2))

@@ -37,7 +37,7 @@ REGISTERS = ("$dff", "$dffe", "$sdff", "$sdffe", "$sdffce")
 
 
 def reached(top, pin: str, folder: Path) -> tuple[set[str], set[str]]:
-    """What depends on an input in the same cycle: outputs, and registers by the name of the component they are in."""
+    """Return outputs, and registers by their component, that depend on an input in the same cycle."""
     (folder / "tile.v").write_text(emit(top))
     commands = ["read_verilog tile.v", "hierarchy -auto-top", "proc", "flatten", "opt_clean", "write_json tile.json"]
     run_yosys(commands, folder, "tile")
@@ -86,7 +86,7 @@ def test_likewise_through_the_wrapper(tmp_path):
 
 
 def test_without_the_buffer_it_reaches_the_inputs(tmp_path):
-    """What the trace finds where there is something to find."""
+    """Control: the trace finds a path if there is one."""
     outputs, registers = reached(Tile(TILES["plain"]), "out_ready", tmp_path)
     assert outputs == {"a_0_taken", "b_0_taken", "b_1_taken"}
     assert len(registers) > 5

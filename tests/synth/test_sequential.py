@@ -1,4 +1,4 @@
-"""Equivalence from reset on: what runs can tell apart, and what they cannot."""
+"""Equivalence from reset on: differences that runs can show, and those that they cannot."""
 
 import pytest
 
@@ -19,7 +19,7 @@ end
 
 
 def counter(**changed):
-    """Counts 0 to 5; its register of four bits has no reset."""
+    """Return a counter from 0 to 5, whose register of four bits has no reset."""
     parts = {"there": "kept", "never": "4'd6", "loaded": "4'd9", "idle": "shown", "reset": "3'd0"} | changed
     return f"module m({PORTS});\n{COUNTER.format(**parts)}\nendmodule\n"
 
@@ -31,15 +31,15 @@ def same(one, other, folder):
 @pytest.mark.parametrize(
     ("changed", "equal"),
     [
-        ({"never": "a"}, True),  # a state that it never reaches
-        ({"there": "kept ^ 4'd1"}, False),  # one that it reaches after five cycles
-        ({"there": "kept | 4'd9"}, True),  # what it is by then
-        ({"idle": "~a"}, True),  # nobody looks at a payload without `valid`
+        ({"never": "a"}, True),  # a state that is never reached
+        ({"there": "kept ^ 4'd1"}, False),  # a state that is reached after five cycles
+        ({"there": "kept | 4'd9"}, True),  # its value at that time
+        ({"idle": "~a"}, True),  # a payload without `valid` is not used
         ({"idle": "shown ^ {3'd0, full}"}, True),
-        # A register that begins as anything.
+        # a register with any first value
         ({"loaded": "kept"}, False),
         ({"loaded": "kept & 4'd9"}, False),
-        # A reset that is dropped, or leads elsewhere.
+        # A reset that is missing, or has another value.
         ({"reset": "n"}, False),
         ({"reset": "3'd5"}, False),
         ({"reset": "n & 3'd0"}, True),
@@ -56,7 +56,7 @@ def test_a_payload_is_looked_at_while_it_is_valid(tmp_path):
 
 
 def test_one_register_may_do_the_work_of_two(tmp_path):
-    """Bits that are only added: their order means nothing."""
+    """The bits are only added: their order does not matter."""
     adds = "module m(input clk, input rst, input a, input b, output [1:0] y);\nreg p, q; assign y = p + q;\n"
     one = f"{adds}always @(posedge clk) begin p <= a; q <= b; end\nendmodule\n"
     assert same(one, one.replace("p <= a; q <= b", "p <= b; q <= a"), tmp_path)

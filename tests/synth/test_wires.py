@@ -1,4 +1,4 @@
-"""Wires: lengths to capacitance, delay and power by OpenSTA; cells that grow for them and still do the same."""
+"""Wires: capacitance from lengths, delay and power by OpenSTA, and larger cells with the same functions."""
 
 import re
 from dataclasses import replace
@@ -77,7 +77,7 @@ def test_lengths() -> None:
 
 
 def test_capacitance_of_a_net_of_four_pins() -> None:
-    """Half the perimeter is 10 + 5 um, the wire 1.0828 times as long (RISA), and a micrometre has 0.1774 fF."""
+    """Half the perimeter is 10 + 5 um, the wire is 1.0828 times as long (RISA), with 0.1774 fF per um."""
     none = np.zeros(4)
     pins = PinTable(
         nets=np.zeros(4, int),
@@ -130,7 +130,7 @@ def test_delay_of_an_input_is_what_it_is_told(gates, library, lef, placed, tmp_p
 def test_power_of_wires_is_half_of_capacitance_times_voltage_squared(
     gates, library, lef, placed, tmp_path: Path
 ) -> None:
-    """For each toggle; and nothing but switching changes by much, by OpenSTA."""
+    """For each toggle, by OpenSTA; only switching power changes much."""
     pins = pin_table(gates, library, lef)
     at = placed.pins_um(pins)
     found = wires(pins, at, LOAD)
@@ -157,7 +157,7 @@ def test_ladders(library, lef) -> None:
 
 
 def overloaded(grown_gates: GateNetlist, library, lef, placed: Placed, load: WireLoad) -> list[int]:
-    """Nets, but for clocks, on which a driver that could be stronger drives more than its share."""
+    """Return nets, except clocks, whose driver is overloaded though a stronger one exists."""
     pins = pin_table(grown_gates, library, lef)
     total = pins.loads_ff + wires(pins, placed.pins_um(pins), load).ff
     cells, ladder = {cell.name: cell for cell in library.cells}, ladders(library, lef)
@@ -190,7 +190,7 @@ def test_cells_grow_for_what_they_drive(gates, library, lef, placed, grown) -> N
 
 
 def same(one: GateNetlist, other: GateNetlist, library, folder: Path, steps: int = 40) -> bool:
-    """Whether both have the same values at their outputs on random inputs."""
+    """Return whether both netlists have the same outputs on random inputs."""
     simulations = []
     for name, gates in (("one", one), ("other", other)):
         (folder / name).mkdir()

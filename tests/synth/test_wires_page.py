@@ -1,4 +1,4 @@
-"""docs/cost.md has the figures of docs/wires.json, once bench/wires.py has written both."""
+"""docs/cost.md has the figures of docs/wires.json, if bench/wires.py has written both."""
 
 from importlib import import_module
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Netlists to place: some hundred gates that read each other at random, with registers and ports."""
+"""Netlists for placement: hundreds of gates that read each other at random, with registers and ports."""
 
 from pathlib import Path
 from random import Random
@@ -14,7 +14,7 @@ OUTPUTS = {"NAND2_X1": "ZN", "NOR2_X1": "ZN", "XOR2_X1": "Z", "AND2_X2": "ZN"}
 
 
 def random_verilog(gates: int, registers: int = 8, ports: int = 6, fanout: int = 0, seed: int = 0) -> str:
-    """Verilog of a module `top`: gates that mostly read recent gates, the last ones registered.
+    """Return Verilog of a module `top`: gates that mostly read recent gates, the last ones registered.
 
     `fanout` registers more read its first input.
     """

@@ -1,1 +1,1 @@
-"""A real core, or a simulated one in another process, through its registers and its memory."""
+"""Use of a real core, or of a simulated one in another process, through its registers and its memory."""

@@ -1,4 +1,4 @@
-"""Addresses of cores: sockets of servers, and devices of Linux."""
+"""Addresses of cores: sockets of servers, and Linux devices."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,21 +10,21 @@ ALLOWED = "unix:PATH, tcp:HOST:PORT or uio:REGISTERS,MEMORY,PHYSICAL_ADDRESS"
 
 @dataclass(frozen=True, kw_only=True)
 class SocketAddress:
-    """A server: a path of a UNIX socket, or a host and a port of TCP."""
+    """A server's socket: the path of a UNIX socket, or a TCP host and port."""
 
     place: str | tuple[str, int]
 
 
 @dataclass(frozen=True, kw_only=True)
 class UioAddress:
-    """Devices of Linux.
+    """Linux devices.
 
     Parameters
     ----------
     registers : Path
-        The registers and the interrupt, for example /dev/uio0.
+        Device of the registers and the interrupt, for example /dev/uio0.
     memory : Path
-        Memory that the core can use, for example /dev/udmabuf0.
+        Device of memory that the core can access, for example /dev/udmabuf0.
     physical : int
         The core's address of the first byte of that memory.
     """
@@ -35,12 +35,12 @@ class UioAddress:
 
 
 def parse_address(text: str) -> SocketAddress | UioAddress:
-    """Return the address that a text stands for.
+    """Parse an address.
 
     Raises
     ------
     ValueError
-        With what is allowed.
+        If the text is not an address.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""A core driven from Python through its registers, as docs/driver.md has it for C."""
+"""Driver of a core's registers in Python; docs/driver.md describes the one in C."""
 
 import time
 
@@ -17,24 +17,24 @@ MAX_DESCRIPTORS = 1 << (1 << named("queue_size").bits[0].width) - 1
 END = bit_mask("cause", "end")
 CAUSES = END | bit_mask("cause", "error")
 MAX_WAIT_SECONDS = 1.0
-"""Seconds between two looks at the core, whose interrupt may not be wired."""
+"""Longest wait for the interrupt, which may not be wired, before the core's state is read, in seconds."""
 
 
 class MappedCore:
-    """A core at an address, which may use some memory and no other.
+    """A core at an address, which may access only some of its memory.
 
     Parameters
     ----------
     config : CoreConfig
-        The core's configuration: its digest must be the core's.
+        The core's configuration, which must have the core's digest.
     memory_bytes : int
-        Bytes of memory that programs and tensors use: whole pages of 4 KiB.
+        Bytes of memory for programs and tensors: whole pages of 4 KiB.
     address : str
-        As `parse_address` takes it.
+        Address for `parse_address`.
     timeout : float
         Seconds that a program, a reset and a server's answer may take.
     start : int, optional
-        The core's address of the first of these bytes; the first byte of its memory if left out.
+        The core's address of the first of these bytes; by default the first byte of its memory.
 
     Attributes
     ----------
@@ -44,9 +44,9 @@ class MappedCore:
     Raises
     ------
     ValueError
-        If the address or the number of bytes is none.
+        If the address or the number of bytes is invalid.
     DeviceError
-        If there is no core, or one of another configuration.
+        If the address has no core, or a core of another configuration.
     """
 
     def __init__(
@@ -79,14 +79,14 @@ class MappedCore:
         self._port.write(address, data)
 
     def run(self, ring: int, count: int) -> tuple[Outcome, dict[str, int]]:
-        """Reset softly, execute descriptors that are in memory, and wait for their end or an error.
+        """Reset the core by software, execute descriptors in memory, and wait for their end or an error.
 
         Parameters
         ----------
         ring : int
             Address of the first descriptor.
         count : int
-            Descriptors, at most `MAX_DESCRIPTORS`; the last one is the only `end`.
+            Number of descriptors, at most `MAX_DESCRIPTORS`; the last one is the only `end`.
 
         Returns
         -------
@@ -96,7 +96,7 @@ class MappedCore:
         Raises
         ------
         DeviceError
-            If the core has not finished in time, or cannot be reached any more.
+            If the core does not finish in time, or does not answer.
         """
         if count > MAX_DESCRIPTORS:
             raise DeviceError(f"a program must have at most {MAX_DESCRIPTORS} descriptors, not {count}")

@@ -1,4 +1,4 @@
-"""A golden core with the registers of a core, for programs without hardware and Verilator."""
+"""A golden core with registers, for use without hardware and Verilator."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,14 +18,14 @@ LOST_AT_RESET = ("tail", "head", "done", "status", "error", "error_index", "caus
 class GoldenRegisters:
     """Registers and memory of a golden core.
 
-    A write of `tail` executes all descriptors at once; a program has one such write. Counters are 0.
+    A write of `tail` executes all descriptors at once, and is allowed once for each reset. Counters are 0.
 
     Parameters
     ----------
     config : CoreConfig
         The core.
     size, base : int
-        Bytes of memory, and the first one's address.
+        Bytes of memory, and the address of the first one.
 
     Attributes
     ----------
@@ -65,11 +65,11 @@ class GoldenRegisters:
             self._values[register] = value
 
     def wait(self, cycles: int) -> bool:
-        """Return whether there is the interrupt."""
+        """Return whether the interrupt is raised."""
         return bool(self.read("cause") & self.read("interrupt_enable"))
 
     def close(self) -> None:
-        """Do nothing: a golden core holds nothing."""
+        """Do nothing: a golden core has no files or processes."""
 
     def _execute(self, tail: int) -> None:
         if self.read("tail"):

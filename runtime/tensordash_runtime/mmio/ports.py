@@ -1,4 +1,4 @@
-"""Access to a core's registers and memory: through a server's socket, or through Linux's devices."""
+"""Access to a core's registers and memory through a server's socket or Linux devices."""
 
 import mmap
 import os
@@ -37,13 +37,13 @@ class Port(Protocol):
         """Write a register of 32 bits."""
 
     def read(self, address: int, count: int) -> bytes:
-        """Read bytes of memory, by the core's address."""
+        """Read bytes of memory at one of the core's addresses."""
 
     def write(self, address: int, data: bytes) -> None:
-        """Write bytes of memory, by the core's address."""
+        """Write bytes of memory at one of the core's addresses."""
 
     def wait(self, seconds: float) -> None:
-        """Return at an interrupt, after some seconds, or earlier."""
+        """Wait for an interrupt, at most for some seconds; return earlier if the port only polls."""
 
     def close(self) -> None:
         """Release sockets and files."""
@@ -55,20 +55,20 @@ def open_port(address: str, memory_bytes: int, timeout: float, start: int | None
     Parameters
     ----------
     address : str
-        Where the core is.
+        The core's address.
     memory_bytes : int
-        Bytes of memory that are used.
+        Number of bytes to use.
     timeout : float
-        Seconds within which a server must answer.
+        Seconds that a server's answer may take.
     start : int, optional
-        The core's address of the first of these bytes; the first byte of memory if left out.
+        The core's address of the first of these bytes; by default the first byte of memory.
 
     Raises
     ------
     ValueError
-        If it is no address.
+        If the address is invalid.
     DeviceError
-        If nothing answers there, or memory is smaller.
+        If there is no answer, or memory is too small.
     """
     place = parse_address(address)
     if isinstance(place, UioAddress):
@@ -79,7 +79,7 @@ def open_port(address: str, memory_bytes: int, timeout: float, start: int | None
         _require_start(address, port.base, start)
         room = port.size - ((start or port.base) - port.base)
         if room < memory_bytes:
-            raise DeviceError(f"memory_bytes must be at most {room}, what {address} has, not {memory_bytes}")
+            raise DeviceError(f"memory_bytes must be at most {room}, the memory of {address}, not {memory_bytes}")
     except DeviceError:
         port.close()
         raise
@@ -92,7 +92,7 @@ def _require_start(address: str, base: int, start: int | None) -> None:
 
 
 class SocketPort:
-    """A core that a server gives access to (`tensordash_runtime.mmio.server`)."""
+    """A core behind a server's socket (`tensordash_runtime.mmio.server`)."""
 
     def __init__(self, place: SocketAddress, name: str, timeout: float) -> None:
         self._name, self._timeout = name, timeout
@@ -130,7 +130,7 @@ class SocketPort:
         self._ask(Operation.WRITE_MEMORY, address, len(data), f"a write of memory at {address:#x}", data)
 
     def wait(self, seconds: float) -> None:
-        # Half of the time-out, so that the server's answer is not late.
+        # The server waits at most half of the timeout: its answer is not late.
         milliseconds = int(1000 * min(seconds, self._timeout / 2))
         self._ask(Operation.WAIT, milliseconds, 1, "a wait for the interrupt")
 
@@ -155,7 +155,7 @@ class SocketPort:
             raise self._failure(error, what) from None
 
     def _failure(self, error: OSError, what: str) -> DeviceError:
-        """Return the error of a connection that can no longer be used: answers would belong to earlier requests."""
+        """Close a connection after an error, since answers would belong to earlier requests; return a `DeviceError`."""
         self.close()
         if isinstance(error, TimeoutError):
             return DeviceError(f"address {self._name}: no answer to {what} within timeout = {self._timeout} s")
@@ -164,7 +164,7 @@ class SocketPort:
 
 
 class UioPort:
-    """A core on Linux's user-space I/O: registers and interrupt of one device, memory of another."""
+    """A core in Linux's userspace I/O: one device has registers and interrupt, another has memory."""
 
     def __init__(self, place: UioAddress, memory_bytes: int) -> None:
         self.base = place.physical
@@ -177,7 +177,7 @@ class UioPort:
         except BaseException:
             self.close()
             raise
-        self._registers = memoryview(registers).cast("I")  # each access is one of 32 bits
+        self._registers = memoryview(registers).cast("I")  # Each access has 32 bits.
 
     def read_register(self, offset: int) -> int:
         return self._registers[offset // WORD.size]
@@ -195,8 +195,8 @@ class UioPort:
 
     def wait(self, seconds: float) -> None:
         try:
-            os.write(self._interrupt, WORD.pack(1))  # enables the interrupt, which its handler in Linux has disabled
-        except OSError:  # a device without an interrupt is polled
+            os.write(self._interrupt, WORD.pack(1))  # enables the interrupt, which Linux disables in its handler
+        except OSError:  # Devices without an interrupt are polled.
             time.sleep(min(seconds, POLL_SECONDS))
             return
         if select.select([self._interrupt], [], [], seconds)[0]:

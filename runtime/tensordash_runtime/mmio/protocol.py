@@ -1,7 +1,7 @@
-"""Messages between a core's server and its client, on a stream socket; numbers are little-endian.
+"""Messages between a core's server and its client on a stream socket; numbers are little-endian.
 
-The server begins with `GREETING`. Then it answers requests, one after the other. A request has an operation, an
-address, a length, and the bytes to write. An answer has a status, a length, and the bytes that were read, or a message.
+The server first sends `GREETING`. Then it answers requests, one after the other. A request has an operation, an
+address, a length, and the bytes to write. An answer has a status, a length, and the read bytes or a message.
 """
 
 import socket
@@ -12,17 +12,17 @@ __all__ = ["ANSWER", "GREETING", "MAGIC", "REQUEST", "Operation", "receive"]
 
 MAGIC = b"TDCORE 1"
 GREETING = struct.Struct("<8sQQ")
-"""`MAGIC`, the address of the first byte of memory, bytes of memory."""
+"""`MAGIC`, the address of the first byte of memory, and the number of bytes."""
 REQUEST = struct.Struct("<BQI")
 ANSWER = struct.Struct("<BI")
-"""Status 0: done; 1: the bytes are a message with the reason."""
+"""Status and length. Status 0 means done; with status 1, the bytes are a message with the reason."""
 
 
 class Operation(IntEnum):
-    """What a client asks for.
+    """Operation of a request.
 
-    A register's address is its offset, and its length 4. `WAIT` has a limit in milliseconds as its address; the answer
-    is one byte, 1 at an interrupt.
+    A register's address is its offset, and its length is 4. The address of `WAIT` is a limit in milliseconds; its
+    answer is one byte, 1 at an interrupt.
     """
 
     READ_REGISTER = 0
@@ -33,12 +33,12 @@ class Operation(IntEnum):
 
 
 def receive(connection: socket.socket, count: int) -> bytes:
-    """Receive some bytes.
+    """Receive a number of bytes.
 
     Raises
     ------
     ConnectionError
-        If the peer closes before all of them have come.
+        If the peer closes the connection before.
     """
     data = bytearray()
     while len(data) < count:

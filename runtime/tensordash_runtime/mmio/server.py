@@ -1,4 +1,4 @@
-"""A server that gives other processes the registers and the memory of a simulated core, for the backend `mmio`."""
+"""Server of a simulated core's registers and memory, for the backend `mmio` of other processes."""
 
 import socket
 import time
@@ -16,13 +16,13 @@ from .protocol import ANSWER, GREETING, MAGIC, REQUEST, Operation, receive
 __all__ = ["NAMES", "SimulatedCore", "listen", "serve_core", "serve_request"]
 
 WAIT_CYCLES = 10_000
-"""Cycles between two looks at the clock."""
+"""Cycles to simulate between two checks of the deadline."""
 NAMES = {register.offset: register.name for register in REGISTERS}
-"""Of registers, by offset."""
+"""Names of registers by offset."""
 
 
 class SimulatedCore(Protocol):
-    """What is served: a `VerilatedCore`, or `GoldenRegisters`."""
+    """A core that can be served: a `VerilatedCore`, or `GoldenRegisters`."""
 
     base: int
     memory: NDArray[np.uint8]
@@ -34,7 +34,7 @@ class SimulatedCore(Protocol):
         """Write a register."""
 
     def wait(self, most: int) -> bool:
-        """Run for some cycles, or until the interrupt; return whether there is one."""
+        """Run until the interrupt, at most for a number of cycles; return whether it is raised."""
 
 
 def listen(address: SocketAddress) -> socket.socket:
@@ -43,7 +43,7 @@ def listen(address: SocketAddress) -> socket.socket:
     Raises
     ------
     OSError
-        If the path or the port is used or not allowed.
+        If the path or the port is in use or not allowed.
     """
     listener = socket.socket(socket.AF_UNIX if isinstance(address.place, str) else socket.AF_INET)
     try:
@@ -79,7 +79,7 @@ def serve_request(core: SimulatedCore, connection: socket.socket) -> None:
     Raises
     ------
     OSError
-        If the client is gone.
+        If the client closed the connection.
     """
     code, address, count = REQUEST.unpack(receive(connection, REQUEST.size))
     failed, answer = 0, b""

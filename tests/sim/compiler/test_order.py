@@ -1,4 +1,4 @@
-"""The order of descriptors: what is left open is found, and tokens close it."""
+"""The order of descriptors: missing order is found, and tokens define it."""
 
 from itertools import pairwise
 from random import Random
@@ -22,18 +22,18 @@ CONFIG = CoreConfig()
 PROBLEM = Problem(layer=Layer(samples=4, channels=64, filters=32, size=(16, 16)), operation="AxW", rows="A")
 """A problem with many multiplies."""
 MAX_COMPARISONS = 15
-"""Of a footprint with others, for each descriptor."""
+"""Comparisons of a footprint with others, for each descriptor."""
 
 
 def without_tokens(program):
-    """Descriptors without `wait` and `signal`, of either half."""
+    """Return descriptors without `wait` and `signal`."""
     header = ~(0x3F3F00)
     return [bits & header & (~(0x3F3F << 32) if decode(bits)[0].name == "multiply" else -1) for bits in program]
 
 
 @pytest.mark.parametrize("seed", range(8))
 def test_each_token_of_a_random_program_matters(seed):
-    """Programs have no races, those without tokens have, and tokens that are found again are enough."""
+    """Programs have no races, but have some without tokens; recomputed tokens suffice."""
     program = random_program(Random(seed), CONFIG).program.descriptors
     assert find_races(CONFIG, program) == []
     bare = without_tokens(program)
@@ -88,12 +88,12 @@ R, W = False, True
     ],
 )
 def test_footprints_that_meet(first, second, meet):
-    """Footprints meet, in either order, if one writes what the other reads or writes. A range excludes its end."""
+    """Footprints conflict, in either order, if one writes what the other reads or writes. Range ends are exclusive."""
     assert first.meets(second) == second.meets(first) == meet
 
 
 def test_partial_sums_and_streams():
-    """Streams that are laid out anew while they are multiplied; an output whose results are stored too early."""
+    """Streams that are replaced while they are multiplied; an output whose results are stored too early."""
     program = Program()
     layout = {"steps": 4, "streams": 1, "x_size": 4, "loops": [Loop(count=4, address=1)]}
     program.add("layout_a", signal=["multiply"], **layout)
@@ -120,7 +120,7 @@ def test_an_output_that_is_over_says_that_its_multiply_is():
 
 @pytest.mark.parametrize("seed", range(10))
 def test_footprints_are_what_golden_touches(seed):
-    """Groups that a layout reads are those that golden's walk does, one by one."""
+    """A layout's footprint has exactly the groups that the golden model's walk reads."""
     random = Random(seed)
     program = Program()
     loops = [
@@ -157,7 +157,7 @@ def test_footprints_are_what_golden_touches(seed):
 
 @pytest.mark.parametrize("seed", range(8))
 def test_footprints_of_a_multiply_are_what_golden_touches(seed):
-    """Streams of both sides, results, and what their masks and biases are, one by one."""
+    """Footprints have exactly the streams of both sides, the results, and their masks and biases."""
     random = Random(seed)
     fields = {
         "steps": random.randint(1, 9),
@@ -199,13 +199,13 @@ def test_footprints_of_a_multiply_are_what_golden_touches(seed):
     assert output.writes["buffer"] == sum(1 << group for group in written)
     found = output.reads.get("buffer", 0)
     assert found & sum(1 << group for group in read) == sum(1 << group for group in read)
-    if not fields["bias"]:  # of biases, one more group is no fault: an output that writes nothing reads none
+    if not fields["bias"]:  # One more group of biases is allowed: an output that writes nothing reads none.
         assert found == sum(1 << group for group in read)
 
 
 @pytest.mark.parametrize("window", [4, 32])
 def test_long_programs_are_legal(window):
-    """No more tokens are on their way than a core counts, whatever its window."""
+    """The number of pending tokens never exceeds a core's counters, whatever its window."""
     config = CoreConfig.from_toml("", [f"core.window={window}", "core.partial_sums=64"])
     program = compile_problem(PROBLEM, config).descriptors
     sequencer = Sequencer(config)
@@ -214,7 +214,7 @@ def test_long_programs_are_legal(window):
 
 
 def test_hoisting_changes_no_bit():
-    """Loads and layouts run ahead, and golden's results stay."""
+    """Loads and layouts run earlier, and the golden core's results are the same."""
     made = random_program(Random(5), CONFIG)
     bare = without_tokens(made.program.descriptors)[:-1]
     end = made.program.descriptors[-1]
@@ -231,7 +231,7 @@ def test_hoisting_changes_no_bit():
 
 @pytest.mark.parametrize("seed", range(8))
 def test_unions_meet_what_either_of_two_meets(seed):
-    """Else the search for tokens passes over a task that another one must wait for."""
+    """Otherwise the search for tokens skips a task that another one must wait for."""
     program = random_program(Random(seed), CONFIG).program
     places = [place for bits in without_tokens(program.descriptors)[:-1] for place in footprints(CONFIG, bits)]
     met = 0
@@ -246,7 +246,7 @@ def test_unions_meet_what_either_of_two_meets(seed):
 
 
 def test_the_search_for_tokens_does_not_grow_with_the_program(monkeypatch):
-    """Comparisons of footprints, which take most of the time of a long program."""
+    """Count comparisons of footprints, which take most of the time of a long program."""
     bare = without_tokens(compile_problem(PROBLEM, CONFIG).descriptors)[:-1]
     compared, meets = [], Footprint.meets
 

@@ -1,4 +1,4 @@
-"""Cycles of layouts of two groups, against a count of one group after the other."""
+"""Cycles of layouts of two groups, compared with a count of one group after the other."""
 
 from random import Random
 

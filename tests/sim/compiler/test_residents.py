@@ -1,4 +1,4 @@
-"""Resident tensors: loaded once or not at all, at one place, and never under what else a problem needs."""
+"""Resident tensors: loaded at most once, at one place, and never overlapping other data of a problem."""
 
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
@@ -46,7 +46,7 @@ def places(plans: list[BufferPlan], problems: list[NamedProblem]) -> Iterator[tu
 
 
 def test_gradients_share_operands():
-    """What two problems read is loaded by the first one; a result is written over its mask, and read by the next."""
+    """The first of two problems loads a shared operand; a result overwrites its mask, and the next problem reads it."""
     plans = plan_buffers(CONFIG, BACKWARD, has_schedule)
     assert [set(dict(plan.resident)) for plan in plans] == [{"A", "G"}, {"G", "mask", "result"}, {"G"}]
     assert [set(plan.loaded) for plan in plans] == [{"A", "G"}, set(), set()]
@@ -58,7 +58,7 @@ def test_gradients_share_operands():
 
 
 def test_resident_tensors_are_apart():
-    """From each other and from the tiles of a problem."""
+    """They overlap neither each other nor the tiles of a problem."""
     plans = plan_buffers(CONFIG, BACKWARD, has_schedule)
     for plan, each in zip(plans, BACKWARD, strict=True):
         space = IterationSpace(problem=each.problem, core=CONFIG, buffer=plan)
@@ -70,7 +70,7 @@ def test_resident_tensors_are_apart():
 
 
 def test_resident_tensors_are_loaded_once_before_they_are_read():
-    """Each group, to its place, from its address; a result is there once it is written."""
+    """Each group goes to its place, from its address; a result exists once it is written."""
     loads, present, loaded = ResidentLoads(CONFIG), 0, 0
     for plan, each in zip(plan_buffers(CONFIG, BACKWARD, has_schedule), BACKWARD, strict=True):
         space = IterationSpace(problem=each.problem, core=CONFIG, buffer=plan)

@@ -1,4 +1,4 @@
-"""Schedules: what a multiply needs is where the schedule has it, and nothing has overwritten it."""
+"""Schedules: a multiply's data is at the scheduled places, and nothing has overwritten it."""
 
 from random import Random
 
@@ -56,7 +56,7 @@ def test_operands_and_streams_stay_as_long_as_they_are_used(seed):
 
 
 def test_a_schedule_is_a_value():
-    """The same walk makes the same schedule; a walk that ends early makes its beginning."""
+    """The same walk gives the same schedule; a walk that ends early gives its beginning."""
     schedule = best_schedule(random_work(Random(2), CONFIG, (20_000, 30_000)).space(CONFIG))
     assert schedule_tiling(schedule.space, schedule.tiling) == schedule
     assert schedule_tiling(schedule.space, schedule.tiling, 3).multiplies == schedule.multiplies[:3]

@@ -1,4 +1,4 @@
-"""The tiling search: the chosen tiling fits the core everywhere, not only where the search walked it."""
+"""The tiling search: the chosen tiling fits the core everywhere, not only where the search examined it."""
 
 from dataclasses import replace
 from itertools import islice
@@ -28,7 +28,7 @@ LAYERS = {
     "AxW": (4, Layer(samples=1, channels=32, filters=4, size=(22, 28), kernel=(3, 3), padding=2)),
     "WxG": (4, Layer(samples=1, channels=4, filters=8, size=(19, 25), kernel=(5, 5), padding=1)),
 }
-"""By operation: the kibibytes of a buffer, and a layer whose first tile is at an edge and loads less than others."""
+"""By operation: kibibytes of a buffer, and a layer whose first tile is at an edge and loads less than others."""
 
 
 def space_of(operation: str, rows: str, monkeypatch: pytest.MonkeyPatch) -> IterationSpace:
@@ -58,7 +58,7 @@ def locally_fitting_tilings(space: IterationSpace) -> list[Tiling]:
 
 @pytest.mark.parametrize(("operation", "rows"), [("AxW", "W"), ("WxG", "W")])
 def test_the_chosen_tiling_fits(operation, rows, monkeypatch):
-    """Even where the tiling of the least rough cycles fits only at an edge."""
+    """The tiling with the fewest rough cycles fits only at an edge."""
     space = space_of(operation, rows, monkeypatch)
     fitting = locally_fitting_tilings(space)
     wrong = [each for each in fitting if not fits(space, each)]

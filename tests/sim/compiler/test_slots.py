@@ -1,4 +1,4 @@
-"""Places of tensors in a part of the buffer: none is lost, and none shares a place with another."""
+"""Places of tensors in a part of the buffer: none is lost, and no two overlap."""
 
 from copy import deepcopy
 from random import Random
@@ -11,7 +11,7 @@ from tensordash_sim.compiler.slots import Slots
 
 @pytest.mark.parametrize("seed", range(20))
 def test_tensors_that_stay_do_not_meet(seed: int) -> None:
-    """Against sets of places: what shares one with a new tensor is gone, and all else stays."""
+    """Compare with sets of places: a new tensor removes all that it overlaps, and no others."""
     random, slots = Random(seed), Slots(5, 24, "a part of the buffer")
     held: dict[int, range] = {}
     for key in range(60):

@@ -1,4 +1,4 @@
-"""Expected cycles against the Verilog's, and the tiling search."""
+"""Expected cycles compared with the Verilog's, and the tiling search."""
 
 from dataclasses import replace
 from itertools import pairwise, product
@@ -69,7 +69,7 @@ def test_cycles_and_busy_units(name):
     "name", ["core", *(pytest.param(each, marks=pytest.mark.slow) for each in ("core-wide", "core-fp8", "core-bf16"))]
 )
 def test_a_block_takes_what_it_is_thought_to(name):
-    """Streams of one word each, so that the output unit is what takes time."""
+    """Streams have one word each, so that the output unit determines the cycles."""
     config = load_any_preset(name)
     assert isinstance(config, CoreConfig)
     flags = ("emit", "add", "fp32", "transposed", "mask", "bias")
@@ -94,7 +94,7 @@ def test_a_block_takes_what_it_is_thought_to(name):
 
 
 def test_layouts_hold_up_a_fast_tile():
-    """Where most of a gradient is zeros, and each stream is laid out for a few passes only."""
+    """Most of a gradient is zeros, and each stream is laid out for only a few passes."""
     config = load_any_preset("core")
     assert isinstance(config, CoreConfig)
     layer = Layer(samples=4, channels=16, filters=16, size=(8, 8), kernel=(3, 3))
@@ -114,7 +114,7 @@ def test_layouts_hold_up_a_fast_tile():
 
 @pytest.mark.parametrize(("name", "zeros"), [("core", 0.99), pytest.param("core-dense", 0.0, marks=pytest.mark.slow)])
 def test_strided_layouts_hold_up_the_tile(name, zeros):
-    """A layout that writes every second cycle meets the tile's reads each time: a quarter of all cycles are lost."""
+    """A layout that writes every second cycle always meets the tile's reads: a quarter of all cycles is lost."""
     config = load_any_preset(name)
     assert isinstance(config, CoreConfig)
     layer = Layer(samples=2, channels=34, filters=6, size=(7, 7), kernel=(5, 5), stride=2, padding=2)
@@ -134,7 +134,7 @@ def test_strided_layouts_hold_up_the_tile(name, zeros):
 
 
 def test_banks_that_are_written_late():
-    """Four steps a cycle: every write costs the tile a quarter of a cycle or more, and none if it takes one."""
+    """With four steps per cycle, a write costs the tile at least a quarter of a cycle, or nothing if it takes one."""
     counts = np.array([200])
     assert losses_of(np.full((1, 200), 4, np.uint8), counts, 4)[0] == pytest.approx([0.27, 0.75, 0.79], abs=0.01)
     assert losses_of(np.full((1, 200), 1, np.uint8), counts, 4).tolist() == [[0, 0, 0]]
@@ -165,7 +165,7 @@ def test_passes_wait_for_the_output_unit_and_for_writes():
 
 
 def test_a_sample_of_streams_stands_for_all():
-    """More streams than are counted: the cycles of those in the sample, scaled to all."""
+    """With more streams than the limit, the sample's cycles are scaled to all."""
     config = load_any_preset("core")
     assert isinstance(config, CoreConfig)
     work = random_work(Random(50), config, (50_000, 300_000))
@@ -183,7 +183,7 @@ def test_a_sample_of_streams_stands_for_all():
 
 @pytest.mark.parametrize("operation", OPERANDS)
 def test_what_comes_first_is_smaller(operation):
-    """All is multiplied once, whatever the beginning, and is over earlier if that is small."""
+    """Everything is multiplied once, whatever the first part is; a smaller first part ends earlier."""
     layer = Layer(samples=16, channels=16, filters=16, size=(8, 8), kernel=(3, 3))
     problem = Problem(layer=layer, operation=operation, rows=OPERANDS[operation][0])
     space = IterationSpace(problem=problem, core=CoreConfig())
@@ -228,7 +228,7 @@ def test_more_partial_sums_than_there_are():
 
 
 def test_masks_take_their_time():
-    """A mask as large as the gradient nearly doubles what is loaded, roughly known and gone through."""
+    """A mask as large as the gradient nearly doubles the loads, in the rough and the exact estimate."""
     problem = Problem(
         layer=Layer(samples=2, channels=32, filters=32, size=(16, 16)), operation="WxG", rows="G", speedup=3.0
     )

@@ -1,4 +1,4 @@
-"""Dropped steps: what is left has every position that counts, in its bank, and takes what the golden schedule takes."""
+"""Dropped steps: the others have every effectual position, in its bank, and take the golden schedule's cycles."""
 
 import numpy as np
 import pytest

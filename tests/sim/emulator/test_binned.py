@@ -1,4 +1,4 @@
-"""Binned sums of the emulator are golden's, bit by bit."""
+"""The emulator's binned sums equal the golden model's, bit by bit."""
 
 from random import Random
 
@@ -44,7 +44,7 @@ def golden(
     scales: tuple[NDArray, NDArray] | None,
     added: NDArray[np.uint32] | None = None,
 ) -> NDArray:
-    """All products of each stream at once, and a core's biases."""
+    """Sum all products of each stream at once, and a core's biases, with the golden model."""
     made = np.empty((len(rows), len(columns)), np.uint32)
     for n, m in np.ndindex(made.shape):
         pairs = [
@@ -82,7 +82,7 @@ def test_products(name, sparsity):
 
     for exponents, c_exponents in EXPONENTS:
         columns, rows = drawn(3, config.a_format, exponents), drawn(4, config.b_format, exponents)
-        rows[0] = 0  # leaves what is added alone
+        rows[0] = 0  # does not change the addend
         scales = None
         if config.numerics.scale is not None:
             scales = tuple(
@@ -105,7 +105,7 @@ def test_products(name, sparsity):
 
 @pytest.mark.parametrize("operation", ["AxW", "WxG", "AxG"])
 def test_operations_of_layers(operation):
-    """Bins that hold every product of fp8 give the results of exact sums, whatever is on the row side."""
+    """Bins that hold every product of fp8 give the results of exact sums, with either operand on the row side."""
     layer = Layer(samples=2, channels=3, filters=5, size=(6, 7), kernel=(3, 3), padding=1)
     exact = TileConfig(format="fp8_e4m3")
     binned = TileConfig(format="fp8_e4m3", accumulator={"bins": 4, "bin_bits": 32})

@@ -1,4 +1,4 @@
-"""Whole operations: what the golden core leaves in memory, and fused sums in the order of the core's streams."""
+"""Whole operations: the golden core's memory, and fused sums in the order of the core's streams."""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -43,7 +43,7 @@ CASES = [(operation, rows) for operation, both in OPERANDS.items() for rows in b
 def drawn(
     layer: Layer, operation: str, seed: int, specials: float, fmt: Format = FORMATS["fp16"]
 ) -> dict[str, np.ndarray]:
-    """Bit patterns of operands: zeros of both signs, and about `specials` infinities and NaN in each.
+    """Draw bit patterns of operands: zeros of both signs, and about `specials` infinities and NaN in each.
 
     Products of bf16 are in many bins. Some of their sums are subnormal. Integers are of any size.
     """
@@ -64,7 +64,7 @@ def drawn(
 
 
 def fused(layer: Layer, operation: str, seed: int, *, masked: bool) -> dict[str, np.ndarray]:
-    """A bias and a mask, where an operation can have them: infinities, NaN, subnormals and zeros of both signs too.
+    """Draw a bias and a mask, if the operation can have them, with infinities, NaN, subnormals and zeros.
 
     Some biases are more than a sum has bits for, of others it drops some.
     """
@@ -85,7 +85,7 @@ def fused(layer: Layer, operation: str, seed: int, *, masked: bool) -> dict[str,
 
 
 def fused_integers(layer: Layer, operation: str, seed: int, *, masked: bool) -> dict[str, np.ndarray]:
-    """A bias and a mask in int8, where an operation can have them."""
+    """Draw a bias and a mask in int8, if the operation can have them."""
     rng, made = np.random.default_rng(seed), {}
     if operation == "AxW" and seed:
         shape = layer.whole_shape("bias")
@@ -99,7 +99,7 @@ def fused_integers(layer: Layer, operation: str, seed: int, *, masked: bool) -> 
 
 
 def left_by(core: type[GoldenCore], config: CoreConfig, work: dict, values: dict, options: dict) -> np.ndarray:
-    """Bits of a result as a core's program leaves them in memory."""
+    """Return the bits of a result in memory after a core's program."""
     image = TensorImage(config, Memory(1 << 17), work["layer"], work["operation"], values, fp32=options["fp32"])
     problem = Problem(**work, **options, bias="bias" in values, mask="mask" in values)
     space = IterationSpace(problem=problem, core=config)
@@ -128,7 +128,7 @@ def test_memory_of_the_golden_core(name, operation, rows):
 
 
 class FusedCore(GoldenCore):
-    """A golden core whose tile has a fused accumulator; its reductions are not cut."""
+    """A golden core whose tile has a fused accumulator; reductions have one pass."""
 
     fused = CORE.tile
 
@@ -144,7 +144,7 @@ class FusedCore(GoldenCore):
 @pytest.mark.parametrize(("operation", "rows"), CASES)
 @pytest.mark.parametrize("name", [name for name in LAYERS if name != "in chunks"])
 def test_order_of_fused_sums(name, operation, rows):
-    """Steps, ports and what shares a tile are those of the streams that the core lays out."""
+    """Steps, ports and groups of vectors in a tile are those of the core's streams."""
     for seed, config in enumerate((CoreConfig(), CoreConfig().baseline)):
         tile = TileConfig(
             connectivity=config.tile.connectivity,
@@ -179,7 +179,7 @@ def test_products_in_parts(operation, rows, monkeypatch):
 
 
 def test_formats():
-    """Each side has its own; results have the column side's, int8's are INT32."""
+    """The sides have different formats; results have the column side's, or INT32 for int8."""
     layer = Layer(samples=1, channels=2, filters=1, size=(1, 1))
     values = {"A": np.full((1, 2, 1, 1), 0x38, np.uint8), "W": np.full((1, 2, 1, 1), 0x3C, np.uint8)}
     mixed = TileConfig(format={"a": "fp8_e4m3", "b": "fp8_e5m2"})

@@ -1,4 +1,4 @@
-"""Conversions of the emulator are golden's."""
+"""The emulator's conversions equal the golden model's."""
 
 import numpy as np
 import pytest
@@ -56,7 +56,7 @@ def test_decode(name):
 def test_results(name, relu, toward_zero):
     fmt = FORMATS.get(name, FP32)
     sums = draw_values(np.float32, fmt, np.random.default_rng(0)).view(np.uint32)
-    sums[sums & 0x7F800000 == 0] &= 1 << 31  # a core rounds no sum to a subnormal number
+    sums[sums & 0x7F800000 == 0] &= 1 << 31  # A core does not round sums to subnormal numbers.
     fields = {"scale": 0, "relu": relu, "mask": 0, "fp32": name == "fp32", "stochastic": 0}
     fields["toward_zero"] = toward_zero
     wanted = [golden_result_bits(int(bits), fields, fmt, masked=False, random=0) for bits in sums]

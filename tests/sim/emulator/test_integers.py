@@ -1,4 +1,4 @@
-"""Results of integer sums: the golden core's, one by one, and those of scaled programs."""
+"""Results of integer sums: the golden core's, value by value, and those of scaled programs."""
 
 import numpy as np
 import pytest

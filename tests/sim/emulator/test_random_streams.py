@@ -17,53 +17,53 @@ from tensordash_sim.golden.random_bits import random_bits
 Draws = NDArray[np.uint16]
 SEEDS = (0, MAX_SEED, 1, 1 << 31, 0x9E3779B9)
 SIGMAS = 4.0
-CHI_SQUARE = 44.3  # of 15 degrees of freedom, exceeded with a probability of 1e-4
+CHI_SQUARE = 44.3  # for 15 degrees of freedom, exceeded with a probability of 1e-4
 SHARES = (0.5, 0.25, 1 / 16)
 COUNTS = [10**5, pytest.param(10**6, marks=pytest.mark.slow)]
 
 
 def draws(seed: int, beats: int, columns: int = 4, first: int = 0) -> Draws:
-    """Of consecutive beats."""
+    """Return the draws of consecutive beats."""
     made = np.empty((beats, columns), np.uint16)
     draw_beats(seed, first, made)
     return made
 
 
 def first_draws(seeds: NDArray[np.uint32], beats: int = 1) -> Draws:
-    """All that each seed gives in its first beats, one after the other."""
+    """Return the draws of each seed's first beats, one after the other."""
     return np.concatenate([draws(seed, beats) for seed in seeds.tolist()]).reshape(-1)
 
 
 def by_columns(count: int) -> list[Draws]:
-    """Columns of two cipher blocks in the beats of one multiply."""
+    """Return the streams of columns of two cipher blocks in the beats of one multiply."""
     return list(draws(5, count, columns=8).T)
 
 
 def by_rows(count: int) -> list[Draws]:
-    """A column's beats that follow each other, over multiplies whose seeds follow each other."""
+    """Return the streams of a column's consecutive beats, over multiplies with consecutive seeds."""
     beats = np.stack([draws(seed, 6)[:, 1] for seed in range(count)])
     return list(beats.T)
 
 
 def by_raw_seeds(count: int) -> list[Draws]:
-    """Seeds of descriptors that differ in one bit, at the same beat and columns."""
+    """Return the streams of descriptors' seeds that differ in one bit, at the same beat and columns."""
     seeds = np.arange(count // 4, dtype=np.uint32) * np.uint32(2)
     return [first_draws(seeds ^ np.uint32(bit)) for bit in (0, 1, 1 << 20, 1 << 31)]
 
 
 def by_seeds(count: int) -> list[Draws]:
-    """The user's seeds that follow each other, over the multiplies of one operation."""
+    """Return the streams of a user's consecutive seeds, over the multiplies of one operation."""
     return [first_draws(multiply_seeds(seed, 3, count // 4)) for seed in (0, 1, 2, MAX_SEED)]
 
 
 def by_operations(count: int) -> list[Draws]:
-    """Operations that follow each other, and operation n of seed 1 next to operation n + 1 of seed 0."""
+    """Return the streams of consecutive operations, and of operation n of seed 1 beside n + 1 of seed 0."""
     keys = ((0, 0), (0, 1), (0, 2), (1, 0), (1, 1))
     return [first_draws(multiply_seeds(*key, count // 4)) for key in keys]
 
 
 def by_multiplies(count: int) -> list[Draws]:
-    """Multiplies that follow each other, over operations."""
+    """Return the streams of consecutive multiplies, over operations."""
     seeds = np.stack([multiply_seeds(7, operation, 4) for operation in range(count // 128)])
     return [first_draws(each, 32) for each in seeds.T]
 
@@ -79,7 +79,7 @@ AXES = {
 
 
 def worst_correlation(streams: list[Draws]) -> float:
-    """The largest correlation of two streams, of their values and of single bits, in standard deviations."""
+    """Return the largest correlation of two streams' values or single bits, in standard deviations."""
     worst = 0.0
     for place in (None, 15, 14, 0):
         signals = np.array([stream if place is None else stream >> place & 1 for stream in streams], np.float64)
@@ -89,7 +89,7 @@ def worst_correlation(streams: list[Draws]) -> float:
 
 
 def worst_chi_square(streams: list[Draws]) -> float:
-    """Of the 16 ways in which four streams round up a rest, each with its probability."""
+    """Return the worst deviation of the 16 ways in which four streams round up a remainder."""
     worst = 0.0
     for start in range(len(streams) - 3):
         for share in SHARES:
@@ -127,7 +127,7 @@ def test_the_checks_find_columns_that_share_a_stream(check: Callable[[list[Draws
 
 
 def test_the_checks_find_xorshift():
-    """Its columns over seeds: the difference of two columns' draws does not depend on the seed."""
+    """Over seeds, the difference of two columns' draws does not depend on the seed."""
     seeds = np.random.default_rng(0).integers(0, 2**32, 10**5, np.uint64).astype(np.uint32)
     streams = []
     for j in range(4):
@@ -140,14 +140,14 @@ def test_the_checks_find_xorshift():
 
 
 def test_no_two_streams_share_a_beat():
-    """Neither seeds nor beats nor blocks of columns have 64 bits in common, so no stream is another one, shifted."""
+    """Seeds, beats and blocks of columns have no 64 bits in common: no stream is a shifted copy of another."""
     seeds = np.concatenate([np.arange(500), MAX_SEED - np.arange(500)]).astype(np.uint32)
     words = np.stack([draws(int(seed), 200, columns=8) for seed in seeds]).view("<u8").reshape(-1)
     assert len(np.unique(words)) == len(words)
 
 
 def test_multiplies_have_different_seeds():
-    """All of an operation, and 2^12 of small seeds and operations: operation n + 1 of seed 0 is none of seed 1."""
+    """Compare all of one operation, and 2^12 of small seeds and operations."""
     found = np.concatenate([multiply_seeds(seed, n, 16) for seed in range(16) for n in range(16)])
     assert len(np.unique(found)) == len(found)
     every = multiply_seeds(MAX_SEED, MAX_SEED, 10**5)
@@ -155,7 +155,7 @@ def test_multiplies_have_different_seeds():
 
 
 def encrypted(x: NDArray[np.uint32], y: NDArray[np.uint32], rounds: int) -> NDArray[np.uint64]:
-    """Blocks after the first rounds of the cipher."""
+    """Return blocks after the first rounds of the cipher."""
     for key in ROUND_KEYS[:rounds]:
         by_1, by_8, by_2 = (x << np.uint32(k) | x >> np.uint32(32 - k) for k in (1, 8, 2))
         x, y = y ^ by_1 & by_8 ^ by_2 ^ key, x
@@ -163,7 +163,7 @@ def encrypted(x: NDArray[np.uint32], y: NDArray[np.uint32], rounds: int) -> NDAr
 
 
 def worst_flip(rounds: int, side: int) -> float:
-    """How far the share of trials in which a bit of the result flips is from a half, in standard deviations.
+    """Return the largest deviation from 1/2 of the rate at which a result's bit flips, in standard deviations.
 
     Trials are all beats and seeds below `side`; each bit of both words is flipped in turn.
     """
@@ -181,7 +181,7 @@ def worst_flip(rounds: int, side: int) -> float:
 
 @pytest.mark.parametrize("side", [1 << 6, pytest.param(1 << 10, marks=pytest.mark.slow)])
 def test_rounds_have_a_margin(side):
-    """One flipped bit shows in no bit of the result, three rounds before the last; and the check finds 11 rounds."""
+    """Three rounds before the last, a flipped bit is visible in no bit of the result; the check finds 11 rounds."""
     assert len(ROUND_KEYS) == 18
-    assert worst_flip(15, side) < 5.5  # of 4096 normal numbers, exceeded with a probability of 2e-4
+    assert worst_flip(15, side) < 5.5  # for 4096 normal numbers, exceeded with a probability of 2e-4
     assert worst_flip(11, side) > 5.5

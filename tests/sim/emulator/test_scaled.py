@@ -1,4 +1,4 @@
-"""Operations of layers on tiles with scales, against windows laid out by hand and formats that know no bit patterns."""
+"""Operations of layers on tiles with scales, compared with explicit windows and with formats without bit patterns."""
 
 import numpy as np
 import pytest
@@ -35,14 +35,14 @@ def drawn(layer: Layer, operation: str, seed: int) -> dict[str, np.ndarray]:
 def by_hand(
     layer: Layer, operation: str, values: dict[str, np.ndarray], kinds: dict[str, str], filled: int
 ) -> np.ndarray:
-    """Every result from its own two vectors: lists of what meets, taps down, taps across, channels or filters."""
+    """Compute every result from its two vectors: lists of pairs, taps down, taps across, channels or filters."""
     out = np.zeros(layer.whole_shape({"AxW": "G", "WxG": "A", "AxG": "W"}[operation]))
     for index in np.ndindex(out.shape):
         pairs = list(meet(layer, operation, values, index, filled))
         sides = []
         for which, name in enumerate(OPERANDS[operation]):
             vector = np.array([pair[which] for pair in pairs])
-            # The tensor's largest value in front, in a block of its own: NVFP4 has a scale for the tensor.
+            # The tensor's largest value is first, in its own block: NVFP4 has a scale for the tensor.
             head = np.zeros(32)
             head[0] = np.abs(values[name]).max()
             sides.append(quantise(np.concatenate([head, vector]), BLOCK_FORMATS[kinds[name]], 0)[32:])
@@ -51,7 +51,7 @@ def by_hand(
 
 
 def meet(layer, operation, values, index, filled):
-    """Pairs in the order of a stream, zeros where a channel or filter is filled up."""
+    """Yield pairs in the order of a stream, with zeros where channels or filters are padded."""
     lead, index = (index[:1], index[1:]) if layer.products > 1 else ((), index)
     first, second = (values[name][lead] if lead else values[name] for name in OPERANDS[operation])
     rows, columns = layer.output_size
@@ -74,7 +74,7 @@ def meet(layer, operation, values, index, filled):
             for j in range(layer.kernel[1]):
                 (oy, ry), (ox, rx) = divmod(y - i + py, sy), divmod(x - j + px, sx)
                 if ry or rx:
-                    continue  # this tap does not reach it, from nowhere
+                    continue  # This tap reads outside of the input.
                 inside = 0 <= oy < rows and 0 <= ox < columns
                 for f in range(-(-layer.filters // filled) * filled):
                     in_bounds = f < layer.filters
@@ -103,9 +103,9 @@ def test_results_are_those_of_vectors_made_by_hand(name, operation, which):
     made = contract_scaled(NVFP4, layer, operation, rows, values)
     filled = NVFP4.lanes if operation == "AxG" else 1
     wanted = by_hand(layer, operation, values, dict.fromkeys(values, "nvfp4"), filled)
-    # By hand it is in float64, which leaves something where numbers cancel: how much depends on the machine.
+    # The sum by hand is in float64, whose remainder after cancelling depends on the machine.
     np.testing.assert_allclose(made, wanted, rtol=3e-7, atol=1e-13 * np.abs(wanted).max())
-    # Fused: wide enough for what these numbers need.
+    # Fused sums are wide enough for these numbers.
     made = contract_scaled(WIDE, layer, operation, rows, values)
     kinds = {name: "mxfp4" if name == rows else "mxfp8_e4m3" for name in values}
     wanted = by_hand(layer, operation, values, kinds, WIDE.lanes)
@@ -127,7 +127,7 @@ def test_a_block_that_is_not_finite_makes_its_results_nan():
 
 @pytest.mark.parametrize(("element", "scale"), [("fp8_e4m3", "e8m0"), ("fp4_e2m1", "e8m0"), ("fp4_e2m1", "e4m3")])
 def test_elements_are_rounded_up_as_often_as_they_are_near(element, scale):
-    """Over 4 million numbers the mean error is far below what rounding to nearest leaves."""
+    """Over 4 million numbers the mean error is far below that of rounding to nearest."""
     fmt, kind = FORMATS[element], SCALES[scale]
     assert isinstance(fmt, FloatFormat)
     rng = np.random.default_rng(5)
@@ -144,7 +144,7 @@ def test_elements_are_rounded_up_as_often_as_they_are_near(element, scale):
     np.testing.assert_array_equal(
         quantise_blocks(values, fmt, kind, random=random).scales, np.tile(scales, (1 << 16, 1))
     )
-    # Values beyond the largest element stay it, whatever is drawn.
+    # Values above the largest element become it, for all random bits.
     top = to_float(fmt.largest, fmt) * np.repeat(scale_values(scales, kind), kind.block, axis=1)[0]
     within = np.abs(values[0]) <= top * quantise_blocks(values[:1], fmt, kind).tensor
     assert within.sum() > 50
@@ -155,7 +155,7 @@ def test_elements_are_rounded_up_as_often_as_they_are_near(element, scale):
 
 
 def test_random_bits_decide_between_neighbours_alone():
-    """All bits zero is rounding toward zero; all ones away from it, unless nothing was after the last place."""
+    """Bits of all zeros round toward zero; bits of all ones away from it, unless the value is exact."""
     fmt, kind = FORMATS["fp4_e2m1"], SCALES["e8m0"]
     assert isinstance(fmt, FloatFormat)
     values = np.zeros((1, 32), np.float32)

@@ -1,4 +1,4 @@
-"""Stochastic rounding: the bits that the golden core draws, and no bias."""
+"""Stochastic rounding: the golden core's random bits, and no bias."""
 
 import numpy as np
 import pytest
@@ -26,7 +26,7 @@ assert isinstance(FP8, CoreConfig)
 
 
 def both(config: CoreConfig, layer: Layer, operation: str, rows: str, values: dict, seed: int, *, relu: bool) -> tuple:
-    """Bits of a result: the golden core's, and the emulator's."""
+    """Return the bits of a result from the golden core and from the emulator."""
     image = TensorImage(config, Memory(1 << 18), layer, operation, values, rows=rows)
     fused = {"relu": relu, "bias": "bias" in values, "mask": "mask" in values}
     problem = Problem(layer=layer, operation=operation, rows=rows, **fused)
@@ -63,13 +63,13 @@ def test_fp8(operation):
 
 
 def program_of(layer: Layer, *, fp32: bool) -> list[int]:
-    """Of AxW, wherever its tensors are."""
+    """Return the program of AxW with placeholder addresses."""
     tensors = {"A": 0, "W": 1 << 20, "result": 1 << 21}
     return compile_problem(Problem(layer=layer, operation="AxW", rows="A", fp32=fp32), CORE, tensors).descriptors
 
 
 def test_seeds():
-    """Another seed is other bits; descriptors have their own."""
+    """Other seeds give other bits; each descriptor has its own seed."""
     layer = LAYERS["padding, odd sizes"]
     values = drawn(layer, "AxW", 0, 0)
     made = [both(CORE, layer, "AxW", "A", values, seed, relu=False)[1] for seed in (1, 1, 2)]
@@ -82,7 +82,7 @@ def test_seeds():
 
 
 def test_stores_of_four_loops():
-    """A run of a store, split into loops that write the same groups, draws the same random bits."""
+    """A part of a store, divided into loops that write the same groups, draws the same random bits."""
     layer = LAYERS["padding, odd sizes"]
     descriptors = program_of(layer, fp32=False)
     cut, stores = [], 0
@@ -108,7 +108,7 @@ def test_fp32_results_are_rounded_to_nearest():
 
 @pytest.mark.parametrize("name", ["fp16", "bf16", "fp8_e4m3", "fp8_e5m2"])
 def test_rounding(name):
-    """Any FP32 number, subnormals, infinities and NaN too, with any random bits."""
+    """Round any FP32 number, including subnormals, infinities and NaN, with any random bits."""
     fmt, rng = FORMATS[name], np.random.default_rng(4)
     patterns = rng.integers(0, 1 << 32, 20_000, np.uint64).astype(np.uint32)
     near = encode(np.ldexp(rng.standard_normal(20_000), rng.integers(-30, 18, 20_000)).astype(np.float32), FP32)
@@ -131,7 +131,7 @@ def test_rounding(name):
 
 @pytest.mark.parametrize("name", ["fp16", "bf16", "fp8_e4m3", "fp8_e5m2"])
 def test_bias(name):
-    """10^7 numbers: on average the rounded ones are they, but for what 16 bits cannot tell, 2^-17 of a gap."""
+    """The mean of 10^7 rounded numbers is theirs, except for the resolution of 16 bits, 2^-17 of a gap."""
     fmt, count = FORMATS[name], 10_000_000
     rng = np.random.default_rng(8)
     sums = encode((1 + rng.random(count)).astype(np.float32), FP32)
@@ -146,11 +146,11 @@ def test_bias(name):
 
     noise = 5 * (1 / 6 / count) ** 0.5  # five standard deviations
     assert abs(bias(random) + 2**-17) < noise
-    assert bias(np.zeros(count, np.uint16)) < -0.4  # it would be seen
+    assert bias(np.zeros(count, np.uint16)) < -0.4  # The check would find it.
 
 
 def test_seeds_of_multiplies_are_simon_s():
-    """The published test vector of SIMON32/64: the multiply's number is the plaintext."""
+    """The published test vector of SIMON32/64, with the multiply's number as the plaintext."""
     key, number = 0x1918_1110_0908_0100, 0x6565_6877
     seed, operation = key & 0xFFFFFFFF, key >> 32
     assert int(multiply_seeds(seed, operation, 1, first=number)[0]) == 0xC69B_E9BB

@@ -1,4 +1,4 @@
-"""Looks into figures."""
+"""Access to figures in tests."""
 
 from pathlib import Path
 from typing import Any
@@ -9,13 +9,13 @@ __all__ = ["one", "value"]
 
 
 def one(name: str, settings: Settings, folder: Path) -> Figure:
-    """A figure alone."""
+    """Return the only figure."""
     (figure,) = evaluate([name], settings, folder)
     return figure
 
 
 def value(figure: Figure, **where: Any) -> float:
-    """The one number of a figure that is there for what is given."""
+    """Return the one number of a figure with the given keys."""
     (point,) = (p for p in figure.points if all(getattr(p, key) == wanted for key, wanted in where.items()))
     assert point.ours is not None
     return point.ours

@@ -20,7 +20,7 @@ TYPES = {
 
 
 def every_value(name: str) -> np.ndarray:
-    """All finite values of a format, in order."""
+    """Return all finite values of a format, in order."""
     if name == "int8":
         return np.arange(-127.0, 128.0)
     bits = {"e2m1": 4, "e2m3": 6, "e3m2": 6}.get(name, 8)
@@ -85,7 +85,7 @@ def test_nvfp4_has_two_levels() -> None:
 
 def test_blocks_run_along_their_axis_and_the_last_may_be_short() -> None:
     values = np.full((34, 2), 0.1)
-    values[0, 0] = values[33, 1] = 6.0  # of the first block of one column, and of the short one of the other
+    values[0, 0] = values[33, 1] = 6.0  # of the first block of one column, and of the short block of the other
     nonzero = quantise(values, BLOCK_FORMATS["mxfp4"], axis=0) != 0
     assert nonzero.sum(axis=0).tolist() == [1 + 2, 32 + 1]
     assert (quantise(values, BLOCK_FORMATS["mxfp4"], axis=1) != 0).sum() == 34 * 2 - 2

@@ -1,4 +1,4 @@
-"""Figures: their numbers against other ways to the same, against the paper, and against the page that is checked in."""
+"""Figures: compared with other computations, with the paper, and with the stored page."""
 
 import csv
 import json
@@ -63,7 +63,7 @@ def test_a_network_is_what_simulate_counts(tmp_path: Path) -> None:
     ratios = energy_ratios(
         [result for _, result in Results(tmp_path, trace, Machine(TileConfig(), ChipConfig())).run(trace.records)], None
     )
-    # The paper's power, in all tiles until the last one is done; the chip's has them at work for as long as they are.
+    # The paper has power in all tiles until the last one ends; the chip has it only in busy tiles.
     power = ChipConfig().power
     assert ratios["core"] == pytest.approx(expected["compute_speedup"] * power.dense / power.sparse)
     at_work = expected["dense_busy"] / expected["busy"] * power.dense / power.sparse
@@ -165,14 +165,14 @@ def test_table3_is_the_page_s(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_fig15_is_the_page_s(tmp_path: Path) -> None:
-    # Of random numbers and energies in floating point: every digit that is printed.
+    # Random numbers and energies in floating point: compare every printed digit.
     made = section(one("fig15", SMALL, tmp_path))
     assert made.splitlines()[3:] == section_of("fig15").rstrip("\n").splitlines()[3:]
 
 
 @pytest.mark.slow
 def test_a_network_of_the_page_comes_out_again(tmp_path: Path) -> None:
-    # One whose data is made; PyTorch's sums may differ between machines.
+    # A network with made-up data; PyTorch's sums may differ between machines.
     trace_model("snli", "--steps", "5", "--every", "25", "-o", str(tmp_path / "snli.trace"))
     figure = one("fig8", Settings(traces=tmp_path), tmp_path)
     row = next(line for line in section_of("fig8").splitlines() if line.startswith("| snli |")).split("|")[2:-1]
@@ -239,7 +239,7 @@ def test_energy_of_netlists_is_that_at_the_zeros() -> None:
 
 
 def test_energy_of_tiles_that_wait() -> None:
-    """256 tiles at 500 MHz: at work for 900 and 400 cycles each, and then they wait until 1200 and 900."""
+    """256 tiles at 500 MHz: each is busy for 900 and 400 cycles, and then waits until cycles 1200 and 900."""
     idle = {"watts": {"total": {"tensordash": 0.2, "baseline": 0.1}}}
     synthesis = {"power": POWER, "power_reason": None, "idle": idle}
     added = energies([result(0.0)], synthesis)
@@ -249,11 +249,11 @@ def test_energy_of_tiles_that_wait() -> None:
     assert added["tensordash"]["idle"] == pytest.approx(500 * 256 / 500 * 0.2)
     ratios = energy_ratios([result(0.0)], synthesis)
     assert ratios["chip, with idle tiles"] == pytest.approx((930 * 0.512 + 3) / (540 * 0.512 + 3))
-    # The paper's figures are as if nothing waited.
+    # The paper's figures ignore waiting.
     of_paper = {"core, constant power", "chip", "core", "chip, core at the paper's power"}
     without = energy_ratios([result(0.0) | {"cycles": 10_000}], synthesis)
     assert {name for name in ratios if ratios[name] == without[name]} == of_paper
-    # Without a measurement the shares of the chip's configuration are taken.
+    # Without a measurement, the chip's configuration gives the shares.
     power = ChipConfig().power
     assumed = energies([result(0.0)], {"power": POWER, "power_reason": None})
     assert assumed["tensordash"]["idle"] == pytest.approx(500 * 256 / 500 * 1.1 * power.sparse_idle)
@@ -297,7 +297,7 @@ def test_fusing_only_saves() -> None:
 
 
 def test_all_claims_are_of_the_paper() -> None:
-    # Experiments that are not the paper's have no such value.
+    # Experiments outside of the paper have no such value.
     for name in ("roworder", "gpt"):
         assert EXPERIMENTS[name].source.startswith("not in the paper")
 

@@ -1,4 +1,4 @@
-"""Jobs: a key of everything that the answer depends on, the same answers wherever they are worked out."""
+"""Jobs: a key of everything that the answer depends on, and the same answers wherever they are computed."""
 
 from pathlib import Path
 from typing import Any

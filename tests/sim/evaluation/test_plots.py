@@ -1,4 +1,4 @@
-"""One style for all plots: the report's colours, no two series alike, whole numbers on their axes."""
+"""One style for all plots: the report's colours, distinct series, integers on their axes."""
 
 import re
 import runpy
@@ -16,13 +16,13 @@ from tensordash_sim.performance.explore import pareto
 ROOT = Path(__file__).parents[3]
 ELEVEN = [f"series {number}" for number in range(11)]
 MAX_LABEL = 40
-"""Characters of an axis' label: a phone, and a plot of usual height, show no more."""
+"""Maximum characters of an axis label, for a phone and for a plot of usual height."""
 LABELS: dict[str, Any] = {"title": "", "source": "", "x_label": "share of zeros", "y_label": "speedup"}
 
 
 @pytest.fixture
 def drawn(monkeypatch: pytest.MonkeyPatch) -> list:
-    """Every canvas that is saved."""
+    """Collect every canvas that is saved."""
     from matplotlib.figure import Figure as Canvas
 
     saved = []
@@ -95,7 +95,7 @@ def test_the_front_has_the_style(drawn: list, tmp_path: Path) -> None:
 
 
 def test_nothing_is_clipped_in_the_picture_of_scaling(drawn: list, tmp_path: Path) -> None:
-    """It is of the tables beside it, and all its points lie inside its axes."""
+    """It shows the tables beside it, and all its points are inside its axes."""
     made = runpy.run_path(str(ROOT / "bench/scaling_picture.py"))
     points = made["tables"]((ROOT / "docs/cost-tables.md").read_text(encoding="utf-8"))
     assert list(points) == list(made["PARAMETERS"])

@@ -1,4 +1,4 @@
-"""A recorded step's figures are what `simulate` counts."""
+"""A recorded step's figures are those of `simulate`."""
 
 from importlib import import_module
 from pathlib import Path
@@ -68,7 +68,7 @@ def test_it_is_what_simulate_counts(
 
 
 def test_a_plan_is_of_these_cycles(figures: dict[str, Figure], tmp_path: Path) -> None:
-    """The first row and the last one of a bandwidth, planned here."""
+    """Plan the first and the last row of a bandwidth here."""
     trace, config, chip = Trace.open(example_trace()), load_preset("recommended"), ChipConfig()
     (step,) = trace.steps
     how: dict[str, Any] = {"join_samples": "faster", "side": "faster", "row_order": "density"}
@@ -109,7 +109,7 @@ def test_roofline(figures: dict[str, Figure]) -> None:
 
 @pytest.fixture(scope="module")
 def two_results(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
-    """A small operation without a limit by memory and a large one with it, in round numbers, both AxW."""
+    """Return results of two AxW in round numbers: one small without a limit by memory, one large with it."""
     trace, machine = Trace.open(example_trace()), Machine(load_preset("paper"), ChipConfig())
     ((_, result),) = Results(tmp_path_factory.mktemp("results"), trace, machine).run(trace.steps[-1].records[:1])
     small = {"layer": "a", "macs": 100, "zeros": 0.9, "cycles": 10, "on_chip": 10, "dense_cycles": 40}
@@ -142,7 +142,7 @@ def test_points_of_the_roofline_have_own_cycles(two_results: list[dict[str, Any]
 
 
 def test_the_verdict_comes_first_in_plain_sentences(two_results: list[dict[str, Any]]) -> None:
-    """100 dense cycles in 40; slots: 8 of 40 cycles at work, 20 wait for rows, 12 for memory."""
+    """40 cycles for 100 dense ones; slots are busy for 8 of 40 cycles, wait 20 for rows and 12 for memory."""
     found = summary(two_results, SYNTHESIS, ChipConfig(), "a step").notes
     assert found[0].startswith("Speed: 150% faster than the dense baseline (2.50x) with DRAM of 25.6 GB/s; ")
     assert found[0].endswith("x where DRAM never limits.")

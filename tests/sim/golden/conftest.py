@@ -21,7 +21,7 @@ def rng(request):
 
 
 def edges(fmt: Format) -> list[int]:
-    """Least, largest and other remarkable finite patterns other than zero, of both signs."""
+    """Return the least, the largest and other special finite patterns except zero, of both signs."""
     sign = 1 << (fmt.width - 1)
     if not isinstance(fmt, FloatFormat):
         return [1, sign - 1, sign, sign + 1, 2 * sign - 1]
@@ -31,7 +31,7 @@ def edges(fmt: Format) -> list[int]:
 
 
 def specials(fmt: Format) -> list[int]:
-    """Infinities and NaN."""
+    """Return infinities and NaN."""
     if not isinstance(fmt, FloatFormat) or not fmt.nan:
         return []
     sign = 1 << (fmt.width - 1)
@@ -43,13 +43,13 @@ def specials(fmt: Format) -> list[int]:
 
 
 class Operands:
-    """Bit patterns that try what goes wrong."""
+    """Draws bit patterns, including edge cases."""
 
     def __init__(self, rng: np.random.Generator) -> None:
         self.rng = rng
 
     def finite(self, shape: tuple[int, ...], density: float = 0.5, fmt: Format = FP16) -> np.ndarray:
-        """Any finite pattern, edge cases often; zeros of both signs elsewhere."""
+        """Draw a finite pattern, often an edge case or a zero of either sign."""
         dtype = np.uint8 if fmt.width <= 8 else np.uint16 if fmt.width == 16 else np.uint32
         sign = 1 << (fmt.width - 1)
         any_bits = self.rng.integers(0, 2 * sign, shape)
@@ -63,7 +63,7 @@ class Operands:
     def special(
         self, shape: tuple[int, ...], density: float = 0.5, share: float = 0.02, fmt: Format = FP16
     ) -> np.ndarray:
-        """The same with a share of infinities and NaN, where the format has them."""
+        """Draw a pattern with a share of infinities and NaN, if the format has them."""
         bits = self.finite(shape, density, fmt)
         if not specials(fmt):
             return bits
@@ -71,16 +71,16 @@ class Operands:
         return np.where(self.rng.random(shape) < share, chosen, bits).astype(bits.dtype)
 
     def initial(self, config, share: float = 0.0) -> np.ndarray:
-        """A block of C."""
+        """Draw a block of C."""
         shape = (config.rows, config.columns)
         if config.numerics.result == "int32":
             return self.rng.integers(0, 1 << 32, shape, dtype=np.uint32)
-        # Most of them near the sums, where they cancel and round together.
+        # Most of them are near the sums, where they cancel and round together.
         near = (self.rng.standard_normal(shape) * 2.0 ** self.rng.integers(-20, 20, shape)).astype(np.float32)
         return np.where(self.rng.random(shape) < 0.7, near.view(np.uint32), self.special(shape, 0.8, share, FP32))
 
     def streams(self, config, lengths: Sequence[int], density: float = 0.5, share: float = 0.0) -> list:
-        """One (a, b), or (a, b, c) with a C input, for each length, with a share of infinities and NaN."""
+        """Draw (a, b), or (a, b, c) with a C input, for each length, with a share of infinities and NaN."""
         streams = []
         for steps in lengths:
             a = self.special((config.columns, steps, config.lanes), density, share, config.a_format)
@@ -95,7 +95,7 @@ def operands(rng):
 
 
 def beats_of(c: np.ndarray, config) -> list[Beat]:
-    """A block of C, beat by beat."""
+    """Yield a block of C, beat by beat."""
     blocks = c.reshape(-1, config.out_rows, config.columns).tolist()
     return [Beat(tuple(map(tuple, values)), values is blocks[-1]) for values in blocks]
 
@@ -155,5 +155,5 @@ def drive():
 
 @pytest.fixture
 def nothing():
-    """Offers of producers that have nothing."""
+    """Return the offers of producers without steps."""
     return lambda config: ([Offer()] * config.columns, [Offer()] * config.rows)

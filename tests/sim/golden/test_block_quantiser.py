@@ -1,4 +1,4 @@
-"""The golden quantiser against `quantise_blocks`, which is written apart, and against numbers worked by hand."""
+"""The golden quantiser, compared with `quantise_blocks`, which is separate code, and with numbers by hand."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ def element(name: str) -> FloatFormat:
 
 
 def drawn(seed: int, blocks: int) -> np.ndarray:
-    """FP32 patterns: of any size, near each other, with few bits, near both ends of the range."""
+    """Draw FP32 patterns: of any size, near each other, with few bits, near both ends of the range."""
     rng = np.random.default_rng(seed)
     top = rng.choice(np.array([3, 12, 60, 127, 200, 253]), (blocks, 1))
     fields = np.maximum(top - rng.integers(0, 40, (blocks, 32)) * (rng.random((blocks, 32)) < 0.7), 0)
@@ -70,7 +70,7 @@ def test_scales_that_are_rounded_up():
 
 
 def test_beats_enter_where_others_leave():
-    """With a consumer that never waits, there is a beat in every cycle once the first block is there."""
+    """If the consumer never waits, a beat leaves in every cycle after the first block."""
     quantiser = BlockQuantiser(element("fp4_e2m1"), lanes=8)
     seen = [quantiser.cycle(True, 8 * [ONE], True) for _ in range(13)]
     assert [ports.in_ready for ports in seen] == 13 * [True]

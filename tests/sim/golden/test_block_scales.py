@@ -1,4 +1,4 @@
-"""Quantisation to elements and scales, against ml_dtypes' roundings and the formats that know no bit patterns."""
+"""Quantisation to elements and scales, compared with ml_dtypes' roundings and formats without bit patterns."""
 
 from pathlib import Path
 
@@ -36,7 +36,7 @@ def element(name: str) -> FloatFormat:
 
 
 def drawn(seed: int, rows: int = 400, length: int = 80) -> np.ndarray:
-    """Values of any magnitude, some of them on ties, some zero."""
+    """Draw values of any magnitude, with some ties and some zeros."""
     rng = np.random.default_rng(seed)
     values = rng.standard_normal((rows, length)) * np.exp2(rng.integers(-30, 30, (rows, 1)))
     coarse = np.round(rng.standard_normal((rows, length)) * 8) * np.exp2(rng.integers(-4, 4, (rows, 1)))
@@ -69,7 +69,7 @@ def test_scales_rounded_up_are_the_largest_that_fit(known):
 
 @pytest.mark.parametrize("name", DTYPES)
 def test_what_the_rounding_of_scales_costs(name):
-    """The page's row: the share of elements that saturate, and the error."""
+    """The page's row: the share of saturated elements, and the error."""
     values = np.random.default_rng(0).standard_normal((1 << 15, 32)).astype(np.float32)
     top, saturated, errors = to_float(element(name).largest, element(name)), [], []
     for scale_rounding in ("floor", "up"):
@@ -91,7 +91,7 @@ def test_nvfp4_is_what_the_other_writing_of_it_says():
 
 @pytest.mark.parametrize("name", DTYPES)
 def test_elements_are_rounded_as_ml_dtypes_does(name):
-    """Where nothing saturates, each element is what ml_dtypes makes of the value over the scale."""
+    """Without saturation, each element is ml_dtypes' rounding of the value divided by the scale."""
     values, fmt = drawn(3), element(name)
     made = quantise_blocks(values, fmt, E8M0)
     scales = np.repeat(scale_values(made.scales, E8M0), 32, axis=-1)[:, : values.shape[1]]
@@ -117,13 +117,13 @@ def test_nvfp4_scales_are_rounded_as_ml_dtypes_does():
 
 
 def test_the_ends_of_fp32():
-    """The least subnormal and the largest number, alone and beside each other."""
+    """The least subnormal and the largest number, alone and together."""
     least, top = np.float32(2.0**-149), np.finfo(np.float32).max
     blocks = np.zeros((3, 32), np.float32)
     blocks[0, 0], blocks[1, 0], blocks[2, :2] = least, top, (least, -top)
     made = quantise_blocks(blocks, element("fp4_e2m1"), E8M0)
     assert made.scales.ravel().tolist() == [0, 127 + 125, 127 + 125]
-    assert made.bits[:, :2].tolist() == [[0, 0], [7, 0], [0, 15]]  # 2**-149 over 2**-127 is none of fp4's
+    assert made.bits[:, :2].tolist() == [[0, 0], [7, 0], [0, 15]]  # fp4 does not have 2**-149 / 2**-127.
 
 
 @pytest.mark.parametrize("scale", [E8M0, E4M3], ids=lambda scale: scale.name)

@@ -1,4 +1,4 @@
-"""Exact accumulators: range, wrapping, special values, C, and bits against rational arithmetic."""
+"""Exact accumulators: range, wrapping, special values, C, and bits compared with rational arithmetic."""
 
 import numpy as np
 import pytest
@@ -48,7 +48,7 @@ MAX_PRODUCT = (2047 << 29) ** 2  # 65504**2 in units of 2**-48
     ],
 )
 def test_product_widths(a, b, bits):
-    """The table of docs/numerics.md, and that it is what the largest product needs."""
+    """The table of docs/numerics.md has the width of the largest product."""
     assert product_bits(FORMATS[a], FORMATS[b]) == bits
     if max(FORMATS[a].width, FORMATS[b].width) <= 8:
         tables = [[fixed_values(fmt)[bits] or 0 for bits in range(1 << fmt.width)] for fmt in (FORMATS[a], FORMATS[b])]
@@ -75,7 +75,7 @@ def test_bits_are_the_correctly_rounded_sum_however_it_is_split(a, b, operands, 
         formats = config.a_format, config.b_format
         alone = dot_exact(a_bits, b_bits, *formats)
         assert accumulator.result_bits() == alone
-        # C of any kind; and C that cancels the sum's leading bits, so that only what was rounded away is left.
+        # C is any number, or cancels the sum's leading bits, so that only its last bits remain.
         for c in (operands.initial(config, share=0.2).item(), alone ^ 0x80000000, alone, (alone ^ 0x80000000) + 1):
             assert accumulator.result_bits(c) == dot_exact(a_bits, b_bits, *formats, c=c)
 
@@ -121,7 +121,7 @@ def test_first_starts_from_zero_and_forgets_special_values():
 @pytest.mark.parametrize("sign", [1, -1])
 @pytest.mark.parametrize("headroom", [0, 1, 3])
 def test_overflow_wraps_at_the_range(headroom, sign):
-    """With h bits of headroom, 2**h products of largest magnitude fit; far more wrap."""
+    """With h bits of headroom, 2**h products of largest magnitude fit; far more of them wrap."""
     accumulator = ExactAccumulator(TileConfig(headroom_bits=headroom))
     assert accumulator.width == 81 + headroom
     pair = (MAX, MAX if sign > 0 else NEG_MAX)
@@ -181,7 +181,7 @@ def with_c(pairs, c, **settings):
         # Far apart: 2**127 - 2**-48, 2**-48 + 2**-149.
         ([(1, 0x8001)], 0x7F000000, 0x7F000000),
         ([(1, 1)], 0x00000001, 0x27800000),
-        # What is left is a subnormal number, then nothing: +0, also from -0 and -0.
+        # The remainder is a subnormal number, then nothing: +0, also from -0 and -0.
         ([(1, 1), (1, 0x8001)], 0x80000003, 0x80000003),
         ([(1, 0x8001)], 0x27800000, 0),
         ([], 0x80000000, 0),
@@ -222,7 +222,7 @@ def test_c_does_not_stay_in_the_accumulator():
 
 
 def test_the_block_of_an_exact_accumulator():
-    """Number, then the flags of infinities: plus, minus; both for a NaN."""
+    """Number, then the flags of infinities: plus, minus; both for NaN."""
     accumulator = ExactAccumulator(TileConfig(headroom_bits=0))
     assert accumulator.width == 81
     accumulator.accumulate([(1, 0x8001)], first=True)

@@ -1,4 +1,4 @@
-"""The mathematical level against NumPy and Python's own correctly rounded sum."""
+"""The mathematical level compared with NumPy and Python's correctly rounded sum."""
 
 import math
 from fractions import Fraction
@@ -71,7 +71,7 @@ def test_matmul_exact_lays_out_rows_by_columns():
 
 
 def test_c_is_one_more_term(rng):
-    """Short sums of doubles are exact where all exponents are near each other; float32 then rounds once."""
+    """Short sums of doubles are exact if all exponents are near each other; float32 then rounds once."""
     a, b = (rng.integers(-64, 64, (500, 6)).astype(np.float16) / 8 for _ in range(2))
     c = rng.standard_normal(500).astype(np.float32)
     expected = (np.sum(a.astype(np.float64) * b, axis=1) + c).astype(np.float32).view(np.uint32)

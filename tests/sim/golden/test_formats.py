@@ -1,4 +1,4 @@
-"""Every format against ml_dtypes and NumPy, pattern by pattern."""
+"""Every format compared with ml_dtypes and NumPy, pattern by pattern."""
 
 from fractions import Fraction
 
@@ -97,7 +97,7 @@ def test_the_largest_number(name):
 
 
 def test_tf32_is_the_upper_part_of_fp32(rng):
-    """Every pattern is worth what FP32's is with zeros after it, and one is rounded to where FP32's half is even."""
+    """Every pattern has the value of FP32's with zeros after it; ties round to FP32's even upper part."""
     fmt = float_format("tf32")
     bits = np.arange(1 << 19, dtype=np.uint32)
     with np.errstate(invalid="ignore"):
@@ -167,7 +167,7 @@ def test_encode_gives_every_pattern_back(name):
 
 @every_float
 def test_encode_around_every_tie(name):
-    """Between all neighbours, subnormal ones and the step beyond the largest included."""
+    """Test all neighbours, including subnormal ones and the step above the largest."""
     fmt = float_format(name)
     values = values_of_all(name)[: fmt.largest + 1]
     gaps = np.diff(values)
@@ -192,7 +192,7 @@ def test_encode_any_float32(name, rng):
 
 @every_float
 def test_encode_rounds_doubles_once(name, rng):
-    """A double just beyond a tie, which a float32 would round onto it."""
+    """The double is just above a tie; float32 would round it to the tie."""
     fmt = float_format(name)
     low = fmt.bias << fmt.fraction_bits  # 1.0, even
     tie = 1.0 + 2.0 ** -(fmt.fraction_bits + 1)

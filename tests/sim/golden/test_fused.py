@@ -42,13 +42,13 @@ def test_terms_are_truncated_each_on_its_own():
 
 
 def test_it_is_the_magnitude_that_is_truncated():
-    """F = 8: 1 - 1.5 * 2**-8 loses the half: 1 - 2**-8, not 1 - 2 * 2**-8."""
+    """F = 8: 1 - 1.5 * 2**-8 becomes 1 - 2**-8, not 1 - 2 * 2**-8."""
     assert added(fused(8), [PLUS, (0xBC00, 0x1E00)]) == 0x3F7F0000
     assert added(fused(8), [MINUS, (ONE, 0x1E00)]) == 0xBF7F0000
 
 
 def test_the_largest_exponent_may_be_that_of_c():
-    """2**-14, beside 2**9: multiples of 2**-14 count; beside 2**10, of 2**-13."""
+    """Beside 2**9, multiples of 2**-14 count; beside 2**10, multiples of 2**-13."""
     pair = (ONE, 0x0400)
     assert added(fused(23), [pair], c=0x44000000) == 0x44000001
     assert added(fused(23), [pair], c=0x44800000) == 0x44800000
@@ -59,20 +59,20 @@ def test_c_is_truncated_too():
     """C = 2**-20 + 2**-43 beside 1 (e_max = 0) and F = 23: 2**-20 is left."""
     assert added(fused(23), [PLUS, MINUS], c=0x35800001) == 0x35800000
     assert added(fused(64), [PLUS, MINUS], c=0x35800001) == 0x35800001
-    # A cycle without an active lane leaves it as it is; one with a product of zero does not, if F is below 23.
+    # A cycle without an active lane does not change C; one with a product of zero does, if F is below 23.
     assert added(fused(8), [], c=0x3F80FFFF) == 0x3F80FFFF
     assert added(fused(8), [(ZERO, ONE)], c=0x3F80FFFF) == 0x3F808000
 
 
 def test_products_are_not_normalised():
-    """1.5 * 1.5 = 2.25 has exponent 0, so 2**-23 counts; twice, it reaches the result."""
+    """1.5 * 1.5 = 2.25 has exponent 0, so that 2**-23 counts; two of them change the result."""
     pairs = [(0x3E00, 0x3E00), (ONE, 0x0002), (ONE, 0x0002)]
     assert added(fused(23), pairs) == 0x40100001
     assert added(fused(22), pairs) == 0x40100000
 
 
 def test_subnormal_operands_have_the_least_exponent_of_their_format():
-    """2**-24 * 1 has exponent -14: with F = 8, multiples of 2**-22 remain."""
+    """2**-24 * 1 has exponent -14: F = 8 keeps multiples of 2**-22."""
     assert added(fused(8), [SMALL]) == 0
     assert added(fused(8), [(ONE, 0x0004)]) == 0x34800000
     assert added(fused(9), [(ONE, 0x0003)]) == 0x34000000
@@ -109,7 +109,7 @@ def test_ties(c, zero, nearest):
 
 
 def test_beyond_a_tie():
-    """1 + 2**-24 + 2**-48: the last term decides, if the alignment keeps it."""
+    """1 + 2**-24 + 2**-48: the last term decides if the alignment keeps it."""
     pairs = [SMALL, (TINY, TINY)]
     assert added(fused(48, "nearest"), pairs, 0x3F800000) == 0x3F800001
     assert added(fused(47, "nearest"), pairs, 0x3F800000) == 0x3F800000
@@ -132,7 +132,7 @@ def test_rounding_up_to_the_next_power_of_two():
     assert added(fused(24, "zero"), [SMALL], 0x3FFFFFFF) == 0x3FFFFFFF
 
 
-# bf16, whose products go beyond FP32 on both ends: 0x3F80 is 1, 0x7F00 2**127, 0x0080 2**-126, 0x0001 2**-133.
+# bf16, whose products exceed FP32 at both ends: 0x3F80 is 1, 0x7F00 2**127, 0x0080 2**-126, 0x0001 2**-133.
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def test_rounding_up_to_the_next_power_of_two():
         (23, "zero", [(0x0001, 0x3F80)], 0x00010000),
         (23, "zero", [(0x0080, 0xBF80)], 0x80800000),
         (23, "zero", [(0x0080, 0x3400)], 0x00000001),  # 2**-149
-        (23, "nearest", [(0x0080, 0x3380)], 0),  # 2**-150 is below what e_max = -126 keeps
+        (23, "nearest", [(0x0080, 0x3380)], 0),  # e_max = -126 does not keep 2**-150
         (24, "zero", [(0x0080, 0x3380)], 0),
         (24, "nearest", [(0x0080, 0x3380)], 0),  # a tie of 0 and the least subnormal
         (24, "nearest", [(0x0080, 0x3380)] * 2, 0x00000001),
@@ -215,7 +215,7 @@ def test_special_values(pairs, c, result):
 
 def test_special_values_stay_until_the_next_stream():
     accumulator = fused(23, fmt="bf16")
-    accumulator.accumulate([(0x7F00, 0x3F80)] * 2, first=True)  # overflow is an infinity like any other
+    accumulator.accumulate([(0x7F00, 0x3F80)] * 2, first=True)  # Overflow gives an ordinary infinity.
     accumulator.accumulate([], first=False)
     accumulator.accumulate([(0x7F00, 0xBF80)] * 3, first=False)
     assert accumulator.result_bits() == 0x7F800000
@@ -230,7 +230,7 @@ def test_special_values_stay_until_the_next_stream():
 
 
 def test_every_cycle_rounds():
-    """1, then 2**-24 in each of two cycles, is 1; in one cycle with F = 24 it is more."""
+    """1, then 2**-24 in each of two cycles, gives 1; in one cycle with F = 24 it gives more."""
     accumulator = fused(24)
     for first, pairs in ((True, [PLUS]), (False, [SMALL]), (False, []), (False, [SMALL])):
         accumulator.accumulate(pairs, first)

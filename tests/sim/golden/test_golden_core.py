@@ -1,4 +1,4 @@
-"""The golden core against products in float64, and its errors for wrong programs."""
+"""The golden core compared with products in float64, and its errors for wrong programs."""
 
 from itertools import pairwise
 from random import Random
@@ -48,7 +48,7 @@ class Layer:
         self.memory.write(W, groups_of_w.tobytes())
 
     def run(self):
-        """The output's rows one after the other, in float16; positions are the scheduled side."""
+        """Return the output's rows in float16; positions are the scheduled side."""
         program = Program()
         kernel, cg, xg, fg, out = self.kernel, self.cg, self.xg, self.fg, self.out
         og = -(-out // 4)
@@ -108,7 +108,7 @@ class Layer:
         return from_groups(stored.reshape(out, fg, og, 16), CONFIG, len(self.w), out).view(np.float16)
 
     def expected(self):
-        """The same in float64, rounded to FP32 and then to float16."""
+        """Compute the same in float64, rounded to FP32 and then to float16."""
         padded = np.pad(self.a.astype(np.float64), ((0, 0), (self.padding,) * 2, (self.padding,) * 2))
         windows = np.lib.stride_tricks.sliding_window_view(padded, (self.kernel,) * 2, (1, 2))
         windows = windows[:, :: self.stride, :: self.stride]
@@ -146,7 +146,7 @@ def test_zero_skipping_changes_nothing(preset):
 
 @pytest.mark.parametrize("preset", ["core", "core-bf16", "core-int8"])
 def test_chunks_do_not_show(preset):
-    """A reduction in one pass, or in passes of any lengths whose sums are added, has the same results."""
+    """A reduction in one pass, or in passes of any lengths with summed results, has the same results."""
     config, random = load_any_preset(preset), Random(7)
     results = {"stride": 1, "x_size": 4, "emit": 1, "fp32": 1, "bias": 1, "bias_address": 64, "a_streams": 1}
     for _ in range(6):
@@ -165,7 +165,7 @@ def test_chunks_do_not_show(preset):
 
 
 def multiply_fields(fields):
-    """All fields of a multiply of one stream of side B."""
+    """Return all fields of a multiply of one stream of side B."""
     _, values = decode(encode(OPERATIONS["multiply"], {"b_streams": 1, **fields}))
     return values
 

@@ -1,4 +1,4 @@
-"""The C input in time: traces worked by hand from docs/tile.md, and its checks."""
+"""The C input cycle by cycle: traces by hand from docs/tile.md, and its checks."""
 
 import numpy as np
 import pytest
@@ -22,7 +22,7 @@ def shown(flags) -> str:
 
 
 class Run:
-    """One-column tile, streams of ones, `lengths` steps each; C as in `beats`, one a cycle from `start` on."""
+    """A run of a one-column tile: streams of ones with `lengths` steps; C as in `beats`, one a cycle from `start`."""
 
     def __init__(self, tile: Tile, lengths, beats, start=0, cycles=16, stall=(), one=ONE) -> None:
         config = tile.config
@@ -58,7 +58,7 @@ def test_a_stream_waits_for_its_block_of_c(accumulator):
     tile = tile_of(rows=2, accumulator=accumulator)
     run = Run(tile, [1], [beat(F1, False), beat(F2)], start=4, cycles=12)
     assert run.schedules == "000000100000"
-    # Accumulated in 7, in the block in 8; the sum register of the exact one makes results a cycle later.
+    # Accumulated in cycle 7, in the block in 8; an exact accumulator's sum register gives results a cycle later.
     assert run.out_valid == ("000000000011" if accumulator == "exact" else "000000000110")
     assert [np.uint32(bits).view(np.float32) for bits in run.results] == [5.0, 6.0]
     assert [seen.counters.stall_input for seen in run.outputs][:8] == [0, 1, 2, 3, 4, 5, 6, 6]
@@ -69,7 +69,7 @@ def test_c_may_come_before_the_steps():
     tile = tile_of(rows=2)
     for cycle in range(6):
         seen = tile.cycle([Offer()], [Offer()] * 2, True, c=beat(F1, last=cycle % 2 == 1))
-        # Two blocks are all it holds.
+        # The store holds only two blocks.
         assert seen.c_ready == (cycle < 4)
     run = Run(tile, [1, 1, 1], [], cycles=16)
     assert run.schedules == "0110" + "0" * 12
@@ -79,14 +79,14 @@ def test_c_may_come_before_the_steps():
 
 
 def test_only_the_first_schedule_of_a_stream_waits():
-    """Two streams of three steps and one block of C: the first runs through, the second does not begin."""
+    """Two streams of three steps and one block of C: the first runs, the second waits."""
     run = Run(tile_of(), [3, 3], [beat(F1)])
     assert run.schedules == "0111" + "0" * 12
     assert run.results == [0x41500000]  # 13
 
 
 def test_a_block_that_completes_while_one_is_started():
-    """One beat to a block: in cycle 1 the first block is started with and the second completes."""
+    """A block has one beat: in cycle 1 the first block starts a stream and the second completes."""
     run = Run(tile_of(sparsity="none"), [1, 1], [beat(F1), beat(F2)], cycles=8)
     assert run.schedules == "01100000"
 
@@ -108,12 +108,12 @@ def test_room_of_an_exact_accumulator():
 
 
 def test_room_of_a_fused_accumulator():
-    """The block leaves as the first schedule is accumulated: scheduled in 1, accumulated in 2, room in 3."""
+    """The block leaves with the first accumulation: scheduled in 1, accumulated in 2, room in 3."""
     run = Run(tile_of(accumulator="volta"), [1] * 3, [beat(F1), beat(F2), beat(F3)], cycles=12)
     assert run.c_ready == "100100100111"
     assert run.schedules == "010010010000"
     assert run.out_valid == "000010010010"
-    # A stream of several schedules keeps its C no longer.
+    # A stream of several schedules does not keep its C longer.
     run = Run(tile_of(accumulator="volta"), [3] * 2, [beat(F1), beat(F2)], cycles=12)
     assert run.c_ready == "100100111111"
     assert run.schedules == "011111100000"
@@ -131,7 +131,7 @@ def test_room_of_a_fused_accumulator_without_latency():
 @pytest.mark.parametrize("rows", [1, 2, 4])
 @pytest.mark.parametrize(("accumulator", "kind"), [("exact", "fp16"), ("exact", "int8"), ("hopper", "fp16")])
 def test_the_shortest_streams_without_a_bubble(sparsity, rows, accumulator, kind):
-    """`beats + latency + 1` cycles."""
+    """They take `beats + latency + 1` cycles."""
     for pipeline in (1, 2, 3):
         enough = rows + pipeline
         for length in (enough - 1, enough):
@@ -144,7 +144,7 @@ def test_the_shortest_streams_without_a_bubble(sparsity, rows, accumulator, kind
 
 
 def test_a_blocked_output_holds_c_back():
-    """Output register, sum register and block hold one result each, the fourth is due and frozen.
+    """Output register, sum register and block each hold a result; the fourth is due and frozen.
 
     The first two took their C with them; the third and the fourth have theirs in the store, so a fifth cannot enter.
     """
@@ -158,7 +158,7 @@ def test_a_blocked_output_holds_c_back():
 
 
 def test_no_sum_register_for_integers():
-    """Output register and block hold one result each, the third is frozen."""
+    """Output register and block each hold a result; the third is frozen."""
     tile = tile_of(format="int8")
     run = Run(tile, [1] * 6, [beat(1)] * 6, cycles=40, stall=range(20), one=1)
     assert run.schedules[:20].count("1") == 3
@@ -171,7 +171,7 @@ def test_no_sum_register_for_integers():
 )
 @pytest.mark.parametrize("pipeline", [1, 2, 3])
 def test_latency_of_results(settings, extra, pipeline):
-    """C enters in 0; scheduled in 1, accumulated `latency` later, one more for the block, the registers after it."""
+    """C enters in 0; scheduled in 1, accumulated `latency` later, in the block and the registers after it later."""
     run = Run(tile_of(pipeline=pipeline, **settings), [1], [beat(0)], cycles=10, one=1)
     assert run.out_valid.index("1") == 1 + (pipeline - 1) + 2 + extra
 
@@ -184,7 +184,7 @@ def test_latency_of_results(settings, extra, pipeline):
     [((False, True), "0000"), ((True, True), "0111"), ((True, False), "0111"), ((False, False), "0011")],
 )
 def test_a_block_of_c_that_ends_at_the_wrong_beat(lasts, flag):
-    """The flag shows a cycle later; the count of beats decides."""
+    """The flag is visible a cycle later; the count of beats decides."""
     run = Run(tile_of(rows=2), [1], [beat(F1, lasts[0]), beat(F2, lasts[1])], cycles=4)
     assert run.protocol_error == flag
     assert run.schedules == "0010"
@@ -208,11 +208,11 @@ def test_c_that_is_not_finite(bits, set_by):
 
 
 def test_overflow_of_c_plus_sum():
-    """Scheduled in 1, accumulated in 2, leaves the block in 3, seen in 4."""
+    """Scheduled in 1, accumulated in 2, leaves the block in 3, visible in 4."""
     run = Run(tile_of(format="int8"), [1], [beat(0x7FFFFFFC)], cycles=8, one=1)
     assert run.overflow == "00001111"
     assert run.results == [0x80000000]
-    # Two beats: the second one's overflow is seen a cycle later, or when it leaves at last.
+    # Two beats: the second one's overflow is visible a cycle later, or when it leaves.
     beats = [beat(0x7FFFFFFB, False), beat(0x7FFFFFFC)]
     assert Run(tile_of(format="int8", rows=2), [1], beats, cycles=9, one=1).overflow == "000000111"
     assert Run(tile_of(format="int8", rows=2), [1], beats, cycles=12, one=1, stall=range(8)).overflow == "0" * 9 + "111"
@@ -223,14 +223,14 @@ def test_clear_wins_over_c():
     tile.cycle([Offer()], [Offer()] * 2, True, clear=True, c=beat(0x7FC00000, last=True))
     assert not tile.protocol_error
     assert not tile.non_finite
-    # It clears nothing else: the beat is in.
+    # Nothing else is cleared: the beat is stored.
     tile.cycle([Offer()], [Offer()] * 2, True, c=beat(F1))
     assert tile.datapath.initial is not None
     assert tile.datapath.initial.blocks == 1
 
 
 def test_reset_empties_the_store():
-    """Half a block, a block and a started stream, each forgotten."""
+    """Half a block, a block and a started stream are dropped."""
     for accumulator in ("exact", "volta"):
         for before in range(8):
             tile = tile_of(rows=2, accumulator=accumulator)
@@ -242,7 +242,7 @@ def test_reset_empties_the_store():
             assert not tile.protocol_error
 
 
-# What does not fit
+# Errors
 
 
 def test_c_for_a_tile_without_it():

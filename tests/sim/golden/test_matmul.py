@@ -1,4 +1,4 @@
-"""Matrix products: what goes in, what comes out, and errors that help."""
+"""Matrix products: operands, results, and helpful errors."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Bit patterns against NumPy, rounding against rational arithmetic."""
+"""Bit patterns compared with NumPy, rounding compared with rational arithmetic."""
 
 from fractions import Fraction
 

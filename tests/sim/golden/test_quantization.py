@@ -1,4 +1,4 @@
-"""Recorded operands of a training step in every format: how they are rounded."""
+"""Rounding of a training step's recorded operands to every format."""
 
 import numpy as np
 import pytest

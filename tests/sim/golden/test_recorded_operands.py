@@ -47,5 +47,5 @@ def test_tensordash_equals_dense_equals_correctly_rounded(name, operation, initi
 
 
 def result_bits(c: np.ndarray, name: str) -> np.ndarray:
-    """C as bit patterns."""
+    """Return C as bit patterns."""
     return c.astype(np.int32).view(np.uint32) if name == "int8" else c.astype(np.float32).view(np.uint32)

@@ -68,14 +68,14 @@ def test_a_schedule_loses_nothing_and_takes_nothing_twice(options, lanes, depth,
         assert made.advance >= 1
         assert not remaining[: made.advance].any()
         assert made.advance == eligible or remaining[made.advance].any()
-        # A lane that went idle saw nothing left of what it reaches.
+        # An idle lane has no remaining pair in its reach.
         for lane, position in enumerate(made.selected):
             if position is None:
                 assert not any(remaining[s, (lane + o) % lanes] for s, o in options if s < eligible)
 
 
 def test_every_paper_window_against_lanes_that_decide_one_by_one():
-    """All 65,536 windows: with one lane to a level, the schedule is four priority encoders in a row."""
+    """With one lane per level, each of 65,536 schedules is that of four priority encoders in a row."""
     options = load_preset("paper").options
     for pattern in range(1 << 16):
         effectual = [[bool(pattern >> (4 * step + lane) & 1) for lane in range(4)] for step in range(4)]

@@ -1,4 +1,4 @@
-"""The staging buffer against a plain list."""
+"""The staging buffer compared with a plain list."""
 
 import pytest
 

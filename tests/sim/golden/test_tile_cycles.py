@@ -1,4 +1,4 @@
-"""The tile in time: traces worked by hand from docs/tile.md."""
+"""The tile cycle by cycle: traces by hand from docs/tile.md."""
 
 import numpy as np
 import pytest
@@ -26,7 +26,7 @@ def streams_of_ones(config, lengths):
     [("rows", 1, 0), ("rows", 2, 1), ("rows", 3, 2), ("both", 2, 1), ("none", 1, 0), ("none", 2, 1), ("none", 3, 2)],
 )
 def test_latency(sparsity, pipeline, latency, drive):
-    """Taken in cycle 0, scheduled in 1, accumulated in 1 + latency, in the block then, in the register one later."""
+    """Taken in cycle 0, scheduled in 1, accumulated in 1 + latency, then in the block, in the register one later."""
     config = TileConfig(rows=1, columns=1, sparsity=sparsity, pipeline=pipeline)
     trace = drive(Tile(config), streams_of_ones(config, [1]))
     assert [outputs.taken for outputs in trace.outputs] == [1] + [0] * (latency + 3)
@@ -88,13 +88,13 @@ def test_a_block_of_several_beats_holds_up_the_next(drive):
 
 
 def test_frozen_without_latency(drive):
-    """The baseline with one stage: the schedule that would be made is the one that is due."""
+    """The baseline with one stage: the schedule to be made is the due one."""
     config = TileConfig(rows=2, columns=1, pipeline=1, sparsity="none")
     trace = drive(Tile(config), streams_of_ones(config, [1] * 3))
     shown = ["F" if out.frozen else "S" if out.schedule_made else "-" for out in trace.outputs]
     assert "".join(shown) == "-SFSFS----"[: len(shown)]
     assert len(shown) == 9
-    # A step that does not end its stream goes on while the block is full.
+    # A step that does not end its stream continues while the block is full.
     config = TileConfig(rows=2, columns=1, pipeline=1, sparsity="none")
     trace = drive(Tile(config), streams_of_ones(config, [1, 3]))
     assert [out.frozen for out in trace.outputs].count(True) == 0
@@ -160,7 +160,7 @@ def test_only_as_much_as_all_ports_have_and_fits(nothing):
 
 
 def test_last_counts_only_where_the_offer_is_used_up():
-    """A port that offers more than is taken does not end its stream yet."""
+    """A port that offers more than is taken does not end its stream."""
     config = TileConfig(rows=1, columns=1)
     tile = Tile(config)
     step = [[ONE] * 4] * 4

@@ -113,7 +113,7 @@ def test_the_fused_baseline_adds_step_by_step(accumulator, name, operands):
 
 
 def test_a_fused_result_depends_on_what_shares_a_schedule():
-    """1, then 2**-24 in each of two steps: each is lost alone; scheduled together (b is zero elsewhere), they count."""
+    """Two terms of 2**-24 after 1 are lost one by one, but count in one schedule."""
     config = TileConfig(rows=1, columns=1, accumulator="ampere")
     a, b = np.ones((1, 3, 4)), np.zeros((1, 3, 4))
     b[0, 0, 0], b[0, 1, 1], b[0, 2, 2] = 1, 2.0**-24, 2.0**-24
@@ -122,7 +122,7 @@ def test_a_fused_result_depends_on_what_shares_a_schedule():
 
 
 def test_a_stream_of_zeros_gives_c():
-    """No lane is active: C as it is, with its zero and NaN in order."""
+    """No lane is active: the result is C, with one zero and one NaN."""
     c = np.array([[0x3F812345, 0x80000000], [0xFF800000, 0xFFC12345]], np.uint32)
     zeros = np.zeros((2, 3, 4), np.uint16)
     for settings, nan in (({}, 0x7FC00000), ({"accumulator": Fused(8, "zero")}, 0x7FFFFFFF)):
@@ -134,7 +134,7 @@ def test_a_stream_of_zeros_gives_c():
 
 
 def test_fused_tiles_wait_for_a_full_window(operands, drive):
-    """However they arrive, the steps are scheduled four at a time, so the order of additions is the data's."""
+    """Four steps are scheduled at a time, however they arrive, so that the order of additions is fixed."""
     config = TileConfig(rows=1, columns=1, accumulator="volta")
     assert config.needs_full_window
     stream = operands.streams(config, [11], 0.5)

@@ -15,14 +15,14 @@ def test_a_row_of_zeros_waits_for_a_dense_row():
     a = np.full((1, 8, 4), ONE, np.uint16)
     b = np.stack([np.zeros((8, 4), np.uint16), a[0]])
     result = run_streams([(a, b)], config)
-    # Eight schedules; row 0 could go 4 steps in the first five of them, then what is left: 3, 2, 1.
+    # Eight schedules; row 0 could advance 4 steps in the first five of them, then the remaining 3, 2 and 1.
     assert result.row_wait.tolist() == [[5 * 3 + 2 + 1 + 0, 0]]
     assert result.counters.row_wait == (18, 0)
     assert (result.cycles.item(), result.effectual.item()) == (8, 32)
 
 
 def test_counters_with_both_sides_sparse(operands):
-    """One row, two columns: the row's AS is the lesser of its two PEs', positions are counted over PEs."""
+    """One row, two columns: the row's AS is the lesser of its two PEs'; positions count for each PE."""
     config = TileConfig(rows=2, columns=2, sparsity="both")
     a, b = np.zeros((2, 8, 4), np.uint16), np.full((2, 8, 4), ONE, np.uint16)
     a[1] = ONE
@@ -117,7 +117,7 @@ def test_no_protocol_error_where_no_step_is_taken():
 @pytest.mark.parametrize("sparsity", ["none", "rows", "both"])
 @pytest.mark.parametrize("side", ["a", "b"])
 def test_the_flag_of_non_finite_values(special, sparsity, side):
-    """It is set when the step enters, not when it is offered, even where its partner is a zero."""
+    """It is set when the step enters, not when it is offered, even if its partner is a zero."""
     config = TileConfig(rows=1, columns=1, sparsity=sparsity)
     tile = Tile(config)
     depth = config.window_depth

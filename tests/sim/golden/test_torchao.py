@@ -1,4 +1,4 @@
-"""Blocks with a power of two, next to a public library's: torchao, which `make nightly` installs."""
+"""Blocks with a power of two, compared with a public library's: torchao, which `make nightly` installs."""
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ def test_scales_and_elements_are_those_of_torchao(name, scale_rounding, mode):
     torch = pytest.importorskip("torch")
     mx = pytest.importorskip("torchao.prototype.mx_formats.mx_tensor")
     kind = {"fp8_e4m3": torch.float8_e4m3fn, "fp8_e5m2": torch.float8_e5m2, "fp4_e2m1": torch.float4_e2m1fn_x2}
-    other = kind.get(name, name)  # six bits are a name there, too
+    other = kind.get(name, name)  # torchao has a name for six bits, too
     rng = np.random.default_rng(1)
     values = rng.standard_normal((BLOCKS, BLOCK)) * np.exp2(rng.integers(-100, 100, (BLOCKS, 1)))
     values = np.where(rng.random(values.shape) < 0.1, 0, values).astype(np.float32)

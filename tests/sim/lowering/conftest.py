@@ -52,7 +52,7 @@ CHOSEN: dict[str, Geometry] = {
 
 
 def random_geometry(rng: np.random.Generator) -> Geometry:
-    """Any small layer."""
+    """Draw a small layer."""
     batch = int(rng.integers(1, 3))
     if rng.random() < 0.15:
         samples, inputs, outputs = rng.integers(1, 12, 3).tolist()
@@ -89,7 +89,7 @@ def geometry(request, rng) -> Geometry:
 
 @pytest.fixture
 def values(geometry, rng) -> dict[str, np.ndarray]:
-    """Small integers, about half of them zero."""
+    """Draw small integers, about half of them zero."""
     shapes = geometry.shapes.items()
     return {name: rng.integers(-4, 5, shape) * (rng.random(shape) < 0.6) for name, shape in shapes}
 

@@ -1,4 +1,4 @@
-"""Reference lowering: every stream spelled out from the definitions, slowly.
+"""Reference lowering: every stream from the definitions, slowly.
 
 It shares the geometries with the fast lowering and nothing else. Each side of a product is made as the places it reads,
 one by one; values and zeros follow from these, and so do the counts of what is no data.
@@ -17,10 +17,10 @@ from tensordash_sim.lowering import Convolution, Geometry, MatrixProduct, Operat
 __all__ = ["FRAGMENT", "OUTSIDE", "ReferenceProduct", "ReferenceSide", "multiply_out", "reference_streams"]
 
 OUTSIDE = -1
-"""Place of a position that reads outside its tensor: spatial padding."""
+"""Place of a position outside of its tensor: spatial padding."""
 
 FRAGMENT = -2
-"""Place of a position past the end of a segment that is no multiple of the lanes."""
+"""Place of a position after the end of a segment whose length is no multiple of the lanes."""
 
 Segment = list[int]
 Vector = list[Segment]
@@ -48,7 +48,7 @@ class ReferenceSide:
 
 @dataclass(frozen=True, eq=False)
 class ReferenceProduct:
-    """Two sides, and where each pair of their vectors adds its sum.
+    """Two sides, and the result to which each pair of their vectors adds its sum.
 
     Attributes
     ----------
@@ -181,12 +181,12 @@ class _Places:
         return np.arange(np.prod(shape)).reshape(shape)
 
     def channels(self, group: int) -> range:
-        """Channels of A in a group."""
+        """Return the channels of A in a group."""
         count = len(self.group_channels)
         return range(group * count, (group + 1) * count)
 
     def filters(self, group: int) -> range:
-        """Filters of a group."""
+        """Return the filters of a group."""
         count = self._layer.out_channels // self._layer.groups
         return range(group * count, (group + 1) * count)
 

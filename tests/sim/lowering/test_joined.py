@@ -59,7 +59,7 @@ def test_as_a_matrix_product():
 
 
 def test_fewer_cycles_and_no_sums():
-    """Of planes of 5 positions, whose streams end in the middle of a window."""
+    """Planes have 5 positions: streams end in the middle of a window."""
     rng = np.random.default_rng(3)
     layer = LAYERS["plain"]
     masks = {name: rng.random(layer.shapes[name]) < 0.4 for name in "AG"}

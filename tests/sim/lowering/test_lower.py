@@ -1,4 +1,4 @@
-"""The fast lowering makes the words of the reference's streams, and counts what the reference holds."""
+"""The fast lowering gives the words and the counts of the reference's streams."""
 
 from typing import Any
 
@@ -12,14 +12,14 @@ from .reference import FRAGMENT, OUTSIDE, ReferenceSide, reference_streams
 
 
 def packed(values: np.ndarray) -> np.ndarray:
-    """(batch, count, steps, lanes) as words, (batch * count, steps)."""
+    """Pack (batch, count, steps, lanes) to words, (batch * count, steps)."""
     weights = np.uint32(1) << np.arange(values.shape[-1], dtype=np.uint32)
     words = np.where(values != 0, weights, 0).sum(axis=-1, dtype=np.uint32)
     return words.reshape(-1, words.shape[-1])
 
 
 def blocks_read(side: ReferenceSide, group, geometry, operation: Operation, lanes: int) -> int:
-    """Distinct blocks, by enumeration of everything that the group reads."""
+    """Count distinct blocks by enumerating all reads of the group."""
     shape = geometry.shapes[side.name]
     places = side.places.reshape(-1, side.places[0, 0].size)
     read = {int(place) for vector in group if vector >= 0 for place in places[vector] if place >= 0}
@@ -94,7 +94,7 @@ class TestSides:
 
 @pytest.mark.parametrize("operation", Operation)
 def test_positions_are_macs_and_what_is_no_data(geometry, values, lanes, operation):
-    """Fragmentation is the same on both sides, padding on one: multiplications inside the tensors remain."""
+    """Positions minus fragmentation (both sides) and padding (one side) are the multiplications."""
     masks = {name: tensor != 0 for name, tensor in values.items()}
     inside = 0
     for product in lower(geometry, operation, masks, lanes):

@@ -1,4 +1,4 @@
-"""Along which axis an operand is reduced: by sums over what is said to be one."""
+"""The axis along which an operand is reduced."""
 
 import numpy as np
 import pytest
@@ -22,7 +22,7 @@ def drawn(layer: Convolution | MatrixProduct) -> dict[str, np.ndarray]:
 
 
 def test_matrix_products_are_sums_along_it() -> None:
-    # Of a matrix product, what the reductions leave are rows of both operands of one product.
+    # In a matrix product, the other axes are rows of both operands of one product.
     values = drawn(LINEAR)
     for operation in Operation:
         left, right = (along(values[name], LINEAR, operation, name) for name in (operation.left, operation.right))

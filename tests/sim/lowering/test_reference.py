@@ -1,4 +1,4 @@
-"""No product is lost and none counted twice: what the streams multiply out to is the layer's result and gradients."""
+"""No product is lost or counted twice: the products of the streams are the layer's result and gradients."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ from .reference import FRAGMENT, OUTSIDE, multiply_out, reference_streams
 
 
 def meetings(layer: Convolution):
-    """Index of A, of W and of G for every multiplication of the forward pass that is inside the tensors."""
+    """Yield the indices of A, W and G for every multiplication of the forward pass inside the tensors."""
     reached = layer.in_channels // layer.groups
     for n, *out in np.ndindex(layer.batch, *layer.out_size):
         for tap in np.ndindex(*layer.kernel):
@@ -66,8 +66,8 @@ class TestMultiplyOut:
         np.testing.assert_array_equal(found, by_autograd(geometry, operation, values))
 
     def test_every_multiplication_is_there_once(self, geometry, values, lanes, operation):
-        """Also those by zero: none is in two streams, or twice in one, and none is missing."""
-        met = [np.zeros((2, 0), np.int64)]  # there may be no product
+        """Each multiplication, also by zero, is exactly once in all streams."""
+        met = [np.zeros((2, 0), np.int64)]  # There may be no product.
         for product in reference_streams(geometry, operation, values, lanes):
             left, right = np.broadcast_arrays(product.left.places[:, :, None], product.right.places[:, None])
             np.testing.assert_array_equal(left == FRAGMENT, right == FRAGMENT)

@@ -1,11 +1,11 @@
-"""Tests do not see what the user has fetched, and do not wait for one another's threads."""
+"""Tests do not use the user's data sets, and do not wait for each other's threads."""
 
 from pathlib import Path
 
 import pytest
 import torch
 
-torch.set_num_threads(1)  # workers of pytest share the cores: several threads each take ten times as long
+torch.set_num_threads(1)  # pytest's workers share the processors: several threads each take ten times as long.
 
 
 @pytest.fixture(autouse=True)

@@ -1,4 +1,4 @@
-"""Fetching data sets, with downloads that are faked."""
+"""Fetching of data sets, with faked downloads."""
 
 import hashlib
 import io
@@ -39,7 +39,7 @@ def archive(path: Path, members: dict[str, bytes]) -> None:
 
 
 class Downloader:
-    """Puts an archive where it belongs, and counts."""
+    """Stores an archive as a downloader does, and counts calls."""
 
     def __init__(self, path: Path, members: dict[str, bytes]) -> None:
         archive(path, members)
@@ -104,7 +104,7 @@ def test_interrupted_download(error: type[BaseException], movielens: Downloader,
     with pytest.raises(error, match="stopped"):
         fetch("movielens", download=stops)
     assert list(cache.iterdir()) == []
-    fetch("movielens", download=movielens)  # and again, from nothing
+    fetch("movielens", download=movielens)  # again, from the start
     assert available("movielens")
 
 
@@ -117,7 +117,7 @@ def test_killed_download_leaves_nothing_for_long(movielens: Downloader, cache: P
     assert not available("movielens")
     fetch("movielens", download=movielens)
     assert not old.exists()
-    assert young.exists()  # may be another process
+    assert young.exists()  # another process may write it
 
 
 def test_another_process_was_first(movielens: Downloader) -> None:

@@ -114,7 +114,7 @@ def target(boxes: list[list[float]]) -> Target:
 
 
 def test_regions_come_from_the_level_of_their_size() -> None:
-    """Levels hold their own number, so pooling shows which one was read, and of which image."""
+    """Levels hold their own number, so that pooled values show the level and image."""
     heads = Heads(SETTINGS)
     levels = [
         torch.stack([torch.full((4, 64 >> level, 64 >> level), 10.0 * image + level) for image in range(2)])
@@ -153,7 +153,7 @@ def test_proposals_lie_inside_and_apart() -> None:
 
 
 def test_losses_without_any_proposal_of_an_object() -> None:
-    """True boxes are always among the regions, so the heads have something to learn from in every step."""
+    """True boxes are always among the regions, so that the heads learn in every step."""
     torch.manual_seed(0)
     heads = Heads(SETTINGS)
     levels = [torch.randn(1, 4, 16 >> level, 16 >> level) for level in range(4)]
@@ -162,7 +162,7 @@ def test_losses_without_any_proposal_of_an_object() -> None:
         "classes": True,
         "masks": True,
     }
-    assert losses["boxes"].item() < 1e-2  # the region is the true box itself: nothing to move
+    assert losses["boxes"].item() < 1e-2  # The region is the true box itself: nothing has to move.
     assert all(torch.isfinite(value) for value in losses.values())
 
 
@@ -177,7 +177,7 @@ def test_five_losses_add_up() -> None:
 
 
 def test_learns_a_picture_by_heart() -> None:
-    """And with it: other batches of the same kind can take the place of a run's own."""
+    """The loss falls on one batch, which replaces the run's own batches."""
     run = load("detectron2", "tiny", 0)
     run.batches = repeat(next(run.batches))
     losses = [run.step() for _ in range(30)]
@@ -196,7 +196,7 @@ def test_frozen_parts_stay() -> None:
 
 
 def test_frozen_normalization_fits_the_weights() -> None:
-    """Without pretrained weights the statistics are measured: activations neither vanish nor blow up."""
+    """Without pretrained weights the statistics are measured: activations neither vanish nor explode."""
     run = load("detectron2", "small", 0)
     images, _ = next(run.batches)
     with torch.no_grad():
@@ -212,8 +212,8 @@ def test_scenes() -> None:
         scene = paint(random, (48, 64), 5)
         assert 1 <= len(scene.boxes) == len(scene.kinds) == len(scene.masks) <= 5
         assert scene.image.shape == (3, 48, 64)
-        assert (scene.image != 0).mean() > 0.999  # zeros are the network's, not the picture's
-        assert not (scene.masks.sum(axis=0) > 1).any()  # each pixel is of one shape
+        assert (scene.image != 0).mean() > 0.999  # Zeros come from the network, not from the picture.
+        assert not (scene.masks.sum(axis=0) > 1).any()  # Each pixel is in one shape.
         for (x0, y0, x1, y1), mask, kind in zip(scene.boxes.astype(int), scene.masks, scene.kinds, strict=True):
             assert mask[y0:y1, x0:x1].sum() == mask.sum() >= 4
             assert mask[y0].any()

@@ -33,7 +33,7 @@ def weights(run: Training) -> Tensor:
 
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize(
-    "name",  # at night, what takes longest: resnet50 is one, too
+    "name",  # slow networks run at night: resnet50, too
     [pytest.param(name, marks=pytest.mark.slow if name == "resnet50-sparse" else ()) for name in HERE],
 )
 def test_trains_and_repeats(name: str, tmp_path: Path) -> None:
@@ -46,7 +46,7 @@ def test_trains_and_repeats(name: str, tmp_path: Path) -> None:
     assert torch.equal(before, weights(same))
     state = torch.get_rng_state()
     losses = [run.step() for _ in range(3)]
-    assert torch.equal(state, torch.get_rng_state())  # the user's own numbers are left alone
+    assert torch.equal(state, torch.get_rng_state())  # The user's random numbers do not change.
     torch.rand(5)
     with record(tmp_path / "run.trace", model=same.model, steps=1):
         assert losses == [same.step() for _ in range(3)]
@@ -67,7 +67,7 @@ def test_every_trained_parameter_learns(name: str) -> None:
     run = load(name, "tiny", 0)
     run.step()
     without = [n for n, p in run.model.named_parameters() if p.requires_grad and (p.grad is None or not p.grad.any())]
-    # What no sample of one small batch reached: boxes or masks without an object, rare words.
+    # Parameters that one small batch does not use: boxes or masks without an object, rare words.
     assert not [n for n in without if not n.startswith(("heads.", "softmax.tail", "bert.embeddings"))]
 
 
@@ -85,7 +85,7 @@ def test_conditions(name: str) -> None:
 def test_loss_falls(name: str) -> None:
     """Other networks have too few weights at the tiny scale to learn within seconds."""
     run = load(name, "tiny", 0)
-    if name == "bert":  # From random weights it learns no more than one batch in that time.
+    if name == "bert":  # From random weights, it learns only one batch in that time.
         run.batches = repeat(next(run.batches))
         run.optimizer.param_groups[0]["lr"] = 0.01
     losses = [run.step() for _ in range({"bert": 20, "ncf": 150}.get(name, 50))]

@@ -1,4 +1,4 @@
-"""Sparsity while training: what is asked for is kept, and the masks move as the papers say."""
+"""Sparsity in training: the requested sparsity is kept, and the masks move as in the papers."""
 
 import pytest
 import torch
@@ -85,7 +85,7 @@ def test_static(bench: Bench) -> None:
         assert int((weight == 0).sum()) == round(0.875 * weight.numel())
     bench.train(hooks, 20)
     for name, weight in bench.weights.items():
-        assert torch.equal(weight != 0, masks[name])  # zeros stay zeros, the others learn
+        assert torch.equal(weight != 0, masks[name])  # zeros stay zeros, and the others learn
         assert weight.grad is not None
         assert not weight.grad[~masks[name]].any()
         assert not torch.equal(weight, before[name] * masks[name])
@@ -107,9 +107,9 @@ def test_sparse_momentum(bench: Bench) -> None:
     counts = {name: int(mask.sum()) for name, mask in before.items()}
     assert hooks.moved == 0
     loss = bench.train(hooks, 1)
-    # Half of each, almost: the cosine has moved by five thousandths of its way.
+    # almost half of each: the cosine has moved by five thousandths
     assert hooks.moved == pytest.approx(0.5 * sum(counts.values()), abs=4)
-    assert hooks.sparsity == pytest.approx(0.9, abs=1e-3)  # as many come as go
+    assert hooks.sparsity == pytest.approx(0.9, abs=1e-3)  # as many weights return as are pruned
     grown = {name: hooks.masks[name] & ~before[name] for name in before}
     assert sum(int(mask.sum()) for mask in grown.values()) > 0
     for name, mask in grown.items():
@@ -135,7 +135,7 @@ def test_sparse_momentum_prunes_small_and_grows_where_momentum_is() -> None:
     hooks.before_update()
     optimizer.step()  # the first momentum is the gradient
     hooks.after_update()
-    # Each loses its smallest two, -1 and 2. Mean momenta 3 and 1: three of the four come back in a, one in b.
+    # Each loses its smallest two, -1 and 2. With mean momenta 3 and 1, three of the four return in a, one in b.
     assert hooks.moved == 4
     assert hooks.masks["a.weight"].tolist() == [[True, False, True, False, False, True, True, True]]
     assert hooks.masks["b.weight"].tolist() == [[True, False, True, False, False, False, False, True]]
@@ -162,17 +162,17 @@ def test_dynamic_reparameterization(bench: Bench) -> None:
         bench.train(hooks, 2)
         moved.append(hooks.moved)
         sizes.append([int(mask.sum()) for mask in hooks.masks.values()])
-        assert sum(sizes[-1]) == active  # as many come as go
+        assert sum(sizes[-1]) == active  # as many weights return as are pruned
         grown = sum(int((hooks.masks[name] & ~before[name]).sum()) for name in before)
         assert grown <= hooks.moved
-    # The threshold finds the number that is wanted, to about a factor of two.
+    # The threshold prunes the wanted number within a factor of about two.
     assert 0.3 * 0.1 * active < sum(moved[-10:]) / 10 < 3 * 0.1 * active
-    assert len({tuple(each) for each in sizes}) > 1  # tensors trade weights
+    assert len({tuple(each) for each in sizes}) > 1  # tensors exchange weights
     assert bench.zeros >= hooks.sparsity - 1e-6
 
 
 def test_threshold_adapts() -> None:
-    for start, later in ((0.5, 0.25), (1e-12, 2e-12)):  # far too many go, and none
+    for start, later in ((0.5, 0.25), (1e-12, 2e-12)):  # far too many weights are pruned, and none
         fresh = Bench()
         hooks = DynamicReparameterization(
             fresh.weights, 0.5, fresh.generator, fresh.optimizer, every=1, fraction=0.01, threshold=start
@@ -236,7 +236,7 @@ def test_gpt_dense_and_sparse_see_the_same_data() -> None:
 
 
 def test_gpt_mask_is_static() -> None:
-    """Whatever AdamW's moments and weight decay do: what is masked is zero, and what is not is not."""
+    """Masked weights are zero and others are not, whatever AdamW's moments and weight decay do."""
     run = load("gpt", "tiny", 2)
     assert isinstance(run.hooks, StaticSparsity)
     linear = {name for name, layer in run.model.named_modules() if isinstance(layer, nn.Linear)}

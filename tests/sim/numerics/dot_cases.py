@@ -1,4 +1,4 @@
-"""Dot products that numerics go wrong on, generated in the manner of Berkeley TestFloat.
+"""Dot products that expose errors of numerics, generated like those of Berkeley TestFloat.
 
 Sums of products need terms that depend on each other, one family for each thing that can go wrong: `FLOAT_KINDS`,
 `INTEGER_KINDS`.
@@ -59,7 +59,7 @@ class DotCases:
         return len(self.c)
 
     def __iter__(self) -> Iterator[tuple[list[list[tuple[int, int]]], int]]:
-        """Each case as (steps of pairs of bits, bits of C)."""
+        """Yield each case as (steps of pairs of bits, bits of C)."""
         for a, b, c in zip(self.a.tolist(), self.b.tolist(), self.c.tolist(), strict=True):
             yield [list(zip(*step, strict=True)) for step in zip(a, b, strict=True)], c
 
@@ -74,7 +74,7 @@ def dot_cases(
     lanes: int = 4,
     kinds: tuple[str, ...] | None = None,
 ) -> DotCases:
-    """Dot products of the given families, in random order.
+    """Draw dot products of the given families, in random order.
 
     Parameters
     ----------
@@ -108,12 +108,12 @@ def dot_cases(
 
 
 def _exponents(fmt: FloatFormat) -> tuple[int, int]:
-    """Least and largest exponent of a finite value's leading bit."""
+    """Return the least and the largest exponent of a finite value's leading bit."""
     return fmt.least_exponent, (fmt.largest >> fmt.fraction_bits) - fmt.bias
 
 
 def _with_exponent(fmt: FloatFormat, exponent: NDArray[np.int64], fraction: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Magnitudes whose leading bit has the given exponent; of a subnormal's fraction the upper bits count."""
+    """Return magnitudes whose leading bit has the given exponent; subnormals keep their fraction's upper bits."""
     least_normal = 1 - fmt.bias
     field = np.maximum(exponent - least_normal, 0) << fmt.fraction_bits
     significand = (fraction | 1 << fmt.fraction_bits) >> np.maximum(least_normal - exponent, 0)
@@ -133,7 +133,7 @@ _Case = tuple[NDArray, NDArray, NDArray]  # a and b, (count, positions), and c, 
 
 
 class _Floats:
-    """One method for each of `FLOAT_KINDS`; positions are those of all steps, in order."""
+    """Generators with one method for each of `FLOAT_KINDS`; positions are those of all steps, in order."""
 
     def __init__(
         self, rng: np.random.Generator, a_format: FloatFormat, b_format: FloatFormat, shape: tuple[int, int, int]
@@ -156,7 +156,7 @@ class _Floats:
         half = (self.positions + 1) // 2
         a = corner_values(self.rng, self.a_format, (self.count, half))
         b = corner_values(self.rng, self.b_format, (self.count, half))
-        # A negated product, now and then not quite the same, and now and then only C takes the first one away.
+        # A negated product, sometimes slightly different, and sometimes only C cancels the first one.
         nearly = (self.rng.random((self.count, half)) < 0.1) & (a & 1 == 1)
         other = (a ^ nearly) ^ (1 << (self.a_format.width - 1))
         with np.errstate(over="ignore"):
@@ -172,13 +172,13 @@ class _Floats:
         largest_gap = self.rng.choice(np.minimum([4, 16, 32, 64, full_range], full_range), (self.count, 1))
         gaps = self.rng.integers(0, largest_gap + 1, (self.count, min(self.positions, 4)))
         gaps[:, 0] = 0
-        gaps[:, 2:] = np.minimum(gaps[:, 2:], gaps[:, 1:2])  # the second's is the widest: all widths alike
+        gaps[:, 2:] = np.minimum(gaps[:, 2:], gaps[:, 1:2])  # the second one has the widest range: all widths alike
         top = self.rng.integers(self.low + gaps.max(axis=1, keepdims=True), self.high + 1)
         a, b = self._products(top - gaps)
         return *self._place(a, b), self._near_c(top[:, 0] - gaps[:, -1])
 
     def tie(self) -> _Case:
-        """Terms that share an exponent, a bit at half of the sum's last place, and now and then more around it."""
+        """Draw terms of the same exponent with a bit at half of the sum's last place, and sometimes more around it."""
         terms = 8
         carry = self.rng.integers(0, 3 if self.positions >= 6 else 1, self.count)  # 2**carry equal terms
         lowest = min(max(self.low, FP32.least_exponent) + 26, self.high)
@@ -191,7 +191,7 @@ class _Floats:
         used = np.arange(terms) - 3 < np.where(by_c, 0, 1 << carry)[:, None]
         used[:, 1:3] = self.rng.random((self.count, 2)) < 0.4
         a, b = self._products(exponents, plain=self.rng.random((self.count, 1)) < 0.9)
-        same_sign = self.rng.random((self.count, 1)) < 0.7  # of all terms: else the carry does not come about
+        same_sign = self.rng.random((self.count, 1)) < 0.7  # of all terms: otherwise the carry does not occur
         a = np.where(same_sign, a & ((1 << (self.a_format.width - 1)) - 1), a)
         b = np.where(same_sign, b & ((1 << (self.b_format.width - 1)) - 1), b)
         c = np.where(by_c, self._c_with(top + carry), 0)
@@ -240,7 +240,7 @@ class _Floats:
     # Parts
 
     def _products(self, exponents: NDArray[np.int64], plain: NDArray | None = None) -> tuple[NDArray, NDArray]:
-        """Pairs whose leading bits' exponents add up to the given ones; `plain` ones are powers of two."""
+        """Draw pairs whose leading bits' exponents add up to the given ones; `plain` ones are powers of two."""
         wanted = np.clip(exponents, self.low, self.high)
         left = self.rng.integers(
             np.maximum(self.a_low, wanted - self.b_high), np.minimum(self.a_high, wanted - self.b_low) + 1
@@ -254,7 +254,7 @@ class _Floats:
         return pair[0], pair[1]
 
     def _place(self, a: NDArray, b: NDArray, together: float = 0.5) -> tuple[NDArray, NDArray]:
-        """Terms, (count, n), at random positions; a share `together` in one step; zeros of both signs elsewhere."""
+        """Put terms, (count, n), at random positions, a share `together` in one step, among zeros of both signs."""
         a, b = a[:, : self.positions], b[:, : self.positions]
         order = self.rng.random((self.count, self.positions))
         if a.shape[1] <= self.lanes:
@@ -267,7 +267,7 @@ class _Floats:
             zeros = with_random_sign(self.rng, fmt, np.zeros((self.count, self.positions), np.int64))
             np.put_along_axis(zeros, places, terms.astype(zeros.dtype), axis=1)
             operands.append(zeros)
-        # Only one side need be zero.
+        # Only one side needs to be zero.
         unpaired = self.rng.random((self.count, self.positions)) < 0.3
         np.put_along_axis(unpaired, places, False, axis=1)
         operands[0] = np.where(unpaired, corner_values(self.rng, self.a_format, unpaired.shape), operands[0])
@@ -284,13 +284,13 @@ class _Floats:
         return np.where(self.rng.random(exponent.shape) < 0.33, near & (1 << 31), near)
 
     def _any_c(self) -> NDArray:
-        """Mostly as large as a product may be, else any FP32 number."""
+        """Draw C, mostly up to a product's size, else any FP32 number."""
         near = self._near_c(self.rng.integers(self.low, self.high + 1, self.count))
         return np.where(self.rng.random(self.count) < 0.7, near, corner_values(self.rng, FP32, self.count))
 
 
 class _Integers:
-    """One method for each of `INTEGER_KINDS`."""
+    """Generators with one method for each of `INTEGER_KINDS`."""
 
     def __init__(
         self, rng: np.random.Generator, a_format: IntegerFormat, b_format: IntegerFormat, shape: tuple[int, int, int]

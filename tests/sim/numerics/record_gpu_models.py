@@ -1,4 +1,4 @@
-"""Records what a published model of GPUs' matrix units computes, as `gpu_models.json`.
+"""Records the results of a published model of GPUs' matrix units as `gpu_models.json`.
 
 The model is MMA-Sim (P. Xie et al., "MMA-Sim: Bit-Accurate Reference Model of Tensor Cores and Matrix Cores",
 arXiv:2511.10909; package `mmasim`), found identical to V100, A100, H100 and others by its authors on random
@@ -23,7 +23,7 @@ PATH = Path(__file__).with_name("gpu_models.json")
 HOPPER_WGMMA, BLACKWELL = "m64n8k32.f32.{}.{}", "m64n8k32.kind::f8f6f4.f32.{}.{}"
 AMPERE_ZERO, HOPPER_ZERO = ({"fused": f, "zero_exponent": zero} for f, zero in ((24, -132), (25, -133)))
 INSTRUCTIONS: list[tuple[str, str, str, str, int, int, Any]] = [
-    # architecture, instruction, format of a and b, products that it adds at once, how often, our accumulator
+    # architecture, instruction, format of a and b, products that it adds at once, steps, our accumulator
     ("Volta", "m8n8k4.f32.f16.f16.f32", "fp16", "fp16", 4, 1, "volta"),
     ("Ampere", "m16n8k16.f32.f16.f16.f32", "fp16", "fp16", 8, 1, "ampere"),
     ("Ampere", "m16n8k16.f32.bf16.bf16.f32", "bf16", "bf16", 8, 1, "ampere"),
@@ -50,7 +50,7 @@ INSTRUCTIONS: list[tuple[str, str, str, str, int, int, Any]] = [
 
 
 def low_cases(rng: np.random.Generator, fmt: FloatFormat, count: int, *, steps: int, lanes: int) -> DotCases:
-    """Products around and below 2**-126, no accumulator or a small one: where an exponent of zero counts.
+    """Draw products around and below 2**-126 with a small C or none, for which an exponent of zero matters.
 
     Every other case is a power of two and one so far below it, of the other sign, that it is kept or cut off.
     """
@@ -77,7 +77,7 @@ def low_cases(rng: np.random.Generator, fmt: FloatFormat, count: int, *, steps: 
 
 
 def tie_cases(rng: np.random.Generator, count: int, *, lanes: int) -> DotCases:
-    """2**-25 or three times that, halfway between two FP16 numbers, and a product of 2**-48 to 2**-41 of either sign.
+    """Draw one or three times 2**-25, halfway between two FP16 numbers, with a product of +-2**-48 to 2**-41.
 
     The small product decides how the sum is rounded, unless an accumulator of zero counts as an exponent that cuts it.
     """
@@ -94,12 +94,12 @@ def tie_cases(rng: np.random.Generator, count: int, *, lanes: int) -> DotCases:
 
 
 def is_half(instruction: str) -> bool:
-    """Whether C and results are FP16."""
+    """Return whether C and results are FP16."""
     return ".f16.f16.f16.f16" in instruction
 
 
 def with_half_c(*parts: DotCases) -> DotCases:
-    """Cases one after the other, with C as FP16 has it."""
+    """Yield cases one after the other, with C in FP16."""
     a, b, c, kind = (np.concatenate([getattr(part, name) for part in parts]) for name in ("a", "b", "c", "kind"))
     with np.errstate(over="ignore"):
         half = c.view(np.float32).astype(np.float16).astype(np.float32).view(np.uint32)
@@ -107,7 +107,7 @@ def with_half_c(*parts: DotCases) -> DotCases:
 
 
 def results(architecture: str, instruction: str, a_name: str, b_name: str, cases: DotCases) -> np.ndarray:
-    """D = A*B + C by MMA-Sim: FP32 bits, (count,); the steps of a case follow each other."""
+    """Compute D = A*B + C with MMA-Sim: FP32 bits, (count,); the steps of a case follow each other."""
     torch = import_module("torch")
     simulator = import_module("mmasim.amd.sim" if architecture.startswith("CDNA") else "mmasim.nv_ptx.sim")
     dtypes = {
@@ -170,7 +170,7 @@ def record(count: int = 100) -> None:
 
 
 def _joined(steps: np.ndarray) -> list[int]:
-    """The operands of a case as one number, lane 0 of the first step at the top."""
+    """Return the operands of a case as one number, with lane 0 of the first step at the top."""
     return [int.from_bytes(bits.astype(f">u{bits.itemsize}").tobytes(), "big") for bits in steps]
 
 

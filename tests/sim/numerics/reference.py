@@ -1,4 +1,4 @@
-"""Sums of products in rational arithmetic, written from docs/numerics.md apart from the golden model.
+"""Sums of products in rational arithmetic, written from docs/numerics.md, separately from the golden model.
 
 Only names of parameters come from the golden model and the hardware. ml_dtypes and NumPy give values of bit patterns.
 Every number is an integer multiple of 2**-320, far below every product's last bit.
@@ -37,7 +37,7 @@ INFINITIES = {math.inf: 0x7F800000, -math.inf: 0xFF800000}
 SCALES = {"e8m0": ml_dtypes.float8_e8m0fnu, "e4m3": ml_dtypes.float8_e4m3fn}
 
 Pairs = Iterable[tuple[int, ...]]
-"""The bits (a, b) that one cycle multiplies; with scales (a, b, scale of a, scale of b)."""
+"""Bits (a, b) that one cycle multiplies; with scales (a, b, scale of a, scale of b)."""
 Names = tuple[str, ...]
 """Formats of a and b, and of their scales if they have any."""
 
@@ -76,7 +76,7 @@ class Table:
 
 @cache
 def table(name: str) -> Table:
-    """A format's table, made once.
+    """Return a format's table, which is cached.
 
     >>> table("fp8_e4m3").floats[0x7E], table("fp8_e4m3").exponents[0x01], table("int8").floats[0x80]
     (448.0, -6, -128.0)
@@ -86,7 +86,7 @@ def table(name: str) -> Table:
 
 @cache
 def scale_table(name: str) -> list[float]:
-    """What each pattern of a scale is worth, as ml_dtypes has it.
+    """Return the value of each pattern of a scale, from ml_dtypes.
 
     >>> scale_table("e8m0")[0x80], scale_table("e8m0")[0xFF], scale_table("e4m3")[0xB8]
     (2.0, nan, -1.0)
@@ -96,13 +96,13 @@ def scale_table(name: str) -> list[float]:
 
 
 def _fp32(bits: int) -> tuple[int, float]:
-    """An FP32 number: units, and itself where it is no finite number."""
+    """Return an FP32 number's units, or the number itself if it is not finite."""
     (value,) = struct.unpack("<f", struct.pack("<I", bits))
     return (int(math.ldexp(value, 149)) << (UNIT - 149), 0.0) if math.isfinite(value) else (0, value)
 
 
 def _products(names: Names, pairs: Pairs) -> tuple[list[tuple[int, int]], float]:
-    """Finite products that are not zero, as (units, exponent), and the sum of all others, by IEEE 754."""
+    """Return nonzero finite products as (units, exponent), and the sum of all others by IEEE 754."""
     a_table, b_table = table(names[0]), table(names[1])
     terms, special = [], 0.0
     for a, b, *scales in pairs:
@@ -114,13 +114,13 @@ def _products(names: Names, pairs: Pairs) -> tuple[list[tuple[int, int]], float]
         product = Fraction(factor) * (a_table.units[a] * b_table.units[b])
         assert product.denominator == 1
         if product:
-            exponent = math.frexp(factor)[1] - 1 if scales else 0  # of a power of two; no other is asked for
+            exponent = math.frexp(factor)[1] - 1 if scales else 0  # of a power of two; others do not occur
             terms.append((int(product), a_table.exponents[a] + b_table.exponents[b] + exponent))
     return terms, special
 
 
 def _round(total: int, rounding: str, seen: Counter, significand_bits: int = 23, least: int = -126) -> int:
-    """FP32 bits of a number of units, rounded to `significand_bits` fraction bits; "zero" or "nearest", ties to even.
+    """Round a number of units to `significand_bits` fraction bits, "zero" or "nearest" (ties to even): FP32 bits.
 
     `least` is the exponent of the least normal number: FP32's, or FP16's.
 
@@ -150,7 +150,7 @@ def _round(total: int, rounding: str, seen: Counter, significand_bits: int = 23,
 def exact_dot(
     names: Names, steps: Sequence[Pairs], c: int = 0, width: int | None = None, seen: Counter | None = None
 ) -> tuple[int, bool]:
-    """C plus all products, rounded once.
+    """Return C plus all products, rounded once.
 
     Parameters
     ----------
@@ -207,7 +207,7 @@ def binned_dot(
     *,
     is_bias: bool = False,
 ) -> int:
-    """C plus all products, each cut to a multiple of the quantum, rounded once: FP32 bits, as if no bin ever wrapped.
+    """Return FP32 bits of C plus all products, each cut to a multiple of the quantum, without wrapped bins.
 
     Parameters
     ----------
@@ -261,7 +261,7 @@ def binned_dot(
 def int8_dot(
     steps: Sequence[Pairs], c: int = 0, headroom: int = 16, seen: Counter | None = None
 ) -> tuple[int, bool, bool]:
-    """C plus all products of int8, modulo 2**32.
+    """Return C plus all products of int8, modulo 2**32.
 
     Returns
     -------
@@ -289,18 +289,18 @@ def int8_dot(
 
 @cache
 def _least(name: str) -> int:
-    """The least positive value of a format, in units of an operand."""
+    """Return the least positive value of a format, in units of an operand."""
     return min(number for number in table(name).units if number > 0)
 
 
 def _wrap(number: int, width: int, unit: int) -> int:
-    """Into the range of two's complement numbers of `width` bits that count `unit`."""
+    """Wrap to the range of two's complement numbers of `width` bits that count `unit`."""
     half = unit << (width - 1)
     return (number + half) % (2 * half) - half
 
 
 def fused_dot(names: Names, steps: Sequence[Pairs], c: int, accumulator: Fused, seen: Counter | None = None) -> int:
-    """FP32 bits after one aligned multi-operand addition per step.
+    """Return FP32 bits after one aligned multi-operand addition per step.
 
     Parameters
     ----------
@@ -331,7 +331,7 @@ def fused_dot(names: Names, steps: Sequence[Pairs], c: int, accumulator: Fused, 
 
 
 def _last_sum(total: int, c: int, accumulator: Fused, seen: Counter) -> int:
-    """A finished sum and C, both as results have them, rounded once to nearest."""
+    """Add a finished sum and C, both in the results' format, and round once to nearest."""
     (left, left_special), (right, right_special) = _fp32(total), _fp32(c)
     special = left_special + right_special
     if special != 0.0:
@@ -344,12 +344,12 @@ def _last_sum(total: int, c: int, accumulator: Fused, seen: Counter) -> int:
 
 
 def _least_normal(accumulator: Fused) -> int:
-    """Exponent of the least normal result."""
+    """Return the exponent of the least normal result."""
     return FP16_LEAST if accumulator.result_exponent_bits == 5 else -126
 
 
 def _start(c: int, accumulator: Fused) -> int:
-    """C at the start of a stream: one zero and one NaN only, and the bits that are kept."""
+    """Return C at the start of a stream: with one zero and one NaN, and only the stored bits."""
     (value,) = struct.unpack("<f", struct.pack("<I", c))
     if math.isnan(value):
         return FUSED_NAN
@@ -360,7 +360,7 @@ def _start(c: int, accumulator: Fused) -> int:
 
 
 def _fp32_sum(left: int, right: int, seen: Counter) -> int:
-    """Two FP32 numbers added by NumPy: to nearest, ties to even."""
+    """Add two FP32 numbers with NumPy: to nearest, ties to even."""
     bits = np.array([left, right], np.uint32)
     with np.errstate(over="ignore", invalid="ignore"):
         total = np.add(*bits.view(np.float32), dtype=np.float32)

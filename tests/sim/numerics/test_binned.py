@@ -1,4 +1,4 @@
-"""Binned sums: against the definition in rational arithmetic, in any order, and their errors."""
+"""Binned sums: compared with the definition in rational arithmetic, in any order, and their errors."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -33,13 +33,13 @@ CASES = {
 
 
 def config_of(names: tuple[str, ...], accumulator: Binned, **more) -> TileConfig:
-    """The tile of formats, and of scales if there are three names."""
+    """Return the tile of two formats, and of scales if there are three names."""
     scale = names[2] if len(names) > 2 else "none"
     return TileConfig(format={"a": names[0], "b": names[1]}, accumulator=accumulator.table(), scale=scale, **more)
 
 
 def golden(config: TileConfig, steps: list[Pairs], c: int | None) -> int:
-    """What the golden model returns."""
+    """Return the golden model's result."""
     accumulator = make_accumulator(config)
     for index, pairs in enumerate(steps):
         assert not accumulator.accumulate(pairs, first=index == 0, c=c or 0)
@@ -47,7 +47,7 @@ def golden(config: TileConfig, steps: list[Pairs], c: int | None) -> int:
 
 
 def in_steps(random: Random, pairs: list[tuple[int, ...]]) -> list[Pairs]:
-    """All pairs in another order, up to `LANES` a cycle, with cycles that have none."""
+    """Return all pairs in another order, up to `LANES` a cycle, with some empty cycles."""
     shuffled = random.sample(pairs, len(pairs))
     steps: list[Pairs] = []
     while shuffled or not steps:
@@ -87,7 +87,7 @@ def random_pairs(random: Random, config: TileConfig, kind: str, exponents) -> li
 
 
 def sums(name: str, count: int) -> Iterator[tuple[TileConfig, Random, list[tuple[int, ...]], int | None]]:
-    """Sums to check: a tile, pairs, and C if it has a C input."""
+    """Draw sums to check: a tile, pairs, and C if it has a C input."""
     names, accumulator = CASES[name]
     random = Random(f"binned {name}")
     for index in range(count):
@@ -137,7 +137,7 @@ def test_results_of_every_kind():
 
 @pytest.mark.parametrize("headroom_bits", [0, 1, 3])
 def test_wrapping(headroom_bits):
-    """A bin wraps modulo its width: the result does not depend on the order, and the flag shows that one wrapped."""
+    """A bin wraps modulo its width: the result does not depend on the order, and the flag shows the wrap."""
     names, accumulator = CASES["bf16"]
     config, random = config_of(names, accumulator, headroom_bits=headroom_bits), Random("wrapping")
     flagged = 0
@@ -171,7 +171,7 @@ def test_the_flag_rises_at_the_ends():
 
 
 def test_a_cancelling_pair_far_above():
-    """The weak spot: what is below the quantum of a pair that cancels is lost; more places keep it."""
+    """The weakness: terms below the quantum of a cancelling pair are lost; more places keep them."""
     names, accumulator = CASES["bf16"]
     pair = [(0x4980, 0x4280), (0xC980, 0x4280)]  # 2**26, of either sign
     small = [(0x2B80, 0x3F80)]  # 2**-40
@@ -196,7 +196,7 @@ def drawn(name: str, rng: np.random.Generator) -> np.ndarray:
 
 
 def errors(name: str, count: int = 24) -> tuple[float, float]:
-    """RMS errors, in last places of FP32 at the exact sum: of 3 bins of 16 bits, and of FP32 in sequence."""
+    """Return RMS errors of 3 bins of 16 bits and of sequential FP32, in last places of the exact sum."""
     rng, config, found = np.random.default_rng(41), config_of(*CASES["bf16"]), []
     for _ in range(count):
         a, b = drawn(name, rng), drawn(name, rng)

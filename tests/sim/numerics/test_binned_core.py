@@ -1,4 +1,4 @@
-"""Binned sums in a core: partial sums in any order and a bias are one sum, against rational arithmetic."""
+"""Binned sums in a core: partial sums in any order and a bias are one sum, compared with rational arithmetic."""
 
 from collections import Counter
 from random import Random
@@ -26,7 +26,7 @@ CASES = {
 
 
 def summed(config: TileConfig, random: Random, pairs: list[tuple[int, ...]], bias: int) -> tuple[CoreSum, int]:
-    """The sum of passes of a few pairs each, merged in a random order, and the bias; and how often a bin wrapped."""
+    """Return the sum of passes of few pairs, merged in random order, with the bias; and the number of wraps."""
     shuffled = random.sample(pairs, len(pairs))
     passes: list[CoreSum] = []
     while shuffled or not passes:
@@ -64,7 +64,7 @@ def test_chunks_and_bias_are_one_sum(name):
 
 @pytest.mark.parametrize("name", CASES)
 def test_bias_alone(name):
-    """Each exponent of a bias: cut at the unit, and beyond all bins an infinity."""
+    """A bias of each exponent: cut at the unit, and an infinity above all bins."""
     names, accumulator = CASES[name]
     config, random = config_of(names, accumulator), Random("bias")
     for field in range(256):
@@ -77,7 +77,7 @@ def test_bias_alone(name):
 
 
 def test_overflows_of_merging():
-    """A bin that leaves its range counts once; one that is dropped does not count."""
+    """A bin that leaves its range counts once; a dropped bin does not count."""
     config = config_of(*CASES["bf16"], headroom_bits=2)
     end = (1 << 18) - 1
 
@@ -94,13 +94,13 @@ def test_overflows_of_merging():
     assert merged(9, {9: 1}, 10, {9: end})[0]
     assert not merged(9, {7: 1}, 10, {7: end})[0]
     assert merged(9, {7: end}, 10, {7: end})[1] == merged(10, {}, 9, {})[1]
-    # What had wrapped before leaves the range once more only if its register does.
+    # A wrapped bin leaves the range once more only if its register does.
     assert not merged(9, {9: end + 1}, 9, {9: 1})[0]
     assert merged(9, {9: end + 1}, 9, {9: -1})[0]
 
 
 def test_subnormal_sums_become_zeros():
-    """A sum below FP32's normal numbers is a zero of its sign, whatever it is multiplied by."""
+    """A sum below FP32's normal numbers becomes a zero of its sign, whatever its factor is."""
     fields = {"scale": 30, "relu": 0, "mask": 0, "fp32": 0, "stochastic": 0, "toward_zero": 0}
     bf16 = FORMATS["bf16"]
     for bits, scale, expected in (

@@ -1,4 +1,4 @@
-"""Error bounds of docs/numerics.md: held in every cycle, and nearly reached."""
+"""Error bounds of docs/numerics.md: they hold in every cycle, and are nearly reached."""
 
 from fractions import Fraction
 from random import Random
@@ -26,25 +26,25 @@ CASES = [
 
 
 def value(bits: int, fmt) -> Fraction:
-    """A finite value."""
+    """Draw a finite value."""
     found = value_of(bits, fmt)
     assert isinstance(found, Fraction)
     return found
 
 
 def exponent(number: Fraction) -> int:
-    """Of the greatest power of two that is not above a magnitude."""
+    """Return the exponent of the greatest power of two that is not above a magnitude."""
     power = abs(number.numerator).bit_length() - number.denominator.bit_length()
     return power if abs(number) >= Fraction(2) ** power else power - 1
 
 
 def spacing(number: Fraction, fraction_bits: int = 23) -> Fraction:
-    """Distance of neighbouring numbers of FP32's exponents at a magnitude; none at zero."""
+    """Return the distance of neighbouring numbers with FP32's exponents at a magnitude; none at zero."""
     return Fraction(2) ** (max(exponent(number), -126) - fraction_bits) if number else Fraction(0)
 
 
 def operand(random: Random, fmt, least: bool = False) -> int:
-    """A finite operand near 1 in magnitude, so that alignment cuts bits off in most cycles; or one of the `least`."""
+    """Draw an operand near 1 in magnitude, so that alignment usually cuts bits off, or one of the `least`."""
     field = random.randint(0, 4) if least else fmt.bias + random.randint(-4, 4)
     return random.getrandbits(1) << (fmt.width - 1) | field << fmt.fraction_bits | random.getrandbits(fmt.fraction_bits)
 

@@ -60,11 +60,11 @@ def test_the_sums_are_known():
     ("model", "agree"),
     [
         (lambda sums: single(single(sums) + C), 50),  # C after the rounded sum, to nearest
-        (lambda sums: cut(sums + C), 29),  # C beside the products, and one result cut off, as the older GPUs have it
+        (lambda sums: cut(sums + C), 29),  # C beside the products, and one result truncated, as in older GPUs
     ],
 )
 def test_fp32_results(model: Callable[[Values], Values], agree: int):
-    """A model is wrong if it gives a result for no possible sum of products."""
+    """A model is wrong if no possible sum of products gives a result."""
     near = [SUMS + k * LAST for k in range(-8, 9)]
     assert sum(np.any([model(each) == FP32 for each in near], axis=0)) == agree
 
@@ -114,7 +114,7 @@ def test_a_search_over_models_finds_blackwell_fp16():
     for model in product((1, 2), PLACES, (half, half_cut), (half, half_cut)):
         steps, place, _, rule_of_c = model
         if (steps == 1 and place in PLACES[1:3]) or (rule_of_c is half_cut and place in PLACES[:2]):
-            continue  # the same as another
+            continue  # the same as another model
         share = (fp16_model(*model, parts) == FP16[:, None]).mean(1)
         found[model] = np.log(np.maximum(share, 0.5 / count)).sum()
         impossible[model] = (share == 0).sum()
@@ -152,7 +152,7 @@ def fp16_operands() -> list[tuple[list[tuple[int, int]], int]]:
 
 
 def test_blackwell_fp16_gives_the_captured_results():
-    """Every result, with operands whose sum is known and whose parts are possible."""
+    """Every result, with operands of known sum and possible parts."""
     agree = Counter[str]()
     for (pairs, c), result in zip(fp16_operands(), FP16, strict=True):
         assert accumulated(16, "blackwell-fp16", pairs, c) == result

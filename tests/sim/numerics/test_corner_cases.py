@@ -1,4 +1,4 @@
-"""The generator tries every case: every exponent, every gap, ties, and so on."""
+"""The generator gives every case: every exponent, every gap, ties, and so on."""
 
 import numpy as np
 import pytest

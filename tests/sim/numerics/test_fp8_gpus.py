@@ -1,4 +1,4 @@
-"""fp8 of Ada, Hopper and Blackwell: their published rules, worked out by hand on cases that tell them apart.
+"""fp8 of Ada, Hopper and Blackwell: their published rules, by hand, on cases that distinguish them.
 
 Ada and Hopper: P. Xie et al., arXiv:2511.10909. Blackwell: what was captured of a B200, which may be an instruction
 that is emulated there, and differs from that paper's description of its own unit.
@@ -19,11 +19,11 @@ from .reference import table
 LANES = {"ada-fp8": 16, "hopper-fp8": 32, "blackwell-fp8": 32}
 FORMATS = ("fp8_e4m3", "fp8_e5m2")
 CUT = (1 << 10) - 1
-"""What FP32 has behind 13 fraction bits."""
+"""FP32's fraction bits after the first 13."""
 
 
 def fp8(value: float, name: str) -> int:
-    """The pattern of a value that the format holds."""
+    """Return the pattern of a value that the format holds."""
     return table(name).floats.index(value) if value >= 0 else fp8(-value, name) | 0x80
 
 
@@ -63,7 +63,7 @@ ONE = (1.0, 1.0)
 
 
 def power(exponent: int) -> tuple[float, float]:
-    """A power of two, down to 2**-12, as a product."""
+    """Draw a power of two, down to 2**-12, as a product."""
     return 2.0 ** (exponent // 2), 2.0 ** (exponent - exponent // 2)
 
 
@@ -79,7 +79,7 @@ def test_thirteen_bits_below_the_largest_and_no_more(accumulator, name):
 
 @pytest.mark.parametrize("accumulator", ["ada-fp8", "hopper-fp8"])
 def test_results_have_thirteen_bits(accumulator, name):
-    """A carry moves the last place up, and what is after it is cut off, of either sign."""
+    """A carry moves the last place up, and later bits are truncated, for either sign."""
     multiply = Instruction(accumulator, name)
     products = {0: (32.0, 2.0), 1: (32.0, 2.0), 2: power(-7)}
     assert multiply(products) == 128
@@ -92,11 +92,11 @@ def test_ada_cuts_the_sum_of_sixteen_before_the_next_sixteen(name):
     ada, hopper = Instruction("ada-fp8", name), Instruction("hopper-fp8", name)
     fits = {0: (2.0, 1.0), 1: power(-12), 16: power(-12)}
     assert ada(fits) == hopper(fits) == 2 + 2.0**-11
-    # 4 + 2**-12 is one bit too long, which nobody sees if -4 is added at once.
+    # 4 + 2**-12 is one bit too long, which has no effect if -4 is added at once.
     carry = dict.fromkeys(range(4), ONE) | {4: power(-12), 16: (-2.0, 1.0), 17: (-2.0, 1.0)}
     assert hopper(carry) == 2.0**-12
     assert ada(carry) == 0
-    # Beside 64 a term of 2**-8 is lost: Ada has added two of them up before it meets 64.
+    # Beside 64, a term of 2**-8 is lost; Ada has added two of them before it adds 64.
     late = {0: power(-8), 1: power(-8), 16: (32.0, 2.0)}
     assert hopper(late) == 64
     assert ada(late) == 64 + 2.0**-7
@@ -115,15 +115,15 @@ def test_c_is_aligned_like_a_product_and_cut_like_a_result(accumulator, name):
 
 def test_blackwell_adds_c_to_the_rounded_sum_of_the_products(name):
     multiply = Instruction("blackwell-fp8", name)
-    # 64 and 2**-12 are kept side by side, for F is 25 and FP32 has 23 bits; a smaller C is not lost to alignment.
+    # F is 25 and FP32 has 23 bits: the sum keeps both 64 and 2**-12; a smaller C is not lost in the alignment.
     assert multiply({0: (32.0, 2.0), 1: power(-12)}) == 64 + 2.0**-12
-    # To nearest, ties to even, where the other two are cut.
+    # Rounded to nearest, ties to even; the other two truncate.
     ulp = 2.0**-23
     assert multiply({0: ONE}, c=ulp / 2) == 1
     assert multiply({0: ONE}, c=ulp * 0.75) == 1 + ulp
     assert multiply({0: ONE}, c=ulp * 1.5) == 1 + 2 * ulp
     assert multiply({0: (-1.0, 1.0)}, c=-ulp * 0.75) == -1 - ulp
-    # C does not decide how products are aligned: beside 2**26 the products are added up before they meet it.
+    # C has no effect on the products' alignment: beside 2**26 they are summed before C is added.
     tiny = {k: power(2) for k in range(32)}
     assert multiply(tiny, c=2.0**30) == 2.0**30 + 128
     assert multiply({0: (1.0, 1.0)}, c=-1.0) == 0
@@ -131,11 +131,11 @@ def test_blackwell_adds_c_to_the_rounded_sum_of_the_products(name):
 
 
 def test_blackwell_cuts_the_sum_of_the_products():
-    """Toward zero at 23 bits, before C comes: here the last place is 2**-4, and 3 * 2**-6 are cut off."""
+    """The sum is truncated to 23 bits before C is added: the last place is 2**-4, and 3 * 2**-6 is lost."""
     multiply = Instruction("blackwell-fp8", "fp8_e5m2")
     products = dict.fromkeys(range(16), (57344.0, 1.0)) | {16: (2.0**-5, 1.0), 17: (2.0**-6, 1.0)}
     assert multiply(products) == 16 * 57344  # 20 bits before the point leave 4 after it
-    assert multiply(products, c=2.0**-6) == 16 * 57344  # with what was cut off it would be a whole 2**-4
+    assert multiply(products, c=2.0**-6) == 16 * 57344  # with the truncated part it would be a whole 2**-4
 
 
 @pytest.mark.parametrize("a_name", FORMATS)
@@ -156,11 +156,11 @@ def test_the_low_ten_bits_are_zero_after_each_block(accumulator, a_name, b_name)
     assert len(seen) == 8
 
 
-@pytest.mark.parametrize("accumulator", ["hopper-fp8", "blackwell-fp8"])  # Ada's differs in the lanes alone
+@pytest.mark.parametrize("accumulator", ["hopper-fp8", "blackwell-fp8"])  # Ada differs only in the lanes.
 @pytest.mark.parametrize("a_name", FORMATS)
 @pytest.mark.parametrize("b_name", FORMATS)
 def test_every_product(a_name, b_name, accumulator):
-    """Each alone is exact: a product has 8 significant bits at most."""
+    """Each single product is exact: it has at most 8 significant bits."""
     golden = make_accumulator(TileConfig(format={"a": a_name, "b": b_name}, accumulator=accumulator, sparsity="none"))
     a_values, b_values = np.array(table(a_name).floats), np.array(table(b_name).floats)
     with np.errstate(invalid="ignore"):
@@ -173,7 +173,7 @@ def test_every_product(a_name, b_name, accumulator):
 
 
 def test_addend_after_is_added_as_fp32_adds():
-    """Every pair of corner values of FP32, one of them as a product of bf16 with the other as C, by NumPy."""
+    """Every pair of special FP32 values, one as a product of bf16 and one as C, compared with NumPy."""
     config = TileConfig(
         format="bf16", accumulator={"fused": 64, "addend": "after"}, initial=True, sparsity="none", lanes=2
     )

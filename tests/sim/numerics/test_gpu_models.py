@@ -1,4 +1,4 @@
-"""The presets are what is published of the tensor cores they are named after.
+"""The presets agree with publications about the tensor cores in their names.
 
 Recorded results of a published model, bit by bit, and what others found on the GPUs themselves:
 M. Fasi, N. Higham, M. Mikaitis, S. Pranesh, "Numerical behavior of NVIDIA tensor cores", PeerJ Computer Science 7,
@@ -28,7 +28,7 @@ def split(digits: str, lanes: int) -> list[int]:
 
 
 def results(entry: dict, accumulator: object) -> list[str]:
-    """What golden makes of an entry's cases."""
+    """Return the golden model's results of an entry's cases."""
     lanes, found = entry["lanes"], []
     golden = make_accumulator(
         TileConfig(format=entry["format"], accumulator=accumulator, initial=True, sparsity="none")  # type: ignore[arg-type]
@@ -54,7 +54,7 @@ def test_recorded_results_of_a_published_model(entry):
 
 
 def cancels(case: str, bits: int) -> bool:
-    """Whether the exact sum of the fp16 products and C is `bits` below the largest product."""
+    """Return whether the exact sum of the fp16 products and C is `bits` below the largest product."""
     a_bits, b_bits, c, _ = case.split()
     a, b = ([float(each) for each in np.array(split(bits, 4), np.uint16).view(np.float16)] for bits in (a_bits, b_bits))
     products = [Fraction(x) * Fraction(y) for x, y in zip(a, b, strict=True)]
@@ -68,14 +68,14 @@ def as_table(accumulator: str | dict) -> dict:
 
 @pytest.mark.parametrize("entry", [entry for entry in RECORDED if "zero_exponent" in as_table(entry["accumulator"])])
 def test_recorded_results_show_what_an_accumulator_of_zero_counts_as(entry):
-    """With -126 for it, or one off what the model has, other bits come out."""
+    """With -126 as its exponent, or one off the model's, results differ."""
     recorded = [case.split()[-1] for case in entry["a b c d"]]
     table = as_table(entry["accumulator"])
     for wrong in (-126, *(table["zero_exponent"] + off for off in (-1, 1))):
         assert results(entry, table | {"zero_exponent": wrong}) != recorded
 
 
-# What was found on GPUs
+# Results found on GPUs
 
 
 def fp16(value: float) -> int:
@@ -91,14 +91,14 @@ def fp32(value: float) -> int:
 
 
 class TensorCore:
-    """One step of a preset in fp16, on real numbers."""
+    """One step of a preset in fp16, with real numbers."""
 
     def __init__(self, gpu: str) -> None:
         self.lanes, self.fraction_bits = GPUS[gpu]
         self._golden = make_accumulator(TileConfig(accumulator=gpu, initial=True, sparsity="none"))
 
     def __call__(self, *products: float | tuple[float, float], c: float = 0.0) -> float:
-        """C plus the products, each a number times 1 or a pair of factors; other lanes hold zeros."""
+        """Return C plus the products, each a number times 1 or a pair of factors; other lanes have zeros."""
         assert len(products) <= self.lanes
         pairs = [factors if isinstance(factors, tuple) else (factors, 1.0) for factors in products]
         pairs += [(0.0, 0.0)] * (self.lanes - len(pairs))
@@ -112,7 +112,7 @@ def core(request):
 
 
 def small(exponent: int) -> tuple[float, float]:
-    """A power of two, down to 2**-48."""
+    """Draw a power of two, down to 2**-48."""
     return 2.0 ** (exponent // 2), 2.0 ** (exponent - exponent // 2)
 
 
@@ -130,7 +130,7 @@ def test_products_are_exact(core):
 
 
 def test_terms_are_aligned_to_the_largest_wherever_it_is(core):
-    """Were they added one after the other, those added before the largest would count."""
+    """Sequential addition would keep terms before the largest one."""
     tiny = small(-core.fraction_bits - 1)
     for place in range(core.lanes):
         terms = [tiny] * core.lanes
@@ -161,14 +161,14 @@ def test_sums_have_room_for_carries(core):
 
 
 def test_sums_are_normalised_only_at_the_end(core):
-    """So that a larger C may give a smaller result: the products count beside 1 - 2**-24 and are lost beside 1."""
+    """A larger C may give a smaller result: products count beside 1 - 2**-24 and are lost beside 1."""
     tiny = [small(-core.fraction_bits - 1)] * core.lanes
     assert core(*tiny, c=1 - 2.0**-24) == 1 + 2.0**-23
     assert core(*tiny, c=1.0) == 1.0
 
 
 def test_groups_are_as_large_as_the_preset_says(core):
-    """Twice as many products take two steps, each rounded: the second finds 1 and is lost."""
+    """Twice as many products take two rounded steps: the second is lost beside 1."""
     tiny = [small(-core.fraction_bits - 1)] * core.lanes
     first = core(*tiny, c=1 - 2.0**-24)
     assert core(*tiny, c=first) == first

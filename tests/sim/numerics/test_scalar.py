@@ -1,4 +1,4 @@
-"""Single products and D = A*B + C on the golden model, against ml_dtypes, NumPy and Berkeley SoftFloat."""
+"""Single products and D = A*B + C of the golden model, compared with ml_dtypes, NumPy and Berkeley SoftFloat."""
 
 import math
 
@@ -23,7 +23,7 @@ def config_of(a: str, b: str, accumulator: object = "exact", **more) -> TileConf
 
 
 def canonical(value: float, nan: int) -> int:
-    """FP32 bits of a number that FP32 holds, with one zero and one NaN."""
+    """Return FP32 bits of a number that FP32 holds, with one zero and one NaN."""
     if math.isnan(value):
         return nan
     bits = np.float32(value)
@@ -59,7 +59,7 @@ def test_every_product_of_int8():
 
 
 def fp32_of(name: str, bits: int) -> softfloat.Float32:
-    """An operand as SoftFloat's FP32, which holds every fp16 and bf16."""
+    """Return an operand as SoftFloat's FP32, which holds every fp16 and bf16."""
     kind = softfloat.Float16 if name == "fp16" else softfloat.BFloat16
     return kind.from_bytes(bits.to_bytes(2, "big")).to_f32()
 
@@ -72,7 +72,7 @@ def bits_of(value: softfloat.Float32, nan: int) -> int:
 
 
 def is_tiny(expected: int, a: int, b: int) -> bool:
-    """Whether a product is below 2**-126: what alignment there truncates is no longer there to round."""
+    """Return whether a product is below 2**-126: bits that its alignment truncates cannot be rounded later."""
     return 0 < expected & 0x7FFFFFFF < 1 << 23 or (expected == 0 and a & 0x7FFF != 0 and b & 0x7FFF != 0)
 
 
@@ -106,7 +106,7 @@ def test_products_of_fp16(count):
 @pytest.mark.parametrize("count", COUNTS)
 @pytest.mark.parametrize("accumulator", ["volta", "hopper"])
 def test_products_of_bf16(accumulator, count, toward_zero):
-    """SoftFloat rounds toward zero too, but goes no further than the largest finite number."""
+    """SoftFloat also rounds toward zero, but not above the largest finite number."""
     golden = make_accumulator(config_of("bf16", "bf16", accumulator))
     seen = {"overflow": 0, "subnormal": 0, "inexact": 0}
     for a, b in pairs_of("bf16", count, seed=2):

@@ -1,4 +1,4 @@
-"""Values with scales, MX and NVFP4: products, sums and promotion, against ml_dtypes and rational arithmetic."""
+"""Values with scales, MX and NVFP4: products, sums and promotion, compared with ml_dtypes and rational arithmetic."""
 
 from collections import Counter
 from itertools import product
@@ -40,7 +40,7 @@ def names_of(config: TileConfig) -> tuple[str, str, str]:
 
 
 def every_value(config: TileConfig) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """All elements with all scales, and what they are worth."""
+    """Return all elements with all scales, and their values."""
     fmt = config.a_format
     bits, scales = np.meshgrid(np.arange(1 << fmt.width), np.arange(256), indexing="ij")
     worth = np.outer(np.array(table(fmt.name).floats), np.array(scale_table(config.scale)))
@@ -66,7 +66,7 @@ def test_every_scale_is_what_ml_dtypes_says(name):
 @pytest.mark.parametrize("sparsity", ["none", "both"])
 @pytest.mark.parametrize("name", ["nvfp4", "mxfp4"])
 def test_every_product(name, sparsity):
-    """All elements with all scales on both sides: 16.8 million products, of the emulator; most are exact in FP32."""
+    """The emulator's products of all elements with all scales on both sides: 16.8 million; most are exact in FP32."""
     config = TileConfig(**(NVFP4 if name == "nvfp4" else MXFP4), sparsity=sparsity)
     bits, scales, worth = every_value(config)
     vectors = bits[:, np.newaxis]
@@ -82,14 +82,14 @@ def test_every_product(name, sparsity):
     assert (np.isnan(values) == nan).all()
     with np.errstate(over="ignore"):
         rounded = expected.astype(np.float32)
-    if name == "mxfp4":  # toward zero: below FP32's least nothing is left; beyond its largest an infinity
+    if name == "mxfp4":  # toward zero: below FP32's least number the result is zero; above its largest, an infinity
         least = np.float64(2.0**-149)
         rounded = np.where(np.abs(expected) < 2.0**-126, np.trunc(expected / least) * least, rounded).astype(np.float32)
     np.testing.assert_array_equal(values[~nan], rounded[~nan])
 
 
 def drawn_pairs(random: Random, config: TileConfig, lanes: int, specials: float) -> list[tuple[int, ...]]:
-    """Pairs with the scales of a few steps."""
+    """Draw pairs with the scales of a few steps."""
     scale = config.numerics.scale
     assert scale is not None
     around = random.choice((254, 254, 120, 380)) if scale.number is None else 0
@@ -113,7 +113,7 @@ def drawn_pairs(random: Random, config: TileConfig, lanes: int, specials: float)
 @pytest.mark.parametrize("count", [400, pytest.param(40_000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", TILES)
 def test_sums(name, count):
-    """Golden's sums are those of rational arithmetic, with C, at all magnitudes that scales can make."""
+    """The golden model's sums are those of rational arithmetic, with C, at all magnitudes of scales."""
     config = TileConfig(**TILES[name], initial=True, headroom_bits=1)
     golden, accumulator = make_accumulator(config), config.numerics.accumulator
     seen = Counter[str]()
@@ -140,7 +140,7 @@ def test_sums(name, count):
 
 
 def promoted(config: TileConfig, a: int, b: int, scales: tuple[int, int], others: Random) -> dict[tuple[int, int], int]:
-    """One pair's result by its place in a stream: in the window's first step it is promoted nowhere, elsewhere it is.
+    """Return one pair's result by its place in a stream: only the window's first step is not promoted.
 
     All other elements of the row side are zeros, those of the column side and all other scales anything.
     """
@@ -212,7 +212,7 @@ def test_a_promoted_product_is_the_same_in_the_verilog(name, more, tmp_path):
 
 @pytest.mark.parametrize("lanes", [4, 16])
 def test_nvfp4_sums_are_those_of_the_dense_tile(lanes):
-    """Exact accumulators: whatever is promoted across blocks, the bits are the dense tile's and the emulator's."""
+    """Exact accumulators give the bits of the dense tile and the emulator, for any promotion across blocks."""
     config = TileConfig(**NVFP4, rows=3, columns=2, lanes=lanes, depth=3, connectivity="auto")
     rng = np.random.default_rng(lanes)
     saved = 0
@@ -259,7 +259,7 @@ def test_nan_scales(name):
     for a, b, tile, wanted in [
         ([*values, nan], [*values, one], config, np.nan),
         ([*values, one], [*values, nan], config, np.nan),
-        ([*values, one], [*nothing, nan], config, 0.0),  # skipped with the zeros beside it
+        ([*values, one], [*nothing, nan], config, 0.0),  # skipped with its zeros
         ([*values, one], [*nothing, nan], config.baseline, np.nan),
         ([*nothing, nan], [*values, one], config, np.nan),  # the column side's zeros are multiplied
         ([*nothing, nan], [*values, one], both, 0.0),

@@ -1,4 +1,4 @@
-"""Sums over several cycles on the golden model's accumulators, against rational arithmetic."""
+"""Sums over several cycles in the golden model's accumulators, compared with rational arithmetic."""
 
 from collections import Counter
 
@@ -48,7 +48,7 @@ FP16_FORMATS = [("fp16", "fp16"), ("fp8_e4m3", "fp8_e4m3"), ("fp8_e5m2", "fp8_e4
 
 
 def formats_of(name: str) -> list[tuple[str, str]]:
-    """What an accumulator of this name is tried with."""
+    """Return the formats for tests of an accumulator."""
     if FUSED[name][0].result_exponent_bits == 5:
         return FP16_FORMATS
     return FUSED_FORMATS if name in PLAIN else FEW_FORMATS
@@ -64,13 +64,13 @@ def config_of(names: tuple[str, str], **more) -> TileConfig:
 
 
 def scheduled(steps: list, config: TileConfig, index: int) -> list:
-    """The pairs that meet: all, or in every third case only those whose b is not zero."""
+    """Return the multiplied pairs: all, or in every third case only those whose b is not zero."""
     sign = 1 << (config.b_format.width - 1)
     return steps if index % 3 else [[pair for pair in step if pair[1] & ~sign] for step in steps]
 
 
 def require(seen: Counter, count: int, *classes: str) -> None:
-    """Each class in one case of 200 at least, and not by chance only."""
+    """Require each class in at least one of 200 cases, and more often than by chance."""
     assert all(seen[name] >= count // 200 for name in classes), f"{count} cases try {dict(seen)}"
 
 
@@ -79,7 +79,7 @@ def require(seen: Counter, count: int, *classes: str) -> None:
 @pytest.mark.parametrize("a_name", EXACT_FORMATS)
 @pytest.mark.parametrize("b_name", EXACT_FORMATS)
 def test_exact(a_name, b_name, initial, count):
-    """Rounded once, however the products are spread over cycles."""
+    """Sums are rounded once, however the products are spread over cycles."""
     names = a_name, b_name
     config = config_of(names, initial=initial)
     golden = make_accumulator(config)
@@ -98,7 +98,7 @@ def test_exact(a_name, b_name, initial, count):
 @pytest.mark.parametrize("headroom", [0, 1, 2])
 @pytest.mark.parametrize("names", [("fp16", "fp16"), ("fp8_e4m3", "fp8_e4m3"), ("fp8_e5m2", "fp8_e4m3")])
 def test_exact_wraps(names, headroom, count):
-    """Beyond the accumulator's range it wraps, and C is added to what is left."""
+    """Sums beyond the accumulator's range wrap, and C is added to the wrapped sum."""
     config = config_of(names, initial=True, headroom_bits=headroom)
     golden = make_accumulator(config)
     width = product_bits(config.a_format, config.b_format) + 1 + headroom
@@ -127,7 +127,7 @@ def test_int8(headroom, initial, count):
 
 
 def test_int8_runs_leave_the_widest_accumulator():
-    """131,072 products of -128 * -128 are one more than INT32 holds."""
+    """The sum of 131,072 products of -128 * -128 is one more than INT32 holds."""
     golden = make_accumulator(config_of(("int8", "int8")))
     run = [(0x80, 0x80)] * 32
     assert sum(golden.accumulate(run, first=i == 0) for i in range(4095)) == 0
@@ -140,7 +140,7 @@ def test_int8_runs_leave_the_widest_accumulator():
 @pytest.mark.parametrize("count", COUNTS)
 @pytest.mark.parametrize(("names", "name"), FUSED_CASES, ids=str)
 def test_fused(names, name, count):
-    """The steps of docs/numerics.md, in order; with and without C, every pair or only those that are not skipped."""
+    """The steps of docs/numerics.md, in order; with and without C, for all pairs or only those that are not skipped."""
     accumulator, lanes = FUSED[name]
     config = config_of(names, accumulator=accumulator, initial=True)
     golden = make_accumulator(config)
@@ -168,11 +168,11 @@ def test_fused(names, name, count):
 
 
 def test_c_is_added_last_as_fp16_adds():
-    """A stream of one product by 1, and C that FP16 holds: NumPy's addition of FP16, to nearest, ties to even."""
+    """Streams have a product by 1, and C in FP16: NumPy's addition of FP16, to nearest, ties to even."""
     golden = make_accumulator(config_of(("fp16", "fp16"), accumulator="blackwell-fp16", initial=True))
     rng = np.random.default_rng(7)
     left, right = rng.integers(0, 1 << 16, (2, 12_000), np.uint16)
-    near = rng.integers(-13 << 10, 13 << 10, 12_000)  # within the reach of rounding of each other
+    near = rng.integers(-13 << 10, 13 << 10, 12_000)  # near enough to each other for rounding
     right[2_000:] = np.clip((left.astype(int) & 0x7FFF) + near, 0, 0x7C00)[2_000:] | rng.integers(0, 2, 10_000) << 15
     left[2_000:4_000] &= 0x83FF  # subnormal numbers
     right[4_000:5_000] = left[4_000:5_000] ^ 0x8000
@@ -193,7 +193,7 @@ def test_c_is_added_last_as_fp16_adds():
 
 @pytest.mark.parametrize("name", ["volta-fp16", "ampere-fp16", "hopper-fp16"])
 def test_a_product_as_fp16(name):
-    """Of one product nothing is cut off: it is rounded to FP16 once, as NumPy does it."""
+    """A single product is not truncated: it is rounded to FP16 once, as by NumPy."""
     golden = make_accumulator(config_of(("fp16", "fp16"), accumulator=name))
     rng = np.random.default_rng(5)
     a, b = rng.integers(0, 1 << 16, (2, 20_000), np.uint16)

@@ -23,7 +23,7 @@ from .dot_cases import FLOAT_KINDS, INTEGER_KINDS, dot_cases
 from .reference import EXACT_NAN, FUSED_NAN, exact_dot, fused_dot, int8_dot, table
 from .test_scalar import bits_of, fp32_of, is_tiny
 
-SIDE = 2  # rows and columns of the tiles: small, for they are built
+SIDE = 2  # rows and columns of the tiles, which are small since they are built
 ACCUMULATORS = {
     "volta": ("volta", 4),
     "ampere": ("ampere", 8),
@@ -58,7 +58,7 @@ FUSED = [
     for accumulator in ACCUMULATORS
     if name != "int8" and not (accumulator.endswith("-fp16") and name in WIDE_FORMATS)
 ]
-QUICK_EXACT, QUICK_SPARSE = ["mixed", "int8"], ["fp16", "e4m3", "int8"]  # each is built; the rest at night
+QUICK_EXACT, QUICK_SPARSE = ["mixed", "int8"], ["fp16", "e4m3", "int8"]  # Each is built; the others at night.
 QUICK_FUSED = [("fp16", "volta"), ("bf16", "nearest"), ("e5m2", "narrow"), ("mixed", "wide")]
 QUICK_FUSED += [("e4m3", "ada-fp8"), ("bf16", "low zero"), ("e4m3", "blackwell-fp16")]
 
@@ -70,20 +70,20 @@ def names_of(config: TileConfig) -> tuple[str, str]:
 def streams(
     config: TileConfig, count: int, steps: int, seed: int, finite: bool = False
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Operands of a square tile: a and b, (count, SIDE, steps, lanes), and c, (count, SIDE, SIDE)."""
+    """Draw operands of a square tile: a and b, (count, SIDE, steps, lanes), and c, (count, SIDE, SIDE)."""
     rng = np.random.default_rng(seed)
     all_kinds = INTEGER_KINDS if isinstance(config.a_format, IntegerFormat) else FLOAT_KINDS
     kinds = tuple(kind for kind in all_kinds if not (finite and kind == "special"))
     cases = dot_cases(rng, config.a_format, config.b_format, count * SIDE, steps=steps, lanes=config.lanes, kinds=kinds)
     shape = count, SIDE, steps, config.lanes
     c = np.stack([np.roll(cases.c, shift) for shift in range(SIDE)], axis=-1).reshape(count, SIDE, SIDE)
-    for row in range(SIDE):  # each case's own where row and column are the same
+    for row in range(SIDE):  # for each case, where row and column are the same
         c[:, row] = np.roll(c[:, row], row, axis=-1)
     return cases.a.reshape(shape), cases.b.reshape(shape), c
 
 
 def expected_results(config: TileConfig, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> tuple[np.ndarray, bool]:
-    """Results bits, (count, SIDE, SIDE), and the flag `overflow`, by rational arithmetic, every pair multiplied."""
+    """Return results' bits, (count, SIDE, SIDE), and the flag `overflow`, by rational arithmetic of all pairs."""
     names, accumulator = names_of(config), config.numerics.accumulator
     results, overflow = np.zeros(c.shape, np.uint32), False
     for (stream, row, column), c_bits in np.ndenumerate(c):
@@ -112,14 +112,14 @@ def assert_same(found: np.ndarray, expected: np.ndarray, *operands: np.ndarray) 
 
 
 def counted(quick: Sequence[tuple[str, ...]], every: Sequence[tuple[str, ...]]) -> list:
-    """A thousand results of the quick ones, and 20,000 of all at night; half of them corner cases."""
+    """Return 1,000 cases for quick tests, or 20,000 for nightly ones; half of them are corner cases."""
     night = [pytest.param(*case, 5_000, id="-".join([*case, "many"]), marks=pytest.mark.slow) for case in every]
     return [pytest.param(*case, 250, id="-".join(case)) for case in quick] + night
 
 
 @pytest.mark.parametrize(("name", "count"), counted([(name,) for name in QUICK_EXACT], [(name,) for name in EXACT]))
 def test_exact_dense(name, count, tmp_path):
-    """Every pair multiplied, NaN and infinities too."""
+    """Every pair is multiplied, including NaN and infinities."""
     config = TileConfig(rows=SIDE, columns=SIDE, format=FORMATS[name], sparsity="none", initial=True)
     operands = streams(config, count, steps=3, seed=1)
     found = Replayer(config, tmp_path).run(*operands)
@@ -133,7 +133,7 @@ def test_exact_dense(name, count, tmp_path):
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize(("name", "accumulator", "count"), counted(QUICK_FUSED, FUSED))
 def test_fused_dense(name, accumulator, count, tmp_path):
-    """In a dense tile each step is one addition, so that the definition gives the result."""
+    """Each step of a dense tile is one addition, so that the definition gives the result."""
     settings, lanes = ACCUMULATORS[accumulator]
     config = TileConfig(
         rows=SIDE, columns=SIDE, lanes=lanes, format=FORMATS[name], accumulator=settings, sparsity="none", initial=True
@@ -152,7 +152,7 @@ def test_fused_dense(name, accumulator, count, tmp_path):
     counted([(name, "rows") for name in QUICK_SPARSE], [(name, kind) for name in EXACT for kind in ("rows", "both")]),
 )
 def test_exact_sparse(name, sparsity, count, tmp_path):
-    """TensorDash's tile, the dense tile and the correctly rounded sum agree on finite operands, whatever is skipped."""
+    """TensorDash's tile, the dense tile and the correctly rounded sum agree on finite operands."""
     config = TileConfig(rows=SIDE, columns=SIDE, format=FORMATS[name], sparsity=sparsity, initial=True)
     rng = np.random.default_rng(3)
     a, b, c = streams(config, count, steps=6, seed=3, finite=True)
@@ -170,7 +170,7 @@ def test_exact_sparse(name, sparsity, count, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["fp16", "e4m3", "e5m2", "mixed"])
 def test_exact_on_a_training_step(name, tmp_path):
-    """The same on what a network really multiplies."""
+    """The same for operands of a network."""
     config = TileConfig(format=FORMATS[name])
     records = [record for record in Trace.open(example_trace()).records if record.layer in ("CNN.conv2", "CNN.fc1")]
     operands = [streams for record in records for streams in layer_passes(record, config, sample=32, seed=0)]
@@ -191,7 +191,7 @@ def test_exact_on_a_training_step(name, tmp_path):
 
 
 def addends(rng: np.random.Generator, products: np.ndarray) -> np.ndarray:
-    """C for given products: any, near, cancelling, and such that the sum lies halfway between two FP32 numbers."""
+    """Draw C for given products: any, near, cancelling, or with a sum halfway between two FP32 numbers."""
     any_c = corner_values(rng, FP32, products.shape, specials=0.03)
     finite = np.where(np.isfinite(products), products, 1.0)
     mantissa, exponent = np.frexp(finite)
@@ -209,7 +209,7 @@ def addends(rng: np.random.Generator, products: np.ndarray) -> np.ndarray:
 
 
 def multiply_add(a: int, b: int, c: int) -> int:
-    """SoftFloat's a*b + c, rounded once to FP32; a product with a zero b is skipped."""
+    """Return SoftFloat's a*b + c, rounded once to FP32; a product with a zero b is skipped."""
     left, right = (softfloat.Float16.from_bytes(bits.to_bytes(2, "big")).to_f32() for bits in (a, b))
     if not b & 0x7FFF:
         left = softfloat.Float32.from_float(0.0)
@@ -221,12 +221,12 @@ def multiply_add(a: int, b: int, c: int) -> int:
 
 
 def test_fp16_multiply_add(tmp_path):
-    """20,000 times A*B + C, one in each stream and PE, against Berkeley SoftFloat."""
+    """20,000 times A*B + C, one in each stream and PE, compared with Berkeley SoftFloat."""
     count, side = 1_250, 4
     config = TileConfig(rows=side, columns=side, lanes=2, depth=2, connectivity=((0, 0), (1, 0)), initial=True)
     rng = np.random.default_rng(5)
     a, b = np.zeros((2, count, side, 1, 2), np.uint16)
-    lane = np.arange(count) % 2  # the pair's; the other lane holds zeros
+    lane = np.arange(count) % 2  # C of the pair; the other lane has zeros
     for side_bits, fmt in ((a, config.a_format), (b, config.b_format)):
         side_bits[np.arange(count), :, 0, lane] = corner_values(rng, fmt, (count, side), specials=0.03)
     values = np.array(table("fp16").floats)
@@ -253,7 +253,7 @@ def test_fp16_multiply_add(tmp_path):
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", ["fp16", "bf16"])
 def test_products(name, tmp_path):
-    """20,000 products, one in each stream and PE, against Berkeley SoftFloat; subnormal results apart."""
+    """20,000 products, one in each stream and PE, compared with Berkeley SoftFloat; subnormal results separately."""
     count, side = 1_250, 4
     config = TileConfig(
         rows=side, columns=side, lanes=2, sparsity="none", format=name, accumulator={"fused": 23, "rounding": "nearest"}

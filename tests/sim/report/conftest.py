@@ -15,7 +15,7 @@ PAPER = {0.2: 1.23, 0.9: 3.7, 0.99: 3.99}
 
 
 def random_zeros() -> dict[str, Any]:
-    """Fig. 15 in small."""
+    """Return a small version of Fig. 15."""
     rng = np.random.default_rng(0)
     points = []
     for rows in (1, 4):
@@ -44,7 +44,7 @@ def random_zeros() -> dict[str, Any]:
 
 
 def depths() -> dict[str, Any]:
-    """Two metrics over categories, in bars; some numbers missing; a further column."""
+    """Return two metrics over categories, in bars, with missing numbers and a further column."""
     rng = np.random.default_rng(1)
     points = []
     for depth, paper in (("2-deep", 1.5), ("4-deep", 1.95)):
@@ -59,13 +59,13 @@ def depths() -> dict[str, Any]:
 
 
 def areas() -> dict[str, Any]:
-    """A table, with what HTML and JSON must not take for their own."""
+    """Return a table with characters that HTML and JSON must escape."""
     point = {"metric": "area & power", "series": "</script><b>", "x": "<i>unit</i>", "paper": 1.0, "ours": 0.5}
     return random_zeros() | {"name": "table4", "title": 'A "table" <1>', "kind": "table", "points": [point]}
 
 
 def streams(config: TileConfig, lengths: tuple[int, ...], zeros: float, seed: int) -> list[tuple[Any, Any]]:
-    """Random bit patterns of fp16 numbers from 1 to 2, most of B's and some of A's zero."""
+    """Draw bit patterns of fp16 numbers from 1 to 2; most of B's and some of A's are zero."""
     rng = np.random.default_rng(seed)
 
     def side(ports: int, steps: int, share: float) -> Any:
@@ -87,7 +87,7 @@ TILES = {
 
 @pytest.fixture(scope="session")
 def runs() -> dict[str, ScheduleRun]:
-    """Of every kind of tile, and of real streams."""
+    """Return runs of every kind of tile, and of real streams."""
     made = {name: record_run(streams(tile, (9, 1, 14), 0.6, 5), tile, name) for name, tile in TILES.items()}
     records = [one for one in Trace.open(example_trace()).records if (one.layer, one.operation) == ("CNN.conv2", "AxG")]
     (made["real"],) = layer_runs(records, TileConfig(), passes=3, seed=0)
@@ -103,7 +103,7 @@ def page(runs: dict[str, ScheduleRun], tmp_path_factory: pytest.TempPathFactory)
 
 @pytest.fixture(scope="session")
 def schedules_page(runs: dict[str, ScheduleRun], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The viewer alone: it opens at once."""
+    """Write a page with only the viewer, which opens at once."""
     path = tmp_path_factory.mktemp("schedules") / "schedules.html"
     write_report([], path, runs=list(runs.values()))
     return path

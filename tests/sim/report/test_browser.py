@@ -1,4 +1,4 @@
-"""The page in a headless Chromium: no error, nothing loaded; the viewer against the golden model; tables; themes."""
+"""The page in a headless Chromium: no errors or loads; the viewer compared with the golden model; tables; themes."""
 
 import shutil
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ def browser() -> "Iterator[Browser]":
 
 
 class Opened:
-    """The page in a tab without network; `close` fails if the tab said or loaded anything."""
+    """The page in a tab without network; `close` fails after a console message or a load."""
 
     def __init__(self, browser: "Browser", path: Path, scheme: Any = "light", width: int = 1280) -> None:
         self.address = path.as_uri()
@@ -49,7 +49,7 @@ class Opened:
 
 @pytest.fixture(scope="module")
 def figures(browser: "Browser", page: Path) -> Iterator["Page"]:
-    """The whole page, opened once: its charts take seconds to draw where there is no graphics card."""
+    """Open the whole page once: without a graphics card, its charts take seconds to draw."""
     tab = Opened(browser, page)
     yield tab.page
     tab.close()
@@ -70,7 +70,7 @@ def test_loads(scheme: str, width: int, browser: "Browser", page: Path) -> None:
     color = tab.page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert (sum(map(int, color[4:-1].split(","))) > 384) == (scheme == "light")
     tab.page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
-    # Only what scrolls on its own may be wider than the window.
+    # Only elements that scroll may be wider than the window.
     assert tab.page.evaluate("document.documentElement.scrollWidth") == width
     tab.close()
 
@@ -100,7 +100,7 @@ STEP_TO_THE_END = """() => {
         next.click();
     }
 }"""
-"""What the viewer shows in every cycle."""
+"""Values of the viewer in every cycle."""
 
 
 def test_viewer_counts_as_the_simulator(viewer: "Page", runs: dict[str, ScheduleRun]) -> None:
@@ -117,7 +117,7 @@ def test_viewer_counts_as_the_simulator(viewer: "Page", runs: dict[str, Schedule
 
 @pytest.mark.parametrize(("name", "column"), [("rows", 1), ("both", 2), ("none", 0), ("wide", 0), ("real", 3)])
 def test_viewer_shows_the_golden_schedule(name: str, column: int, viewer: "Page", runs: dict[str, ScheduleRun]) -> None:
-    """In every cycle, each lane's source and the cells marked as taken; the head of the window; AS and waits."""
+    """In every cycle: each lane's source and the marked cells, the head of the window, AS and waits."""
     run = runs[name]
     choose(viewer, run)
     viewer.select_option("#viewer-column", str(column))
@@ -154,7 +154,7 @@ def test_viewer_moves(viewer: "Page", runs: dict[str, ScheduleRun]) -> None:
     assert viewer.get_attribute("#viewer-play", "aria-label") == "Pause"
     viewer.wait_for_selector("#viewer-play[aria-label=Play]")
     assert shown(viewer, "cycle") == last
-    viewer.click("#viewer-play")  # from the beginning
+    viewer.click("#viewer-play")  # from the first cycle
     viewer.click("#viewer-play")
     stopped = shown(viewer, "cycle")
     assert int(stopped) < run.counters.cycles
@@ -215,7 +215,7 @@ def test_theme_is_switched(figures: "Page") -> None:
 
     light = look()
     figures.click("#theme")
-    assert look() == light  # the system's was light
+    assert look() == light  # the system's theme was light
     figures.click("#theme")
     dark = look()
     assert dark[0] != light[0]
@@ -254,7 +254,7 @@ def test_charts_hover_and_zoom(figures: "Page") -> None:
 
 @pytest.fixture(scope="module")
 def axes(browser: "Browser", tmp_path_factory: pytest.TempPathFactory) -> Iterator["Page"]:
-    """A figure of one metric over shares, of one over whole numbers close together and of one over some far apart."""
+    """Return figures over shares, over consecutive integers and over distant integers."""
     places = {"speedup": (0.1, 0.5, 0.9), "speedup by depth": (2, 3, 4, 5), "speedup by steps": (4, 36, 757)}
     long = [f"a series with a name that takes much room, {number}" for number in range(11)]
     points = [
@@ -317,7 +317,7 @@ def test_backticks_are_code(axes: "Page") -> None:
 
 
 def test_arrow_keys_need_no_click(browser: "Browser", page: Path, schedules_page: Path) -> None:
-    """Among figures while the viewer is in sight; alone on the page at once, with all keys."""
+    """Among figures, keys work while the viewer is visible; alone on the page, all keys work at once."""
     for path, alone in ((page, False), (schedules_page, True)):
         tab = Opened(browser, path)
         tab.page.keyboard.press("ArrowRight")

@@ -1,4 +1,4 @@
-"""Results are read whole, or refused in one line that names what is wrong."""
+"""Results are read completely, or give an error of one line."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What the viewer shows is what the golden model does, and what the cycle simulator counts."""
+"""The viewer's schedules are those of the golden model and the cycle simulator."""
 
 import json
 import re
@@ -32,7 +32,7 @@ def test_cycles(name: str, runs: dict[str, ScheduleRun]) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_document_alone_tells_the_schedule(name: str, runs: dict[str, ScheduleRun]) -> None:
-    """From its options and advances, every effectual position is taken once, and no other; waits add up."""
+    """Its options and advances take every effectual position once, and no others; waits add up."""
     run = runs[name]
     document = json.loads(json.dumps(run.to_json(), allow_nan=False))
     tile, lanes = document["tile"], document["tile"]["lanes"]
@@ -90,7 +90,7 @@ def test_layer_says_whether_values_are_recorded() -> None:
 
 @pytest.mark.parametrize("name", ["int8", "fp8_e4m3", "fp8_e5m2", "bf16"])
 def test_what_became_of_values_is_told(name: str) -> None:
-    """The scale belongs to the values shown, and is the largest that fits."""
+    """The scale is that of the shown values, and the largest that fits."""
     record = next(record for record in Trace.open(example_trace()).records if record.layer == "CNN.fc1")
     config = TileConfig(format=name, accumulator="volta") if name == "bf16" else TileConfig(format=name)
     (run,) = layer_runs([record], config, passes=2, seed=3)

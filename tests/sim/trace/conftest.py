@@ -22,7 +22,7 @@ FLOW = Flow(
 
 
 def operands(seed: int) -> dict[str, dict[str, np.ndarray]]:
-    """Values of every tensor of every layer, about half of them zero."""
+    """Draw values of every tensor of every layer, about half of them zero."""
     random = np.random.default_rng(seed)
     return {
         layer: {
@@ -54,7 +54,7 @@ def make_trace(path: Path, *, values: bool = True, overwrite: bool = False, step
 
 @pytest.fixture(autouse=True)
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A busy disk takes a tenth of a second for each."""
+    """Skip `os.fsync`, which takes a tenth of a second on a busy disk."""
     monkeypatch.setattr("os.fsync", lambda descriptor: None)
 
 

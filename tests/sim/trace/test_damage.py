@@ -1,4 +1,4 @@
-"""Every kind of damage is found, and named with trace, layer, operation and operand."""
+"""Every kind of damage is found, and the error has trace, layer, operation and operand."""
 
 import json
 import shutil
@@ -30,7 +30,7 @@ def flip(file: Path, place: int) -> None:
 
 
 def swap(array: Path) -> None:
-    """Another sound array of the same size in its place."""
+    """Replace an array by another valid one of the same size."""
     other = next(
         each
         for each in sorted(array.parent.glob(f"{array.name.split('-')[0]}-*"))
@@ -72,7 +72,7 @@ def test_arrays(name, kind, trace):
     damage, message = DAMAGE[name]
     array = first_array(trace, kind)
     damage(array)
-    opened = Trace.open(trace)  # does not look at arrays
+    opened = Trace.open(trace)  # does not read arrays
     where = rf"run\.trace: step 0, layer conv1, AxW, operand A: {kind}: the array {array.name} {message}"
     with pytest.raises(TraceError, match=where):
         getattr(next(opened.records), kind)("A")
@@ -82,7 +82,7 @@ def test_arrays(name, kind, trace):
 
 @pytest.mark.parametrize("name", ["none", "some"])
 def test_lost_chunks(name, tmp_path):
-    """Also of a mask without a one, which is what Zarr fills in, and of one that has several chunks."""
+    """Also of a mask without a one, with which Zarr fills missing chunks, and of one with several chunks."""
     geometry = MatrixProduct(batch=1, samples=1, in_features=20_000_000, out_features=1)
     mask = np.zeros((1, 1, 20_000_000), bool)
     mask[..., ::3] = name == "some"
@@ -161,14 +161,14 @@ def test_index(name, trace):
 
 
 def test_index_that_says_something_else(trace):
-    """Damage that only the digest reveals."""
+    """Only the digest shows the damage."""
     edit(trace, lambda index: record(index).update(layer="conv2"), sign=False)
     with pytest.raises(TraceError, match=r"index\.json: damaged or edited: digest must be"):
         Trace.open(trace)
 
 
 def test_index_that_disagrees_with_arrays(trace):
-    """Signed, so that only the arrays can tell."""
+    """The digest is right, so that only the arrays show the damage."""
 
     def lie(index: dict[str, Any]) -> None:
         operand(index)["nonzeros"] += 1
@@ -204,7 +204,7 @@ def test_index_that_is_none(text, message, trace):
 
 
 def test_newer_minor_version(trace):
-    """What it adds is passed over; a geometry has no keys that could be."""
+    """Unknown keys are ignored, except in a geometry."""
 
     def add(index: dict[str, Any]) -> None:
         index.update(version=[1, 7], host="there")
@@ -233,7 +233,7 @@ def test_places_without_a_trace(tmp_path):
 
 
 def test_check_looks_at_every_record(tmp_path):
-    """Not only at the first one that names an array."""
+    """Not only the first one that names an array."""
     trace = make_trace(tmp_path / "run.trace", values=False, steps=(0,))
 
     def lie(index: dict[str, Any]) -> None:

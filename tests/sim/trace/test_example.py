@@ -1,4 +1,4 @@
-"""The trace that comes with the package: sound, small, and what its script records."""
+"""The trace in the package: valid, small, and equal to its script's recording."""
 
 from pathlib import Path
 
@@ -25,7 +25,7 @@ def test_is_sound_and_small():
 
 
 def test_the_script_records_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """The same layers, shapes and types; of the first step of all, since values depend on the processor."""
+    """Layers, shapes and types are equal; only of the first step, since values depend on the processor."""
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SystemExit) as ended:
         run(["trace", str(SCRIPT), "-o", "run.trace", "--values", "--steps", "1", "--stop"])

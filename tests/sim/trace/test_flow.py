@@ -1,4 +1,4 @@
-"""What becomes of tensors in a step: which work makes them and which takes them."""
+"""Data flow of tensors in a step: the operations that make and read them."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +15,7 @@ from .recording import traced
 
 
 def flow_of(path: Path, model: nn.Module, *inputs: torch.Tensor, loss: Callable[[Any], Any] = torch.sum, **how) -> Flow:
-    """Of one step with momentum."""
+    """Record the flow of one step with momentum."""
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
 
     def step() -> None:
@@ -38,7 +38,7 @@ def shapes(flow: Flow, places: tuple[int, ...]) -> list[tuple[int, ...]]:
 
 class TestWhoReadsWhat:
     def test_a_step(self, tmp_path):
-        """Everything between two layers and back is there, and names its tensor."""
+        """All operations between two layers, forward and backward, with the names of their tensors."""
         model = nn.Sequential(nn.Linear(6, 5), nn.ReLU(), nn.Linear(5, 3))
         flow = flow_of(tmp_path, model, torch.ones(4, 6))
         first, second = (work for work in flow.work if work.name == "aten::addmm")
@@ -49,7 +49,7 @@ class TestWhoReadsWhat:
         assert (inputs, second.products[0][0]) == (relu.writes[0], 1)
         products = {work.products[0][0]: work for work in flow.work if work.products}
         gradient = products[2].products[0][1]["G"]
-        # Of the second layer, W and A with the same G; of the first one, what ReLU leaves of that.
+        # For the second layer, W and A with the same G; for the first one, the output of ReLU's mask.
         assert dict(products[2].products[0][1]) == {"W": weights, "G": gradient}
         assert dict(products[3].products[0][1]) == {"A": inputs, "G": gradient}
         assert set(back.reads) == {products[2].writes[0], relu.writes[0]}
@@ -67,7 +67,7 @@ class TestWhoReadsWhat:
         assert convolution.writes[0] == norm.reads[0]
         assert norm.writes[0] == pool.reads[0]
         back = only(flow, "native_batch_norm_backward", "backward")
-        assert set(norm.writes[1:]) | {convolution.writes[0]} < set(back.reads)  # the sums, and what they are of
+        assert set(norm.writes[1:]) | {convolution.writes[0]} < set(back.reads)  # the sums, and their inputs
         assert pool.writes[1] in only(flow, "max_pool2d_with_indices_backward", "backward").reads
         gradients = only(flow, "convolution_backward", "backward")
         assert back.writes[0] in gradients.reads
@@ -137,7 +137,7 @@ class TestWhoReadsWhat:
 
         flow = flow_of(tmp_path, Filled(), torch.rand(2, 4))
         filled = only(flow, "copy_")
-        assert shapes(flow, filled.writes) == [(3, 4)]  # all of what a part was written to
+        assert shapes(flow, filled.writes) == [(3, 4)]  # all parts of a tensor that are written
         assert len(filled.reads) == 1
         assert filled.writes[0] in only(flow, "add").reads
 
@@ -155,7 +155,7 @@ class TestWhoReadsWhat:
         flow = flow_of(tmp_path, Attention(), q, k, v)
         forward, back = (work for work in flow.work if "scaled_dot_product" in work.name)
         assert [len(work.products) for work in (forward, back)] == [2, 4]
-        # P and its gradient are nowhere but inside.
+        # P and its gradient are only inside.
         assert [set(operands) for _, operands in forward.products] == [{"A", "W"}, {"W"}]
 
     def test_optimizer_states(self, tmp_path):

@@ -1,4 +1,4 @@
-"""Fuzz of the trace reader: of a damaged trace, it reads the same as before or raises TraceError."""
+"""Fuzzing of the trace reader: a damaged trace reads as before or raises TraceError."""
 
 import json
 import shutil
@@ -36,7 +36,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def everything(path: Path) -> Contents:
-    """Everything that a trace holds."""
+    """Return the whole contents of a trace."""
     trace = Trace.open(path)
     arrays = []
     for record in trace.records:
@@ -47,7 +47,7 @@ def everything(path: Path) -> Contents:
 
 
 def read(path: Path) -> tuple[str, Contents | None]:
-    """The reader's error, or everything that the trace holds."""
+    """Return the reader's error, or the whole contents of the trace."""
     try:
         return "", everything(path)
     except TraceError as error:
@@ -55,7 +55,7 @@ def read(path: Path) -> tuple[str, Contents | None]:
 
 
 def check(path: Path, sound: Path) -> None:
-    """A damaged trace is refused in one line that names it, or reads as the sound one does."""
+    """Check that a damaged trace gives one line of error with its name, or the contents of the intact one."""
     complaint, found = read(path)
     assert str(path) in complaint if found is None else found == everything(sound)
 
@@ -102,7 +102,7 @@ def fuzz_files(data: st.DataObject, sound: Path, tmp_path: Path) -> None:
 
 
 def fuzz_index(data: st.DataObject, sound: Path, tmp_path: Path) -> None:
-    """With the right digest, half of the time, so that the content decides."""
+    """Damage the index; half of the time with a right digest, so that the reader checks the content."""
     trace = Path(shutil.copytree(sound, tmp_path / "run.trace", dirs_exist_ok=True))
     try:
         index = json.loads((trace / "index.json").read_text())

@@ -1,4 +1,4 @@
-"""Recorded operands, multiplied out, are PyTorch's outputs and both gradients: nothing lost, nothing twice."""
+"""Products of recorded operands are PyTorch's outputs and both gradients: nothing is lost or recorded twice."""
 
 from collections.abc import Callable
 from functools import partial
@@ -26,17 +26,17 @@ def float64() -> Any:
 
 
 def zeroed(*shape: int) -> Any:
-    """A leaf, half of whose values are zero."""
+    """Return a leaf tensor, half of whose values are zero."""
     return torch.randn(shape).relu_().requires_grad_()
 
 
 def backward(y: torch.Tensor) -> None:
-    """The gradient by y is about half zeros, and no two are the same."""
+    """Run the backward pass with a gradient by y of about half zeros and distinct values."""
     (y.relu() * torch.arange(1, y.numel() + 1).reshape(y.shape).to(y.dtype)).sum().backward()
 
 
 def forward_and_backward(path: Path, run: Callable[[], torch.Tensor], model: nn.Module | None = None) -> Any:
-    """The output, what was recorded multiplied out, and the trace."""
+    """Return the output, the products of the recorded operands, and the trace."""
     outputs = []
 
     def step() -> None:
@@ -167,7 +167,7 @@ def test_product_of_two_activations(case: str, tmp_path: Path) -> None:
     found = {operation: arrays for (_, operation), arrays in layers.items()}
     assert not uncaptured(trace)
     ((forward,), (to_a,), (to_b,)) = found["AxW"], found["WxG"], found["AxG"]
-    # Of b it may be the transpose; two square ones may take either name.
+    # b may be transposed; of two square ones, either name is right.
     matches(forward, y)
     matches(to_a, a.grad)
     matches(to_b, b.grad)
@@ -206,7 +206,7 @@ def test_product_of_a_tensor_with_itself(case: str, tmp_path: Path) -> None:
 
 
 def test_second_backward_pass_of_a_product_of_a_tensor_with_itself(tmp_path: Path) -> None:
-    """The first pass computes the right gradient alone; the second one computes it first again."""
+    """The first pass computes only the right gradient; the second one computes it first again."""
     x, gradients = zeroed(4, 4), (zeroed(4, 4).detach(), zeroed(4, 4).detach())
     left, right = x.view(4, 4), x.view(4, 4)
 
@@ -285,7 +285,7 @@ def test_attention(case: str, backend: str, tmp_path: Path) -> None:
     assert not uncaptured(trace)
     qk, pv = ("attention0/qk", "attention0/pv") if backend == "fused" else ("bmm0", "bmm1")
     close(only(found, pv, "AxW").reshape(y.shape), y)
-    if backend == "math":  # which multiplies both by the root of the scale before
+    if backend == "math":  # which multiplies both by the square root of the scale before
         assert {operation for _, operation in found} == {"AxW", "WxG", "AxG"}
         assert sum(map(len, found.values())) == 6
         return
@@ -301,7 +301,7 @@ def test_multihead_attention(need_weights: bool, tmp_path: Path) -> None:
     run = lambda: layer(x, x, x, need_weights=need_weights)[0]  # noqa: E731
     y, found, trace = forward_and_backward(tmp_path, run, layer)
     close(only(found, "MultiheadAttention.in_proj_weight", "AxG"), layer.in_proj_weight.grad)
-    by_place = (5, 3, 4)  # as the layer has them
+    by_place = (5, 3, 4)  # in the layer's shape
     close(only(found, "MultiheadAttention.in_proj_weight", "WxG").reshape(by_place), x.grad.transpose(0, 1))
     close(only(found, "out_proj", "AxG"), layer.out_proj.weight.grad)
     close(only(found, "out_proj", "AxW").reshape(by_place), (y - layer.out_proj.bias).transpose(0, 1))

@@ -1,4 +1,4 @@
-"""Recorded operands of recurrent layers, multiplied out, are PyTorch's gradients; fused layers among them."""
+"""Products of recorded operands of recurrent layers, fused ones included, are PyTorch's gradients."""
 
 from pathlib import Path
 from typing import Any
@@ -50,11 +50,11 @@ def test_recurrent_layer(case: str, dtype: torch.dtype, tmp_path: Path) -> None:
         close(to_input.reshape(by_time.shape), by_time, tolerance)
     times = 3 if not arguments.get("batch_first") else 2
     assert len(found[f"{name}.weight_hh_l0", "AxW"]) == times
-    assert len(found[f"{name}.weight_hh_l0", "WxG"]) == times - 1  # nothing needs the first state's
+    assert len(found[f"{name}.weight_hh_l0", "WxG"]) == times - 1  # No operation needs the first state's gradient.
 
 
 def total(output: Any) -> Any:
-    """A loss of all that a recurrent layer gives."""
+    """Return a loss of all outputs of a recurrent layer."""
     return output.square().sum() if isinstance(output, torch.Tensor) else sum(map(total, output))
 
 

@@ -1,4 +1,4 @@
-"""A trace reads back as it was written."""
+"""A written trace reads back unchanged."""
 
 import subprocess
 import sys
@@ -17,7 +17,7 @@ from .conftest import LAYERS, OPERATIONS, make_trace, operands
 
 
 def one(path: Path, array: Any, dtype: str | None = None, values: bool = True) -> Any:
-    """The record of a product whose A is the array, as a row; W is a mask of ones."""
+    """Record a product whose A is the array, as a row; W is a mask of ones."""
     array = np.asarray(array).reshape(1, 1, -1)
     geometry = MatrixProduct(batch=1, samples=1, in_features=array.size, out_features=1)
     with TraceWriter(path, values=values, overwrite=True) as writer, writer.step(0) as step:
@@ -115,7 +115,7 @@ def test_integers(dtype, tmp_path):
 
 
 def test_masks_have_no_values(tmp_path):
-    """Masks have none, nor have values that are not stored."""
+    """Neither masks nor records without stored values have values."""
     for record in (one(tmp_path / "a", [True, False], "bfloat16"), one(tmp_path / "b", [1.0, 0.0], values=False)):
         assert record.operands["A"].values is None
         assert record.mask("A").tolist() == [[[True, False]]]
@@ -127,7 +127,7 @@ def test_masks_have_no_values(tmp_path):
 
 
 def test_stored_once(tmp_path):
-    """Equal content in another record, step or shape is stored once; for other values only the mask is shared."""
+    """Equal content in another record, step or shape is stored once; with other values, only the mask is shared."""
     geometry = MatrixProduct(batch=1, samples=2, in_features=8, out_features=2)
     tensor = np.arange(16.0).reshape(1, 2, 8) % 3
     with TraceWriter(tmp_path / "run.trace", values=True) as writer:

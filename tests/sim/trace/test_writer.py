@@ -1,4 +1,4 @@
-"""Recordings that are interrupted, that replace one another, and that are refused."""
+"""Recordings that are interrupted, that replace one another, and that fail."""
 
 import subprocess
 import sys
@@ -91,7 +91,7 @@ with TraceWriter({str(path)!r}, overwrite={overwrite}) as writer:
         assert not trace.complete
         assert [step.index for step in trace.steps] == list(range(complete))
     trace.check()
-    # What was left over goes with the next recording.
+    # The next recording removes the remains.
     make_trace(path, overwrite=True)
     assert len(list(path.glob("arrays-*"))) == 1
 
@@ -242,7 +242,7 @@ def test_no_dimension_is_too_small(tmp_path):
 
 
 def test_a_step_is_written_as_json_once(tmp_path, monkeypatch):
-    """Else each would cost what all before it have cost, and a long recording would never end."""
+    """Otherwise, each step would take the time of all earlier ones."""
     sizes, convert = [], module.canonical
 
     def measured(document: object) -> bytes:

@@ -33,7 +33,7 @@ class System:
     """A core, with the master at its registers and the memory at its port."""
 
     def __init__(self, dut, random: Random, share: float) -> None:
-        # pytest imports this module for its doctests, whether the optional package is installed or not.
+        # pytest imports this module for its doctests, even if the optional package is missing.
         from cocotbext.axi import AxiBus, AxiLiteBus, AxiLiteMaster, AxiRam
 
         self.dut = dut
@@ -79,7 +79,7 @@ class System:
 @cocotb.test()
 @cocotb.parametrize(share=list(PAUSES))
 async def programs(dut, share: float) -> None:
-    """A program with a compressed store, whose beats are partial, then random programs."""
+    """Yield a program with a compressed store, whose beats are partial, then random programs."""
     job = current_job()
     random = Random(f"{job.seed} {share}")
     system = System(dut, random, share)

@@ -1,4 +1,4 @@
-"""What the tests of emitted Verilog share."""
+"""Shared fixtures of tests of the emitted Verilog."""
 
 import sys
 import zlib
@@ -16,14 +16,14 @@ from tensordash.arithmetic import float_sum, product_terms
 from tensordash_sim.verify import run_bench, simulator_names
 
 FASTEST = simulator_names()[0] if simulator_names() else "auto"
-# Verilator takes seconds to build what Icarus builds at once; small designs do not make up for it.
+# Verilator builds for seconds what Icarus builds at once; small designs run too shortly to compensate.
 FOR_SMALL = "icarus" if "icarus" in simulator_names() else FASTEST
 CONFIG = TileConfig(rows=2, columns=1)
 
 
 @pytest.fixture(scope="session")
 def verilog(tmp_path_factory: pytest.TempPathFactory) -> Callable[[TileConfig], Path]:
-    """Where a configuration's Verilog is, emitted on first use."""
+    """Return the path of a configuration's Verilog, emitted on first use."""
 
     @cache
     def folder(config: TileConfig) -> Path:
@@ -80,7 +80,7 @@ def caught(tmp_path, monkeypatch):
 
 
 class Recorder:
-    """Stands for Amaranth's Signal in a module, and remembers what it made by name."""
+    """Replaces Amaranth's Signal in a module, and stores the created signals by name."""
 
     def __init__(self) -> None:
         self.made: dict[str, Any] = {}
@@ -123,6 +123,6 @@ def sabotage(monkeypatch):
 
 
 def says(failures: tuple[str, ...], *words: str) -> bool:
-    """Whether every failure is a mismatch, and one of them names what is wrong."""
+    """Return whether every failure is a mismatch, and one of them has the expected text."""
     assert all("golden has" in line or "undefined" in line or " is " in line for line in failures), failures
     return any(all(word in line for word in words) for line in failures)

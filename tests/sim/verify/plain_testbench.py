@@ -1,4 +1,4 @@
-"""Runs a testbench in plain Verilog, and breaks it."""
+"""Runs a testbench in plain Verilog, and puts faults into it."""
 
 import re
 import subprocess
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def run_icarus(folder: Path, *files: str) -> tuple[int, str]:
-    """As the testbench itself reports; its exit status, and what it prints."""
+    """Run a testbench; return its exit status and output."""
     build = ["iverilog", "-g2005", "-Wall", "-o", "bench", *files]
     assert subprocess.run(build, cwd=folder, capture_output=True, text=True).stderr == ""
     run = subprocess.run(["vvp", "-n", "bench"], cwd=folder, capture_output=True, text=True, timeout=300)

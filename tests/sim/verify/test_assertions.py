@@ -1,4 +1,4 @@
-"""The assertions that lie beside the Verilog: they compile, hold of what is emitted, and fail of what is broken."""
+"""The assertions with the Verilog compile, hold for emitted designs, and fail for broken ones."""
 
 import json
 import re
@@ -62,7 +62,7 @@ endmodule
 
 
 def failed_rules(top: str, files: dict[str, str], widths: dict[str, int], folder: Path) -> set[str]:
-    """Rules that fail in 3000 cycles of any values on the ports given: all zeros, all ones, or random ones."""
+    """Return the rules that fail in 3000 cycles with all zeros, all ones or random values on the given ports."""
     draws, declarations = [], []
     for port, width in widths.items():
         words = ", ".join(["$urandom"] * -(-width // 32))
@@ -86,7 +86,7 @@ def failed_rules(top: str, files: dict[str, str], widths: dict[str, int], folder
 
 
 def rules_of(top: str, text: str, kind: str = r"\w+") -> set[str]:
-    """The rules that a file has for a top."""
+    """Return the rules of a file for a top."""
     module = text.split(f"module {top}_assertions")[1].split("endmodule")[0]
     return set(re.findall(rf"^  (\w+): {kind} property", module, re.M))
 
@@ -94,7 +94,7 @@ def rules_of(top: str, text: str, kind: str = r"\w+") -> set[str]:
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("top", ["tensordash_tile", "tensordash_axi_stream_tile"])
 def test_every_rule_can_fail(top, tmp_path):
-    """Where a tile was, all its ports take any values: each rule is broken sooner or later."""
+    """With free ports in place of the tile, each rule is broken at some time."""
     text = render(replace(SMALL, staging="ring"))["tensordash_assertions.sv"]
     module = text.split(f"module {top}_assertions")[1].split("endmodule")[0]
     found = re.findall(r"input wire (?:\[(\d+):0\] )?(\w+)", module)
@@ -108,7 +108,7 @@ def test_every_rule_can_fail(top, tmp_path):
 
 
 def broken_rules(bench: str, config: TileConfig, folder: Path) -> set[str]:
-    """Rules that fail of what is emitted while its inputs take any values; the caller's are broken anyway."""
+    """Return the emitted Verilog's own rules that fail while its inputs take any values."""
     top, texts = f"tensordash_{bench}", render(config)
     ports = json.loads(texts["config.json"])["modules"][top].items()
     widths = {name: port["width"] for name, port in ports if port["direction"] == "input"}
@@ -159,7 +159,7 @@ def test_a_rule_fails_where_the_tile_is_broken(rule, tmp_path, sabotage):
 @pytest.mark.parametrize("config", [SMALL, RING], ids=["c", "ring"])
 @pytest.mark.parametrize("bench", ["tile", "axi_stream"])
 def test_benches_break_none(bench, config, tmp_path, monkeypatch):
-    """Neither those of the tile nor those of its surroundings, in the tests of a bench that are legal."""
+    """Legal tests of a bench break neither the tile's rules nor those of its environment."""
     monkeypatch.setenv("COCOTB_TEST_FILTER", LEGAL)
     verilog = tmp_path / "verilog"
     generate(config, verilog)

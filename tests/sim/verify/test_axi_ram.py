@@ -1,4 +1,4 @@
-"""The emitted core on the memory of cocotbext-axi: one that this project did not write."""
+"""The emitted core with the memory of cocotbext-axi, from outside of this project."""
 
 from pathlib import Path
 
@@ -44,7 +44,7 @@ def test_programs(simulator: str, verilog: Path) -> None:
 
 
 def test_whole_beats_are_found(verilog: Path) -> None:
-    """A core that sets all strobes of a beat."""
+    """The core sets all strobes of a beat."""
     change(verilog / "tensordash.v", r"assign axi_wstrb = beats_payload_strobe & ", "assign axi_wstrb = ")
     tests, failures = run(verilog, "icarus")
     assert (tests, len(failures)) == (2, 2)

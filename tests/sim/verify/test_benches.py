@@ -1,4 +1,4 @@
-"""Benches on emitted Verilog of many tiles: values, cycles and counters as the golden model has them."""
+"""Benches on emitted Verilog of many tiles: the golden model's values, cycles and counters."""
 
 from dataclasses import replace
 
@@ -97,7 +97,7 @@ def test_tile(bench, config, check):
 
 
 SEEN_IN_OTHERS = ("two-rows-a-beat", "registered-ready", "dense-options-only", "full-window-both")
-"""Their options are those of other variants, too: a night's."""
+"""Other variants have the same options: nightly tests."""
 
 
 @pytest.mark.sampled(4)
@@ -128,10 +128,10 @@ def test_paper_tile_on_icarus(bench, check):
 
 SAME_MODULES = {("1x1-4lanes-depth4", bench) for bench in ("scheduler", "staging_buffer", "transposer", "pe")}
 SAME_MODULES.add(("2x2-4lanes-depth2", "transposer"))
-"""The very modules of the first geometry: once more at night, with another seed."""
+"""The same modules as in the first geometry: nightly, with another seed."""
 QUANTISED = (("fp8_e5m2", 8), ("fp6_e2m3", 1), ("fp6_e3m2", 2), ("fp4_e2m1", 4))
 LARGE = {("4x4-16lanes-depth3", bench) for bench in ("scheduler", "staging_buffer", "pe")}
-"""As long as all others together: a night's."""
+"""As long as all others together: nightly tests."""
 
 
 @pytest.mark.sampled(6)

@@ -1,4 +1,4 @@
-"""Benches can fail: each is run on Verilog with a deliberate fault, and must find it."""
+"""Benches can fail: each runs on Verilog with a deliberate fault, and must find it."""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -27,10 +27,10 @@ from tensordash_sim.verify import run_bench
 from .conftest import CONFIG, FOR_SMALL, says
 
 
-@pytest.mark.slow  # what test_benches.py runs of the same benches suffices in CI
+@pytest.mark.slow  # For CI, the runs of the same benches in test_benches.py suffice.
 @pytest.mark.parametrize("bench", ["scheduler", "staging_buffer", "transposer", "pe", "tile", "axi_stream"])
 def test_sound_verilog_passes(bench, tmp_path):
-    """What the faults below are measured against: the same bench, seed and effort on Verilog without a fault."""
+    """Control of the faults below: the same bench, seed and effort on Verilog without a fault."""
     generate(CONFIG, tmp_path / "verilog")
     result = run_bench(bench, CONFIG, tmp_path / "verilog", tmp_path / "run", seed=7, effort=0.15, simulator=FOR_SMALL)
     assert result.passed, result.failures
@@ -85,7 +85,7 @@ class TestStagingBuffer:
     def test_offered_steps_in_the_wrong_order(self, caught, monkeypatch):
         original = staging_buffer.one_hot_mux
 
-        def wrong(lines, sources):  # those offered come last
+        def wrong(lines, sources):  # those that are offered come last
             return original(lines, [*sources[:2], sources[3], sources[2]])
 
         monkeypatch.setattr(staging_buffer, "one_hot_mux", wrong)
@@ -137,7 +137,7 @@ class TestTransposer:
 
 
 def test_reset_of_a_pe_is_dropped(tmp_path):
-    """What is on its way in a PE is added after a reset of one cycle, and leaves the range."""
+    """Data inside a PE is still added after a reset of one cycle, and exceeds the range."""
     generate(CONFIG, tmp_path / "verilog")
     path = tmp_path / "verilog" / "tensordash.v"
     head, pe, rest = path.read_text(encoding="utf-8").partition("  tensordash_scheduled_pe pe_1_0 (")
@@ -180,7 +180,7 @@ class TestBlockQuantiser:
 
 
 def placed_original(block: Any, platform: Any) -> Any:
-    """The component itself, where something else stands for it that shows other members."""
+    """Return the component itself, if a wrapper with other members replaces it."""
     return placed(getattr(block, "original", block), platform)
 
 

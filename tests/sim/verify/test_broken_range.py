@@ -1,4 +1,4 @@
-"""Benches can fail, continued: faults that show where a sum comes to an end of its range, or leaves it."""
+"""Benches can fail, continued: faults that are visible only at the ends of a sum's range, or beyond."""
 
 import sys
 from dataclasses import replace
@@ -31,7 +31,7 @@ RANGE = f"ends_of_the_range|{OVERFLOW}|headroom"
 
 @pytest.fixture
 def found(caught):
-    """The tests of the range must find a fault."""
+    """Run the tests of the range, which must find a fault."""
 
     def run(bench: str, config: TileConfig = SMALL, only: str = RANGE) -> tuple[str, ...]:
         return caught(bench, config=config, effort=0.05, only=only)
@@ -44,7 +44,7 @@ def found(caught):
     ("bench", "config"), [("tile", E5M2), ("tile", SMALL), ("tile", INT8), ("pe", PAPER), ("pe", INT8), ("pe", BF16)]
 )
 def test_sound_verilog_passes(bench, config, verilog, tmp_path, monkeypatch):
-    """What the faults below are measured against."""
+    """Control of the faults below."""
     monkeypatch.setenv("COCOTB_TEST_FILTER", f"{RANGE}|overflow_of_c")
     result = run_bench(bench, config, verilog(config), tmp_path, seed=7, effort=0.05, simulator=FOR_SMALL)
     assert result.passed, result.failures
@@ -91,7 +91,7 @@ class TestFlag:
 
 @pytest.mark.sampled(2)
 class TestOverflow:
-    """The comparison that sets the flag."""
+    """Faults of the comparison that sets the flag."""
 
     @pytest.mark.parametrize("component", [ExactAccumulator, IntegerAccumulator])
     @pytest.mark.parametrize("sign", [0, 1])
@@ -124,7 +124,7 @@ class TestOverflow:
 
 @pytest.mark.sampled(3)
 class TestTop:
-    """The upper bits of a sum."""
+    """Faults of the upper bits of a sum."""
 
     @pytest.mark.parametrize("bench", ["pe", "tile"])
     @pytest.mark.parametrize("result_bits", [91, 95])
@@ -168,7 +168,7 @@ LATE = {
     "the number of a NaN counts": (" & ~products[30]", "", "golden has overflow False"),
     "a product comes through a reset": ("    if (rst) active_2 <= 4'd0;\n", "", "came through a reset"),
 }
-"""Faults that only show beside a sum at the accumulator's end: mutants have found them."""
+"""Faults that are visible only near the end of an accumulator's range; mutants have found them."""
 
 
 @pytest.mark.parametrize("name", LATE)

@@ -1,4 +1,4 @@
-"""A soak finds a fault, and the command that it prints finds it again."""
+"""A soak finds a fault, and its printed command finds it again."""
 
 import json
 import shlex
@@ -13,11 +13,11 @@ from tensordash_sim.verify.soak.draw import draw_job
 
 from .conftest import FOR_SMALL
 
-SEED = 2532  # its first job is a small one: one PE, 4278 positions
+SEED = 2532  # Its first job is small: one PE, 4278 positions.
 
 
 def call(arguments: str, capfd) -> tuple[int, str, str]:
-    """Exit status, standard output and standard error of a command."""
+    """Return the exit status, standard output and standard error of a command."""
     with pytest.raises(SystemExit) as stop:
         run(shlex.split(arguments))
     return int(stop.value.code or 0), *capfd.readouterr()
@@ -35,7 +35,7 @@ def test_a_campaign_of_sound_verilog(tmp_path, capfd):
     assert "[1/1] job 2532:0, 1x1 PEs of 3 lanes" in err
     assert json.loads((tmp_path / f"soak-{SEED}.json").read_text()) == document
     assert not list(tmp_path.glob("job-*"))
-    # Again: nothing is left to run, and so few positions do not cover everything.
+    # Again: no job remains, and so few positions do not cover everything.
     status, out, err = call(f"{command} --cover", capfd)
     assert status == 1
     assert "1 of 1 jobs are done" in err
@@ -45,7 +45,7 @@ def test_a_campaign_of_sound_verilog(tmp_path, capfd):
 
 
 def test_a_fault_is_found_and_found_again(tmp_path, capfd, sabotage):
-    """The command that a campaign prints reports the same, in the same cycle."""
+    """The command that a campaign prints reports the same fault in the same cycle."""
     sabotage(
         Counters, lambda self: self.counts.input_limited.eq(self.counts.input_limited + self.starved), domain="sync"
     )

@@ -1,4 +1,4 @@
-"""Verilator's builds are made once, and never taken for others; "auto" is what is done first."""
+"""Verilator builds each design once, and never uses a wrong build; "auto" takes the faster simulator."""
 
 import os
 import threading
@@ -23,7 +23,7 @@ needs_both = pytest.mark.skipif(len(simulator_names()) < 2, reason="there is no 
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory) -> Path:
-    """A cache of this file's own: its tests damage what is kept."""
+    """Return a cache for this file alone: its tests damage the cached files."""
     return tmp_path_factory.mktemp("cache")
 
 
@@ -35,7 +35,7 @@ def cache(home, monkeypatch) -> Path:
 
 @pytest.fixture
 def ran(monkeypatch) -> list[str]:
-    """The tools that ran to build."""
+    """List the tools that ran in builds."""
     commands: list[str] = []
     original = Program._run
 
@@ -106,7 +106,7 @@ class TestKept:
         assert bench(verilog, tmp_path / "first").passed
         content = (tmp_path / "first" / TOP).read_bytes()
         (program,) = (path for path in cache.iterdir() if path.read_bytes() == content)
-        program.unlink()  # not in place: the run's folder may hold the same file
+        program.unlink()  # not in place: the run's folder may have a link to the same file
         program.write_bytes(content[:1000] if damage == "cut" else content[:-1] + b"?")
         ran.clear()
         assert bench(verilog, tmp_path / "second").passed
@@ -116,7 +116,7 @@ class TestKept:
         assert ran == []
 
     def test_two_at_once(self, tmp_path, cache, ran):
-        config = TileConfig(rows=1, columns=1, pipeline=1)  # nobody else's
+        config = TileConfig(rows=1, columns=1, pipeline=1)  # no other process has it
         generate(config, tmp_path / "verilog")
         together = threading.Barrier(2)
 
@@ -126,7 +126,7 @@ class TestKept:
 
         with ThreadPoolExecutor(2) as pool:
             assert all(found.passed for found in pool.map(one, ("first", "second")))
-        assert ran == ["verilator", "make"]  # the other one has waited
+        assert ran == ["verilator", "make"]  # the other process has waited
         assert all(path.is_file() and "-" in path.name for path in cache.iterdir())
 
     def test_a_build_that_is_not_to_be_kept(self, tmp_path, cache):
@@ -141,12 +141,12 @@ class TestKept:
         assert program.is_cached
 
     def test_the_main_program_is_not_shared(self):
-        """It makes a model, which is as large as its ports are many: another's would write beyond its end."""
+        """Its model's size depends on the ports: another's would write beyond its end."""
         assert builds.RUNTIME.stem not in builds._runtime()
         assert "verilated" in builds._runtime()
 
     def test_the_runtime_is_compiled_once(self, verilog, tmp_path, cache):
-        assert bench(verilog, tmp_path / "first").passed  # so that it is kept, whichever test is the first
+        assert bench(verilog, tmp_path / "first").passed  # so that it is cached, whichever test runs first
         (tmp_path / "tiny.v").write_text(
             "module tiny(input clk, output reg q); always @(posedge clk) q <= clk; endmodule\n"
         )
@@ -173,7 +173,7 @@ def test_what_was_used_longest_ago_goes(tmp_path, cache, monkeypatch):
 
 @needs_verilator
 def test_nothing_can_be_kept(tmp_path, monkeypatch):
-    """A disk that is full when it comes to that: the build serves, and the next one is made anew."""
+    """The disk is full after the build: the build works, but the next one is made anew."""
     (tmp_path / "tiny.v").write_text("module tiny(input clk, output reg q); always @(posedge clk) q <= 1; endmodule\n")
 
     def full(*_):
@@ -188,7 +188,7 @@ def test_nothing_can_be_kept(tmp_path, monkeypatch):
 
 @needs_both
 class TestAuto:
-    """ "auto" counts the building."""
+    """ "auto" includes the time of building."""
 
     def chosen(self, verilog: Path, **work) -> str:
         return simulators.quicker_simulator("auto", "tensordash_tile", [verilog / "tensordash.v"], **work)
@@ -246,7 +246,7 @@ def test_several_replays_are_each_as_if_alone(tmp_path):
 
 @pytest.mark.skipif("icarus" not in simulator_names(), reason="Icarus Verilog is not installed")
 def test_one_replay_that_differs(tmp_path, sabotage):
-    """Verilog without signs, and three operands of which one has any."""
+    """The Verilog has no signs, and one of three operands has negative values."""
     sabotage(Multiplier, lambda multiplier: multiplier.product.sign.eq(0))
     generate(CONFIG, tmp_path / "verilog")
     ones = np.ones((1, 3, 4), np.float16)

@@ -46,7 +46,7 @@ def test_every_clause_is_golden_on_the_verilog(config, core):
 
 
 def program(memory: int) -> list[int]:
-    """A store of a group, a load, and an end."""
+    """Return a program: a store of a group, a load, and an end."""
     made = Program()
     made.add("store", memory=memory, signal=["load"])
     made.add("load", wait=["store"], memory=memory, address=1)
@@ -58,7 +58,7 @@ def program(memory: int) -> list[int]:
 def test_bounds_are_inclusive_and_hold_through_soft_resets(core, memory, error):
     core.restrict(RING, 0x3FFF)
     before = core.memory.copy()
-    for _ in range(2):  # each run begins with a soft reset
+    for _ in range(2):  # Each run begins with a soft reset.
         outcome = core.run(program(memory), RING).outcome
         assert outcome == (Outcome(done=0, error=error) if error else Outcome(done=3, ends=1))
     assert (core.read("bounds_base"), core.read("bounds_limit")) == (RING, 0x3FFF)
@@ -71,7 +71,7 @@ def test_without_bounds_every_address_is_allowed(core, config):
     top = (1 << config.address_bits) - 1
     assert core.read("bounds_base") == core.read("bounds_base_high") == 0
     assert core.read("bounds_limit") | core.read("bounds_limit_high") << 32 == top
-    # Where there is no memory, the error is the memory's.
+    # Without memory there, the error is the memory's.
     assert core.run(program(top - 31), RING).outcome.error == "write"
 
 

@@ -1,4 +1,4 @@
-"""The testbench of a core in plain Verilog passes on the core that it is made for, and fails when it must."""
+"""The testbench of a core in plain Verilog passes on its core, and fails on broken ones."""
 
 import re
 import shutil
@@ -37,7 +37,7 @@ def write(folder: Path, config: CoreConfig, seed: int = 0) -> None:
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The files of a small core, which is emitted once."""
+    """Return the files of a small core, which is emitted once."""
     folder = tmp_path_factory.mktemp("small")
     write(folder, SMALL)
     return folder
@@ -81,7 +81,7 @@ def test_passes_on(name: str, tmp_path: Path) -> None:
 @icarus
 @pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_seeds(seed: int, folder: Path) -> None:
-    """Other operands, and other pauses."""
+    """Operands and pauses differ."""
     for name, text in render_core_testbench(SMALL, "mine", seed).items():
         assert (folder / name).read_text() != text
         (folder / name).write_text(text)
@@ -92,7 +92,7 @@ def test_seeds(seed: int, folder: Path) -> None:
 
 @icarus
 def test_other_results_are_found(folder: Path) -> None:
-    """A bit of memory's last beat, on both turns."""
+    """A bit of memory's last beat differs, in both turns."""
     change_digit(folder / "mine_core_tb_after.hex", -1)
     status, output = run_icarus(folder, *FILES)
     assert status == 1
@@ -128,7 +128,7 @@ def test_fails(name: str, folder: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.skipif("verilator" not in simulator_names(), reason="Verilator cannot run here")
 def test_verilator(folder: Path) -> None:
-    """With the commands that the testbench itself gives."""
+    """With the commands in the testbench."""
     bench = folder / "mine_core_tb.v"
     run = run_verilator_commands(bench)
     assert run.returncode == 0
@@ -146,13 +146,13 @@ def test_commands_are_what_the_tests_run(small: Path) -> None:
 
 
 def floats(bits: np.ndarray, fmt: FloatFormat) -> np.ndarray:
-    """What bit patterns of fp16 are worth."""
+    """Return the values of bit patterns of fp16."""
     assert fmt.width == 16
     return bits.astype(np.uint16).view(np.float16).astype(np.float64)
 
 
 def test_the_example_is_a_product() -> None:
-    """With biases and ReLU, as NumPy has it."""
+    """With biases and ReLU, like NumPy's."""
     config = CoreConfig()
     example = example_program(config, seed=3)
     fmt = config.tile.a_format

@@ -48,13 +48,13 @@ NUMBERS = [
     *product(("fp16", "bf16", "e4m3xe5m2"), ("binned",)),
     *product(("tf32",), ("binned-4",)),
 ]
-# Each sparsity with a shape and pipeline of its own.
+# Each sparsity has its own shape and pipeline.
 SHAPES: dict[str, dict[str, Any]] = {
     "rows": {"rows": 2, "columns": 1},
     "both": {"rows": 1, "columns": 2, "pipeline": 3},
     "none": {"rows": 2, "columns": 2, "out_rows": 2, "pipeline": 1},
 }
-# Every format, accumulator, rounding and sparsity, with C and without, and as few builds as that takes.
+# Every format, accumulator, rounding and sparsity, with C and without, in as few builds as possible.
 QUICK = (
     "fp16-exact-rows-c",
     "e4m3-exact-both",
@@ -186,7 +186,7 @@ QUICK_STREAMS = (
     "bf16-nearest-rows-c",
     "tf32-hopper-rows-c",
 )
-"""The wrapper is the same whatever the numbers: widths, C and sparsities tell."""
+"""The wrapper does not depend on the numerics, except for widths, C and sparsities."""
 QUICK_ALONE = (
     "fp16-exact-rows-c",
     "e4m3-exact-both",
@@ -195,7 +195,7 @@ QUICK_ALONE = (
     "e4m3xe5m2-nearest-none-c",
     "bf16-binned-rows-c",
 )
-"""A tile is made of these PEs: those alone that differ in what a tile's bench cannot reach."""
+"""A tile has these PEs: only those that differ where a tile's bench cannot reach."""
 
 
 @pytest.mark.sampled(9)

@@ -1,4 +1,4 @@
-"""Illegal programs: each clause gives its error, on the golden core, wherever it stands."""
+"""Illegal programs: each clause gives its error in the golden core, at any place."""
 
 from random import Random
 

@@ -1,4 +1,4 @@
-"""Passes of recorded layers: every value at its place."""
+"""Passes of recorded layers: every value is at its place."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ CONFIG = TileConfig(format="int8", rows=3, columns=2)
 
 
 def integers(layer, rng):
-    """Small ones, half of them zero."""
+    """Draw small integers, half of them zero."""
     return {name: (rng.integers(-9, 10, shape) * (rng.random(shape) < 0.5)) for name, shape in layer.shapes.items()}
 
 
@@ -42,7 +42,7 @@ def test_all_passes_give_all_results(layer, operation, tmp_path):
         signed = [side.astype(np.uint8).view(np.int8).astype(np.int64) for side in (b, a)]
         found += np.einsum("prtl,pctl->prc", *signed).ravel().tolist()
     expected = multiply_out(layer, operation, {name: v.astype(np.int64) for name, v in operands.items()}, lanes=4)
-    # Places of a pass without a vector give zero.
+    # Places of a pass without a vector are zero.
     assert sorted(value for value in found if value) == sorted(value for value in expected.ravel().tolist() if value)
 
 

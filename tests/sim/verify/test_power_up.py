@@ -1,4 +1,4 @@
-"""Whatever the registers hold at power-up, a reset of two cycles brings tile and wrapper to the state they begin in."""
+"""A reset of two cycles brings tile and wrapper to their first state, for any register values at power-up."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -55,7 +55,7 @@ def test_benches_pass_from_any_state(bench, name, tmp_path):
 
 
 def lacks_a_reset(kind: type, attribute: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One register of a component is not reset, however it begins."""
+    """Remove the reset of one register of a component, whatever its power-up value is."""
     original: Callable = kind.__init__  # type: ignore[misc]
 
     @wraps(original)

@@ -25,7 +25,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
 
 
 AT_NIGHT = ("e4m3", "e5m2", "e4m3-hopper")
-"""The mixed tile has them both."""
+"""The mixed tile has both formats."""
 
 
 @pytest.mark.sampled(2)
@@ -33,7 +33,7 @@ AT_NIGHT = ("e4m3", "e5m2", "e4m3-hopper")
     "name", [pytest.param(name, marks=pytest.mark.slow if name in AT_NIGHT else ()) for name in CONFIGS]
 )
 def test_verilog_equals_golden(name, tmp_path):
-    """And, if the accumulator is exact, sparse equals dense equals the correctly rounded dot product."""
+    """With an exact accumulator, sparse equals dense equals the correctly rounded dot product."""
     sparse = TileConfig(rows=2, columns=2, **CONFIGS[name])
     replayers = {
         config: Replayer(config, tmp_path / config.sparsity, simulator=FOR_SMALL)

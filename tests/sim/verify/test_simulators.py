@@ -1,4 +1,4 @@
-"""Simulators and results: what is missing, what cannot be built, what did not run."""
+"""Simulators and results: missing tools, failed builds, and tests that did not run."""
 
 import shutil
 from pathlib import Path
@@ -118,7 +118,7 @@ class TestBuilds:
 
     @AVAILABLE
     def test_wrong_verilog(self, simulator, tmp_path):
-        """A module that the bench drives but the file has not."""
+        """The file lacks a module of the bench."""
         generate(SMALL.baseline, tmp_path)
         with pytest.raises(SimulatorError, match=f"^{simulator} cannot build tensordash_scheduler: "):
             run_bench("scheduler", SMALL, tmp_path, tmp_path / "run", simulator=simulator)
@@ -141,7 +141,7 @@ class TestRuns:
         assert "seed 42" in (tmp_path / "run" / "scheduler.log").read_text(encoding="utf-8")
 
     def test_no_test_ran(self, tmp_path, monkeypatch):
-        """A filter that matches nothing is no success."""
+        """A filter without matches is no success."""
         generate(SMALL, tmp_path)
         original = simulators.Simulation.run
 
@@ -153,7 +153,7 @@ class TestRuns:
         assert (found.tests, found.passed) == (0, False)
 
     def test_module_that_is_not_there(self, tmp_path):
-        """No results, or none that pass; least of all those of an earlier run."""
+        """There are no passed results, and none of an earlier run."""
         generate(SMALL, tmp_path)
         folder, sources = tmp_path / "run", [tmp_path / "tensordash.v"]
         assert run_bench("scheduler", SMALL, tmp_path, folder, effort=0.05, simulator="icarus").passed
@@ -184,7 +184,7 @@ class TestRuns:
         assert waves.stat().st_size > 0
 
     def test_verify_fails(self, monkeypatch):
-        """`verify` hands back what failed."""
+        """`verify` returns the failures."""
         right, wrong = TileConfig(rows=1, columns=1), load_preset("recommended", ["tile.rows=1", "tile.columns=1"])
         original = run_module.generate
         monkeypatch.setattr(run_module, "generate", lambda config, *rest: original(wrong, *rest))

@@ -1,4 +1,4 @@
-"""`tensordash soc`: firmware runs a program on the core in Icarus and Verilator, and finds what is wrong."""
+"""`tensordash soc`: firmware runs a program on the core in Icarus and Verilator, and finds errors."""
 
 import json
 import os
@@ -83,7 +83,7 @@ needs_fusesoc = pytest.mark.skipif(which("fusesoc") is None and not is_installed
 @needs_fusesoc
 @pytest.mark.parametrize("target", ["sim", "sim_verilator", "synth", "ulx3s"])
 def test_fusesoc_has_all_files(target: str, icarus: Path, tmp_path: Path) -> None:
-    """What make needs is where the script runs it, and all sources are where the tools run."""
+    """Make's inputs are where the script runs it, and all sources are where the tools run."""
     assert fusesoc(icarus, tmp_path, "--setup", f"--target={target}").returncode == 0
     (made,) = tmp_path.glob(f"build/soc_*/{target}")
     (folder,) = made.glob("src/soc_*")
@@ -107,7 +107,7 @@ def test_lint_finds_nothing(icarus: Path, tmp_path: Path) -> None:
 
 @needs_icarus
 def test_pins_are_those_of_the_board_s_top(icarus: Path, tmp_path: Path) -> None:
-    """Each bit of a port has a site of its own; the top compiles with the system."""
+    """Each bit of a port has its own site; the top compiles with the system."""
     located = re.findall(
         r'^LOCATE COMP "([\w\[\]]+)" SITE "(\w+)";$', (icarus / "soc_ulx3s.lpf").read_text(), re.MULTILINE
     )
@@ -139,7 +139,7 @@ def test_the_example_sleeps_until_the_interrupt(icarus: Path) -> None:
 
 @needs_icarus
 def test_without_the_interrupt_the_example_sleeps_for_ever(icarus: Path) -> None:
-    """A system whose interrupt is not wired."""
+    """The system's interrupt is not wired."""
     source = icarus / "soc.v"
     text = source.read_text()
     source.write_text(text.replace("{27'd0, alarm_irq, core_irq, 3'd0}", "{27'd0, alarm_irq, 1'b0, 3'd0}"))
@@ -165,7 +165,7 @@ PROGRAM = r"{UINT64_C\(0x\w+\), (UINT64_C\(0x\w+\), \d+), 0}"
     ],
 )
 def test_firmware_reports_errors(icarus: Path, right: str, wrong: str, message: str) -> None:
-    """Another digest, a misaligned program, and one that is no program: memory with anything in it."""
+    """Another digest, a misaligned program, and memory with any contents in place of a program."""
     files = [icarus / name for name in ("tensordash.h", "program/program.h", "program/program.c")]
     texts = {file: file.read_text() for file in files}
     changed = {file: re.sub(right, wrong, text) for file, text in texts.items()}
@@ -192,7 +192,7 @@ const struct tensordash_tensor tensordash_tensors[] = {{{{"memory", {base}, {siz
 @needs_icarus
 @pytest.mark.parametrize("honours_strobes", [True, False])
 def test_partial_beats(honours_strobes: bool, icarus: Path, tmp_path: Path) -> None:
-    """A compressed store leaves bytes of its beats alone, in a memory that honours strobes."""
+    """A compressed store writes parts of beats, in a memory that honours strobes."""
     folder = Path(shutil.copytree(icarus, tmp_path / "soc"))
     example = example_program(CoreConfig.from_toml((folder / "config.toml").read_text()), base=PROGRAM_BASE)
     text = STORED_C.format(
@@ -228,7 +228,7 @@ endmodule
 
 @needs_icarus
 def test_resets_in_the_middle(icarus: Path, tmp_path: Path) -> None:
-    """The system starts anew three times, each time after more bursts of the core."""
+    """The system restarts three times, each time after more bursts of the core."""
     folder = Path(shutil.copytree(icarus, tmp_path / "soc"))
     change(folder / "soc_tb.v", r"rst <= cycles < 4;", "rst <= cycles < 4 || resets_now;")
     change(folder / "soc_tb.v", r"\nendmodule\n", RESETS)
@@ -255,7 +255,7 @@ def test_firmware_finds_a_wrong_result(icarus: Path) -> None:
 
 @needs_icarus
 def test_every_step_is_compared(tmp_path: Path) -> None:
-    """With the checksums of two steps, the third one is not; a wrong checksum of the second one is found."""
+    """With checksums of two steps, the third one is not compared; a wrong second checksum is found."""
     options = ["--preset", "core", "--channels", "4", "--filters", "4", "-o", str(tmp_path / "product")]
     ran = CliRunner().invoke(compile_command, options, catch_exceptions=False)
     assert ran.exit_code == 0, ran.output
@@ -279,7 +279,7 @@ def test_every_step_is_compared(tmp_path: Path) -> None:
 
 @needs_icarus
 def test_each_step_has_its_batch(tmp_path: Path) -> None:
-    """Three steps take two batches in turn; a changed value of the second batch is found in the second step."""
+    """Three steps take two batches in turn; a changed value in the second batch is found in the second step."""
     options = ["--preset", "core", "--channels", "4", "--filters", "4", "-o", str(tmp_path / "product")]
     ran = CliRunner().invoke(compile_command, options, catch_exceptions=False)
     assert ran.exit_code == 0, ran.output
@@ -329,7 +329,7 @@ def test_another_network_trains(tmp_path: Path) -> None:
 
 
 def test_too_many_steps(tmp_path: Path) -> None:
-    """They are refused at once, before a system is written."""
+    """The error comes before a system is written."""
     options = ["--preset", "core", "--channels", "4", "--filters", "4", "-o", str(tmp_path / "product")]
     assert CliRunner().invoke(compile_command, options).exit_code == 0
     options = ["--preset", "core", "-o", str(tmp_path / "soc"), "--program", str(tmp_path / "product")]
@@ -343,7 +343,7 @@ def test_too_many_steps(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(not is_installed("verilator"), reason="no package verilator")
 def test_in_verilator(tmp_path: Path) -> None:
-    """Build and first result take at most three minutes of CPU, and cycles come fast."""
+    """Build and first result take at most three minutes of CPU time, and cycles are fast."""
     folder = generate(tmp_path / "soc")
     began = os.times()
     ran = make(folder, "run", seconds=1200)
@@ -369,7 +369,7 @@ def program_folder(folder: Path, digest: str, base: int, size: int) -> Path:
 
 
 def test_program_folders(tmp_path: Path) -> None:
-    """One for this core is copied; one for another core, or for other memory, is refused before anything is written."""
+    """A folder for this core is copied; one for another core or memory is an error before anything is written."""
     ran = CliRunner().invoke(command, ["--preset", "core", "-o", str(tmp_path / "soc"), "--json"])
     digest = json.loads(ran.output)["digest"]
     good = program_folder(tmp_path / "good", digest, PROGRAM_BASE, 4096)

@@ -1,4 +1,4 @@
-"""The testbench in plain Verilog passes on the tile that it is made for, in both simulators, and fails when it must."""
+"""The testbench in plain Verilog passes on its tile, in both simulators, and fails on broken ones."""
 
 import re
 import shutil
@@ -65,7 +65,7 @@ def test_passes_on(name: str, tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_seeds(seed: int, tmp_path: Path) -> None:
-    """Other operands, and other pauses."""
+    """Operands and pauses differ."""
     write(tmp_path, SMALL, seed)
     status, output = run_icarus(tmp_path, *FILES)
     assert status == 0, output
@@ -78,7 +78,7 @@ def test_same_files_for_the_same_seed() -> None:
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The files of a small tile, which is emitted once."""
+    """Return the files of a small tile, which is emitted once."""
     folder = tmp_path_factory.mktemp("small")
     write(folder, SMALL)
     return folder
@@ -91,7 +91,7 @@ def folder(small: Path, tmp_path: Path) -> Path:
 
 @icarus
 def test_wrong_results(folder: Path) -> None:
-    """One bit in each of two beats; of the second one a run is never told, since its reset comes before."""
+    """One bit differs in each of two beats; a reset drops the second one before its run ends."""
     for line in (0, 15):
         change_digit(folder / "mine_tile_tb_out.hex", line)
     status, output = run_icarus(folder, *FILES)
@@ -114,7 +114,7 @@ BROKEN = {
 @icarus
 @pytest.mark.parametrize("name", BROKEN)
 def test_fails(name: str, folder: Path) -> None:
-    """What the testbench looks at, and what it does to the tile, makes a difference."""
+    """Each check and each stimulus of the testbench matters."""
     pattern, replacement, message = BROKEN[name]
     change(folder / "mine_tile_tb.v", pattern, replacement)
     check_fails(folder, message, *FILES)
@@ -124,7 +124,7 @@ def test_fails(name: str, folder: Path) -> None:
 @pytest.mark.skipif("verilator" not in simulator_names(), reason="Verilator cannot run here")
 @pytest.mark.parametrize("name", ["rows", "c"])
 def test_verilator(name: str, tmp_path: Path) -> None:
-    """With the commands that the testbench itself gives."""
+    """With the commands in the testbench."""
     write(tmp_path, CONFIGS[name])
     bench = tmp_path / "mine_tile_tb.v"
     run = run_verilator_commands(bench)

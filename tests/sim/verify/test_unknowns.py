@@ -36,12 +36,12 @@ CORE = CoreConfig.from_toml("", ["core.buffer=8", "core.stream_buffer=4", "core.
 SLOW: tuple[Any, Any] = ((), pytest.mark.slow)
 
 TESTS = "random_traffic|output_blocked|reset_anywhere|c_alone|special_values|snapshots"
-"""Of the bench: those that every part of a tile takes part in."""
+"""Tests of the bench that use every part of a tile."""
 
 
 @pytest.fixture(autouse=True)
 def only(monkeypatch):
-    """Few tests: a muxed register costs Icarus much time."""
+    """Select few tests: registers with multiplexers are slow in Icarus."""
     monkeypatch.setenv("COCOTB_TEST_FILTER", TESTS)
 
 
@@ -63,7 +63,7 @@ def test_no_unknown_bit_matters(name, tmp_path):
 
 @pytest.mark.parametrize("bench", [pytest.param(name, marks=SLOW[name != "core_queue"]) for name in CORE_BENCHES])
 def test_no_unknown_bit_of_a_core_matters(bench, monkeypatch, tmp_path):
-    """Nor of its memories."""
+    """The same holds for its memories."""
     monkeypatch.delenv("COCOTB_TEST_FILTER")
     (tmp_path / "core.v").write_text(emit(Core(CORE), enables=False))
     how = {"effort": 0.1, "simulator": "icarus", "sources": [tmp_path / "core.v"]}
@@ -74,7 +74,7 @@ def test_no_unknown_bit_of_a_core_matters(bench, monkeypatch, tmp_path):
 
 @pytest.mark.parametrize("enables", [True, False])
 def test_an_unknown_enable_is_found_in_the_plain_verilog_alone(enables, sabotage, tmp_path):
-    """A sum is also taken by a register that has no reset and stays unknown."""
+    """A register without a reset takes a sum, too, and stays unknown."""
 
     def stays_unknown(pe):
         pe.unknown = Signal(name="unknown", reset_less=True)

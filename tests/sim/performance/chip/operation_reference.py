@@ -1,4 +1,4 @@
-"""The cycles of an operation, counted the obvious way."""
+"""The cycles of an operation, counted in a simple way."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -23,7 +23,7 @@ FAST_MEMORY = Memory(access_bytes=1 << 20)
 
 @dataclass
 class Expected:
-    """Slots are counted one PE after the other."""
+    """Slots are counted for one PE after the other."""
 
     scheduled: str
     passes: int = 0
@@ -103,7 +103,7 @@ def golden_cycles(shape: tuple[int, ...], bits: bytes, config: TileConfig) -> in
 
 
 def count_positions(found: Expected, places: list, config: TileConfig) -> None:
-    """Of all pairs of a vector of each side."""
+    """Count the positions of all pairs of a vector of each side."""
     for row in places[0]:
         for column in places[1]:
             inside = row >= 0
@@ -135,7 +135,7 @@ def random_machine(rng: np.random.Generator, sparsity: str) -> Machine:
 
 
 def run_all_passes(geometry: Geometry, operation: Operation, masks: Any, machine: Machine, scheduled: str):
-    """`run_passes` on every product."""
+    """Call `run_passes` on every product."""
     config = machine.config
     spread, dense = Spread(machine.chip.tiles), Spread(machine.chip.tiles)
     made = passes.Passes()

@@ -1,4 +1,4 @@
-"""Other bandwidths give what a chip with that DRAM gives."""
+"""Other bandwidths give the results of a chip with that DRAM."""
 
 from dataclasses import replace
 
@@ -50,7 +50,7 @@ def test_as_of_another_chip(rng, bits):
 
 
 def test_slow_memory_takes_energy_saved(rng):
-    """Logic alone: the slower DRAM, the less is saved, down to the ratio of what idle tiles draw."""
+    """Energy of logic alone: slower DRAM saves less, down to the power ratio of idle tiles."""
     free = Energy(dram_pj_per_bit=0, bank_read_pj=0, bank_write_pj=0, scratchpad_pj=0)
     machine = Machine(TileConfig(), ChipConfig(tiles=2, energy=free))
     operations, power = results(rng, machine.chip), machine.chip.power

@@ -1,4 +1,4 @@
-"""The baseline that skips padding equals an obvious recomputation."""
+"""The baseline that skips padding equals a simple recomputation."""
 
 import numpy as np
 import pytest
@@ -40,5 +40,5 @@ def test_only_padding_is_skipped():
     masks = {"A": np.zeros((1, 4, 4, 4), bool), "W": np.ones((4, 4, 3, 3), bool)}
     machine = Machine(TileConfig(), ChipConfig(tiles=1), "left")
     result = simulate_operation(layer, Operation.FORWARD, masks, machine)
-    # Four groups of windows, a row of the image each: in the first and the last one a row of taps is outside.
+    # Four groups of windows, each a row of the image: in the first and the last one, a row of taps is outside.
     assert (result.dense_compute, result.dense_unpadded) == (4 * 9, 2 * 6 + 2 * 9)

@@ -1,4 +1,4 @@
-"""Results of a trace are kept: an interrupted run goes on, and other results are never taken for these."""
+"""Stored results of a trace: an interrupted run continues, and other results are never used."""
 
 import json
 from pathlib import Path
@@ -19,7 +19,7 @@ LINEAR = MatrixProduct(batch=1, samples=8, in_features=8, out_features=8)
 
 
 def make_trace(path: Path, seed: int = 0) -> Trace:
-    """Two layers; the second one is used twice in each step."""
+    """Write a trace of two layers; the second one is used twice in each step."""
     rng = np.random.default_rng(seed)
     with TraceWriter(path) as writer:
         for index in (0, 3):
@@ -36,7 +36,7 @@ def trace(tmp_path: Path) -> Trace:
 
 
 class Simulator:
-    """`simulate_operation` that counts, and is interrupted at the call `stop`."""
+    """`simulate_operation` with a counter, interrupted at the call `stop`."""
 
     def __init__(self, stop: int = 0) -> None:
         self.calls, self.stop = 0, stop
@@ -82,7 +82,7 @@ def test_interrupted(tmp_path, trace, simulator):
 
 
 def test_what_was_used_is_there_at_once(tmp_path, trace, simulator):
-    """The generator is not even run to its end."""
+    """The generator does not have to end."""
     next(Results(tmp_path, trace, MACHINE).run(trace.records))
     assert simulator.calls == 1
     run(tmp_path, trace)
@@ -90,7 +90,7 @@ def test_what_was_used_is_there_at_once(tmp_path, trace, simulator):
 
 
 def test_some_operations(tmp_path, trace, simulator):
-    """Filtered first, then all: those of a layer that is used twice are not confused."""
+    """First a filter, then all: operations of a layer that is used twice stay distinct."""
     want = run(tmp_path / "whole", trace)
     assert want[3] != want[6]
     chosen = [record for record in trace.records if record.layer == "fc"]

@@ -27,7 +27,7 @@ class TestDram:
         assert dram_traffic(one, one, one, ChipConfig()) == 2 * (100 + 3) + 800
 
     def test_neither_fits(self):
-        """In parts of 1,024 bytes: six of the left one, four of the right one; the left one again is less."""
+        """In parts of 1,024 bytes: six of the left one, four of the right one; loading the left again is less."""
         assert dram_traffic(LEFT, RIGHT, RESULT, SMALL) == 4250 + 4 * 2375 + 200
         assert dram_traffic(RIGHT, LEFT, RESULT, SMALL) == 4250 + 4 * 2375 + 200
 
@@ -38,7 +38,7 @@ class TestDram:
         assert dram_traffic(LEFT, larger, RESULT, SMALL) == 2 * 2375 + 513 / 8 + 1026 + 200
 
     def test_sums_stay_on_the_chip(self):
-        """1,600 bytes of sums: half of them at a time, so that one operand passes by twice."""
+        """1,600 bytes of sums: half of them at a time, so that one operand is loaded twice."""
         one = Operand(size=400, non_zeros=400, value_bytes=2)  # 850 bytes compressed
         sums = Operand(size=400, non_zeros=0, value_bytes=4)
         assert dram_traffic(one, one, sums, SMALL) == 850 + 850 + 1600
@@ -46,7 +46,7 @@ class TestDram:
         assert dram_traffic(LEFT, RIGHT, sums, SMALL, sums=3) == 4250 + 4 * 2375 + 1600  # in four parts anyway
 
     def test_batch_elements_have_nothing_in_common(self):
-        """Three of 2,000 and 1,334 bytes: two parts each; four: the right one fits."""
+        """Three of 2,000 and 1,334 bytes: two parts each; with four the right one fits."""
         assert dram_traffic(LEFT, RIGHT, RESULT, SMALL, elements=3) == 4250 + 2 * 2375 + 200
         assert dram_traffic(LEFT, RIGHT, RESULT, SMALL, elements=4) == 4250 + 2375 + 200
 
@@ -67,12 +67,12 @@ def on_chip(chip: ChipConfig, order=None) -> Traffic:
 
 class TestBanks:
     def test_windows_side_by_side_share_what_they_read(self):
-        """Four windows in a row: three rows of six positions, not four times nine."""
+        """Four windows in a row read three rows of six positions, not four times nine."""
         traffic = on_chip(ChipConfig())
         assert traffic.rows == 4 * 3 * 6 * VALUES
         assert traffic.columns == 4 * 9 * VALUES
         assert (traffic.sums, traffic.results) == (0, 16 * 4 * 4)
-        # Into and out of scratchpads: every window once, the filters for each of four groups of windows.
+        # In and out of scratchpads: every window once, the filters for each of four groups of windows.
         assert traffic.scratchpad == 2 * 16 * 9 * VALUES + 2 * 4 * (4 * 9) * VALUES
 
     def test_broadcast(self):
@@ -82,7 +82,7 @@ class TestBanks:
         assert [reads[broadcast].columns for broadcast in (1, 3, 4)] == [times * 36 * VALUES for times in (4, 2, 1)]
 
     def test_a_group_that_a_scratchpad_holds_is_read_once(self):
-        """Two tiles: 16 groups of four filters reach each of them several times. A window group is 288 bytes."""
+        """16 groups of four filters get to each of two tiles several times. A window group has 288 bytes."""
         layer = convolution(1, (4, 64), (6, 6), (3, 3), (1, 1), (0, 0))
         masks = {name: np.ones(shape, bool) for name, shape in layer.shapes.items()}
         rows = {}
@@ -93,7 +93,7 @@ class TestBanks:
         assert rows == {1: 16 * 4 * 18 * VALUES, 2: 2 * 4 * 18 * VALUES}
 
     def test_a_group_that_fills_a_scratchpad_is_read_once(self):
-        """A group of four windows has 512 bytes, as many as a scratchpad of 2 KiB has for it."""
+        """A group of four windows has 512 bytes, the size of its part of a 2 KiB scratchpad."""
         layer = convolution(1, (64, 64), (4, 4), (1, 1), (1, 1), (0, 0))
         masks = {name: np.ones(shape, bool) for name, shape in layer.shapes.items()}
         rows = {}
@@ -110,7 +110,7 @@ class TestBanks:
         assert traffic.columns == on_chip(ChipConfig()).columns
 
     def test_density_order_is_charged(self):
-        """Against the natural order: the baseline has that."""
+        """Compared with the natural order, which the baseline has."""
         rng = np.random.default_rng(0)
         masks = ONES | {"A": rng.random((1, 4, 6, 6)) < 0.5}
         natural, density = (
@@ -125,7 +125,7 @@ class TestBanks:
         assert natural.energy["sram"] == natural.dense_energy["sram"]
 
     def test_formats_of_both_sides(self):
-        """8 bits by rows, 16 by columns."""
+        """Rows have 8 bits, columns 16."""
         config = TileConfig.from_toml('[tile]\nformat.a = "fp16"\nformat.b = "fp8_e4m3"')
         masks = ONES | {"A": np.arange(144).reshape(1, 4, 6, 6) < 100}
         result = simulate_operation(LAYER, Operation.FORWARD, masks, Machine(config, ChipConfig(), "left"))
@@ -137,13 +137,13 @@ class TestBanks:
 
 
 class TestTransposers:
-    """A and W lie along channels, G along filters: what is reduced along another dimension passes a transposer."""
+    """A and W lie along channels, G along filters: reductions along another dimension pass a transposer."""
 
     def test_what_passes_them(self):
         machine = Machine(TileConfig(), ChipConfig())
         moved = {operation: simulate_operation(LAYER, operation, ONES, machine).traffic for operation in Operation}
         assert moved[Operation.FORWARD].transposed == 0
-        # Nine blocks of each of four channels' filters; G is not turned.
+        # Nine blocks of each of four channels' filters; G is not transposed.
         assert moved[Operation.INPUT_GRADIENT].transposed == 4 * 9
         both = moved[Operation.WEIGHT_GRADIENT]
         assert both.transposed == (both.rows + both.columns) / VALUES
@@ -157,7 +157,7 @@ class TestTransposers:
 
 class TestSums:
     def test_of_three_samples(self):
-        """Gradients of 144 weights: three sums each, of which two are added to what is read."""
+        """Gradients of 144 weights: three sums each, two of which are added to a read value."""
         layer = convolution(3, (4, 4), (6, 6), (3, 3), (1, 1), (0, 0))
         masks = {name: np.ones(shape, bool) for name, shape in layer.shapes.items()}
         result = simulate_operation(layer, Operation.WEIGHT_GRADIENT, masks, Machine(TileConfig(), ChipConfig()))
@@ -187,7 +187,7 @@ def test_absent_vectors_are_not_moved():
 
 
 def test_elements_of_a_batch_are_loaded_apart():
-    """Both operands larger than a memory, but not those of one sample."""
+    """Both operands exceed a memory, but those of one sample do not."""
     layer = convolution(4, (4, 4), (8, 8), (1, 1), (1, 1), (0, 0))  # 512 bytes of A and of G for each sample
     masks = {name: np.ones(shape, bool) for name, shape in layer.shapes.items()}
     result = simulate_operation(layer, Operation.WEIGHT_GRADIENT, masks, Machine(TileConfig(), SMALL))

@@ -1,4 +1,4 @@
-"""The search: what it draws is the trace's own work, what it keeps is faster, and what it found is not lost."""
+"""The search: it draws the trace's own passes, keeps faster patterns, and does not lose results."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -32,14 +32,14 @@ def trace() -> Trace:
 
 @pytest.fixture(scope="module")
 def clustered() -> Workload:
-    """Zeros in every other lane: only options to the side are of use."""
+    """Return zeros in every other lane, for which only options to the side help."""
     words = np.full((8, 2, 50), 0b0101, np.uint32)
     return Workload(words=[words], weights=[np.ones(8)])
 
 
 @pytest.mark.parametrize("row_order", ["natural", "density"])
 def test_all_passes_of_a_trace_are_its_cycles(trace, row_order):
-    """Against the chip's cycles of a single tile, operation by operation."""
+    """Compared with the chip's cycles of a single tile, operation by operation."""
     machine = Machine(PAPER, ChipConfig(tiles=1), row_order=row_order)
     for record in list(trace.records)[:4]:
         masks = {name: record.mask(name) for name in (record.operation.left, record.operation.right)}
@@ -91,7 +91,7 @@ def test_starts_are_valid(lanes, depth, options):
 
 @pytest.mark.parametrize(("lanes", "depth", "sources"), [(2, 2, 4), (4, 4, 8), (4, 4, 4), (16, 3, 9), (4, 3, 12)])
 def test_rings_stay_rings(lanes, depth, sources):
-    """Whatever the search tries has the same lane offsets at every step, or no tile could be made."""
+    """All tried patterns have the same lane offsets at every step, as a ring must."""
     structure = Structure(lanes=lanes, depth=depth, rows=1, columns=1, sources=sources, staging="ring")
     words = np.random.default_rng(0).integers(0, 1 << lanes, (4, 1, 40), np.uint32)
     base = structure.config(PAPER, start_options(structure))

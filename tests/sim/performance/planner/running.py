@@ -1,4 +1,4 @@
-"""Runs a plan of `steps.perceptron` on numbers, stage by stage and part by part, and counts the bytes that it moves."""
+"""Runs a plan of `steps.perceptron` on numbers, stage by stage and part by part, and counts moved bytes."""
 
 from itertools import pairwise
 from typing import Any
@@ -15,7 +15,7 @@ Arrays = dict[str, Any]
 
 
 def node_results(node: Node, operands: list[Any]) -> Arrays:
-    """What a node of `perceptron` gives."""
+    """Return the results of a node of `perceptron`."""
     name = node.name.split(" for ")[0]
     if name.endswith(".AxW"):
         results = [operands[0] @ operands[1].T]
@@ -41,7 +41,7 @@ def node_results(node: Node, operands: list[Any]) -> Arrays:
 
 
 def input_arrays(graph: Graph) -> Arrays:
-    """What is there before the step."""
+    """Return the arrays that exist before the step."""
     rng = np.random.default_rng(0)
     shapes = {"x": (BATCH, WIDTHS[0])}
     for number, (inputs, outputs) in enumerate(pairwise(WIDTHS), start=1):
@@ -50,7 +50,7 @@ def input_arrays(graph: Graph) -> Arrays:
 
 
 def full_arrays(graph: Graph) -> Arrays:
-    """Each node at once, in the graph's order."""
+    """Run each node as a whole, in the graph's order."""
     arrays = input_arrays(graph)
     for node in graph.nodes.values():
         arrays |= node_results(node, [arrays[name] for name in node.reads])
@@ -58,7 +58,7 @@ def full_arrays(graph: Graph) -> Arrays:
 
 
 class Running:
-    """What is in DRAM and on the chip while a plan runs, and the bytes that were moved."""
+    """Contents of DRAM and chip while a plan runs, and the number of moved bytes."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan, self.graph = plan, plan.graph
@@ -66,7 +66,7 @@ class Running:
         self.on_chip: Arrays = {}
 
     def run(self) -> None:
-        """All stages."""
+        """Run all stages."""
         for place, stage in enumerate(self.plan.stages):
             nodes = [self.graph.nodes[name] for name in stage.nodes]
             parts = 1 if stage.around else stage.parts
@@ -83,27 +83,27 @@ class Running:
             self._give(place, stage, nodes, made)
 
     def _taken(self, name: str, node: Node, made: dict[str, list[Any]], part: int, parts: int) -> Any:
-        """What a node reads, of a part if it can be cut."""
+        """Return the inputs of a node, or their part if the node is divided."""
         is_cut = bool(node.axis) and node.axis in self.graph.tensors[name].axes
         if name in made and is_cut:
             return made[name][part]
         if name in made:
-            assert len(made[name]) == parts  # a sum: all of them are there
+            assert len(made[name]) == parts  # a sum: all parts exist
             return sum(made[name])
         array = self.on_chip[name] if name in self.on_chip else self.dram[name]
         return np.array_split(array, parts)[part] if is_cut else array
 
     def _times(self, stage: Stage, nodes: list[Node], name: str) -> int:
-        """How often a stage loads a tensor."""
+        """Return the number of times that a stage loads a tensor."""
         if stage.around:
-            # Which operand passes by again is the plan's to say; replay checks it.
+            # The plan says which operand is loaded again; replay checks it.
             is_again = stage.parts > 1 and name in nodes[0].reads and name != stage.around
             return round(stage.loads[name] / self.graph.tensors[name].packed) if is_again else 1
         needs_whole = not self.graph.tensors[name].axes and any(name in node.reads for node in nodes if node.axis)
         return stage.parts if needs_whole and name not in stage.held else 1
 
     def _give(self, place: int, stage: Stage, nodes: list[Node], made: dict[str, list[Any]]) -> None:
-        """What a stage made stays on the chip, is stored, or is forgotten."""
+        """Keep a stage's result on the chip, store it, or drop it."""
         later = [self.graph.nodes[name] for each in self.plan.stages[place + 1 :] for name in each.nodes]
         for name, each in made.items():
             tensor = self.graph.tensors[name]

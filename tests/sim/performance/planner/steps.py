@@ -1,4 +1,4 @@
-"""Small steps that tests plan."""
+"""Small steps for tests of plans."""
 
 from itertools import pairwise
 
@@ -15,7 +15,7 @@ def cycles(geometry: Geometry, operation: Operation, _: str) -> tuple[int, int]:
 
 
 def perceptron(density: float = 1.0) -> Graph:
-    """Linear layers with ReLU between them, one of them beside a shortcut, and momentum."""
+    """Return a step of linear layers with ReLU, one of them beside a shortcut, and momentum."""
     step = GraphWriter({"samples": BATCH}, cycles, gradient_density=density)
     x = step.add_input("x", BATCH * WIDTHS[0], axes={"samples"})
     for number, (inputs, outputs) in enumerate(pairwise(WIDTHS), start=1):

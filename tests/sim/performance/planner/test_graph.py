@@ -1,4 +1,4 @@
-"""Graphs: what they refuse, and what is computed twice."""
+"""Graphs: errors, and what is computed twice."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -56,7 +56,7 @@ def test_a_copy_is_a_graph_as_any_other() -> None:
     once = chain.with_copy("relu", {"B"})
     assert list(once.nodes) == ["relu", "A", "relu for B", "B"]
     assert once.nodes["B"].reads == ("y for B",)
-    copied_both = once.with_copy("relu", {"A"})  # nobody reads the first one any more
+    copied_both = once.with_copy("relu", {"A"})  # No node reads the first one any more.
     assert list(copied_both.nodes) == ["relu for A", "A", "relu for B", "B"]
     for graph in (once, copied_both):
         copied = Graph(graph.tensors.values(), graph.nodes.values(), graph.axes)
@@ -88,7 +88,7 @@ def test_a_block_of_gpt() -> None:
     assert {tensor.density for tensor in weights} == {0.125}
     assert {name for name, tensor in graph.tensors.items() if tensor.wanted and not tensor.becomes} == {
         "residual2.Y",
-        graph.nodes[list(graph.nodes)[-1]].writes[0],  # the gradient of what the block was given
+        graph.nodes[list(graph.nodes)[-1]].writes[0],  # the gradient of the block's input
     }
     assert {node.phase for node in graph.nodes.values()} == {0, 1}
 

@@ -47,7 +47,7 @@ def test_a_plan_computes_the_step(count: int, kib: float) -> None:
 
 @pytest.mark.parametrize(("density", "kib", "rate"), [*product((1.0, 0.4), (12, 40, 120), (4.0, 64.0))])
 def test_more_measures_are_not_slower(density: float, kib: float, rate: float) -> None:
-    """But for what two steps in a row show: loads that hide behind nothing."""
+    """Except for two consecutive steps: loads then have nothing to hide behind."""
     cycles = []
     for count in range(len(MEASURES) + 1):
         plan = plan_step(perceptron(density), budget(kib, rate), upto(count))
@@ -101,7 +101,7 @@ def test_alone_a_product_moves_what_the_chip_s_model_says() -> None:
         chip = ChipConfig.from_toml(f"[memory]\nbanks = 1\nbank_kib = {kib}")
         weights = Operand(90_000, 90_000, 2)
         most = dram_traffic(Operand(60_000, 30_000, 2), weights, Operand(70_000, 0, 2), chip)
-        # The chip's model adds a mask even to what has no zeros; and with little room, sums are what to keep.
+        # The chip's model adds a mask even to tensors without zeros; and with little room, sums must stay.
         assert plan.dram <= most
         if kib > 8:
             assert plan.dram == pytest.approx(most - weights.compressed + weights.bytes, rel=0.2)

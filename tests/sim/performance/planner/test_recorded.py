@@ -1,4 +1,4 @@
-"""Steps that PyTorch does are the graphs that `GraphWriter` derives of the same networks, written apart."""
+"""PyTorch's recorded steps equal the graphs that `GraphWriter` derives from separate networks."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -29,11 +29,11 @@ from tensordash_sim.trace import Step, Trace, record
 IMAGES = 4
 BUDGET = Budget.of(ChipConfig(), gbps=25.6, columns=4)
 FEW = replace(BUDGET, capacity=64 * 1024.0)
-"""Little enough that something has to leave the chip."""
+"""Too small to keep everything on the chip."""
 
 
 def recorded(path: Path, model: nn.Module, *inputs: torch.Tensor, loss: Callable = lambda y: y.square().sum()) -> Step:
-    """The second step with momentum."""
+    """Record the second step with momentum."""
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-6, momentum=0.9)
     with record(path / "run.trace", model=model, steps=[1]):
         for _ in range(2):
@@ -117,7 +117,7 @@ class ResNet50(nn.Module):
 
 
 def dense(graph: Graph, pooled: float) -> Graph:
-    """Without zeros, and with places of pooling of one size: in recordings these are others."""
+    """Return the step without zeros, and with pooling indices of one size, which differ in recordings."""
     tensors = [
         replace(each, density=1.0, value_bytes=pooled if 0.2 < each.value_bytes < 1 else each.value_bytes)
         for each in graph.tensors.values()
@@ -126,7 +126,7 @@ def dense(graph: Graph, pooled: float) -> Graph:
 
 
 def facts(graph: Graph, kinds: tuple[str, ...]) -> Counter:
-    """What nodes read and write, without names; values of each, and whether there are parts."""
+    """Return the inputs and outputs of nodes without names: their numbers of values, and whether they are divided."""
 
     def sizes(names: tuple[str, ...]) -> tuple:
         tensors = [graph.tensors[name] for name in names]
@@ -160,12 +160,12 @@ def test_it_is_the_graph_that_is_derived(tmp_path, model, own):
             plans = [plan_step(graph, budget, measures) for graph in (found, expected)]
             for plan in plans:
                 replay(plan)
-            # The loss is another, and PyTorch reads what it pools.
+            # The loss differs, and PyTorch reads the input of its pooling.
             assert plans[0].dram == pytest.approx(plans[1].dram, rel=0.03)
 
 
 def test_between_products(tmp_path):
-    """Of a normalisation, ReLU and pooling every node reads and writes what the derived one does, and no more."""
+    """Each node of normalization, ReLU and pooling reads and writes exactly what the derived one does."""
     layers = nn.Conv2d(3, 8, 3, padding=1, bias=False), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten()
     step = recorded(tmp_path, nn.Sequential(*layers, nn.Linear(128, 5, bias=False)), torch.rand(IMAGES, 3, 8, 8))
     writer = GraphWriter({"samples": IMAGES}, one)
@@ -177,7 +177,7 @@ def test_between_products(tmp_path):
     linear = MatrixProduct(batch=1, samples=IMAGES, in_features=128, out_features=5)
     expected = writer.finish(writer.product("fc", linear, x, axis="samples", density=1.0), axis="samples")
     found, kinds = dense(step_graph(step, cycles(step)), 0.25), ("product", "update", "sums", "element-wise")
-    # But for the loss, which is as large as the results.
+    # except for the loss, which is as large as the results
     found_all, expected_all = (
         {fact: count for fact, count in facts(graph, kinds).items() if all(size[0] != 20 for size in fact[1])}
         for graph in (found, expected)
@@ -216,7 +216,7 @@ class Attention(nn.Module):
 
 
 def test_fused_attention_is_its_parts(tmp_path):
-    """The same products between the same tensors as if they were apart, and softmax between them."""
+    """The products between the same tensors as separate ones, with softmax between them."""
     graphs = []
     for fused in (False, True):
         (tmp_path / str(fused)).mkdir()
@@ -229,7 +229,7 @@ def test_fused_attention_is_its_parts(tmp_path):
 
 
 def test_a_network_that_is_cut_nowhere(tmp_path):
-    """Of time-major batches the first dimension is no batch; layers of an LSTM run as one."""
+    """The first dimension of time-major batches is no batch; layers of an LSTM run as one."""
 
     class Recurrent(nn.Module):
         def __init__(self):
@@ -252,7 +252,7 @@ def test_a_network_that_is_cut_nowhere(tmp_path):
 
 
 def test_weights_that_are_made(tmp_path):
-    """What is done with weights has no parts, and is before or after all parts of the products."""
+    """Operations on weights have no parts, and run before or after all parts of the products."""
 
     class Normalised(nn.Module):
         def __init__(self):
@@ -290,7 +290,7 @@ class Language(nn.Module):
 
 
 def test_embeddings(tmp_path):
-    """Their gradients are sums over all parts; a weight with two gradients has the sum of them."""
+    """Their gradients are sums over all parts; the gradients of a weight that is used twice are added."""
     step = recorded(tmp_path, Language(), torch.randint(50, (4, 8)))
     graph = step_graph(step, [1] * len(step.records))  # so that all wait for DRAM
     kinds = [node.kind for node in graph.nodes.values() if node.name.startswith("embedding")]
@@ -303,7 +303,7 @@ def test_embeddings(tmp_path):
 
 
 def test_dropout_and_what_a_host_does(tmp_path):
-    """Masks are kept for the way back; what is done with a batch before the first weights is not the chip's."""
+    """Masks are kept for the backward pass; the host prepares a batch before the first weights."""
 
     class Prepared(nn.Module):
         def __init__(self):

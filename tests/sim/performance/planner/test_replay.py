@@ -1,4 +1,4 @@
-"""Replay refuses plans that cannot run: each fault is put into a sound one."""
+"""Replay finds plans that cannot run: each fault is put into a valid plan."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,7 +15,7 @@ Fault = Callable[[Plan], Plan]
 
 
 def changed(plan: Plan, place: int, **more: Any) -> Plan:
-    """With another stage."""
+    """Return the plan with changes of one stage."""
     stages = list(plan.stages)
     stages[place] = replace(stages[place], **more)
     return replace(plan, stages=tuple(stages))
@@ -132,7 +132,7 @@ def test_a_fault_is_found(fault: Fault) -> None:
 
 
 def chain() -> Graph:
-    """Two products with something in front, and an update."""
+    """Return two products with an operation before them, and an update."""
     axes = frozenset({"samples"})
     tensors = [
         Tensor(name="x", values=4096, axes=axes, is_input=True),
@@ -166,14 +166,14 @@ def stage(nodes: str, **more: Any) -> Stage:
 @pytest.mark.parametrize(
     ("stages", "message"),
     [
-        # The gradient is a sum over all parts: an update cannot wait before it.
+        # The gradient is a sum over all parts: an update must wait for it.
         ([stage("relu, add up, divide, update, gradient")], "reads dW, which is not there"),
-        # Sums are there when everything has passed.
+        # Sums are complete after all parts.
         (
             [stage("relu, add up, divide, gradient", around="x"), stage("update", axis="")],
             "divide reads sums before everything has passed x",
         ),
-        # A sum of a product's parts stays, not an element-wise result.
+        # A sum of a product's parts stays, but no element-wise result.
         ([stage("relu, add up", around="y"), stage("divide, gradient, update")], "must|needs"),
         ([stage("relu, add up, divide", axis="rows"), stage("gradient, update")], "must have one axis"),
     ],
@@ -185,7 +185,7 @@ def test_stages_that_cannot_be(stages: list[Stage], message: str) -> None:
 
 
 def sound() -> Plan:
-    """Everything alone, and the update beside what comes before its weights are read again."""
+    """Return a plan with a stage for each node."""
     plan = plan_step(chain(), budget(1000), ())
     assert [one.nodes for one in plan.stages] == [("relu",), ("add up",), ("divide",), ("gradient",), ("update",)]
     return plan
@@ -205,7 +205,7 @@ def sound() -> Plan:
 def test_impossible_overlaps(overlap: Overlap, message: str) -> None:
     plan = replace(sound(), overlaps=(overlap,))
     if message.endswith("|"):
-        replay(plan)  # nothing else reads the weights
+        replay(plan)  # No other node reads the weights.
     else:
         with pytest.raises(PlanError, match=message):
             replay(plan)

@@ -1,4 +1,4 @@
-"""When loads, work and stores of stages happen: by hand, and next to a simulation in small steps of time."""
+"""Times of loads, work and stores of stages: by hand, and compared with a simulation in small steps of time."""
 
 from dataclasses import replace
 
@@ -39,9 +39,9 @@ def test_alone() -> None:
         # The second stage loads while the first one works: there is room for everything.
         ([stage(100, 0), stage(10, 900)], 110),
         ([stage(10, 900), stage(100, 0)], 110),
-        # There is room for a quarter. The other 150 cycles of loads come after that, then the last slice's work.
+        # There is room for a quarter. The other 150 cycles of loads come later, then the last slice's work.
         ([stage(100, 0, space=7000), stage(50, 2000)], 100 + 150 + 50 // 8),
-        # Stores leave while the next stage works, as far as there is room for them.
+        # Stores leave while the next stage works, if there is room for them.
         ([stage(100, 0, 500), stage(100, 0)], 200),
     ],
 )
@@ -50,7 +50,7 @@ def test_by_hand(stages: list[Stage], cycles: int) -> None:
 
 
 def test_overlap() -> None:
-    """A stage that only loads runs while others only work."""
+    """A stage that only loads runs while others only compute."""
     stages = [stage(100, 0, space=6000), stage(0, 3000), stage(100, 0, space=6000), stage(200, 0, space=6000)]
     apart = overlapped(stages, BUDGET)
     together = overlapped(stages, BUDGET, [Overlap(1, ((0, 0.25), (2, 0.25), (3, 0.5)))])

@@ -44,7 +44,7 @@ static uint8_t *memory;
 static unsigned sleeps, publishes;
 static size_t published, acquired;
 
-/* A register that reads as something else. */
+/* A register that returns another value when it is read. */
 static uint32_t changed_register = NEVER, changed_value;
 
 static uint32_t read_core(void *context, uint32_t offset) {
@@ -107,7 +107,7 @@ static void check_open(void) {
   CHECK(tensordash_open(&device, &made, LIMIT), TENSORDASH_OK);
 }
 
-/* Registers in memory instead of a core, by the port's defaults. */
+/* Check the port's defaults, with memory in place of the core's registers. */
 static void check_defaults(void) {
   static uint32_t registers[0x100];
   tensordash_device device;
@@ -146,7 +146,7 @@ static void check_rings(void) {
   CHECK(tensordash_submit(&device, NULL, 1), TENSORDASH_BAD_ARGUMENT);
 }
 
-/* A program in place, by polling and by interrupts, with and without hooks. */
+/* Run a program where it is in memory: by polling, and by interrupts with all hooks. */
 static void check_programs(void) {
   tensordash_device device;
   for (int by_interrupt = 0; by_interrupt < 2; by_interrupt++) {
@@ -176,7 +176,7 @@ static void check_programs(void) {
   CHECK(core_run(core, 10), 0);
 }
 
-/* A ring of four places, into which the program goes piece by piece. */
+/* Submit a program piece by piece to a ring of four places. */
 static void check_queue(void) {
   tensordash_device device = opened();
   static uint32_t program[COUNT * 16];
@@ -203,7 +203,7 @@ static void check_limits(void) {
   CHECK(tensordash_wait(&device, 20), TENSORDASH_TIMEOUT);
   CHECK(tensordash_start(&device, words(0), 0, COUNT, LIMIT), TENSORDASH_BUSY);
   CHECK(tensordash_restrict(&device, 0, 0xfff), TENSORDASH_BUSY);
-  /* A reset in the middle, and the program from its start. */
+  /* Reset during the program, and run it again. */
   CHECK(tensordash_reset(&device, LIMIT), TENSORDASH_OK);
   CHECK(tensordash_submit(&device, words(0), 1), TENSORDASH_NOT_READY);
   put_program();
@@ -212,7 +212,7 @@ static void check_limits(void) {
   CHECK(is_right(), true);
 }
 
-/* A memory that stops in the middle of a program, and speaks again after a reset has waited in vain. */
+/* Stop the memory during a program, until a reset has timed out. */
 static void check_watchdog(void) {
   tensordash_device device = opened();
   device.watchdog = 2000;
@@ -258,7 +258,7 @@ static tensordash_fault check_fault(tensordash_device *device, const char *error
   return fault;
 }
 
-/* Each of the wrong descriptors after two right ones. */
+/* Run each wrong descriptor after two right ones. */
 static void check_faults(void) {
   tensordash_device device = opened();
   for (size_t k = 0; k < sizeof FAULTS / sizeof FAULTS[0]; k++) {
@@ -278,7 +278,7 @@ static void check_faults(void) {
   printf("%u wrong descriptors\n", (unsigned)(sizeof FAULTS / sizeof FAULTS[0]));
 }
 
-/* A ring and bounds above 4 GiB. */
+/* Run a program in a ring and bounds above 4 GiB. */
 static void check_high_addresses(void) {
   const uint64_t base = UINT64_C(1) << 32;
   Device *low = core;
@@ -293,7 +293,7 @@ static void check_high_addresses(void) {
   core = low, memory = core_memory(core);
 }
 
-/* Errors of what is not in a descriptor, and a descriptor that somebody changed. */
+/* Check errors outside of descriptors, and faults of descriptors that were overwritten afterwards. */
 static void check_other_faults(void) {
   tensordash_device device = opened();
   tensordash_fault fault;
@@ -333,7 +333,7 @@ static void check_other_faults(void) {
   CHECK(tensordash_read_fault(&device, &fault), TENSORDASH_OK);
 }
 
-/* Memory with its power-up contents in place of a program: an error at once, and nothing is written. */
+/* Run memory's power-up contents as a program: the first descriptor is an error, and nothing is written. */
 static void check_power_up_contents(void) {
   static uint8_t contents[SIZE];
   uint64_t state = 1;
@@ -359,7 +359,7 @@ static void check_power_up_contents(void) {
   CHECK(is_right(), true);
 }
 
-/* A processor that writes into the program of a running core, and one that takes the program's memory out of bounds. */
+/* Overwrite the program of a running core; then move the bounds away from the program's memory. */
 static void check_interference(void) {
   tensordash_device device = opened();
   put_program();

@@ -36,13 +36,13 @@ static void check(int line, const char *what, uint64_t found, uint64_t expected)
 
 static tensordash_linux devices;
 static Device *core;
-static volatile uint32_t *page; /* the registers' file, by a map of our own */
-static int interrupt; /* our end of a pair of sockets; the driver has the other one */
+static volatile uint32_t *page; /* a second map of the registers' file */
+static int interrupt; /* one of a pair of sockets; the driver has the other one */
 static bool is_wired;
 static unsigned interrupts;
 static void (*sleep_on_linux)(void *context);
 
-/* Registers: what the driver reads and writes in its map of the file reaches the core. */
+/* Copy registers between the core and the driver's map of the file. */
 static uint32_t read_core(void *context, uint32_t offset) {
   uint32_t value = 0;
   (void)context;
@@ -55,7 +55,7 @@ static void write_core(void *context, uint32_t offset, uint32_t value) {
   devices.registers[offset / 4] = value;
   if (!core_write(core, offset, page[offset / 4])) abort();
 }
-/* The core runs while the driver sleeps, on the memory of the file. */
+/* Run the core on the file's memory while the driver sleeps. */
 static void sleep_with_core(void *context) {
   uint32_t enabled = 0;
   memcpy(core_memory(core), devices.memory, SIZE);

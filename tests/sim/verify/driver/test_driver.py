@@ -55,7 +55,7 @@ def core_preset(name: str) -> CoreConfig:
 
 
 def wrong_descriptors(config: CoreConfig) -> Iterator[tuple[int, str, str, str, int]]:
-    """Descriptors with an error: bits, code's name, operation's name, field's name, reserved bit."""
+    """Yield descriptors with an error: bits, names of the error, operation and field, and the reserved bit."""
     moves = {name: OPERATIONS[name] for name in ("load", "store")}
     for code in (0, 8, 15):
         yield code, "operation", "", "operation", 0
@@ -96,7 +96,7 @@ def initializer(bits: int) -> str:
 
 
 def cases_header(config: CoreConfig) -> str:
-    """What checks.c includes: a program, memory before and after it, and wrong descriptors."""
+    """Return the header of checks.c: a program, memory before and after it, and wrong descriptors."""
     example = example_program(config)
     assert len(example.before) < RING
     after = np.frombuffer(example.after, np.uint8)
@@ -153,7 +153,7 @@ def test_on_the_core_with_faults_and_sanitizers(folder: Path, library: Path) -> 
 
 
 def test_every_path_of_the_driver_is_taken(folder: Path, library: Path) -> None:
-    """Each line runs, and each part of each condition is both true and false, so all paths of errors are taken."""
+    """Each line runs, and each part of each condition is both true and false, so that all error paths are taken."""
     assert compile_and_run(folder, library, "--coverage").returncode == 0
     command = ["gcov", "--json-format", "--branch-probabilities", "checks-tensordash_driver.gcda"]
     subprocess.run(command, cwd=folder, check=True, capture_output=True)
@@ -178,7 +178,7 @@ def test_the_checks_find_mistakes(right: str, wrong: str, folder: Path, library:
 
 @pytest.mark.parametrize("name", preset_names("core"))
 def test_every_core_has_a_driver_that_compiles(name: str, tmp_path: Path) -> None:
-    """Also for the widest bus, and with a prefix of its own."""
+    """Include the narrowest and the widest addresses, and another prefix."""
     configs: list[TileConfig | CoreConfig] = [core_preset(name)]
     if name == "core":
         configs += [load_any_preset("core", [f"core.address_bits={bits}"]) for bits in (32, 64)]

@@ -1,4 +1,4 @@
-"""The examples of firmware: on this machine they leave the emulator's bits, and for RV32 they fit into the system."""
+"""The firmware examples: on this machine they leave the emulator's bits in memory, and for RV32 they fit the system."""
 
 import subprocess
 from collections.abc import Callable
@@ -25,7 +25,7 @@ COMPILER = "riscv64-unknown-elf-gcc"
 RV32 = ("-march=rv32imc", "-mabi=ilp32", "-std=c99", "-O2", "-ffreestanding", "-fno-builtin", "-ffp-contract=off")
 SECTION = '-DTENSORDASH_PROGRAM_SECTION=__attribute__((section(".program")))'
 STEPS = 3
-"""Of train.c."""
+"""Number of steps in train.c."""
 
 
 def matmul_folder(base: int) -> ProgramFolder:
@@ -42,7 +42,7 @@ EXECUTED: dict[str, tuple[Callable[[int], ProgramFolder], int]] = {
     "matmul": (matmul_folder, 1),
     "train": (train_folder, STEPS),
 }
-"""Of each example: its program folder, and how often it executes the calls."""
+"""Each example's function for its program folder, and the number of times that it executes the calls."""
 
 
 def write_system(path: Path, folder: ProgramFolder) -> None:
@@ -62,7 +62,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("base", [1 << 20, 6 << 30])
 @pytest.mark.parametrize("example", EXECUTED)
 def test_on_this_machine(example: str, base: int, library: Path, tmp_path: Path) -> None:
-    """Every tensor; also above 4 GiB."""
+    """Compare every tensor, also above 4 GiB."""
     make_folder, steps = EXECUTED[example]
     folder = make_folder(base)
     write_system(tmp_path, folder)
@@ -86,7 +86,7 @@ def test_on_this_machine(example: str, base: int, library: Path, tmp_path: Path)
 @pytest.mark.skipif(which(COMPILER) is None, reason=f"no compiler for RV32: {COMPILER}")
 @pytest.mark.parametrize("example", EXECUTED)
 def test_for_rv32(example: str, tmp_path: Path) -> None:
-    """The linker's script refuses firmware that reaches the program."""
+    """The linker script reports firmware that overlaps the program."""
     base = 0x10000
     write_system(tmp_path, EXECUTED[example][0](base))
     script = (FIRMWARE / "link.ld").read_text().replace("PROGRAM_BASE", f"{base:#x}")

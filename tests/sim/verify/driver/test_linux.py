@@ -23,7 +23,7 @@ CHANGES = [
     ("MAP_SHARED", "MAP_PRIVATE"),
     ("errno = reason;", "errno = 0;"),
 ]
-"""Mistakes that the checks must find."""
+"""Faults that the checks must find."""
 
 
 @pytest.fixture(scope="module")

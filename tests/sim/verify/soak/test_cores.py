@@ -1,4 +1,4 @@
-"""Soak of cores: jobs that are drawn, run, kept, and found to differ where a core is broken."""
+"""Soak of cores: jobs are drawn, run and stored, and find broken cores."""
 
 import json
 import re
@@ -29,7 +29,7 @@ LITTLE = CoreGoals(positions=1, descriptors=1, faults=40)
 
 
 def preset() -> CoreConfig:
-    """Others have built it."""
+    """Return a preset that other tests have built."""
     config = load_any_preset("core")
     assert isinstance(config, CoreConfig)
     return config
@@ -59,7 +59,7 @@ def test_every_bit_has_its_turn():
 
 
 def test_tokens_that_nobody_needs():
-    """They are legal, and of all kinds; none takes another one's place."""
+    """They are legal, and of all kinds; none replaces another one."""
     config, pairs = preset(), Counter()
     for seed in range(80):
         random = Random(seed)
@@ -87,7 +87,7 @@ def test_states_of_a_core():
 
 @pytest.mark.parametrize("positions", [1, pytest.param(5_000_000, marks=pytest.mark.slow)])
 def test_a_core_does_what_golden_does(positions):
-    """With layers at night, which take longer to be cut than to run."""
+    """With layers in nightly tests, whose tiling takes longer than their run."""
     record = run_core_job(job(CoreGoals(positions=positions, descriptors=300, faults=60)))
     assert record.failure == ""
     assert sum(record.faults.values()) == 60
@@ -131,13 +131,13 @@ BROKEN = {
         "first_rvalid = axi_rvalid & second_rready",
     ),
 }
-"""By what is broken: the kind of fault that finds it, and the change."""
+"""Changes by name, with the kind of fault that finds each."""
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", BROKEN)
 def test_what_is_broken_is_found(name, monkeypatch):
-    """By faults of one kind alone."""
+    """Faults of one kind find it."""
     kind, right, wrong = BROKEN[name]
     text, count = re.subn(right, wrong, verilog_of(preset()))
     assert count == 1, name
@@ -151,7 +151,7 @@ def test_what_is_broken_is_found(name, monkeypatch):
 
 
 def test_what_is_done_is_kept(tmp_path, monkeypatch):
-    """And a failure is told with the job that it is of."""
+    """A failure names its job."""
     goals = CoreGoals(positions=2, descriptors=2, faults=6)
     monkeypatch.setattr(cores, "draw_core_job", lambda seed, index, share: replace(job(share), index=index))
     campaign = CoreCampaign(tmp_path, 1, 2, goals)
@@ -189,13 +189,13 @@ def test_what_is_done_is_kept(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("name", "change", "defined"),
     [
-        ("multiply", {"steps": 65535, "a_streams": 1, "b_streams": 1}, True),  # an error, and soon over
+        ("multiply", {"steps": 65535, "a_streams": 1, "b_streams": 1}, True),  # an error, and soon finished
         ("multiply", {"steps": 65535, "a_streams": 4095}, False),
         ("multiply", {"steps": 1, "a_streams": 4, "b_streams": 4095, "fp32": 1, "stride": 4}, False),  # many results
         ("layout_a", {"steps": 65535, "streams": 4095}, False),
-        ("store", {"memory": 0x1000}, False),  # over the program
-        ("record", {"memory": 0x1001}, True),  # refused
-        ("layout_b", {"wait": 0}, False),  # before what it reads is there
+        ("store", {"memory": 0x1000}, False),  # overwrites the program
+        ("record", {"memory": 0x1001}, True),  # an error
+        ("layout_b", {"wait": 0}, False),  # before its operands are written
     ],
 )
 def test_what_is_not_defined_is_not_tried(name, change, defined):

@@ -1,4 +1,4 @@
-"""What campaigns draw: valid, repeatable, of every kind, and none too large."""
+"""Draws of campaigns: valid, repeatable, of every kind, and not too large."""
 
 from collections import Counter
 from random import Random
@@ -73,7 +73,7 @@ def test_a_campaign_with_more_positions_begins_with_the_same_jobs():
 def test_styles_of_options():
     styles = Counter(connectivity_style(job.config) for job in JOBS)
     assert min(styles[style] for style in ("paper", "any", "rotation-invariant", "dense")) > 10
-    ring = TileConfig(depth=3, connectivity=((0, 0), (1, 1), (2, -3)))  # 1 and -3 are the same of four lanes
+    ring = TileConfig(depth=3, connectivity=((0, 0), (1, 1), (2, -3)))  # 1 and -3 are the same offset with four lanes.
     assert connectivity_style(ring) == "rotation-invariant"
 
 
@@ -90,7 +90,7 @@ def test_zeros(style):
         assert all(len(set(step)) == 1 for mask in masks for step in mask)
     if style == "lone":
         assert all(sum(step) in (1, 4) for mask in masks for step in mask)
-    if style == "lanes":  # an empty lane stays so
+    if style == "lanes":  # an empty lane stays empty
         assert any(not any(step[lane] for step in mask) for mask in masks for lane in range(5))
 
 
