@@ -34,7 +34,7 @@ __all__ = [
 Scaling = str | Mapping[str, int]
 SCALINGS = ("auto", "none")
 MAX_POWER = 512
-"""Largest exponent of an explicit power of two: twice that of any useful scaling of float32 values."""
+"""Largest exponent of an explicit power of two: twice what any float32 value needs."""
 MAX_PRODUCT_EXPONENT = 16
 """Automatic scaling keeps values of formats with FP32's exponents at or below this power of two."""
 _FORMATS = {FLOAT32: FP32} | {kind: FORMATS[name] for name, kind in TENSOR_TYPES.items()}
@@ -242,7 +242,7 @@ def _largest(fmt: FloatFormat) -> float:
 
 
 def scanned(bits: NDArray, fmt: Format) -> tuple[int, int, int]:
-    """Return the bit pattern of the largest finite magnitude, the number of zeros, and that of non-finite values."""
+    """Return the bit pattern of the largest finite magnitude, and the numbers of zeros and of non-finite values."""
     flat = np.ascontiguousarray(bits).reshape(-1)
     if isinstance(fmt, IntegerFormat):
         magnitudes = np.abs(flat.view(f"i{fmt.width // 8}").astype(np.int64))

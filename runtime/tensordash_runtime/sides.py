@@ -121,7 +121,7 @@ def chosen_rows(
 
 
 def requested_rows(tile: TileConfig, operation: str, possible: list[str], row_side: str | None) -> list[str]:
-    """Return operands for the row side: the requested one, else that of `fixed_rows`, else all that types allow.
+    """Return operands for the row side: the requested one, else the rule's (`fixed_rows`), else all that types allow.
 
     Raises
     ------

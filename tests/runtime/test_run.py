@@ -120,7 +120,7 @@ def test_a_tile_has_cycles_and_no_traffic(of_a_tile: Run) -> None:
 
 
 def test_the_tile_of_a_core_is_told_apart(run: Run, of_a_tile: Run) -> None:
-    """Its speedup is that of the tile alone, without memory."""
+    """Its speedup equals the speedup of the tile alone, without memory."""
     totals, alone = run.totals(), of_a_tile.totals()
     assert totals.dense_tile_cycles == alone.dense_cycles
     assert totals.tile_cycles == pytest.approx(alone.cycles, abs=len(run.contractions))  # each is rounded

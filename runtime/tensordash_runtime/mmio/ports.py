@@ -92,7 +92,7 @@ def _require_start(address: str, base: int, start: int | None) -> None:
 
 
 class SocketPort:
-    """A core behind a server's socket (`tensordash_runtime.mmio.server`)."""
+    """A core of a server, used through a socket (`tensordash_runtime.mmio.server`)."""
 
     def __init__(self, place: SocketAddress, name: str, timeout: float) -> None:
         self._name, self._timeout = name, timeout

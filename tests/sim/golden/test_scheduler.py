@@ -75,7 +75,7 @@ def test_a_schedule_loses_nothing_and_takes_nothing_twice(options, lanes, depth,
 
 
 def test_every_paper_window_against_lanes_that_decide_one_by_one():
-    """With one lane per level, each of 65,536 schedules is that of four priority encoders in a row."""
+    """With one lane per level, four priority encoders in a row give the same 65,536 schedules."""
     options = load_preset("paper").options
     for pattern in range(1 << 16):
         effectual = [[bool(pattern >> (4 * step + lane) & 1) for lane in range(4)] for step in range(4)]

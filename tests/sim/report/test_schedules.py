@@ -90,7 +90,7 @@ def test_layer_says_whether_values_are_recorded() -> None:
 
 @pytest.mark.parametrize("name", ["int8", "fp8_e4m3", "fp8_e5m2", "bf16"])
 def test_what_became_of_values_is_told(name: str) -> None:
-    """The scale is that of the shown values, and the largest that fits."""
+    """The scale belongs to the shown values, and is the largest that fits."""
     record = next(record for record in Trace.open(example_trace()).records if record.layer == "CNN.fc1")
     config = TileConfig(format=name, accumulator="volta") if name == "bf16" else TileConfig(format=name)
     (run,) = layer_runs([record], config, passes=2, seed=3)

@@ -96,7 +96,7 @@ class Running:
     def _times(self, stage: Stage, nodes: list[Node], name: str) -> int:
         """Return the number of times that a stage loads a tensor."""
         if stage.around:
-            # The plan says which operand is loaded again; replay checks it.
+            # The plan defines the operand that is loaded again; replay checks it.
             is_again = stage.parts > 1 and name in nodes[0].reads and name != stage.around
             return round(stage.loads[name] / self.graph.tensors[name].packed) if is_again else 1
         needs_whole = not self.graph.tensors[name].axes and any(name in node.reads for node in nodes if node.axis)
