@@ -65,20 +65,8 @@ class Footprint:
                 return True
         return bool(self.memory and other.memory) and self._meets_in_memory(other)
 
-    def union(self, other: "Footprint") -> "Footprint":
-        """Return a footprint that meets what either does; its memory is one run from the first byte to the last."""
-        reads, writes = (
-            {name: first.get(name, 0) | second.get(name, 0) for name in (*first, *second)}
-            for first, second in ((self.reads, other.reads), (self.writes, other.writes))
-        )
-        runs = self.memory + other.memory
-        if runs:
-            first, last = min(each[0] for each in runs), max(each[1] for each in runs)
-            runs = [(first, last, any(each[2] for each in runs))]
-        return Footprint(self.unit, reads, writes, runs)
-
     def _meets_in_memory(self, other: "Footprint") -> bool:
-        (low, high), (begin, end) = self._hull, other._hull
+        (low, high), (begin, end) = self.hull, other.hull
         if low >= end or begin >= high:
             return False
         own = [each for each in self.memory if each[0] < end and begin < each[1]]
@@ -90,7 +78,7 @@ class Footprint:
         )
 
     @cached_property
-    def _hull(self) -> tuple[int, int]:
+    def hull(self) -> tuple[int, int]:
         """The first byte of memory and the one after the last."""
         return min(each[0] for each in self.memory), max(each[1] for each in self.memory)
 

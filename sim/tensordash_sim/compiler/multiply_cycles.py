@@ -5,11 +5,8 @@ of sums after each, and lets the tile be two blocks ahead. A layout that writes 
 tile from reading that bank in the same cycle.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import pairwise
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,8 +18,6 @@ from .unit_cycles import PAIR_GROUPS
 
 __all__ = [
     "PERIODS",
-    "LayoutWrites",
-    "MoveAccess",
     "Pace",
     "even_losses",
     "layout_loss",
@@ -43,54 +38,15 @@ MERGED_SHARE = 0.85
 CROSSED_RATE = 1 / 3
 """Cycles lost in each cycle by a dense tile while both sides are laid out: their ways of the memories differ in parity
 in every second pass, which then takes twice its cycles."""
-MOVE_LOSSES = {"load": 1 / 3, "store": 1 / 12}
-"""Share by which a move of one group per cycle lengthens the cycles of an output unit with a mask in the same region of
+LOAD_LOSS = 1 / 3
+"""Share by which a load of one group per cycle lengthens the cycles of an output unit with a mask in the same region of
 the buffer, measured on single layers. Slower moves fit between the output unit's accesses."""
+STORE_LOSS = 1 / 12
+"""As `LOAD_LOSS`, of a store."""
 MIN_SPEED = 0.25
 """Progress of a tile in a cycle in spite of all layouts."""
 EVEN_CYCLES = 512
 """Cycles of the random pace for which `even_losses` counts."""
-
-
-class MoveAccess(NamedTuple):
-    """Cycles in which a move writes or reads a region of the buffer.
-
-    Attributes
-    ----------
-    unit : str
-        "load" or "store".
-    region : int
-        The region of its first group.
-    first, last : float
-        Its first and its last access.
-    """
-
-    unit: str
-    region: int
-    first: float
-    last: float
-
-
-class LayoutWrites(NamedTuple):
-    """Writes of a layout to its stream buffer.
-
-    Attributes
-    ----------
-    side : str
-        "a" or "b".
-    first, last : float
-        Cycles of the first and the last write.
-    period : int
-        Cycles from one write to the next.
-    groups : float
-        Groups that are written at once, 1 to 2 on average.
-    """
-
-    side: str
-    first: float
-    last: float
-    period: int
-    groups: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -242,9 +198,8 @@ def run_passes(cycles, losses, streams, opens, block, times, rates, moves):
     return now, done
 
 
-def write_rates(
-    config: CoreConfig, layouts: Sequence[LayoutWrites], words: int, streams: int, begin: float
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+@njit(cache=True, nogil=True)
+def write_rates(layouts, words, streams, begin, is_dense, has_pairs):
     """Times at which layouts begin or end to write, and between two of them the writes in each cycle, by period.
 
     A dense tile has one bank, in two memories that take turns: reads and writes of word after word collide once and
@@ -253,39 +208,51 @@ def write_rates(
 
     Parameters
     ----------
-    config : CoreConfig
-        The core.
-    layouts : sequence of LayoutWrites
-        Layouts.
+    layouts : array of float, (layouts, 5)
+        Of each layout its side (0 or 1), the cycles of the first and the last write, those from one write to the next,
+        and the groups that are written at once, 1 to 2 on average.
     words : int
         Words of a stream.
     streams : int
         Streams of side A.
     begin : float
         When the multiply begins.
+    is_dense : bool
+        Whether the tile is dense.
+    has_pairs : bool
+        Whether layouts take two groups a cycle. The last column then has the writes of two banks.
     """
-    later = [each for each in layouts if each.last > begin]
-    times = sorted({time for each in later for time in (max(each.first, begin), each.last)})
+    later = layouts[layouts[:, 2] > begin]
+    times = np.unique(np.concatenate((np.maximum(later[:, 1], begin), later[:, 2])))
     # Of the dense tile: how often in a pass reads of a side go on in the same memory.
-    repeats = {"a": words * streams % 2 / streams, "b": words % 2 * (streams - 1) / streams}
-    pairs = config.layout_groups == 2
-    rates = np.zeros((max(0, len(times) - 1), len(PERIODS) + pairs))
-    for k, (start, stop) in enumerate(pairwise(times)):
-        active = [each for each in later if each.first < stop and each.last > start]
-        for each in active:
-            dense = config.tile.sparsity == "none" and each.period == 1
-            alone = repeats[each.side] / (words + 1) if dense else (2 - each.groups) / each.period
-            rates[k, PERIODS.index(each.period)] += alone
-            if pairs:
-                rates[k, -1] += each.groups - 1
-        if config.tile.sparsity == "none" and sum(each.period == 1 for each in active) == 2:
+    repeats = (words * streams % 2 / streams, words % 2 * (streams - 1) / streams)
+    rates = np.zeros((max(0, len(times) - 1), len(PERIODS) + has_pairs))
+    for k in range(len(rates)):
+        steady = 0
+        for each in range(len(later)):
+            side, first, last, period, groups = later[each]
+            if first >= times[k + 1] or last <= times[k]:
+                continue
+            steady += period == 1
+            alone = repeats[int(side)] / (words + 1) if is_dense and period == 1 else (2 - groups) / period
+            for number in range(len(PERIODS)):
+                if PERIODS[number] == period:
+                    rates[k, number] += alone
+            if has_pairs:
+                rates[k, -1] += groups - 1
+        if is_dense and steady == 2:
             rates[k, 0] += CROSSED_RATE
-    return np.array(times), rates
+    return times, rates
 
 
-def move_losses(config: CoreConfig, moves: Sequence[MoveAccess], region: int, begin: float) -> NDArray[np.float64]:
-    """Return the moves that delay an output unit with a mask in a region after cycle `begin`, for `run_passes`."""
-    if config.group_bits > config.axi_bits:
-        return np.zeros((0, 3))
-    met = [each for each in moves if each.region == region and each.last > begin]
-    return np.array([(each.first, each.last, MOVE_LOSSES[each.unit]) for each in met]).reshape(-1, 3)
+@njit(cache=True, nogil=True)
+def move_losses(moves, region, begin):
+    """Return the moves that delay an output unit with a mask in a region after cycle `begin`, for `run_passes`.
+
+    Of each move `moves` has whether it is a load, the region of its first group, and its first and its last access.
+    """
+    met = moves[(moves[:, 1] == region) & (moves[:, 3] > begin)]
+    losses = np.empty((len(met), 3))
+    losses[:, :2] = met[:, 2:]
+    losses[:, 2] = np.where(met[:, 0] > 0, LOAD_LOSS, STORE_LOSS)
+    return losses

@@ -1,0 +1,370 @@
+"""The loop of `timing.py`: when each descriptor of a program is fetched, begins and is done."""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tensordash.configuration.descriptors import UNITS
+
+from ..jit import njit
+from .multiply_cycles import move_losses, run_passes, write_rates
+from .unit_cycles import LAYOUT_CYCLES, LOAD_CYCLES
+
+__all__ = ["DESCRIPTOR", "Core", "run_clock"]
+
+DESCRIPTOR = np.dtype(
+    [(name, np.int64) for name in ("is_multiply", "unit", "wait", "signal", "output_wait", "output_signal")]
+    + [("cycles", np.float64)]  # Of its unit; of a multiply, those of the output unit for a block.
+    + [("is_layout", np.int64), ("period", np.int64), ("groups", np.float64)]  # Of a layout, as `LayoutWrites`.
+    + [(name, np.int64) for name in ("beats", "burst", "region")]  # Of a load or a store: data, and the first burst.
+    + [(name, np.int64) for name in ("words", "a_streams", "b_streams", "mask", "bias_cycles", "pace", "next_pace")]
+)
+"""What the time of a descriptor depends on. `pace` and `next_pace` are the range of a multiply's entries in paces."""
+LOAD, LAYOUT_A, MULTIPLY, OUTPUT = (UNITS.index(unit) for unit in ("load", "layout_a", "multiply", "output"))
+LOAD_ADDRESS_CYCLES = 7
+"""Cycles from a load's descriptor until it sends its first address."""
+KNOWN_CYCLES = 4
+"""Cycles from a descriptor's arrival in the window until the sequencer has it."""
+OFFER_CYCLES = 4
+"""Cycles from a descriptor's fetch, or from the end of the unit's last descriptor, until the unit is offered it."""
+TOKEN_CYCLES = 4
+"""Cycles from the last token that a descriptor waits for until its unit is offered it."""
+SEND_CYCLES = 5
+"""Cycles in which the sequencer sends a descriptor."""
+MULTIPLY_CYCLES = 5
+"""Cycles from a multiply's descriptor until the tile is offered its first steps."""
+OUTPUT_CYCLES = 2
+"""Cycles from the output unit's descriptor until it takes the first row, without biases."""
+WRITTEN_CYCLES = 8
+"""Cycles from the end of the last block until its results are in the buffer."""
+NOTED_LOADS = 8
+"""Latest loads that fetches may wait for."""
+UNKNOWN = -1.0
+"""Time of what has not happened yet."""
+
+
+class Core(NamedTuple):
+    """Numbers of a core.
+
+    Attributes
+    ----------
+    window, prefetch : int
+        Descriptors of the sequencer's window and of its queue.
+    outstanding : int
+        Bursts of loads on their way.
+    fetch_cycles : int
+        Beats of a descriptor.
+    interval_cycles : int
+        Fewest cycles from one descriptor to the next.
+    latency : float
+        Of memory, in cycles.
+    is_dense, has_pairs, has_conflicts : bool
+        Whether the tile is dense, a layout takes two groups a cycle, and moves delay an output unit with a mask.
+    """
+
+    window: int
+    prefetch: int
+    outstanding: int
+    fetch_cycles: int
+    interval_cycles: int
+    latency: float
+    is_dense: bool
+    has_pairs: bool
+    has_conflicts: bool
+
+
+class _State(NamedTuple):
+    """What has happened so far. Times are `UNKNOWN` until then.
+
+    Attributes
+    ----------
+    fetched, came, done, left : array of float, (descriptors,)
+        When each descriptor is in the queue and in the window, when it is done, and when all up to it are.
+    counts : array of int, (COUNTS,)
+        Entries of `fetched`, `came` and `left`, and of `layouts` and `moves`; loads; descriptors that units were sent.
+    asked : array of float, (1,)
+        When the last descriptor was asked for.
+    loads : array of float, (NOTED_LOADS, 3)
+        The latest loads: begin, end, and beats on their way meanwhile.
+    layouts : array of float, (descriptors, 5)
+        Layouts that end after all multiplies so far, as `write_rates` takes them.
+    moves : array of float, (descriptors, 4)
+        Loads and stores that end after all multiplies so far, as `move_losses` takes them.
+    tokens : array of float, (units, units, descriptors)
+        When each token was given, by the unit that gives it and the one that takes it.
+    given, used : array of int, (units, units)
+        Tokens that were given, and that were taken.
+    taken, place : array of int, (units,)
+        Descriptors that each unit has taken, and the index of the last one.
+    free, busy, begun : array of float, (units,)
+        When each unit was done with its last descriptor, in how many cycles it had one, and when the multiply that
+        runs, and its output, got their descriptors.
+    sent : array of float, (2 * units,)
+        When units got their last descriptors.
+    """
+
+    fetched: NDArray[np.float64]
+    came: NDArray[np.float64]
+    done: NDArray[np.float64]
+    left: NDArray[np.float64]
+    counts: NDArray[np.int64]
+    asked: NDArray[np.float64]
+    loads: NDArray[np.float64]
+    layouts: NDArray[np.float64]
+    moves: NDArray[np.float64]
+    tokens: NDArray[np.float64]
+    given: NDArray[np.int64]
+    used: NDArray[np.int64]
+    taken: NDArray[np.int64]
+    place: NDArray[np.int64]
+    free: NDArray[np.float64]
+    busy: NDArray[np.float64]
+    begun: NDArray[np.float64]
+    sent: NDArray[np.float64]
+
+
+FETCHED, CAME, LEFT, LAYOUTS, MOVES, LOADS, SENT, COUNTS = range(8)
+"""Entries of `_State.counts`, and their number."""
+
+
+@njit(cache=True, nogil=True)
+def run_clock(program, pace_cycles, pace_losses, core):
+    """Time all descriptors of a program.
+
+    A multiply is timed last of all that does not wait for it: by then all layouts that write meanwhile are known.
+
+    Parameters
+    ----------
+    program : array of DESCRIPTOR
+        The descriptors.
+    pace_cycles, pace_losses : array of float
+        Those of all paces, one after the other.
+    core : Core
+        The core.
+
+    Returns
+    -------
+    float
+        When all are done.
+    array of float, (units,)
+        Cycles in which each unit has a descriptor.
+    """
+    count, units = len(program), len(UNITS)
+    state = _State(
+        fetched=np.zeros(count),
+        came=np.zeros(count),
+        done=np.full(count, UNKNOWN),
+        left=np.zeros(count),
+        counts=np.zeros(COUNTS, np.int64),
+        asked=np.zeros(1),
+        loads=np.zeros((NOTED_LOADS, 3)),
+        layouts=np.zeros((count, 5)),
+        moves=np.zeros((count, 4)),
+        tokens=np.zeros((units, units, count)),
+        given=np.zeros((units, units), np.int64),
+        used=np.zeros((units, units), np.int64),
+        taken=np.zeros(units, np.int64),
+        place=np.full(units, -1),
+        free=np.zeros(units),
+        busy=np.zeros(units),
+        begun=np.full(units, UNKNOWN),
+        sent=np.full(2 * units, -np.inf),
+    )
+    queues, lengths = _queue(program)
+    while True:
+        has_moved = False
+        for unit in range(units):
+            while state.taken[unit] < lengths[unit] and state.begun[unit] == UNKNOWN:
+                index = queues[unit, state.taken[unit]]
+                begin = _begin(state, core, program[index], unit, index)
+                if begin == UNKNOWN:
+                    break
+                has_moved = True
+                if program[index]["is_multiply"]:
+                    state.begun[unit] = begin
+                else:
+                    _execute(state, core, program[index], unit, index, begin)
+        if has_moved:
+            continue
+        if state.begun[MULTIPLY] == UNKNOWN or state.begun[OUTPUT] == UNKNOWN:
+            break
+        _finish(state, core, program[state.place[MULTIPLY]], pace_cycles, pace_losses)
+    end = _known(state, core, count - 1) if state.done[count - 1] == UNKNOWN else 0.0
+    return max(end, state.done.max()), state.busy
+
+
+@njit(cache=True, nogil=True)
+def _begin(state, core, each, unit, index):
+    """When a unit has its next descriptor, whose tokens it takes; `UNKNOWN` if the sequencer or a token is late."""
+    wait = each["output_wait"] if unit == OUTPUT else each["wait"]
+    begin = _known(state, core, index)
+    for other in range(len(UNITS)):
+        if wait >> other & 1 and state.used[other, unit] == state.given[other, unit]:
+            return UNKNOWN
+    if begin == UNKNOWN:
+        return UNKNOWN
+    # Every place from its last descriptor on is looked at.
+    begin = max(begin, state.free[unit] + index - state.place[unit] - 1) + OFFER_CYCLES
+    for other in range(len(UNITS)):
+        if wait >> other & 1:
+            begin = max(begin, state.tokens[other, unit, state.used[other, unit]] + TOKEN_CYCLES)
+            state.used[other, unit] += 1
+    # One unit at a time is sent its descriptor.
+    for before in np.sort(state.sent):
+        if before - SEND_CYCLES < begin < before + SEND_CYCLES:
+            begin = before + SEND_CYCLES
+    state.sent[state.counts[SENT] % len(state.sent)] = begin
+    state.counts[SENT] += 1
+    state.place[unit] = index
+    state.taken[unit] += 1
+    return begin
+
+
+@njit(cache=True, nogil=True)
+def _execute(state, core, each, unit, index, begin):
+    """Time a descriptor other than a multiply, and note what it accesses until when."""
+    counts, done = state.counts, begin + each["cycles"]
+    if unit == LOAD:
+        done += _wait_for_fetches(state, core, begin + LOAD_ADDRESS_CYCLES)
+        on_way = min(float(core.outstanding * each["burst"]), done - begin)
+        state.loads[counts[LOADS] % NOTED_LOADS] = np.array([begin, done - LOAD_CYCLES, on_way])
+        counts[LOADS] += 1
+    if each["beats"]:
+        # Until the end of a load, or a memory latency before a store's.
+        last = done if unit == LOAD else done - core.latency
+        is_load = 1.0 if unit == LOAD else 0.0
+        state.moves[counts[MOVES]] = np.array([is_load, float(each["region"]), last - each["beats"], last])
+        counts[MOVES] += 1
+    if each["is_layout"]:
+        first = begin + LAYOUT_CYCLES
+        groups = each["groups"] / (done - first) if core.has_pairs and each["period"] == 1 else 1.0
+        state.layouts[counts[LAYOUTS]] = np.array([float(unit - LAYOUT_A), first, done, float(each["period"]), groups])
+        counts[LAYOUTS] += 1
+    _end(state, unit, index, begin, done, each["signal"])
+
+
+@njit(cache=True, nogil=True)
+def _finish(state, core, each, pace_cycles, pace_losses):
+    """Time the multiply that has begun: the tile, and the output unit after it."""
+    counts, begun, index = state.counts, state.begun, state.place[MULTIPLY]
+    first = begun[MULTIPLY] + MULTIPLY_CYCLES
+    opens = begun[OUTPUT] + OUTPUT_CYCLES + each["bias_cycles"]
+    layouts = state.layouts[: counts[LAYOUTS]]
+    moves = state.moves[: counts[MOVES] if each["mask"] and core.has_conflicts else 0]
+    times, rates = write_rates(layouts, each["words"], each["a_streams"], first, core.is_dense, core.has_pairs)
+    tile, blocks = run_passes(
+        pace_cycles[each["pace"] : each["next_pace"]],
+        pace_losses[each["pace"] : each["next_pace"]],
+        (each["b_streams"], each["a_streams"]),
+        (first, opens),
+        each["cycles"],
+        times,
+        rates,
+        move_losses(moves, each["region"], opens),
+    )
+    counts[LAYOUTS] = _keep_later(state.layouts, counts[LAYOUTS], 2, tile)
+    counts[MOVES] = _keep_later(state.moves, counts[MOVES], 3, blocks)
+    _end(state, MULTIPLY, index, begun[MULTIPLY], tile, each["signal"])
+    _end(state, OUTPUT, index, begun[OUTPUT], blocks + WRITTEN_CYCLES, each["output_signal"])
+    begun[:] = UNKNOWN
+
+
+@njit(cache=True, nogil=True)
+def _end(state, unit, index, begin, done, signal):
+    """End a unit's part of a descriptor, and give the tokens that it signals."""
+    state.busy[unit] += done - begin
+    state.free[unit] = done
+    state.done[index] = done
+    for other in range(len(UNITS)):
+        if signal >> other & 1:
+            state.tokens[unit, other, state.given[unit, other]] = done
+            state.given[unit, other] += 1
+
+
+@njit(cache=True, nogil=True)
+def _queue(program):
+    """Return the indices of each unit's descriptors, and how many it has."""
+    queues, lengths = np.zeros((len(UNITS), len(program)), np.int64), np.zeros(len(UNITS), np.int64)
+    for index in range(len(program)):
+        unit = program[index]["unit"]
+        for each in (unit, OUTPUT if program[index]["is_multiply"] else -1):
+            if each >= 0:
+                queues[each, lengths[each]] = index
+                lengths[each] += 1
+    return queues, lengths
+
+
+@njit(cache=True, nogil=True)
+def _keep_later(rows, count, column, time):
+    """Move the rows whose column is greater than a time to the front; return how many there are."""
+    kept = 0
+    for k in range(count):
+        if rows[k, column] > time:
+            rows[kept] = rows[k]
+            kept += 1
+    return kept
+
+
+@njit(cache=True, nogil=True)
+def _over(state, index):
+    """When all descriptors up to one are done, if that is known."""
+    counts = state.counts
+    while counts[LEFT] <= index:
+        done = state.done[counts[LEFT]]
+        if done == UNKNOWN:
+            return UNKNOWN
+        state.left[counts[LEFT]] = max(done, state.left[counts[LEFT] - 1]) if counts[LEFT] else done
+        counts[LEFT] += 1
+    return state.left[index]
+
+
+@njit(cache=True, nogil=True)
+def _known(state, core, index):
+    """When the sequencer has a descriptor, if that is known."""
+    counts = state.counts
+    while counts[CAME] <= index:
+        place = counts[CAME]
+        over = _over(state, place - core.window) if place >= core.window else 0.0
+        if over == UNKNOWN:
+            return UNKNOWN
+        if place == counts[FETCHED]:
+            _fetch(state, core, _next_fetch(state, core))
+        before = state.came[place - 1] if place else 0.0
+        state.came[place] = max(state.fetched[place], over, before + core.interval_cycles)
+        counts[CAME] += 1
+    return state.came[index] + KNOWN_CYCLES
+
+
+@njit(cache=True, nogil=True)
+def _next_fetch(state, core):
+    """When the next descriptor is asked for: in every cycle one, while there is a place in the queue."""
+    place = state.counts[FETCHED] - core.prefetch
+    return max(state.asked[0] + 1, state.came[place] if place >= 0 else 0.0)
+
+
+@njit(cache=True, nogil=True)
+def _fetch(state, core, asked):
+    """Fetch a descriptor; its data come after those of earlier fetches and of loads that were asked for before."""
+    state.asked[0] = asked
+    wait = core.latency
+    for k in range(min(state.counts[LOADS], NOTED_LOADS)):
+        begin, end, on_way = state.loads[k]
+        if begin <= asked < end:
+            wait = max(wait, min(end - asked, on_way))
+    place = state.counts[FETCHED]
+    bus = state.fetched[place - 1] if place else 0.0
+    state.fetched[place] = max(asked + wait, bus) + core.fetch_cycles
+    state.counts[FETCHED] += 1
+
+
+@njit(cache=True, nogil=True)
+def _wait_for_fetches(state, core, asked):
+    """Cycles that a load's first data wait for those of fetches that were asked for before it."""
+    counts = state.counts
+    while counts[FETCHED] < min(len(state.fetched), counts[CAME] + core.prefetch):
+        asked_next = _next_fetch(state, core)
+        if asked_next > asked:
+            break
+        _fetch(state, core, asked_next)
+    return max(0.0, state.fetched[counts[FETCHED] - 1] - asked - core.latency)
