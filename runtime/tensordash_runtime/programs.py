@@ -1,5 +1,6 @@
 """Programs of problems on a core: the best tiling of each, and a record of the program's counts."""
 
+from dataclasses import replace
 from functools import cache
 
 from tensordash.configuration.core_config import CoreConfig
@@ -27,7 +28,8 @@ def space_of(config: CoreConfig, problem: Problem) -> IterationSpace:
 @cache
 def tiling_of(space: IterationSpace) -> Tiling:
     """Return the best tiling of a problem; it is cached."""
-    return best_schedule(space).tiling
+    # The search gets a space of its own: the loads that it plans are freed with it.
+    return best_schedule(replace(space)).tiling
 
 
 def has_tiling(space: IterationSpace) -> bool:

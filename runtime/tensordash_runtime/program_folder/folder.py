@@ -1,12 +1,13 @@
 """Program folders in memory: a plan with its memory map, programs, and initial and expected contents."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from tensordash.configuration.descriptors import BYTES
 
-from .execution import EXECUTORS, EmulatedMemory, Executor, read_tensor, run_plan, write_tensor
+from .execution import EXECUTORS, EmulatedMemory, Executor, read_tensor, run_plan
 from .linking import LinkedProgram, MemoryMap, Region, link, split_descriptors
 from .plan import Plan
 
@@ -82,35 +83,47 @@ def build_folder(
     """
     memory_map, programs = link(plan, base, memory_bytes)
     initial = _initial_contents(plan, memory_map, programs, values)
-    memory = EmulatedMemory(plan, memory_map)
-    memory.write(memory_map.base, initial)
     if computed is None:
+        memory = EmulatedMemory(plan, memory_map)
+        memory.write(memory_map.base, initial)
         run_plan(memory, plan, memory_map)
+        expected = memory.read(memory_map.base, memory_map.size)
     else:
-        for name in plan.tensors:
-            write_tensor(memory, plan, memory_map, name, computed[name])
+        tensors = _tensor_bytes(plan, memory_map, plan.tensors, computed)
+        expected = _contents(memory_map.size, memory_map.base, initial, tensors)
     return ProgramFolder(
         plan=plan,
         memory_map=memory_map,
         programs=[{name: getattr(program, name) for name in PROGRAM_FIGURES} for program in programs],
         initial=initial,
-        expected=memory.read(memory_map.base, memory_map.size),
+        expected=expected,
     )
 
 
 def _initial_contents(
     plan: Plan, memory_map: MemoryMap, programs: list[LinkedProgram], values: Mapping[str, Any]
 ) -> bytes:
-    contents = bytearray(memory_map.initial_bytes)
+    images = (b"".join(bits.to_bytes(BYTES, "little") for bits in program.descriptors) for program in programs)
+    regions = chain(
+        _tensor_bytes(plan, memory_map, plan.initial, values), zip(memory_map.programs, images, strict=True)
+    )
+    return _contents(memory_map.initial_bytes, memory_map.base, b"", regions)
 
-    def put(region: Region, data: bytes) -> None:
-        begin = region.address - memory_map.base
+
+def _tensor_bytes(
+    plan: Plan, memory_map: MemoryMap, names: Iterable[str], values: Mapping[str, Any]
+) -> Iterator[tuple[Region, bytes]]:
+    """Yield tensors as memory has them, each with its region."""
+    return ((memory_map.tensors[name], plan.tensors[name].to_bytes(values[name], plan.config)) for name in names)
+
+
+def _contents(size: int, base: int, before: bytes, regions: Iterable[tuple[Region, bytes]]) -> bytes:
+    """Return `size` bytes of memory from the base on: first bytes, zeros, and over them those of some regions."""
+    contents = bytearray(size)
+    contents[: len(before)] = before
+    for region, data in regions:
+        begin = region.address - base
         contents[begin : begin + len(data)] = data
-
-    for name in plan.initial:
-        put(memory_map.tensors[name], plan.tensors[name].to_bytes(values[name], plan.config))
-    for region, program in zip(memory_map.programs, programs, strict=True):
-        put(region, b"".join(bits.to_bytes(BYTES, "little") for bits in program.descriptors))
     return bytes(contents)
 
 

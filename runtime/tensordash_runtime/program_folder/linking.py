@@ -119,7 +119,7 @@ class LinkedProgram:
     descriptors : list of int
         The program, with a record of its counts and an end.
     cycles, dense_cycles : int
-        Estimated cycles of the core, and of the core around the dense tile.
+        Estimated cycles of the core, and of the same schedule on the core around the dense tile.
     moved_bytes : int
         Bytes that its loads and stores move, the record's among them.
     """
@@ -180,20 +180,16 @@ def _plan_buffers(config: CoreConfig, products: Sequence[Product]) -> list[Buffe
     return plan_buffers(config, [NamedProblem(each.problem, each.tensors) for each in products], has_tiling)
 
 
-def _schedule(
-    config: CoreConfig, products: Sequence[Product], buffers: Sequence[BufferPlan], dense: bool = False
-) -> list[Schedule]:
+def _schedule(config: CoreConfig, products: Sequence[Product], buffers: Sequence[BufferPlan]) -> list[Schedule]:
     """Return the schedules of a program's products, each with what the one before leaves in the buffers."""
-    core = config.baseline if dense else config
-    residency = Residency(core)
-    return [
-        schedule_tiling(
-            IterationSpace(problem=product.problem, core=core, buffer=buffer),
-            tiling_of(IterationSpace(problem=product.problem, core=config, buffer=buffer)),
-            residency=residency,
-            names=product.tensors,
-        )
+    residency = Residency(config)
+    spaces = [
+        IterationSpace(problem=product.problem, core=config, buffer=buffer)
         for product, buffer in zip(products, buffers, strict=True)
+    ]
+    return [
+        schedule_tiling(space, tiling_of(space), residency=residency, names=product.tensors)
+        for product, space in zip(products, spaces, strict=True)
     ]
 
 
@@ -252,14 +248,12 @@ def _link_program(
     """Emit the program of products that follow each other: loads of one may run under the multiplies before."""
     steps = [schedule.space.total_steps for schedule in schedules]
     tile_steps = sum(count / product.speedup for count, product in zip(steps, products, strict=True))
-    dense_schedules = _schedule(config, products, [each.space.buffer for each in schedules], dense=True)
     program = _emit(config, memory_map, products, schedules, record)
-    dense_program = _emit(config.baseline, memory_map, products, dense_schedules, record)
     return LinkedProgram(
         products=products,
         descriptors=program.descriptors,
         cycles=timing(config, program.descriptors, speedup=sum(steps) / tile_steps).cycles,
-        dense_cycles=timing(config.baseline, dense_program.descriptors).cycles,
+        dense_cycles=timing(config.baseline, program.descriptors).cycles,
         moved_bytes=moved_bytes(program, config),
     )
 

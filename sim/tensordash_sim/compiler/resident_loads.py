@@ -56,10 +56,11 @@ class ResidentLoads:
             self._missing[names[role]] = _pieces(space.product_groups[role])
         read = [role for role in addresses if role != "result" and self._missing.get(names[role])]
         for bits in descriptors:
+            missing = [role for role in read if self._missing[names[role]]]
             places = 0
-            for place in footprints(self.core, bits) if read else ():
+            for place in footprints(self.core, bits) if missing else ():
                 places |= place.reads.get("buffer", 0)
-            for role in read:
+            for role in missing:
                 made += self._loads(names[role], places, tensors[role], addresses[role])
             made.append(bits)
         return made

@@ -48,8 +48,9 @@ class Slots:
             # At the end, if another one of the same size would not fit after this one.
             places = [self._next, 0, end] if self._next + size <= end else [end, self._next, 0]
         at = self._choose(places, size)
-        self._next = at + size
-        for other in [other for other, place in self._held.items() if _overlaps(place, at, size)]:
+        self._next = stop = at + size
+        evicted = [other for other, (begin, count) in self._held.items() if begin < stop and at < begin + count]
+        for other in evicted:
             del self._held[other]
         self._held[key] = at, size
         return self.first + at, True
@@ -72,7 +73,3 @@ class Slots:
             if begin < stop and at < begin + count:
                 return len(self._held) - 1 - k
         return -1
-
-
-def _overlaps(place: tuple[int, int], at: int, size: int) -> bool:
-    return place[0] < at + size and at < sum(place)
