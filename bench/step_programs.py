@@ -3,6 +3,7 @@
     python bench/step_programs.py           # print a summary
     python bench/step_programs.py --json
     python bench/step_programs.py --compile resnet18 --batch 2     # time and memory of compiling it, or resnet50
+    python bench/step_programs.py --compile resnet18 --batch 2 --page    # and write them to docs/program-folder.md
 
 Both steps have the same products, formats, fused operations and results. Cycles are the core's, without the host's
 work between programs. Bytes count loads, stores and records.
@@ -11,17 +12,31 @@ work between programs. Bytes count loads, stores and records.
 import resource
 import sys
 import time
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from common import argument_parser, core_preset, print_json
+from common import (
+    DOCS,
+    argument_parser,
+    core_preset,
+    load_figures,
+    measured_at,
+    print_json,
+    render,
+    replace_between,
+    store_figures,
+)
 from tensordash_runtime.program_folder.compiling import compile_step, compile_task
 from tensordash_runtime.program_folder.folder import ProgramFolder, build_folder, run_folder
 from tensordash_runtime.program_folder.plan import HostCall, Plan, Product
 from tensordash_sim.networks.resnet50 import ResNet50, Shape
+from tensordash_storage.files import atomic_write
 
+RESULTS = DOCS / "compile.json"
+PAGE = DOCS / "program-folder.md"
 MODELS = ("mlp", "digits")
 IMAGE_SIZES = {"resnet18": 32, "resnet50": 224}
 """Networks that are only compiled, with the height and width of their images."""
@@ -119,6 +134,7 @@ def compile_network(name: str, batch: int) -> dict[str, Any]:
     return {
         "model": name,
         "batch": batch,
+        "image_size": size,
         "seconds": time.perf_counter() - start,
         "cpu_seconds": time.process_time() - start_cpu,
         "peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
@@ -129,14 +145,31 @@ def compile_network(name: str, batch: int) -> dict[str, Any]:
     }
 
 
+def written(text: str, results: Mapping[str, Any]) -> str:
+    """Return the page with the table of compiled networks."""
+    return replace_between(text, "<!-- compile -->", "<!-- /compile -->", render("compile", rows=results.values()))
+
+
+def store_row(row: dict[str, Any]) -> None:
+    """Put the figures of a network into the data file, and into the page."""
+    results = {**load_figures(RESULTS), row["model"]: row}
+    store_figures(RESULTS, results)
+    atomic_write(PAGE, written(PAGE.read_text(encoding="utf-8"), results))
+
+
 def main() -> int:
     parser = argument_parser(__doc__)
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     parser.add_argument("--batch", type=int, default=16, help="images in a step (default: 16)")
     parser.add_argument("--compile", choices=IMAGE_SIZES, help="only compile a step of this network")
+    parser.add_argument("--page", action="store_true", help="with --compile: write the figures to docs")
     arguments = parser.parse_args()
+    if arguments.page and not arguments.compile:
+        parser.error("--page goes with --compile")
     if arguments.compile:
         row = compile_network(arguments.compile, arguments.batch)
+        if arguments.page:
+            store_row({**row, **measured_at()})
         if arguments.json:
             print_json(row)
             return 0

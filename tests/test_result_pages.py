@@ -22,7 +22,9 @@ def benches() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(params=["training_page", "recipe_losses", "mutant_page", "core", "past_four", "litex_memories"])
+@pytest.fixture(
+    params=["training_page", "recipe_losses", "mutant_page", "core", "past_four", "litex_memories", "step_programs"]
+)
 def bench(request: pytest.FixtureRequest) -> ModuleType:
     module = import_module(request.param)
     if not module.RESULTS.exists():

@@ -104,13 +104,17 @@ def _choose(candidates: list[Schedule], tried: int, fitting: int) -> SearchResul
     """Choose the schedule with the fewest estimated cycles, the first part of some of them cut smaller."""
     best = candidates[0].tiling
     schedules: dict[Tiling, Schedule] = {}
+    estimates: dict[Tiling, int] = {}
     cycles: dict[Tiling, float] = {}
 
     def estimate(schedule: Schedule) -> None:
         """Estimate the cycles of a schedule, which must gain something over the roughly best one."""
         tiling = schedule.tiling
+        # A tiling whose first part cannot be cut smaller has the program of another one.
+        same = next((each for each, other in schedules.items() if other.multiplies == schedule.multiplies), None)
+        estimates[tiling] = estimate_cycles(schedule) if same is None else estimates[same]
         schedules[tiling] = schedule
-        cycles[tiling] = estimate_cycles(schedule) * (1 if replace(tiling, first_parts=1) == best else MIN_GAIN)
+        cycles[tiling] = estimates[tiling] * (1 if replace(tiling, first_parts=1) == best else MIN_GAIN)
 
     for each in candidates:
         estimate(each)
