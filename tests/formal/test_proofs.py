@@ -75,6 +75,7 @@ QUICK_CORE_PROOFS = (
     "core_axi_lite-core",
     "binned_adder-core-bf16",
     "binned_bias-core-bf16",
+    "integer_adder-core-int8",
     "integer_converter-core-int8",
 )
 CASES += [
@@ -130,6 +131,7 @@ REFUTED_CORE_CLAIMS = (
     "each_bin_is_the_sum_of_both",
     "nothing_else_has_digits",
     "results_saturate",
+    "the_total_is_the_sum",
 )
 BROKEN_VARIANTS += [
     pytest.param(
