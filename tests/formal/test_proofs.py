@@ -10,7 +10,7 @@ from tensordash.configuration.preset import load_any_preset
 from tensordash.core.core import Core
 from tensordash.emission.library import Library
 from tensordash_formal.proof import BrokenVariant, Proof
-from tensordash_formal.proofs import CORE_PROOFS, PROOFS
+from tensordash_formal.proofs import CORE_PROOFS, PROOFS, binned_accumulator
 from tensordash_formal.proofs.core_axi import PortHarness
 from tensordash_formal.solver import Solver
 from tensordash_formal.suite import CORNER_CONFIGS, full_suite
@@ -68,6 +68,16 @@ CASES += [
     pytest.param(proof, CORNER_CONFIGS["with-scales"], id=f"{proof.name}-with-scales")
     for proof in PROOFS
     if proof.name in ("tile", "tile_control", "axi_stream")
+]
+# For bins, the proof of their sums: small ones in the gate, those of bf16 at night.
+CASES += [
+    pytest.param(binned_accumulator.PROOF, binned_accumulator.PROOF.broken_config, id="binned_accumulator-small"),
+    pytest.param(
+        binned_accumulator.PROOF,
+        CORNER_CONFIGS["bf16-binned"],
+        id="binned_accumulator-bf16-binned",
+        marks=pytest.mark.slow,
+    ),
 ]
 # For a core, the proofs of its wires, its register port and its adders; at night all proofs of all presets.
 QUICK_CORE_PROOFS = (

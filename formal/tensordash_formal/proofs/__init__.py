@@ -3,6 +3,7 @@
 from . import (
     accumulator,
     axi_stream,
+    binned_accumulator,
     binned_adder,
     binned_bias,
     command_queue,
@@ -50,6 +51,7 @@ PROOFS = (
     staging_ring.PROOF,
     multiplier.PROOF,
     accumulator.PROOF,
+    binned_accumulator.PROOF,
     rounder.PROOF,
     drain.PROOF,
     output_buffer.PROOF,
