@@ -122,6 +122,7 @@ class Harness:
         self._probes: dict[str, str] = {}
         self._lemmas: list[str] = []
         self._first: list[str] = []
+        self._alone: list[str] = []
         self.cuts: list[str] = []
         """Names of the cells that assert the values of cut signals."""
         self._cut_values: dict[str, str] = {}
@@ -188,23 +189,26 @@ class Harness:
         self._assert(f"claim_{cell}", ~when | Value.cast(then).bool())
         self._cell("cover", f"cover_{cell}", i_A=when, i_EN=Const(1))
 
-    def lemma(self, then: Any, *, when: Any = 1, first: bool = False) -> None:
+    def lemma(self, then: Any, *, when: Any = 1, first: bool = False, alone: bool = False) -> None:
         """State a lemma: `then` holds in every cycle in which `when` is true.
 
         Lemmas with `first` are proven in a query of their own if the harness has several partitions. The other queries
-        assume them in the current cycle too.
+        assume them in the current cycle too. A lemma with `alone` has a query of its own, after those with `first`.
+        The queries of the rest assume it in the current cycle.
         """
         when = Value.cast(when).bool() & self.started
         name = f"lemma_{len(self._lemmas)}"
         self._lemmas.append(name)
         if first:
             self._first.append(name)
+        if alone:
+            self._alone.append(name)
         self._assert(name, ~when | Value.cast(then).bool())
 
     def _assert(self, name: str, holds: Value) -> None:
         self._cell("assert", name, i_A=holds, i_EN=Const(1))
         if self.partitions > 1:
-            if name in self._first:
+            if name in (*self._first, *self._alone):
                 self._cell("assume", f"now_{name}", i_A=holds, i_EN=Const(1))
             held = Signal(name=f"held_{name}", init=1, reset_less=True)
             self.m.d.sync += held.eq(holds)
@@ -288,16 +292,17 @@ class Harness:
         """Distribute the assertions over the partitions: one group per query."""
         if self.partitions == 1:
             return [self.assertions]
-        rest = [name for name in self.assertions if name not in self._first]
-        count = self.partitions - bool(self._first)
+        rest = [name for name in self.assertions if name not in (*self._first, *self._alone)]
+        own = [self._first] * bool(self._first) + [[name] for name in self._alone]
+        count = self.partitions - len(own)
         # Consecutive assertions are often alike and hard to prove together.
-        return [self._first] * bool(self._first) + [rest[k::count] for k in range(count)]
+        return own + [rest[k::count] for k in range(count)]
 
     def script(self, keep: Iterable[str], assume_past: bool = False) -> list[str]:
         """List the Yosys commands that build the model with only the claims, lemmas and covers in `keep`.
 
         With `assume_past`, all claims and lemmas are assumed in the previous cycle. Lemmas with `first` are assumed in
-        the current cycle too unless `keep` has them.
+        the current cycle too unless `keep` has them, and so are those with `alone` in the queries of the rest.
         """
         names = sorted(keep)
         lemmas, cuts = (bool(set(names) & set(group)) or assume_past for group in (self._lemmas, self.cuts))
@@ -326,8 +331,10 @@ class Harness:
         ]
         if self.partitions > 1 and not assume_past:
             commands += ["delete c:before_*"]
-        if self.partitions > 1 and self._first and (not assume_past or set(names) & set(self._first)):
+        if self.partitions > 1 and (self._first or self._alone) and (not assume_past or set(names) & set(self._first)):
             commands += ["delete c:now_*"]
+        elif set(names) & set(self._alone):
+            commands += [f"delete c:now_{name}" for name in self._alone]
         commands += ["delete @statements @keep %d", f"select -assert-count {len(names)} t:$assert t:$cover"]
         return [*commands, "cd ..", "opt_clean"]
 

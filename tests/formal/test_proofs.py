@@ -10,7 +10,7 @@ from tensordash.configuration.preset import load_any_preset
 from tensordash.core.core import Core
 from tensordash.emission.library import Library
 from tensordash_formal.proof import BrokenVariant, Proof
-from tensordash_formal.proofs import CORE_PROOFS, PROOFS
+from tensordash_formal.proofs import CORE_PROOFS, PROOFS, binned_accumulator
 from tensordash_formal.proofs.core_axi import PortHarness
 from tensordash_formal.solver import Solver
 from tensordash_formal.suite import CORNER_CONFIGS, full_suite
@@ -69,12 +69,23 @@ CASES += [
     for proof in PROOFS
     if proof.name in ("tile", "tile_control", "axi_stream")
 ]
+# For bins, the proof of their sums: small ones in the gate, those of bf16 at night.
+CASES += [
+    pytest.param(binned_accumulator.PROOF, binned_accumulator.PROOF.broken_config, id="binned_accumulator-small"),
+    pytest.param(
+        binned_accumulator.PROOF,
+        CORNER_CONFIGS["bf16-binned"],
+        id="binned_accumulator-bf16-binned",
+        marks=pytest.mark.slow,
+    ),
+]
 # For a core, the proofs of its wires, its register port and its adders; at night all proofs of all presets.
 QUICK_CORE_PROOFS = (
     "core_wiring-core",
     "core_axi_lite-core",
     "binned_adder-core-bf16",
     "binned_bias-core-bf16",
+    "integer_adder-core-int8",
     "integer_converter-core-int8",
 )
 CASES += [
@@ -130,6 +141,7 @@ REFUTED_CORE_CLAIMS = (
     "each_bin_is_the_sum_of_both",
     "nothing_else_has_digits",
     "results_saturate",
+    "the_total_is_the_sum",
 )
 BROKEN_VARIANTS += [
     pytest.param(

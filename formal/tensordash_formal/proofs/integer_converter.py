@@ -17,7 +17,7 @@ from tensordash.configuration.preset import load_any_preset
 from ..harness import Fault, Harness
 from ..proof import BrokenVariant, Proof
 
-__all__ = ["PROOF"]
+__all__ = ["PROOF", "is_integer_core"]
 
 RANDOM_BITS = 16
 

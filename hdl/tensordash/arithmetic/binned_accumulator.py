@@ -87,7 +87,7 @@ class BinnedAccumulator(Block):
         registered = self.stages > 1
         active = self.active if registered else self.active & ~self.sum.hold.replicate(self.lanes)
         top, lanes = self._digits_of_products(m, active)
-        added = Signal(self._added_layout(), reset_less=True)
+        added = Signal(self.added_layout(), reset_less=True)
         counting = Signal()
         updates = [
             *(held.eq(lane) for held, lane in zip(added.lanes, lanes, strict=True)),
@@ -119,7 +119,7 @@ class BinnedAccumulator(Block):
             m.d.sync += finished.eq(accumulated_next)
         return m
 
-    def _added_layout(self) -> StructLayout:
+    def added_layout(self) -> StructLayout:
         """The products of a cycle, cut into digits but not yet placed, and their largest top bin.
 
         Of each lane: its digits one after the other, one's complement; its sign; and `below`, one-hot: how many bins
@@ -131,7 +131,7 @@ class BinnedAccumulator(Block):
         )
 
     def _digits_of_products(self, m: Module, active: Value) -> tuple[Value, list[Value]]:
-        """The largest top bin of the products, and each product as a lane of `_added_layout`."""
+        """The largest top bin of the products, and each product as a lane of `added_layout`."""
         counts, tops, digits = [], [], []
         for lane, product in enumerate(self.products):
             counted, top = Signal(name=f"counted_{lane}"), Signal(self.shape.top_bits, name=f"top_{lane}")

@@ -16,7 +16,7 @@ __all__ = ["SIZE", "CoreGoals", "CoreJob", "draw_core_job", "key_points"]
 SIZE = 1 << 17
 """Bytes of memory."""
 MIXED = ({"a": "fp8_e4m3", "b": "fp8_e5m2"}, {"a": "fp8_e5m2", "b": "fp8_e4m3"})
-FORMATS = ("fp16", "fp8_e4m3", "bf16", "fp16", "fp8_e5m2", *MIXED)
+FORMATS = ("fp16", "fp8_e4m3", "bf16", "int8", "fp16", "fp8_e5m2", *MIXED)
 BINNED = {"bins": 3, "bin_bits": 16}
 TILE = {
     "lanes": (4, 4, 8, 4),
@@ -133,6 +133,8 @@ def _document(random: Random, fields: dict[str, Any]) -> dict[str, Any]:
     }
     if tile["format"] == "bf16" and tile["accumulator"] == "exact":
         tile["accumulator"] = BINNED
+    if tile["format"] == "int8":
+        tile["accumulator"] = "exact"
     return {"tile": tile, "core": core}
 
 

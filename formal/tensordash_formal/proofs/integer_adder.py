@@ -1,0 +1,106 @@
+"""Adders of integer sums: for all sums, partial sums and biases, at their real width.
+
+The total is the true sum, less a multiple of 2^32 where it leaves INT32. Overflow is set there and nowhere else. A
+partial sum counts only where it is added. The second of two additions takes the earlier total.
+"""
+
+from typing import Any
+
+from amaranth.hdl import Const, Module, Mux, Signal, Value, signed
+
+from tensordash.arithmetic.integer_adder import IntegerAdder
+from tensordash.block import Block
+from tensordash.configuration.core_config import CoreConfig
+from tensordash.configuration.preset import load_any_preset
+
+from ..harness import Fault, Harness
+from ..proof import BrokenVariant, Proof
+from .integer_converter import is_integer_core
+
+__all__ = ["PROOF"]
+
+MIN_INT32 = -(1 << 31)
+MAX_INT32 = (1 << 31) - 1
+
+
+def build(config: CoreConfig, fault: tuple[type[Block], Fault] | None = None) -> Harness:
+    """Build the claims (docs/core.md, "Integers").
+
+    The row adder gates the bias with the complement of the adder's `add`.
+    """
+    dut = IntegerAdder(biased=config.bias)
+    harness = Harness(dut, fault=fault)
+    first, second = dut.sum, Mux(dut.add, dut.partial, Const(0, signed(1)))
+    if config.bias:
+        harness.assume(~dut.add | (dut.bias == 0))
+        first, second = Mux(dut.again, dut.earlier, dut.sum), second + dut.bias
+    exact = Signal(signed(40), name="exact")
+    harness.m.d.comb += exact.eq(first + second)
+    too_low, too_high = exact < MIN_INT32, exact > MAX_INT32
+    fits = ~too_low & ~too_high
+    harness.claim("the_total_is_the_sum", dut.total == exact, when=fits)
+    harness.claim("a_low_total_wraps", dut.total == exact + (1 << 32), when=too_low)
+    harness.claim("a_high_total_wraps", dut.total == exact - (1 << 32), when=too_high)
+    harness.claim("overflow_where_the_sum_leaves_int32", dut.overflow, when=~fits)
+    harness.claim("no_overflow_elsewhere", ~dut.overflow, when=fits)
+    return harness
+
+
+def _partial_sums_always_count(m: Module, sound: Any, outer: Any) -> None:
+    m.d.comb += sound.add.eq(1)
+
+
+def _earlier_totals_never_count(m: Module, sound: Any, outer: Any) -> None:
+    m.d.comb += sound.again.eq(0)
+
+
+def _biases_have_no_sign(m: Module, sound: Any, outer: Any) -> None:
+    m.d.comb += sound.bias.eq(outer.bias[:-1])
+
+
+def _saturates(at: int) -> Fault:
+    def fault(m: Module, sound: Any, outer: Any) -> None:
+        with m.If(sound.overflow & ((outer.sum < 0) == (at < 0))):
+            m.d.comb += outer.total.eq(at)
+
+    return fault
+
+
+def _no_overflow(of: Any) -> Fault:
+    def fault(m: Module, sound: Any, outer: Any) -> None:
+        m.d.comb += outer.overflow.eq(sound.overflow & ~Value.cast(of(outer)))
+
+    return fault
+
+
+def _overflow_at_the_ends(m: Module, sound: Any, outer: Any) -> None:
+    m.d.comb += outer.overflow.eq(sound.overflow | (sound.total == MIN_INT32))
+
+
+def _variant(claim: str, title: str, fault: Fault) -> BrokenVariant:
+    return BrokenVariant(claim=claim, title=title, kind=IntegerAdder, fault=fault, depth=2)
+
+
+BROKEN_VARIANTS = (
+    _variant("the_total_is_the_sum", "partial sums always count", _partial_sums_always_count),
+    _variant("the_total_is_the_sum", "a bias is never added to an earlier total", _earlier_totals_never_count),
+    _variant("the_total_is_the_sum", "biases have no sign", _biases_have_no_sign),
+    _variant("a_low_total_wraps", "low totals saturate", _saturates(MIN_INT32)),
+    _variant("a_high_total_wraps", "high totals saturate", _saturates(MAX_INT32)),
+    _variant(
+        "overflow_where_the_sum_leaves_int32", "low totals do not overflow", _no_overflow(lambda adder: adder.sum < 0)
+    ),
+    _variant(
+        "overflow_where_the_sum_leaves_int32", "a bias never overflows", _no_overflow(lambda adder: adder.bias.any())
+    ),
+    _variant("no_overflow_elsewhere", "the least INT32 is an overflow", _overflow_at_the_ends),
+)
+
+PROOF = Proof(
+    name="integer_adder",
+    build=build,
+    applies=is_integer_core,
+    broken_variants=BROKEN_VARIANTS,
+    cover_depth=2,
+    broken_config=load_any_preset("core-int8"),
+)
