@@ -137,17 +137,17 @@ class PairLayoutHarness(LayoutHarness):
     def _walk(self, front: Any, next_front: Any, later_front: Any) -> None:
         """State the lemmas about the walk, which is at `front`."""
         nest = self.nest
-        places = (("{}", front), ("next_{}_now", next_front), ("later_{}_now", later_front))
         for name in POSITIONS:
-            for path, at in places:
-                probe = self.probe(f"queue.walk.{path.format(name)}", 16)
-                self.lemma(probe == at[name], when=nest.active, first=at is front)
-        ends = self.probe("queue.walk.ends", LOOPS - 1)
-        for k in range(LOOPS - 1):
-            left = self.probe(f"queue.walk.left_{k}", 12)
-            self.lemma(left == nest[f"count_{k}"] - front[f"count_{k}"], when=nest.active, first=True)
-            self.lemma(front[f"count_{k}"] < nest[f"count_{k}"], when=nest.active, first=True)
-            self.lemma(ends[k] == (left == 1), when=nest.active, first=True)
+            for path, at in ((name, front), (f"next_{name}_now", next_front), (f"later_{name}_now", later_front)):
+                probe = self.probe(f"queue.walk.{path}", 16)
+                self.lemma(probe == at[name], when=nest.active, first=at is not later_front)
+        for prefix, at in (("", front), ("next_", next_front)):
+            ends = self.probe(f"queue.walk.{prefix}ends", LOOPS - 1)
+            for k in range(LOOPS - 1):
+                count, left = at[f"count_{k}"], self.probe(f"queue.walk.{prefix}left_{k}", 12)
+                self.lemma(left == nest[f"count_{k}"] - count, when=nest.active, first=True)
+                self.lemma(count < nest[f"count_{k}"], when=nest.active, first=True)
+                self.lemma(ends[k] == (left == 1), when=nest.active, first=True)
 
     def _place(self, k: int) -> None:
         """State the lemmas about a place of the queue."""
