@@ -5,6 +5,7 @@
     python bench/core.py --page       # also write docs/core.json and docs/core-results.md
     python bench/core.py --over-core  # only the speedup of `core-wide` over `core`: minutes
     python bench/core.py --over-core --layer conv2 --set core.layout_groups=1  # for some layers, with another key
+    python bench/core.py --over-core --page  # also write this table alone into both files
 
 Everything runs on the emitted Verilog of the presets `core` and `core-dense`, with 16 bytes of memory a cycle after 50
 cycles of latency. Results must equal PyTorch's in float64, rounded as docs/core.md defines, and memory must be equal
@@ -28,6 +29,7 @@ from common import (
     DOCS,
     argument_parser,
     core_preset,
+    load_figures,
     measured_at,
     print_json,
     render,
@@ -289,7 +291,11 @@ def main() -> int:
     arguments = parser.parse_args()
     console = Console(stderr=True, highlight=False)
     if arguments.over_core:
-        figures = {"over_core": over_core(arguments.layer, arguments.set, console)}
+        if arguments.page and (arguments.layer or arguments.set):
+            parser.error("--page is for all layers and the preset's keys: it goes with neither --layer nor --set")
+        figures = {"over_core": over_core(arguments.layer, arguments.set, console), "over_core_at": measured_at()}
+        if arguments.page:
+            _write_page(load_figures(RESULTS) | figures)
         if arguments.json:
             print_json(figures)
         else:
@@ -302,7 +308,7 @@ def main() -> int:
     for each in layers:
         document["layers"].append(layer_figures(each, cores))
         console.print(f"{each.name} {each.operation}: {document['layers'][-1]['busy']:.3f} busy", markup=False)
-    document["over_core"] = over_core("", [], console)
+    document |= {"over_core": over_core("", [], console), "over_core_at": measured_at()}
     document["compression"] = [compression(cores["core"], zeros) for zeros in (0.0, 0.5, 0.9)]
     console.print(f"{random_programs(cores['core'], arguments.programs)} random programs leave golden's bits")
     if not arguments.no_logic:
@@ -313,14 +319,18 @@ def main() -> int:
         )
     document |= _goals(document)
     if arguments.page:
-        document |= {"command": "python bench/core.py --page", **measured_at()}
-        store_figures(RESULTS, document)
-        atomic_write(PAGE, written(PAGE.read_text(encoding="utf-8"), document))
+        _write_page(document | {"command": "python bench/core.py --page", **measured_at()})
     if arguments.json:
         print_json(document)
     else:
         print(tables(document))
     return 0
+
+
+def _write_page(document: Mapping[str, Any]) -> None:
+    """Write docs/core.json and docs/core-results.md."""
+    store_figures(RESULTS, document)
+    atomic_write(PAGE, written(PAGE.read_text(encoding="utf-8"), document))
 
 
 def tables(document: Mapping[str, Any]) -> str:

@@ -1,5 +1,6 @@
 """Claims about a layout unit, and the lemmas that map its pipeline stages to iterations of the loop nest."""
 
+from collections.abc import Callable
 from typing import Any
 
 from amaranth.hdl import Array, Cat, Const, Mux, Signal, Value
@@ -9,6 +10,7 @@ from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.descriptors import MAX_STRIDE
 from tensordash.configuration.registers import ERRORS
 from tensordash.movers.layout import Layout
+from tensordash.movers.layout_unit import LayoutUnit
 
 from .harness import Fault, Harness
 from .layout_nest import LOOPS, LayoutNest
@@ -31,10 +33,14 @@ class LayoutHarness(Harness):
     Source: docs/core.md, "Loops", "Layout", "Errors".
     """
 
+    unit: Callable[[CoreConfig, str], LayoutUnit] = Layout
+    reference: type[LayoutNest] = LayoutNest
+    queries = PARTITIONS
+
     def __init__(self, config: CoreConfig, fault: tuple[type[Block], Fault] | None = None) -> None:
-        self.dut = dut = Layout(config, "a")
-        super().__init__(dut, fault=fault, partitions=PARTITIONS)
-        self.nest = LayoutNest(self.m, dut)
+        self.dut: Any = (dut := self.unit(config, "a"))
+        super().__init__(dut, fault=fault, partitions=self.queries)
+        self.nest: Any = self.reference(self.m, dut)
         self.assume(self.nest.is_legal(dut.command.descriptor.payload) | ~dut.command.descriptor.valid)
         lanes, width = dut.lanes, config.value_bits
         self.watched, self.lane = (self.constant(range(lanes), name) for name in ("port", "lane"))
@@ -42,14 +48,19 @@ class LayoutHarness(Harness):
         self.group = self.constant(dut.address_bits, "group")
         self.value = self.constant(width, "value")
         read = dut.read
-        hit = read.enable.bit_select(self.bank, 1) & (Array(read.address)[self.bank] == self.group)
+        place, group = self._watched_place()
+        hit = read.enable.bit_select(place, 1) & (Array(read.address)[place] == group)
         self.watched_read = self.past(read.valid & read.ready & hit)
-        data = Array(dut.read.data)[self.bank].word_select(self.lane, width)
+        data = Array(dut.read.data)[place].word_select(self.lane, width)
         self.assume(~self.watched_read | (data == self.value))
         self.read_outside = Signal()
         self._claim_writes()
         self._claim_end()
         self._add_lemmas()
+
+    def _watched_place(self) -> tuple[Value, Value]:
+        """Return the bank that reads the watched value, and the address there."""
+        return self.bank, self.group
 
     def _claim_writes(self) -> None:
         """Claim that every write is the nest's next iteration."""
@@ -61,17 +72,22 @@ class LayoutHarness(Harness):
         self.claim("every_step_is_written_once_and_in_order", write.part == parts, when=writes)
         self.claim("nothing_is_written_after_the_last_step", nest.active & nest.is_left(at), when=writes)
         self.claim("nothing_is_written_beyond_the_stream_buffer", ~nest.is_beyond(at), when=writes)
-        lanes, width = nest.lanes, self.dut.config.value_bits
+        written = self._written(write.data)
+        self.claim("a_position_has_its_value", written == self.value, when=writes & self._is_watched(at))
+        self.claim("zeros_where_no_position_is", written == 0, when=writes & ~nest.reads(at, self.watched))
+
+    def _written(self, data: Value) -> Signal:
+        """Return the value that a written group has at the watched port and lane."""
+        nest, lanes, width = self.nest, self.nest.lanes, self.dut.config.value_bits
         # If transposed, ports are channels (lanes of the read values), and lanes are positions.
         first, second = (
             Mux(nest["transposed"], self.lane, self.watched),
             Mux(nest["transposed"], self.watched, self.lane),
         )
         written = Signal(width, name="written")
-        values = Array(write.data.word_select(k, width) for k in range(lanes * lanes))
+        values = Array(data.word_select(k, width) for k in range(lanes * lanes))
         self.m.d.comb += written.eq(values[(first * lanes + second)[: 2 * len(self.watched)]])
-        self.claim("a_position_has_its_value", written == self.value, when=writes & self._is_watched(at))
-        self.claim("zeros_where_no_position_is", written == 0, when=writes & ~nest.reads(at, self.watched))
+        return written
 
     def _is_watched(self, at: Any) -> Value:
         """Return whether the watched port's position is the watched one of the buffer."""
@@ -81,11 +97,12 @@ class LayoutHarness(Harness):
     def _claim_end(self) -> None:
         """Claim when `done` comes, its error, and progress."""
         nest, command, at, read = self.nest, self.dut.command, self.nest.at, self.dut.read
+        writes_outside = self._writes_outside()
         self.stuck = Signal()
         self.m.d.comb += self.stuck.eq(nest.is_left(at) & nest.is_beyond(at))
         with self.m.If(nest.starting):
             self.m.d.sync += self.read_outside.eq(0)
-        with self.m.Elif(nest.writes & self._outside(at).any()):
+        with self.m.Elif(writes_outside):
             self.m.d.sync += self.read_outside.eq(1)
         done = command.done
         self.claim("done_when_all_is_written", nest.active & (~nest.is_left(at) | self.stuck), when=done)
@@ -104,6 +121,10 @@ class LayoutHarness(Harness):
         self.claim("a_read_stays_until_it_is_taken", read.valid & (payload == self.past(payload)), when=waited)
         beat = command.descriptor
         self.claim("takes_a_descriptor_while_it_has_none", beat.ready == ~nest.complete)
+
+    def _writes_outside(self) -> Value:
+        """Return whether something is written whose position is valid and outside the buffer."""
+        return self.nest.writes & self._outside(self.nest.at).any()
 
     def _outside(self, at: Any) -> Value:
         """Return the ports whose positions are valid and outside the buffer."""

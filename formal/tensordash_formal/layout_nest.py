@@ -10,11 +10,11 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib.data import StructLayout
 
 from tensordash.configuration.descriptors import MAX_STRIDE, OPERATIONS
-from tensordash.movers.layout import Layout
+from tensordash.movers.layout_unit import LayoutUnit
 
 from .reference_descriptor import ReferenceDescriptor
 
-__all__ = ["LOOPS", "LayoutNest"]
+__all__ = ["LOOPS", "LayoutNest", "PairNest"]
 
 LOOPS = 6
 WORD_BITS = 18
@@ -28,7 +28,7 @@ class LayoutNest(ReferenceDescriptor):
     ----------
     m : Module
         Module of the ghost registers.
-    dut : Layout
+    dut : LayoutUnit
         The unit whose descriptors and writes it follows.
 
     Attributes
@@ -40,7 +40,7 @@ class LayoutNest(ReferenceDescriptor):
         first word.
     """
 
-    def __init__(self, m: Module, dut: Layout) -> None:
+    def __init__(self, m: Module, dut: LayoutUnit) -> None:
         self.dut = dut
         self.lanes, self.depth, self.parts = dut.lanes, dut.depth, dut.parts
         self.words, self.groups = dut.words, dut.config.groups
@@ -61,10 +61,15 @@ class LayoutNest(ReferenceDescriptor):
         m.d.comb += self.writes.eq(dut.write.bank.any())
         self.begin = self.first()
         self.next_at = self.after(self.at)
+        after_write = self.after_write()
         with m.If(self.starting):
             m.d.sync += self.at.eq(self.begin)
         with m.Elif(self.writes):
-            m.d.sync += self.at.eq(self.next_at)
+            m.d.sync += self.at.eq(after_write)
+
+    def after_write(self) -> Any:
+        """Return the iteration that follows what is written in this cycle."""
+        return self.next_at
 
     def state(self, name: str) -> Any:
         """Create a register that holds one iteration of the nest."""
@@ -182,3 +187,31 @@ class LayoutNest(ReferenceDescriptor):
             ports_per_turn = self.lanes // gcd(stride, self.lanes)
             turn = Mux(self["stride"] == stride, Value.cast(port) >> (ports_per_turn.bit_length() - 1), turn)
         return turn
+
+
+class PairNest(LayoutNest):
+    """The nest in groups alone: the zeros after a run are written with its last group.
+
+    Attributes
+    ----------
+    writes_two : Signal
+        A bank is written that is none of `at`: the next iteration is written, too.
+    """
+
+    def after_write(self) -> Any:
+        """Return the iteration that follows what is written in this cycle: one or two groups."""
+        self.writes_two = Signal(name="nest_writes_two")
+        self.m.d.comb += self.writes_two.eq((self.dut.write.bank & ~self.banks(self.at)).any())
+        return Mux(self.writes_two, Value.cast(self.after(self.next_at)), Value.cast(self.next_at))
+
+    def is_group(self, at: Any) -> Value:
+        """Return that the iteration writes a group."""
+        return Const(1)
+
+    def ends(self, at: Any) -> Value:
+        """Return whether the iteration completes a run."""
+        return at.step + 1 == self["steps"]
+
+    def banks(self, at: Any) -> Value:
+        """Return the banks to write: the step's and, with the last step of a run, all from there on."""
+        return Cat((at.bank == bank) | (self.ends(at) & (at.bank <= bank)) for bank in range(self.depth))

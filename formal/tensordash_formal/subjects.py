@@ -13,6 +13,7 @@ from tensordash.configuration.core_config import CoreConfig
 from tensordash.core.core import Core
 from tensordash.emission.library import Library
 from tensordash.emission.verilog import render
+from tensordash.memory.buffer import PairBuffer
 from tensordash.memory.memory import Memory
 from tensordash_sim.verify.core_run import CORE_BENCHES
 from tensordash_sim.verify.run import BENCHES, applicable
@@ -217,6 +218,9 @@ def _units(core: Core) -> dict[str, tuple[Block, dict[str, Any]]]:
         },
         "layout": {"side": "a"},
     }
+    if isinstance(buffer, PairBuffer):
+        shapes["buffer"]["pair_readers"] = buffer.pair_readers
+        shapes["stream_buffer"]["pairs"] = True
     blocks: dict[str, Block] = {
         "read_arbiter": core.read_arbiter,
         "registers": core.registers,

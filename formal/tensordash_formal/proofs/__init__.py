@@ -27,6 +27,7 @@ from . import (
     operand_mux,
     output_buffer,
     output_walk,
+    pair_layout,
     rounder,
     scheduler,
     snapshot,
@@ -87,6 +88,7 @@ CORE_PROOFS = (
     group_writer.PROOF,
     output_walk.PROOF,
     layout.PROOF,
+    pair_layout.PROOF,
     stream_feed.PROOF,
 )
 """Every proof of a core without its tile."""

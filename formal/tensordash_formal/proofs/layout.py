@@ -17,6 +17,7 @@ from tensordash.configuration.preset import load_any_preset
 from tensordash.configuration.registers import ERRORS
 from tensordash.movers.aligner import Aligner
 from tensordash.movers.layout import Layout
+from tensordash.movers.layout_unit import LayoutUnit
 from tensordash.movers.placement import Placement
 from tensordash.movers.walk import Walk
 
@@ -26,7 +27,7 @@ from ..layout_nest import LOOPS
 from ..proof import BrokenVariant, Proof
 from ..reference_descriptor import corrupt_word
 
-__all__ = ["PROOF"]
+__all__ = ["PROOF", "common_variants"]
 
 
 def _turns_banks(m: Module, sound: Any, outer: Any) -> None:
@@ -99,32 +100,53 @@ def _always_takes(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += outer.command.descriptor.ready.eq(1)
 
 
-def _variant(claim: str, title: str, fault: Fault, kind: type[Block] = Layout, depth: int = 13) -> BrokenVariant:
-    return BrokenVariant(claim=claim, title=title, kind=kind, fault=fault, depth=depth)
+def common_variants(unit: type[LayoutUnit]) -> tuple[BrokenVariant, ...]:
+    """Return the broken variants that layouts of one and of two groups a cycle have in common."""
+
+    def variant(claim: str, title: str, fault: Fault, kind: type[Block] = unit, depth: int = 13) -> BrokenVariant:
+        return BrokenVariant(claim=claim, title=title, kind=kind, fault=fault, depth=depth)
+
+    not_transposed = corrupt_word(0, lambda word: word & ~(1 << 24))
+    return (
+        variant("every_step_is_written_once_and_in_order", "banks belong to the next step", _turns_banks),
+        variant("nothing_is_written_after_the_last_step", "the last step is written twice", _writes_once_more),
+        variant("nothing_is_written_beyond_the_stream_buffer", "words wrap", _base_wraps),
+        variant("a_position_has_its_value", "positions of ports are adjacent", _ports_stand_together, Aligner),
+        variant("a_position_has_its_value", "nothing is transposed", not_transposed),
+        variant("zeros_where_no_position_is", "x_size is one too large", _limit_is_too_high, Placement),
+        variant("zeros_where_no_position_is", "positions below 0 are read", _positions_below_zero_are_read, Placement),
+        variant("done_when_all_is_written", "`done` comes with the first step", _done_with_the_first),
+        variant("the_error_is_the_descriptors", "no error is reported", _no_error),
+        variant("the_error_is_the_descriptors", "an error is always reported", _always_an_error),
+        variant("advances_unless_the_buffer_stalls", "`ready` of the buffer is ignored", _never_ready, depth=30),
+        variant("a_read_stays_until_it_is_taken", "a read is withdrawn", _withdraws),
+        variant("takes_a_descriptor_while_it_has_none", "a descriptor is always taken", _always_takes),
+    )
 
 
 BROKEN_VARIANTS = (
-    _variant("every_step_is_written_once_and_in_order", "banks belong to the next step", _turns_banks),
-    _variant(
-        "every_step_is_written_once_and_in_order",
-        "every step goes to the first word",
-        _repeats_the_first_word,
+    *common_variants(Layout),
+    BrokenVariant(
+        claim="every_step_is_written_once_and_in_order",
+        title="every step goes to the first word",
+        kind=Layout,
+        fault=_repeats_the_first_word,
         depth=16,
     ),
-    _variant("nothing_is_written_after_the_last_step", "the last step is written twice", _writes_once_more),
-    _variant("nothing_is_written_beyond_the_stream_buffer", "words wrap", _base_wraps),
-    _variant("a_position_has_its_value", "the outermost loop does not step", _outermost_stands, Walk),
-    _variant("a_position_has_its_value", "loop 1 has one turn too few", _loop_is_short, Walk, 15),
-    _variant("a_position_has_its_value", "positions of ports are adjacent", _ports_stand_together, Aligner),
-    _variant("a_position_has_its_value", "nothing is transposed", corrupt_word(0, lambda word: word & ~(1 << 24))),
-    _variant("zeros_where_no_position_is", "x_size is one too large", _limit_is_too_high, Placement),
-    _variant("zeros_where_no_position_is", "positions below 0 are read", _positions_below_zero_are_read, Placement),
-    _variant("done_when_all_is_written", "`done` comes with the first step", _done_with_the_first),
-    _variant("the_error_is_the_descriptors", "no error is reported", _no_error),
-    _variant("the_error_is_the_descriptors", "an error is always reported", _always_an_error),
-    _variant("advances_unless_the_buffer_stalls", "`ready` of the buffer is ignored", _never_ready, depth=30),
-    _variant("a_read_stays_until_it_is_taken", "a read is withdrawn", _withdraws),
-    _variant("takes_a_descriptor_while_it_has_none", "a descriptor is always taken", _always_takes),
+    BrokenVariant(
+        claim="a_position_has_its_value",
+        title="the outermost loop does not step",
+        kind=Walk,
+        fault=_outermost_stands,
+        depth=13,
+    ),
+    BrokenVariant(
+        claim="a_position_has_its_value",
+        title="loop 1 has one turn too few",
+        kind=Walk,
+        fault=_loop_is_short,
+        depth=15,
+    ),
 )
 
 PROOF = Proof(
