@@ -122,7 +122,10 @@ def test_a_program_folder(core: SimulatedCore, address: str) -> None:
     folder = compile_task("mlp", CONFIG, seed=0, batch=2, base=BASE + 0x10000)
     assert run_folder(folder, "mmio", address=address, timeout=20.0) == ([None] * 2, "")
     assert core.read("bounds_base") == BASE % (1 << 32) + 0x10000
-    for base, message in ((BASE - 4096, "memory must begin at 0x17ffff000 or below"), (BASE + SIZE, "at most 0, what")):
+    for base, message in (
+        (BASE - 4096, "memory must begin at 0x17ffff000 or below"),
+        (BASE + SIZE, "at most 0, the memory of"),
+    ):
         moved = compile_task("mlp", CONFIG, seed=0, batch=2, base=base)
         with pytest.raises(DeviceError, match=message):
             run_folder(moved, "mmio", address=address, timeout=20.0)

@@ -153,7 +153,7 @@ class SumModel:
         return [padded[end : end + bits] for end in self.ends]
 
     def add_register_lemmas(self) -> None:
-        """State how the register of digits, and that of distances, go with the model's terms."""
+        """State how the registers of digits and of distances go with the model's terms."""
         lemma, bins, added = partial(self.harness.lemma, first=True, when=self.loaded), self.shape.bins, self.added
         lemma(added.top == _largest([term.top for term in self.terms]))
         lemma(Cat(added.positive, added.negative) == Cat(*self.new_marks))
@@ -306,19 +306,19 @@ def _bins_stay(m: Module, sound: BinnedAccumulator, outer: BinnedAccumulator) ->
     """Report the bins under the top bin of the sum before, if it was higher."""
     layout = outer.shape.layout
     before = Signal(outer.shape.top_bits)
-    found, given = (View(layout, each.sum.value.number) for each in (sound, outer))
+    found, outside = (View(layout, each.sum.value.number) for each in (sound, outer))
     with m.If(sound.sum.take):
         m.d.sync += before.eq(found.top)
-    m.d.comb += given.top.eq(_largest([found.top, before]))
+    m.d.comb += outside.top.eq(_largest([found.top, before]))
 
 
 def _no_drop(m: Module, sound: BinnedAccumulator, outer: BinnedAccumulator) -> None:
     """Add the lowest bin of the sum before to a bin above it."""
-    found, given = (View(outer.shape.layout, each.sum.value.number) for each in (sound, outer))
+    found, outside = (View(outer.shape.layout, each.sum.value.number) for each in (sound, outer))
     before = Signal.like(found.bins[0])
     with m.If(sound.sum.take):
         m.d.sync += before.eq(found.bins[0])
-    m.d.comb += given.bins[0].eq(found.bins[0] + before)
+    m.d.comb += outside.bins[0].eq(found.bins[0] + before)
 
 
 def _take_always(m: Module, sound: BinnedAccumulator, outer: BinnedAccumulator) -> None:

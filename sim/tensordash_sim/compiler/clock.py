@@ -92,9 +92,9 @@ class _State(NamedTuple):
     moves : array of float, (descriptors, 4)
         Loads and stores that end after all multiplies so far, as `move_losses` takes them.
     tokens : array of float, (units, units, descriptors)
-        When each token was given, by the unit that gives it and the one that takes it.
-    given, used : array of int, (units, units)
-        Tokens that were given, and that were taken.
+        When each token was signalled, by the unit that gives it and the one that takes it.
+    signalled, used : array of int, (units, units)
+        Tokens that were signalled, and that were taken.
     taken, place : array of int, (units,)
         Descriptors that each unit has taken, and the index of the last one.
     free, busy, begun : array of float, (units,)
@@ -114,7 +114,7 @@ class _State(NamedTuple):
     layouts: NDArray[np.float64]
     moves: NDArray[np.float64]
     tokens: NDArray[np.float64]
-    given: NDArray[np.int64]
+    signalled: NDArray[np.int64]
     used: NDArray[np.int64]
     taken: NDArray[np.int64]
     place: NDArray[np.int64]
@@ -162,7 +162,7 @@ def run_clock(program, pace_cycles, pace_losses, core):
         layouts=np.zeros((count, 5)),
         moves=np.zeros((count, 4)),
         tokens=np.zeros((units, units, count)),
-        given=np.zeros((units, units), np.int64),
+        signalled=np.zeros((units, units), np.int64),
         used=np.zeros((units, units), np.int64),
         taken=np.zeros(units, np.int64),
         place=np.full(units, -1),
@@ -200,7 +200,7 @@ def _begin(state, core, each, unit, index):
     wait = each["output_wait"] if unit == OUTPUT else each["wait"]
     begin = _known(state, core, index)
     for other in range(len(UNITS)):
-        if wait >> other & 1 and state.used[other, unit] == state.given[other, unit]:
+        if wait >> other & 1 and state.used[other, unit] == state.signalled[other, unit]:
             return UNKNOWN
     if begin == UNKNOWN:
         return UNKNOWN
@@ -278,8 +278,8 @@ def _end(state, unit, index, begin, done, signal):
     state.done[index] = done
     for other in range(len(UNITS)):
         if signal >> other & 1:
-            state.tokens[unit, other, state.given[unit, other]] = done
-            state.given[unit, other] += 1
+            state.tokens[unit, other, state.signalled[unit, other]] = done
+            state.signalled[unit, other] += 1
 
 
 @njit(cache=True, nogil=True)
@@ -298,12 +298,12 @@ def _queue(program):
 @njit(cache=True, nogil=True)
 def _keep_later(rows, count, column, time):
     """Move the rows whose column is greater than a time to the front; return how many there are."""
-    kept = 0
+    remaining = 0
     for k in range(count):
         if rows[k, column] > time:
-            rows[kept] = rows[k]
-            kept += 1
-    return kept
+            rows[remaining] = rows[k]
+            remaining += 1
+    return remaining
 
 
 @njit(cache=True, nogil=True)

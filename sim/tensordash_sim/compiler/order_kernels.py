@@ -1,6 +1,7 @@
 """Loops of `order.py`: which tasks of a program's units meet, and which of them no wait orders yet."""
 
 from collections.abc import Iterable, Sequence
+from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
@@ -23,6 +24,8 @@ MEETING_UNITS = {
 }
 """Units that share the buffer, a stream buffer or memory with a unit, one of both writing."""
 UNITS_MEET = np.array([[other in MEETING_UNITS[unit] for other in UNITS] for unit in UNITS])
+MEMORIES = ("buffer", "a", "b")
+"""Keys of what a footprint reads and writes: the buffer and the two stream buffers."""
 OUTPUT = UNITS.index("output")
 MULTIPLY = UNITS.index("multiply")
 WORD_BITS = 64
@@ -70,22 +73,23 @@ class Tasks(NamedTuple):
         return Tasks(items[by_item], self.units[by_item], self.places[:, by_item], self.hulls[by_item], ends, runs)
 
 
-def tasks_of(sizes: Sequence[int], places: Iterable[Sequence[Footprint]]) -> Tasks:
+def tasks_of(places: Iterable[Sequence[Footprint]]) -> Tasks:
     """Return the tasks of a program.
 
     Parameters
     ----------
-    sizes : sequence of int
-        Places of the buffer, and of the stream buffers "a" and "b".
     places : iterable of sequence of Footprint
         Footprints of each descriptor.
     """
     numbered = [(index, place) for index, item in enumerate(places) for place in item]
+    touched = (*(place.reads for _, place in numbered), *(place.writes for _, place in numbered))
+    # Descriptors with an error may exceed a memory.
+    sizes = [max((each.get(name, 0).bit_length() for each in touched), default=0) for name in MEMORIES]
     words = -(-sum(sizes) // WORD_BITS)
-    shifts = {"buffer": 0, "a": sizes[0], "b": sizes[0] + sizes[1]}
+    shifts = dict(zip(MEMORIES, accumulate(sizes, initial=0), strict=False))
     sets = [
         sum(bits << shifts[name] for name, bits in each.items()).to_bytes(words * WORD_BITS // 8, "little")
-        for each in (*(place.reads for _, place in numbered), *(place.writes for _, place in numbered))
+        for each in touched
     ]
     run_counts = np.cumsum([0, *(len(place.memory) for _, place in numbered)])
     runs = np.array([(first, stop - 1) for _, place in numbered for first, stop, _ in place.memory], np.uint64)
@@ -172,7 +176,7 @@ def find_meetings(tasks, waits, window):
         A task, and an earlier one for whose end it waits, in the order of the first column.
     window : int
         If not 0, each task that is found waits for what it meets, or for the last task of that unit whose descriptor
-        has left a window of so many descriptors: waiting for that is free, and saves tokens.
+        has left the window: waiting for that is free, and saves tokens.
 
     Returns
     -------

@@ -125,7 +125,7 @@ def test_the_page_of_systems_has_the_evaluation_s_figures() -> None:
         (line,) = (line for line in table.splitlines() if line.startswith("| mean |"))
         cells = [float(cell) for cell in line.split("|")[2:-1]]
         means[where] = dict(zip(measures, cells, strict=True))
-    page = (ROOT / "docs" / "system.md").read_text(encoding="utf-8").split("## What each measure brings")[1]
+    page = (ROOT / "docs" / "system.md").read_text(encoding="utf-8").split("## What each measure gains")[1]
     page = page.split("\n## ")[0]
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in page.splitlines() if line.startswith("| ")]
     options = {"--join-samples faster": "joined where faster", "--side faster": "faster side"}

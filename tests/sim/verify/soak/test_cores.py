@@ -40,11 +40,11 @@ def job(goals: CoreGoals = LITTLE):
 
 
 def test_jobs_are_of_all_kinds():
-    """Twelve cores have every value of every key."""
-    drawn = [draw_core_job(7, index, LITTLE).config for index in range(12)]
+    """Sixteen cores have every value of every key."""
+    drawn = [draw_core_job(7, index, LITTLE).config for index in range(16)]
     met = set().union(*map(key_points, drawn))
     assert met == key_points()
-    assert len({config.digest for config in drawn}) == 12
+    assert len({config.digest for config in drawn}) == 16
     assert {(config.parts("a"), config.parts("b")) for config in drawn} > {(1, 1)}
     assert draw_core_job(7, 3, LITTLE) == draw_core_job(7, 3, LITTLE)
 
