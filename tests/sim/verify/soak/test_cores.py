@@ -109,25 +109,29 @@ BROKEN = {
     "an answer to a write": ("failing memory", r"axi_bresp\[1\]", "1'h0"),
     "a reserved bit": (
         "field fuzzed",
-        r"assign error\[2:0\] = (_\d+_ \? _\d+_ : 3'h1);",
-        r"assign error[2:0] = (\1) == 3'h2 ? 3'h0 : (\1);",
+        r"\(reserved \| was_reserved\) \? 3'd2",
+        "(reserved | was_reserved) ? 3'd0",
     ),
     "strobes of a reset": (
         "soft reset",
-        r"axi_wstrb = (beats_payload\[143:128\]) & \{16\{passes\}\}",
+        r"axi_wstrb = (beats_payload_strobe) & \{16\{passes\}\}",
         r"axi_wstrb = passes ? \1 : 16'hffff",
     ),
     "a reset that is too quick": ("soft reset", r"assign restart = halt & idle", "assign restart = halt"),
-    "a reset without an end": ("soft reset", "assign registers__idle = ", "assign registers__idle = 1'h0 & "),
+    "a reset without an end": (
+        "soft reset",
+        r"\.idle\(command_queue__idle & load__idle & store__idle\)",
+        ".idle(1'h0)",
+    ),
     "a write that is not waited for": (
         "silent memory",
-        r"assign registers__idle = .*;",
-        "assign registers__idle = 1'h1;",
+        r"\.idle\(command_queue__idle & load__idle & store__idle\)",
+        ".idle(1'h1)",
     ),
     "the ring's places": ("queue", "<< queue_size", "<< 4'hf"),
     "data of the other ID": (
         "legal",
-        "first_rvalid = _04_ & second_rready",
+        "first_rvalid = axi_rvalid & ~axi_rid & second_rready",
         "first_rvalid = axi_rvalid & second_rready",
     ),
 }
