@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections import Counter
+from itertools import chain
 from random import Random
 
 import cocotb
@@ -137,27 +138,61 @@ class Unit:
         )
 
 
+WAYS = {unit: (next(each for each in OPERATIONS.values() if each.unit == unit), "") for unit in UNITS[:4]}
+WAYS |= {"output": (OPERATIONS["multiply"], "output_"), "store": (OPERATIONS["record"], "")}
+"""An operation of each unit, and the prefix of its fields of tokens."""
+
+
+def waits() -> list[list[int]]:
+    """Return for every unit, and every set of others, a program in which the unit waits for exactly this set.
+
+    Each of the others first signals all units but this one, then this one alone. Last the unit waits for those that are
+    not in the set: their tokens must still be there.
+    """
+    programs = []
+    for consumer, (takes, take) in WAYS.items():
+        others = [each for each in UNITS if each != consumer]
+        for chosen in range(1 << len(others)):
+            halves = [[each for k, each in enumerate(others) if chosen >> k & 1 == is_chosen] for is_chosen in (1, 0)]
+            program = []
+            for producer in chain(*halves):
+                gives, give = WAYS[producer]
+                rest = [each for each in others if each != producer]
+                program += [encode(gives, {f"{give}signal": _mask(to)}) for to in (rest, [consumer])]
+            programs.append(program + [encode(takes, {f"{take}wait": _mask(half)}) for half in halves])
+    return programs
+
+
+def _mask(units: list[str]) -> int:
+    """Return the bits of some units in a field of tokens."""
+    return sum(1 << UNITS.index(each) for each in units)
+
+
 def hoards() -> list[list[int]]:
     """Return for every pair of units a program whose producer signals all allowed tokens before the consumer takes one.
 
     The consumer first waits for a third unit, which waits for the last of these tokens. While the third unit works, the
-    producer continues, so that the sequencer counts more tokens than the rule allows in program order.
+    producer continues, so that the sequencer counts more tokens than the rule allows in program order. At the end the
+    producer waits for the consumer before it signals a last token: none may be left over.
     """
-    ways = {unit: (next(each for each in OPERATIONS.values() if each.unit == unit), "") for unit in UNITS[:4]}
-    ways |= {"output": (OPERATIONS["multiply"], "output_"), "store": (OPERATIONS["record"], "")}
     programs = []
-    for producer, (gives, give) in ways.items():
-        for consumer, (takes, take) in ways.items():
-            third = next(each for each in ways if each not in (producer, consumer))
-            of_producer, of_consumer, of_third = (1 << UNITS.index(each) for each in (producer, consumer, third))
+    for producer, (gives, give) in WAYS.items():
+        for consumer, (takes, take) in WAYS.items():
+            third = next(each for each in WAYS if each not in (producer, consumer))
+            of_producer, of_consumer, of_third = (_mask([each]) for each in (producer, consumer, third))
             giving = encode(gives, {f"{give}signal": of_consumer})
             last = encode(gives, {f"{give}signal": of_consumer | of_third})
-            gate = encode(ways[third][0], {"wait": of_producer, "signal": of_consumer})
+            gate = encode(WAYS[third][0], {"wait": of_producer, "signal": of_consumer})
             first = encode(takes, {f"{take}wait": of_producer | of_third})
             taking = encode(takes, {f"{take}wait": of_producer})
             rest = MAX_TOKENS - 1
             more = [giving, taking] * 3
-            programs.append([giving] * rest + [last, gate, first] + more + [taking] * rest)
+            end = [
+                encode(takes, {f"{take}wait": of_producer, f"{take}signal": of_producer}),
+                encode(gives, {f"{give}wait": of_consumer, f"{give}signal": of_consumer}),
+                taking,
+            ]
+            programs.append([giving] * rest + [last, gate, first] + more + [taking] * (rest - 1) + end)
     return programs
 
 
@@ -338,7 +373,7 @@ async def random_programs(dut, slow: int) -> None:
     inputs = {f"{unit}_{name}": 0 for unit in UNITS for name in ("descriptor_ready", "done", "error")}
     await pins.reset(descriptors_valid=0, descriptors_payload=0, **inputs)
     found: Counter[str] = Counter()
-    programs = [None] * round(24 * job.effort) if slow < 60 else [*[None] * round(24 * job.effort), *hoards()]
+    programs = [*[None] * round(24 * job.effort), *(waits() if slow == 12 else hoards() if slow else [])]
     for number, given_program in enumerate(programs):
         made = plan(drawn, job.config, given_program, number)
         # As after many descriptors: a multiple of twice the window, so that places stay as they are.
