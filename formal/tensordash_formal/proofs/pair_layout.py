@@ -125,5 +125,5 @@ PROOF = Proof(
     broken_variants=BROKEN_VARIANTS,
     cover_depth=16,
     engine="smtbmc --stbv --nopresat z3 -- --noincr",
-    broken_config=load_any_preset("core-wide", ["core.layout_groups=2"]),
+    broken_config=load_any_preset("core-wide"),
 )

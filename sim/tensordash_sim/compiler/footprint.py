@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cache, cached_property, lru_cache
+from functools import cache, lru_cache
 from math import prod
 
 import numpy as np
@@ -54,33 +54,6 @@ class Footprint:
     reads: dict[str, int] = field(default_factory=dict)
     writes: dict[str, int] = field(default_factory=dict)
     memory: list[tuple[int, int, bool]] = field(default_factory=list)
-
-    def meets(self, other: "Footprint") -> bool:
-        """Whether one writes what the other reads or writes."""
-        for name, places in self.writes.items():
-            if places & other.writes.get(name, 0) or places & other.reads.get(name, 0):
-                return True
-        for name, places in other.writes.items():
-            if places & self.reads.get(name, 0):
-                return True
-        return bool(self.memory and other.memory) and self._meets_in_memory(other)
-
-    def _meets_in_memory(self, other: "Footprint") -> bool:
-        (low, high), (begin, end) = self.hull, other.hull
-        if low >= end or begin >= high:
-            return False
-        own = [each for each in self.memory if each[0] < end and begin < each[1]]
-        others = [each for each in other.memory if each[0] < high and low < each[1]]
-        return any(
-            (written or also) and low < end and begin < high
-            for low, high, written in own
-            for begin, end, also in others
-        )
-
-    @cached_property
-    def hull(self) -> tuple[int, int]:
-        """The first byte of memory and the one after the last."""
-        return min(each[0] for each in self.memory), max(each[1] for each in self.memory)
 
 
 def footprints(config: CoreConfig, bits: int) -> list[Footprint]:

@@ -75,13 +75,13 @@ def random_program(random: Random, config: CoreConfig, length: int) -> list[int]
             waits = [each for each in UNITS if tokens[each, unit] and random.random() < eager]
             for each in waits:
                 tokens[each, unit] -= 1
-            masks[prefix + "wait"] = sum(1 << UNITS.index(each) for each in waits)
+            masks[prefix + "wait"] = _mask(waits)
         for prefix, unit in zip(("", "output_"), own, strict=False):
             share = 0.0 if draining else 0.95 if hoards else random.choice([0.2, 0.2, 0.9])
             signals = [each for each in UNITS if tokens[unit, each] < MAX_TOKENS and random.random() < share]
             for each in signals:
                 tokens[unit, each] += 1
-            masks[prefix + "signal"] = sum(1 << UNITS.index(each) for each in signals)
+            masks[prefix + "signal"] = _mask(signals)
         program.append(encode(OPERATIONS[name], random_fields(random, config, name) | masks))
     if random.random() < 0.8:
         k = random.randrange(length)
@@ -143,7 +143,7 @@ WAYS |= {"output": (OPERATIONS["multiply"], "output_"), "store": (OPERATIONS["re
 """An operation of each unit, and the prefix of its fields of tokens."""
 
 
-def waits() -> list[list[int]]:
+def wait_sets() -> list[list[int]]:
     """Return for every unit, and every set of others, a program in which the unit waits for exactly this set.
 
     Each of the others first signals all units but this one, then this one alone. Last the unit waits for those that are
@@ -373,7 +373,7 @@ async def random_programs(dut, slow: int) -> None:
     inputs = {f"{unit}_{name}": 0 for unit in UNITS for name in ("descriptor_ready", "done", "error")}
     await pins.reset(descriptors_valid=0, descriptors_payload=0, **inputs)
     found: Counter[str] = Counter()
-    programs = [*[None] * round(24 * job.effort), *(waits() if slow == 12 else hoards() if slow else [])]
+    programs = [*[None] * round(24 * job.effort), *(wait_sets() if slow == 12 else hoards() if slow else [])]
     for number, given_program in enumerate(programs):
         made = plan(drawn, job.config, given_program, number)
         # As after many descriptors: a multiple of twice the window, so that places stay as they are.
