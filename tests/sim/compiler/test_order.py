@@ -103,7 +103,7 @@ def test_footprints_that_meet(first, second, meet):
     """Footprints conflict, in either order, if one writes what the other reads or writes. Range ends are exclusive."""
     assert meets(first, second) == meets(second, first) == meet
     if any(is_written != (each.unit == "store") for each in (first, second) for *_, is_written in each.memory):
-        return  # The search knows from the unit whether memory is written.
+        return  # For the search the unit decides whether memory is written.
     for both in (first, second), (second, first):
         assert bool(find_meetings(tasks_of([each] for each in both), np.empty((0, 2), np.int64), 0)) == meet
 
