@@ -109,7 +109,9 @@ def common_variants(unit: type[LayoutUnit]) -> tuple[BrokenVariant, ...]:
     not_transposed = corrupt_word(0, lambda word: word & ~(1 << 24))
     return (
         variant("every_step_is_written_once_and_in_order", "banks belong to the next step", _turns_banks),
-        variant("nothing_is_written_after_the_last_step", "the last step is written twice", _writes_once_more),
+        variant(
+            "nothing_is_written_after_the_last_step", "the last step is written twice", _writes_once_more, depth=15
+        ),
         variant("nothing_is_written_beyond_the_stream_buffer", "words wrap", _base_wraps),
         variant("a_position_has_its_value", "positions of ports are adjacent", _ports_stand_together, Aligner),
         variant("a_position_has_its_value", "nothing is transposed", not_transposed),
