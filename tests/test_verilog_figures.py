@@ -58,16 +58,14 @@ def test_lines_of_all_files(bench):
     assert (found["longest_line"], found["longest_attribute"]) == (120, 214)
 
 
-@pytest.mark.parametrize(
-    ("preset", "lines", "field_ranges"), [("paper", 1700, 0), ("recommended", 1900, 0), ("core", 9000, 21)]
-)
-def test_presets_read_well(bench, preset, lines, field_ranges):
+@pytest.mark.parametrize(("preset", "lines"), [("paper", 1700), ("recommended", 1900), ("core", 9000)])
+def test_presets_read_well(bench, preset, lines):
     files, seconds = bench.generate(preset)
     assert "tensordash.v" in files
     assert 0 < seconds < 10
     found = bench.count(files)
     assert found["lines"] <= lines
     assert found["longest_line"] <= 100
-    assert found["field_ranges"] <= field_ranges
-    assert [found[name] for name in ("numbered_names", "single_use_wires", "state_numbers")] == [0, 0, 0]
+    unnamed = ("numbered_names", "single_use_wires", "state_numbers", "field_ranges")
+    assert [found[name] for name in unnamed] == [0, 0, 0, 0]
     assert found["comment_percent"] >= 3

@@ -81,21 +81,20 @@ class MoveNest(ReferenceDescriptor):
         return Cat(self["memory"], self["memory_high"])[skipped : self.config.address_bits]
 
     def add_turn_lemmas(self, harness: Harness, *, when: Any) -> None:
-        """State the lemmas: the unit's walk has the same remaining turns. The outermost loop counts in word 5."""
+        """State the lemmas: the unit's walk has the same remaining turns. The outermost loop counts in its field."""
         for k, turn in zip(LOOPS, self.turns, strict=True):
-            inside = (
-                harness.probe(f"walk_turns_{k}", 16) if k < len(LOOPS) else harness.probe("descriptor_5", WORD)[16:]
-            )
-            harness.lemma(inside == turn, when=when)
+            name = f"walk_turns_{k}" if k < len(LOOPS) else f"descriptor_count_{k}"
+            harness.lemma(harness.probe(name, 16) == turn, when=when)
 
-    def add_word_lemmas(self, harness: Harness, numbers: tuple[int, ...], *, when: Any) -> None:
-        """State the lemmas: the unit stores these words unchanged, except for loop 3's count in word 5.
+    def add_unchanged_lemmas(self, harness: Harness, names: tuple[str, ...], *, when: Any) -> None:
+        """State the lemmas: the unit stores these fields unchanged, except that loop 3 counts in `count_3`.
 
-        While `when` is false, an active descriptor may change. A compressed descriptor uses the words differently.
+        While `when` is false, an active descriptor may change. A compressed descriptor uses the registers differently.
         """
-        for number in numbers:
-            word, same = harness.probe(f"descriptor_{number}", WORD), self.bits[WORD * number : WORD * (number + 1)]
-            received = self.beat_count > WORD * number // COMMAND_BITS
+        for name in names:
+            field = self[name]
+            received = self.beat_count > self._fields[name].low // COMMAND_BITS
             unchanged = received & Mux(self.active, when, ~self["compressed"])
-            harness.lemma(word[:16] == same[:16], when=unchanged)
-            harness.lemma(word[16:] == same[16:], when=unchanged & ((number != 5) | ~self.active))
+            if name == f"count_{LOOPS[-1]}":
+                unchanged &= ~self.active
+            harness.lemma(harness.probe(f"descriptor_{name}", len(field)) == field.as_unsigned(), when=unchanged)

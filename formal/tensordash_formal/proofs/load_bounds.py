@@ -30,8 +30,6 @@ WAIT, FIRST, RUNS, TABLE, DRAIN, STOP, UNITS = range(7)
 """States of the load unit."""
 COUNT_BITS = 24
 """Bits of the ghost counters of groups and beats."""
-WORD_BITS = 32
-"""Bits of a word of the descriptor."""
 
 
 class InflateAbstraction(Elaboratable):
@@ -222,12 +220,14 @@ class LoadBoundsHarness(Harness):
     def _add_descriptor_lemmas(self) -> None:
         """State the lemmas about the unit's copy of the descriptor."""
         descriptor = self.descriptor
-        words = {k: self.probe(f"descriptor_{k}", WORD_BITS) for k in (0, 3, 4)}
-        self.lemma(words[0][24] == descriptor["compressed"], when=descriptor.beat_count > 0)
+        probes = {name: self.probe(f"descriptor_{name}", len(descriptor[name])) for name in ("compressed", "address")}
+        self.lemma(probes["compressed"] == descriptor["compressed"], when=descriptor.beat_count > 0)
         address = descriptor["address"] + Mux(descriptor.active, self.written, 0)
-        self.lemma(words[3][:16] == address[:16], when=descriptor.beat_count > 0)
-        self.lemma(words[4] == descriptor.bits[4 * WORD_BITS : 5 * WORD_BITS], when=descriptor.beat_count > 1)
-        descriptor.add_word_lemmas(self, (5,), when=~self.compressed)
+        self.lemma(probes["address"] == address[:16], when=descriptor.beat_count > 0)
+        for name in ("count_0", "count_1"):
+            stored = self.probe(f"descriptor_{name}", 16)
+            self.lemma(stored == descriptor[name], when=descriptor.beat_count > 1)
+        descriptor.add_unchanged_lemmas(self, ("count_2", "count_3"), when=~self.compressed)
 
 
 def _writes_always(m: Module, sound: Any, outer: Any) -> None:

@@ -150,13 +150,17 @@ class StoreBoundsHarness(Harness):
             place = descriptor.places[k - 1]
             walked = self.probe(f"walk_place_{k}", descriptor.group_bits)
             self.lemma(walked == place[: descriptor.group_bits], when=walks)
-        memory = Cat(self.probe(f"descriptor_{k}", WORD) for k in (1, 2))[: self.config.address_bits]
+        memory = Cat(self.probe(f"descriptor_{name}", WORD) for name in ("memory", "memory_high"))
+        memory = memory[: self.config.address_bits]
         self.lemma(memory[descriptor.shift :] == descriptor.places[2][: descriptor.group_bits], when=walks)
         # Address bits below a beat are not registers in every configuration.
         unchanged = (descriptor.beat_count > 0) & (~active | self.records)
         self.lemma(memory[dut.skipped :] == descriptor.memory(dut.skipped), when=unchanged)
-        self.lemma(self.probe("descriptor_0", WORD) == descriptor.bits[:WORD], when=descriptor.beat_count > 0)
-        descriptor.add_word_lemmas(self, (4, 5, 6, 7, 8), when=self.plain)
+        received = descriptor.beat_count > 0
+        self.lemma(self.probe("descriptor_operation", 4) == descriptor.bits[:4], when=received)
+        self.lemma(self.probe("descriptor_compressed", 1) == descriptor["compressed"], when=received)
+        counted = ("count_0", *(f"{kind}_{k}" for k in (1, 2, 3) for kind in ("count", "stride")))
+        descriptor.add_unchanged_lemmas(self, counted, when=self.plain)
 
 
 def _is_one_further(m: Module, sound: Any, outer: Any) -> None:

@@ -1,5 +1,7 @@
 """What every unit of the core has in common: how it gets a descriptor and reports its end."""
 
+from collections.abc import Iterator
+
 from amaranth.hdl import Cat, Module, Signal, Value, signed
 from amaranth.lib import data, stream
 from amaranth.lib.wiring import In, Out, Signature
@@ -50,8 +52,8 @@ class DescriptorRegister:
     counts : bool
         The unit may change fields while it has the descriptor: what counts there needs no copy.
     folded : bool
-        Of a move that counts: `table` and `segment`, which only compressed ones have, take the place of what only plain
-        ones have, loops 2 and 3 and `stride_1`, in the same bits of other words.
+        Of a move that counts: `table` and `segment`, which only compressed ones have, are in the registers of loops 2
+        and 3, which only plain ones have.
 
     Attributes
     ----------
@@ -67,22 +69,19 @@ class DescriptorRegister:
     def __init__(self, m: Module, command, operation: Operation, *, counts: bool = False, folded: bool = False) -> None:
         self._fields = {field.name: field for field in (*HEADER, *operation.fields)}
         self._payload = command.descriptor.payload
-        self._folded = folded
-        # Words of their own where they are changed: simulators find it hard to drive a vector in pieces.
-        part = WORD if counts else COMMAND_BITS
-        self._bits = Cat(self._part(k * part, part, f"descriptor_{k}") for k in range(BITS // part))
+        self._moved = {name for name, field in self._fields.items() if folded and field.low >= FOLD + COMMAND_BITS}
         self._m = m
+        # Fields that change are registers of their own: simulators find it hard to drive a vector in pieces.
+        self._bits = Cat(self._registers() if counts else (self._beat(k) for k in range(COMMAND_BEATS)))
         self.present = Signal(name="present")
         beat = Signal(COMMAND_BEATS, init=1, name="next_beat")  # a bit for each
         m.d.comb += command.descriptor.ready.eq(~self.present)
         taken = command.descriptor.valid & ~self.present
-        self._takes = [taken & beat[k] for k in range(COMMAND_BEATS)]
-        for k, takes in enumerate(self._takes):
-            with m.If(takes):
-                m.d.sync += self._bits[k * COMMAND_BITS : (k + 1) * COMMAND_BITS].eq(command.descriptor.payload)
-        if folded:
-            with m.If(taken & beat[2] & self["compressed"]):
-                m.d.sync += self._bits[FOLD : FOLD + COMMAND_BITS - WORD].eq(command.descriptor.payload[WORD:])
+        self._takes = [self._named(taken & beat[k], f"takes_beat_{k}") for k in range(COMMAND_BEATS)]
+        if counts:
+            self._take_fields()
+        else:
+            self._take_beats()
         with m.If(taken):
             m.d.sync += beat.eq(Cat(beat[-1], beat[:-1]))
         with m.If(taken & beat[-1]):
@@ -90,33 +89,57 @@ class DescriptorRegister:
         with m.If(command.done):
             m.d.sync += self.present.eq(0)
 
-    def _part(self, low: int, bits: int, name: str) -> Value:
-        """Create a register whose layout has the fields in it."""
+    def _registers(self) -> Iterator[Signal]:
+        """Create a register for each field, and for bits between two fields, in the order of their bits."""
+        end = 0
+        for field in sorted(self._fields.values(), key=lambda each: each.low):
+            if field.name in self._moved:
+                continue
+            if field.low > end:
+                yield Signal(field.low - end, name=f"unused_{end}", reset_less=True)
+            end = field.low + field.width
+            if self._moved and FOLD <= field.low < 2 * COMMAND_BITS:
+                yield Signal(
+                    field.width, name=f"descriptor_{field.name}", reset_less=True
+                )  # also `table` and `segment`
+            else:
+                yield Signal(field.width, name=f"descriptor_{field.name}", reset_less=True)
+        if end < BITS:
+            yield Signal(BITS - end, name=f"unused_{end}", reset_less=True)
+
+    def _beat(self, k: int) -> Value:
+        """Create a register of a beat, whose layout has the fields in it."""
+        low = k * COMMAND_BITS
         fields = {
             each.name: data.Field(signed(each.width) if each.signed else each.width, each.low - low)
             for each in self._fields.values()
-            if low <= each.low
-            and each.low + each.width <= low + bits
-            and not (self._folded and FOLD <= each.low < 2 * COMMAND_BITS)  # two fields in the same bits
+            if low <= each.low and each.low + each.width <= low + COMMAND_BITS
         }
-        return Signal(data.FlexibleLayout(bits, fields), name=name, reset_less=True).as_value()
+        return Signal(data.FlexibleLayout(COMMAND_BITS, fields), name=f"descriptor_{k}", reset_less=True).as_value()
+
+    def _take_beats(self) -> None:
+        for k, takes in enumerate(self._takes):
+            with self._m.If(takes):
+                self._m.d.sync += self._bits[k * COMMAND_BITS : (k + 1) * COMMAND_BITS].eq(self._payload)
+
+    def _take_fields(self) -> None:
+        for name in self._fields:
+            takes, bits = self.arriving(name)
+            with self._m.If(takes & self["compressed"] if name in self._moved else takes):
+                self._m.d.sync += self.stored_bits(name).eq(bits)
 
     def __getitem__(self, name: str):
         """A field's value, signed if it is."""
         bits = self.stored_bits(name)
-        if self._folded and FOLD <= self._low(name) < 2 * COMMAND_BITS:
-            bits = self._named(bits, f"descriptor_{name}")  # other fields have the same bits of the register
+        if name in self._moved:
+            bits = self._named(bits, f"descriptor_{name}")
         return bits.as_signed() if self._fields[name].signed else bits
 
     def stored_bits(self, name: str) -> Value:
         """The bits of the register that a field is in: for a unit that changes them."""
-        low = self._low(name)
-        return self._bits[low : low + self._fields[name].width]
-
-    def _low(self, name: str) -> int:
-        """A field's lowest bit in the register."""
-        low = self._fields[name].low
-        return low - COMMAND_BITS if self._folded and low >= FOLD + COMMAND_BITS else low
+        field = self._fields[name]
+        low = field.low - COMMAND_BITS if name in self._moved else field.low
+        return self._bits[low : low + field.width]
 
     def _named(self, bits: Value, name: str) -> Signal:
         signal = Signal(len(bits), name=name)
@@ -127,4 +150,5 @@ class DescriptorRegister:
         """Whether a field is in the beat that is taken in this cycle, and its value there: for who keeps it himself."""
         field = self._fields[name]
         beat, low = divmod(field.low, COMMAND_BITS)
-        return self._takes[beat], self._named(self._payload[low : low + field.width], f"arriving_{name}")
+        value = self._named(self._payload[low : low + field.width], f"command_descriptor_payload_{name}")
+        return self._takes[beat], value

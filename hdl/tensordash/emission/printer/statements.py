@@ -74,7 +74,11 @@ class Statements:
 
     def _assignment(self, statement: Assignment, indent: int) -> list[str]:
         states = statement.targets[0][0].states if len(statement.targets) == 1 else {}
-        return self.text.lines(f"{target(statement.targets)} <= ", statement.value, ";", indent, states)
+        head = f"{target(statement.targets)} <= "
+        lines = self.text.lines(head, statement.value, ";", indent, states)
+        if max(map(len, lines)) <= LINE:
+            return lines
+        return [" " * indent + head.rstrip(), *self.text.lines("", statement.value, ";", indent + 4, states)]
 
     def _conditional(self, statement: Branch, indent: int) -> Iterator[str]:
         pad = " " * indent
