@@ -20,6 +20,7 @@ html_theme = "furo"
 html_title = "TensorDash"
 html_show_copyright = False
 myst_heading_anchors = 4
+smartquotes = False  # otherwise an option `--model` in a help text becomes a dash and `model`
 
 
 def _escape(_app: Any, _context: Any, lines: list[str]) -> None:
@@ -30,7 +31,8 @@ def _escape(_app: Any, _context: Any, lines: list[str]) -> None:
 def _show_examples(_app: Any, _context: Any, lines: list[str]) -> None:
     """Make a code block of the examples at the end of a help text."""
     examples = [line.removeprefix("|").strip() for line in lines if line.startswith("|") and "tensordash " in line]
-    lines[:] = ["Examples:", "", ".. code-block:: sh", "", *(f"   {example}" for example in examples), ""]
+    shown = ["Examples:", "", ".. code-block:: sh", "", *(f"   {example}" for example in examples), ""]
+    lines[:] = shown if examples else []
 
 
 def _part_source(_app: Any, _what: Any, _name: Any, _object: Any, _options: Any, lines: list[str]) -> None:

@@ -31,6 +31,9 @@ def test_the_site_builds(tmp_path: Path) -> None:
         assert f'id="tensordash-{name}"' in commands
     shown = html.unescape(re.sub(r"<[^>]*>", "", commands))
     assert [each for examples in EXAMPLES.values() for each in examples if each not in shown] == []
+    # Options in running text have two hyphens, and each list of examples has examples.
+    assert re.search(r"[\u2013\u2014]\w", shown) is None
+    assert re.search(r"Examples:\s+(?!tensordash )", shown) is None
     # A docstring's source is a section of its own, not an error that a function raises.
     assert re.search(r">Source</p>\s*<p>paper, section III-A", (tmp_path / "api.html").read_text(encoding="utf-8"))
 
