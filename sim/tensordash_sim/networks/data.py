@@ -131,7 +131,7 @@ def fetch(name: str, *, download: Download | None = None, report: Callable[[str]
     try:
         root.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise DataError(f"data sets are kept in {root}, which cannot be made: {error.strerror}") from None
+        raise DataError(f"cannot create {root}, the folder of data sets: {error.strerror}") from None
     _remove_stale(root, name)
     with tempfile.TemporaryDirectory(dir=root, prefix=f".{name}-", ignore_cleanup_errors=True) as temporary:
         arrivals, unpacked = Path(temporary) / "download", Path(temporary) / "unpacked"
@@ -172,7 +172,7 @@ def _verify(name: str, dataset: Dataset, archive: Path) -> None:
     with archive.open("rb") as stream:
         found = hashlib.file_digest(stream, "sha256").hexdigest()
     if found != dataset.sha256:
-        raise DataError(f"the SHA-256 of {name} must be {dataset.sha256}, not {found}: changed or damaged; not kept")
+        raise DataError(f"the SHA-256 of {name} must be {dataset.sha256}, not {found}: changed or damaged, and removed")
 
 
 def _unpack(name: str, archive: Path, member: str, target: Path) -> None:
@@ -212,7 +212,7 @@ def _call(command: list[str], dataset: Dataset, tool: str) -> None:
     if done.returncode:
         lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
         errors = [line for line in lines if _ERROR.match(line)] or lines[-1:] or [f"exit status {done.returncode}"]
-        offline = " (no connection to the registry that it is set to)" * any(map(_OFFLINE.search, lines))
+        offline = " (no connection to its registry)" * any(map(_OFFLINE.search, lines))
         raise DataError(f"{tool} could not download {dataset.package} {dataset.version}: {errors[0]}{offline}")
 
 

@@ -64,7 +64,7 @@ def rated_sentences() -> list[tuple[str, float]] | None:
                 if len(fields) == 3:
                     rated.append((fields[2].strip(), float(fields[1])))
     if not rated:
-        raise DataError("the archive of sentences holds none: delete its folder and fetch it again")
+        raise DataError("the archive of sentences has no sentences: delete its folder and fetch it again")
     return rated
 
 

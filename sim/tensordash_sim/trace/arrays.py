@@ -55,7 +55,7 @@ float8_e5m2, int8, int16, int32, not of uint16; bit patterns need dtype
     if dtype is not None and dtype not in DTYPES:
         raise ValueError(f"dtype must be one of {', '.join(DTYPES)}, not {dtype!r}")
     if array.size == 0:
-        raise ValueError(f"an operand must not be empty, as one of shape {array.shape} is")
+        raise ValueError(f"an operand must not be empty, but its shape is {array.shape}")
     if array.dtype == np.bool_:
         return array, dtype or "bool"
     found = array.dtype.name

@@ -216,7 +216,7 @@ class Trace:
         """
         path = Path(path)
         if not path.is_dir():
-            raise TraceError(f"{path}: a trace must be a folder{'' if path.exists() else ', and this does not exist'}")
+            raise TraceError(f"{path}: a trace must be a folder{'' if path.exists() else ', but this does not exist'}")
         try:
             text = (path / INDEX).read_text(encoding="utf-8")
         except FileNotFoundError:

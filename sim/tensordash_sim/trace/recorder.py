@@ -232,7 +232,7 @@ class Recorder:
         if self._passed_over:
             seen = ", ".join(sorted(self._passed_over))
             return f"layers must match one of {seen}, not only {', '.join(self._layers or ())}"
-        return "no step that was asked for has a product in it"
+        return "no requested step has a product"
 
 
 def _depth() -> int:

@@ -163,7 +163,7 @@ class StepWriter:
 
     def _require_open(self) -> None:
         if self._closed:
-            raise RuntimeError("the step is at its end: what belongs to it must be recorded inside of its `with` block")
+            raise RuntimeError("the step has ended: record its operations inside its `with` block")
 
     def _is_stored(self, operand: Operand) -> bool:
         names = {mask_name(operand)} if operand.values is None else {mask_name(operand), values_name(operand)}

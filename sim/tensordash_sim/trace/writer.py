@@ -146,7 +146,7 @@ class TraceWriter:
             If the writer is not open, or another step has not ended.
         """
         if not self._open or self._in_step:
-            raise RuntimeError("a step must be inside of a `with` block of its writer, and of no other step's")
+            raise RuntimeError("a step must be inside the `with` block of its writer, and outside other steps' blocks")
         require_int("index", index, self._last + 1)
         if epoch is not None:
             require_int("epoch", epoch, 0)
@@ -199,12 +199,12 @@ def _is_to_be_replaced(path: Path, overwrite: bool) -> bool:
     if not path.exists():
         return False
     if not path.is_dir():
-        raise TraceError(f"{path}: a trace must be a folder, which this is not")
+        raise TraceError(f"{path}: a trace must be a folder, but this is a file")
     names = {entry.name for entry in path.iterdir()}
     if not names:
         return False
     if not overwrite:
-        raise TraceError(f"{path} exists already, and is not written over unless that is asked for (overwrite=True)")
+        raise TraceError(f"{path} exists already; to replace it, pass overwrite=True")
     if not all(ARRAYS.fullmatch(name) for name in names - {INDEX}) or names == {INDEX}:
-        raise TraceError(f"{path} is not a trace and is not written over: remove it, or choose another place")
+        raise TraceError(f"{path} is not a trace and is not replaced: remove it, or choose another path")
     return True

@@ -312,5 +312,5 @@ def test_reading_what_was_fetched(tmp_path: Path) -> None:
 def test_sentences_without_any(tmp_path: Path) -> None:
     archive(tmp_path / "s.tgz", {"d/tweets_GroundTruth.txt": b""})
     put("sentences", {"sentences.tar.gz": (tmp_path / "s.tgz").read_bytes()})
-    with pytest.raises(DataError, match="the archive of sentences holds none"):
+    with pytest.raises(DataError, match="the archive of sentences has no sentences"):
         readers.rated_sentences()
