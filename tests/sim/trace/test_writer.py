@@ -219,7 +219,7 @@ def test_wrong_use(tmp_path):
     with writer:
         with writer.step(3) as step:
             step.add_uncaptured("aten::_fused_rnn")
-            with pytest.raises(RuntimeError, match="of no other step's"), writer.step(4):
+            with pytest.raises(RuntimeError, match="outside other steps' blocks"), writer.step(4):
                 pass
         with pytest.raises(RuntimeError, match="the step has ended"):
             step.record("fc", "AxW", LINEAR, {"A": A, "W": W})
