@@ -98,8 +98,8 @@ def energies(results: Results, synthesis: Synthesis, chip: ChipConfig | None = N
     -------
     dict
         "tensordash" and "baseline", each with "core", "sram", "dram"; "constant" (core with the power without zeros);
-        "anchored" (core, scaled so that the baseline's power without zeros matches Table IV); "busy" (tiles while they
-        have work) and "idle" (tiles while they wait, or have no pass).
+        "anchored" (core, scaled so that the baseline's power without zeros matches Table IV). "busy" (tiles while they
+        have work) and "idle" (tiles while they wait, or have no pass) replace "core" in the series `IDLE`.
     """
     chip, curve = chip or ChipConfig(), _curve(synthesis)
     tile_us = chip.tiles / chip.clock_mhz  # Tile-microseconds per cycle.
