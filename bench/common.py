@@ -1,4 +1,4 @@
-"""Common parts of the benches: arguments, timing, cached figures, and pages from the templates in `templates/`."""
+"""Functions that the benches share: arguments, timing, cached figures, and pages from `templates/`."""
 
 import argparse
 import json
@@ -38,12 +38,12 @@ LINE_LENGTH = 150
 
 
 def argument_parser(description: str | None) -> argparse.ArgumentParser:
-    """Return a parser whose help is a module's docstring, line by line."""
+    """Return a parser that prints a module's docstring as help, with its line breaks."""
     return argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
 
 
 def best_time(work: Callable[[], object], repeats: int = 3) -> float:
-    """Return the seconds of the fastest of several runs, after a first run that compiles."""
+    """Return the seconds of the fastest of several runs, after a warm-up run that compiles."""
     work()
     times = []
     for _ in range(repeats):
@@ -61,7 +61,7 @@ def core_preset(name: str = "core") -> CoreConfig:
 
 
 def load_figures(path: Path) -> dict[str, Any]:
-    """Return the figures in a JSON file by their names; none if there is no file."""
+    """Return the figures in a JSON file by name; an empty dictionary if there is no file."""
     figures: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     return figures
 
@@ -72,7 +72,7 @@ def store_figures(path: Path, figures: Mapping[str, Any]) -> None:
 
 
 def measured_at() -> dict[str, str]:
-    """Return the commit that is checked out, and today's date, for a file of figures."""
+    """Return the current commit and date, for a file of figures."""
     shown = subprocess.run(
         ["git", "rev-parse", "--short=8", "HEAD"], cwd=DOCS, check=True, capture_output=True, text=True
     )
@@ -90,7 +90,7 @@ def render(template: str, **values: Any) -> str:
 
 
 def replace_between(text: str, begin: str, end: str, content: str) -> str:
-    """Return a page with the lines of `content` between its marks.
+    """Return a page with `content` between two markers.
 
     >>> replace_between("<!-- a -->\\nold\\n<!-- b -->\\n", "<!-- a -->", "<!-- b -->", "new")
     '<!-- a -->\\nnew\\n<!-- b -->\\n'

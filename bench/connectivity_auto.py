@@ -3,10 +3,11 @@
     python bench/connectivity_auto.py search     # the table in hdl/tensordash/configuration/connectivity.py (minutes)
     python bench/connectivity_auto.py compare    # against plain options with as many sources
 
-The search for buffers that shift is a hill climb (`tensordash_sim.performance.explore`) on random zeros. It maximises
+The search is a hill climb (`tensordash_sim.performance.explore`) on random zeros, for buffers that shift. It maximises
 the mean speedup over 30, 50, 70 and 90% zeros with four rows. It tries sets of eight options (five for two steps) with
-lane offsets up to 3, and more than six levels only if they gain enough. An entry serves a range of lanes; the search
-takes the mean over some of them. Plain options are a lane's own and its neighbours', the oldest step first.
+lane offsets up to 3. Each level above six must gain `LEVEL_COST`. An entry of the table is for a range of lane counts,
+and the search takes the mean over some of them. Plain options are those of the own lane and its neighbours, the oldest
+step first.
 """
 
 from collections.abc import Sequence

@@ -1,12 +1,12 @@
 """Search for the options of the presets `paper-depth5` and `recommended`.
 
-The paper (Fig. 12) has a 5-deep tile with eight options and does not print them. This is a hill climb on random zeros:
-replace an option, or swap two in the priority order, and keep the change if it is faster on average over 30, 50, 70
-and 90% zeros with four rows.
+The paper (Fig. 12) has a 5-deep tile with eight options, but does not print them. The search is a hill climb on random
+zeros. It replaces an option, or swaps two in the priority order. It accepts the change if the mean speedup over 30, 50,
+70 and 90% zeros with four rows increases.
 
-With --ring, try connectivities that are equal in every rotation: a lane's own and one neighbour of every step, so that
-the staging buffers can be rings with eight sources a lane at four steps. Each of the two goes from near to far steps.
-All 60 orders at four steps are tried; the best ten are printed.
+With --ring, the bench tries connectivities that are equal in every rotation: in each step, the own lane and one
+neighbour. The staging buffers can then be rings with eight sources per lane at four steps. Options of the own lane and
+of the neighbour are each in the order of steps. The bench tries all 60 orders at four steps, and prints the best ten.
 
     python bench/connectivity_search.py [--depth 5] [--options 8] [--tries 200] [--seed 0]
     python bench/connectivity_search.py --ring --depth 4

@@ -1,4 +1,4 @@
-"""Results of the core: the busy share of its tile, its speedup, savings by compression, and costs of its logic.
+"""Measure a core: the busy share of its tile, its speedup, savings by compression, and costs of its logic.
 
     python bench/core.py              # everything: minutes, most of them for synthesis
     python bench/core.py --no-logic   # only the runs on the Verilog
@@ -7,12 +7,12 @@
     python bench/core.py --over-core --layer conv2 --set core.layout_groups=1  # for some layers, with another key
     python bench/core.py --over-core --page  # also write this table alone into both files
 
-Everything runs on the emitted Verilog of the presets `core` and `core-dense`, with 16 bytes of memory a cycle after 50
-cycles of latency. Results must equal PyTorch's in float64, rounded as docs/core.md defines, and memory must be equal
-after both cores. Otherwise the run ends.
+All runs are on the emitted Verilog of the presets `core` and `core-dense`. Memory transfers 16 bytes per cycle after a
+latency of 50 cycles. Results must equal PyTorch's in float64, rounded as docs/core.md defines. Both cores must leave
+the same memory. Otherwise the bench exits with an error.
 
-`over_core` compares `core-wide` with `core`, both with 16 and both with 32 bytes of memory a cycle. Each has the
-operand on its row side that takes its tile fewer cycles, and its own tiling.
+`--over-core` compares `core-wide` with `core`, with 16 and with 32 bytes of memory per cycle. On each core, the row
+side has the operand that takes the tile fewer cycles, and each core has its own tiling.
 """
 
 import sys
@@ -62,7 +62,7 @@ RESULTS = DOCS / "core.json"
 PAGE = DOCS / "core-results.md"
 MEMORY = 1 << 22
 POLL_CYCLES = 32
-"""Cycles between two checks whether the tile multiplies: the precision of the first and the last multiply."""
+"""Cycles between two checks whether the tile multiplies: the error of the first and the last multiply's cycle."""
 SEGMENT = 256
 """Groups in a segment of a compressed tensor."""
 GOALS = {"busy": 0.85, "speedup_ratio": 0.92, "traffic_ratio": 0.57, "logic_ratio": 0.6}
@@ -143,7 +143,7 @@ def run_layer(config: CoreConfig, each: Work, tiling: Tiling | None = None) -> t
 
 
 def layer_figures(each: Work, cores: Mapping[str, CoreConfig]) -> dict[str, Any]:
-    """Compare both cores on one operation, with one program that differs only in the places of streams."""
+    """Compare both cores on one operation, with one tiling. The programs differ only in the addresses of streams."""
     tiling: Tiling | None = None
     runs, left = {}, {}
     for name, config in cores.items():
@@ -175,7 +175,10 @@ def _tiling(space: IterationSpace, image: TensorImage) -> Tiling:
 
 
 def over_core(layer: str, assignments: Sequence[str], console: Console) -> dict[str, Any]:
-    """Compare larger cores with `core` on layers whose names contain `layer`: by preset, bytes a cycle, and layer."""
+    """Compare larger cores with `core` on layers whose names contain `layer`.
+
+    Return the figures by preset, bytes per cycle, and layer.
+    """
     found: dict[str, Any] = {name: {str(count): {} for count in MEMORY_BYTES} for name in LARGER}
     for count in MEMORY_BYTES:
         cycles = {}
@@ -205,11 +208,11 @@ def over_core(layer: str, assignments: Sequence[str], console: Console) -> dict[
 def output_units(cores: Mapping[str, CoreConfig], shortest: Work, console: Console) -> Iterator[dict[str, Any]]:
     """Yield the logic and the speed of cores whose output unit adds to a row in 1, 2 and 4 cycles.
 
-    The speed is measured on the layer with the shortest reductions, with biases, so that the unit has sums to add.
+    The speed is measured on the layer with the shortest passes. Biases give the unit sums to add.
     """
     from tensordash_synth.core_cost import synthesize_core
 
-    # Biases are FP16 values, so that the core drops none of their bits, as PyTorch.
+    # Biases are FP16 values, so that the core, like PyTorch, drops none of their bits.
     biases = np.random.default_rng(2).standard_normal(shortest.layer.filters).astype(np.float16).astype(np.float32)
     biased = replace(shortest, values={**shortest.values, "bias": biases})
     for cycles in RESULT_CYCLES:

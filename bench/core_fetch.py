@@ -1,4 +1,4 @@
-"""Measure on the Verilog the cycles of descriptors, of runs of a load, and of segments of a compressed load.
+"""Measure cycles on the Verilog: of descriptors, of runs of a load, and of segments of a compressed load.
 
     python bench/core_fetch.py          # a table, and whether the goals are met
     python bench/core_fetch.py --json

@@ -26,7 +26,7 @@ def limits(field: Field) -> str:
 
 
 def rows(fields: tuple[Field, ...]) -> Iterator[tuple[str, str, str, str]]:
-    """Yield name, bits, values and meaning of fields, by place; fields that differ in a loop's number share a row."""
+    """Yield name, bits, values and meaning of fields in bit order. Fields that differ only in the loop share a row."""
     groups: dict[str, list[Field]] = {}
     for field in sorted(fields, key=lambda each: each.low):
         loop = re.fullmatch(r"(\w+)_\d", field.name)

@@ -2,7 +2,7 @@
 
 python bench/core_pictures.py [DIR]    # writes core-units.svg, core-groups.svg and core-transposed.svg, to docs
 
-The golden core executes the loads and layouts that are drawn, and the compiler decides which operands are transposed.
+The golden core executes the drawn loads and layouts. The compiler decides which operands are transposed.
 """
 
 import sys
@@ -26,18 +26,18 @@ from tensordash_sim.golden.core.tensors import to_groups
 from tensordash_storage.files import atomic_write
 
 WIDTH = 400
-"""Pixels of a picture whose text is legible on a phone."""
+"""Width of a picture in pixels, small enough for a phone's screen."""
 CONFIG = core_preset()
 LANES = CONFIG.tile.lanes
 CHANNELS, POSITIONS = 2 * LANES, 2 * LANES - 2
 """Size of the drawn tensor; the last group of a row has two positions of zeros."""
 BITS = np.arange(1, CHANNELS * POSITIONS + 1).reshape(CHANNELS, POSITIONS)
-"""Bit patterns of its values, all different and none 0."""
+"""Bit patterns of the tensor's values, all different and not 0."""
 GROUPS = to_groups(BITS, CONFIG).reshape(-1, LANES, LANES)
 """Groups of the tensor in the order of memory: group, position, channel."""
 
 COLUMN, ROW = 110, 42
-"""Pixels of a box of the first picture."""
+"""Width and height of a box of the first picture, in pixels."""
 PLACES = {
     "registers": (10, 34),
     "command queue": (145, 34),
@@ -94,7 +94,7 @@ def unit_boxes() -> Iterator[str]:
 
 
 def unit_parts() -> Iterator[str]:
-    """Draw the core: units that fetch and order descriptors are above the bus, the data path is below it."""
+    """Draw the core, with the units that fetch and order descriptors above the bus, and the data path below it."""
     middle = {name: x + COLUMN / 2 for name, (x, _) in PLACES.items()}
     bus, buffer, memories = 112, PLACES["buffer"][1], PLACES["stream buffer A"][1]
     yield text(middle["registers"], 14, "host", "")

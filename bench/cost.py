@@ -1,11 +1,11 @@
-"""Costs of tiles: measure every figure of synthesis in docs and README.md.
+"""Measure the costs of tiles: every figure of synthesis in docs and README.md.
 
     python bench/cost.py                  # measure what is out of date, then write the pages and docs/scaling.svg
     python bench/cost.py paper numerics   # only these parts, if they are out of date
     python bench/cost.py --check          # measure nothing: list parts and pages that are out of date
 
-docs/cost.json stores the results by part: an interrupted run continues, and a part with the same Verilog and recipe is
-not measured again. `--jobs` processes run at a time; each part's CPU time is printed and stored.
+docs/cost.json stores the results by part. An interrupted run continues. A part with the same Verilog and recipe is not
+measured a second time. `--jobs` processes run at a time. The bench prints and stores each part's CPU time.
 """
 
 import hashlib
@@ -155,8 +155,8 @@ def _core(config: CoreConfig, jobs: int) -> Any:
     if reason := report.memories_reason or report.step_reason:
         raise SystemExit(f"core: {reason}")
     document = report.to_json()
-    # Areas of memories with the other number of ports, and in one piece; and of the dense core's streams in one memory
-    # with two ports.
+    # The pages compare areas of memories with the other number of ports, of memories in one piece, and of the dense
+    # core's streams in one memory with two ports.
     other, one_piece = {}, {}
     for shape in {**document["tensordash"]["memory_costs"], **document["baseline"]["memory_costs"]}:
         words, bits = memory_size(shape)

@@ -1,4 +1,4 @@
-"""Render docs/cost.json into pages: `templates/cost/NAME.md.j2` is the text after `<!-- cost: NAME -->`."""
+"""Render docs/cost.json into pages. `templates/cost/NAME.md.j2` is the text after `<!-- cost: NAME -->`."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -63,7 +63,7 @@ DESIGNS = ("tensordash", "baseline")
 
 
 def written(text: str, results: Mapping[str, Any]) -> str:
-    """Return a page whose regions have the results.
+    """Return a page with the results in its regions.
 
     Raises
     ------
@@ -113,7 +113,7 @@ def power_fall(document: Any, design: str) -> float:
 
 
 def delay(document: Any, role: str) -> float:
-    """Return the delay of the slowest module of a role, in ns; the names of its modules may have suffixes."""
+    """Return the delay of the slowest module of a role, in ns. Module names may have suffixes."""
     pattern = rf"tensordash_{role}($|__| )"
     return max(each["delay_ns"] for name, each in document["modules"].items() if re.match(pattern, name))
 

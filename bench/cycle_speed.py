@@ -1,6 +1,7 @@
-"""Speed of the cycle simulator: by lanes and depth, against the golden model and NumPy, and by the size of the work.
+"""Measure the cycle simulator's speed: by lanes and depth, against the golden model and NumPy, and by size of the work.
 
-A row-step is one step of one row of the dense schedule. All three count the same streams in the same run, on one core.
+A row-step is one step of one row of the dense schedule. The comparison counts the same streams with all three, on one
+processor core.
 
     python bench/cycle_speed.py [--steps 1000000] [--zeros 0.5] [--seed 0]
 """
@@ -15,7 +16,7 @@ from tensordash_sim.cycles import Scheduler, random_words
 from tensordash_sim.golden import schedule_stream
 
 STREAM = 1000
-"""Steps of a stream."""
+"""Number of steps in a stream."""
 
 SHAPES: dict[str, TileConfig] = {name: load_preset(name) for name in ("paper-depth2", "paper-depth3", "paper")} | {
     "paper-depth5": load_preset("paper-depth5"),

@@ -1,7 +1,7 @@
-"""Speed on one processor core: MACs a second of emulator, golden model and NumPy; cycles a second of the Verilog.
+"""Measure MACs per second of emulator, golden model and NumPy, and cycles per second of the Verilog, on one CPU core.
 
 The tile is from the preset `core`. The golden model multiplies a block of the same matrices, and its bits must equal
-the emulator's. The Verilog of the whole core runs one convolution of a recorded training step.
+the emulator's. The core's Verilog runs one convolution of a recorded training step.
 
     python bench/emulator.py [--size 512] [--zeros 0.5] [--seed 0] [--json]
 """
@@ -87,7 +87,7 @@ def layer_rate(config: TileConfig, operation: str, zeros: float, seed: int) -> f
 
 
 def verilator_rate() -> float:
-    """Return cycles a second of the core's Verilog, which is built if the cache lacks it."""
+    """Return cycles per second of the core's Verilog. The Verilog is built if the cache lacks it."""
     record = next(each for each in Trace.open(example_trace()).records if (each.layer, str(each.operation)) == STEP)
     operands = {name: record.values(name).astype(np.float16) for name in "AWG" if name in STEP[1]}
     cycles = []

@@ -11,7 +11,7 @@ from tensordash_sim.cycles import random_counts
 
 __all__ = ["CLOCK_NS", "FORMAT_TILES", "measured"]
 
-CLOCK_NS = 3.0  # Fused accumulators meet it: no tile is mapped to the least delay, which takes more area.
+CLOCK_NS = 3.0  # Fused accumulators meet this clock. A tile that misses it would be mapped for delay, with more area.
 ZEROS = tuple(step / 20 for step in range(20))
 STEPS = 100_000
 

@@ -4,8 +4,8 @@
     python bench/fpga.py int8            # only these designs
     python bench/fpga.py --write         # place nothing, write the page
 
-Each result is stored in docs/fpga.json at once, and is not measured again after an interruption. One placement runs at
-a time.
+The bench stores each result in docs/fpga.json at once, and does not measure it again after an interruption. One
+placement runs at a time.
 """
 
 from collections.abc import Iterable, Mapping
@@ -52,7 +52,7 @@ DESIGNS: dict[str, TileConfig | CoreConfig] = {
         CORE, tile=replace(CORE.tile, depth=SHALLOW.depth, connectivity=SHALLOW.connectivity)
     ),
 }
-"""Designs, named by their differences from `PE`. They are small, since routing is slow. A core has at least 16 PEs."""
+"""Designs, named by their differences from `PE`. They are small because routing is slow. A core has at least 16 PEs."""
 ONLY_PLACED = ("core, fp8_e4m3, 3 stages",)
 """Designs whose clock is estimated after placement: nextpnr was stopped after 54 minutes of routing."""
 

@@ -4,7 +4,7 @@
     python bench/litex_memories.py          # a minute; writes docs/litex.json and the page
     python bench/litex_memories.py --json   # prints the cycles, and writes nothing
 
-The systems are those of examples/litex/system.py, and run in Verilator. Memory must equal the golden core's.
+The systems of examples/litex/system.py run in Verilator. Memory must equal the golden core's.
 """
 
 import subprocess
@@ -35,7 +35,7 @@ TITLES = {
     "bus-32": "RAM on a bus of 32 bits, LiteX's default",
 }
 CORE_BASE, RAM_BASE = 0x8000_0000, 0x4000_0000
-"""As in examples/litex/system.py."""
+"""Addresses of registers and memory, as in examples/litex/system.py."""
 
 
 def run(config: CoreConfig, verilog: Path, memory: str, folder: Path) -> int:

@@ -1,4 +1,4 @@
-"""Runs a program on a core in a LiteX system: a cocotb bench that `python bench/litex_memories.py` starts."""
+"""Cocotb bench that runs a program on a core in a LiteX system. `python bench/litex_memories.py` starts it."""
 
 from pathlib import Path
 
@@ -18,8 +18,8 @@ LOG2_PLACES = 4
 
 @cocotb.test()
 async def program(dut) -> None:
-    """Write a program by the bus, start it, and compare memory with the golden core's."""
-    from cocotbext.axi import AxiLiteBus, AxiLiteMaster  # an optional package
+    """Write a program over the bus, start it, and compare memory with the golden core's."""
+    from cocotbext.axi import AxiLiteBus, AxiLiteMaster  # This package is optional.
 
     job = current_job()
     ram, core = job.options["ram"], job.options["core"]
@@ -30,7 +30,7 @@ async def program(dut) -> None:
     await ClockCycles(dut.sys_clk, 4)
     dut.sys_rst.value = 0
     assert await host.read_dword(core + named("identity").offset) == IDENTITY
-    # LiteX's converter to a wider bus takes one word at a time.
+    # LiteX's converter to a wider bus accepts one word at a time.
     for offset in range(0, len(example.before), 4):
         await host.write(ram + offset, example.before[offset : offset + 4])
     for name, value in (("queue_base", ram), ("queue_size", LOG2_PLACES), ("interrupt_enable", 3), ("control", 1)):

@@ -10,7 +10,7 @@ operand has 0 to 99% zeros. All layers take more than 3,000 cycles. Presets take
 (core-wide: 32) bytes per cycle after a latency of 50 cycles.
 
 The bench compares two estimates with the Verilog. *Expected* is the runtime's report on the emulator: it counts a
-sample of the row side's streams. *Estimate* counts all streams. The exit status is 0, whether goals are met or not.
+sample of the row side's streams. *Estimate* counts all streams. The exit status is 0 even if goals are missed.
 """
 
 import sys
@@ -32,18 +32,18 @@ from tensordash_sim.compiler.timing import timing
 
 PRESETS = ("core", "core-dense", "core-wide", "core-fp8", "core-bf16")
 MIN_CYCLES = 3000
-"""Layers with no more cycles than this are left out."""
+"""The bench leaves out layers with at most this number of cycles."""
 MEDIAN_GOAL = 0.01
 """Largest allowed median of the relative errors of a preset's estimates."""
 WORST_GOAL = 0.05
 """Largest allowed relative error of a preset's estimates."""
 MAX_LISTED = 10
-"""Number of layers that are listed."""
+"""Maximum number of layers that the bench lists."""
 ESTIMATES = ("expected", "estimate")
 
 
 class Comparison:
-    """A core preset on the emulator, whose cycles are expected, and on the Verilog, whose cycles are counted."""
+    """A core preset on the emulator, which estimates cycles, and on the Verilog, which counts them."""
 
     def __init__(self, preset: str) -> None:
         self.preset, self.config = preset, core_preset(preset)

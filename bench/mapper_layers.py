@@ -17,7 +17,7 @@ __all__ = ["KINDS", "RandomLayer", "random_operation"]
 MIN_MACS = 50_000
 MAX_MACS = 1_500_000
 DEPTHWISE_SHARE = 10
-"""A depthwise convolution reduces over one channel. It takes as long as other layers with this many times its MACs."""
+"""Factor of the MACs of other layers that take the same time: a depthwise convolution reduces over one channel."""
 TYPES = {"fp16": torch.float16, "fp8_e4m3": torch.float8_e4m3fn, "fp8_e5m2": torch.float8_e5m2}
 
 
@@ -124,7 +124,7 @@ KINDS: dict[str, Callable[[Random], Geometry]] = {
     "depthwise convolution": _depthwise,
     "irregular convolution": _irregular,
 }
-"""Functions that draw a layer, by kind. An irregular convolution has other sizes in each axis."""
+"""Functions that draw a layer, by kind. An irregular convolution has different sizes in each axis."""
 
 
 def _geometry(random: Random, kind: str, scale: float) -> Geometry:
@@ -152,9 +152,9 @@ def random_operation(seed: int, config: CoreConfig, scale: float = 1.0) -> Rando
     seed : int
         Seed of all choices.
     config : CoreConfig
-        Core whose formats the operands have.
+        Core that determines the operands' formats.
     scale : float
-        Factor of the MACs that a layer may have.
+        Factor of the allowed number of MACs.
     """
     random, generator = Random(seed), torch.Generator().manual_seed(seed)
     kind = random.choice(list(KINDS))

@@ -33,7 +33,7 @@ def row_of(name: str, kind: str, is_core: bool) -> str:
 
 
 def summary(mutants: Iterable[Mapping[str, str]]) -> dict[str, dict[str, int]]:
-    """Count outcomes by row of the table, from the mutants of `mutate.json`."""
+    """Count outcomes by row of the table from the mutants of `mutate.json`."""
     cores = {each.name for each in full_campaigns() if isinstance(each.config, CoreConfig)}
     rows: dict[str, Counter[str]] = {}
     for each in mutants:

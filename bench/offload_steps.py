@@ -1,12 +1,12 @@
-"""Time whole training steps under `offload` and in PyTorch: forward pass, backward pass and optimizer, on one thread.
+"""Time complete training steps under `offload` and in PyTorch, on one thread.
 
     python bench/offload_steps.py                          # print the table, and whether the goal is met
     python bench/offload_steps.py --page docs/runtime.md   # write the table into the page
     python bench/offload_steps.py --json
 
-Three networks train on float32 tensors, on preset `core` with backend `emulator`: exact sums of fp16 products. Each
-turn times PyTorch, a counted step and a step with `count=False`. A figure is the fastest of `--repeats` turns. A turn
-before them compiles the emulator.
+A step is forward pass, backward pass and optimizer. Three networks train on float32 tensors, on preset `core` with
+backend `emulator`: exact sums of fp16 products. Each turn times PyTorch, a counted step and a step with `count=False`.
+A figure is the fastest of `--repeats` turns. A warm-up turn before them compiles the emulator.
 """
 
 import sys
@@ -29,9 +29,9 @@ from tensordash_sim.networks.gpt import GPT, Shape
 PRESET = "core"
 BACKEND = "emulator"
 GOAL = 50.0
-"""Millions of MACs per second in whole steps, with `count=False`."""
+"""Goal in millions of MACs per second of complete steps, with `count=False`."""
 WARM_STEPS = 10
-"""Steps of PyTorch in each turn. The first ones run slowly, with caches full of the emulator's data."""
+"""PyTorch steps in each turn. The first steps run slowly, because caches are full of the emulator's data."""
 BEGIN = "<!-- offload steps -->"
 END = "<!-- end of offload steps -->"
 WORDS = 256
@@ -39,7 +39,7 @@ GPT_SHAPE = Shape(vocabulary=WORDS, layers=2, hidden=64, heads=4, length=32, bat
 
 
 class Block(nn.Module):
-    """Two 3x3 convolutions beside a shortcut."""
+    """Two 3x3 convolutions, and a shortcut around them."""
 
     def __init__(self, channels: int, width: int, stride: int) -> None:
         super().__init__()
@@ -168,7 +168,7 @@ def time_step(task: Task, device: Device | None, *, count: bool = False) -> floa
 
 
 def measure(network: str, repeats: int, seed: int) -> Figures:
-    """Return the figures of one network. The three kinds of steps take turns, since the machine may have other work."""
+    """Return the figures of one network. The three kinds of steps alternate, because other processes may be running."""
     tasks = [build(network, seed) for _ in range(3)]
     times: list[list[float]] = []
     with Device(PRESET, BACKEND) as device:

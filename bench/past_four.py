@@ -4,8 +4,8 @@
     python bench/past_four.py --train 500    # first train the networks of the second table: ten minutes each
     python bench/past_four.py --json         # only measure random zeros, and print one JSON document
 
-The bench models the tile's cycles without memory. No hardware drops steps yet. docs/past_four.json has each network's
-command, commit and date; the tables are in docs/system.md.
+The bench models the tile's cycles without memory. No hardware drops steps. docs/past_four.json has each network's
+command, commit and date. The tables are in docs/system.md.
 """
 
 from collections.abc import Mapping
@@ -38,13 +38,13 @@ STREAMS = 4000
 PENALTIES = (0.0, 0.1, 1.0)
 """Weights of the penalty on activations."""
 LOSS_BATCHES = 20
-"""Batches after the training over which the loss is averaged."""
+"""Number of batches after the training in the mean loss."""
 
 Masks = dict[str, NDArray[np.bool_]]
 
 
 def random_rows() -> list[dict[str, Any]]:
-    """Count tiles of both presets at every share of zeros, with and without dropped steps."""
+    """Return speedups of both presets at every share of zeros, with and without dropped steps."""
     rows = []
     for zeros in ZEROS:
         row: dict[str, Any] = {"zeros": zeros}
@@ -139,7 +139,7 @@ def _cycles(up: Masks, down: Masks) -> dict[str, float]:
             sides = {name: masks[name] for name in (operation.left, operation.right)}
             result = simulate_operation(geometry, operation, sides, machine)
             assert result.dropped is not None
-            # ReLU's mask zeroes parts of the activation's gradient: passes whose results are all masked need not run.
+            # ReLU's mask zeroes parts of the activation's gradient. Passes whose results are all masked can be skipped.
             is_masked = layer == "down" and operation is Operation.INPUT_GRADIENT
             needed = _needed_passes(masks["A"][0], tile.rows, tile.columns) if is_masked else 1.0
             for name, count in (

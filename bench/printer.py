@@ -2,9 +2,9 @@
 
     python bench/printer.py [PRESET...] [--random N] [--seed S] [--module NAME...] [--jobs J]
 
-Registers and instances are paired by name, submodules and memories are replaced by free signals, and registers start
-with any value. `--random` adds N tiles and N / 8 cores, drawn as `tensordash soak` draws them. A module of several
-configurations is proven once. The exit status is 1 if a module has no proof.
+The proof pairs registers and instances by name, replaces submodules and memories by free signals, and leaves initial
+values of registers free. `--random` adds N tiles and N / 8 cores, drawn as in `tensordash soak`. The bench proves a
+module of several configurations once. The exit status is 1 if a module has no proof.
 """
 
 import sys

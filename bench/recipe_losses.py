@@ -1,11 +1,11 @@
-"""Losses of the small GPT in NVFP4 by recipes, next to PyTorch's float32, over seeds.
+"""Compare losses of the small GPT in NVFP4 with PyTorch's float32, for several recipes and seeds.
 
     python bench/recipe_losses.py               # trains nothing: writes the page from docs/nvfp4.json
     python bench/recipe_losses.py --seeds 3     # trains the runs that docs/nvfp4.json lacks first
     python bench/recipe_losses.py --steps 20    # shorter runs: prints their losses, stores none
 
-A run trains in PyTorch beside it, from the same weights and on the same batches. The emulator computes the products and
-counts no cycles; 500 steps take two to five minutes. The row "the recipe" trains as `tensordash train --model gpt
+PyTorch trains next to each run, from the same weights and on the same batches. The emulator computes the products, and
+counts no cycles. 500 steps take two to five minutes. The row "the recipe" trains as `tensordash train --model gpt
 --preset nvfp4 --recipe nvfp4 --seed SEED` does.
 """
 
@@ -29,13 +29,13 @@ RESULTS = DOCS / "nvfp4.json"
 PAGE = DOCS / "training-results.md"
 STEPS = 500
 TAIL_STEPS = 100
-"""The last steps, whose mean loss stands for the loss at the end."""
+"""Number of steps in the mean loss at the end of the training."""
 LAST_BIT = 2.0**-23
 EVERY_LAYER = Recipe(bf16_layers=("*",))
 
 
 def train_float32(seed: int, steps: int, change: float = 0.0) -> list[float]:
-    """Return the losses of plain PyTorch, whose weights are multiplied by 1 + `change` before."""
+    """Return the losses of plain PyTorch after multiplying the initial weights by 1 + `change`."""
     task = load_task("gpt", seed)
     optimizer = task.optimizer(task.model.parameters())
     with torch.no_grad():
@@ -52,19 +52,19 @@ def train_float32(seed: int, steps: int, change: float = 0.0) -> list[float]:
 
 
 def compare_changed_weight(seed: int, steps: int) -> dict[str, float]:
-    """Return the figures of float32 with each weight changed in its last bit, next to float32."""
+    """Return the figures of float32 with each initial weight changed in its last bit, next to plain float32."""
     return {**losses(train_float32(seed, steps, LAST_BIT), train_float32(seed, steps)), "bf16_share": 0.0}
 
 
 class Variant(NamedTuple):
-    """How a run trains.
+    """A way to train.
 
     Parameters
     ----------
     recipe : callable
-        Makes the recipe for a task and a seed.
+        Returns the recipe for a task and a seed.
     late_recipe : Recipe, optional
-        The recipe of the last fifth of the steps, if it is another one.
+        Recipe of the last fifth of the steps, if it differs.
     """
 
     recipe: Callable[[Task, int], Recipe | None]
@@ -93,7 +93,7 @@ def published(task: Task, seed: int) -> Recipe:
 
 
 def with_last_block(task: Task, seed: int) -> Recipe:
-    """Return the recipe with the whole last block in bf16."""
+    """Return the recipe with the complete last block in bf16."""
     recipe = published(task, seed)
     return replace(recipe, bf16_layers=(*recipe.bf16_layers, "blocks.1.*"))
 
@@ -106,7 +106,7 @@ VARIANTS: dict[str, Callable[[int, int], dict[str, float]]] = {
     "the recipe, the last block in bf16": Variant(with_last_block).train,
     "the recipe, the last fifth of the steps in bf16": Variant(published, EVERY_LAYER).train,
 }
-"""Trains with a seed, for a number of steps; by the name in the table."""
+"""Functions that train with a seed for a number of steps, by name in the table."""
 
 
 def losses(device: Sequence[float], plain: Sequence[float]) -> dict[str, float]:
@@ -121,7 +121,7 @@ def losses(device: Sequence[float], plain: Sequence[float]) -> dict[str, float]:
 
 
 def summary(runs: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Return what the table has of a variant's runs by seed; differences from float32 are in percent."""
+    """Return a variant's row of the table from its runs by seed. Differences from float32 are in percent."""
     found = [run["figures"] for run in runs.values()]
     differences = [100 * (each["loss"] / each["plain_loss"] - 1) for each in found]
     tails = [100 * (each["tail_loss"] / each["plain_tail_loss"] - 1) for each in found]
@@ -152,7 +152,7 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=0, help="seeds from 0 on")
     parser.add_argument("--steps", type=int, default=STEPS)
     options = parser.parse_args()
-    torch.set_num_threads(1)  # float32's loss depends on how many threads share a sum
+    torch.set_num_threads(1)  # The loss in float32 depends on the number of threads that share a sum.
     for seed in range(options.seeds or (1 if options.steps != STEPS else 0)):
         for name, train in VARIANTS.items():
             results = load_figures(RESULTS)

@@ -20,7 +20,7 @@ CELL = 34
 WINDOW_DEPTH = 2
 """Steps of the window in the first picture."""
 CYCLE_WIDTH = 290
-"""Width of a cycle, and of the space left of the first one, in pixels."""
+"""Width of a cycle, and of the margin left of the first cycle, in pixels."""
 LANES_LEFT = WINDOW_DEPTH * CELL + 90
 """Distance from a window's left edge to its lanes, in pixels."""
 WINDOW = ((0, 1, 0, 1), (1, 1, 0, 0), (0, 0, 1, 1), (1, 0, 1, 0))

@@ -28,7 +28,7 @@ from tensordash_runtime.program_folder.storage import write_folder
 from tensordash_runtime.tasks import load_task
 
 MODELS = {"mlp": 12, "digits": 3}
-"""Networks, with a number of steps that takes some minutes."""
+"""Networks, each with a number of steps that take some minutes."""
 BATCH = 16
 MOMENTUM = 0.9
 MEMORY_BYTES = 1 << 22
@@ -142,7 +142,7 @@ def train(model: str, steps: int) -> dict[str, Any]:
 
 
 def summary(model: str, figures: Mapping[str, Any]) -> str:
-    """Return one line: cycles of a step in which the processor computes or waits, and in which the core multiplies."""
+    """Return a line with the cycles of a step in which the processor computes, waits, and the core multiplies."""
     cycles, steps = figures["cycles"], figures["steps"]
     computing = cycles["host_calls"] + cycles["programs"] - cycles["asleep"]
     return (

@@ -1,9 +1,9 @@
-"""Count the resources of an ECP5 that the simulated SoC takes, with Yosys: the table of docs/tutorials/soc.md.
+"""Count the resources of an ECP5 that the simulated SoC needs, with Yosys: the table of docs/tutorials/soc.md.
 
     python bench/soc_fpga.py                            # print the table: some minutes
     python bench/soc_fpga.py --json docs/soc-fpga.json  # also write the counts for `python bench/soc_page.py`
 
-Nothing is placed or routed: counts do not show whether the system fits, or how fast it is.
+The bench does not place and route. Counts do not show whether the system fits, or its clock.
 """
 
 import json
@@ -32,7 +32,7 @@ PARTS = {"tensordash_core": "core", "picorv32": "PicoRV32", "soc": "memory, UART
 def count(folder: Path) -> dict[str, dict[str, int]]:
     """Map a system, and return each part's count of each resource."""
     family = FAMILIES[FAMILY]
-    (folder / "firmware.hex").write_text("0\n")  # The contents of memory change no count.
+    (folder / "firmware.hex").write_text("0\n")  # The contents of memory do not change the counts.
     # Yosys puts the processor's parameters before its module name.
     commands = [
         f"read_verilog {' '.join(SOURCES)}",

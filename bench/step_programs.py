@@ -1,8 +1,8 @@
-"""Compare a training step of few programs with one that has a program for each product, on the Verilog.
+"""Compare a training step of few programs with a step that has a program for each product, on the Verilog.
 
     python bench/step_programs.py           # print a summary
     python bench/step_programs.py --json
-    python bench/step_programs.py --compile resnet18 --batch 2     # time and memory of compiling it, or resnet50
+    python bench/step_programs.py --compile resnet18 --batch 2     # time and memory of compiling a large network
     python bench/step_programs.py --compile resnet18 --batch 2 --page    # and write them to docs/program-folder.md
 
 Both steps have the same products, formats, fused operations and results. Cycles are the core's, without the host's
@@ -151,7 +151,7 @@ def written(text: str, results: Mapping[str, Any]) -> str:
 
 
 def store_row(row: dict[str, Any]) -> None:
-    """Put the figures of a network into the data file, and into the page."""
+    """Write the figures of a network into the data file and the page."""
     results = {**load_figures(RESULTS), row["model"]: row}
     store_figures(RESULTS, results)
     atomic_write(PAGE, written(PAGE.read_text(encoding="utf-8"), results))

@@ -2,10 +2,10 @@
 
     python bench/sum_errors.py [--steps 20] [--models digits gpt lstm]
 
-Each network first trains some steps in PyTorch's bf16. The products of the next step are then summed in each way, and
-exactly. An error is the root mean square of a product's errors, divided by the root mean square of its exact results,
-in units of 2^-24. The table has the mean over the products of each operation. Its last column is the largest ratio of a
-product's error in binned sums to that in sequential sums: above 1, binned sums are worse.
+Each network first trains some steps in PyTorch's bf16. The bench then sums the products of the next step in each way,
+and exactly. The error of a product is the root mean square of its errors, divided by the root mean square of its exact
+results, in units of 2^-24. The table has the mean over the products of each operation. Its last column is the largest
+ratio of a product's error in binned sums to its error in sequential sums: above 1, binned sums are worse.
 """
 
 from collections import defaultdict
@@ -56,7 +56,7 @@ class Sequential(Sides):
 
 
 class Exact(Sides):
-    """Sums in float64, rounded to FP32; with `rest`, the rounding errors. Both together have 48 bits."""
+    """Sums in float64, rounded to FP32. With `rest`, the rounding errors: both together have 48 bits."""
 
     rest = False
 

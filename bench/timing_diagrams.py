@@ -1,4 +1,4 @@
-"""The timing diagrams of docs/integration.md: WaveDrom sources and pictures, from simulations of a tile and a core.
+"""Draw the timing diagrams of docs/integration.md with WaveDrom, from simulations of a tile and a core.
 
 python bench/timing_diagrams.py [FOLDER]
 """
@@ -21,7 +21,7 @@ from tensordash_sim.golden import Producer, encode
 from tensordash_sim.verify.core_playback import play_example
 
 Cycle = Mapping[str, int | str | None]
-"""Value of each signal in a cycle, before its clock edge; None where it does not matter."""
+"""Value of each signal in a cycle, before its clock edge; None if it does not matter."""
 
 CONFIG = TileConfig(rows=2, columns=1)
 PORTS = ("b_0", "b_1", "a_0")
@@ -69,7 +69,7 @@ def simulate_tile(
     ready, reset, clear : str
         `out_ready`, `rst` and `clear`, by cycle.
     c : str, optional
-        1 in a cycle in which a beat of C may be offered; None for a tile without C.
+        1 in a cycle in which the source may offer a beat of C; None for a tile without C.
     seed : int
         Seed of the operands.
     """
@@ -149,7 +149,7 @@ def simulate_axi_stream(
             ctx.set(dut.m_axis.tready, pick(ready, cycle))
             for port, offer in offers.items():
                 beat = getattr(dut, f"s_axis_{port[0]}{port[2]}")
-                values = np.array(offer.steps, np.uint16).tobytes()  # little endian: the first value lowest
+                values = np.array(offer.steps, np.uint16).tobytes()  # Little endian: the first value is lowest.
                 ctx.set(beat.tdata, int.from_bytes(values, "little"))
                 ctx.set(beat.tkeep, (1 << offer.available * step_bytes) - 1)
                 ctx.set(beat.tlast, int(offer.last))
@@ -202,7 +202,7 @@ def _simulate(design: Any, bench: Callable[[Any], Coroutine[Any, Any, None]]) ->
 
 
 LINE_SUFFIXES = ("rst", "clear", "valid", "ready", "last", "busy", "irq")
-"""Ends of names of signals that are drawn as a line. Others are drawn as numbers."""
+"""Suffixes of signals that are drawn as a line. Other signals are drawn as numbers."""
 
 
 def wavedrom_source(title: str, seen: Sequence[Cycle], names: Sequence[str], *, clock: bool = True) -> dict[str, Any]:
@@ -314,7 +314,7 @@ def core_diagrams() -> dict[str, dict[str, Any]]:
 
 
 def on_white(picture: str) -> str:
-    """Add a white background to a picture: its lines are black, and pages may be dark."""
+    """Add a white background to a picture, because its lines are black and pages may be dark."""
     end = picture.index(">") + 1
     return f'{picture[:end]}<rect width="100%" height="100%" fill="white" />{picture[end:]}'
 

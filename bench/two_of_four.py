@@ -4,9 +4,9 @@
     tensordash explore --trace build/two_of_four.trace --depth 2,3,4 --sources 4,5,8 --no-area
     python bench/two_of_four.py --area
 
-The trace has only the layers' AxW, and no zeros in A. `--area` maps two tiles: `paper-depth2`, and one whose lanes
-reach the whole next step. A 2:4 tensor core needs at least the A multiplexers of `paper-depth2`, which select one of
-four values for each multiplier.
+The trace has only the layers' AxW, and no zeros in A. `--area` maps two tiles: `paper-depth2`, and a tile whose lanes
+reach all lanes of the next step. A 2:4 tensor core needs at least the A multiplexers of `paper-depth2`, which select
+one of four values for each multiplier.
 """
 
 from dataclasses import replace
@@ -39,7 +39,7 @@ def main() -> None:
 
 
 def prune(source: str, target: str) -> None:
-    """Write the last step of a trace, and prune the two smallest of each four weights."""
+    """Write the last step of a trace, with the two smallest of each four weights pruned."""
     trace = Trace.open(source)
     conditions = {**trace.conditions, "weights": "2:4 along the reduction of AxW"}
     with TraceWriter(target, conditions=conditions) as writer, writer.step(trace.steps[-1].index) as step:

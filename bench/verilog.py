@@ -2,9 +2,9 @@
 
     python bench/verilog.py [--json] [PRESET...]
 
-Counts are of all `.v` files of a preset, except `lines`, `comment_percent` and `files`. A wire that equals one bit
-range of a vector names a field: neither single_use_wires nor field_ranges count it. A pin of an instance
-(`instance__port`) names a field only if the vector is a pin, too. The presets are paper, recommended and core.
+All counts but `lines`, `comment_percent` and `files` are over all `.v` files of a preset. A wire that equals one bit
+range of a vector names a field. Neither single_use_wires nor field_ranges count such wires. A pin of an instance
+(`instance__port`) names a field only if the vector is also a pin. The presets are paper, recommended and core.
 
 lines: lines of `tensordash.v`
 all_lines: lines of all files; `files` counts the lines of each file
@@ -33,12 +33,12 @@ PRESETS = ("paper", "recommended", "core")
 MAIN = "tensordash.v"
 """File with the tile or the core. Other files have memories, wrappers and units that are placed separately."""
 MAX_INLINED = 100
-"""Characters of an expression that fits on a line."""
+"""Maximum characters of an expression that fits on a line."""
 
 MODULE = re.compile(r"^module (\w+).*?^endmodule\b", re.MULTILINE | re.DOTALL)
 COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 ATTRIBUTE = re.compile(r"\(\*.*?\*\)", re.DOTALL)
-# An identifier, escaped or not; after a dot it would be a port of an instance, after a base it would be a digit.
+# An identifier, escaped or not. After a dot, it would be a port of an instance; after a base, a digit.
 NAME = re.compile(r"(?<![\w$.'\\])(\\\S+|[A-Za-z_][\w$]*)")
 DECLARATION = re.compile(
     r"^\s*(?:(?:input|output)\s+)?(wire|reg)\b\s*(?:signed\s*)?(?:\[[^\]]*\]\s*)?([^;=]*?)\s*(=|;|,?$)"
@@ -124,7 +124,7 @@ def single_use_wires(code: str) -> list[str]:
     for assign in ASSIGN.finditer(code):
         name, expression = (assign[1], assign[2]) if assign[1] else (assign[3], assign[4])
         fits = len(" ".join(expression.split())) <= MAX_INLINED
-        if name in wires and name not in sliced and fits and uses[name] == 2:  # the assignment counts as one
+        if name in wires and name not in sliced and fits and uses[name] == 2:  # The assignment is one of the two.
             found.append(name)
     return found
 

@@ -13,7 +13,7 @@ from tensordash_storage.files import atomic_path
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 CYCLE = 141
-"""A cycle in which rows wait for another one, and lanes take pairs of later steps and of their neighbours."""
+"""A cycle in which rows wait for another row, and lanes take pairs of later steps and of their neighbours."""
 WIDTH = 1200
 
 
@@ -44,7 +44,7 @@ def picture(path: Path) -> None:
         page.goto(page_file.as_uri())
         page.fill("#viewer-slider", str(CYCLE))
         page.evaluate("document.activeElement.blur()")
-        # The head of the page would cover the viewer; the hint about keys and the table are useless in a picture.
+        # The page's header would cover the viewer. The hint about keys and the table are useless in a picture.
         page.add_style_tag(content=".top, .lead, .viewer > details, .viewer > .hint:last-child { display: none; }")
         with atomic_path(path) as place:
             page.locator("#schedule").screenshot(path=place, type="png")

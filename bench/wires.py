@@ -20,7 +20,7 @@ DESIGNS = ("paper", "core")
 
 
 def placed(name: str) -> Any:
-    """Place a preset and its baseline, and return figures; only a tile's include power, as a core's takes long."""
+    """Place a preset and its baseline, and return figures. Only tiles have power, because a core's power takes long."""
     if name == "core":
         core = core_preset(name)
         digest, document = core.digest, synthesize_core(core, power=False, wires=True).to_json()

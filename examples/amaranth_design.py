@@ -1,4 +1,4 @@
-"""A Tile inside another Amaranth design: memories supply its operands, and its results are a stream."""
+"""Use a Tile inside another Amaranth design: memories supply its operands, and its results are a stream."""
 
 import numpy as np
 from amaranth.hdl import Module, Signal
@@ -14,7 +14,7 @@ from tensordash.tile.steps import StepsSignature
 
 
 class StepMemory(wiring.Component):
-    """A memory with the steps of one stream, (T, lanes) bit patterns, that offers up to a whole window of them."""
+    """A memory with the steps of one stream, (T, lanes) bit patterns, that offers up to `depth` steps per cycle."""
 
     def __init__(self, steps, *, width: int, depth: int):
         self.steps, self.width, self.depth = steps, width, depth
@@ -26,7 +26,7 @@ class StepMemory(wiring.Component):
         port, count = self.port, len(self.steps)
         memory = Memory(shape=ArrayLayout(self.width, len(self.steps[0])), depth=count, init=self.steps)
         m.submodules.memory = memory
-        next_step = Signal(range(count + 1))  # the first step that the tile has not taken
+        next_step = Signal(range(count + 1))  # First step that the tile has not taken.
         left = Signal(range(count + 1))
         m.d.comb += [
             left.eq(count - next_step),
@@ -43,7 +43,7 @@ class StepMemory(wiring.Component):
 
 
 class DotProducts(wiring.Component):
-    """Dot products of rows of B and columns of A, once after reset; `a` (columns, T, lanes), `b` (rows, T, lanes)."""
+    """Multiplies rows of B by columns of A, once after reset. `a` is (columns, T, lanes), `b` is (rows, T, lanes)."""
 
     def __init__(self, config: TileConfig, a, b):
         self.config, self.a, self.b = config, a, b

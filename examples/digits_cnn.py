@@ -7,7 +7,7 @@ after five epochs is the trace in the package (`tensordash_sim.trace.example_tra
     tensordash trace examples/digits_cnn.py -o sim/tensordash_sim/data/digits_cnn.trace \
         --values --steps 1 --stop --overwrite -- digits.pt
 
-Another processor or PyTorch may round sums differently: values, and some zeros, then differ.
+Another processor or PyTorch version may round sums differently. Values, and some zeros, then differ.
 """
 
 import sys
@@ -45,7 +45,7 @@ digits = load_digits()
 images = torch.tensor(digits.images / 16, dtype=torch.float32).unsqueeze(1)
 labels = torch.tensor(digits.target)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-scaler = torch.amp.GradScaler("cpu", init_scale=2.0**10)  # keeps small gradients in the range of fp16
+scaler = torch.amp.GradScaler("cpu", init_scale=2.0**10)  # This keeps small gradients in the range of fp16.
 
 for epoch in range(EPOCHS):
     for batch in torch.randperm(TRAINED_ON).split(BATCH):

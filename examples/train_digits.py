@@ -1,4 +1,4 @@
-"""Train a small CNN on scikit-learn's digits on a TensorDash core, with two lines more than without one.
+"""Train a small CNN on scikit-learn's digits on a TensorDash core. This takes two lines more than plain PyTorch.
 
 python examples/train_digits.py              # on the emulator
 python examples/train_digits.py verilator    # two steps on the emitted Verilog
@@ -21,7 +21,7 @@ model = nn.Sequential(
 digits = load_digits()
 images, labels = torch.tensor(digits.images / 16, dtype=torch.float32).unsqueeze(1), torch.tensor(digits.target)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-scaler = torch.amp.GradScaler("cpu", init_scale=2.0**10)  # keeps small gradients in the range of fp16
+scaler = torch.amp.GradScaler("cpu", init_scale=2.0**10)  # This keeps small gradients in the range of fp16.
 
 device = tr.Device("core", backend)
 with tr.offload(device, model=model) as run:

@@ -46,7 +46,7 @@ int main(void) {
   print_number(slept);
   print(" cycles\n");
 
-  /* The alarm wakes the processor, too. */
+  /* The alarm also wakes the processor. */
   SOC_ALARM = 1000;
   const uint32_t set = SOC_CYCLES;
   wait_for_interrupt();

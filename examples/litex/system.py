@@ -25,7 +25,7 @@ CORE_BASE = 0x8000_0000
 RAM_BASE = 0x4000_0000
 RAM_BYTES = 1 << 14
 BUS_WIDTHS = {"wide-ram": 32, "bus-128": 128, "bus-32": 32}
-"""Bits of the SoC's bus, by memory: a `WideRam`, or the SoC's RAM, which the core reaches as a master of the bus."""
+"""Bits of the SoC's bus by memory: a `WideRam`, or the SoC's RAM, which the core accesses as a master of the bus."""
 
 
 class System(SoCMini):
@@ -34,7 +34,7 @@ class System(SoCMini):
     Parameters
     ----------
     verilog : Path
-        The folder of the core.
+        Folder of the core's Verilog.
     memory : str
         A key of `BUS_WIDTHS`.
     """
@@ -63,7 +63,7 @@ class System(SoCMini):
 
 
 def write_verilog(verilog: Path, memory: str, output: Path) -> None:
-    """Write the system's Verilog; the module is `litex`."""
+    """Write the system's Verilog. Its module is `litex`."""
     logging.disable(logging.INFO)
     system = System(verilog, memory)
     system.finalize()

@@ -1,4 +1,4 @@
-"""A core as a module of LiteX, and a RAM as wide as its bus. Copy this file into your design.
+"""A core as a LiteX module, and a RAM as wide as its bus. Copy this file into your design.
 
     tensordash generate --preset core --set core.address_bits=32 -o verilog
 
@@ -23,20 +23,20 @@ class TensorDash(LiteXModule):
     Parameters
     ----------
     platform : litex.build.generic_platform.GenericPlatform
-        Takes the Verilog.
+        Platform to add the Verilog to.
     folder : Path
-        The folder that `tensordash generate` wrote, with `core.address_bits = 32`.
+        Folder that `tensordash generate` wrote, with `core.address_bits = 32`.
     data_width : int
         Bits of the core's bus, `core.axi_bits`.
 
     Attributes
     ----------
     registers : AXILiteInterface
-        A slave: `soc.bus.add_slave` connects it.
+        Slave interface. Pass it to `soc.bus.add_slave`.
     memory : AXIInterface
-        A master: pass it to a `WideRam`, or to `soc.bus.add_master`.
+        Master interface. Pass it to a `WideRam`, or to `soc.bus.add_master`.
     irq : Signal
-        High while an enabled cause is set.
+        Interrupt, high while an enabled cause is set.
     """
 
     def __init__(self, platform, folder: Path, data_width: int = 128) -> None:
@@ -78,21 +78,21 @@ def _outputs(prefix: str, channel, fields: tuple[str, ...]) -> dict[str, Signal]
 
 
 class WideRam(LiteXModule):
-    """A RAM for a core, which transfers a beat in each cycle, with a second port for the bus of the SoC.
+    """A RAM that transfers a beat per cycle with a core, and has a second port for the bus of the SoC.
 
-    It takes one burst of reads and one of writes at a time. Read data follow the address by two cycles.
+    It accepts one read burst and one write burst at a time. Read data follow the address by two cycles.
 
     Parameters
     ----------
     memory : AXIInterface
-        The core's. All its bursts are aligned INCR bursts of whole beats.
+        Interface of the core. All its bursts are aligned INCR bursts of complete beats.
     size : int
-        Bytes.
+        Size in bytes.
 
     Attributes
     ----------
     bus : wishbone.Interface
-        A slave of 32 bits: `soc.bus.add_slave` connects it.
+        Slave interface of 32 bits. Pass it to `soc.bus.add_slave`.
     """
 
     def __init__(self, memory, size: int) -> None:

@@ -1,4 +1,4 @@
-// A generated tile inside another design: memories supply its operands, and its results are an AXI4-Stream.
+// Use of a generated tile inside another design: memories supply its operands, and its results are an AXI4-Stream.
 //
 //   tensordash generate tile.toml --name my_tile -o my_tile
 //   iverilog -g2005 -o bench dot_products_tb.v dot_products.v my_tile/my_tile.v && vvp -n bench
@@ -22,7 +22,7 @@ module step_source #(
   localparam [15:0] LAST_TKEEP = (1 << 4 * LAST_STEPS) - 1;  // a step has 4 bytes
 
   reg [31:0] steps [0:4 * BEATS - 1];  // written by the testbench
-  reg [15:0] beat;  // the next one to send
+  reg [15:0] beat;  // the next beat to send
 
   assign tvalid = beat < BEATS;  // must not wait for tready
   assign tlast = beat == BEATS - 1;

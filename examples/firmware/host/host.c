@@ -1,6 +1,7 @@
-/* Runs an example on this machine, with the Verilated core instead of hardware and memory at the program's addresses.
+/* Runs an example on this machine, with the Verilated core instead of hardware, and memory at the program's addresses.
  *
- * With an argument, the memory's contents after the example are written to that file. Exit status 2 if the example fails.
+ * With an argument, it writes the memory's contents after the example to that file. The exit status is 2 if the example
+ * fails.
  */
 #define _GNU_SOURCE
 #include <stdio.h>
@@ -30,7 +31,7 @@ static Device *core;
 static uint8_t *memory;
 uint32_t host_alarm;
 
-/* The core has a copy of the memory, made before each program. It is copied back when the driver reads `done`. */
+/* The core works on a copy of the memory, made before each program. Reading `done` copies it back. */
 uint32_t host_read(void *context, uint32_t offset) {
   uint32_t value = 0;
   (void)context;

@@ -1,10 +1,10 @@
-"""The evaluation: the paper's figures and tables, ours beside them.
+"""The evaluation: the paper's figures and tables next to this project's results.
 
     settings = Settings(scale="small", traces=Path("build/traces"))
     for figure in evaluate(["fig15"], settings, Path("build/evaluation")):
         write_figure(figure, Path("build/evaluation"))
 
-docs/evaluation-tables.md has the results. This package reads results of synthesis, and never runs it.
+docs/evaluation-tables.md has the results. This package reads results of synthesis, but does not run synthesis.
 """
 
 from ..report.figure import Figure, Point

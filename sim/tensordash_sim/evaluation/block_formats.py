@@ -1,7 +1,7 @@
-"""Number formats whose values share scales: MXFP8, MXFP6, MXFP4 and NVFP4, and 8-bit ones with a scale for a tensor.
+"""Formats whose values share scales: MXFP8, MXFP6, MXFP4, NVFP4, and 8-bit formats with one scale per tensor.
 
-No tile has them; they are here for the zeros that they make. Rounding is written from the formats' definitions, in
-float64, and compared with ml_dtypes by the tests.
+The evaluation uses them to count the zeros that rounding makes. Rounding follows the formats' definitions, in float64.
+Tests compare it with ml_dtypes.
 
 Source
 ------
@@ -21,16 +21,16 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Element:
-    """What a value is, once it is scaled.
+    """Format of a scaled value.
 
     Attributes
     ----------
     fraction_bits : int
-        Behind the leading bit.
+        Bits after the leading bit.
     least_exponent : int
-        Of normal numbers; below it the distance of neighbours stays.
+        Smallest exponent of normal numbers. Smaller numbers have the spacing of this exponent.
     largest : float
-        Magnitude; larger ones become it.
+        Largest magnitude. Larger values saturate.
     """
 
     fraction_bits: int
@@ -39,7 +39,7 @@ class Element:
 
     @property
     def most_exponent(self) -> int:
-        """Of the largest magnitude."""
+        """Exponent of the largest magnitude."""
         return int(np.floor(np.log2(self.largest)))
 
 
@@ -49,27 +49,28 @@ ELEMENTS = {
     "e2m3": Element(3, 0, 7.5),
     "e3m2": Element(2, -2, 28.0),
     "e2m1": Element(1, 0, 6.0),
-    "int8": Element(6, 6, 127.0),  # one distance throughout: 1
+    "int8": Element(6, 6, 127.0),  # The spacing is 1 everywhere.
 }
-"""The OCP's 8-bit floats, MX's 6- and 4-bit ones, and integers."""
+"""The OCP's 8-bit floats, the 6- and 4-bit floats of MX, and integers."""
 _E4M3 = ELEMENTS["e4m3"]
 
 
 @dataclass(frozen=True)
 class BlockFormat:
-    """Elements and their scales.
+    """A format with shared scales.
 
     Attributes
     ----------
     element : Element
-        Of each value.
+        Format of each scaled value.
     block : int or None
-        Values that share a scale; None: those of the tensor.
+        Number of values that share a scale. None: all values of the tensor share one.
     scale : str
-        "floor": the power of two below the largest magnitude, by that below the element's largest (the OCP's rule;
-        magnitudes above the element's largest become it). "even": the same of the largest magnitude rounded to the
-        element's fraction. "fit": the largest power of two that leaves all in range. "nvfp4": E4M3, of which the
-        largest stands for the tensor's largest magnitude, by one FP32 number for the tensor.
+        Rule for the scale. "floor" is the OCP's rule: 2^(e - f), with e the exponent of the block's largest magnitude
+        and f the exponent of the element's largest; scaled values above the element's largest saturate. "even": the
+        same after rounding the largest magnitude to the element's fraction. "fit": the power of two that uses most of
+        the element's range without saturation. "nvfp4": an E4M3 scale per block, times one FP32 scale per tensor. The
+        tensor's largest magnitude gets the largest E4M3 scale.
     """
 
     element: Element
@@ -89,16 +90,16 @@ BLOCK_FORMATS = {
     "mxfp4 even": BlockFormat(ELEMENTS["e2m1"], 32, "even"),
     "nvfp4": BlockFormat(ELEMENTS["e2m1"], 16, "nvfp4"),
 }
-"""By name, the widest first."""
+"""Formats by name, widest first."""
 
 
 def rounded(values: Floats, element: Element) -> Floats:
-    """Round each value to the nearest one of a format, ties to even; values above the largest become the largest.
+    """Round each value to the nearest value of a format, ties to even. Values above the largest saturate.
 
     Parameters
     ----------
     values : array of float64, any shape
-        Scaled already; finite.
+        Scaled values, all finite.
     element : Element
         The format.
 
@@ -119,20 +120,20 @@ def quantise(values: NDArray, fmt: BlockFormat, axis: int) -> Floats:
     Parameters
     ----------
     values : array of float, any shape
-        Finite.
+        Values, all finite.
     fmt : BlockFormat
         The format.
     axis : int
-        Along which blocks run, from its beginning; the last one may be shorter.
+        Axis along which blocks run. The last block may be shorter.
 
     Returns
     -------
     array of float64, the same shape
-        Zero exactly where the element or its scale is.
+        Rounded values. A value is zero if its element or its scale is zero.
 
     Examples
     --------
-    Where 16 values share a scale, those after them have another one.
+    NVFP4 has a scale for each 16 values, and MXFP4 for each 32.
 
     >>> row = np.array([[2688.0, 112.0] + 14 * [0.0] + [1344.0, 112.0] + 14 * [0.0]])
     >>> quantise(row, BLOCK_FORMATS["nvfp4"], axis=1)[0, [0, 1, 16, 17]].tolist()  # times 448 and 224
@@ -167,25 +168,25 @@ def _scales(largest: Floats, fmt: BlockFormat) -> Floats:
         if fmt.scale == "even":
             magnitudes = rounded(largest, Element(element.fraction_bits, -1022, np.inf))
         exponents = np.frexp(magnitudes)[1] - 1.0 - element.most_exponent
-    scales: Floats = np.exp2(np.clip(exponents, -127, 127)) * (largest != 0)  # as E8M0 has them
+    scales: Floats = np.exp2(np.clip(exponents, -127, 127)) * (largest != 0)  # The range of E8M0.
     return scales
 
 
 def hadamard(values: NDArray, size: int, axis: int, seed: int) -> Floats:
-    """Return a random Hadamard transform: signs, then each block times an orthogonal matrix of 1 and -1 over its root.
+    """Return a random Hadamard transform: random signs, then each block times an orthogonal Hadamard matrix.
 
-    Both operands of a product, transformed along its reduction with the same signs, give the same product.
+    Transforming both operands along the reduction with the same signs does not change their product.
 
     Parameters
     ----------
     values : array of float, any shape
         Values.
     size : int
-        Of a block, a power of two. What is left after the last whole block stays as it is.
+        Size of a block, a power of two. Values after the last complete block are not transformed.
     axis : int
-        Along which blocks run.
+        Axis along which blocks run.
     seed : int
-        Of the signs, one for each place of a block.
+        Seed of the signs, one for each position in a block.
 
     Source
     ------

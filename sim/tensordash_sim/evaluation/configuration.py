@@ -1,4 +1,4 @@
-"""Table III: the chip that is simulated."""
+"""Table III: configuration of the simulated chip."""
 
 from tensordash import TileConfig
 

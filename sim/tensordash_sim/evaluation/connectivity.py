@@ -1,4 +1,4 @@
-"""Tens of connectivity patterns: how little it matters which one (section IV-D of the paper)."""
+"""Speedup of other connectivity patterns, relative to the paper's (section IV-D of the paper)."""
 
 import numpy as np
 
@@ -15,7 +15,7 @@ __all__ = ["CONNECTIVITY"]
 DRAWN = {"full": 100, "small": 40, "tiny": 4}
 OPTIONS = 8
 MIN_LOOKASIDE = 3
-"""Of seven options: "enough lookaside options", in the paper's words."""
+"""Lookaside options among the seven of a drawn pattern. The paper requires "enough lookaside options"."""
 DENSITIES = (0.3, 0.5, 0.7, 0.9)
 NAMED = {
     "paper": PAPER_OPTIONS,
@@ -34,7 +34,7 @@ def _patterns(settings: Settings) -> dict[str, TileConfig]:
     found = dict(NAMED)
     while len(found) < len(NAMED) + DRAWN[settings.scale]:
         chosen = sorted(free[index] for index in rng.choice(len(free), OPTIONS - 1, replace=False))
-        # In time-major order, lookahead first; with all steps within reach, or the buffer's depth were for nothing.
+        # Options are in time-major order, lookahead first. Patterns that leave a step of the buffer unused are skipped.
         options = ((0, 0), *sorted(chosen, key=lambda option: (option[0], option[1] != 0)))
         enough = sum(offset != 0 for _, offset in chosen) >= MIN_LOOKASIDE
         if enough and {step for step, _ in chosen} == {1, 2, 3} and options not in found.values():

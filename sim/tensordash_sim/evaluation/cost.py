@@ -13,7 +13,7 @@ __all__ = ["TABLE4", "TILES", "chip_area_ratio"]
 
 TILES = 256
 NAND2_MM2 = 1.44e-6
-"""At 65 nm."""
+"""Area of a gate equivalent at 65 nm."""
 PAPER_AREA = {
     "compute_cores": (68.74, 68.74),
     "transposers": (0.37, 0.37),
@@ -32,7 +32,7 @@ PAPER_POWER = {
     "control": (None, None),
     "total": (26_144, 23_793),
 }
-"""(TensorDash, baseline): square millimetres and milliwatts of 256 tiles at 65 nm and 500 MHz."""
+"""mW of 256 tiles at 65 nm and 500 MHz: (TensorDash, baseline). `PAPER_AREA` has their mm2."""
 RATIOS = {"area": 1.14, "power": 1.09, "chip": 1.048}
 BANKS_MM2 = 3 * 58.6
 """Area of AM, BM and CM of the paper's chip."""
@@ -42,14 +42,14 @@ SIDES = ("tensordash", "baseline")
 
 
 def chip_area_ratio(costs: Mapping[str, Any], tiles: int) -> float:
-    """Return the ratio of a chip's area, memories included, to its baseline's.
+    """Return a chip's area over its baseline's, memories included.
 
     Parameters
     ----------
     costs : dict
         Document of ``tensordash synth --json``.
     tiles : int
-        Of the chip.
+        Number of tiles of the chip.
     """
     total = costs["components"]["total"]
     logic = [total[f"{side}_ge"] * NAND2_MM2 * tiles for side in SIDES]
@@ -65,7 +65,7 @@ def _areas(costs: Mapping[str, Any]) -> dict[str, tuple[float, float]]:
 
 
 def _powers(costs: Mapping[str, Any]) -> dict[str, tuple[float, float]]:
-    """Without zeros: what the first run is. Transposers are not in the netlists."""
+    """Return mW of 256 tiles on operands without zeros, the first run. Netlists have no transposers."""
     runs = costs["power"] or [{"watts": {}}]
     return {
         row: (watts["tensordash"] * 1e3 * TILES, watts["baseline"] * 1e3 * TILES)

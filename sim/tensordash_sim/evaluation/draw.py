@@ -1,4 +1,4 @@
-"""Draws figures with matplotlib."""
+"""Drawing of figures with matplotlib."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,29 +17,29 @@ if TYPE_CHECKING:
 __all__ = ["draw"]
 
 WIDTH = 9.0
-"""Inches of the axes of a metric."""
+"""Width of a metric's axes in inches."""
 HEIGHT = 3.8
-"""Inches of the axes of a metric."""
+"""Height of a metric's axes in inches."""
 MAX_TILTED_NAMES = 16
-"""Names on an axis that fit if tilted; more are vertical."""
+"""Maximum number of tilted names on an axis. With more, names are vertical."""
 MAX_LEGEND_ROWS = 16
-"""Names of series in a column of the legend."""
+"""Maximum number of series in a column of the legend."""
 
 
 def draw(figure: Figure, files: Sequence[Path]) -> None:
-    """Draw a figure, with axes of its own for each metric; the paper's values are black.
+    """Draw a figure with separate axes for each metric. The paper's values are black.
 
     Parameters
     ----------
     figure : Figure
-        What is drawn.
+        The figure.
     files : sequence of Path
-        Where; the suffix decides the format.
+        Output files. The suffix decides the format.
 
     Raises
     ------
     TensorDashError
-        matplotlib is not installed.
+        If matplotlib is not installed.
     """
     require("drawing a figure", "matplotlib")
     from matplotlib.figure import Figure as Canvas
@@ -64,7 +64,7 @@ def draw(figure: Figure, files: Sequence[Path]) -> None:
                 axes.set_ylim(bottom=min(0.0, axes.get_ylim()[0]))
         canvas.suptitle(f"{figure.title} ({figure.source})")
         for file in files:
-            # No date is written, nor with what: the same numbers, the same bytes.
+            # Without date and software version, equal numbers give equal files.
             canvas.savefig(file, metadata={"Date": None} if file.suffix == ".svg" else {"Software": None})
 
 

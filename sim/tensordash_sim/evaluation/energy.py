@@ -1,4 +1,4 @@
-"""Fig. 10 and 11 and the bfloat16 tile: energy efficiency, and energy by part."""
+"""Fig. 10, Fig. 11 and the bfloat16 tile: energy efficiency, and energy by component."""
 
 from typing import Any
 
@@ -16,16 +16,16 @@ from .texts import notes, render
 __all__ = ["BF16", "FIG10", "FIG11"]
 
 PAPER = {"paper": {"core": 1.8, "chip": 1.5}, "paper-bf16": {"core": 1.76, "chip": 1.48}}
-"""Means over the networks. The paper divides the speedup by a constant ratio of power."""
+"""The paper's mean energy efficiency over its networks: the speedup over a constant power ratio."""
 CLAIMED = {"core": CONSTANT, "chip": CHIP_AT_65_NM}
 IMPLIED = 1 - (1 - 1 / PAPER["paper"]["chip"]) / (1 - 1 / PAPER["paper"]["core"])
-"""Share that TensorDash cannot reduce, if logic alone is reduced 1.8 times and everything 1.5 times."""
+"""Share of the chip's energy outside the core that the paper's efficiencies of core (1.8) and chip (1.5) imply."""
 PUBLISHED = "VGG16 conv3_2, published shape, 50% zeros"
 BATCH = {"full": 64, "small": 64, "tiny": 1}
 
 
 def _published(settings: Settings, preset: str) -> SimulationJob:
-    """Return a layer with the reuse of data of the published scale, which small networks do not have."""
+    """Return the job of a layer of published shape, which reuses more data than small networks."""
     layer = Convolution(
         batch=BATCH[settings.scale],
         in_channels=256,
@@ -49,7 +49,7 @@ def _plan(settings: Settings, preset: str = "paper") -> Plan:
 
 
 def _results(settings: Settings, answers: Answers) -> dict[str, list[Any]]:
-    """Return results of operations, by network; the published shape is last."""
+    """Return results of operations by network. The layer of published shape is last."""
     found = {name: list(answers[name,]["operations"]) for name in settings.networks}
     return found | {PUBLISHED: list(answers[PUBLISHED,].values())}
 
@@ -74,7 +74,7 @@ def _efficiency_points(settings: Settings, answers: Answers) -> tuple[list[Point
 
 
 def _reuse(settings: Settings, answers: Answers) -> str:
-    """Explain why chips gain less than their logic, by the share of memories, which TensorDash does not change."""
+    """Return the note on the memories' share of energy, which TensorDash does not change."""
     found = {}
     for part in ("dram", "sram"):
         shares = {}
@@ -92,7 +92,7 @@ def _breakdown(settings: Settings, answers: Answers) -> tuple[list[Point], list[
         sums = energies(results, synthesis)
         for side in ("baseline", "tensordash"):
             for part in PARTS:
-                # As in Fig. 10, logic has the paper's power: then its share is at 65 nm, like the share of memories.
+                # As in Fig. 10, logic has the paper's power, so that logic and memories are both at 65 nm.
                 source = {"core": "anchored"}.get(part, part)
                 baseline = sum(sums["baseline"][each] for each in ("anchored", "sram", "dram"))
                 ours = sums[side][source] / baseline

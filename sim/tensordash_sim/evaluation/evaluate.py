@@ -1,4 +1,4 @@
-"""Every experiment, and how some of them are run together."""
+"""List of all experiments, and the function that runs some of them together."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -51,39 +51,39 @@ EXPERIMENTS: dict[str, Experiment] = {
         TWO_OF_FOUR,
     )
 }
-"""By name, in the order of the paper; what is ours alone last."""
+"""Experiments by name, in the order of the paper, then those that the paper does not have."""
 NAMES = tuple(EXPERIMENTS)
 
 
 def evaluate(
     names: Sequence[str], settings: Settings, folder: Path, runner: jobs.Runner = jobs.LOCAL
 ) -> Iterator[Figure]:
-    """Run experiments together: work that several of them need is done once.
+    """Run experiments together. A job that several of them need runs once.
 
     Parameters
     ----------
     names : sequence of str
-        Of `NAMES`.
+        Names from `NAMES`.
     settings : Settings
         Scale, seed, networks, synthesis results.
     folder : Path
-        Its `answers` keeps what is done.
+        Its folder `answers` stores the answers of completed jobs.
     runner : Runner
-        Where jobs run.
+        Runner of the jobs.
 
     Yields
     ------
     Figure
-        In the order of `names`.
+        Figures in the order of `names`.
 
     Raises
     ------
     ValueError
-        If there is no such experiment.
+        If a name is unknown.
     JobError
-        As in `Runner.run`.
+        If `Runner.run` raises it.
     TensorDashError
-        A trace cannot be read.
+        If a trace cannot be read.
     """
     chosen = [EXPERIMENTS[require_choice("name", name, NAMES)] for name in dict.fromkeys(names)]
     plans = [experiment.plan(settings) for experiment in chosen]

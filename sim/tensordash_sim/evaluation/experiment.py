@@ -1,4 +1,4 @@
-"""What every figure and table of the evaluation has: jobs, and points made of their answers."""
+"""An experiment of the evaluation: its jobs, and the function that turns their answers into points."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -27,15 +27,15 @@ class Experiment:
     name, title, source, kind, x_label, y_label
         As in `Figure`.
     plan : callable
-        Jobs by label, for given settings.
+        Returns jobs by label for the settings.
     points : callable
-        Points and notes, for settings and answers by label.
+        Returns points and notes for the settings and the answers by label.
     uses_networks : bool
-        Whether it simulates recorded networks.
+        Whether the experiment simulates recorded networks.
     uses_values : bool
-        Whether it needs their values: those of `Settings.with_values`.
+        Whether the experiment needs recorded values, from `Settings.with_values`.
     presets : tuple of str
-        Whose synthesis results it reads.
+        Presets whose synthesis results the experiment reads.
     """
 
     name: str
@@ -52,22 +52,22 @@ class Experiment:
 
     @classmethod
     def of(cls, name: str, plan: Callable[[Settings], Plan], points: Points) -> "Experiment":
-        """Make the experiment that `figures.toml` describes under this name."""
+        """Return an experiment with the texts that `figures.toml` has under this name."""
         described = FIGURES["experiment"][name]
         presets = tuple(described.get("presets", ()))
         return cls(name=name, plan=plan, points=points, **(described | {"presets": presets}))
 
     def figure(self, settings: Settings, plan: Plan, answers: Answers) -> Figure:
-        """Put the figure together.
+        """Build the figure.
 
         Parameters
         ----------
         settings : Settings
-            What `plan` was made for.
+            Settings of the plan.
         plan : dict
             Jobs by label.
         answers : dict
-            Their answers by label.
+            Answers by label.
         """
         points, text = self.points(settings, answers)
         jobs = list(plan.values())
@@ -96,7 +96,7 @@ class Experiment:
 
 
 def by_operation(answer: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Totals of a step's results, for each operation and for all."""
+    """Return totals of a step's results by operation, and for all operations."""
     operations = answer["operations"]
     names = dict.fromkeys(result["operation"] for result in operations)
     added = {name: totals(each for each in operations if each["operation"] == name) for name in names}
@@ -104,10 +104,10 @@ def by_operation(answer: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def mean(values: list[float]) -> float | None:
-    """Arithmetic; None of nothing."""
+    """Return the arithmetic mean; None if there are no values."""
     return sum(values) / len(values) if values else None
 
 
 def mean_of(settings: Settings, speedups: Mapping[str, float]) -> float | None:
-    """Over the paper's networks, of those that are there; over all, if it is none of them."""
+    """Return the mean over the recorded networks of the paper; if none is recorded, over all networks."""
     return mean([speedups[name] for name in settings.averaged])

@@ -1,6 +1,6 @@
-"""Sparse GPT: speedup by sparsity of its weights, skipping of masked outputs, and what fusing saves in DRAM traffic.
+"""Sparse GPT: speedup by weight sparsity, effect of skipping masked outputs, and DRAM traffic saved by fusion.
 
-The network is the 13B GPT as shapes: one block's products with random static masks, one sequence, and all blocks alike.
+The network is the 13B GPT, as shapes. The experiment simulates one block and one sequence, with random static masks.
 """
 
 from collections.abc import Mapping
@@ -22,20 +22,20 @@ __all__ = ["GPT", "ElementWise", "element_wise"]
 
 LEVELS = (0.0, 0.5, 0.75, 0.875, 0.9375)
 BLOCKS = (1, 4)
-"""Weights that are kept or left out together: one, or as many as a tile's outputs, 4 x 4."""
+"""Edge length of the square blocks of weights that are pruned together: 1, or 4 as for a tile's outputs."""
 PRUNED = ("qkv", "out", "up", "down")
 SCORES = "attention.scores"
 VALUES = "attention.values"
 CAUSAL = {SCORES: "G", VALUES: "A"}
-"""Operands that are zero for later positions."""
+"""Operands with zeros for later positions."""
 MASKED = {SCORES: "AxW", VALUES: "WxG"}
-"""Operations whose results for later positions nobody needs."""
+"""Operations whose results for later positions are not needed."""
 HALF = 2
-"""Bytes of a value of fp16."""
+"""Bytes of an fp16 value."""
 
 
 class Shape(NamedTuple):
-    """What a block is made of."""
+    """Shapes of a block: products, number of heads, hidden size, sequence length."""
 
     products: dict[str, MatrixProduct]
     heads: int
@@ -44,7 +44,7 @@ class Shape(NamedTuple):
 
 
 def _block(scale: str) -> Shape:
-    """Return the shapes of one block, with one head of attention, since all heads are alike."""
+    """Return the shapes of one block. Attention products have one head, because all heads are equal."""
     require("gpt", "torch")
     from ..networks.gpt import SCALES, gpt_geometries
 
@@ -83,9 +83,9 @@ class _Cycles(NamedTuple):
     dense: float
     sparse: float
     passes: float
-    """Without passes whose outputs are all masked."""
+    """Sparse cycles without the passes whose outputs are all masked."""
     bound: float
-    """Without any masked output."""
+    """Sparse cycles in proportion to the outputs that are not masked."""
 
 
 def _cycles(shape: Shape, answers: Answers, zeros: float, operation: str, block: int = 1) -> _Cycles:
@@ -97,7 +97,7 @@ def _cycles(shape: Shape, answers: Answers, zeros: float, operation: str, block:
         taken = result["compute"] * count
         pass_share = output_share = 1.0
         if MASKED.get(name) == operation:
-            # Half of the positions, and the tiles on the diagonal are computed as a whole.
+            # Half of the positions are needed. Tiles on the diagonal compute all of their outputs.
             output_share = (1 + 1 / shape.length) / 2
             pass_share = (1 + load_preset("paper").rows / shape.length) / 2
         elif name in PRUNED and operation == "AxG":
@@ -109,16 +109,16 @@ def _cycles(shape: Shape, answers: Answers, zeros: float, operation: str, block:
 
 
 def _answer(answers: Answers, name: str, zeros: float, operation: str, block: int = 1) -> Mapping[str, Any]:
-    """Attention has no weights: it is the same at all levels."""
+    """Return a job's answer. Products of attention have no weights, so they have one answer for all sparsities."""
     return answers[(name, zeros, operation, block) if name in PRUNED else (name, LEVELS[0], operation, 1)]
 
 
 class ElementWise(NamedTuple):
-    """An element-wise operation of a block's step.
+    """An element-wise operation of a block's step, and the DRAM accesses it needs.
 
-    It reads from and writes to DRAM tensors of `values` values; their number is `alone`, and `fused` with
-    the product before or after it, which has the rest at hand. Normalization and softmax need a whole row at hand. The
-    backward pass computes their values again from their inputs.
+    On its own, the operation reads and writes `alone` tensors of `values` values each. Fused with the product before or
+    after it, which has the other tensors on chip, it reads and writes `fused` tensors. Fusing normalization and softmax
+    needs a complete row on chip. The backward pass recomputes their values from their inputs.
     """
 
     name: str
@@ -128,7 +128,7 @@ class ElementWise(NamedTuple):
 
 
 def element_wise(shape: Shape) -> list[ElementWise]:
-    """Return all of a block, forward and backward."""
+    """Return all element-wise operations of a block, forward and backward."""
     hidden, wide = shape.length * shape.hidden, 4 * shape.length * shape.hidden
     scores = shape.heads * shape.length**2
     return [
@@ -144,7 +144,7 @@ def element_wise(shape: Shape) -> list[ElementWise]:
 
 
 def _traffic(shape: Shape, answers: Answers, zeros: float) -> float:
-    """Return bytes between DRAM and the chip for a block's products, operands compressed."""
+    """Return the DRAM traffic of a block's products in bytes, with compressed operands."""
     return float(
         sum(
             _answer(answers, name, zeros, str(operation))["traffic"]["dram"] * (1 if name in PRUNED else shape.heads)

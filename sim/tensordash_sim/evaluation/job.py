@@ -1,4 +1,4 @@
-"""Simulations of experiments: each depends on its parameters alone, so it runs anywhere and its answer is stored."""
+"""Simulation jobs of experiments. A job depends on its parameters alone, so it can run anywhere and be cached."""
 
 import hashlib
 import json
@@ -15,7 +15,7 @@ from ..performance.chip import code_digest
 __all__ = ["JobKind", "SimulationJob"]
 
 JobKind = Callable[..., dict[str, Any]]
-"""Takes a job's parameters, and its places, by name; returns a document."""
+"""Function that gets a job's parameters and places by name, and returns a JSON document."""
 
 
 @cache
@@ -40,11 +40,11 @@ class SimulationJob:
     Attributes
     ----------
     kind : callable
-        What is done, a function of a module that workers can import.
+        Function that runs the job, in a module that workers can import.
     parameters : dict
-        Everything that the answer depends on, as JSON has it.
+        Everything that the answer depends on, as JSON values.
     places : dict
-        Where its input is; the answer does not depend on that.
+        Paths of the input. The answer does not depend on them.
     """
 
     kind: JobKind
@@ -53,7 +53,7 @@ class SimulationJob:
 
     @cached_property
     def key(self) -> str:
-        """Return a key of everything that the answer depends on."""
+        """Digest of everything that the answer depends on."""
         text = json.dumps([_code(), self.kind.__name__, self.parameters], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:24]
 

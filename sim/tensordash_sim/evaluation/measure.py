@@ -1,4 +1,4 @@
-"""What jobs do: cycles and energy of random streams, of layers with random zeros, of recorded steps."""
+"""Functions of jobs: cycles and energy of random streams, layers with random zeros, and recorded steps."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -47,7 +47,7 @@ FIELDS = (
     "dense_on_chip",
     "on_chip",
 )
-"""Of an operation's result, what figures are made of."""
+"""Fields of an operation's result that figures read."""
 
 
 def short(result: OperationResult) -> dict[str, Any]:
@@ -63,16 +63,16 @@ def _machine(tile: Mapping[str, Any], tiles: int, row_order: str, **how: Any) ->
 def random_streams(
     tile: Mapping[str, Any], zeros: float, steps: int, length: int, seeds: Sequence[int], cluster: str, row_order: str
 ) -> dict[str, Any]:
-    """Speedups of one tile on random zeros, a sample for each seed.
+    """Return speedups and cycles of one tile on random zeros, one sample per seed.
 
     Parameters
     ----------
     tile : dict
-        `TileConfig.to_mapping`.
+        The result of `TileConfig.to_mapping`.
     zeros, steps, length, cluster, row_order
         As in `random_counts`.
     seeds : sequence of int
-        Of the samples.
+        Seeds of the samples.
     """
     config = TileConfig.from_mapping(tile)
     options: dict[str, Any] = {"zeros": zeros, "steps": steps, "length": length}
@@ -96,13 +96,17 @@ def layer_with_random_zeros(
     Parameters
     ----------
     geometry, operations
-        The layer (`Geometry.to_json`) and what is done.
-    tile, tiles, row_order
-        `TileConfig.to_mapping`, how many tiles the chip has, and which vectors share the rows of one.
+        The layer (a result of `Geometry.to_json`) and its operations to simulate.
+    tile : dict
+        The result of `TileConfig.to_mapping`.
+    tiles : int
+        Number of tiles on the chip.
+    row_order : str
+        As in `Machine`.
     zeros : dict of str to float
-        Chance of a zero in A, W and G.
+        Probability of a zero in A, W and G.
     seed : int
-        Of the operands.
+        Seed of the operands.
     """
     layer, machine = geometry_from_json(geometry), _machine(tile, tiles, row_order)
     rng = np.random.default_rng(seed)
@@ -133,20 +137,20 @@ def recorded_step(
     Parameters
     ----------
     digest : str
-        Of the trace: what is simulated is its content, wherever it lies.
+        Digest of the trace, which identifies its content.
     step : int
         Index of the step.
     tile, tiles, row_order
         As in `layer_with_random_zeros`.
     path : str
-        Of the trace.
+        Path of the trace.
     side, join_samples
         As in `Machine`.
 
     Raises
     ------
     ValueError
-        Another trace has come to lie there.
+        If the trace at `path` has another digest.
     """
     trace = Trace.open(Path(path))
     machine = _machine(tile, tiles, row_order, side=side, join_samples=join_samples)
@@ -162,7 +166,7 @@ def recorded_step(
 
 
 def static_mask(shape: tuple[int, ...], zeros: float, block: int, seed: int) -> NDArray[np.bool_]:
-    """Weights that are not zero, those of a square block together.
+    """Return a random mask of weights that are not zero. The weights of a square block have the same bit.
 
     >>> static_mask((2, 4), zeros=0.5, block=2, seed=2)
     array([[ True,  True, False, False],
@@ -183,18 +187,18 @@ def product_with_static_mask(
     causal: str | None,
     seed: int,
 ) -> dict[str, Any]:
-    """Result of an operation with weights that are zero at random, and one operand that may be causal; on one tile.
+    """Return the result of an operation on one tile, with a random static mask of W and an optional causal operand.
 
     Parameters
     ----------
     geometry, operation, tile
         As in `layer_with_random_zeros`.
     zeros, block : float, int
-        Of W, as in `static_mask`.
+        Share of zeros and block size of W, as in `static_mask`.
     causal : str or None
-        The operand, "A" or "G", that is zero where its last index is above the one before.
+        The operand, "A" or "G", that is zero where its last index is above its second last.
     seed : int
-        Of the mask.
+        Seed of the mask.
     """
     layer = geometry_from_json(geometry)
     masks = {name: np.ones(shape, bool) for name, shape in layer.shapes.items()}
@@ -208,16 +212,16 @@ def product_with_static_mask(
 def masked_outputs(
     geometry: Mapping[str, Any], tile: Mapping[str, Any], zeros: float, block: int, seed: int
 ) -> dict[str, Any]:
-    """Passes of a weight gradient that have an output which is kept: where the weight is not zero.
+    """Count the passes and outputs of a weight gradient that are needed, because the weight is not zero.
 
-    A tile gives rows x columns outputs in a pass; it can leave out a pass none of whose outputs is kept.
+    A tile computes rows x columns outputs in a pass. It can skip a pass if none of its outputs is needed.
 
     Parameters
     ----------
     geometry : dict
         A linear layer.
     tile : dict
-        `TileConfig.to_mapping`.
+        The result of `TileConfig.to_mapping`.
     zeros, block, seed
         As in `static_mask`.
     """

@@ -1,4 +1,4 @@
-"""What jobs do with recorded values: quantise them, or prune weights, and simulate what zeros that makes."""
+"""Functions of jobs that quantise recorded values or prune weights, and simulate the resulting zeros."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -30,11 +30,11 @@ __all__ = [
 ]
 
 TRANSFORMED = 16
-"""Values of a Hadamard transform where a format has no blocks: as many as NVFP4's."""
+"""Values of a Hadamard transform if the format has no blocks: NVFP4's block size."""
 BLOCK = 4
-"""Of which 2:4 keeps two."""
+"""Block size of 2:4, which keeps two values of each block."""
 PATTERNS = ("2:4", "half")
-"""Of weights that are pruned."""
+"""Pruning patterns."""
 
 
 def _records(path: str, digest: str, step: int) -> tuple[Record, ...]:
@@ -47,22 +47,22 @@ def _records(path: str, digest: str, step: int) -> tuple[Record, ...]:
 def quantised_mask(
     values: NDArray, geometry: Geometry, operation: Operation, name: str, fmt: str | None, seed: int | None
 ) -> NDArray[np.bool_]:
-    """Return where an operand is not zero in a format whose blocks run along the operation's reduction.
+    """Return the mask of an operand after quantisation to a format with blocks along the operation's reduction.
 
     Parameters
     ----------
     values : array of float
         In the shape that the geometry gives the operand.
     geometry, operation, name : Geometry, Operation, str
-        The layer, what is done, and the operand.
+        The layer, its operation, and the operand.
     fmt : str or None
-        A name of `BLOCK_FORMATS`; None leaves values as they are.
+        A name of `BLOCK_FORMATS`. None leaves values unchanged.
     seed : int or None
-        Of signs of a Hadamard transform of each block before; None for no transform.
+        Seed of a Hadamard transform of each block before quantisation. None for no transform.
 
     Examples
     --------
-    Where blocks run along a row of W, those of the second row have a scale of their own.
+    In AxW, blocks run along a row of W, so the second row has a scale of its own.
 
     >>> from ..lowering import MatrixProduct
     >>> linear = MatrixProduct(batch=1, samples=1, in_features=2, out_features=2)
@@ -86,22 +86,22 @@ def quantised_mask(
 def quantised_step(
     digest: str, step: int, tile: Mapping[str, Any], fmt: str | None, seed: int | None, *, path: str
 ) -> dict[str, Any]:
-    """Zeros of every operation of a recorded step in a format, and what one tile makes of them.
+    """Quantise all operations of a recorded step to a format, count zeros, and simulate one tile.
 
     Parameters
     ----------
     digest, step, path
-        As in `recorded_step`; of a trace with values.
+        As in `recorded_step`. The trace must have values.
     tile : dict
-        `TileConfig.to_mapping`.
+        The result of `TileConfig.to_mapping`.
     fmt, seed
         As in `quantised_mask`.
 
     Returns
     -------
     dict
-        For each operation: values and zeros of its operands by name, and the results of a tile that skips the zeros of
-        the sparser side (`rows`) and of both (`both`).
+        For each operation: number of values and zeros by operand, and the results of a tile that skips the zeros of the
+        sparser side (`rows`) and of a tile that skips the zeros of both sides (`both`).
 
     Raises
     ------
@@ -127,14 +127,14 @@ def quantised_step(
 
 
 def two_of_four(values: NDArray, axis: int) -> NDArray[np.bool_]:
-    """Return where the two largest magnitudes of four consecutive values are; of equal ones the first.
+    """Return a mask of the two largest magnitudes of each four consecutive values. In ties, the first value wins.
 
     Parameters
     ----------
     values : array of float, any shape
         Weights.
     axis : int
-        Along which blocks of four run, from its beginning; the last one may be shorter, and keeps two as well.
+        Axis along which blocks of four run. The last block may be shorter, and also keeps up to two values.
 
     Examples
     --------
@@ -151,7 +151,7 @@ def two_of_four(values: NDArray, axis: int) -> NDArray[np.bool_]:
 
 
 def pruned_weights(values: NDArray, geometry: Geometry, pattern: str) -> NDArray[np.bool_]:
-    """Half of a layer's weights, those of larger magnitude.
+    """Return a mask of half of a layer's weights, those of larger magnitude.
 
     Parameters
     ----------
@@ -160,12 +160,12 @@ def pruned_weights(values: NDArray, geometry: Geometry, pattern: str) -> NDArray
     geometry : Geometry
         The layer.
     pattern : str
-        "2:4": two of four along the reduction of AxW; "half": wherever in the tensor.
+        "2:4": two of four along the reduction of AxW. "half": the larger half of the tensor.
 
     Raises
     ------
     ValueError
-        If there is no such pattern.
+        If the pattern is unknown.
     """
     require_choice("pattern", pattern, PATTERNS)
     if pattern == "2:4":
@@ -180,7 +180,7 @@ def pruned_weights(values: NDArray, geometry: Geometry, pattern: str) -> NDArray
 def _with_weights(
     geometry: Geometry, mask: NDArray[np.bool_], operation: Operation, tile: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return a tile that schedules W; the other operand has no zeros."""
+    """Simulate an operation on a tile that schedules W. The other operand has no zeros."""
     side = "left" if operation.left == "W" else "right"
     machine = Machine(TileConfig.from_mapping(tile), replace(ChipConfig(), tiles=1), side=side)
     other = operation.right if side == "left" else operation.left
@@ -189,18 +189,18 @@ def _with_weights(
 
 
 def pruned_product(geometry: Mapping[str, Any], tile: Mapping[str, Any], pattern: str, seed: int) -> dict[str, Any]:
-    """AxW and WxG of a layer with random weights that are pruned, W scheduled, on one tile.
+    """Simulate AxW and WxG of a layer with pruned random weights on one tile that schedules W.
 
     Parameters
     ----------
     geometry : dict
-        `Geometry.to_json`.
+        The result of `Geometry.to_json`.
     tile : dict
-        `TileConfig.to_mapping`.
+        The result of `TileConfig.to_mapping`.
     pattern : str
         As in `pruned_weights`.
     seed : int
-        Of the weights.
+        Seed of the weights.
     """
     layer = geometry_from_json(geometry)
     values = np.random.default_rng(seed).standard_normal(layer.shapes["W"])
@@ -210,7 +210,7 @@ def pruned_product(geometry: Mapping[str, Any], tile: Mapping[str, Any], pattern
 
 
 def pruned_step(digest: str, step: int, tile: Mapping[str, Any], pattern: str, *, path: str) -> dict[str, Any]:
-    """Return the same of every layer of a recorded step, with its own weights.
+    """Simulate AxW and WxG of every layer of a recorded step with its pruned weights, as `pruned_product` does.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What a job does: a training step in its published shapes, its products simulated, and the step planned."""
+"""Function of a job: simulates the products of a training step in published shapes, and plans the step."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -18,11 +18,11 @@ from .measure import static_mask
 __all__ = ["ORDER", "published_step"]
 
 ORDER = "order"
-"""The last measure: rows of similar density beside each other, the faster side, samples joined where that is faster."""
+"""The last measure: rows grouped by density, the faster side scheduled, and samples joined if that is faster."""
 CAUSAL = {"attention.scores": "G", "attention.values": "A"}
-"""Operands that are zero for later positions."""
+"""Operands with zeros for later positions."""
 UNNEEDED = {("attention.scores", Operation.FORWARD), ("attention.values", Operation.INPUT_GRADIENT)}
-"""Products whose results for later positions nobody needs."""
+"""Products whose results for later positions are not needed."""
 
 
 def published_step(
@@ -38,36 +38,38 @@ def published_step(
     seed: int,
     every: bool = True,
 ) -> dict[str, Any]:
-    """Return a step's cycles, TensorDash's and the baseline's, at several bandwidths and with more and more measures.
+    """Return a step's cycles on TensorDash and on the baseline, by bandwidth and number of measures.
 
-    Each has its own plan, which is checked (`planner.replay`).
+    Each row has its own two plans. `planner.replay` checks each plan.
 
     Parameters
     ----------
     workload : str
-        "vgg16", "resnet50", "resnet50-ghost", "gpt" or "gpt-masked", where masked outputs are not computed.
+        "vgg16", "resnet50", "resnet50-ghost", "gpt" or "gpt-masked". "gpt-masked" does not compute masked outputs.
     tile : dict
-        `TileConfig.to_mapping`.
+        The result of `TileConfig.to_mapping`.
     zeros : float
-        In activations and gradients; of "gpt" in the weights of linear layers.
+        Share of zeros in activations and gradients; for "gpt", in the weights of linear layers.
     images, simulated : int
-        Of a batch; convolutions are simulated with fewer, all of which are alike, and take that many times as long.
+        Images of a batch, and of those the simulated ones. Cycles of convolutions are scaled from `simulated` to
+        `images`.
     block : int
-        Weights that are masked together, as in `static_mask`.
+        Block size of the weights' mask, as in `static_mask`.
     size, thin : int
-        Extent of images; 224 and 1 are published. All widths are divided by `thin`.
+        Extent of images, and divisor of all widths. 224 and 1 are published.
     gbps : sequence of float
-        DRAM's.
+        DRAM bandwidths in GB/s.
     seed : int
-        Of the zeros.
+        Seed of the zeros.
     every : bool
-        Whether each measure has a row; without, none and all of them: plans of hundreds of nodes take a minute each.
+        Whether each measure has a row. If false, rows have none or all of them: a plan of hundreds of nodes takes a
+        minute.
 
     Returns
     -------
     dict
         "rows": a list of "gbps", "measures" (names), and for "dense" and "sparse" each "cycles", "on_chip",
-        "dram_cycles", "dram_bytes", "stages"; "macs": of all products.
+        "dram_cycles", "dram_bytes", "stages". "macs": multiplications of all products.
     """
     config, chip = TileConfig.from_mapping(tile), ChipConfig()
     products = _Products(config, chip, workload, zeros, images, simulated, block, seed)
@@ -108,7 +110,7 @@ def _short(plan: Plan) -> dict[str, Any]:
 
 
 class _Products:
-    """Cycles of products, each simulated once."""
+    """Cycles of products. Each product is simulated once."""
 
     def __init__(
         self,
@@ -127,7 +129,7 @@ class _Products:
         self._known: dict[tuple[Any, ...], dict[str, tuple[int, int]]] = {}
 
     def cycles(self, which: str, order: bool) -> Cycles:
-        """Return cycles of "dense" or "sparse" tiles."""
+        """Return a function that computes the cycles of a product on "dense" or "sparse" tiles."""
 
         def of(geometry: Geometry, operation: Operation, kind: str) -> tuple[int, int]:
             key = (repr(geometry), operation, kind if kind in CAUSAL else "", order)
@@ -169,7 +171,7 @@ class _Products:
         }
 
     def _smaller(self, geometry: Geometry) -> tuple[Geometry, int]:
-        """Return the simulated part, and how many such parts the whole has."""
+        """Return the part of a product to simulate, and the factor from its cycles to the product's."""
         if isinstance(geometry, Convolution):
             return replace(geometry, batch=self.simulated), self.images // self.simulated
         if isinstance(geometry, MatrixProduct) and geometry.batch > 1:
@@ -193,7 +195,7 @@ class _Products:
         return masks
 
     def _needed_passes(self, geometry: Geometry, operation: Operation, kind: str) -> NDArray[np.bool_] | None:
-        """Passes of which an output is needed; None if all are."""
+        """Return a mask of the passes with an output that is needed; None if all are needed."""
         if kind in CAUSAL:
             if (kind, operation) not in UNNEEDED:
                 return None
@@ -210,4 +212,4 @@ class _Products:
 
 
 _REDUCED = {Operation.FORWARD: 2, Operation.INPUT_GRADIENT: 1, Operation.WEIGHT_GRADIENT: 1}
-"""The axis of an operand along which a matrix product is summed: of W, or of A."""
+"""Reduced axis of a matrix product, by operation: an axis of W or, for the weight gradient, of A."""

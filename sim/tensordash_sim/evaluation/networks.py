@@ -1,4 +1,4 @@
-"""Fig. 1, 8 and 9 and the network without zeros: recorded networks on the paper's chip."""
+"""Fig. 1, Fig. 8, Fig. 9 and the network without zeros: recorded networks on the paper's chip."""
 
 from tensordash import load_preset
 
@@ -20,13 +20,13 @@ POTENTIAL = {
     "ncf": 1.7,
     "mean": 2.6,
 }
-"""As the paper's text has it: SqueezeNet is "more than" that, the mean "nearly"."""
+"""Potential speedups in the paper's text. For SqueezeNet it writes "more than", for the mean "nearly"."""
 SPEEDUP = {"mean": 1.95}
 SETTLED = {"resnet50-sparse": 1.5}
-"""Where Fig. 9 ends, by the text."""
+"""Speedup at the end of Fig. 9, from the paper's text."""
 PAPER_POTENTIAL = POTENTIAL["mean"]
 PAPER_SHARE = 0.75
-"""Share of the potential that the paper's 1.95x is (Fig. 8)."""
+"""The paper's 1.95x as a share of the potential (Fig. 8)."""
 NO_ZEROS = "gcn"
 NO_ZEROS_SPEEDUP = 1.01
 NO_ZEROS_ENERGY = 0.995

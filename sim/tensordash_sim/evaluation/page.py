@@ -8,20 +8,20 @@ from .texts import render
 __all__ = ["MAX_TABLE_ROWS", "page", "section"]
 
 MAX_TABLE_ROWS = 16
-"""Rows of a table; a figure with more has its notes and its points next to the paper's instead."""
+"""Maximum number of rows of a table. The table of a larger figure has only the points with a value of the paper."""
 
 
 def page(figures: Sequence[Figure], names: Sequence[str] = (), old: str = "") -> str:
-    """Render the whole page.
+    """Render the page.
 
     Parameters
     ----------
     figures : sequence of Figure
-        What was made.
+        New figures.
     names : sequence of str
-        The order in which figures come; theirs, if it is empty.
+        Order of the figures. If it is empty, the order of `figures`.
     old : str
-        The page as it was: figures that were not made stay.
+        The previous page. Its sections of other figures stay.
     """
     sections = {text.partition("\n")[0].split(":")[0]: f"## {text}" for text in old.split("\n## ")[1:]}
     with_networks = next((figure for figure in figures if "data" in figure.conditions), None)
@@ -33,12 +33,12 @@ def page(figures: Sequence[Figure], names: Sequence[str] = (), old: str = "") ->
 
 
 def section(figure: Figure) -> str:
-    """Return one figure.
+    """Return a figure's section of the page.
 
     Parameters
     ----------
     figure : Figure
-        What is told.
+        The figure.
 
     Examples
     --------
@@ -61,7 +61,7 @@ def section(figure: Figure) -> str:
 
 
 def _table(metric: str, points: list[Point]) -> str:
-    """Return a metric's table: places down, series across, or transposed if there are more series."""
+    """Return a metric's table: one row per x value and one column per series, or transposed if series are more."""
     series, places = (list(dict.fromkeys(each)) for each in zip(*((p.series, p.x) for p in points), strict=True))
     if min(len(series), len(places)) > MAX_TABLE_ROWS or max(len(series), len(places)) > 2 * MAX_TABLE_ROWS:
         points = [point for point in points if point.paper is not None]
@@ -83,7 +83,7 @@ def _cell(point: Point) -> str:
 
 
 def _text(value: float) -> str:
-    """Three decimals, or as many digits as a large number has in front of its point."""
+    """Format a number: three decimals below 100, one below 10,000, none above and for integers."""
     if value == int(value):
         return f"{int(value):,}"
     return f"{value:.3f}" if abs(value) < 100 else f"{value:,.1f}" if abs(value) < 10_000 else f"{value:,.0f}"

@@ -1,4 +1,4 @@
-"""What a plan of a recorded step as a whole brings, as a figure."""
+"""Figure of the speedup of a recorded step with a plan."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -25,22 +25,22 @@ def planned(
     where: str,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Figure:
-    """Speedup of a step with element-wise work and the optimizer, by what a plan may do.
+    """Return the figure of a step's speedup by the measures of its plan, element-wise work and optimizer included.
 
-    TensorDash and the baseline have the same measures, and each its own plan, which is checked (`planner.replay`).
+    TensorDash and the baseline have the same measures. Each has its own plan, which `planner.replay` checks.
 
     Parameters
     ----------
     step : Step
-        With its flow.
+        The step, with its flow.
     results : mapping
-        "as recorded" and "all of them", of `verdict.MEASURES`: `OperationResult.to_json` of each record.
+        For "as recorded" and "all of them" of `verdict.MEASURES`, the `OperationResult.to_json` of each record.
     config, chip
-        The tile, and what is around it.
+        The tile, and the chip around the tiles.
     where : str
-        Says what was recorded.
+        Name of the step in the figure.
     progress : callable
-        Is called with plans that are done, and all.
+        Called with the number of finished plans and of all plans.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Energy of logic: from results of synthesis where they are there, else the paper's power."""
+"""Energy of logic from synthesis results or, without them, from the paper's power."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -16,10 +16,17 @@ CONSTANT = "core, constant power"
 CHIP_AT_65_NM = "chip, core at the paper's power"
 IDLE = "chip, with idle tiles"
 SERIES = ("core", CONSTANT, "chip", CHIP_AT_65_NM, IDLE)
-"""Energy of logic with the power that netlists took at such zeros, or (the paper's definition of efficiency) at none;
-energy of the whole chip, and that with the power of the paper's baseline at 65 nm and our ratio to it. In these four,
-as in the paper, all tiles draw their power until the last one is done, and none while memory is waited for. In the last
-one tiles draw it while they have work, and idle power for the rest of the operation."""
+"""Definitions of energy:
+
+- energy of logic, with the netlists' power at each operation's zeros;
+- energy of logic, with the power without zeros (the paper's definition of efficiency);
+- energy of the chip;
+- energy of the chip, with logic scaled to the paper's power of the baseline at 65 nm;
+- energy of the chip with idle tiles.
+
+In the first four, as in the paper, all tiles draw their power until the last tile is done, and none while they wait for
+memory. In the last, tiles draw their power while they have work, and idle power for the rest of the operation.
+"""
 
 Results = Iterable[Mapping[str, Any]]
 Synthesis = Mapping[str, Any] | None
@@ -27,7 +34,7 @@ Synthesis = Mapping[str, Any] | None
 
 @dataclass(frozen=True)
 class _Curve:
-    """Watts of a TensorDash tile and of its baseline, by share of zeros of the scheduled operand; and of idle ones."""
+    """Watts of a TensorDash tile and of its baseline: by zeros of the scheduled operand, and while idle."""
 
     zeros: tuple[float, ...]
     sparse: tuple[float, ...]
@@ -35,12 +42,12 @@ class _Curve:
     idle: tuple[float, float]
 
     def at(self, zeros: float) -> tuple[float, float]:
-        """(TensorDash, baseline), interpolated; beyond the last measurement as there."""
+        """Return the power of (TensorDash, baseline), interpolated; beyond the measurements, the last one's."""
         return float(np.interp(zeros, self.zeros, self.sparse)), float(np.interp(zeros, self.zeros, self.dense))
 
 
 def _curve(synthesis: Synthesis) -> _Curve:
-    """Return power of netlists; without them the paper's Table IV, constant, with the shares of `chip.Power`."""
+    """Return the netlists' power or, without netlists, constant power from the paper's Table IV (`chip.Power`)."""
     runs = [] if synthesis is None else synthesis["power"] or []
     found = []
     for run in runs:
@@ -71,31 +78,31 @@ def power_note(synthesis: Synthesis) -> str:
 
 
 def _skipped(result: Mapping[str, Any]) -> float:
-    """Share of the dense schedule's positions whose scheduled operand is zero, padding too."""
+    """Return the share of the dense schedule's positions whose scheduled operand is zero, padding included."""
     return 1 - (1 - result["padding_share"]) / result["ideal_speedup"] if result["ideal_speedup"] else 1.0
 
 
 def energies(results: Results, synthesis: Synthesis, chip: ChipConfig | None = None) -> dict[str, dict[str, float]]:
-    """Microjoules by component, of TensorDash and of its baseline.
+    """Return microjoules by component, for TensorDash and for its baseline.
 
     Parameters
     ----------
     results : iterable of dict
-        Of operations, with the keys of `OperationResult`.
+        Results of operations, with the keys of `OperationResult`.
     synthesis : dict or None
         Document of ``tensordash synth --json``.
     chip : ChipConfig, optional
-        What they ran on; Table III of the paper.
+        The simulated chip. By default Table III of the paper.
 
     Returns
     -------
     dict
-        "tensordash" and "baseline": core, sram, dram, `constant` (core with the power of no zeros), `anchored` (core,
-        scaled so that the baseline's power without zeros matches Table IV), and, of what is in none of these,
-        `busy` (tiles while they have work) and `idle` (tiles while they wait, or have no pass).
+        "tensordash" and "baseline", each with "core", "sram", "dram"; "constant" (core with the power without zeros);
+        "anchored" (core, scaled so that the baseline's power without zeros matches Table IV). "busy" (tiles while they
+        have work) and "idle" (tiles while they wait, or have no pass) replace "core" in the series `IDLE`.
     """
     chip, curve = chip or ChipConfig(), _curve(synthesis)
-    tile_us = chip.tiles / chip.clock_mhz  # microseconds of tiles in a cycle
+    tile_us = chip.tiles / chip.clock_mhz  # Tile-microseconds per cycle.
     anchor = chip.power.dense / 1e3 / curve.dense[0]
     names = (*PARTS, "constant", "anchored", "busy", "idle")
     added = {side: dict.fromkeys(names, 0.0) for side in ("tensordash", "baseline")}
@@ -117,7 +124,7 @@ def energies(results: Results, synthesis: Synthesis, chip: ChipConfig | None = N
 
 
 def energy_ratios(results: Results, synthesis: Synthesis, chip: ChipConfig | None = None) -> dict[str, float]:
-    """Return the baseline's energy over TensorDash's, for each of `SERIES`; parameters are those of `energies`."""
+    """Return the baseline's energy over TensorDash's for each of `SERIES`. Parameters are as in `energies`."""
     added = energies(results, synthesis, chip)
     sums = {
         "core": ("core",),

@@ -1,4 +1,4 @@
-"""Zeros that narrow formats make: in recorded values, and what a tile that skips them gains."""
+"""Zeros of recorded values in narrow formats, and the speedup of tiles that skip them."""
 
 from dataclasses import replace
 from typing import Any
@@ -20,17 +20,20 @@ __all__ = ["QUANTISED"]
 RECORDED = "as recorded"
 FORMATS = (RECORDED, *BLOCK_FORMATS)
 TRANSFORMED = (RECORDED, "mxfp6_e2m3", "mxfp4", "nvfp4")
-"""Formats before which a Hadamard transform is tried."""
+"""Formats that are also evaluated after a Hadamard transform."""
 SIDES = {"rows": "scheduled side", "both": "both sides"}
 
 
 def _is_transformable(network: Network) -> bool:
-    """Taps of a convolution shift A in AxG: its blocks would not meet those of G."""
+    """Return whether all layers are matrix products.
+
+    In AxG of a convolution, each tap shifts A, so the blocks of A and G would not match.
+    """
     return all(isinstance(record.geometry, MatrixProduct) for record in network.trace.steps[-1].records)
 
 
 def _columns(settings: Settings) -> dict[str, tuple[str, bool]]:
-    """Network, and whether it is transformed, by what the column is called."""
+    """Return, by name of the column, the network and whether it is transformed."""
     found = {}
     for name, network in settings.with_values.items():
         found[name] = (name, False)

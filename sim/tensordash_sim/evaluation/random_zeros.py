@@ -1,4 +1,4 @@
-"""Fig. 15: a tile on random zeros; endless streams, and SqueezeNet's third convolution."""
+"""Fig. 15: a tile on random zeros in endless streams, and in SqueezeNet's third convolution."""
 
 from typing import Any
 
@@ -19,11 +19,11 @@ __all__ = ["FIG15"]
 LEVELS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 0.999, 0.9999)
 PAPER = {0.2: 1.23, 0.9: 3.7, 0.99: 3.99}
 PAPER_CORE = {0.9999: 3.67}
-"""Energy efficiency at which the paper's core saturates, by share of zeros."""
+"""Saturated energy efficiency of the paper's core, by share of zeros."""
 PAPER_CHIP = {0.9999: 2.1}
-"""Energy efficiency at which the paper's chip saturates, by share of zeros."""
+"""Saturated energy efficiency of the paper's chip, by share of zeros."""
 LENGTHS = (4, 16, 36, 144, 757)
-"""Steps of the streams of the two convolutions below, in their three operations."""
+"""Steps of the streams in the three operations of `LAYERS`."""
 EXPLAINED = (0.2, 0.9, 0.99)
 BATCH = {"full": 64, "small": 4, "tiny": 1}
 
@@ -43,7 +43,7 @@ def _convolution(kernel: int, batch: int) -> Convolution:
 
 
 LAYERS = {"expand1x1": 1, "expand3x3": 3}
-"""SqueezeNet's third convolution is the first one of its first Fire module's two; the other one comes with it."""
+"""Kernel sizes of SqueezeNet's third convolution, and of the one parallel to it in the first Fire module."""
 
 
 def _layer_job(kernel: int, tile: TileConfig, zeros: float, settings: Settings, seed: int) -> SimulationJob:
@@ -52,7 +52,7 @@ def _layer_job(kernel: int, tile: TileConfig, zeros: float, settings: Settings, 
         "operations": [str(operation) for operation in Operation],
         "tile": tile.to_mapping(),
         "tiles": 256,
-        # The paper's random tensors are those whose zeros are skipped: weights keep all values.
+        # In the paper, the random tensors are those whose zeros are skipped. Weights have no zeros.
         "zeros": {"A": zeros, "W": 0.0, "G": zeros},
         "seed": seed,
         "row_order": "natural",

@@ -1,4 +1,4 @@
-"""The presets `recommended` beside the paper's tile: recorded networks on the same chip."""
+"""The presets `recommended` and `recommended-2x8` next to the paper's tile: recorded networks on the same chip."""
 
 from tensordash import load_preset
 

@@ -1,4 +1,4 @@
-"""What it gains to let vectors of similar density share a tile: not in the paper."""
+"""Speedup of grouping vectors of similar density on a tile. Not in the paper."""
 
 from tensordash import load_preset
 
@@ -16,7 +16,7 @@ RANDOM = {"rows": f"random, {ZEROS:.0%} zeros, density differs by row", "none": 
 
 
 def _plan(settings: Settings) -> Plan:
-    # All rows' results leave in a beat, as with one row: only the waits of rows differ.
+    # The results of all rows leave in one beat, so that the tiles differ only in the waits between rows.
     tile, single = load_preset("paper", ["tile.out_rows=4"]), load_preset("paper", ["tile.rows=1"])
     plan: Plan = {}
     for cluster in RANDOM:

@@ -1,4 +1,4 @@
-"""What the evaluation is asked to do, and with what: scale, seed, recorded networks, synthesis results."""
+"""Settings of the evaluation: scale, seed, recorded networks, synthesis results."""
 
 import hashlib
 import json
@@ -22,17 +22,17 @@ from .measure import random_streams, recorded_step
 __all__ = ["DIGITS", "PAPER_MODELS", "Network", "Settings"]
 
 DIGITS = "digits"
-"""The network of the trace that comes with the package."""
+"""The network of the package's example trace."""
 PAPER_MODELS = ("bert", "snli", "detectron2", "squeezenet", "vgg16", "resnet50-sparse", "img2txt", "ncf")
-"""Table I of the paper; ResNet-50 in its pruned variant, as in its figures. Means are over these."""
+"""Networks of the paper's Table I, with ResNet-50 pruned as in its figures. Means are over these."""
 VALUES = "values"
-"""Folder of recordings with values, among the others."""
+"""Name of the folder of recordings with values, inside the folder of recordings."""
 SAMPLES = {"full": 10, "small": 10, "tiny": 2}
 STEPS = {"full": 10_000_000, "small": 50_000, "tiny": 4_000}
 
 
 MAX_STREAMS = 2000
-"""Streams of a sample; each takes time to draw."""
+"""Maximum number of streams in a sample, which bounds the time to draw them."""
 
 
 @dataclass(frozen=True)
@@ -42,9 +42,9 @@ class Network:
     Attributes
     ----------
     name : str
-        A network of `tensordash_sim.networks`, `DIGITS`, or what its trace is called.
+        A network of `tensordash_sim.networks`, `DIGITS`, or the name of its trace.
     trace : Trace
-        Its recording; the last step stands for the network where one is simulated.
+        The recording. If one step is simulated, it is the last.
     """
 
     name: str
@@ -52,25 +52,25 @@ class Network:
 
     @property
     def steps(self) -> list[int]:
-        """Steps that were recorded."""
+        """Indices of the recorded steps."""
         return [step.index for step in self.trace.steps]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What to evaluate with.
+    """Settings of the evaluation.
 
     Attributes
     ----------
     scale : str
-        "full", "small" or "tiny": of the networks that are used, and how long random streams are.
+        "full", "small" or "tiny": scale of the networks, and length of random streams.
     seed : int
-        Of everything random.
+        Seed of all random numbers.
     traces : Path or None
-        Folder of recordings, NAME.trace each: of the networks of `tensordash_sim.networks` those at this scale, and
-        whatever else was recorded.
+        Folder of recordings, each NAME.trace. Recordings of networks of `tensordash_sim.networks` are used if they are
+        at this scale, and all other recordings are used.
     stand_in : bool
-        Whether the trace that comes with the package stands in where there is no recording.
+        Whether to use the package's example trace if there is no recording.
     synthesis : dict of str to dict
         Documents of ``tensordash synth --json`` by preset.
     """
@@ -97,7 +97,7 @@ class Settings:
 
     @cached_property
     def _found(self) -> tuple[dict[str, Network], list[str]]:
-        """Recordings that are used, and those that are not, with the reason."""
+        """Recordings that are used, and those that are left out, with the reason."""
         if self.traces is None or not self.traces.is_dir():
             return {}, []
         found: dict[str, Network] = {}
@@ -114,7 +114,7 @@ class Settings:
             elif name in NAMES and model in NAMES and model != name:
                 left_out.append(f"{path.name} (of {model})")
             else:
-                # No number of the paper's stands beside a network that only has the name.
+                # A trace that only has the name of a built-in network must not be compared with the paper's numbers.
                 name = path.name if name in (*NAMES, DIGITS) and model != name else name
                 found[name] = Network(name, trace)
         known = [name for name in NAMES if name in found]
@@ -122,22 +122,22 @@ class Settings:
 
     @property
     def recorded(self) -> dict[str, Network]:
-        """Networks recorded: those of `tensordash_sim.networks` in its order, then others."""
+        """Recorded networks: those of `tensordash_sim.networks` in its order, then others."""
         return self._found[0]
 
     @property
     def left_out(self) -> list[str]:
-        """Recordings that are not used, each with the reason."""
+        """Recordings that are left out, each with the reason."""
         return self._found[1]
 
     @cached_property
     def networks(self) -> dict[str, Network]:
-        """Those that are recorded; the trace that comes with the package if there is none and it may stand in.
+        """Recorded networks or, if there are none and `stand_in` allows it, the package's example trace.
 
         Raises
         ------
         TensorDashError
-            If there is none.
+            If there are no networks.
         """
         if not self.recorded and not self.stand_in:
             where = "a folder without any"
@@ -154,12 +154,12 @@ class Settings:
 
     @cached_property
     def with_values(self) -> dict[str, Network]:
-        """The trace that comes with the package, and those of this scale in the folder `values` of `traces`.
+        """The package's example trace, and the traces of this scale in the folder `values` of `traces`.
 
         Raises
         ------
         TensorDashError
-            If one of them has no values.
+            If a trace has no values.
         """
         found = {DIGITS: Network(DIGITS, Trace.open(example_trace()))}
         for path in sorted((self.traces / VALUES).glob("*.trace")) if self.traces is not None else ():
@@ -173,7 +173,7 @@ class Settings:
 
     @property
     def values_note(self) -> str:
-        """Which recordings with values are used."""
+        """Note on the recordings with values that are used."""
         used = [
             f"{name} (step {network.steps[-1]}, trace {network.trace.digest[:12]})"
             for name, network in self.with_values.items()
@@ -183,12 +183,12 @@ class Settings:
 
     @property
     def built_in(self) -> list[str]:
-        """Recordings of the networks of `tensordash_sim.networks`."""
+        """Recorded networks of `tensordash_sim.networks`."""
         return [name for name in self.recorded if name in NAMES]
 
     @property
     def averaged(self) -> list[str]:
-        """Networks that means are over: the paper's, of those that are recorded; all, if it is none of them."""
+        """Networks of the means: the recorded networks of the paper or, if there are none, all networks."""
         return [name for name in self.networks if name in PAPER_MODELS] or list(self.networks)
 
     def network_job(
@@ -201,7 +201,7 @@ class Settings:
         row_order: str = "natural",
         **how: Any,
     ) -> SimulationJob:
-        """A step of a network on a chip; the last one that was recorded if none is given; `how` as in `Machine`."""
+        """Return the job of a network's step on a chip. `step` is by default the last one; `how` is as in `Machine`."""
         network = self.networks[name]
         parameters = {"digest": network.trace.digest, "step": network.steps[-1] if step is None else step}
         parameters |= {"tile": tile.to_mapping(), "tiles": tiles, "row_order": row_order, **how}
@@ -216,7 +216,7 @@ class Settings:
         cluster: str = "none",
         row_order: str = "natural",
     ) -> SimulationJob:
-        """Samples of random streams on a tile; endless ones if no length is given."""
+        """Return the job of random streams on a tile. Without a length, each sample is one endless stream."""
         steps = self.random_steps
         if length is not None:
             steps = min(steps // length, MAX_STREAMS) * length
@@ -226,7 +226,7 @@ class Settings:
 
     @cached_property
     def conditions(self) -> dict[str, Any]:
-        """Return the conditions of the numbers, except for the networks."""
+        """Conditions of the numbers, without those of the networks."""
         return {"scale": self.scale, "seed": self.seed, "version": tensordash.__version__, "commit": commit()}
 
     def data(self, networks: Mapping[str, Network]) -> dict[str, dict[str, Any]]:
@@ -238,13 +238,13 @@ class Settings:
 
 
 def configurations_digest(jobs: list[SimulationJob]) -> str:
-    """Hash of the configurations of all jobs of a figure."""
+    """Return a hash of the configurations of all jobs of a figure."""
     text = json.dumps(sorted({json.dumps(job.parameters, sort_keys=True) for job in jobs}))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def commit() -> str | None:
-    """Return the checkout's commit, with + if files were changed; None outside of a checkout."""
+    """Return the checkout's commit, with + if files have changed; None outside a checkout."""
     here = ["git", "--no-optional-locks", "-C", str(Path(__file__).parent)]
     try:
         found = subprocess.run([*here, "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()

@@ -20,11 +20,11 @@ CAUSES = {
     "tail": "no pass was left",
     "memory": "DRAM was slower than the tiles",
 }
-"""Why a multiplier's slot is idle."""
+"""Explanations of why a multiplier's slot is idle, by cause."""
 LOW_UTILISATION = 0.1
-"""Share of the multipliers' slots below which an operation is named."""
+"""Share of busy slots below which the verdict names an operation."""
 MAX_NAMED_OPERATIONS = 6
-"""Operations that are named."""
+"""Maximum number of operations that the verdict names."""
 EQUAL_RATIO_TOLERANCE = 0.005
 """Ratios this close to 1 count as equal."""
 
@@ -43,7 +43,7 @@ def summary(
     chip : ChipConfig
         The chip around the tiles.
     where : str
-        The step, as the text names it.
+        Name of the step in the text.
     """
     total = totals(results)
     low = sorted((each for each in results if each["utilisation"] < LOW_UTILISATION), key=lambda each: -each["cycles"])

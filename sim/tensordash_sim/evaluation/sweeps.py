@@ -15,11 +15,11 @@ from .texts import notes
 __all__ = ["FIG12", "FIG13", "FIG14"]
 
 RANDOM_ZEROS = 0.6
-"""Where the paper's tile gains on random zeros about what it gains on the paper's networks."""
+"""Share of random zeros at which the paper's tile has about its mean speedup on the paper's networks."""
 RANDOM = f"random, {RANDOM_ZEROS:.0%} zeros"
 FAST = 1.9
 ONE_TILE = 1
-"""Recorded networks are small: shared among 256 tiles, many operations would wait for the last of few passes."""
+"""Number of tiles. Recorded networks are small: on 256 tiles, many operations would wait for the last few passes."""
 
 DRAIN = (
     "Results of all rows leave in one beat. With one row a beat, short passes would wait for it, "
@@ -149,7 +149,7 @@ def _lane_points(settings: Settings, answers: Answers) -> tuple[list[Point], lis
 
 
 def _padding(answer: Mapping[str, Any]) -> float:
-    """Return share of a step's dense cycles spent on positions that are no data."""
+    """Return the share of a step's dense cycles spent on padding and spare lanes."""
     operations = answer["operations"]
     dense = sum(result["dense_compute"] for result in operations)
     return float(sum(result["padding_share"] * result["dense_compute"] for result in operations) / dense)

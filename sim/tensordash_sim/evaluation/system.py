@@ -1,4 +1,4 @@
-"""What is left of the tiles' speedup in a system: shared reads, memory, and what can be had without hardware."""
+"""Speedup of tiles in a system: effects of shared reads, memory, and measures that need no hardware."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ MEASURES: dict[str, dict[str, Any]] = {
     "density order": {"row_order": "density"},
     "all": {"join_samples": "faster", "side": "faster", "row_order": "density"},
 }
-"""By name, what differs in the machine."""
+"""Parameters of `Machine` by measure."""
 WORKLOADS: dict[str, dict[str, Any]] = {
     "gpt": {"zeros": 0.875, "block": 1},
     "gpt-masked": {"zeros": 0.875, "block": 4},
@@ -30,8 +30,11 @@ WORKLOADS: dict[str, dict[str, Any]] = {
     "resnet50": {"zeros": 0.5, "block": 1},
     "resnet50-ghost": {"zeros": 0.5, "block": 1, "every": False},
 }
-"""Steps in published shapes: a block of the 13B GPT, also with weights masked in blocks whose outputs are not computed;
-64 images of VGG16 and of ResNet-50, also with batches that are normalised part by part."""
+"""Parameters of training steps in published shapes.
+
+"gpt" is a block of the 13B GPT. "gpt-masked" masks its weights in blocks, and does not compute masked outputs. The
+other steps have 64 images. "resnet50-ghost" normalises the batch part by part.
+"""
 BATCH: dict[str, Any] = {"images": 64, "simulated": 8, "size": 224, "thin": 1}
 TINY = ("gpt", "gpt-masked")
 """Workloads at the smallest scale."""
@@ -71,7 +74,7 @@ def _workloads(answers: Answers) -> list[str]:
 
 
 def _best(answers: Answers, workload: str) -> list[dict[str, Any]]:
-    """Return a step's cycles, row by row. A plan may leave out a measure, so none is slower than one with fewer."""
+    """Return the rows of a step. Since a plan may leave out a measure, no row is slower than a row with fewer."""
     best: dict[tuple[float, str], dict[str, Any]] = {}
     rows = []
     for row in answers["step", workload]["rows"]:
@@ -85,7 +88,7 @@ def _best(answers: Answers, workload: str) -> list[dict[str, Any]]:
 
 
 def _named(measures: list[str]) -> str:
-    """Return the name of a row that also has all measures before it."""
+    """Return the name of a row of measures, which is the last measure's: each row adds one to the row before."""
     return f"+ {measures[-1]}" if measures else "none"
 
 
@@ -110,7 +113,10 @@ def _step_points(answers: Answers) -> list[Point]:
 
 
 def _speedups(operations: list[dict[str, Any]]) -> dict[str, float | None]:
-    """Return where, and how much is left there, over the baseline with the same measures."""
+    """Return the speedup by place: tiles alone, with shared reads, and at each DRAM bandwidth.
+
+    The baseline has the same measures.
+    """
     added = totals(operations)
     found = {ALONE: added["compute_speedup"], SHARED: added["shared_speedup"]}
     for gbps in BANDWIDTHS:
@@ -135,7 +141,7 @@ def _points(settings: Settings, answers: Answers) -> tuple[list[Point], list[str
 
 
 def _networks(settings: Settings, answers: Answers) -> dict[str, Any]:
-    """Return what the notes have by network."""
+    """Return the values of the notes by network."""
     plain = {name: answers[name, "none"]["operations"] for name in settings.networks}
     sums = {name: totals(operations) for name, operations in plain.items()}
     joined = {name: totals(answers[name, "joined samples"]["operations"]) for name in settings.networks}
@@ -156,10 +162,10 @@ def _networks(settings: Settings, answers: Answers) -> dict[str, Any]:
 
 
 def _traffic(answers: Answers) -> dict[str, Any]:
-    """Return what the notes have by published step."""
+    """Return the values of the notes by published step."""
     rows = {workload: _best(answers, workload) for workload in _workloads(answers)}
     lowest = next(iter(rows.values()))[0]["gbps"]
-    # Of rows with the same bandwidth the last one, which has all measures.
+    # The last row of a bandwidth has all measures.
     last = {workload: [row for row in each if row["gbps"] == lowest][-1]["sparse"] for workload, each in rows.items()}
     first = {workload: each[0] for workload, each in rows.items()}
     masked = last["gpt-masked"]
@@ -174,7 +180,7 @@ def _traffic(answers: Answers) -> dict[str, Any]:
 
 
 def _roofline(settings: Settings, answers: Answers) -> tuple[list[Point], list[str]]:
-    """MACs a cycle over MACs a byte: where each step is without a measure and with all, and what bounds it."""
+    """Return the points of a roofline, MACs per cycle over MACs per byte: steps without measures and with all."""
     points: list[Point] = []
     most = 0.0
     for workload in _workloads(answers):

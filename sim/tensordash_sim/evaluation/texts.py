@@ -1,4 +1,4 @@
-"""What figures are called (`figures.toml`), and what is written about them (`templates/`)."""
+"""Texts of figures: titles and labels from `figures.toml`, notes from `templates/`."""
 
 import tomllib
 from importlib.resources import files
@@ -17,17 +17,17 @@ FIGURES: dict[str, dict[str, dict[str, Any]]] = tomllib.loads(
 
 
 def render(template: str, **values: Any) -> str:
-    """Return the text that a template makes of values."""
+    """Render a template."""
     return _environment.get_template(f"{template}.md.j2").render(values)
 
 
 def notes(template: str, **values: Any) -> list[str]:
-    """Return the paragraphs that a template makes of values, each as one line."""
+    """Render a template, and return its paragraphs, each as one line."""
     return [" ".join(paragraph.split()) for paragraph in render(template, **values).split("\n\n") if paragraph.strip()]
 
 
 def verdict_figure(name: str, source: str, points: list[Point], **values: Any) -> Figure:
-    """Return a figure of a verdict, with the notes that its template makes of values."""
+    """Return a figure of a verdict, with notes rendered from its template."""
     texts = FIGURES["verdict"][name]
     return Figure(name=name, source=source, points=points, notes=notes(f"verdict/{name}", **values), **texts)
 

@@ -1,4 +1,4 @@
-"""2:4: weights of which two of four are zero, on tiles that take them as zeros like any other."""
+"""2:4 sparsity, two zeros in four weights, on tiles that skip them like all other zeros."""
 
 from dataclasses import replace
 from typing import Any
@@ -17,13 +17,13 @@ from .texts import notes
 __all__ = ["NEXT_STEP", "TWO_OF_FOUR"]
 
 PRESETS = ("paper", "recommended", "paper-depth2", "paper-depth3", "paper-depth5", "paper-16lane")
-"""Every structure that presets have; the others differ in format, accumulator or what is around the tile."""
+"""Presets with different tile structures. Other presets differ in format, accumulator or chip."""
 NEXT_STEP = ((0, 0), (1, 0), (1, 1), (1, -1), (1, 2))
-"""A lane's own value, or any of the next step: what `tensordash explore` finds for these weights with 2 steps."""
+"""A lane's own value, or any of the next step: the result of `tensordash explore` for these weights with 2 steps."""
 EXTRA = "2 steps, all of the next"
 CORE = "2:4 tensor core"
 EXTENT = {"full": 4096, "small": 1024, "tiny": 64}
-"""Of a square layer with random weights."""
+"""Extent of the square layer with random weights."""
 RANDOM = "random weights"
 OPERATIONS = ("AxW", "WxG")
 
@@ -35,7 +35,7 @@ def _tiles() -> dict[str, TileConfig]:
 
 
 def _networks(settings: Settings) -> dict[str, Network]:
-    """Return the first recording of each model: what multiplies the weights does not matter."""
+    """Return the first recording of each model. Recordings of one model differ in data, which pruning does not use."""
     found: dict[str, str] = {}
     for name, network in settings.with_values.items():
         found.setdefault(network.trace.conditions.get("model", name), name)

@@ -1,4 +1,4 @@
-"""From a recorded step to a verdict: what a tile brings on it, where, and what limits it, as figures of a page."""
+"""Verdict on a recorded step, as figures: a tile's speedup and energy by layer, and what limits them."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -31,7 +31,7 @@ MEASURES: dict[str, dict[str, Any]] = {
     "density order": {"row_order": "density"},
     "all of them": {"join_samples": "faster", "side": "faster", "row_order": "density"},
 }
-"""How work can be put on tiles, without a gate more."""
+"""Measures that need no hardware: parameters of `Machine` by name."""
 Progress = Callable[[int, int], None]
 
 
@@ -45,9 +45,9 @@ def verdict(
     plan: bool = False,
     progress: Progress = lambda done, total: None,
 ) -> list[Figure]:
-    """Make the figures for a step of a trace: the verdict in sentences, then the figures for it.
+    """Return the figures of a step of a trace: the verdict in sentences, then the figures that support it.
 
-    These are speedup, zeros, memory, a plan, limits, a roofline, energy, and what the tile costs.
+    These are speedup, zeros, memory, a plan, limits, a roofline, energy, and the tile's cost.
 
     Parameters
     ----------
@@ -56,21 +56,21 @@ def verdict(
     config : TileConfig
         The tile.
     chip : ChipConfig, optional
-        What is around it; Table III of the paper.
+        The chip around the tiles. By default Table III of the paper.
     step : int, optional
-        Index of the step; the last one that was recorded if left out.
+        Index of the step. By default the last recorded one.
     synthesis : mapping, optional
-        Document of ``tensordash synth --json`` of that tile, for energy, area and clock. Without it energy of logic is
-        the paper's.
+        Document of ``tensordash synth --json`` of that tile, for energy, area and clock. Without it, energy of logic
+        uses the paper's power.
     plan : bool
-        Whether the step is planned as a whole: seconds for small networks, minutes for hundreds of layers.
+        Whether to plan the step: takes seconds for small networks, minutes for hundreds of layers.
     progress : callable
-        Is called with operations, then with plans, that are done, and all.
+        Called with the numbers of finished and of all operations, then of finished and of all plans.
 
     Raises
     ------
     ValueError
-        If the step was not recorded, or has nothing to simulate, or is to be planned without a recorded flow.
+        If the step was not recorded or has no operations, or if `plan` is true and the step's flow was not recorded.
 
     Examples
     --------
@@ -119,7 +119,7 @@ def _chosen(trace: Trace, step: int | None) -> Step:
 
 
 def _added(results: Sequence[dict[str, Any]]) -> list[tuple[str, str, list[dict[str, Any]]]]:
-    """By layer and operation: a layer may be used several times in a step. All operations of a step come last."""
+    """Group results by layer and operation; a step may use a layer several times. Groups over all layers are last."""
     groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for result in results:
         groups.setdefault((result["layer"], result["operation"]), []).append(result)
@@ -163,7 +163,7 @@ def _measures(results: dict[str, list[dict[str, Any]]], chip: ChipConfig, where:
 
 
 def _limits(results: list[dict[str, Any]], where: str) -> Figure:
-    """Shares of the multipliers' slots."""
+    """Return the figure of the multipliers' slots: shares of busy and idle slots, by cause."""
     points = []
     for layer, operation, group in _added(results):
         slots = [result["cycles"] for result in group]

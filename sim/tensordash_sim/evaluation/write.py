@@ -1,4 +1,4 @@
-"""Writes a figure: its numbers, and its picture."""
+"""Writing of a figure's files: numbers and picture."""
 
 import csv
 import io
@@ -14,14 +14,14 @@ __all__ = ["write_figure"]
 
 
 def write_figure(figure: Figure, folder: Path) -> list[Path]:
-    """Write NAME.json, NAME.csv, NAME.svg and NAME.png; a file is whole or not there.
+    """Write NAME.json, NAME.csv, NAME.svg and NAME.png, each atomically.
 
     Parameters
     ----------
     figure : Figure
-        What is written.
+        The figure.
     folder : Path
-        Made if it is missing.
+        Output folder. Created if it is missing.
 
     Returns
     -------
@@ -31,9 +31,9 @@ def write_figure(figure: Figure, folder: Path) -> list[Path]:
     Raises
     ------
     TensorDashError
-        matplotlib is not installed.
+        If matplotlib is not installed.
     OSError
-        A file cannot be written; names it.
+        If a file cannot be written. The message names it.
     """
     files = [folder / f"{figure.name}.{ending}" for ending in ("json", "csv", "svg", "png")]
     lines = [point.to_json() for point in figure.points]

@@ -1,4 +1,4 @@
-"""The networks of the evaluation, each with data and a training loop; docs/models.md describes them.
+"""The networks of the evaluation, each with data and a training loop. docs/models.md describes them.
 
 This module does not import PyTorch; `load` does.
 """
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 __all__ = ["NAMES", "SCALES", "ModelInfo", "describe", "load", "options"]
 
 NAMES = tuple(CATALOGUE)
-"""The networks."""
+"""Names of the networks."""
 
 SCALES = ("full", "small", "tiny")
-"""As published; for one CPU core, less than a minute a step; for tests, less than seconds."""
+"""Scales: full has the published shapes, a step of small takes less than a minute on a CPU core, tiny is for tests."""
 
 
 def describe(name: str) -> ModelInfo:
-    """Describe a network, its data and the zeros that the paper reports.
+    """Return a network's title, source, data, and the speedup that the paper reports.
 
     Examples
     --------
@@ -45,22 +45,22 @@ def load(name: str, scale: str = "small", seed: int = 0, **settings: Any) -> "Tr
     scale : str
         One of `SCALES`. "gpt" has no "full": see `tensordash_sim.networks.gpt.gpt_geometries`.
     seed : int
-        Of weights, data and everything random while it trains; at least 0. The same seed gives the same run on the
-        same data.
+        Seed of weights, data and all random numbers of the training; at least 0. Runs with the same seed and the same
+        data are equal.
     **settings
-        What only some networks have, see `options`.
+        Options of this network, see `options`.
 
     Returns
     -------
     Training
-        Its `step` runs one training step and gives the loss.
+        The network in training. Its `step` runs one training step and returns the loss.
 
     Raises
     ------
     TypeError, ValueError
-        Naming the field, what is allowed and what was given.
+        If an argument is wrong. The message has the field, its value, and what is allowed.
     TensorDashError
-        PyTorch, or for "bert" transformers, is not installed.
+        If PyTorch or, for "bert", transformers is not installed.
     """
     require_choice("model", name, NAMES)
     require_choice("scale", scale, SCALES)
@@ -76,7 +76,7 @@ def load(name: str, scale: str = "small", seed: int = 0, **settings: Any) -> "Tr
 
 
 def options(name: str) -> dict[str, Any]:
-    """Settings that `load` takes for one network, with their defaults."""
+    """Return the options that `load` accepts for one network, with their defaults."""
     parameters = inspect.signature(_family(require_choice("model", name, NAMES)).load).parameters.values()
     return {each.name: each.default for each in parameters if each.kind is inspect.Parameter.KEYWORD_ONLY}
 

@@ -1,4 +1,4 @@
-"""BERT, fine-tuned to classify sentences as positive or negative, in transformers' implementation."""
+"""BERT from the package transformers, fine-tuned to classify sentences as positive or negative."""
 
 import re
 import zlib
@@ -28,7 +28,7 @@ SEP = 102
 
 @dataclass(frozen=True, kw_only=True)
 class Shape:
-    """Extents of the network. The pretrained weights fit all scales with MiniLM's extents."""
+    """Extents of the network. The pretrained weights fit scales with MiniLM's extents."""
 
     vocabulary: int = 30_522
     hidden: int = 384
@@ -64,7 +64,7 @@ class Classifier(nn.Module):
             num_hidden_layers=shape.layers,
             num_attention_heads=shape.heads,
             intermediate_size=shape.inner,
-            # Attention in single operations, so that its products can be recorded.
+            # Eager attention consists of single operations, whose products can be recorded.
             attn_implementation="eager",
         )
         self.bert = transformers.BertModel(config)
@@ -86,7 +86,7 @@ def build(scale: str) -> Classifier:
 def _load_pretrained(model: Classifier) -> None:
     load_file: Callable[..., dict[str, Tensor]] = import_module("safetensors.torch").load_file
     weights = load_file(dataset_folder("minilm") / "model.safetensors")
-    weights.pop("embeddings.position_ids", None)  # older files store these numbers, too
+    weights.pop("embeddings.position_ids", None)  # Older files store these indices.
     model.bert.load_state_dict(weights)
 
 

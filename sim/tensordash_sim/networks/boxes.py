@@ -12,16 +12,16 @@ from torch.nn import functional as F  # noqa: N812
 __all__ = ["anchors", "areas", "decode", "encode", "match", "overlaps", "pool", "sample", "suppress"]
 
 LARGEST = math.log(1000 / 16)
-"""A decoded box grows at most by this, logarithmically: a wild guess must not overflow."""
+"""Maximum logarithm of a decoded box's growth, so that extreme values do not overflow."""
 
 
 def areas(boxes: Tensor) -> Tensor:
-    """Return area of each box, (n,)."""
+    """Return the area of each box, (n,)."""
     return (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
 
 
 def overlaps(one: Tensor, other: Tensor) -> Tensor:
-    """Intersection over union of every pair, (n, m).
+    """Return the intersection over union of every pair, (n, m).
 
     >>> overlaps(torch.tensor([[0.0, 0, 2, 2]]), torch.tensor([[1.0, 0, 3, 2], [5, 5, 6, 6]]))
     tensor([[0.3333, 0.0000]])
@@ -33,7 +33,10 @@ def overlaps(one: Tensor, other: Tensor) -> Tensor:
 
 
 def anchors(size: tuple[int, int], stride: int, side: float) -> Tensor:
-    """Three boxes of area side x side, 2:1, 1:1 and 1:2 wide, at every position of a feature map, (y * x * 3, 4)."""
+    """Return three boxes at every position of a feature map, (y * x * 3, 4).
+
+    Each has the area side x side. Their aspect ratios are 2:1, 1:1 and 1:2.
+    """
     y = (torch.arange(size[0]) + 0.5) * stride
     x = (torch.arange(size[1]) + 0.5) * stride
     centres = torch.stack(torch.meshgrid(y, x, indexing="ij"), dim=-1).reshape(-1, 1, 2).flip(-1)
@@ -53,7 +56,7 @@ def encode(boxes: Tensor, references: Tensor, weights: tuple[float, float]) -> T
 
 
 def decode(deltas: Tensor, references: Tensor, weights: tuple[float, float]) -> Tensor:
-    """Return the inverse of `encode`.
+    """Return the boxes that `encode` has transformed.
 
     >>> boxes, references = torch.tensor([[1.0, 2, 5, 4]]), torch.tensor([[0.0, 0, 4, 8]])
     >>> torch.allclose(decode(encode(boxes, references, (10, 5)), references, (10, 5)), boxes)
@@ -66,22 +69,23 @@ def decode(deltas: Tensor, references: Tensor, weights: tuple[float, float]) -> 
 
 
 def match(candidates: Tensor, truths: Tensor, low: float, high: float, force: bool) -> tuple[Tensor, Tensor]:
-    """Give each candidate the true box that it overlaps most.
+    """Match each candidate with the true box that it overlaps most.
 
     Parameters
     ----------
     candidates, truths : Tensor, (n, 4) and (m, 4)
-        With m at least 1.
+        Boxes, with m at least 1.
     low, high : float
-        Overlap below which a candidate is background, and from which it is an object; between, it counts as neither.
+        Below an overlap of `low`, a candidate is background. From `high` on, it is an object. Between, it is neither.
     force : bool
-        Let every true box have its best candidates, however little they overlap.
+        Whether the best candidates of every true box are objects even if their overlap is small.
 
     Returns
     -------
     truth : Tensor of int64, (n,)
+        Index of the true box.
     kind : Tensor of int64, (n,)
-        1 object, 0 background, -1 neither.
+        1 for an object, 0 for background, -1 for neither.
     """
     overlap = overlaps(candidates, truths)
     best, truth = overlap.max(dim=1)
@@ -95,14 +99,14 @@ def match(candidates: Tensor, truths: Tensor, low: float, high: float, force: bo
 
 
 def sample(kind: Tensor, count: int, share: float) -> tuple[Tensor, Tensor]:
-    """Indices of at most ``share * count`` objects and enough background to make `count`, at random."""
+    """Return random indices of at most ``share * count`` objects, and of background to fill up to `count`."""
     objects, ground = ((kind == wanted).nonzero()[:, 0] for wanted in (1, 0))
     objects = objects[torch.randperm(len(objects))[: int(share * count)]]
     return objects, ground[torch.randperm(len(ground))[: count - len(objects)]]
 
 
 def suppress(boxes: Tensor, scores: Tensor, threshold: float) -> Tensor:
-    """Indices of boxes, best first, leaving out those that overlap a better one by more than the threshold.
+    """Return indices of boxes, best first, without boxes that overlap a better one by more than the threshold.
 
     >>> boxes = torch.tensor([[0.0, 0, 4, 4], [0, 0, 4, 5], [8, 8, 9, 9]])
     >>> suppress(boxes, torch.tensor([0.5, 0.9, 0.1]), 0.7)
@@ -118,13 +122,14 @@ def suppress(boxes: Tensor, scores: Tensor, threshold: float) -> Tensor:
 
 
 def pool(features: Tensor, boxes: Tensor, stride: int, size: int) -> Tensor:
-    """ROIAlign: the mean of four bilinear samples in each of size x size cells of every box.
+    """Pool features by ROIAlign: the mean of four bilinear samples in each of size x size cells of every box.
 
     Parameters
     ----------
     features : Tensor, (channels, y, x)
-        Of one image, one value every `stride` pixels; outside of them the nearest counts.
+        Features of one image, one value every `stride` pixels. Positions outside have the nearest value.
     boxes : Tensor, (n, 4)
+        Boxes.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""What each network is, where it comes from, what it trains on here, and what the paper could gain on it."""
+"""Catalogue of the networks: title, source, data, and the potential speedup that the paper reports."""
 
 import tomllib
 from dataclasses import dataclass
@@ -14,15 +14,15 @@ class ModelInfo:
     Parameters
     ----------
     name : str
-        As `load` takes it.
+        Name to pass to `load`.
     title : str
-        What it is, in a line.
+        Description in one line.
     source : str
-        Where its shape was published.
+        Publication of the network's shape.
     data : str
-        What it trains on here, real or made.
+        Training data here, real or generated.
     paper_speedup : str
-        Its potential speedup as TensorDash's authors report it (Fig. 1): all multiplications over those without zeros.
+        Potential speedup in the paper (Fig. 1): all multiplications over those without zeros.
     """
 
     name: str
@@ -36,4 +36,4 @@ CATALOGUE = {
     name: ModelInfo(name=name, **fields)
     for name, fields in tomllib.loads(Path(__file__).with_name("catalogue.toml").read_text(encoding="utf-8")).items()
 }
-"""Every network, by name."""
+"""Networks by name."""

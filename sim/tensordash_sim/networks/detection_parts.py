@@ -1,4 +1,4 @@
-"""Parts of Mask R-CNN: frozen normalization, the feature pyramid, the proposals and the heads, with their losses."""
+"""Parts of Mask R-CNN: frozen normalization, feature pyramid, proposals and heads, with their losses."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -13,7 +13,7 @@ __all__ = ["FrozenNorm", "Heads", "Proposals", "Pyramid", "Settings", "Target", 
 
 
 class Target(NamedTuple):
-    """What is in one image: boxes (n, 4), classes (n,) and masks (n, y, x)."""
+    """Objects of one image: boxes (n, 4), classes (n,) and masks (n, y, x)."""
 
     boxes: Tensor
     classes: Tensor
@@ -27,13 +27,13 @@ class Settings:
     Parameters
     ----------
     channels, hidden, classes : int
-        Of every level, of the box head's linear layers, of objects.
+        Channels of every level, features of the box head's linear layers, and number of object classes.
     scale : float
-        Of anchors, and of the box size that decides the level; 1 as published.
+        Scale of anchors, and of the box size that decides the level. 1 is published.
     before, after : int
-        Proposals of a level before suppression, and of an image after it.
+        Maximum number of proposals per level before suppression, and per image after it.
     anchors, regions : int
-        Sampled in each image, for the two losses.
+        Number of anchors and regions that the losses sample in each image.
     """
 
     channels: int
@@ -67,7 +67,7 @@ class FrozenNorm(nn.Module):
 
 @torch.no_grad()
 def calibrate(trunk: nn.Module, images: Tensor) -> None:
-    """Set the statistics of all frozen normalizations to what these images give."""
+    """Set the statistics of all frozen normalizations to those of these images."""
     norms = [module for module in trunk.modules() if isinstance(module, FrozenNorm)]
     for norm in norms:
         norm.measure = True
@@ -92,7 +92,7 @@ class Pyramid(nn.Module):
         self.output = nn.ModuleList(nn.Conv2d(channels, channels, 3, padding=1) for _ in inputs)
 
     def forward(self, stages: list[Tensor]) -> list[Tensor]:
-        """Return the levels, finest first; the last one is every other position of the one before."""
+        """Return the levels, finest first. The last level has every other position of the level before."""
         sums = [lateral(stage) for lateral, stage in zip(self.lateral, stages, strict=True)]
         for finer in range(len(sums) - 2, -1, -1):
             sums[finer] = sums[finer] + F.interpolate(sums[finer + 1], size=sums[finer].shape[2:], mode="nearest")
@@ -101,7 +101,7 @@ class Pyramid(nn.Module):
 
 
 class Proposals(nn.Module):
-    """Region proposal network: at every position, are there objects in three anchors, and where are they exactly?"""
+    """Region proposal network: predicts objects and their boxes for three anchors at every position."""
 
     WEIGHTS = (1.0, 1.0)
 
@@ -117,11 +117,11 @@ class Proposals(nn.Module):
     def forward(
         self, levels: list[Tensor], size: tuple[int, int], targets: list[Target]
     ) -> tuple[list[Tensor], dict[str, Tensor]]:
-        """Proposed boxes of each image, and the losses."""
+        """Return the proposed boxes of each image, and the losses."""
         scores, deltas, boxes = [], [], []
         for index, level in enumerate(levels):
             y = self.convolution(level).relu()
-            # Order y, x, anchor: as the anchors are.
+            # The order is y, x, anchor, as in `anchors`.
             scores.append(self.objectness(y).permute(0, 2, 3, 1).flatten(1))
             deltas.append(self.deltas(y).permute(0, 2, 3, 1).reshape(len(y), -1, 4))
             height, width = level.shape[2:]
@@ -148,7 +148,7 @@ class Proposals(nn.Module):
         return {"objectness": torch.stack(objectness).sum() / count, "anchors": torch.stack(shifts).sum() / count}
 
     def _propose(self, levels: list[tuple[Tensor, Tensor, Tensor]], size: tuple[int, int]) -> Tensor:
-        """Return the best boxes of an image: of each level the best ones, without near duplicates."""
+        """Return the best boxes of an image, from the best boxes of each level without near duplicates."""
         found, values = [], []
         for scores, deltas, boxes in levels:
             best = scores.topk(min(self.settings.before, len(scores))).indices
@@ -165,7 +165,11 @@ class Proposals(nn.Module):
 
 
 class Heads(nn.Module):
-    """Box head (two linear layers; class and box) and mask head (four convolutions; a mask of 28 x 28)."""
+    """Box head and mask head.
+
+    The box head has two linear layers, and predicts class and box. The mask head has four convolutions, and predicts a
+    mask of 28 x 28.
+    """
 
     WEIGHTS = (10.0, 5.0)
 
@@ -173,7 +177,7 @@ class Heads(nn.Module):
         super().__init__()
         self.settings, channels = settings, settings.channels
         self.fc1, self.fc2 = nn.Linear(channels * 49, settings.hidden), nn.Linear(settings.hidden, settings.hidden)
-        self.classes = nn.Linear(settings.hidden, settings.classes + 1)  # the last one is background
+        self.classes = nn.Linear(settings.hidden, settings.classes + 1)  # The last class is background.
         self.deltas = nn.Linear(settings.hidden, 4 * settings.classes)
         self.mask = nn.Sequential()
         for _ in range(4):
@@ -184,7 +188,7 @@ class Heads(nn.Module):
         _start_small(self.deltas, 0.001)
 
     def forward(self, levels: list[Tensor], proposed: list[Tensor], targets: list[Target]) -> dict[str, Tensor]:
-        """Losses over sampled regions; true boxes are among the proposals."""
+        """Return the losses over regions sampled from the proposals and the true boxes."""
         regions, labels, aims, masks, counts = [], [], [], [], []
         for boxes, target in zip(proposed, targets, strict=True):
             candidates = torch.cat([boxes, target.boxes])
@@ -214,7 +218,7 @@ class Heads(nn.Module):
 
     @staticmethod
     def _cut(masks: Tensor, boxes: Tensor) -> Tensor:
-        """Return each object's mask inside its region, 28 x 28, of 0 and 1."""
+        """Return each object's mask inside its region: 28 x 28 values of 0 or 1."""
         cut = [pool(mask[None].float(), box[None], 1, 28)[0, 0] for mask, box in zip(masks, boxes, strict=True)]
         return (torch.stack(cut) >= 0.5).float() if cut else torch.zeros(0, 28, 28)
 

@@ -1,4 +1,4 @@
-"""Mask R-CNN on a feature pyramid, as Detectron2's R50-FPN, in plain PyTorch: what is trained, and on what."""
+"""Mask R-CNN with a feature pyramid, as Detectron2's R50-FPN, in plain PyTorch; its data and training."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,12 +15,12 @@ from .training import Training, seeded
 __all__ = ["SCALES", "MaskRCNN", "Shape", "build", "load"]
 
 SCENES = 4096
-"""Scenes in what counts as an epoch."""
+"""Number of scenes in an epoch."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Shape:
-    """Extents; boxes are the published ones times `scale`."""
+    """Extents of network and images. `Settings.scale` scales the published box sizes."""
 
     blocks: tuple[int, int, int, int]
     width: int
@@ -61,7 +61,7 @@ SCALES = {
 class MaskRCNN(nn.Module):
     """Trunk, pyramid, proposals and heads.
 
-    The first convolution and the first stage are frozen, and normalization everywhere, as Detectron2 does.
+    As in Detectron2, the first convolution, the first stage and all normalizations are frozen.
     """
 
     def __init__(self, shape: Shape) -> None:
@@ -78,7 +78,7 @@ class MaskRCNN(nn.Module):
         levels = self.pyramid(self.trunk(images))
         size = (images.shape[2], images.shape[3])
         proposed, losses = self.proposals(levels, size, targets)
-        losses |= self.heads(levels[:-1], proposed, targets)  # the coarsest level is for proposals only
+        losses |= self.heads(levels[:-1], proposed, targets)  # Only proposals use the coarsest level.
         return losses
 
 
@@ -107,7 +107,7 @@ def load(scale: str, seed: int) -> Training:
     shape = SCALES[scale]
     with seeded(seed):
         model = build(scale)
-        # Pretrained weights bring statistics that fit them; these are measured for the random ones.
+        # Pretrained weights come with statistics. For random weights they are measured.
         calibrate(model.trunk, next(_batches(seed + 1, shape))[0])
     return Training(
         model=model,

@@ -18,7 +18,7 @@ __all__ = ["SCALES", "GatedConvolutions", "Shape", "build", "load"]
 
 @dataclass(frozen=True, kw_only=True)
 class Shape:
-    """Extents; a layer is its outputs and its taps."""
+    """Extents of the network. Layers are pairs of output channels and taps."""
 
     vocabulary: int
     embedding: int
@@ -30,7 +30,7 @@ class Shape:
 
 
 def _gcnn14(divide: int) -> tuple[tuple[int, int], ...]:
-    """Return the paper's GCNN-14 for WikiText-103, its channels over a number."""
+    """Return the layers of the paper's GCNN-14 for WikiText-103, with channels divided by a number."""
     middle, wide, widest = 850 // divide, 1024 // divide, 2048 // divide
     taps = (6, 6, 6, 1, 5, 5, 5, 5, 1, 4, 4, 4)
     return (*((middle, tap) for tap in taps), (wide, 4), (widest, 4))
@@ -62,7 +62,7 @@ SCALES = {
 
 
 class _Gated(nn.Module):
-    """One layer: a causal convolution into values and gates, and a shortcut around it."""
+    """A layer: a causal convolution that computes values and gates, and a shortcut around it."""
 
     def __init__(self, channels: int, outputs: int, taps: int) -> None:
         super().__init__()
@@ -75,9 +75,9 @@ class _Gated(nn.Module):
             self.shortcut = weight_norm(nn.Conv1d(channels, outputs, 1))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Padded in front only, so that no position sees the words after it."""
+        """Return the layer's output. Padding is only in front, so that no position depends on later words."""
         y: Tensor = F.glu(self.convolution(F.pad(x, (self.before, 0))), dim=1)
-        total: Tensor = (self.shortcut(x) + y) * 0.5**0.5  # keeps the variance
+        total: Tensor = (self.shortcut(x) + y) * 0.5**0.5  # The factor preserves the variance.
         return total
 
 
@@ -94,12 +94,12 @@ class GatedConvolutions(nn.Module):
             layers.append(_Gated(channels, outputs, taps))
             channels = outputs
         self.layers = nn.Sequential(*layers)
-        # As in the published network, the softmax stands on a layer of the embedding's size.
+        # As in the published network, a layer of the embedding's size precedes the softmax.
         self.shrink = weight_norm(nn.Linear(channels, shape.embedding))
         self.softmax = nn.AdaptiveLogSoftmaxWithLoss(shape.embedding, shape.vocabulary, list(shape.cutoffs))
 
     def forward(self, words: Tensor) -> Tensor:
-        """Mean loss of every word given the ones before it; words are (batch, length + 1)."""
+        """Return the mean loss of every word predicted from the words before it; words are (batch, length + 1)."""
         y = self.shrink(self.layers(self.embed(words[:, :-1]).mT).mT)
         loss: Tensor = self.softmax(y.flatten(0, 1), words[:, 1:].flatten()).loss
         return loss
@@ -111,7 +111,7 @@ def build(scale: str) -> GatedConvolutions:
 
 
 def _words(vocabulary: int) -> tuple[np.ndarray, str]:
-    """Return the text as numbers of words, by frequency, as the adaptive softmax wants them; 0 is every rarer word."""
+    """Return the text as word numbers in order of frequency, as the adaptive softmax requires; 0 is any rarer word."""
     prose, source = text()
     words = re.findall(r"\w+|[^\w\s]", prose.lower())
     common = [word for word, _ in Counter(words).most_common(vocabulary - 1)]

@@ -1,4 +1,4 @@
-"""GPT with static unstructured weight sparsity: small ones that train here, and the 13B one as shapes."""
+"""GPT with static unstructured weight sparsity: small networks that can be trained, and the shapes of the 13B GPT."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,
     "relu2": lambda x: F.relu(x).square(),
 }
-"""Between the two linear layers; ReLU squared: So et al. 2021, arXiv:2109.08668."""
+"""Activations between the two linear layers. Source of ReLU squared: So et al. 2021, arXiv:2109.08668."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +46,7 @@ SCALES = {
 
 
 class Block(nn.Module):
-    """Attention to earlier positions, then two linear layers and GELU, or what is asked; normalization before both."""
+    """Causal attention, then two linear layers with an activation between them; a normalization precedes each part."""
 
     def __init__(self, shape: Shape, activation: str) -> None:
         super().__init__()
@@ -59,7 +59,7 @@ class Block(nn.Module):
         self.down = nn.Linear(4 * shape.hidden, shape.hidden)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Attention is written out, so that its products can be recorded."""
+        """Return the block's output. Attention consists of single operations, so that its products can be recorded."""
         batch, length, hidden = x.shape
         q, k, v = self.qkv(self.norm1(x)).view(batch, length, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
         scores = q @ k.mT / (hidden // self.heads) ** 0.5
@@ -71,7 +71,7 @@ class Block(nn.Module):
 
 
 class GPT(nn.Module):
-    """Embeddings, blocks and scores by the embeddings of the words."""
+    """Embeddings, blocks, and an output layer that shares the words' embeddings."""
 
     def __init__(self, shape: Shape, activation: str = "gelu") -> None:
         super().__init__()
@@ -85,11 +85,11 @@ class GPT(nn.Module):
             if isinstance(module, nn.Linear):
                 nn.init.zeros_(module.bias)
         for name, parameter in self.named_parameters():
-            if name.endswith(("out.weight", "down.weight")):  # they add up along the layers
+            if name.endswith(("out.weight", "down.weight")):  # Their outputs add up over the layers.
                 nn.init.normal_(parameter, std=0.02 / (2 * shape.layers) ** 0.5)
 
     def forward(self, words: Tensor) -> Tensor:
-        """Scores of the next word at every position, (batch, length, vocabulary)."""
+        """Return scores of the next word at every position, (batch, length, vocabulary)."""
         positions = torch.arange(words.shape[1], device=words.device)
         y = self.norm(self.blocks(self.words(words) + self.positions(positions)))
         scores: Tensor = F.linear(y, self.words.weight)
@@ -97,12 +97,12 @@ class GPT(nn.Module):
 
 
 def build(scale: str, activation: str = "gelu") -> GPT:
-    """Return the network alone, with random weights; at full scale on PyTorch's meta device only.
+    """Return the network alone, with random weights. The full scale needs PyTorch's meta device.
 
     Raises
     ------
     ValueError
-        At full scale elsewhere: that would take 51 GB.
+        If the scale is full and the default device is not meta. The weights would take 51 GB.
     """
     if scale == "full" and torch.get_default_device().type != "meta":
         raise ValueError(
@@ -112,22 +112,23 @@ def build(scale: str, activation: str = "gelu") -> GPT:
 
 
 def gpt_geometries(batch: int = 1, scale: str = "full") -> Iterator[tuple[str, Geometry]]:
-    """Yield every matrix product of a GPT's forward pass, for simulation; nothing is allocated.
+    """Yield every matrix product of a GPT's forward pass, for simulation, without allocating tensors.
 
-    Each is one that a step computes in all three operations. All blocks have the same shapes.
+    A training step computes all three operations of each product. All blocks have the same shapes.
 
     Parameters
     ----------
     batch : int
-        Sequences.
+        Number of sequences.
     scale : str
         A key of `SCALES`.
 
     Yields
     ------
     name : str
-        The layer, as in the model; attention's two products are "attention.scores" and "attention.values".
+        Name of the layer in the model. Attention's two products are "attention.scores" and "attention.values".
     geometry : MatrixProduct
+        Shapes of the product.
 
     Examples
     --------
@@ -164,7 +165,7 @@ def _loss(model: nn.Module, words: Tensor) -> Tensor:
 
 
 def _penalised_loss(model: nn.Module, words: Tensor, weight: float) -> Tensor:
-    """Return the loss and the mean magnitude of what each block's activation gives."""
+    """Return the loss plus `weight` times the sum, over blocks, of the mean magnitude of activations."""
     found: list[Tensor] = []
     handles = [
         block.down.register_forward_pre_hook(lambda _, inputs: found.append(inputs[0].abs().mean()))
@@ -184,20 +185,20 @@ def _penalised_loss(model: nn.Module, words: Tensor, weight: float) -> Tensor:
 def load(
     scale: str, seed: int, *, sparsity: float = 0.875, activation: str = "gelu", activation_penalty: float = 0.0
 ) -> Training:
-    """Return the network in training, by byte.
+    """Return the network in training. It predicts bytes.
 
     Parameters
     ----------
     scale, seed
-        As `tensordash_sim.networks.load` takes them; not "full".
+        As in `tensordash_sim.networks.load`, without "full".
     sparsity : float
-        Share of zeros in the weights of every linear layer in the blocks, at random and fixed; 0 is dense. Embeddings
-        stay dense. Dense and sparse runs of one seed see the same batches and the same initial weights.
+        Share of zeros in the weights of every linear layer in the blocks, drawn once; 0 is dense. Embeddings are always
+        dense. Dense and sparse runs with the same seed have the same batches and the same initial weights.
     activation : str
         One of `ACTIVATIONS`.
     activation_penalty : float
-        Weight in the loss of the mean magnitude of activations, added up over blocks: an L1 penalty, which makes zeros
-        where the activation has some.
+        Weight of an L1 penalty in the loss: the mean magnitude of activations, added up over blocks. It increases the
+        zeros of activations that have zeros.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Digits as colour images of any size: what the classifiers train on."""
+"""Training data of the classifiers: digits as colour images of any size."""
 
 from collections.abc import Iterator
 
@@ -14,26 +14,28 @@ __all__ = ["classifier_loss", "classifier_training", "image_batches"]
 
 
 def image_batches(seed: int, batch: int, size: int) -> tuple[Iterator[tuple[Tensor, Tensor]], int, str]:
-    """Endless batches of digits, scaled up, bright on a dark ground, both of random colours, with noise.
+    """Return endless batches of digits, scaled up, bright on a dark background, in random colours with noise.
 
-    A digit's own background is zero, which photographs have no counterpart for; colour and noise take it away, so that
-    the zeros seen in training are the network's.
+    The background of a digit is zero, unlike a photograph's. Colour and noise remove these zeros, so that the zeros in
+    training come from the network.
 
     Parameters
     ----------
     seed : int
-        Of order, colours and noise.
+        Seed of order, colours and noise.
     batch : int
+        Images per batch.
     size : int
-        Pixels of a side.
+        Width and height in pixels.
 
     Returns
     -------
     batches : iterator
-        Of images, (batch, 3, size, size), about -1 to 3 with a mean near 0, and labels, (batch,).
+        Images, (batch, 3, size, size), about -1 to 3 with a mean near 0, and labels, (batch,).
     steps_per_epoch : int
+        Batches per epoch.
     source : str
-        Which digits.
+        Name of the data set.
     """
     images, labels, source = digits()
 
@@ -55,7 +57,7 @@ def image_batches(seed: int, batch: int, size: int) -> tuple[Iterator[tuple[Tens
 
 
 def classifier_loss(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
-    """Cross entropy of the class."""
+    """Return the cross entropy of the classes."""
     images, labels = batch
     loss: Tensor = F.cross_entropy(model(images), labels)
     return loss
@@ -64,7 +66,7 @@ def classifier_loss(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
 def classifier_training(
     model: nn.Module, optimizer: torch.optim.Optimizer, *, batch: int, size: int, seed: int, clip: float | None = None
 ) -> Training:
-    """Return a classifier of `image_batches`, ready to train; parameters as there and in `Training`."""
+    """Return a classifier of `image_batches`, ready to train. Parameters are as in `image_batches` and `Training`."""
     batches, steps, source = image_batches(seed, batch, size)
     return Training(
         model=model,

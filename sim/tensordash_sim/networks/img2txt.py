@@ -1,4 +1,4 @@
-"""Show and Tell: a convolutional encoder, whose features an LSTM decodes into a caption."""
+"""Show and Tell: an LSTM decodes the features of a convolutional encoder into a caption."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ START = 1
 END = 2
 WORDS = ("<pad>", "<start>", "<end>", "a", "large", "small", "left", "of", *COLOURS, *KINDS)
 SCENES = 4096
-"""Scenes in what counts as an epoch."""
+"""Number of scenes in an epoch."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +45,7 @@ SCALES = {
 
 
 class ShowAndTell(nn.Module):
-    """Encoder and decoder; the image is the decoder's first word."""
+    """Encoder and decoder. The image's features are the decoder's first input."""
 
     def __init__(self, shape: Shape) -> None:
         super().__init__()
@@ -57,7 +57,7 @@ class ShowAndTell(nn.Module):
         self.words = nn.Linear(shape.hidden, shape.vocabulary)
 
     def forward(self, images: Tensor, captions: Tensor) -> Tensor:
-        """Scores of every word given the ones before it, (batch, length of the captions, vocabulary)."""
+        """Return scores of every word, predicted from the words before it: (batch, caption length, vocabulary)."""
         features = self.normalize(self.project(self.encoder(images)[-1].mean(dim=(2, 3))))
         inputs = torch.cat([features[:, None], self.embed(captions[:, :-1])], dim=1)
         scores: Tensor = self.words(self.decoder(inputs)[0])
@@ -92,9 +92,9 @@ def load(scale: str, seed: int, *, frozen: bool = False) -> Training:
     Parameters
     ----------
     scale, seed
-        As `tensordash_sim.networks.load` takes them.
+        As in `tensordash_sim.networks.load`.
     frozen : bool
-        Leave the encoder as it is, as in the first phase of the paper's training; only the decoder learns.
+        Whether to freeze the encoder and train only the decoder, as in the first phase of the paper's training.
     """
     require_bool("frozen", frozen)
     shape = SCALES[scale]

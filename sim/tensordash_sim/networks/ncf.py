@@ -1,4 +1,4 @@
-"""Neural collaborative filtering (NeuMF): a product of factors beside a perceptron, on pairs of person and item."""
+"""Neural collaborative filtering (NeuMF): matrix factorization next to a perceptron, on pairs of user and item."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,12 +15,12 @@ from .training import Training, seeded
 __all__ = ["SCALES", "NeuMF", "Shape", "build", "load"]
 
 NEGATIVES = 4
-"""Items that a person did not rate for each one that was."""
+"""Number of negative samples, items that the user has not rated, for each rated item."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Shape:
-    """Extents; the perceptron's first entry is both embeddings side by side."""
+    """Extents of the network. The perceptron's first extent is the size of both embeddings together."""
 
     users: int = USERS
     items: int = FILMS
@@ -38,7 +38,7 @@ SCALES = {
 
 
 class NeuMF(nn.Module):
-    """Three linear layers with ReLU, and one that joins them to the product of factors."""
+    """Three linear layers with ReLU, and a linear layer on their output and the product of factors."""
 
     def __init__(self, shape: Shape) -> None:
         super().__init__()
@@ -57,7 +57,7 @@ class NeuMF(nn.Module):
             nn.init.zeros_(layer.bias)
 
     def forward(self, users: Tensor, items: Tensor) -> Tensor:
-        """Log odds that a person rates an item, (batch,)."""
+        """Return the log odds that a user rates an item, (batch,)."""
         factors = self.user_factors(users) * self.item_factors(items)
         y = torch.cat([self.user_words(users), self.item_words(items)], dim=1)
         for layer in self.layers:

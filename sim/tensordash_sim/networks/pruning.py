@@ -1,7 +1,7 @@
-"""Weight sparsity while any module trains: static, by sparse momentum, by dynamic sparse reparameterization.
+"""Weight sparsity during training of any module: static, sparse momentum, dynamic sparse reparameterization.
 
-All three keep a mask for every weight that they manage. They differ in what moves: nothing; the weights whose momentum
-is large come in for small ones; weights that come in are drawn at random.
+All three have a mask for every weight tensor that they manage. Static masks do not change. Sparse momentum replaces
+small weights by weights with a large momentum, and dynamic sparse reparameterization by randomly drawn ones.
 """
 
 import math
@@ -17,27 +17,28 @@ __all__ = ["DynamicReparameterization", "SparseMomentum", "StaticSparsity", "app
 
 
 def prunable(model: nn.Module) -> dict[str, nn.Parameter]:
-    """Weights of a module's convolutions and linear layers, by name; not biases, normalization and embeddings."""
+    """Return the weights of a module's convolutions and linear layers by name, without biases."""
     kinds = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose1d, nn.ConvTranspose2d)
     names = [f"{name}.weight" for name, layer in model.named_modules() if isinstance(layer, kinds)]
     return {name: model.get_parameter(name) for name in names}
 
 
 def apportion(total: int, shares: Iterable[float], room: Iterable[int]) -> list[int]:
-    """Split a number in proportion to shares, none above its room; what one has no room for goes to the others.
+    """Split a number in proportion to shares, with an upper bound for each part. The others get the excess.
 
     Parameters
     ----------
     total : int
-        At most the sum of `room`.
+        Number to split, at most the sum of `room`.
     shares : iterable of float
-        Not negative; if all that are left have none, they count alike.
+        Shares, not negative. If all remaining shares are 0, they count as equal.
     room : iterable of int
+        Upper bounds.
 
     Returns
     -------
     list of int
-        Their sum is `total`.
+        Parts with the sum `total`.
 
     Examples
     --------
@@ -53,7 +54,7 @@ def apportion(total: int, shares: Iterable[float], room: Iterable[int]) -> list[
         mass = sum(weights[index] for index in open_)
         exact = [total * (weights[index] / mass if mass else 1 / len(open_)) for index in open_]
         parts = [math.floor(part) for part in exact]
-        # Largest remainders get what rounding down left.
+        # The parts with the largest remainders get the rest that rounding down has left.
         by_remainder = sorted(range(len(open_)), key=lambda place: parts[place] - exact[place])
         for place in by_remainder[: total - sum(parts)]:
             parts[place] += 1
@@ -66,23 +67,23 @@ def apportion(total: int, shares: Iterable[float], room: Iterable[int]) -> list[
 
 
 class StaticSparsity:
-    """A random mask, drawn once: masked weights start at zero and get no gradient, so they stay zero.
+    """Random masks, drawn once. Masked weights start at zero and get no gradient, so they stay zero.
 
-    Every weight tensor gets the same share of zeros. The weights that stay keep their initial values.
+    Every weight tensor has the same share of zeros. The other weights have their initial values.
 
     Parameters
     ----------
     weights : dict of nn.Parameter
-        What is masked, by name.
+        Weights to mask, by name.
     sparsity : float
         Share of zeros, from 0 to below 1.
     generator : torch.Generator
-        Draws the masks.
+        Generator for the masks.
 
     Raises
     ------
     ValueError
-        A sparsity that is not in range; no weights.
+        If the sparsity is out of range, or there are no weights.
     """
 
     def __init__(self, weights: dict[str, nn.Parameter], sparsity: float, generator: torch.Generator) -> None:
@@ -101,7 +102,7 @@ class StaticSparsity:
 
     @property
     def sparsity(self) -> float:
-        """Share of masked weights now."""
+        """Current share of masked weights."""
         return 1 - sum(int(mask.sum()) for mask in self.masks.values()) / sum(map(torch.numel, self.masks.values()))
 
     @torch.no_grad()
@@ -116,12 +117,12 @@ class StaticSparsity:
                 weight.grad.mul_(self.masks[name])
 
     def after_update(self) -> None:
-        """Mask the weights: an optimizer may move a weight that has no gradient."""
+        """Mask the weights, because an optimizer may change a weight without a gradient."""
         self._apply()
 
 
 class _Moving(StaticSparsity, ABC):
-    """Masks that change at intervals of steps."""
+    """Masks that change every `every` steps."""
 
     def __init__(
         self,
@@ -136,7 +137,7 @@ class _Moving(StaticSparsity, ABC):
         super().__init__(weights, sparsity, generator)
 
     def after_update(self) -> None:
-        """Mask the weights; when it is time, prune and regrow."""
+        """Mask the weights; every `every` steps, prune and regrow."""
         self._apply()
         self.steps += 1
         if self.steps % self.every == 0:
@@ -154,7 +155,7 @@ class _Moving(StaticSparsity, ABC):
         return found if isinstance(found, Tensor) else None
 
     def _grow(self, name: str, places: Tensor) -> None:
-        """Let the weights at these places of the flattened tensor come in, at zero."""
+        """Unmask the weights at these indices of the flattened tensor, and set them to zero."""
         grown = torch.zeros_like(self.masks[name])
         grown.view(-1)[places] = True
         self.masks[name] |= grown
@@ -167,27 +168,27 @@ class _Moving(StaticSparsity, ABC):
 class SparseMomentum(_Moving):
     """Sparse momentum: prune small weights, regrow where the momentum is large.
 
-    Every `every` steps each tensor loses the `prune_rate` of its weights that are smallest. As many come back, shared
-    among the tensors by the mean momentum magnitude of their remaining weights, and inside a tensor where the masked
-    weights' momentum is largest. They start at zero. The optimizer sees dense gradients, so that masked weights have
-    a momentum. `prune_rate` falls to zero along a cosine over `total_steps`.
+    Every `every` steps, the share `prune_rate` of each tensor's weights, the smallest ones, is masked. The same number
+    of weights regrows. Tensors share this number by the mean momentum magnitude of their weights. Inside a tensor, the
+    masked weights with the largest momentum regrow, starting at zero. The optimizer gets dense gradients, so that
+    masked weights have a momentum. `prune_rate` falls to zero along a cosine over `total_steps`.
 
     Parameters
     ----------
     weights, sparsity, generator
-        As `StaticSparsity` takes them.
+        As in `StaticSparsity`.
     optimizer : torch.optim.Optimizer
-        With momentum (SGD) or a first moment (Adam and its kin).
+        Optimizer with momentum (SGD) or a first moment (Adam and its variants).
     every : int
-        Steps between two moves; an epoch in the paper.
+        Steps between two changes of the masks; an epoch in the paper.
     prune_rate : float
-        At the start, from 0 to 1.
+        Initial prune rate, from 0 to 1.
     total_steps : int
-        Steps of the whole training.
+        Steps of the complete training.
 
     Source
     ------
-    Dettmers and Zettlemoyer, arXiv:1907.04840, section 3. Deviation: every tensor begins with the same density.
+    Dettmers and Zettlemoyer, arXiv:1907.04840, section 3. Deviation: every tensor starts with the same density.
     """
 
     def __init__(
@@ -207,7 +208,7 @@ class SparseMomentum(_Moving):
         super().__init__(weights, sparsity, generator, optimizer, every)
 
     def before_update(self) -> None:
-        """Leave the gradients dense: where to regrow is read from the momentum of masked weights."""
+        """Leave the gradients dense. The momentum of masked weights decides which of them regrow."""
 
     @torch.no_grad()
     def _move(self) -> int:
@@ -219,7 +220,7 @@ class SparseMomentum(_Moving):
             if momentum is None:
                 raise ValueError("the optimizer must keep a momentum: SGD with momentum above 0, or Adam")
             nonzero = int(mask.sum())
-            # The paper: the mean over weights that are in, before any of them goes.
+            # As in the paper, the mean is over the unmasked weights before pruning.
             shares.append(float(momentum.abs()[mask].mean()) if nonzero else 0.0)
             count = int(rate * nonzero)
             magnitude = weight.abs().masked_fill(~mask, math.inf).flatten()
@@ -228,9 +229,9 @@ class SparseMomentum(_Moving):
         for name, count in zip(self.weights, apportion(pruned, shares, self._room()), strict=True):
             mask = self.masks[name]
             momentum = self._momentum(name)
-            assert momentum is not None  # checked above
+            assert momentum is not None  # Checked above.
             candidates = momentum.abs().masked_fill(mask, -1.0).flatten()
-            # What was just pruned may come back if its momentum is large.
+            # A weight that was just pruned may regrow if its momentum is large.
             self._grow(name, torch.topk(candidates, count).indices)
         return pruned
 
@@ -238,22 +239,23 @@ class SparseMomentum(_Moving):
 class DynamicReparameterization(_Moving):
     """Dynamic sparse reparameterization: prune below one adaptive threshold, regrow at random.
 
-    Every `every` steps all weights below the threshold go, in all tensors alike. If that is more than the target
-    number by a tenth, the threshold is halved, if less by a tenth, doubled. As many come back, shared among the
-    tensors in proportion to the weights that they still have, at random places, starting at zero.
+    Every `every` steps, all weights below one threshold for all tensors are masked. If their number is more than a
+    tenth above the target, the threshold is halved. If it is more than a tenth below, the threshold is doubled. The
+    same number of weights regrows at random positions, starting at zero. Tensors share this number in proportion to
+    their remaining weights.
 
     Parameters
     ----------
     weights, sparsity, generator, optimizer, every
-        As `SparseMomentum` takes them; the optimizer needs no momentum.
+        As in `SparseMomentum`. The optimizer needs no momentum.
     fraction : float
-        The target number, as a share of the weights that are not masked.
+        Target number of pruned weights, as a share of the weights that are not masked.
     threshold : float
-        At the start.
+        Initial threshold.
 
     Source
     ------
-    Mostafa and Wang, arXiv:1902.05967, algorithm 1. The paper sets the target number by hand; `fraction` is ours.
+    Mostafa and Wang, arXiv:1902.05967, algorithm 1. Deviation: the paper sets the target number by hand.
     """
 
     TOLERANCE = 0.1
@@ -286,7 +288,7 @@ class DynamicReparameterization(_Moving):
             pruned += int(falling.sum())
             momentum = self._momentum(name)
             if momentum is not None:
-                momentum[falling] = 0.0  # one that comes back starts from rest
+                momentum[falling] = 0.0  # A weight that regrows starts without momentum.
         wanted = self.fraction * active
         if pruned > (1 + self.TOLERANCE) * wanted:
             self.threshold /= 2

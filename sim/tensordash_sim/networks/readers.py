@@ -1,4 +1,4 @@
-"""Real data as arrays: what `data.fetch` brought, and what is on every machine."""
+"""Readers of data as arrays: fetched data sets, or substitutes that every machine has."""
 
 import importlib
 import re
@@ -20,20 +20,21 @@ FILMS = 1682
 
 
 def digits() -> tuple[NDArray[np.float32], NDArray[np.int64], str]:
-    """Handwritten digits: MNIST if it was fetched, else scikit-learn's.
+    """Return handwritten digits: MNIST if it was fetched, else scikit-learn's.
 
     Returns
     -------
     images : array of float32, (N, y, x)
-        From 0, the background, to 1.
+        Pixels from 0, the background, to 1.
     labels : array of int64, (N,)
+        Digits.
     source : str
-        Which ones they are.
+        Name of the data set.
 
     Raises
     ------
     DataError
-        If there is neither.
+        If neither is available.
     """
     if available("mnist"):
         folder = dataset_folder("mnist")
@@ -51,7 +52,7 @@ def digits() -> tuple[NDArray[np.float32], NDArray[np.int64], str]:
 
 
 def rated_sentences() -> list[tuple[str, float]] | None:
-    """Sentences with their sentiment, from -4 to 4; None if they were not fetched."""
+    """Return sentences with their sentiment, from -4 to 4; None if they were not fetched."""
     if not available("sentences"):
         return None
     rated = []
@@ -63,26 +64,26 @@ def rated_sentences() -> list[tuple[str, float]] | None:
                 if len(fields) == 3:
                     rated.append((fields[2].strip(), float(fields[1])))
     if not rated:
-        raise DataError("the archive of sentences holds none: delete its folder and fetch it again")
+        raise DataError("the archive of sentences has no sentences: delete its folder and fetch it again")
     return rated
 
 
 def interactions() -> tuple[NDArray[np.int64], str]:
-    """Who rated which film: MovieLens-100k if it was fetched, else made with as many people, films and ratings.
+    """Return ratings of films: MovieLens-100k if it was fetched, else generated data of the same size.
 
     Returns
     -------
     pairs : array of int64, (ratings, 2)
-        Person and film, counted from 0, in random order.
+        User and film, counted from 0. Generated pairs are in random order.
     source : str
-        Which ones they are.
+        Name of the data set.
     """
     if available("movielens"):
         path = dataset_folder("movielens") / "ml-100k.inter"
         pairs = np.loadtxt(path, dtype=np.int64, skiprows=1, usecols=(0, 1)) - 1
         return pairs, "MovieLens-100k (real)"
     random = np.random.default_rng(0)
-    # A person's taste and a film's kind are points; near ones meet. Some films are popular, as in life.
+    # Users and films are random vectors. A large scalar product makes a rating likely, and some films are popular.
     tastes, kinds = random.normal(size=(USERS, 8)), random.normal(size=(FILMS, 8))
     score = tastes @ kinds.T + random.gumbel(size=(USERS, FILMS)) + random.exponential(2, FILMS)
     chosen = np.argpartition(score.ravel(), -100_000)[-100_000:]
@@ -91,11 +92,12 @@ def interactions() -> tuple[NDArray[np.int64], str]:
 
 
 def text() -> tuple[str, str]:
-    """English prose: Moby-Dick if it was fetched, else the reference manual that is part of Python.
+    """Return English prose: Moby-Dick if it was fetched, else the reference manual that is part of Python.
 
     Returns
     -------
     prose, source : str
+        The text, and the name of its source.
     """
     if available("text"):
         return (dataset_folder("text") / "moby-dick.txt").read_text(encoding="utf-8"), "Moby-Dick (real)"

@@ -12,7 +12,7 @@ from .training import Training, seeded
 __all__ = ["SCALES", "Bottleneck", "ResNet50", "Shape", "Trunk", "build", "load"]
 
 Norm = Callable[[int], nn.Module]
-"""Create a normalization layer."""
+"""Function that creates a normalization layer for a number of channels."""
 
 
 class Bottleneck(nn.Module):
@@ -47,7 +47,7 @@ class Trunk(nn.Module):
     blocks : sequence of int
         Blocks of each of the four stages: (3, 4, 6, 3) is ResNet-50, (3, 8, 36, 3) is ResNet-152.
     width : int
-        Channels of the first convolution; 64 as published.
+        Channels of the first convolution. 64 is published.
     norm : callable, optional
         Creates a normalization layer for a number of channels.
     """
@@ -120,7 +120,7 @@ def build(scale: str) -> ResNet50:
 
 
 def load(scale: str, seed: int) -> Training:
-    """Return the dense network in training; `resnet50_sparse` prunes it."""
+    """Return the dense network in training. `resnet50_sparse` prunes it."""
     shape = SCALES[scale]
     with seeded(seed):
         model = build(scale)

@@ -1,4 +1,4 @@
-"""ResNet-50, pruned while it trains."""
+"""ResNet-50, pruned during training."""
 
 import torch
 
@@ -14,7 +14,7 @@ __all__ = ["METHODS", "ResNet50", "build", "load"]
 METHODS = ("sparse-momentum", "dynamic-reparameterization")
 
 EPOCHS = 90
-"""Of the whole training, over which the prune rate falls."""
+"""Epochs of the complete training, over which the prune rate falls."""
 
 
 def load(
@@ -25,14 +25,14 @@ def load(
     Parameters
     ----------
     scale, seed
-        As `tensordash_sim.networks.load` takes them.
+        As in `tensordash_sim.networks.load`.
     method : str
         One of `METHODS`.
     sparsity : float
         Share of zeros among the weights of all convolutions and the linear layer.
     every : int, optional
-        Steps between two moves of the masks; by default an epoch for sparse momentum, as published, and a tenth of one
-        for the other, which moves fewer weights at a time.
+        Steps between two changes of the masks. The default is an epoch for sparse momentum, as published, and a tenth
+        of an epoch for dynamic reparameterization, which changes fewer weights at a time.
     """
     require_choice("method", method, METHODS)
     if every is not None:

@@ -1,4 +1,4 @@
-"""Made scenes: coloured shapes on a textured ground, with boxes, masks and captions."""
+"""Generated scenes: coloured shapes on a textured background, with boxes, masks and captions."""
 
 from dataclasses import dataclass
 
@@ -20,20 +20,20 @@ COLOURS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Scene:
-    """A picture and what is in it.
+    """An image and its contents.
 
     Parameters
     ----------
     image : array of float32, (3, y, x)
-        About -2 to 2.
+        Pixels, about -2 to 2.
     boxes : array of float32, (shapes, 4)
-        x0, y0, x1, y1 in pixels around what is seen of each shape.
+        x0, y0, x1, y1 in pixels around the visible part of each shape.
     kinds : array of int64, (shapes,)
-        Index into `KINDS`.
+        Indices into `KINDS`.
     masks : array of bool, (shapes, y, x)
-        Where each shape is seen.
+        Visible part of each shape.
     words : list of str
-        A caption.
+        Words of a caption.
     """
 
     image: NDArray[np.float32]
@@ -44,7 +44,7 @@ class Scene:
 
 
 def paint(random: np.random.Generator, size: tuple[int, int], most: int) -> Scene:
-    """Paint 1 to `most` shapes, later ones over earlier ones; a shape that is hidden does not count.
+    """Paint 1 to `most` shapes, later ones over earlier ones. Hidden shapes are not in the scene's contents.
 
     Examples
     --------
@@ -78,7 +78,7 @@ def paint(random: np.random.Generator, size: tuple[int, int], most: int) -> Scen
 
 
 def _ground(random: np.random.Generator, size: tuple[int, int]) -> NDArray[np.float64]:
-    """Patches of colour of several sizes, and noise: as in photographs, little is flat and nothing is zero."""
+    """Paint a background of coloured patches and noise: as in photographs, few areas are flat and no pixel is zero."""
     image = np.full((3, *size), 0.45)
     for cell in (64, 16, 4):
         coarse = random.normal(0, 0.1, (3, -(-size[0] // cell), -(-size[1] // cell)))

@@ -1,6 +1,6 @@
 """Natural-language inference: does a premise entail a hypothesis, contradict it, or neither?
 
-Both sentences go through the same projection and the same LSTM; four fully connected layers judge the pair.
+Both sentences go through the same projection and the same LSTM. Four fully connected layers classify the pair.
 """
 
 from collections.abc import Iterator
@@ -18,12 +18,12 @@ __all__ = ["SCALES", "PairClassifier", "Shape", "build", "load"]
 
 PAD = 0
 PAIRS = 550_152
-"""Training pairs of SNLI: what counts as an epoch."""
+"""Training pairs of SNLI, the length of an epoch."""
 
 PREMISE = 14.1
-"""Mean words of a premise (Bowman et al.). Made lengths are log-normal with a spread of 0.4 (ours)."""
+"""Mean number of words in a premise (Bowman et al.). Generated lengths are log-normal, with a spread of 0.4 (ours)."""
 HYPOTHESIS = 8.3
-"""Mean words of a hypothesis (Bowman et al.)."""
+"""Mean number of words in a hypothesis (Bowman et al.)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +50,7 @@ class PairClassifier(nn.Module):
     def __init__(self, shape: Shape) -> None:
         super().__init__()
         self.embed = nn.Embedding(shape.vocabulary, shape.embedding, padding_idx=PAD)
-        self.embed.requires_grad_(False)  # word vectors are given, not learnt
+        self.embed.requires_grad_(False)  # Word vectors are not trained.
         self.projection = nn.Linear(shape.embedding, shape.projection)
         self.encoder = nn.LSTM(shape.projection, shape.hidden, batch_first=True)
         self.dropout = nn.Dropout(0.2)
@@ -59,13 +59,13 @@ class PairClassifier(nn.Module):
         self.classifier = nn.Linear(pair, 3)
 
     def _encode(self, words: Tensor) -> Tensor:
-        """Return the LSTM's last state after a sentence, (batch, hidden); padding stands after the words."""
+        """Return the LSTM's last state after a sentence and its padding, (batch, hidden)."""
         projected = self.projection(self.embed(words)).relu()
         last: Tensor = self.encoder(self.dropout(projected))[1][0][-1]
         return last
 
     def forward(self, pair: tuple[Tensor, Tensor]) -> Tensor:
-        """Scores of entailment, neutral and contradiction for premises and hypotheses, (batch, 3)."""
+        """Return scores of entailment, neutral and contradiction for premises and hypotheses, (batch, 3)."""
         premise, hypothesis = pair
         y = self.dropout(torch.cat([self._encode(premise), self._encode(hypothesis)], dim=1))
         for layer in (self.fc1, self.fc2, self.fc3):
@@ -80,12 +80,13 @@ def build(scale: str) -> PairClassifier:
 
 
 def _batches(seed: int, shape: Shape) -> Iterator[tuple[tuple[Tensor, Tensor], Tensor]]:
-    """A hypothesis repeats words of the premise (entailment), the same with negations (contradiction), or has others.
+    """Yield generated pairs.
 
-    Negations and rarer words give the label away, as they do in SNLI, so that there is something to learn soon.
+    The hypothesis repeats words of the premise (entailment), repeats them with negations (contradiction), or has other
+    words (neutral). As in SNLI, negations and rarer words indicate the label, so that the network learns soon.
     """
     random = np.random.default_rng(seed)
-    # Words are common or rare as in language (Zipf). The first few are negations, as SNLI's contradictions have them.
+    # Word frequencies follow Zipf's law. The first words are negations, as in SNLI's contradictions.
     negations, words = np.arange(1, 5), np.arange(5, shape.vocabulary)
     share = 1.0 / words
     share /= share.sum()

@@ -1,4 +1,4 @@
-"""SqueezeNet 1.0: fire modules, which squeeze to few channels and expand by 1x1 and 3x3 convolutions."""
+"""SqueezeNet 1.0: fire modules squeeze to few channels, then expand by 1x1 and 3x3 convolutions."""
 
 from dataclasses import dataclass
 
@@ -13,7 +13,7 @@ __all__ = ["SCALES", "Fire", "Shape", "SqueezeNet", "build", "load"]
 
 @dataclass(frozen=True, kw_only=True)
 class Shape:
-    """Extents: channels are the published ones over `divide`."""
+    """Extents of the network. Channels are the published numbers over `divide`."""
 
     divide: int
     size: int
@@ -22,7 +22,7 @@ class Shape:
 
 
 SCALES = {
-    "full": Shape(divide=1, size=227, classes=1000, batch=128),  # 227: so that pooling gives 55 x 55
+    "full": Shape(divide=1, size=227, classes=1000, batch=128),  # With 227, pooling results in 55 x 55.
     "small": Shape(divide=1, size=99, classes=10, batch=16),
     "tiny": Shape(divide=8, size=51, classes=10, batch=4),
 }
@@ -38,7 +38,7 @@ class Fire(nn.Module):
         self.expand3x3 = nn.Conv2d(squeeze, expand, 3, padding=1)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Channels of the 1x1 convolution come first."""
+        """Return both outputs; channels of the 1x1 convolution come first."""
         squeezed = self.squeeze(x).relu()
         return torch.cat([self.expand1x1(squeezed).relu(), self.expand3x3(squeezed).relu()], dim=1)
 
@@ -70,7 +70,7 @@ class SqueezeNet(nn.Module):
         nn.init.normal_(last.weight, std=0.01)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Scores of the classes, (batch, classes)."""
+        """Return scores of the classes, (batch, classes)."""
         scores: Tensor = self.classifier(self.features(x))
         return scores.mean(dim=(2, 3))
 
@@ -83,7 +83,7 @@ def build(scale: str) -> SqueezeNet:
 def _optimizer(scale: str, model: nn.Module) -> torch.optim.Optimizer:
     if scale == "full":
         return torch.optim.SGD(model.parameters(), lr=0.04, momentum=0.9, weight_decay=2e-4)
-    # In small batches SGD takes thousands of steps before the loss moves at all.
+    # With small batches, SGD needs thousands of steps before the loss changes.
     return torch.optim.Adam(model.parameters(), lr=3e-4)
 
 

@@ -1,4 +1,4 @@
-"""A training run of one network: everything that one call of `step` needs."""
+"""Training run of one network, step by step."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,13 +14,13 @@ __all__ = ["Hooks", "Training", "seeded", "text_batches"]
 
 
 class Hooks(Protocol):
-    """What pruning does in a step."""
+    """Hooks of pruning in a training step."""
 
     def before_update(self) -> None:
-        """Called when gradients are complete, before they are clipped and used."""
+        """Modify complete gradients, before they are clipped and used."""
 
     def after_update(self) -> None:
-        """Called when the optimizer has changed the weights."""
+        """Modify weights after the optimizer's step."""
 
 
 @dataclass(kw_only=True)
@@ -32,21 +32,21 @@ class Training:
     model : nn.Module
         The network, in training mode.
     optimizer : torch.optim.Optimizer
-        Over the parameters that are trained.
+        Optimizer of the trained parameters.
     batches : iterator
-        Endless; any other one of the same kind can take its place.
+        Endless batches. It can be replaced by another iterator of the same kind.
     loss : callable
-        Of the model and a batch. It calls the model once.
+        Loss for the model and a batch. It calls the model once.
     steps_per_epoch : int
-        Steps until every sample was seen once.
+        Steps in which every sample occurs once.
     conditions : dict of str
-        What decides the run: model, scale, data, seed, batch and more, as a trace's conditions.
+        Conditions of the run: model, scale, data, seed, batch and more, as in a trace.
     seed : int
-        Of everything random inside `step` (dropout, sampling of boxes).
+        Seed of random numbers in `step` (dropout, sampling of boxes).
     hooks : Hooks, optional
         Pruning.
     clip : float, optional
-        Greatest norm of the gradient.
+        Maximum norm of the gradient.
     """
 
     model: nn.Module
@@ -59,13 +59,13 @@ class Training:
     hooks: Hooks | None = None
     clip: float | None = None
     steps: int = field(default=0, init=False)
-    """Steps done."""
+    """Number of completed steps."""
     _random: Tensor | None = field(default=None, init=False, repr=False)
 
     def step(self) -> float:
         """Run one training step: batch, forward, loss, backward, update, pruning.
 
-        PyTorch's own random state is left as it was, and has no influence: a run depends on its seed only.
+        The run depends on its seed, not on PyTorch's global random state, which the step does not change.
 
         Returns
         -------
@@ -74,7 +74,7 @@ class Training:
         """
         with torch.random.fork_rng(devices=[]):
             if self._random is None:
-                torch.manual_seed(self.seed + 1)  # not the numbers that the weights began with
+                torch.manual_seed(self.seed + 1)  # `seed` itself has initialized the weights.
             else:
                 torch.set_rng_state(self._random)
             loss = self._update(next(self.batches))
@@ -88,7 +88,7 @@ class Training:
         loss.backward()
         if self.hooks is not None:
             self.hooks.before_update()
-        if self.clip is not None:  # the norm of what is left of the gradient
+        if self.clip is not None:  # Clipping uses the norm after the hooks.
             nn.utils.clip_grad_norm_(self.model.parameters(), self.clip)
         self.optimizer.step()
         if self.hooks is not None:
@@ -98,14 +98,14 @@ class Training:
 
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """Let what is built inside take its random numbers from a seed; PyTorch's random state is put back after."""
+    """Seed PyTorch's random numbers inside a block, and restore the random state after it."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         yield
 
 
 def text_batches(words: NDArray[np.int64], *, length: int, batch: int, seed: int) -> Iterator[Tensor]:
-    """Yield random passages of a text without end, (batch, length + 1); the last word of each is a target alone."""
+    """Yield endless random passages of a text, (batch, length + 1). The last word of each is only a target."""
     random = np.random.default_rng(seed)
     while True:
         starts = random.integers(len(words) - length, size=batch)

@@ -1,4 +1,4 @@
-"""VGG16: thirteen 3x3 convolutions, five times halved, and three fully connected layers; no normalization."""
+"""VGG16: thirteen 3x3 convolutions, five poolings and three fully connected layers, without normalization."""
 
 from dataclasses import dataclass
 
@@ -13,7 +13,7 @@ __all__ = ["SCALES", "VGG16", "Shape", "build", "load"]
 
 @dataclass(frozen=True, kw_only=True)
 class Shape:
-    """Extents: channels and hidden units are the published ones over `divide`."""
+    """Extents of the network. Channels and hidden units are the published numbers over `divide`."""
 
     divide: int
     size: int
@@ -54,14 +54,14 @@ class VGG16(nn.Module):
         )
         for module in self.modules():
             if isinstance(module, nn.Conv2d | nn.Linear):
-                # The paper pretrained shallower networks to start from; this is what replaced that.
+                # The paper starts from pretrained shallower networks. This initialization has replaced them.
                 nn.init.kaiming_normal_(module.weight, nonlinearity="relu")
                 assert module.bias is not None
                 nn.init.zeros_(module.bias)
         nn.init.normal_(last.weight, std=0.01)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Scores of the classes, (batch, classes)."""
+        """Return scores of the classes, (batch, classes)."""
         scores: Tensor = self.classifier(self.features(x))
         return scores
 

@@ -1,4 +1,4 @@
-"""Zeros of a recorded network next to those that the paper reports."""
+"""Comparison of a recorded network's zeros with those that the paper reports."""
 
 import tomllib
 from dataclasses import dataclass
@@ -23,11 +23,11 @@ class Claim:
     layers : str
         Patterns (``*``, ``?``, ``[...]``) of the layers' names, separated by spaces.
     what : str
-        What these layers are.
+        Description of these layers.
     paper : str
         The share, in the paper's words.
     word : str
-        Where and why it differs here.
+        Reason for a difference here.
     """
 
     tensor: str
@@ -39,14 +39,14 @@ class Claim:
 
 @dataclass(frozen=True, kw_only=True)
 class Zeros:
-    """A claim and what was recorded.
+    """A claim and the recorded share.
 
     Parameters
     ----------
     claim : Claim
         The claim.
     share : float or None
-        Zeros among the values of the tensor in these layers, 0 to 1; None if none was recorded.
+        Share of zeros in the tensor in these layers, 0 to 1. None if the tensor was not recorded.
     """
 
     claim: Claim
@@ -57,11 +57,11 @@ CLAIMS: dict[str, tuple[Claim, ...]] = {
     name: tuple(Claim(**fields) for fields in claims)
     for name, claims in tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8")).items()
 }
-"""Sections II, IV and V-C, V-G of the paper."""
+"""Claims by network. Source: sections II, IV, V-C and V-G of the paper."""
 
 
 def zeros_beside_the_papers(trace: Trace, name: str) -> list[Zeros]:
-    """Return the share of zeros of each tensor for which the paper reports one.
+    """Return the recorded share of zeros of each tensor for which the paper reports one.
 
     Parameters
     ----------
@@ -73,8 +73,8 @@ def zeros_beside_the_papers(trace: Trace, name: str) -> list[Zeros]:
     Returns
     -------
     list of Zeros
-        Over all recorded steps, weighted by size. A tensor counts once for each product of the forward pass (A, W) or
-        weight gradient (G; of the input where weights are frozen) that it is in.
+        Shares over all recorded steps, weighted by size. A and W count once for each forward product. G counts once for
+        each weight gradient or, where weights are frozen, for each input gradient.
 
     Examples
     --------

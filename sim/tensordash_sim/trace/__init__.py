@@ -1,4 +1,4 @@
-"""Traces: the operands of training steps, on disk; docs/trace.md defines the format."""
+"""Traces: operands of training steps on disk. docs/trace.md defines the format."""
 
 from .example import example_trace
 from .flow import Flow, FlowTensor, Update, Work

@@ -1,4 +1,4 @@
-"""Arrays of a trace: packed masks and values, each stored once, under the digest of its bytes."""
+"""Arrays of a trace: packed masks and values. Each is stored once, under the digest of its bytes."""
 
 import hashlib
 import math
@@ -28,14 +28,14 @@ CHUNK_BYTES = 1 << 20
 
 
 def typed(array: ArrayLike, dtype: str | None = None) -> tuple[NDArray, str]:
-    """Return an array as it is stored, and the type of its values.
+    """Return an array in its stored type, and the name of the type of its values.
 
     Parameters
     ----------
     array : array of bool, of a type of `DTYPES`, or of its bit patterns
-        A mask or values, at least one. Bit patterns are unsigned integers; they need `dtype`.
+        A mask or values, not empty. Bit patterns are unsigned integers; they need `dtype`.
     dtype : str, optional
-        Type of the values, one of `DTYPES`; of a mask: of those that it was made from.
+        Type of the values, one of `DTYPES`. For a mask, the type of the values it was made from.
 
     Raises
     ------
@@ -55,7 +55,7 @@ float8_e5m2, int8, int16, int32, not of uint16; bit patterns need dtype
     if dtype is not None and dtype not in DTYPES:
         raise ValueError(f"dtype must be one of {', '.join(DTYPES)}, not {dtype!r}")
     if array.size == 0:
-        raise ValueError(f"an operand must not be empty, as one of shape {array.shape} is")
+        raise ValueError(f"an operand must not be empty, but its shape is {array.shape}")
     if array.dtype == np.bool_:
         return array, dtype or "bool"
     found = array.dtype.name
@@ -68,20 +68,22 @@ float8_e5m2, int8, int16, int32, not of uint16; bit patterns need dtype
     if found not in (name, stored.name):
         raise TypeError(f"an operand of {name} must be an array of {stored.name} or bool, not of {found}")
     if found == stored.name:
-        return array.astype(stored, copy=False), name  # which changes no more than the order of bytes
+        return array.astype(stored, copy=False), name  # This changes at most the byte order.
     return array.view(stored), name  # ml_dtypes
 
 
 def pack(array: NDArray, dtype: str) -> NDArray[np.uint8]:
-    """Pack where values are not zero: 1 bit a value, in C order, the first in bit 0 of byte 0, the last byte padded
-    with 0.
+    """Pack the mask of an array: 1 bit per value, set where the value is not zero.
+
+    Bits are in C order. The first value is in bit 0 of byte 0. The last byte is padded with 0. Besides the result, the
+    function needs memory for one chunk.
 
     Parameters
     ----------
     array : array, any shape
-        As `typed` returns it. Besides the result, this uses memory for one chunk.
+        An array that `typed` returned.
     dtype : str
-        As `typed` returns it.
+        Type name that `typed` returned.
 
     Returns
     -------
@@ -98,7 +100,7 @@ def pack(array: NDArray, dtype: str) -> NDArray[np.uint8]:
         part = flat[start : start + 8 * CHUNK_BYTES]
         if part.dtype != np.bool_:
             if DTYPES[dtype].signed_zero:
-                part = part.view(f"u{part.itemsize}") << 1  # the sign drops out
+                part = part.view(f"u{part.itemsize}") << 1  # The shift drops the sign.
             part = part != 0
         bits = np.packbits(part, bitorder="little")
         packed[start // 8 : start // 8 + len(bits)] = bits
@@ -106,7 +108,7 @@ def pack(array: NDArray, dtype: str) -> NDArray[np.uint8]:
 
 
 def count_ones(packed: NDArray[np.uint8]) -> int:
-    """Return how many bits of a packed mask are 1."""
+    """Return the number of ones in a packed mask."""
     return int(np.bitwise_count(packed).sum(dtype=np.int64))
 
 
@@ -117,12 +119,12 @@ def digest_of(array: NDArray) -> str:
 
 
 def mask_name(operand: Operand) -> str:
-    """Name of an operand's stored mask, among the arrays."""
+    """Return the name of the array that stores an operand's mask."""
     return f"mask-{operand.mask}"
 
 
 def values_name(operand: Operand) -> str:
-    """Name of an operand's stored values, among the arrays."""
+    """Return the name of the array that stores an operand's values."""
     return f"{operand.dtype}-{operand.values}"
 
 
@@ -132,7 +134,7 @@ def store(path: Path, array: NDArray) -> None:
     Parameters
     ----------
     path : Path
-        Its folder; what is there is replaced.
+        Folder of the Zarr array. An existing array is replaced.
     array : array, any shape
         The array.
     """
@@ -149,23 +151,23 @@ def store(path: Path, array: NDArray) -> None:
             dtype=flat.dtype,
             zarr_format=3,
             compressors=[ZstdCodec(), Crc32cCodec()],
-            config={"write_empty_chunks": True},  # so that a chunk that is not there is one that was lost
+            config={"write_empty_chunks": True},  # A missing chunk then always means lost data.
             overwrite=True,
         )
         target[:] = flat
 
 
 def load_mask(folder: Path, operand: Operand, where: str) -> NDArray[np.bool_]:
-    """Return an operand's mask, its checksum verified.
+    """Load an operand's mask and verify its checksum.
 
     Parameters
     ----------
     folder : Path
-        The arrays.
+        Folder of the arrays.
     operand : Operand
-        Which one.
+        The operand.
     where : str
-        What to begin a complaint with.
+        Prefix of error messages.
 
     Returns
     -------
@@ -174,7 +176,7 @@ def load_mask(folder: Path, operand: Operand, where: str) -> NDArray[np.bool_]:
     Raises
     ------
     TraceError
-        If the mask is missing or damaged.
+        If the mask is missing or damaged, or `operand.nonzeros` contradicts it.
     """
     packed = _load(folder / mask_name(operand), np.uint8, -(-operand.size // 8), operand.mask, f"{where}: mask")
     if (nonzeros := count_ones(packed)) != operand.nonzeros:
@@ -184,7 +186,7 @@ def load_mask(folder: Path, operand: Operand, where: str) -> NDArray[np.bool_]:
 
 
 def load_values(folder: Path, operand: Operand, where: str) -> NDArray:
-    """Return an operand's values, their checksum verified, and that they have its mask.
+    """Load an operand's values; verify their checksum and that their mask is the operand's.
 
     Parameters
     ----------
@@ -194,7 +196,7 @@ def load_values(folder: Path, operand: Operand, where: str) -> NDArray:
     Returns
     -------
     array, operand.shape
-        As stored: of bfloat16 and the 8-bit floats, bit patterns.
+        In the stored type: bit patterns for bfloat16 and the 8-bit floats.
 
     Raises
     ------
@@ -221,7 +223,7 @@ def _load(path: Path, dtype: DTypeLike, size: int, digest: str, where: str) -> N
         found = f"{array.dtype}{list(array.shape)}"
         missing = math.prod(array.cdata_shape) - array.nchunks_initialized
         data = np.asarray(array[:]) if array.shape == (size,) and not missing else None
-    except Exception as error:  # whatever Zarr and its codecs say of files that are not what they were
+    except Exception as error:  # Zarr and its codecs raise exceptions of many types for damaged files.
         raise TraceError(f"{where}: the array {path.name} is damaged: {type(error).__name__}: {error}") from error
     expected = f"{np.dtype(dtype)}[{size}]"
     if found != expected:

@@ -1,4 +1,4 @@
-"""The trace that comes with the package."""
+"""Example trace of the package."""
 
 from pathlib import Path
 
@@ -6,17 +6,16 @@ __all__ = ["example_trace"]
 
 
 def example_trace() -> Path:
-    """Folder of a trace with values: one training step of a small CNN on scikit-learn's digits.
+    """Return the folder of a trace with values: one training step of a small CNN on scikit-learn's digits.
 
-    The step is the first one after five epochs: what is zero in it, a network that learns has made so. The network has
-    two convolutions and two fully connected layers; the batch is 16 images. It trains in mixed precision, so that
-    operands are fp16, and gradients are those of the loss times 1024. examples/digits_cnn.py is the script; it explains
-    how it was recorded.
+    The step is the first one after five epochs, so its zeros come from a network that has learned. The network has
+    two convolutions and two fully connected layers. The batch is 16 images. Training is in mixed precision: operands
+    are fp16, and the loss is scaled by 1024. examples/digits_cnn.py is the script and describes the recording.
 
     Returns
     -------
     Path
-        To read only.
+        The folder. Do not write to it.
 
     Examples
     --------

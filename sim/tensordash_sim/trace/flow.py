@@ -1,4 +1,4 @@
-"""What happens to tensors in a step: which work makes and takes them, products and all that lies between these."""
+"""Data flow of a training step: the operations that read and write each tensor, products and all others."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,14 +13,16 @@ PHASES = ("forward", "backward")
 
 @dataclass(frozen=True, kw_only=True)
 class FlowTensor:
-    """A tensor; one that is written to in place is another one from then on, copies in another type are the same.
+    """A tensor between two writes.
+
+    An in-place write makes a new tensor. A copy in another type is the same tensor.
 
     Attributes
     ----------
     shape : tuple of int
-        Of the largest view that was seen.
+        Shape of the largest view that was recorded.
     dtype : str
-        As PyTorch has it.
+        PyTorch's name of the type.
     """
 
     shape: tuple[int, ...]
@@ -29,19 +31,19 @@ class FlowTensor:
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
-    """Something that was done.
+    """An operation of a training step.
 
     Attributes
     ----------
     name : str
-        The operation, as ``aten::relu``.
+        The operation, for example ``aten::relu``.
     phase : str
         One of `PHASES`.
     reads, writes : tuple of int
-        Tensors, by their places in the flow; of a view, those that it is a part of.
+        Indices into `Flow.tensors`. A view counts as the tensor that it is a part of.
     products : tuple of (int, dict)
-        Records of the step that it is, by their places, each with the tensors that its operands are, by their names;
-        those that exist only inside of a fused operation are left out.
+        The operation's records. Each item has the record's index in the step, and the tensor of each operand by the
+        operand's name. Operands that exist only inside a fused operation are left out.
     """
 
     name: str
@@ -53,16 +55,16 @@ class Work:
 
 @dataclass(frozen=True, kw_only=True)
 class Update:
-    """What the optimizer does to a parameter.
+    """An optimizer's update of a parameter.
 
     Attributes
     ----------
     parameter : int
-        Its tensor.
+        Index of the parameter in `Flow.tensors`.
     gradient : int or None
-        Its gradient's, if that was seen.
+        Index of its gradient, if that was recorded.
     states : int
-        How many tensors of the parameter's size are kept for it.
+        Number of optimizer states of the parameter's size.
     """
 
     parameter: int
@@ -72,16 +74,16 @@ class Update:
 
 @dataclass(frozen=True, kw_only=True)
 class Flow:
-    """A step's.
+    """Data flow of a training step.
 
     Attributes
     ----------
     tensors : tuple of FlowTensor
-        All of them. Those that no work writes are there before: parameters, and the batch.
+        All tensors. Tensors that no operation writes exist before the step: parameters and the batch.
     work : tuple of Work
-        In the order in which it was done.
+        Operations in execution order.
     updates : tuple of Update
-        Of parameters; none if no optimizer was seen.
+        Updates of parameters; empty if no optimizer was recorded.
 
     Examples
     --------
@@ -113,21 +115,21 @@ class Flow:
 
     @classmethod
     def from_json(cls, document: Any, records: int, where: str) -> "Flow":
-        """Return the reverse of `to_json`; keys it does not know are passed over.
+        """Read and check an object that `to_json` returned; unknown keys are ignored.
 
         Parameters
         ----------
         document : Any
             The object in the index.
         records : int
-            How many the step has.
+            Number of records in the step.
         where : str
-            What to begin a complaint with.
+            Prefix of error messages.
 
         Raises
         ------
         TraceError
-            Naming the place that is wrong, and what is allowed.
+            If an entry is wrong. The message has its place and what is allowed.
         """
         tensors = []
         for place, each in enumerate(entry(document, "tensors", list, where)):

@@ -1,4 +1,4 @@
-"""A trace's index and the errors of a wrong one; docs/trace.md defines the format."""
+"""A trace's index and its errors. docs/trace.md defines the format."""
 
 import hashlib
 import json
@@ -30,28 +30,28 @@ __all__ = [
 
 FORMAT = "tensordash-trace"
 VERSION = (1, 2)
-"""Major: readers refuse another one. Minor: what a newer one adds, readers pass over."""
+"""Major: readers refuse other major versions. Minor: readers ignore keys that a newer minor version adds."""
 
 INDEX = "index.json"
 ARRAYS = re.compile(r"arrays-[0-9a-f]{8}")
-"""The folder that the arrays of one recording are in."""
+"""Name of the folder with the arrays of one recording."""
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 class TraceError(TensorDashError):
-    """A trace that cannot be read or written; names the trace and, where one is concerned, the record and operand."""
+    """Raised if a trace cannot be read or written; the message names the trace and, if known, record and operand."""
 
 
 class DType(NamedTuple):
-    """How values of a type are stored.
+    """Storage of a type's values.
 
     Parameters
     ----------
     stored : NumPy dtype
-        Unsigned integers are bit patterns, for types that NumPy lacks.
+        Type in the trace. For types that NumPy lacks, an unsigned integer of their bit patterns.
     signed_zero : bool
-        Whether the highest bit is a sign that does not make a zero something else.
+        Whether the type has a -0, so that the sign bit does not make a value a non-zero.
     """
 
     stored: DTypeLike
@@ -70,23 +70,23 @@ DTYPES = {
     "int16": DType(np.int16, signed_zero=False),
     "int32": DType(np.int32, signed_zero=False),
 }
-"""Types of operands, by the names that PyTorch and ml_dtypes have for them. bool: only a mask was given."""
+"""Types of operands, by their names in PyTorch and ml_dtypes. bool: only the mask was recorded, without a type."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Operand:
-    """A stored operand, as the index describes it.
+    """An operand's description in the index.
 
     Parameters
     ----------
     shape : tuple of int
-        No dimension is 0.
+        Extents, each at least 1.
     dtype : str
         Type of the original values, one of `DTYPES`.
     nonzeros : int
-        Values that are not zero; -0 is one, NaN is not.
+        Number of values that are not zero. -0 counts as a zero, NaN as a non-zero.
     mask : str
-        SHA-256 of the packed mask, which is stored under it.
+        SHA-256 of the packed mask. The mask is stored under this digest.
     values : str or None
         SHA-256 of the values' bytes, if they are stored.
     """
@@ -117,19 +117,19 @@ class Operand:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any], where: str) -> "Operand":
-        """Return the reverse of `to_json`; keys it does not know are passed over.
+        """Read and check an object that `to_json` returned; unknown keys are ignored.
 
         Parameters
         ----------
         document : mapping
             The object in the index.
         where : str
-            What to begin a complaint with.
+            Prefix of error messages.
 
         Raises
         ------
         TraceError
-            Naming the key that is missing or wrong, and what is allowed.
+            If a key is missing or wrong. The message has the key and what is allowed.
         """
         shape = entry(document, "shape", list, where)
         if not all(type(extent) is int and extent > 0 for extent in shape):
@@ -153,23 +153,23 @@ _KINDS = {str: "a string", int: "an integer", bool: "true or false", list: "a li
 
 
 def entry(document: Any, key: str, kind: type, where: str) -> Any:
-    """Return a value of an object in the index, checked.
+    """Return a value of an object in the index after checking its type.
 
     Parameters
     ----------
     document : Any
-        Which must be an object.
+        The object.
     key : str
-        Which must be there.
+        Key of the value.
     kind : type
-        str, int, bool, list or dict, which the value must be.
+        Required type of the value: str, int, bool, list or dict.
     where : str
-        What to begin a complaint with.
+        Prefix of error messages.
 
     Raises
     ------
     TraceError
-        Naming the key and what is allowed.
+        If `document` is not an object, lacks the key, or has a value of another type.
 
     Examples
     --------
@@ -189,7 +189,7 @@ def entry(document: Any, key: str, kind: type, where: str) -> Any:
 
 
 def canonical(document: Any) -> bytes:
-    """Canonical JSON: ASCII, keys sorted, no spaces.
+    """Return a document as canonical JSON: ASCII, keys sorted, no spaces.
 
     >>> canonical({"b": [1, 2], "a": "\\u00e9"})
     b'{"a":"\\\\u00e9","b":[1,2]}'
@@ -198,11 +198,11 @@ def canonical(document: Any) -> bytes:
 
 
 def content_digest(conditions: Any, steps: Any) -> str:
-    """Return the SHA-256 of the recorded contents, as canonical JSON.
+    """Return the SHA-256 of a trace's content, as canonical JSON.
 
     Parameters
     ----------
     conditions, steps : Any
-        Those of the index, as they stand there. Arrays count, through the digests that the steps name them by.
+        The entries of the index. They cover the arrays, because the steps hold the arrays' digests.
     """
     return hashlib.sha256(canonical({"conditions": conditions, "steps": steps})).hexdigest()

@@ -1,4 +1,4 @@
-"""Passes of a recorded layer as operands of a tile."""
+"""Operands of a tile for passes of a recorded layer."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -18,9 +18,9 @@ from .reader import Record
 __all__ = ["LayerPasses", "describe_values", "layer_passes", "operand_scales", "recorded_values"]
 
 PATTERNS = {"bfloat16": "bf16", "float8_e4m3fn": "fp8_e4m3", "float8_e5m2": "fp8_e5m2"}
-"""Types whose values a trace holds as bit patterns, and their formats here."""
+"""Types that a trace stores as bit patterns, and the names of their formats."""
 EXACT = PATTERNS | {"float16": "fp16"}
-"""Types of a trace that a format holds as they are."""
+"""Types of a trace that a format represents exactly."""
 
 
 class LayerPasses(NamedTuple):
@@ -30,7 +30,7 @@ class LayerPasses(NamedTuple):
     ----------
     a : array of unsigned int, (passes, columns, T, lanes)
     b : array of unsigned int, (passes, rows, T, lanes)
-        Bit patterns in the tile's formats; the sparser operand is on the row side.
+        Bit patterns in the tile's formats. The sparser operand is on the row side.
     """
 
     a: NDArray
@@ -40,7 +40,7 @@ class LayerPasses(NamedTuple):
 def layer_passes(record: Record, config: TileConfig, *, sample: int, seed: int) -> list[LayerPasses]:
     """Draw passes of an operation, and round its values to a tile's formats.
 
-    Where a trace holds values, they are those; where it holds masks only, non-zeros are drawn at random.
+    The values come from the trace. If it has only the mask of an operand, the function draws the non-zeros at random.
 
     Parameters
     ----------
@@ -49,21 +49,21 @@ def layer_passes(record: Record, config: TileConfig, *, sample: int, seed: int) 
     config : TileConfig
         The tile.
     sample : int
-        Passes; all, if there are not as many.
+        Number of passes to draw. If the operation has fewer, all are returned.
     seed : int
-        Which ones, and the values that are drawn.
+        Seed of the draw of passes and values.
 
     Returns
     -------
     list of LayerPasses
-        One for each product that a pass is drawn of.
+        One item for each product with a drawn pass.
 
     Raises
     ------
     TraceError
         If an operand is missing or damaged, or has infinities or NaN.
     ConfigError
-        For a tile with scales, whose blocks run along what is reduced.
+        If the tile has scales.
     """
     config.require_no_scale("for operations of a trace")
     rng = np.random.default_rng(seed)
@@ -84,7 +84,7 @@ def layer_passes(record: Record, config: TileConfig, *, sample: int, seed: int) 
         for index, ends in chosen.items()
         for side, numbers in enumerate(ends)
     }
-    # Lowering moves bits: a value is as many masks as it has bits.
+    # Lowering works on masks, so each bit of the values is lowered as a mask of its own.
     for bit in range(width):
         planes = {name: (pattern >> bit & 1).astype(bool) for name, pattern in bits.items()}
         products = lower(record.geometry, operation, planes, config.lanes)
@@ -111,7 +111,7 @@ def operand_scales(record: Record, config: TileConfig) -> dict[str, int]:
     Returns
     -------
     dict of str to int
-        Exponents, by operand. Of an operand whose values are drawn there is none.
+        Exponents by operand, without operands whose values are drawn.
 
     Raises
     ------
@@ -136,7 +136,7 @@ def describe_values(record: Record, config: TileConfig, scales: Mapping[str, int
     config : TileConfig
         The tile.
     scales : mapping of str to int
-        `operand_scales`.
+        The result of `operand_scales`.
     """
     if len(scales) < len(record.operands):
         return "values drawn at random where the trace has masks only"
@@ -150,7 +150,7 @@ def describe_values(record: Record, config: TileConfig, scales: Mapping[str, int
 
 
 def recorded_values(record: Record, name: str) -> NDArray[np.float32]:
-    """Return an operand's values as a trace has them, as numbers.
+    """Return an operand's recorded values as numbers.
 
     Parameters
     ----------
@@ -162,7 +162,7 @@ def recorded_values(record: Record, name: str) -> NDArray[np.float32]:
     Raises
     ------
     TraceError
-        If the trace has no values for the layer, or some are not finite.
+        If the trace has no values for the operand, or some are not finite.
     """
     stored = record.values(name)
     if (dtype := record.operands[name].dtype) in PATTERNS:
@@ -182,7 +182,7 @@ def _formats(record: Record, config: TileConfig) -> dict[str, Format]:
 
 
 def _bits(record: Record, name: str, fmt: Format, rng: np.random.Generator) -> NDArray:
-    """Return an operand in a format."""
+    """Return an operand's bit patterns in a format."""
     if record.operands[name].values is not None:
         return quantized(recorded_values(record, name), fmt)
     mask = record.mask(name)
@@ -193,7 +193,7 @@ def _bits(record: Record, name: str, fmt: Format, rng: np.random.Generator) -> N
 def _chosen(
     sides: list[tuple[Vectors, Vectors]], config: TileConfig, sample: int, rng: np.random.Generator
 ) -> dict[int, tuple[NDArray[np.int64], NDArray[np.int64]]]:
-    """Return, for each product, the numbers of the vectors in rows and columns of the drawn passes."""
+    """Draw passes; return, by product, the numbers of the vectors in their rows and columns."""
     shapes = []
     for rows, columns in sides:
         shapes.append((rows.batch, -(-rows.count // config.rows), -(-columns.count // config.columns)))

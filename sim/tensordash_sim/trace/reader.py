@@ -28,15 +28,15 @@ class Record:
     step : int
         Index of its step.
     layer : str
-        Name of the layer; one that is used several times in a step has as many records of each operation.
+        Name of the layer. A layer that a step uses several times has one record of each operation per use.
     operation : Operation
         AxW, WxG or AxG.
     geometry : Geometry
-        Its shapes.
+        Shapes of the layer.
     operands : mapping of str to Operand
-        The operation's two, by name: A, W or G.
+        The operation's two operands by name: A, W or G.
     trace, arrays : Path
-        The trace, and the folder of its arrays.
+        Folder of the trace, and the folder of its arrays.
     """
 
     step: int
@@ -49,16 +49,16 @@ class Record:
 
     @property
     def sparser(self) -> str:
-        """Name of the operand with more zeros, whose zeros a tile skips; the left one if both have as many."""
+        """Name of the operand with more zeros; a tile skips its zeros. In a tie, the left one."""
         return max((self.operation.left, self.operation.right), key=lambda name: self.operands[name].zeros)
 
     def mask(self, name: str) -> NDArray[np.bool_]:
-        """Return where an operand is not zero, its checksum verified.
+        """Load an operand's mask, true where the operand is not zero, and verify its checksum.
 
         Parameters
         ----------
         name : str
-            One of its operands: A, W or G.
+            One of the record's operands: A, W or G.
 
         Returns
         -------
@@ -75,18 +75,18 @@ class Record:
         return load_mask(self.arrays, self._operand(name), self._where(name))
 
     def values(self, name: str) -> NDArray:
-        """Return an operand's values, their checksum verified.
+        """Load an operand's values, and verify their checksum.
 
         Parameters
         ----------
         name : str
-            One of its operands: A, W or G.
+            One of the record's operands: A, W or G.
 
         Returns
         -------
         array
-            In the shape that the geometry gives the operand, of its type; of bfloat16 and the 8-bit floats bit
-            patterns, as `DTYPES` has them.
+            In the shape that the geometry gives the operand, in its type. Types that NumPy lacks are bit patterns, as
+            in `DTYPES`.
 
         Raises
         ------
@@ -115,13 +115,13 @@ class Step:
     index : int
         Number of the step in the training run.
     epoch : int or None
-        The epoch it is of.
+        Epoch of the step.
     records : tuple of Record
-        In the order in which they were recorded.
+        Records in the order of recording.
     uncaptured : tuple of str
-        What could not be recorded.
+        Descriptions of operations that could not be recorded.
     flow : Flow or None
-        What becomes of its tensors; None in traces before 1.1, and where it is unknown.
+        Data flow of the step. None if it is unknown, as in traces before version 1.1.
     """
 
     index: int
@@ -133,24 +133,24 @@ class Step:
 
 @dataclass(frozen=True, kw_only=True)
 class Trace:
-    """A trace; `open` reads its index, and each array is read when it is asked for.
+    """A trace. `open` reads its index; `Record.mask` and `Record.values` read arrays on demand.
 
     Parameters
     ----------
     path : Path
-        Its folder.
+        Folder of the trace.
     version : tuple of int
-        Of the format: major, minor.
+        Version of the format: major, minor.
     created : dict of str to str
-        When, and by which version of which program.
+        Time of the recording, program and its version.
     complete : bool
-        Whether the recording came to its end; else it was interrupted after the last step here, or is under way.
+        Whether the recording ended. If not, it was interrupted after the last step, or is in progress.
     conditions : dict of str to str
-        What was trained: whatever the one who recorded it found worth noting.
+        Notes on the training: PyTorch version, model, and what the caller of `record` added.
     steps : tuple of Step
-        In the order of their indices.
+        Steps in ascending order of index.
     digest : str
-        SHA-256 of what was recorded: conditions, steps and arrays. It is the same for the same content.
+        SHA-256 of the content: conditions, steps and arrays. Equal contents have equal digests.
 
     Examples
     --------
@@ -180,17 +180,17 @@ class Trace:
         return (record for step in self.steps for record in step.records)
 
     def check(self) -> int:
-        """Read every array that a record names, and verify its checksum; return how many there are.
+        """Read all arrays of the records, and verify their checksums; return the number of arrays.
 
         Raises
         ------
         TraceError
-            Naming the first one that is missing or damaged.
+            If an array is missing or damaged. The message names the first one.
         """
         sound: set[tuple[str, int, int | str]] = set()
         for record in self.records:
             for name, operand in record.operands.items():
-                # Of a mask that is sound, the number of non-zeros may be wrong in one record, and right in another.
+                # Two records of one mask may differ in `nonzeros`, so `nonzeros` is part of the key.
                 if (mask := (mask_name(operand), operand.size, operand.nonzeros)) not in sound:
                     record.mask(name)
                     sound.add(mask)
@@ -201,7 +201,7 @@ class Trace:
 
     @classmethod
     def open(cls, path: str | PathLike[str]) -> "Trace":
-        """Read a trace's index and check it completely; arrays are not touched.
+        """Read a trace's index and check it completely, without reading arrays.
 
         Parameters
         ----------
@@ -211,11 +211,12 @@ class Trace:
         Raises
         ------
         TraceError
-            If it is no trace, of a newer major version, or wrong anywhere; with the place, and what is allowed.
+            If `path` is not a trace, has another major version, or its index is wrong. The message has the place and
+            what is allowed.
         """
         path = Path(path)
         if not path.is_dir():
-            raise TraceError(f"{path}: a trace must be a folder{'' if path.exists() else ', and this does not exist'}")
+            raise TraceError(f"{path}: a trace must be a folder{'' if path.exists() else ', but this does not exist'}")
         try:
             text = (path / INDEX).read_text(encoding="utf-8")
         except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Records traces from PyTorch, step by step."""
+"""Recorder of traces from PyTorch."""
 
 import threading
 import warnings
@@ -130,7 +130,7 @@ class Recorder:
             self._choose()
 
     def step(self) -> None:
-        """End a step, where no optimizer does: with ``optimizers=()``."""
+        """End a step. Use it with ``optimizers=()``, where no optimizer ends steps."""
         if not self.finished and self._failure is None:
             self._stepped = True
             self._end_step()
@@ -232,7 +232,7 @@ class Recorder:
         if self._passed_over:
             seen = ", ".join(sorted(self._passed_over))
             return f"layers must match one of {seen}, not only {', '.join(self._layers or ())}"
-        return "no step that was asked for has a product in it"
+        return "no requested step has a product"
 
 
 def _depth() -> int:
@@ -254,10 +254,10 @@ def record(
     conditions: Mapping[str, str] | None = None,
     overwrite: bool = False,
 ) -> Recorder:
-    """Record a trace of the training in a `with` block: any model, unchanged. Needs PyTorch.
+    """Record a trace of the training in a `with` block. The model needs no changes. Needs PyTorch.
 
-    A step ends when an optimizer has stepped; without one, the whole block is one step. docs/trace.md defines what is
-    captured, and how its roles are found.
+    A step ends when an optimizer has stepped. Without an optimizer, the block is one step. docs/trace.md lists the
+    captured operations, and how the recorder finds their roles.
 
     Parameters
     ----------
@@ -266,9 +266,9 @@ def record(
     model : torch.nn.Module, optional
         Model whose modules' paths name the layers. By default names begin with the class of the outermost module.
     values : bool
-        Whether to store values, too, or only masks.
+        Whether to store values besides masks.
     steps : int or collection of int, optional
-        How many steps to record, or the indices of those to record, counted from 0. By default all.
+        Number of steps to record, or the indices of the steps to record, counted from 0. By default all.
     every : int
         Record only steps whose index is a multiple of this.
     epochs : collection of int, optional
@@ -278,10 +278,10 @@ def record(
     optimizers : collection of torch.optim.Optimizer, optional
         Optimizers that end a step, by default all. With an empty collection, the recorder's ``step()`` ends it.
     conditions : mapping of str to str, optional
-        Notes on the training for readers of the trace, such as data and seed. The trace always has the version of
-        PyTorch and the class of the model.
+        Notes on the training for readers of the trace, such as data and seed. The recorder adds the version of PyTorch
+        and the class of `model`.
     overwrite : bool
-        Whether `path` may be a trace, which is replaced.
+        Whether to replace an existing trace at `path`.
 
     Returns
     -------
@@ -291,8 +291,8 @@ def record(
     Raises
     ------
     TraceError
-        If PyTorch is not installed, `path` must not be written, or writing fails; what was recorded until then can be
-        read.
+        If PyTorch is not installed, `path` must not be written, or writing fails. The steps recorded before the failure
+        can be read.
     TypeError, ValueError
         If an argument is wrong.
 

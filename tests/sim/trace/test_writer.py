@@ -149,7 +149,7 @@ def test_overwriting(tmp_path):
 @pytest.mark.parametrize("name", ["notes.txt", "index.json"])
 def test_what_is_no_trace_is_not_written_over(name, tmp_path):
     (tmp_path / name).write_text("mine")
-    with pytest.raises(TraceError, match="is not a trace and is not written over"):
+    with pytest.raises(TraceError, match="is not a trace and is not replaced"):
         make_trace(tmp_path, overwrite=True)
     with pytest.raises(TraceError, match="must be a folder"):
         make_trace(tmp_path / name, overwrite=True)
@@ -185,7 +185,7 @@ REFUSED = {
         "AxW",
         {"A": A, "W": W[:0]},
         ValueError,
-        r"operand W: .* must not be empty, as one of shape \(0, 4, 11\)",
+        r"operand W: .* must not be empty, but its shape is \(0, 4, 11\)",
     ),
     "type": ("AxW", {"A": A.astype(np.complex64), "W": W}, TypeError, "operand A: .* not of complex64"),
     "patterns": ("AxW", {"A": A.astype(np.uint16), "W": W}, TypeError, "not of uint16; bit patterns need dtype"),
@@ -214,14 +214,14 @@ def test_wrong_use(tmp_path):
     with pytest.raises(TypeError, match="conditions must be strings, not 'seed': 0"):
         TraceWriter(tmp_path / "run.trace", conditions={"seed": 0})
     writer = TraceWriter(tmp_path / "run.trace")
-    with pytest.raises(RuntimeError, match="inside of a `with` block of its writer"), writer.step(0):
+    with pytest.raises(RuntimeError, match="inside the `with` block of its writer"), writer.step(0):
         pass
     with writer:
         with writer.step(3) as step:
             step.add_uncaptured("aten::_fused_rnn")
-            with pytest.raises(RuntimeError, match="of no other step's"), writer.step(4):
+            with pytest.raises(RuntimeError, match="outside other steps' blocks"), writer.step(4):
                 pass
-        with pytest.raises(RuntimeError, match="the step is at its end"):
+        with pytest.raises(RuntimeError, match="the step has ended"):
             step.record("fc", "AxW", LINEAR, {"A": A, "W": W})
         for index in (3, -1):
             with pytest.raises(ValueError, match="index must be an integer of at least 4"), writer.step(index):

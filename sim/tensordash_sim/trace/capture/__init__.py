@@ -1,4 +1,4 @@
-"""Recording: what a training step of PyTorch multiplies, seen as its ATen operations pass. Needs torch."""
+"""Capture of the products of a PyTorch training step from its ATen operations. Needs torch."""
 
 from .mode import Capture
 

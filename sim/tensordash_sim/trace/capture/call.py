@@ -1,4 +1,4 @@
-"""An operation that has run, and what its handler asks of the recording that goes on."""
+"""A call of an operation, and the interface that its handler uses to record."""
 
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -19,19 +19,19 @@ class Call:
     Attributes
     ----------
     func, args, kwargs, result : Any
-        What was called, and the result.
+        The called function, its arguments and its result.
     name : str
-        Of the operation.
+        Name of the operation.
     phase : str
-        forward, backward, repeated (a forward pass, in a backward pass) or none.
+        forward, backward, repeated (a forward pass that a backward pass recomputes) or none.
     number : int or None
-        Of the autograd node that it belongs to.
+        Number of the autograd node that the operation belongs to.
     task : int
-        The backward pass, -1 outside of one.
+        Number of the backward pass; -1 outside a backward pass.
     node : str
-        Name of the node that is at work in the backward pass.
+        Name of the node that the backward pass is executing.
     repeats : Entry or None
-        What a repeated one repeats, where that is known.
+        For the phase "repeated", the forward product that is recomputed, if known.
     """
 
     func: Any
@@ -47,17 +47,17 @@ class Call:
 
     @property
     def tensors(self) -> list[torch.Tensor]:
-        """Its tensors, but for those in lists."""
+        """Arguments that are tensors, without the tensors in lists."""
         return [value for value in (*self.args, *self.kwargs.values()) if isinstance(value, torch.Tensor)]
 
     @property
     def requires_grad(self) -> bool:
-        """Return whether autograd makes a node."""
+        """Whether an argument requires a gradient, so that autograd creates a node."""
         return any(tensor.requires_grad for tensor in self.tensors)
 
     @property
     def unfit(self) -> str | None:
-        """Why its operands cannot be recorded, if so."""
+        """Layout or type of a tensor that cannot be recorded; None if all can."""
         for tensor in self.tensors:
             if tensor.layout is not torch.strided:
                 return str(tensor.layout).removeprefix("torch.")
@@ -66,7 +66,7 @@ class Call:
         return None
 
     def named(self) -> dict[str, Any]:
-        """Return its arguments by name, defaults included."""
+        """Return all arguments by name, defaults included."""
         arguments = self.func._schema.arguments
         arguments_by_name = {
             argument.name: argument.default_value for argument in arguments if argument.has_default_value()
@@ -76,14 +76,14 @@ class Call:
 
 
 class Step(Protocol):
-    """What is known of the step that is under way.
+    """State of the step in progress.
 
     Attributes
     ----------
     names : Names
-        Of the layers.
+        Names of the layers.
     roles : Roles
-        Of the operands of the step so far.
+        Forward products of the step so far.
     """
 
     names: Names
@@ -91,10 +91,10 @@ class Step(Protocol):
 
 
 class Recording(Step, Protocol):
-    """Where a handler records."""
+    """Interface that a handler records to."""
 
     def uncaptured(self, call: Call, why: str = "") -> None:
-        """Name an operation that is not captured."""
+        """Note an operation that is not captured."""
 
     def put(self, layer: str, operation: Operation, geometry: Any, operands: dict[str, torch.Tensor]) -> None: ...
 

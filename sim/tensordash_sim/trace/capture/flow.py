@@ -1,4 +1,4 @@
-"""Follows tensors through a step, by their memory."""
+"""Recorder of a step's data flow. It identifies tensors by their storage."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,20 +14,20 @@ __all__ = ["FlowRecorder", "tensors_in"]
 
 _COPY = "aten::copy_"
 _MAKES = re.compile(r"_like$|::new_")
-"""Operations whose arguments only tell a shape."""
+"""Operations that use only the shape of their arguments."""
 
 
 class FlowRecorder:
-    """Takes note of what one step does, operation by operation.
+    """Records the data flow of one step, operation by operation.
 
-    A tensor is a storage, as it was after one of the writes to it. Results that hold what an argument does, in another
-    type or order, are that argument. What is made without any tensor, as by ``zeros``, is as if it were not there until
-    something is written to it.
+    A tensor of the flow is a storage between two writes. A result with the values of an argument, in another type or
+    order, is the same tensor as that argument. The result of an operation without input tensors, such as ``zeros``,
+    becomes a tensor at its first write.
 
     Attributes
     ----------
     unsupported_reason : str
-        Why the flow of this step is unknown; empty if it is known.
+        Reason why the flow of this step is unknown; empty if it is known.
     """
 
     def __init__(self) -> None:
@@ -40,7 +40,7 @@ class FlowRecorder:
         self._updates: list[Update] = []
 
     def take(self, args: Any, kwargs: Mapping[str, Any]) -> list[int | torch.Tensor]:
-        """Return an operation's reads before it runs: places, and arguments that have none yet."""
+        """Return the reads of an operation before its results are added: indices, and tensors without an index."""
         reads: list[int | torch.Tensor] = []
         for tensor in tensors_in((*args, *kwargs.values())):
             if not has_storage(tensor):
@@ -62,20 +62,20 @@ class FlowRecorder:
         result: Any,
         recorded: Iterable[tuple[int, Mapping[str, torch.Tensor]]],
     ) -> None:
-        """Take note of an operation of training that has run.
+        """Add an operation of training that has run.
 
         Parameters
         ----------
         name, phase : str
-            What it is, and one of `PHASES`.
+            Name of the operation, and one of `PHASES`.
         reads : list
-            What `take` gave.
+            The result of `take`.
         written : iterable of torch.Tensor
-            Arguments that it has written to.
+            Arguments that the operation has written to.
         args, result : Any
-            Its arguments and results.
+            Arguments and results.
         recorded : iterable of (int, dict)
-            Its recorded part: places of records, and their operands.
+            The operation's records: their indices and operands.
         """
         inputs = {self._storages.number(tensor) for tensor in tensors_in(args) if has_storage(tensor)}
         changed = [tensor for tensor in written if has_storage(tensor) and tensor.numel()]
@@ -85,7 +85,7 @@ class FlowRecorder:
             if has_storage(tensor) and tensor.numel() and self._storages.number(tensor) not in inputs
         ]
         if not changed and not made:
-            return  # a view, or nothing
+            return  # The result is a view, or there is none.
         empty = self._fresh & {self._storages.number(tensor) for tensor in changed}
         places = [
             each if isinstance(each, int) else self._place(each)
@@ -112,12 +112,12 @@ class FlowRecorder:
             self._fresh |= {self._storages.number(tensor) for tensor in made}
 
     def _places(self, operands: Mapping[str, torch.Tensor]) -> dict[str, int]:
-        """Those of a product's operands that have one."""
+        """Return the indices of a product's operands, without operands that have none."""
         numbers = {name: self._storages.number(tensor) for name, tensor in operands.items() if has_storage(tensor)}
         return {name: self._current[number] for name, number in numbers.items() if number in self._current}
 
     def update(self, optimizer: torch.optim.Optimizer) -> None:
-        """Take note of what an optimizer has updated."""
+        """Add the parameters that an optimizer has updated."""
         for group in optimizer.param_groups:
             for parameter in group["params"]:
                 if parameter.grad is None or not has_storage(parameter):
@@ -144,7 +144,7 @@ class FlowRecorder:
         return place
 
     def _new(self, tensor: torch.Tensor) -> int:
-        """A place for what is in a tensor's memory from now on; of a part that was written, for the whole tensor."""
+        """Return a new index for a storage that was written. A write to a part counts as a write to the tensor."""
         number = self._storages.number(tensor)
         described = _described(tensor)
         if number in self._current:
@@ -157,14 +157,14 @@ class FlowRecorder:
         return self._current[number]
 
     def _same(self, copy: torch.Tensor, source: torch.Tensor) -> None:
-        """Note that a tensor holds what another one does."""
+        """Give a copy the index of its source."""
         target, origin = self._storages.number(copy), self._storages.number(source)
         self._current[target] = self._current[origin]
         self._fresh.discard(target)
 
 
 def tensors_in(values: Iterable[Any]) -> Iterator[torch.Tensor]:
-    """Yield the tensors among values, and in lists of them."""
+    """Yield the tensors among values, lists and tuples included."""
     for value in values:
         if isinstance(value, torch.Tensor):
             yield value
@@ -173,12 +173,12 @@ def tensors_in(values: Iterable[Any]) -> Iterator[torch.Tensor]:
 
 
 def _distinct(tensors: Iterable[torch.Tensor], storages: Storages) -> list[torch.Tensor]:
-    """Return one for each storage."""
+    """Return one tensor per storage."""
     return list({storages.number(tensor): tensor for tensor in tensors}.values())
 
 
 def _size(tensor: torch.Tensor) -> int:
-    """Return values that a tensor's storage has room for."""
+    """Return the number of values that fit into a tensor's storage."""
     return tensor.untyped_storage().nbytes() // tensor.element_size()
 
 

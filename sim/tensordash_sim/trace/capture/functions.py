@@ -1,4 +1,4 @@
-"""Functions of the user's: in their forward pass gradients are disabled, whether or not it is a part of training."""
+"""User-defined autograd functions. PyTorch disables gradients in their forward pass, also during training."""
 
 import threading
 from typing import Any
@@ -15,14 +15,14 @@ _apply: Any = None
 def under_way() -> int | None:
     """Return the node number of the outermost user function whose forward pass this thread runs, if any.
 
-    Only those count that were called with gradients enabled. What is inside, other functions included, has no
-    nodes of its own that last: this one does all of the backward pass.
+    Only functions called with gradients enabled count. Operations and functions inside it have no lasting nodes: the
+    outermost function's node computes the backward pass.
     """
     return getattr(_local, "number", None)
 
 
 def watch() -> None:
-    """Track forward passes of user functions until `unwatch`; recordings may nest."""
+    """Track forward passes of user functions until `unwatch`. Calls may nest."""
     global _watchers, _apply
     if not _watchers:
         _apply = torch.autograd.Function.__dict__["apply"]

@@ -1,4 +1,4 @@
-"""Operands of fused operations, computed again from what goes into them: attention, and LSTM layers of oneDNN."""
+"""Operands inside fused operations, recomputed from the arguments: attention, and LSTM layers of oneDNN."""
 
 from typing import Any, NamedTuple
 
@@ -8,10 +8,10 @@ __all__ = ["LSTM", "Attention", "attention", "attention_gradients", "lstm"]
 
 
 class Attention(NamedTuple):
-    """Operands of the two products of attention, each with its batch and heads in one dimension.
+    """Operands of the two products of attention, each with batch and heads in one dimension.
 
-    ``S = Q K'`` is a product of A = `q` and W = `k`, its G is `ds`; ``O = P V`` one of A = `p` and W = `vt`, its G is
-    `do`. With fewer heads in K and V, the queries that share one are samples of the same product.
+    In ``S = Q K'``, A is `q`, W is `k` and G is `ds`. In ``O = P V``, A is `p`, W is `vt` and G is `do`. If K and V
+    have fewer heads than Q, the queries that share a head are samples of one product.
     """
 
     q: torch.Tensor
@@ -24,9 +24,9 @@ class Attention(NamedTuple):
 def attention(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, causal: bool, mask: torch.Tensor | None, scale: float | None
 ) -> Attention:
-    """Operands of scaled dot-product attention, from its arguments, shaped (batch, heads, places, features)."""
+    """Return the operands of scaled dot-product attention. `q`, `k`, `v` are (batch, heads, tokens, features)."""
     scale = q.shape[-1] ** -0.5 if scale is None else scale
-    wide = torch.promote_types(q.dtype, torch.float32)  # as the fused operations do
+    wide = torch.promote_types(q.dtype, torch.float32)  # The fused operations compute in this type.
     grouped = q.unflatten(1, (k.shape[1], -1))
     scores = torch.matmul(grouped.to(wide), k[:, :, None].to(wide).mT) * scale
     if causal:
@@ -35,7 +35,7 @@ def attention(
     if mask is not None:
         mask = mask.expand(*q.shape[:3], k.shape[2]).unflatten(1, (k.shape[1], -1))
         scores = scores.masked_fill(~mask, -torch.inf) if mask.dtype == torch.bool else scores + mask
-    p = torch.softmax(scores, -1).nan_to_num(0.0)  # rows that are masked whole are zero
+    p = torch.softmax(scores, -1).nan_to_num(0.0)  # Completely masked rows are zero.
     return Attention(
         q=_by_key_head(grouped),
         k=k.flatten(0, 1),
@@ -46,14 +46,14 @@ def attention(
 
 
 def attention_gradients(forward: Attention, grad: torch.Tensor, out: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Gradients by the results of the two products, S without its scale and O.
+    """Return the gradients of the loss by the results of the two products: S before scaling, and O.
 
     Parameters
     ----------
     forward : Attention
-        What was multiplied.
-    grad, out : torch.Tensor, (batch, heads, places, features)
-        Gradient by the whole operation's result, and the result.
+        Operands of the forward pass.
+    grad, out : torch.Tensor, (batch, heads, tokens, features)
+        Gradient of the operation's result, and the result.
     """
     batch, heads = grad.shape[0], forward.k.shape[0] // grad.shape[0]
     do, o = (_by_key_head(tensor.reshape(batch, heads, -1, *tensor.shape[2:])) for tensor in (grad, out))
@@ -64,21 +64,24 @@ def attention_gradients(forward: Attention, grad: torch.Tensor, out: torch.Tenso
 
 
 def _by_key_head(tensor: torch.Tensor) -> torch.Tensor:
-    """(batch, key heads, queries' heads of each, places, ...) as (batch * key heads, heads of each * places, ...)."""
+    """Reshape (batch, key heads, query heads per key head, tokens, ...) for one product per batch item and key head.
+
+    The result is (batch * key heads, query heads per key head * tokens, ...).
+    """
     return tensor.flatten(2, 3).flatten(0, 1)
 
 
 class LSTM(NamedTuple):
-    """Operands of one layer and direction of an LSTM, all but `h` and `dz` as they are given.
+    """Operands of one layer and direction of an LSTM that are not arguments of the operation.
 
     Attributes
     ----------
     h : torch.Tensor, (steps, batch, hidden)
-        The state that goes into each step, by the times of the input.
+        Hidden state before each time step, indexed by input time.
     dz : torch.Tensor, (steps, batch, 4 * hidden)
-        Gradient by the gates' sums of products; empty if there are no gradients.
+        Gradient of the gates' pre-activations; empty if there are no gradients.
     order : range
-        The times in the order of the steps.
+        Input times in execution order.
     """
 
     h: torch.Tensor
@@ -94,9 +97,9 @@ def lstm(args: dict[str, Any], output: torch.Tensor, gradients: tuple[torch.Tens
     args : dict
         `input`, `w_ih`, `w_hh`, `bias`, `hx`, `cx` and `reverse`.
     output : torch.Tensor, (steps, batch, hidden)
-        Its first result.
+        The operation's first result.
     gradients : tuple of three torch.Tensor or None, optional
-        Those by the results, if the ones by the gates are wanted.
+        Gradients of the three results. If they are passed, the function computes `dz`.
     """
     steps = output.shape[0]
     order = range(steps - 1, -1, -1) if args["reverse"] else range(steps)

@@ -1,4 +1,4 @@
-"""Grouped matrix products: one operation for the products of all experts of a mixture."""
+"""Grouped matrix products: one operation for the products of all experts of a mixture of experts."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -14,14 +14,14 @@ GROUPED = "aten::_grouped_mm"
 
 
 class Group(NamedTuple):
-    """One of the products.
+    """A product of a grouped operation.
 
     Attributes
     ----------
     place : tuple
-        Where in the operation's result it belongs.
+        Index of the product in the operation's result.
     call : Call
-        The product alone, an operation with the name of a matrix product.
+        The product as a call of a matrix product.
     """
 
     place: tuple[Any, ...]
@@ -31,8 +31,9 @@ class Group(NamedTuple):
 def groups_of(step: Step, call: Call) -> Iterator[Group]:
     """Yield the products of ``aten::_grouped_mm`` that are not empty.
 
-    Offsets are the ends of the groups: of the rows of a first factor with two dimensions, of the columns of a second
-    one, or of what is reduced if both have two. Without offsets it is a batch of products.
+    Offsets are the ends of the groups. They divide the rows of a two-dimensional first factor, the columns of a
+    two-dimensional second factor, or the reduced dimension if both factors have two dimensions. Without offsets, the
+    operation is a batch of products.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Record the products of each captured operation."""
+"""Handlers that record the products of each captured operation."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -69,7 +69,7 @@ def _convolution_backward(capture: Recording, call: Call) -> None:
 
 
 def _attention(capture: Recording, call: Call) -> None:
-    """Record two products: of Q and K, and of their result P and V."""
+    """Record two products: Q K', and P V with P the softmax of the first."""
     arguments = call.named()
     layer = layer_of(capture, call, "attention", None)
     parts = (f"{layer}/qk", f"{layer}/pv")
@@ -120,7 +120,7 @@ def _attention_backward(capture: Recording, call: Call) -> None:
 
 
 def _lstm(capture: Recording, call: Call) -> None:
-    """Record one product of all inputs, and one of the state for each time."""
+    """Record one product for the inputs of all time steps, and one product of the state per time step."""
     arguments = call.named()
     of_input, of_state = arguments["weight0"], arguments["weight1"]
     if call.repeats is not None and call.repeats.parts:
@@ -133,7 +133,7 @@ def _lstm(capture: Recording, call: Call) -> None:
     elif call.phase == "forward":
         state = fused.lstm(_lstm_arguments(arguments), call.result[0], None)
         _put_times(capture, parts[0], FORWARD, arguments["input"], of_input, None)
-        for time in state.order:  # each needs the result of the previous one, so they are separate products
+        for time in state.order:  # Each product needs the previous product's result, so the products are separate.
             _put_times(capture, parts[1], FORWARD, state.h[time], of_state, None)
 
 
@@ -161,7 +161,7 @@ def _lstm_backward(capture: Recording, call: Call) -> None:
 
 
 def _lstm_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return arguments under common names: the weights of the backward operation are numbered from 1, not from 0."""
+    """Return arguments under common names. The backward operation numbers its weights from 1, the forward from 0."""
     backward = "cx_tmp" in arguments
     weights = [arguments[f"weight{number + backward}"] for number in range(4)]
     return {
@@ -178,7 +178,7 @@ def _lstm_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
 def _put_times(
     capture: Recording, layer: str, operation: Operation, a: torch.Tensor, w: torch.Tensor, g: torch.Tensor | None
 ) -> None:
-    """Record one product over all dimensions before the last one."""
+    """Record one product whose samples are all dimensions before the last."""
     operands = {"A": a.flatten(0, -2)[None], "W": w[None]}
     if g is not None:
         operands["G"] = g.flatten(0, -2)[None]

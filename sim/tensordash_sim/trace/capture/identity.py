@@ -1,4 +1,4 @@
-"""Which tensors are the same memory."""
+"""Identity of tensors by their storage."""
 
 from collections.abc import Callable, Hashable
 from typing import Any
@@ -10,14 +10,14 @@ __all__ = ["Storages", "has_storage"]
 
 
 def has_storage(tensor: torch.Tensor) -> bool:
-    """Return whether the tensor has memory that identifies it."""
+    """Return whether a tensor has a storage that identifies it."""
     lazy: Callable[[Any], bool] = torch.nn.parameter.is_lazy
     wrapped = torch._C._functorch.is_functorch_wrapped_tensor(tensor)
     return tensor.layout is torch.strided and tensor.device.type != "meta" and not lazy(tensor) and not wrapped
 
 
 class Storages:
-    """Tells storages apart, for as long as it is kept: memory that is freed and used again has another number.
+    """Numbers of storages, unique during this object's life, even if PyTorch frees and reuses memory.
 
     Examples
     --------
@@ -35,23 +35,23 @@ class Storages:
         storage = tensor.untyped_storage()
         number = storage._cdata
         if number not in self._references:
-            self._references[number] = StorageWeakRef(storage)  # its address is not given away while this is here
+            self._references[number] = StorageWeakRef(storage)  # The reference prevents reuse of the address.
         return number
 
     def key(self, tensor: torch.Tensor) -> Hashable:
-        """Equal for two views that consist of the same values, whichever of their dimensions comes first."""
+        """Return a key that is equal for two views of the same values, in any order of dimensions."""
         extents = sorted(pair for pair in zip(tensor.stride(), tensor.shape, strict=True) if pair[1] > 1)
         return self.number(tensor), tensor.storage_offset(), *extents
 
     def written(self, tensor: torch.Tensor) -> None:
-        """Note that an operation has written to a tensor: what is there is not what was there before."""
+        """Note that an operation has written to a tensor. Its `exact_key` changes."""
         number = self.number(tensor)
         self._writes[number] = self._writes.get(number, 0) + 1
 
     def exact_key(self, tensor: torch.Tensor) -> Hashable:
-        """Equal for the same values at the same places.
+        """Return a key that is equal for the same values at the same positions.
 
-        PyTorch's own counter of writes is of no use here: inside of a dispatch mode a view has one of its own.
+        PyTorch's version counter cannot be used: in a dispatch mode, a view has a counter of its own.
         """
         number = self.number(tensor)
         place = number, tensor.storage_offset(), self._writes.get(number, 0)

@@ -1,4 +1,4 @@
-"""What a matrix product is of training: of which layer, which of its three operations, and which operand is which."""
+"""Role of a matrix product in training: the layer, its operation (of three), and the role of each operand."""
 
 from typing import NamedTuple
 
@@ -20,15 +20,15 @@ class Role(NamedTuple):
     Attributes
     ----------
     layer : str
-        Its name.
+        Name of the layer.
     operation : Operation
-        Which one.
+        The operation.
     geometry : MatrixProduct
-        Of the layer.
+        Geometry of the layer.
     operands : dict of str to torch.Tensor
-        Both, shaped as the geometry has them.
+        Both operands, in the geometry's shapes.
     turned : bool
-        The product of the two factors is the operation's result transposed.
+        Whether the product of the two factors is the transpose of the operation's result.
     """
 
     layer: str
@@ -39,7 +39,7 @@ class Role(NamedTuple):
 
 
 def role_of(step: Step, call: Call) -> Role | None:
-    """Return the role of a matrix product, from the forward pass; None if a backward product has no known role."""
+    """Return the role of a matrix product, and register it if it is in the forward pass; None if it is unknown."""
     left, right, x, y = operators.factors(call.name, call.args)
     if call.phase == "backward":
         gradient = None if call.number is None else step.roles.gradient(x, y, call.number, call.task)
@@ -51,11 +51,11 @@ def role_of(step: Step, call: Call) -> Role | None:
         )
     a, w = x, y.mT
     if step.names.parameter(x) is not None and step.names.parameter(y) is None:
-        a, w = y.mT, x  # W X: the parameter is on the left
+        a, w = y.mT, x  # The parameter is the left factor.
     kind = next(kind for kind in ("bmm", "mm", "mv", "dot") if kind in call.name)
     layer = layer_of(step, call, kind, w)
     needs = _needs(A=left, W=right) if w is not x else _needs(A=right, W=left)
-    # Autograd's formulas of mm and bmm begin with the right factor's gradient, those of the others with the left one's.
+    # Autograd computes the right factor's gradient first for mm and bmm, and the left factor's first for the others.
     first = WEIGHT_GRADIENT if (call.name in ("aten::mm", "aten::bmm")) is (w is not x) else INPUT_GRADIENT
     geometry, operands = geometry_of(a, w), {"A": a, "W": w}
     if call.phase != "none":
@@ -64,7 +64,7 @@ def role_of(step: Step, call: Call) -> Role | None:
 
 
 def layer_of(step: Step, call: Call, kind: str, operand: torch.Tensor | None) -> str:
-    """Name of a product's layer: of what it repeats, or a new one."""
+    """Return the name of a product's layer. A repeated product has the name of the product that it repeats."""
     return call.repeats.layer if call.repeats is not None else step.names.layer(kind, operand)
 
 

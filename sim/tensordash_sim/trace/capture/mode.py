@@ -1,4 +1,4 @@
-"""Intercepts the ATen operations of a training step, and records the products among them."""
+"""Dispatch mode that records the products among the ATen operations of a training step."""
 
 import os
 import threading
@@ -24,27 +24,27 @@ __all__ = ["Capture"]
 
 
 class Capture(TorchDispatchMode):
-    """Intercepts every operation of this thread, and of the backward passes that it starts.
+    """Intercepts every operation of this thread and of the backward passes that it starts.
 
-    Of a product it decides what it is a part of:
+    It assigns each product to a phase:
 
-    - the forward pass: outside of a backward pass, with gradients enabled, or in the forward pass of a function of the
-      user's that was called so. Recorded.
-    - the backward pass. Recorded, if its role is known.
-    - a forward pass that is computed anew in the backward pass (checkpointing). Not recorded a second time.
-    - none of training: under `torch.no_grad`. Noted.
+    - Forward pass: with gradients enabled, outside a backward pass; or in the forward pass of a user-defined autograd
+      function that was called with gradients enabled. Recorded.
+    - Backward pass. Recorded if its role is known.
+    - Forward pass that the backward pass recomputes (checkpointing). Not recorded a second time.
+    - No part of training: under `torch.no_grad`. Noted as not captured.
 
     Parameters
     ----------
     names : Names
-        Of the layers.
+        Names of the layers.
     failed : callable
-        Called with what went wrong while something was recorded.
+        Called with the exception if recording fails.
 
     Attributes
     ----------
     watcher : ThreadWatcher
-        Notes what other threads multiply during a step that is recorded, while someone watches with it.
+        Notes products of other threads during a recorded step, while it is passed to `threads.watch`.
     """
 
     def __init__(self, names: Names, failed: Callable[[BaseException], None]) -> None:
@@ -56,13 +56,13 @@ class Capture(TorchDispatchMode):
         self._failed = failed
         self._process = os.getpid()
         self.watcher = ThreadWatcher(HANDLERS, self._elsewhere)
-        self._lock = threading.RLock()  # every device has a thread of its own in the backward pass
+        self._lock = threading.RLock()  # In the backward pass, every device has a thread of its own.
         self._schemas: dict[Any, str] = {}
         self._writes: dict[Any, list[tuple[int, str]]] = {}
         self._kinds: dict[Any, tuple[str, Callable[[Any, Call], None] | None] | None] = {}
 
     def begin(self, sink: Sink) -> None:
-        """Record into a sink, from here to `end`."""
+        """Start recording into a sink."""
         self.roles = Roles()
         self.flow = FlowRecorder()
         self.names.begin()
@@ -70,7 +70,7 @@ class Capture(TorchDispatchMode):
         self.sink = sink
 
     def end(self) -> None:
-        """Record no more, and let go of all that was kept of the step."""
+        """Stop recording, and release the step's state."""
         if self.sink is not None:
             functions.unwatch()
             self.names.end()
@@ -79,11 +79,11 @@ class Capture(TorchDispatchMode):
             self.sink = None
 
     def updated(self, optimizer: torch.optim.Optimizer) -> None:
-        """Take note of what an optimizer has done."""
+        """Add an optimizer's updates to the data flow."""
         self._follow(self.flow.update, optimizer)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Run an operation, and look at it."""
+        """Run an operation, and record it."""
         result = func(*args, **(kwargs or {}))
         if self.sink is None:
             return result
@@ -145,27 +145,27 @@ class Capture(TorchDispatchMode):
                         self.note(noted)
                     self._record(name, handler, call)
         except (OSError, TraceError) as error:
-            self._failed(error)  # which raises
-        except Exception as error:  # training goes on, whatever cannot be recorded
+            self._failed(error)  # This raises an exception.
+        except Exception as error:  # Training continues if an operation cannot be recorded.
             self.note(f"{name} ({type(error).__name__}: {error})")
 
     def _record(self, name: str, handler: Callable[[Any, Call], None] | None, call: Call) -> None:
         if call.phase == "none":
             self.note(f"{name} under torch.no_grad")
         elif any(tensor.numel() == 0 for tensor in call.tensors):
-            pass  # nothing is multiplied
+            pass  # Nothing is multiplied.
         elif handler is None or (why := call.unfit) is not None:
             self.uncaptured(call, "" if handler is None else f" ({why})")
         else:
             handler(self, call)
 
     def note(self, what: str) -> None:
-        """Name something that is not captured."""
+        """Note something that is not captured."""
         assert self.sink is not None
         self.sink.note(what)
 
     def _elsewhere(self, call: Call) -> None:
-        """Name a product of a thread in which this mode is not active."""
+        """Note a product of a thread in which this mode is not active."""
         with self._lock:
             if self.sink is not None:
                 self.sink.note(f"{call.name}{self._place} in another thread")
@@ -175,9 +175,9 @@ class Capture(TorchDispatchMode):
         return f" of layer {self.names.place}" if self.names.place else ""
 
     def uncaptured(self, call: Call, why: str = "") -> None:
-        """Name an operation that is not captured, with its layer or its node of the backward pass."""
+        """Note an operation that is not captured, with its layer or its node of the backward pass."""
         if call.phase == "repeated":
-            return  # it was named when it came first
+            return  # The forward pass has noted it.
         entry = next(iter(self.roles.entries(call.number)), None) if call.number is not None else None
         if call.phase == "backward":
             place = f" in {call.node}" + (f" of layer {entry.layer}" if entry is not None else "")
@@ -196,7 +196,7 @@ class Capture(TorchDispatchMode):
 
 
 def _writes_of(func: Any) -> list[tuple[int, str]]:
-    """Return which arguments of an operation it writes to: their places and names."""
+    """Return the positions and names of the arguments that an operation writes to."""
     arguments = getattr(getattr(func, "_schema", None), "arguments", ())
     written = [(place, each.name, each.alias_info) for place, each in enumerate(arguments)]
     return [(place, name) for place, name, alias in written if alias is not None and alias.is_write]

@@ -1,4 +1,4 @@
-"""Names of layers: paths of the modules that run, or of the parameters that are multiplied."""
+"""Names of layers: paths of the running modules, or of the multiplied parameters."""
 
 import threading
 import weakref
@@ -38,7 +38,7 @@ class Names:
         self._clear()
 
     def begin(self) -> None:
-        """Start to follow modules."""
+        """Start to track the modules that run."""
         self._clear()
         self._paths = {number: known for number, known in self._paths.items() if known[0]() is not None}
         for root in list(self._roots):
@@ -52,7 +52,7 @@ class Names:
         ]
 
     def end(self) -> None:
-        """Stop following modules."""
+        """Stop tracking modules."""
         for handle in self._handles:
             handle.remove()
         self._handles = []
@@ -76,7 +76,7 @@ class Names:
         Parameters
         ----------
         kind : str
-            Its name within a module if it has no parameter.
+            Kind of product, which names a product without a parameter.
         operand : torch.Tensor, optional
             The operand that may be a parameter.
         """
@@ -157,7 +157,7 @@ class Names:
                 self._parameters.setdefault(self._storages.number(tensor), []).append(place)
 
     def _attribute(self, module: torch.nn.Module, operand: torch.Tensor) -> str | None:
-        """Return a module's name for the parameter of which a tensor is a part, or a copy in another type."""
+        """Return a module's name for the parameter that a tensor is a part of, or a copy of in another type."""
         path = self.parameter(operand)
         return next((name for name, tensor in _owned(module) if self.parameter(tensor) == path), None)
 

@@ -1,4 +1,4 @@
-"""ATen operations that multiply and add up: those that are captured, and the names of those that are not."""
+"""ATen operations that multiply and accumulate: captured ones, and name patterns of those that are only noted."""
 
 import re
 from collections.abc import Container
@@ -35,7 +35,7 @@ MATRIX_PRODUCTS = {
     "aten::dot": 0,
     "aten::vdot": 0,
 }
-"""Where their two factors begin; variants that write to their first argument or to `out` have the same."""
+"""Position of the first factor among the arguments. Variants that are in place or have `out` share it."""
 
 CONVOLUTION = "aten::convolution"
 CONVOLUTION_BACKWARD = "aten::convolution_backward"
@@ -54,7 +54,7 @@ _DOES_NOT = re.compile(
 
 
 def multiplies(name: str) -> bool:
-    """Return whether an operation multiplies and adds up, by its name.
+    """Return whether an operation multiplies and accumulates, judged by its name.
 
     Examples
     --------
@@ -68,7 +68,7 @@ def multiplies(name: str) -> bool:
 
 
 def factors(name: str, args: Any) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Factors of a matrix product, as they are, and shaped (b, p, q) and (b, q, r)."""
+    """Return the factors of a matrix product, first as passed, then as (b, p, q) and (b, q, r)."""
     begin = MATRIX_PRODUCTS[name]
     left, right = args[begin : begin + 2]
     x = left[None] if left.dim() == 1 else left
@@ -77,14 +77,16 @@ def factors(name: str, args: Any) -> tuple[torch.Tensor, torch.Tensor, torch.Ten
 
 
 def convolution_axes(inputs: torch.Tensor, weight: torch.Tensor, settings: Any) -> list[Axis]:
-    """Return the dimensions of a convolution, or of the one whose input gradient a transposed convolution computes.
+    """Return the dimensions of a convolution.
+
+    For a transposed convolution, they belong to the convolution whose input gradient it computes.
 
     Parameters
     ----------
-    given, weight : torch.Tensor
-        Its input and weight.
+    inputs, weight : torch.Tensor
+        Input and weight.
     settings : sequence
-        Its arguments from `stride` to `groups`.
+        Arguments from `stride` to `groups`.
     """
     stride, padding, dilation, transposed, output_padding, _ = settings
     dimensions = weight.dim() - 2
@@ -95,22 +97,22 @@ def convolution_axes(inputs: torch.Tensor, weight: torch.Tensor, settings: Any) 
             axes.append(Axis(size, taps, step, pad, apart))
             continue
         made = (size - 1) * step - 2 * pad + apart * (taps - 1) + 1 + extra
-        # With as much padding at the end, the convolution would have more outputs than there are.
+        # With equal padding at both ends, the convolution would have too many outputs.
         axes.append(Axis(made, taps, step, pad, apart, pad - (extra if extra >= step else 0)))
     return axes
 
 
 def convolution_macs(inputs: torch.Tensor, weight: torch.Tensor, settings: Any) -> int:
-    """Multiplications of a convolution of any number of dimensions, those in the padding left out."""
+    """Return the number of multiplications of a convolution in any number of dimensions, without the padding's."""
     inside = prod(axis.pairs_inside for axis in convolution_axes(inputs, weight, settings))
     return inputs.shape[0] * weight.shape[0] * weight.shape[1] * inside
 
 
 class Convolved(NamedTuple):
-    """A convolution's arguments, or those of its gradients.
+    """A convolution as it is recorded.
 
-    A transposed convolution is what computes the input gradient of a convolution. It is recorded as just that
-    convolution: what goes into it is G, and what comes out is A.
+    A transposed convolution computes the input gradient of a convolution, and is recorded as that convolution: its
+    input is G, and its output is A.
     """
 
     geometry: Convolution
@@ -136,15 +138,15 @@ class Convolved(NamedTuple):
         return cls(geometry, transposed)
 
     def operands(self, inputs: torch.Tensor, weight: torch.Tensor, grad: torch.Tensor) -> dict[str, torch.Tensor]:
-        """The tensors by the names that they have in the convolution; `inputs` and `grad` are input and its like."""
+        """Return the tensors by operand name. `inputs` has the input's shape, and `grad` the output's."""
         a, g = (grad, inputs) if self.transposed else (inputs, grad)
         return {"A": a, "W": weight, "G": g}
 
 
 def name_of(func: Any, handled: Container[str]) -> str:
-    """Return the name of an operation that is to be looked at; nothing if it does not multiply.
+    """Return the name of an operation that multiplies or copies; an empty string for other operations.
 
-    One that writes to its first operand goes by the name of the one that does not, if that is handled.
+    An in-place operation has the name of its out-of-place variant, if there is a handler for that variant.
     """
     name = str(getattr(getattr(func, "_schema", None), "name", func))
     if name.endswith("_") and name[:-1] in handled:

@@ -1,4 +1,4 @@
-"""What part of training an operation is: the forward pass, the backward pass, or one that is computed anew in it."""
+"""Phase of an operation: forward pass, backward pass, or a forward pass that the backward pass recomputes."""
 
 import sys
 from typing import Any
@@ -16,23 +16,23 @@ _CHECKPOINT = torch.utils.checkpoint.__file__
 
 
 def place(call: Call, roles: Roles, number: int, *, enabled: bool) -> str:
-    """Find what a call is a part of, and what it repeats.
+    """Set the phase of a call, and the forward product that it repeats.
 
     Parameters
     ----------
     call : Call
-        Gets its `phase`, `number`, `task`, `node` and `repeats`.
+        The call. The function sets its `phase`, `number`, `task`, `node` and `repeats`.
     roles : Roles
-        Of the step so far.
+        Forward products of the step so far.
     number : int
-        Of the node that autograd has made last.
+        Number of the last node that autograd has created.
     enabled : bool
-        Whether gradients are.
+        Whether gradients are enabled.
 
     Returns
     -------
     str
-        What is to be noted about it, if something is.
+        A note for the trace; empty if there is none.
     """
     call.task = torch._C._current_graph_task_id()
     node = torch._C._current_autograd_node()
@@ -61,9 +61,10 @@ def place(call: Call, roles: Roles, number: int, *, enabled: bool) -> str:
 
 
 def _checkpoint() -> str | None:
-    """Return which function of PyTorch's checkpointing computes anew, if one does.
+    """Return the function of PyTorch's checkpointing that is recomputing a forward pass, if any.
 
-    "backward" does so for the node at work, "unpack_hook" for any that needs what was not kept.
+    "backward" recomputes the forward pass of the executing node. "unpack_hook" recomputes it for any node that needs
+    values that were not saved.
     """
     frame: Any = sys._getframe(1)
     while frame is not None:

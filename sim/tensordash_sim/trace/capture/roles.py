@@ -1,4 +1,4 @@
-"""Which role a product has: the forward products of a step, and which of them a product of the backward pass is of."""
+"""Roles of products: the forward products of a step, and the gradients that backward products compute."""
 
 from collections import Counter
 from collections.abc import Hashable, Iterator
@@ -20,21 +20,21 @@ class Entry:
     Attributes
     ----------
     layer : str
-        Its name.
+        Name of the layer.
     geometry : MatrixProduct or None
-        Of a matrix product; other products tell the roles of their gradients themselves.
+        Geometry of a matrix product. Other products do not need it: their backward operations identify the gradient.
     keys : dict of str to key
-        Its operands, by name.
+        Keys of the operands, by name.
     needs : frozenset of Operation
         The gradients that autograd is going to compute.
     first : Operation
-        The one of them that it computes first.
+        The gradient that autograd computes first.
     parts : tuple of str
-        Names of the products that it consists of, if it is a fused one.
+        Names of the products inside a fused operation.
     last : tuple of int and Operation, optional
-        The backward pass and the gradient that were seen last.
+        Backward pass and operation of the last gradient found.
     gradient : key, optional
-        G, once it was seen.
+        Key of G, once a gradient was found.
     """
 
     layer: str
@@ -48,7 +48,7 @@ class Entry:
 
 
 class Gradient(NamedTuple):
-    """What a product of the backward pass is."""
+    """A product of the backward pass: its forward product, the gradient that it computes, and its operands."""
 
     entry: Entry
     operation: Operation
@@ -63,9 +63,9 @@ def geometry_of(a: torch.Tensor, w: torch.Tensor) -> MatrixProduct:
 class Roles:
     """The forward products of one step.
 
-    Autograd numbers its nodes, and the node that is at work in the backward pass has the number that it was given in
-    the forward pass: that finds the forward product. Its operands tell which gradient it is, by being the same memory;
-    or if they are not, because they were computed anew or kept elsewhere, by their shapes.
+    Autograd numbers its nodes in the forward pass, and the backward pass executes nodes with the same numbers. The
+    number of the executing node identifies the forward product. The operands identify the gradient: one shares memory
+    with A or W or, if it was recomputed or copied, has its shape.
     """
 
     def __init__(self) -> None:
@@ -75,7 +75,7 @@ class Roles:
         self._repeated: Counter[tuple[int, int]] = Counter()
 
     def add(self, entry: Entry, number: int | None, operands: dict[str, torch.Tensor]) -> None:
-        """Take a forward product, with the number of its node, and its operands."""
+        """Add a forward product, with the number of its node, and its operands."""
         entry.keys = {name: self._storages.key(tensor) for name, tensor in operands.items()}
         for name, key in entry.keys.items():
             self._seen[name].add(key)
@@ -83,19 +83,19 @@ class Roles:
             self._by_number.setdefault(number, []).append(entry)
 
     def entries(self, number: int) -> list[Entry]:
-        """Those of a node; of one that is a function of the user's, those of its whole forward pass."""
+        """Return the forward products of a node. A user-defined function has all products of its forward pass."""
         return self._by_number.get(number, [])
 
     def repeated(self, number: int, task: int) -> Entry | None:
-        """Return the next of a node's, for a backward pass that computes them anew in order."""
+        """Return a node's next forward product that a backward pass recomputes; it recomputes them in order."""
         entries, place = self.entries(number), self._repeated[number, task]
         self._repeated[number, task] += 1
         return entries[place] if place < len(entries) else None
 
     def gradient(self, x: torch.Tensor, y: torch.Tensor, number: int, task: int) -> Gradient | None:
-        """Return the role of the product of `x` (b, p, q) and `y` (b, q, r) by a node of the backward pass.
+        """Return the gradient that a node of the backward pass computes as the product of `x` (b, p, q), `y` (b, q, r).
 
-        None if there is no such forward product, or more than one gradient that it may be.
+        Return None if no gradient fits, or several fit equally well.
         """
         best, chosen = -1, list[Gradient]()
         for entry in self.entries(number):
@@ -115,7 +115,7 @@ class Roles:
         return found
 
     def _score(self, entry: Entry, operation: Operation, operands: dict[str, torch.Tensor]) -> int:
-        """Rate how certain it is that operands have the roles of a reading."""
+        """Rate the certainty that operands have the roles of a reading, from 0 to 3."""
         name = _shared_operand(operation)
         key, gradient = self._storages.key(operands[name]), self._storages.key(operands["G"])
         if key == entry.keys.get(name) or gradient == entry.gradient:
@@ -133,7 +133,7 @@ def _shared_operand(operation: Operation) -> str:
 def _readings(
     geometry: MatrixProduct | None, x: torch.Tensor, y: torch.Tensor
 ) -> Iterator[tuple[Operation, dict[str, torch.Tensor]]]:
-    """Every way to take ``x @ y`` for a gradient that shapes allow: either is G, and the result may be transposed."""
+    """Yield the gradients that ``x @ y`` may be by its shapes: either factor may be G, and the result transposed."""
     if geometry is None:
         return
     for operation in (Operation.INPUT_GRADIENT, Operation.WEIGHT_GRADIENT):
@@ -148,9 +148,9 @@ def _readings(
 
 
 def _needed(readings: list[Gradient], task: int, *, known: bool) -> list[Gradient]:
-    """Return, of equally certain roles, those whose gradient is needed.
+    """Return those of equally certain roles whose gradient autograd needs.
 
-    Where a known operand is both A and W, as in ``x @ x.T``, the order decides.
+    If a known operand is both A and W, as in ``x @ x.T``, the order of the gradients decides.
     """
     needed = [reading for reading in readings if reading.operation in reading.entry.needs]
     if known and len({reading.operation for reading in needed}) > 1:

@@ -1,4 +1,4 @@
-"""Where captured operands go: tensors become masks, or values, of a step of a trace."""
+"""Sink of captured operands: converts tensors to masks or values of a trace's step."""
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -17,20 +17,20 @@ from .identity import Storages, has_storage
 __all__ = ["Sink"]
 
 _PATTERNS = {torch.bfloat16: torch.int16, torch.float8_e4m3fn: torch.uint8, torch.float8_e5m2: torch.uint8}
-"""Types that NumPy lacks, and those that their bit patterns are read as."""
+"""Types that NumPy lacks, and the integer types of their bit patterns."""
 
 
 class Sink:
-    """Takes what one step multiplies.
+    """Writes the products of one step to a trace.
 
     Parameters
     ----------
     open_step : callable
-        Gives the step of the trace; called with the first thing that is to be written.
+        Returns the step of the trace. The sink calls it before the first write.
     values : bool
-        Whether values are stored, too.
+        Whether to store values besides masks.
     layers : sequence of str, optional
-        Patterns, of which a layer's name must match one.
+        Patterns. The sink records only layers whose name matches one of them.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class Sink:
 
     @property
     def empty(self) -> bool:
-        """Whether nothing was put here."""
+        """Whether the step has no records and no notes."""
         return self._step is None and not self._notes
 
     def wants(self, layer: str) -> bool:
@@ -61,7 +61,7 @@ class Sink:
         return wanted
 
     def put(self, layer: str, operation: Operation, geometry: Geometry, operands: Mapping[str, torch.Tensor]) -> None:
-        """Record an operation of a layer, if that is wanted; operands shaped as the geometry has them."""
+        """Record an operation of a layer whose name matches; operands are in the geometry's shapes."""
         if not self.wants(layer):
             return
         if self._step is None:
@@ -72,21 +72,21 @@ class Sink:
         self._records += 1
 
     def products(self) -> list[tuple[int, Mapping[str, torch.Tensor]]]:
-        """Return the records since the last call: the place of each, and its operands."""
+        """Return the index and operands of each record since the last call."""
         products, self._products = self._products, []
         return products
 
     def note(self, what: str) -> None:
-        """Name something that is not captured."""
+        """Note something that is not captured."""
         self._notes[what] += 1
 
     def written(self, tensor: torch.Tensor) -> None:
-        """Note that an operation has written to a tensor: its stored values are out of date."""
+        """Note that an operation has written to a tensor, so that its stored values are out of date."""
         if has_storage(tensor):
             self._storages.written(tensor)
 
     def close(self, flow: Flow | None) -> None:
-        """Write the notes, and the flow if it is known; one that lacks layers that were not wanted is not."""
+        """Write the notes, and the flow if it is known and no layer was left out."""
         if self._step is not None and flow is not None and not self.passed_over:
             self._step.add_flow(flow)
         if self._notes and self._step is None:
@@ -96,7 +96,7 @@ class Sink:
             self._step.add_uncaptured(what if times == 1 else f"{what} ({times} times)")
 
     def _store(self, tensor: torch.Tensor) -> Operand:
-        """Many operands are in two or three products: what is the same memory is read once."""
+        """Store an operand. An operand of several products is converted once."""
         assert self._step is not None
         key = self._storages.exact_key(tensor)
         if key in self._stored:

@@ -1,4 +1,4 @@
-"""Where a training step ends: an optimizer has stepped, or a gradient scaler has left its step out."""
+"""Detection of the end of a training step: an optimizer has stepped, or a gradient scaler has skipped its step."""
 
 import functools
 import os
@@ -13,12 +13,12 @@ __all__ = ["Steps"]
 
 
 class Steps:
-    """Calls a function when a step has ended, from `begin` to `end`.
+    """Calls a function after each training step, from `begin` to `end`.
 
     Parameters
     ----------
     ended : callable
-        Gets the optimizer.
+        Called with the optimizer.
     """
 
     def __init__(self, ended: Callable[[Any], None]) -> None:
@@ -33,18 +33,18 @@ class Steps:
         GradScaler.step = self._scaled(GradScaler.step)  # type: ignore[method-assign]
 
     def end(self) -> None:
-        """Watch them no more."""
+        """Stop watching."""
         self._handle.remove()
         GradScaler.step = self._scale  # type: ignore[method-assign]
 
     def _after_optimizer(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         if os.getpid() != self._process or torch._C._current_graph_task_id() != -1:
-            return  # one that steps during the backward pass does not end it
+            return  # An optimizer that steps during the backward pass does not end the training step.
         self._count += 1
         self._ended(optimizer)
 
     def _scaled(self, step: Any) -> Any:
-        """A step of a gradient scaler, which leaves the optimizer's out if a gradient is not finite, ends one, too."""
+        """Wrap a gradient scaler's step: it ends a training step even if it skips the optimizer's step."""
 
         @functools.wraps(step)
         def wrapper(scaler: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Finds what other threads multiply: a dispatch mode intercepts the operations of one thread only."""
+"""Detection of products in other threads. A dispatch mode intercepts the operations of one thread only."""
 
 import os
 import threading
@@ -15,7 +15,10 @@ from .operators import COPIES, multiplies, name_of
 __all__ = ["ThreadWatcher", "excluded", "unwatch", "watch"]
 
 KEY = torch._C.DispatchKey.BackendSelect
-"""Every operation of every thread passes it, below autograd and dispatch modes; PyTorch uses it for factories only."""
+"""Dispatch key that every operation of every thread passes, after autograd and dispatch modes.
+
+PyTorch itself registers only factories for it.
+"""
 
 
 class ThreadWatcher:
@@ -43,8 +46,8 @@ _local = threading.local()
 def watch(watcher: ThreadWatcher) -> None:
     """Watch all other threads until `unwatch`, whether Python or PyTorch started them.
 
-    The first call puts a function of some microseconds before every operation of PyTorch that multiplies. It stays for
-    the life of the process: it cannot be removed while another thread may be about to call it.
+    The first call installs a function before every PyTorch operation that multiplies, which adds some microseconds to
+    each. It stays installed until the process ends, because another thread may be about to call it.
     """
     _install()
     _local.owner = _period
@@ -61,7 +64,7 @@ def unwatch(watcher: ThreadWatcher) -> None:
 
 @contextmanager
 def excluded() -> Iterator[None]:
-    """Leave out the operations of this thread that a block runs, because a mode has intercepted them already."""
+    """Ignore this thread's operations in a block, because a dispatch mode has intercepted them already."""
     before, _local.excluded = getattr(_local, "excluded", False), True
     try:
         yield
@@ -93,7 +96,7 @@ def _watched(operation: Any) -> Callable[..., Any]:
     def kernel(keys: Any, *args: Any, **kwargs: Any) -> Any:
         if not _watchers or getattr(_local, "excluded", False) or getattr(_local, "owner", -1) == _period:
             return operation.redispatch(keys & after, *args, **kwargs)
-        with excluded():  # Do not count the operations that it consists of.
+        with excluded():  # Do not report the operations inside this one.
             result = operation.redispatch(keys & after, *args, **kwargs)
             for watcher in list(_watchers):
                 name = name_of(operation, watcher.handled)
