@@ -163,13 +163,13 @@ def count_words(
     for index, block in enumerate(blocks):
         side = a[index] if both else None
         if drop_steps:
-            made, lengths = schedule_without_empty_steps(scheduler, block)
+            scheduled, lengths = schedule_without_empty_steps(scheduler, block)
             left = int(lengths.sum())
         else:
-            made = scheduler.schedule(block, side)
+            scheduled = scheduler.schedule(block, side)
             left = block.shape[0] * block.shape[2]
-        cycles.append(made.cycles)
-        waits += made.advances.sum(axis=0) - left
+        cycles.append(scheduled.cycles)
+        waits += scheduled.advances.sum(axis=0) - left
         steps += block.shape[0] * block.shape[2]
         if config.sparsity == "none":
             effectual += block.size * config.lanes

@@ -93,6 +93,6 @@ def schedule_without_empty_steps(
     cycles, advances = np.empty(len(words), np.int64), np.empty(words.shape[:2], np.int64)
     for length in np.unique(lengths):
         chosen = np.nonzero(lengths == length)[0]
-        made = scheduler.schedule(left[chosen, :, :length])
-        cycles[chosen], advances[chosen] = made.cycles, made.advances
+        scheduled = scheduler.schedule(left[chosen, :, :length])
+        cycles[chosen], advances[chosen] = scheduled.cycles, scheduled.advances
     return Scheduled(cycles, advances, np.empty((len(words), 0), np.uint8)), lengths

@@ -21,21 +21,21 @@ def _schedule(window, free, undecided, levels, steps, ups, downs):
     Lanes of a level cannot reach the same position, so they select together, option by option. The loops have no
     branches, so one vector instruction serves many schedulers.
     """
-    for one in range(len(free)):
+    for scheduler in range(len(free)):
         # A lane's first option is its own position of the oldest step, which no other lane can reach.
-        free[one] = ~window[0, one]
-        window[0, one] = 0
+        free[scheduler] = ~window[0, scheduler]
+        window[0, scheduler] = 0
     for level in levels:
-        for one in range(len(free)):
-            undecided[one] = free[one] & level
+        for scheduler in range(len(free)):
+            undecided[scheduler] = free[scheduler] & level
         for option in range(len(steps)):
             words, up, down = window[steps[option]], ups[option], downs[option]
-            for one in range(len(free)):
+            for scheduler in range(len(free)):
                 # Bit `lane` is position (lane + offset) modulo lanes. No lane selects bits beyond the lanes.
-                word = words[one]
-                taken = undecided[one] & (word >> up | word << down)
-                undecided[one] ^= taken
-                words[one] = word & ~(taken << up | taken >> down)
+                word = words[scheduler]
+                taken = undecided[scheduler] & (word >> up | word << down)
+                undecided[scheduler] ^= taken
+                words[scheduler] = word & ~(taken << up | taken >> down)
 
 
 @njit(cache=True, nogil=True)
@@ -95,7 +95,7 @@ def count_narrow(words_b, words_a, both, lanes, depth, table, cycles, advances, 
         for row in range(rows):
             for column in range(columns):
                 window[row, column] = side_b[row, 0] & side_a[column, 0]
-        step, made = 0, 0
+        step, cycle = 0, 0
         while step < count:
             advance = min(depth, count - step)
             left = advance
@@ -108,9 +108,9 @@ def count_narrow(words_b, words_a, both, lanes, depth, table, cycles, advances, 
                 advances[group, row] += row_advance
                 advance = min(advance, row_advance)
             if paces.shape[1]:
-                paces[group, made] = advance
+                paces[group, cycle] = advance
             step += advance
-            made += 1
+            cycle += 1
             shift = np.uint32(advance * lanes)
             # Steps that stay keep their remaining positions. All others enter with all their positions.
             entered = ~np.uint32((np.uint32(1) << np.uint32((depth - advance) * lanes)) - np.uint32(1))
@@ -119,7 +119,7 @@ def count_narrow(words_b, words_a, both, lanes, depth, table, cycles, advances, 
                 for column in range(columns):
                     stays = (window[row, column] & np.uint32(0xFFFF)) >> shift
                     window[row, column] = stays | (fresh & side_a[column, step])
-        cycles[group] = made
+        cycles[group] = cycle
 
 
 @njit(cache=True, nogil=True)
@@ -150,7 +150,7 @@ def count_wide(words_b, words_a, both, depth, levels, steps, ups, downs, parts, 
         window = np.zeros((depth, slots * size), np.uint32)
         scratch = np.empty((2, slots * size), np.uint32)
         group_of = np.full(slots, -1)
-        step_of, made = np.zeros(slots, np.int64), np.zeros(slots, np.int64)
+        step_of, cycles_of = np.zeros(slots, np.int64), np.zeros(slots, np.int64)
         busy = 0
         paces[next_group:stop] = 0
         for slot in range(min(slots, stop - next_group)):
@@ -175,17 +175,17 @@ def count_wide(words_b, words_a, both, depth, levels, steps, ups, downs, parts, 
                     advances[group, row] += drained
                     advance = min(advance, drained)
                 if paces.shape[1]:
-                    paces[group, made[slot]] = advance
+                    paces[group, cycles_of[slot]] = advance
                 step_of[slot] += advance
-                made[slot] += 1
+                cycles_of[slot] += 1
                 if step_of[slot] < count:
                     for place in range(depth - advance):
-                        for one in range(first, first + size):
-                            window[place, one] = window[place + advance, one]
+                        for scheduler in range(first, first + size):
+                            window[place, scheduler] = window[place + advance, scheduler]
                     held = depth - advance
                 else:
-                    cycles[group] = made[slot]
-                    step_of[slot], made[slot], held = 0, 0, 0
+                    cycles[group] = cycles_of[slot]
+                    step_of[slot], cycles_of[slot], held = 0, 0, 0
                     group = next_group if next_group < stop else -1
                     group_of[slot] = group
                     if group < 0:
@@ -212,26 +212,26 @@ def take_in_order(words_b, words_a, both, lanes, depth, levels, steps, ups, down
         scratch, taken = np.empty((2, schedulers), np.uint32), np.zeros(schedulers, np.int64)
         side_a = words_a[np.int64(group) if both else 0]
         _fill(window, 0, words_b[group], side_a, both, 0, 0, depth)
-        step, made = 0, 0
+        step, cycle = 0, 0
         while step < count:
             before[:] = window
             _schedule(window, scratch[0], scratch[1], levels, steps, ups, downs)
             left = min(depth, count - step)
             advance = left
-            for one in range(schedulers):
+            for scheduler in range(schedulers):
                 drained = left
                 for place in range(left - 1, -1, -1):
                     for lane in range(lanes):
-                        if (before[place, one] ^ window[place, one]) >> np.uint32(lane) & np.uint32(1):
-                            chosen[group, one, taken[one]] = (step + place) * lanes + lane
-                            taken[one] += 1
-                    if window[place, one]:
+                        if (before[place, scheduler] ^ window[place, scheduler]) >> np.uint32(lane) & np.uint32(1):
+                            chosen[group, scheduler, taken[scheduler]] = (step + place) * lanes + lane
+                            taken[scheduler] += 1
+                    if window[place, scheduler]:
                         drained = place
-                ends[group, one, made] = taken[one]
+                ends[group, scheduler, cycle] = taken[scheduler]
                 advance = min(advance, drained)
             step += advance
-            made += 1
+            cycle += 1
             for place in range(depth - advance):
                 window[place] = window[place + advance]
             _fill(window, 0, words_b[group], side_a, both, step, depth - advance, depth)
-        cycles[group] = made
+        cycles[group] = cycle

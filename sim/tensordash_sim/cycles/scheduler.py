@@ -117,17 +117,17 @@ class Scheduler:
             raise ValueError(f"a must have {streams} streams of {count} steps as b has, not shape {a.shape}")
         b = np.ascontiguousarray(b, dtype=np.uint32)
         a = np.ascontiguousarray(a if both else np.zeros((1, 1, 1)), dtype=np.uint32)
-        made = Scheduled(
+        scheduled = Scheduled(
             np.empty(streams, np.int64),
             np.empty(b.shape[:2], np.int64),
             np.empty((streams, count if paces else 0), np.uint8),
         )
         if self._table is not None:
-            count_narrow(b, a, both, config.lanes, config.window_depth, self._table, *made)
+            count_narrow(b, a, both, config.lanes, config.window_depth, self._table, *scheduled)
         else:
             parts = 4 * get_num_threads()  # with more parts than threads, the slowest part delays the end less
-            count_wide(b, a, both, config.window_depth, *self._rules, parts, *made)
-        return made
+            count_wide(b, a, both, config.window_depth, *self._rules, parts, *scheduled)
+        return scheduled
 
     def order(self, b: NDArray[np.uint32], a: NDArray[np.uint32] | None = None) -> Order:
         """Return the schedule: the positions that each cycle takes. The tile must skip zeros.
@@ -151,13 +151,13 @@ class Scheduler:
         lanes, (streams, rows, count) = self.config.lanes, b.shape
         schedulers = rows if a is None else rows * a.shape[1]
         words = np.zeros((1, 1, 1), np.uint32) if a is None else a
-        made = Order(
+        taken = Order(
             np.empty(streams, np.int64),
             np.empty((streams, schedulers, count * lanes), np.int32),
             np.empty((streams, schedulers, count), np.int32),
         )
-        take_in_order(b, words, a is not None, lanes, self.config.window_depth, *self._rules, *made)
-        return made
+        take_in_order(b, words, a is not None, lanes, self.config.window_depth, *self._rules, *taken)
+        return taken
 
 
 Rules = tuple[NDArray[np.uint32], NDArray[np.int64], NDArray[np.uint32], NDArray[np.uint32]]

@@ -113,10 +113,10 @@ def count_places(
         Receives the counts.
     """
     for group in prange(len(windows)):
-        some = windows[group]
+        group_windows = windows[group]
         total = 0
-        for index in range(len(some)):
-            plane, y_origin, x_origin = some[index]
+        for index in range(len(group_windows)):
+            plane, y_origin, x_origin = group_windows[index]
             if plane < 0:
                 continue
             for y_offset in y_offsets:
@@ -130,9 +130,10 @@ def count_places(
                     total += 1
                     # Uncount the place if an earlier window has counted it. Near windows share most, so they are first.
                     for earlier in range(index - 1, -1, -1):
-                        if some[earlier, 0] != plane:
+                        if group_windows[earlier, 0] != plane:
                             continue
-                        y_tap, x_tap = y - some[earlier, 1] - y_offsets[0], x - some[earlier, 2] - x_offsets[0]
+                        y_tap = y - group_windows[earlier, 1] - y_offsets[0]
+                        x_tap = x - group_windows[earlier, 2] - x_offsets[0]
                         if (
                             0 <= y_tap < len(y_reads)
                             and 0 <= x_tap < len(x_reads)
