@@ -1,4 +1,4 @@
-"""Windows of a convolution. They overlap, so many windows contain the same word of the tensor."""
+"""Windows of a convolution. They overlap, so one word of the tensor is in several windows."""
 
 from typing import NamedTuple
 
