@@ -17,8 +17,8 @@ CONTROL = ("addr", "len", "size", "burst", "lock", "cache", "prot", "qos")
 class Axi4Rules(Monitor):
     """Checks an AXI4 port.
 
-    Queues per ID hold reads until their last beat and writes until their response. Write data may precede their
-    address, as the specification allows.
+    Each ID has queues that hold reads until their last beat and writes until their response. Write data may precede
+    their address, as the specification allows.
 
     Parameters
     ----------
@@ -27,20 +27,20 @@ class Axi4Rules(Monitor):
     address_bits : int
         12 to 64.
     id_bits : int
-        0 to 4. Each ID has its own queues.
+        0 to 4.
     reads, writes : int
-        Maximum number of outstanding reads of an ID, and of outstanding writes of an ID, 1 to 255.
+        Maximum number of outstanding reads and of outstanding writes per ID, 1 to 255.
     addresses : int
-        Maximum number of write addresses that precede their last data.
+        Maximum number of accepted write addresses whose last data are pending, 1 to 255.
     leading : int
-        Maximum number of write data bursts that precede their address.
+        Maximum number of write data bursts that precede their address, 1 to 255.
     within : int
         Maximum time in which a slave accepts a transfer or responds, in cycles; 0: unbounded.
 
     Members
     -------
     bus : In
-        All signals of the port by their names in lower case (`araddr`, ...), IDs only if `id_bits` is not 0.
+        All signals of the port, by their names in lower case (`araddr`, ...). IDs exist only if `id_bits` is not 0.
         Unconnected signals have the specification's defaults: full-width beats, INCR, normal accesses, OKAY.
     applies, holds : Out
         As in `Monitor`, with one bit for each of `axi4_rules`.
@@ -99,11 +99,11 @@ class Axi4Rules(Monitor):
         self.writes = Queue(self.burst, addresses, "writes")
         """Accepted write addresses whose last data are pending."""
         self.leading = Queue(8, leading, "leading")
-        """Complete bursts of write data whose address is pending: number of beats minus one."""
+        """Complete bursts of write data whose address is pending. An entry is the number of beats minus one."""
         self.sent = Signal(8)
         """Accepted beats of the current burst of write data."""
         self.responses = [Queue(1, writes, f"responses_{number}") for number in self.ids]
-        """Complete writes whose response is pending, by ID: whether they are exclusive."""
+        """Complete writes whose response is pending, by ID. An entry is 1 if the write is exclusive."""
 
     def elaborate(self, platform):
         """Add the rules of handshakes, addresses, reads and writes."""
@@ -146,7 +146,7 @@ class Axi4Rules(Monitor):
         return found
 
     def _is(self, channel: str, number: int) -> Value:
-        """Compare a channel's ID."""
+        """Return whether a channel's ID equals a number."""
         return getattr(self.bus, f"{channel}id") == number if len(self.ids) > 1 else Const(1)
 
     def _add_read_rules(self, m: Module) -> None:
@@ -187,7 +187,7 @@ class Axi4Rules(Monitor):
         if len(self.ids) > 1:
             m.d.comb += offered.id.eq(bus.awid)
         m.d.comb += offered.low.eq(bus.awaddr[: len(offered.low)])
-        # The address of the current data: an accepted one, or the offered one.
+        # The current data belong to the oldest accepted address or, without one, to the offered address.
         known, next_is_offered = Signal(name="address_known"), Signal(name="address_offered")
         m.d.comb += [
             next_is_offered.eq((writes.count == 0) & (leading.count == 0)),
@@ -195,7 +195,7 @@ class Axi4Rules(Monitor):
             current.eq(Mux(writes.count != 0, writes.first, offered)),
         ]
         catches_up = address_accepted & (leading.count != 0)  # the address of complete data
-        meets = address_accepted & next_is_offered & ended  # both end in this cycle
+        meets = address_accepted & next_is_offered & ended  # address and last data are accepted in the same cycle
         ends_oldest = ended & (writes.count != 0)
         writes.update(m, push=address_accepted & (leading.count == 0) & ~meets, entry=offered, pop=ends_oldest)
         leading.update(m, push=ended & (writes.count == 0) & ~meets, entry=sent, pop=catches_up)

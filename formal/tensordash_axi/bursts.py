@@ -12,13 +12,13 @@ MAX_EXCLUSIVE_BYTES = 128
 
 
 def burst_layout(bus_bytes: int, id_bits: int) -> StructLayout:
-    """Return the layout of a stored burst. `low` is the address modulo the bytes of the bus."""
+    """Return the layout of a stored burst. `low` is the address modulo the bus width in bytes."""
     low = (bus_bytes - 1).bit_length()
     return StructLayout({"id": id_bits, "len": 8, "size": 3, "burst": 2, "lock": 1, "low": low})
 
 
 def burst_rules(bus, channel: str, bus_bytes: int) -> dict[str, tuple[Value, Value]]:
-    """Return the rules of an address channel: name, condition under which the rule applies, and condition that holds.
+    """Map each rule of an address channel to two conditions: the rule applies, and the rule holds.
 
     Source: ARM IHI 0022E, A3.4.1, A4.4 and A7.2.4.
     """

@@ -27,8 +27,8 @@ class AxiLiteRules(Monitor):
     Members
     -------
     bus : In
-        All signals of the port by their names in lower case (`araddr`, ...); `awprot` and `arprot` need not be
-        connected.
+        All signals of the port, by their names in lower case (`araddr`, ...). `awprot` and `arprot` may stay
+        unconnected.
     applies, holds : Out
         As in `Monitor`, with one bit for each of `lite_rules`.
 
@@ -85,7 +85,7 @@ class AxiLiteRules(Monitor):
             valid = getattr(bus, f"{channel}valid")
             self.define_rule(m, f"{channel}_requested", is_pending, when=valid)
             self.define_rule(m, f"{channel}_okay", getattr(bus, f"{channel}resp") != EXOKAY, when=valid)
-        # A slave may wait for both address and data before it accepts either.
+        # A slave may wait until both address and data are valid before it accepts one of them.
         data = bus.wvalid | (counts["w"] > counts["aw"])
         address = bus.awvalid | (counts["aw"] > counts["w"])
         r_waits, b_waits = bus.rvalid & ~bus.rready, bus.bvalid & ~bus.bready

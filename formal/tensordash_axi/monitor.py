@@ -1,4 +1,4 @@
-"""Base class of both checkers: passive ports, and a pair of outputs for each rule."""
+"""Base class of both checkers. A checker only observes its bus, and has two outputs for each rule."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -28,12 +28,12 @@ def check_integer(name: str, value: Any, low: int, high: int) -> int:
 
 
 class Monitor(wiring.Component):
-    """A component that observes a bus and reports for each rule whether it applies and whether it holds.
+    """A component that observes a bus and reports for each rule whether the rule applies and whether it holds.
 
     Parameters
     ----------
     bus : dict of str to (width, init)
-        Signals by name. Signals of 0 bits are left out; unconnected signals have their init value.
+        Signals by name. Zero-width signals are omitted. Unconnected signals have their init value.
     rules : tuple of Rule
         The rules to check.
     within : int
@@ -43,11 +43,13 @@ class Monitor(wiring.Component):
     -------
     bus : In
         The signals.
-    applies, holds : Out
-        One bit for each rule: the rule applies in this cycle; the rule holds (or does not apply).
+    applies : Out
+        One bit for each rule: the rule applies in this cycle.
+    holds : Out
+        One bit for each rule: the rule holds or does not apply.
     """
 
-    # A checker whose rules are only listed is never elaborated, which Amaranth would report.
+    # A caller may only list a checker's rules. Amaranth would warn that the checker is never elaborated.
     _MustUse__silence = True
 
     def __init__(self, bus: dict[str, tuple[int, int]], rules: tuple[Rule, ...], within: int) -> None:
@@ -64,13 +66,13 @@ class Monitor(wiring.Component):
         """Reset was active in the previous cycle."""
 
     def define_rule(self, m: Module, name: str, then: Any, *, when: Any = 1, in_reset: bool = False) -> None:
-        """Drive a rule's outputs. In reset, only rules with `in_reset` apply."""
+        """Drive the outputs of a rule: `then` holds while `when` is true. In reset, only `in_reset` rules apply."""
         applies = getattr(self.applies, name)
         m.d.comb += applies.eq(Value.cast(when).bool() & (1 if in_reset else ~ResetSignal()))
         m.d.comb += getattr(self.holds, name).eq(~applies | Value.cast(then).bool())
 
     def add_handshake_rules(self, m: Module, payloads: dict[str, Iterable[str]]) -> None:
-        """Add the rules of each channel's VALID, READY and payload."""
+        """Add the rules about VALID, READY and payload of each channel."""
         bus = self.bus
         m.d.sync += self.was_reset.eq(ResetSignal())
         for channel in CHANNELS:
@@ -84,9 +86,9 @@ class Monitor(wiring.Component):
             self.define_rule(m, f"{channel}_stable", payload == past_payload, when=waited & valid)
 
     def add_response_rules(self, m: Module, pending: dict[str, tuple[Any, Any]]) -> None:
-        """Add the rules of response times: a pending transfer completes within the bound.
+        """Add the rules about response times: a pending transfer completes within the bound.
 
-        `pending` has for each channel the conditions of a pending transfer and of its completion.
+        `pending` maps each channel to two conditions: a transfer is pending; it completes.
         """
         for channel, (when, completes) in pending.items() if self.within else ():
             waits = Signal(range(self.within + 1), name=f"{channel}_waits")

@@ -17,14 +17,14 @@ class Queue:
     depth : int
         Number of places.
     name : str
-        Prefix of its signals' names.
+        Prefix of the signals' names.
 
     Attributes
     ----------
     count : Signal
         Number of entries.
     entries : list of Signal
-        All places, the oldest entry first; places from `count` on are undefined.
+        All places, the oldest entry first. Places from `count` on are undefined.
     """
 
     def __init__(self, shape: Any, depth: int, name: str) -> None:
@@ -38,11 +38,11 @@ class Queue:
         return self.entries[0]
 
     def fits(self, pop: Any) -> Any:
-        """Return whether there is room for another entry."""
+        """Return whether the queue has room for another entry, given whether it pops one in this cycle."""
         return (self.count != self.depth) | pop
 
     def update(self, m: Module, *, push: Any, entry: Any, pop: Any) -> None:
-        """Push and pop in this cycle. A push to a full queue and a pop from an empty one are ignored."""
+        """Push and pop in the same cycle. A push to a full queue and a pop from an empty queue have no effect."""
         enters, leaves = (Signal(name=f"{self.name}_{what}") for what in ("enters", "leaves"))
         place = Signal(range(self.depth + 1), name=f"{self.name}_place")
         m.d.comb += [leaves.eq(pop & (self.count != 0)), enters.eq(push & self.fits(leaves))]

@@ -14,8 +14,8 @@ class Rule:
     name : str
         Name, which starts with the channel.
     side : str
-        The side that must follow the rule: "master" or "slave". A "limit" is no rule of the specification: beyond it,
-        the checker's counters overflow. Assert a limit for a master, or assume it to exclude such runs.
+        The side that must follow the rule: "master" or "slave". A "limit" is not in the specification: beyond a limit,
+        the checker's counters overflow. Assert limits for a master, or assume them to exclude such runs.
     section : str
         Section of AMBA AXI and ACE Protocol Specification, ARM IHI 0022E.
     text : str
@@ -93,7 +93,7 @@ def lite_rules(*, bounded: bool = False) -> tuple[Rule, ...]:
 
 
 def axi4_rules(*, bounded: bool = False) -> tuple[Rule, ...]:
-    """List the rules of AXI4; `bounded` as in `lite_rules`."""
+    """List the rules of AXI4. `bounded` is the same as in `lite_rules`."""
     return (
         *(rule for channel in CHANNELS for rule in _handshake(channel)),
         *_burst("ar"),

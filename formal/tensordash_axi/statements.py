@@ -1,4 +1,4 @@
-"""Rules as statements for a solver: asserted for one side, assumed for the other; also as Verilog."""
+"""Convert rules to statements for a solver: asserted for one side and assumed for the other. Export them as Verilog."""
 
 from collections.abc import Collection
 from typing import Any
@@ -14,20 +14,20 @@ SIDES = ("master", "slave", "limit")
 
 
 class Statements(Elaboratable):
-    """A checker whose rules are asserted or assumed; each asserted rule has a cover of the cycles in which it applies.
+    """A checker with an assertion or an assumption for each rule. Each asserted rule has a cover of where it applies.
 
     Parameters
     ----------
     checker : Monitor
         The checker. The user connects its `bus`.
     asserted : collection of str
-        Sides whose rules are asserted: some of "master", "slave" and "limit". Rules of other sides are assumed. Use
+        Sides whose rules are asserted, out of "master", "slave" and "limit". Rules of all other sides are assumed. Use
         ("master", "limit") for a master, ("slave",) for a slave, and all three for a bus between two designs.
 
     Raises
     ------
     ValueError
-        If there is no such side.
+        If a side is unknown.
     """
 
     _MustUse__silence = True
@@ -57,7 +57,7 @@ def to_verilog(checker: Monitor, asserted: Collection[str], name: str = "axi_rul
     Parameters
     ----------
     checker, asserted
-        As of `Statements`.
+        As in `Statements`.
     name : str
         Name of the module.
 

@@ -18,19 +18,19 @@ __all__ = ["KINDS", "Campaign", "campaign_of", "full_campaigns"]
 KINDS: Mapping[str, type[BitMutants] | type[WiringMutants]] = MappingProxyType(
     {"bits": BitMutants, "wires": WiringMutants}
 )
-"""Kinds of mutants: of a bit of an operator, or of a connection of an instance."""
+"""Kinds of mutants. `bits` change one bit of an operator; `wires` change a connection of an instance."""
 
 UNITS_WITH_INSTANCES = ("sequencer", "buffer", "stream_buffer", "layout", "load", "output", "store")
 COMPONENTS_WITH_INSTANCES = ("pe", "tile", "axi_stream", *UNITS_WITH_INSTANCES, "core")
-"""Components that contain instances, so that they have wiring mutants."""
+"""Components that contain instances, and so have wiring mutants."""
 
 SMALL_CORE = load_any_preset("core", ("core.buffer=8", "core.stream_buffer=4", "core.partial_sums=9"))
-"""The mutated core: the preset's, with memories so small that test programs fill them."""
+"""The mutated core: preset `core` with memories small enough for test programs to fill."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Campaign:
-    """Mutants of one kind of one tile or core.
+    """A campaign: mutants of one kind for one tile or core.
 
     Parameters
     ----------
@@ -88,7 +88,7 @@ def campaign_of(
 
 def full_campaigns() -> tuple[Campaign, ...]:
     """Build the campaigns of `make mutate`: a small tile, modules of the 16-bit presets, a core, and their wires."""
-    # 8 bits, so that the proofs of the PE apply; little headroom, so that sums overflow.
+    # The proofs of the PE apply to 8-bit formats. With little headroom, sums overflow.
     small = TileConfig(rows=2, columns=1, format="fp8_e5m2", headroom_bits=4)
     paper, recommended, bf16 = (load_preset(name) for name in ("paper", "recommended", "paper-bf16"))
     paper_with_c = load_preset("paper", ("tile.initial=true", "tile.out_rows=2", "tile.registered_ready=true"))

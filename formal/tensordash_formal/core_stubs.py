@@ -1,4 +1,4 @@
-"""Stubs of a core's units. Their outputs are free, so that proofs do not depend on these units."""
+"""Stubs of a core's units. Their outputs are free, so proofs do not depend on the units."""
 
 from typing import Any
 
@@ -32,9 +32,10 @@ INSTANCES = {unit: "output_unit" if unit == "output" else unit for unit in UNITS
 
 
 class DeflateAbstraction(Elaboratable):
-    """An abstraction of deflate: a beat stays until it is taken or `start`, and its data are zero while it is mute.
+    """An abstraction of deflate: an offered beat stays until the sink takes it or `start` rises.
 
-    Other outputs are free. The proof `deflate` shows that deflate has these properties.
+    Data are zero while `mute` is high. All other outputs are free. The proof `deflate` shows that deflate has these
+    properties.
     """
 
     def __init__(self, block: Block) -> None:
@@ -42,12 +43,12 @@ class DeflateAbstraction(Elaboratable):
         self.block = block
 
     def elaborate(self, platform: Any) -> Module:
-        """Drive free outputs, and keep a beat that waits."""
+        """Drive free outputs, and hold a beat that waits."""
         m = Module()
         block, beats = self.block, self.block.beats
         payload = Value.cast(beats.payload)
         waits = Signal()
-        data_waits = Signal()  # the beat waits and was not mute
+        data_waits = Signal()  # the beat waits and `mute` was low
         past_payload = Signal(len(payload), reset_less=True)
         free = {
             name: Signal(len(value), name=f"free_{name}") for name, value, is_input in members(block) if not is_input
@@ -76,13 +77,13 @@ FREE_DATAPATH = tuple(
         *(StreamBuffer, PairStreamBuffer, UnitCounters),
     )
 )
-"""Stubs of the components of a core that do not drive its ports."""
+"""Stubs of the components that do not drive the core's ports."""
 FREE_UNITS = (
     *FREE_DATAPATH,
     Stub(Sequencer, FreeOutputs),
     Stub(Inflate, FreeOutputs),
     Stub(Deflate, DeflateAbstraction),
 )
-"""Stubs of all components except registers, command queue, load, store and read arbiter."""
+"""Stubs of all components except the registers, command queue, load, store and read arbiter."""
 ALL_BUT_REGISTERS = (*FREE_UNITS, *(Stub(kind, FreeOutputs) for kind in (CommandQueue, Load, Store, ReadArbiter)))
 """Stubs of all components except the registers."""

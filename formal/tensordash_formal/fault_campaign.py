@@ -18,31 +18,31 @@ from .fault_list import Fault
 __all__ = ["CheckoutError", "FaultReport", "FaultResult", "checkout_root", "run_faults"]
 
 SOURCES = (*PACKAGE_FOLDERS, "tests")
-"""Folders that answers depend on."""
+"""Folders whose files determine the outcome of a check."""
 COPIED = (*SOURCES, "docs", "examples", "bench", "pyproject.toml", "README.md", "CHANGELOG.md", "Makefile", "NOTICE")
-"""What a check may read."""
+"""Files and folders that a check may read."""
 PREFIX = "tensordash-fault-"
 COMPILER_CACHE = "wasmtime"
-"""Cache of Yosys' WebAssembly. It does not depend on the sources, so that all checks share it."""
+"""Cache of Yosys' WebAssembly. All checks share it because it does not depend on the sources."""
 
 
 class CheckoutError(TensorDashError, RuntimeError):
-    """The package is installed without its tests; the message is one line."""
+    """Raised if the package is installed without its tests. The message is one line."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class FaultResult:
-    """What the checks of one fault found.
+    """The result of one fault.
 
     Parameters
     ----------
     name, component : str
-        The fault.
+        Name and component of the fault.
     result : str
-        "killed": each check fails as it must. "survived": a check passes. "stale": the text to replace does not occur
-        exactly once. "error": a check fails without the fault, could not run or did not end.
+        "killed": each check fails with the fault. "survived": a check passes. "stale": the text to replace does not
+        occur exactly once. "error": a check fails without the fault, could not run or timed out.
     reason : str
-        What failed, or which check is to blame.
+        The failures, or the check that did not behave as it must.
     """
 
     name: str
@@ -69,7 +69,7 @@ class FaultReport:
         return [each for each in self.results if each.result != "killed"]
 
     def table(self) -> str:
-        """Counts by component, and one line for each fault that is not killed."""
+        """Format the counts by component, and one line for each fault that is not killed."""
         groups: dict[str, Counter[str]] = {}
         for each in self.results:
             groups.setdefault(each.component, Counter())[each.result] += 1
@@ -93,7 +93,7 @@ def checkout_root() -> Path:
     Raises
     ------
     CheckoutError
-        If there are no tests beside the package.
+        If the folder of the package has no tests next to it.
     """
     root = Path(__file__).resolve().parents[2]
     if not all((root / name).is_dir() for name in SOURCES) or not (root / "pyproject.toml").is_file():
@@ -108,23 +108,23 @@ def run_faults(
     root: Path | None = None,
     runner: Runner = LOCAL,
 ) -> FaultReport:
-    """Apply each fault to a private copy of the sources and run its checks there; run each check without a fault, too.
+    """Run the checks of each fault on a private copy of the sources, with and without the fault.
 
     Parameters
     ----------
     faults : sequence of Fault
         The faults.
     folder : Path
-        Folder for answers. An answer for the same sources and the same entry is read from there.
+        Cache of outcomes. A check with a cached outcome for the same sources and the same entry does not run again.
     root : Path, optional
-        Root of the repository; the root of this checkout if left out.
+        Root of the repository. The default is the root of this checkout.
     runner : Runner
         Where checks run.
 
     Raises
     ------
     CheckoutError
-        If `root` is left out and there is no checkout.
+        If `root` is None and the package is not imported from a checkout.
     JobError
         As in `Runner.run`.
     """
@@ -133,7 +133,7 @@ def run_faults(
     tasks += [(fault, check) for fault in faults for check in fault.found_by]
     folder = folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
-    # Sources that are edited while the campaign runs would get answers under the wrong digest.
+    # The campaign runs on a copy, so edits during the campaign cannot store outcomes under the wrong digest.
     with scratch(".sources-", folder) as place:
         sources = place / "sources"
         copy_sources(root or checkout_root(), sources)
@@ -143,7 +143,7 @@ def run_faults(
         store = AnswerStore(
             folder,
             lambda document: Outcome(**document),
-            # An error may be the machine's: a full disk, a killed process.
+            # Errors are not cached: the machine may have caused them (a full disk, a killed process).
             lambda outcome: outcome.status in ("passed", "failed"),
         )
         outcomes = dict(runner.run(jobs, store, title="checks"))
@@ -172,14 +172,14 @@ def _key(digest: str, fault: Fault | None, check: str) -> str:
 
 
 def _run(sources: Path, compiler_cache: Path, fault: Fault | None, check: str) -> Outcome:
-    """Run a check with a fault or, if it is None, without one, in a copy of the sources."""
+    """Run a check in a fresh copy of the sources; apply the fault first unless it is None."""
     with scratch(PREFIX) as place:
         copy, logs, cache = place / "copy", place / "logs", place / "cache"
         copy_sources(sources, copy)
         if fault is not None and not fault.apply(copy):
             return Outcome("stale")
         logs.mkdir()
-        # Faulty Verilog, netlists and kernels never serve another check.
+        # Each check has its own cache, so no other check reads faulty Verilog, netlists or kernels.
         cache.mkdir()
         compiler_cache.mkdir(parents=True, exist_ok=True)
         (cache / COMPILER_CACHE).symlink_to(compiler_cache)
@@ -187,7 +187,10 @@ def _run(sources: Path, compiler_cache: Path, fault: Fault | None, check: str) -
 
 
 def copy_sources(root: Path, copy: Path) -> None:
-    """Copy what checks read, with bytecode, which Python compares with its source, but without numba's kernels."""
+    """Copy the files that checks read.
+
+    The copy includes bytecode, since Python compares bytecode with its source. It excludes numba's compiled kernels.
+    """
     ignored = shutil.ignore_patterns("*.nbi", "*.nbc", "build", ".*")
     copy.mkdir()
     for name in COPIED:
@@ -198,7 +201,7 @@ def copy_sources(root: Path, copy: Path) -> None:
 
 
 def sources_digest(root: Path) -> str:
-    """Digest of all source files that a check may run, except for the entries themselves."""
+    """Return a digest of all source files that a check may run, without the fault files."""
     hashed = hashlib.sha256()
     for path in sorted(path for name in SOURCES for path in (root / name).rglob("*")):
         if not path.is_file() or "__pycache__" in path.parts or path.parent.name == "faults":

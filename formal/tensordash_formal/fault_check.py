@@ -29,7 +29,7 @@ HARNESS_ERRORS = (
     "SyntaxError",
     "SynthesisError",
 )
-"""Exceptions which mean that a check could not run. A check does not find a fault that raises one of them."""
+"""Exceptions that show that a check could not run. A check that raises one of them has not found the fault."""
 
 
 @dataclass(frozen=True)
@@ -39,9 +39,9 @@ class Outcome:
     Parameters
     ----------
     status : str
-        "passed"; "failed": the check ran and found a difference; "error": it could not run or did not end.
+        "passed"; "failed": the check ran and found a difference; "error": the check could not run or timed out.
     reason : str
-        The first line of what failed.
+        First line of the failure.
     """
 
     status: str
@@ -54,13 +54,13 @@ def run_check(check: str, root: Path, scratch: Path, cache: Path) -> Outcome:
     Parameters
     ----------
     check : str
-        A check as in `fault_list`.
+        A check as defined in `fault_list`.
     root : Path
-        Copy of the repository. Its packages come before all others.
+        Copy of the repository. Python imports its packages before any installed ones.
     scratch : Path
         Empty folder for logs.
     cache : Path
-        Folder for what is compiled: the check's XDG_CACHE_HOME, and numba's. Checks of other sources must not share it.
+        Folder for compiled files: the check's XDG_CACHE_HOME and numba cache. Use one folder for each copy of sources.
     """
     words = shlex.split(check)
     results = scratch / "results.xml"
@@ -90,7 +90,7 @@ def _environment(root: Path, cache: Path) -> dict[str, str]:
 
 
 def _run(command: list[str], root: Path, log: Path, environment: Mapping[str, str]) -> int | None:
-    """Run a command in a process group, and return its exit status, or None if it was stopped."""
+    """Run a command in its own process group; return its exit status, or None if it exceeded the time limit."""
     with log.open("wb") as file:
         process = subprocess.Popen(
             command, cwd=root, env=environment, stdout=file, stderr=subprocess.STDOUT, start_new_session=True

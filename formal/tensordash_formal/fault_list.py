@@ -1,4 +1,4 @@
-"""Load the handwritten faults: one TOML file each for tile, core and software, in `faults/`.
+"""Load the handwritten faults from the TOML files in `faults/`.
 
 An entry of a file::
 
@@ -11,8 +11,8 @@ An entry of a file::
     why = "A NaN scale of B is ignored if the scale of A is 254."
     found_by = ["tests/hdl/test_components.py::test_scales", "tensordash verify --preset mxfp8 --bench pe"]
 
-`why` is one sentence: what the fault does wrong. Each check in `found_by` must fail with the fault and pass without it.
-There are two kinds of checks, both written as on a command line, from the repository root:
+`why` describes what the fault does wrong. Each check in `found_by` must fail with the fault and pass without it.
+There are two kinds of checks. Both are written as on a command line in the repository root:
 
 - pytest node ids, without `pytest`: the bench of a unit, a test, a doctest; options such as `-k` may follow;
 - a `tensordash` command (`tensordash verify ...`, `tensordash prove ...`): its exit status is 1 if a check fails.
@@ -35,7 +35,7 @@ FOLDER = Path(__file__).parent / "faults"
 
 
 class FaultFileError(TensorDashError, ValueError):
-    """An entry of a fault file is wrong; the message is one line."""
+    """Raised if a fault file or the page of faults is wrong. The message is one line."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,15 +47,15 @@ class Fault:
     name : str
         Unique name.
     component : str
-        Component that the fault is in.
+        Component that contains the fault.
     file : str
         Path of the source file, from the repository root.
     old, new : str
         Text that occurs exactly once in the file, and its replacement.
     why : str
-        What the fault does wrong, in one sentence.
+        What the fault does wrong.
     found_by : tuple of str
-        Checks that find it; see the module.
+        Checks that find the fault; see the module's docstring.
     """
 
     name: str
@@ -67,7 +67,7 @@ class Fault:
     found_by: tuple[str, ...]
 
     def apply(self, root: Path) -> bool:
-        """Edit the file below a root. Return False, without an edit, if `old` does not occur exactly once."""
+        """Edit the file below a root and return True. If `old` does not occur exactly once, only return False."""
         path = root / self.file
         text = path.read_text(encoding="utf-8") if path.is_file() else ""
         if text.count(self.old) != 1:
@@ -125,12 +125,12 @@ def _entry(file: str, number: int, entry: dict[str, object]) -> Fault:
 def select_faults(
     faults: Sequence[Fault], components: Sequence[str] = (), names: Sequence[str] = ()
 ) -> tuple[Fault, ...]:
-    """Choose the faults of some components, or with some names; all of them if both are empty.
+    """Select the faults of some components or with some names. Select all faults if both are empty.
 
     Raises
     ------
     ValueError
-        If there is no such component or name.
+        If a component or name is unknown.
     """
     for option, wanted, known in (
         ("--component", components, {fault.component for fault in faults}),
@@ -144,7 +144,7 @@ def select_faults(
 
 
 def sample_faults(faults: Sequence[Fault], count: int, seed: int) -> tuple[Fault, ...]:
-    """Draw `count` faults, or all if there are fewer, in the order of the files."""
+    """Draw `count` faults at random, or all if there are fewer. Keep the order of the files."""
     chosen = set(random.Random(seed).sample(range(len(faults)), min(count, len(faults))))
     return tuple(fault for number, fault in enumerate(faults) if number in chosen)
 
@@ -164,7 +164,7 @@ def with_table(page: str, faults: Sequence[Fault]) -> str:
     Raises
     ------
     FaultFileError
-        If the page does not have both marks once.
+        If the page does not have each mark exactly once.
     """
     if any(page.count(mark) != 1 for mark in MARKS):
         raise FaultFileError(f"the page must have the lines {' and '.join(mark.strip() for mark in MARKS)} once")

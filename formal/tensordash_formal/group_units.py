@@ -8,31 +8,31 @@ __all__ = ["GroupUnits", "proven_shape"]
 
 MAX_LANES = 4
 MAX_UNITS = 8
-"""Lanes, and units of a beat, that solvers handle within minutes: those of the preset `core`."""
+"""Most lanes, and most units of a beat, that solvers handle within minutes. Preset `core` has these numbers."""
 
 
 def proven_shape(config: CoreConfig) -> dict[str, int]:
-    """Return the parameters of inflate and deflate to prove for a core: its own, limited to a provable size.
+    """Return the parameters of inflate and deflate to prove for a core.
 
-    The width of a unit is always the core's.
+    They are the core's own, limited to a size that solvers can prove. The width of a unit is always the core's.
     """
     lanes, width = min(config.tile.lanes, MAX_LANES), config.value_bits
     return {"lanes": lanes, "width": width, "data_bits": min(config.axi_bits, MAX_UNITS * width)}
 
 
 class GroupUnits:
-    """Places of a group's units: first its mask, then the values whose mask bit is set, lowest first.
+    """Places of a group's units: first the mask, then each value whose mask bit is set, lowest first.
 
-    A plain group consists of all its values, without a mask.
+    A plain group has no mask and consists of all its values.
 
     Parameters
     ----------
     m : Module
         Module of the ghost signals.
     begin : Value
-        Place of its first unit, or of the first remaining one.
+        Place of the group's first remaining unit.
     mask : Value
-        Bit j: value j is not +0. One bit for each value.
+        One bit for each value. Bit j is set if value j is not +0.
     plain : Value
         Whether the group is plain.
     width : int
@@ -40,14 +40,15 @@ class GroupUnits:
     places : int
         Number of places.
     sent : Value
-        For a group that is sent in parts: bit j is set after value j was sent. The mask is sent with the first value.
+        Progress of a group that is sent in parts: bit j is set after value j was sent. The mask is sent with the first
+        value.
 
     Attributes
     ----------
     has_unit : list of Value
         For each value, whether it has a unit.
     place : list of Signal
-        Place of each value's unit, and the place after the last one.
+        Place of each value's unit, and the place after the last unit.
 
     Source: docs/core.md, "Tensors" (compressed in memory).
     """

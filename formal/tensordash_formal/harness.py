@@ -16,16 +16,16 @@ from tensordash.emission.printer.printer import Printed
 __all__ = ["Fault", "FreeOutputs", "Harness", "Stub"]
 
 Fault = Callable[[Module, Any, Any], Any]
-"""Breaks a component at its ports.
+"""A function that breaks a component at its ports.
 
-Arguments: the wrapper's module, the sound component and the wrapper's interface. The wrapper connects both; assignments
-of the fault override these connections.
+Its arguments are the wrapper's module, the sound component and the wrapper's interface. The wrapper connects the
+interface to the sound component. Assignments of the fault override these connections.
 """
 
 
 @dataclass(frozen=True)
 class Stub:
-    """An abstraction that replaces every instance of a kind of component, with the same ports."""
+    """An abstraction that replaces every instance of a kind of component. It has the component's ports."""
 
     kind: type[Block]
     make: Callable[[Block], Elaboratable]
@@ -43,7 +43,7 @@ class FreeOutputs(Elaboratable):
         for name, value, is_input in members(self.block):
             if not is_input:
                 m.submodules[f"free_{name}"] = Instance("$anyseq", p_WIDTH=len(value), o_Y=value)
-        m.d.sync += Signal(name="clocked").eq(1)  # keeps the ports of clock and reset
+        m.d.sync += Signal(name="clocked").eq(1)  # without a register, the module would have no clock and reset ports
         return m
 
 
@@ -69,20 +69,20 @@ class BlackBoxLibrary(Library):
 
 
 class Harness:
-    """Assumptions, claims and lemmas about a component, beside its emitted Verilog.
+    """Assumptions, claims and lemmas about a component, with its emitted Verilog.
 
     Every claim has the form "whenever `when`, then `then`". Its cover is a run in which `when` is true. Claims refer to
-    ports and to the state that docs/tile.md defines. Lemmas make claims inductive and are proven with them. Only lemmas
-    may refer to registers inside the component.
+    ports and to the state that docs/tile.md defines. Lemmas make claims inductive, and the solver proves them together
+    with the claims. Only lemmas may refer to registers inside the component.
 
-    The first cycle is a reset. Further resets may follow in any cycle.
+    Reset is active in the first cycle, and may be active in any later cycle.
 
     Parameters
     ----------
     block : Block
         The component. Its inputs are free in every cycle unless the harness drives them.
     enclosing : Block, optional
-        A component that contains `block`. Its Verilog is emitted, so that the proof reads the file users get.
+        A component that contains `block`. The harness emits its Verilog, so the proof reads the file that users get.
     stubs : tuple of Stub
         Stubs that replace components below `block`.
     fault : tuple of (type of Block, Fault), optional
@@ -90,8 +90,8 @@ class Harness:
     black_box : bool
         Emit black boxes for stubbed components, and nothing below them. This omits most of a core.
     partitions : int
-        Number of queries that claims and lemmas are distributed over. Each query assumes all claims and lemmas in the
-        previous cycle. This is sound: no claim can be the first to fail.
+        Number of queries over which claims and lemmas are distributed. Each query assumes all claims and lemmas in the
+        previous cycle. This is sound because no claim can be the first to fail.
 
     Attributes
     ----------
@@ -111,7 +111,7 @@ class Harness:
     ) -> None:
         self.m = Module()
         self.partitions = partitions
-        self.m._MustUse__silence = True  # a harness whose claims are only listed is never converted
+        self.m._MustUse__silence = True  # a caller may list the claims only, and never convert the module
         self.block = block
         self.claims: dict[str, list[str]] = {}
         self._library = BlackBoxLibrary({each.kind for each in stubs}) if black_box else Library()
@@ -145,9 +145,9 @@ class Harness:
         self.m.d.comb += signal.eq(value)
 
     def free(self, shape: Any, name: str) -> Signal:
-        """Create an unconstrained value, which may change in every cycle."""
+        """Create an unconstrained value that may change in every cycle."""
         signal = Signal(shape, name=name)
-        if len(Value.cast(signal)):  # Yosys has no traces of inputs without bits
+        if len(Value.cast(signal)):  # Yosys writes no traces of zero-width inputs
             self._ports[name] = Value.cast(signal)
         return signal
 
@@ -192,9 +192,9 @@ class Harness:
     def lemma(self, then: Any, *, when: Any = 1, first: bool = False, alone: bool = False) -> None:
         """State a lemma: `then` holds in every cycle in which `when` is true.
 
-        Lemmas with `first` are proven in a query of their own if the harness has several partitions. The other queries
-        assume them in the current cycle too. A lemma with `alone` has a query of its own, after those with `first`.
-        The queries of the rest assume it in the current cycle.
+        Two options matter if the harness has several partitions. Lemmas with `first` share one query, and all other
+        queries assume them in the current cycle too. A lemma with `alone` has its own query, after the query of the
+        `first` lemmas. The remaining queries assume it in the current cycle.
         """
         when = Value.cast(when).bool() & self.started
         name = f"lemma_{len(self._lemmas)}"
@@ -217,8 +217,8 @@ class Harness:
     def cut(self, path: str, value: Any) -> None:
         """Cut an inner signal: replace its driver by an equal value, and prove the equality separately.
 
-        Claims and lemmas are proven on a model in which the value drives the signal. So the solver need not show that
-        both are equal. Queries for counterexamples keep the original driver.
+        Claims and lemmas are proven on a model in which the value drives the signal, so the solver need not show there
+        that both are equal. Queries for counterexamples keep the original driver.
         """
         signal = Signal.like(Value.cast(value), name=f"cut_{len(self.cuts)}_value")
         self.m.d.comb += signal.eq(value)
@@ -243,7 +243,7 @@ class Harness:
 
     @cached_property
     def files(self) -> dict[str, str]:
-        """Input files of Yosys: the harness, the Verilog, stubs and faulty wrappers."""
+        """Input files of Yosys, by name: the harness, the Verilog, stubs and faulty wrappers."""
         ports: dict[str, Any] = {name: (value, PortDirection.Input) for name, value in self._ports.items()}
         return {
             "harness.il": _rtlil(self.m, "harness", ports),
@@ -263,7 +263,7 @@ class Harness:
         return files
 
     def _faulty_wrapper(self, name: str, block: Block, fault: Fault) -> Module:
-        """Build the wrapper that takes a sound module's name and contains it."""
+        """Build the wrapper that replaces a sound module under its name and contains it."""
         m = Module()
         sound = block.signature.create(path=("sound",))
         ports: dict[str, Any] = {}
@@ -289,20 +289,20 @@ class Harness:
         return [f"claim_{cell}" for cells in self.claims.values() for cell in cells] + self._lemmas
 
     def assertion_groups(self) -> list[list[str]]:
-        """Distribute the assertions over the partitions: one group per query."""
+        """Distribute the assertions over the partitions. Each group is one query."""
         if self.partitions == 1:
             return [self.assertions]
         rest = [name for name in self.assertions if name not in (*self._first, *self._alone)]
         own = [self._first] * bool(self._first) + [[name] for name in self._alone]
         count = self.partitions - len(own)
-        # Consecutive assertions are often alike and hard to prove together.
+        # Consecutive assertions are often similar, and similar ones are hard to prove together.
         return own + [rest[k::count] for k in range(count)]
 
     def script(self, keep: Iterable[str], assume_past: bool = False) -> list[str]:
         """List the Yosys commands that build the model with only the claims, lemmas and covers in `keep`.
 
-        With `assume_past`, all claims and lemmas are assumed in the previous cycle. Lemmas with `first` are assumed in
-        the current cycle too unless `keep` has them, and so are those with `alone` in the queries of the rest.
+        With `assume_past`, the model assumes all claims and lemmas in the previous cycle. It also assumes lemmas with
+        `first` in the current cycle, unless `keep` has them, and lemmas with `alone` if `keep` has neither kind.
         """
         names = sorted(keep)
         lemmas, cuts = (bool(set(names) & set(group)) or assume_past for group in (self._lemmas, self.cuts))
@@ -314,7 +314,7 @@ class Harness:
             elif rest == "fault.il":
                 commands += [f"rename {module} {module}_sound", f"read_rtlil {file}"]
         commands += ["read_rtlil harness.il", "hierarchy -top harness", "proc -norom", "flatten", "cd harness"]
-        # A query without lemmas may read a faulty component, which has other registers.
+        # A query without lemmas may read a faulty component, which lacks the probed registers.
         probes = self._probes if lemmas or cuts else {}
         commands += [f"delete {name}_cell" for name in (*self._inner_ports, *self._probes)]
         # A faulty wrapper around the component adds a level of hierarchy.
@@ -324,7 +324,7 @@ class Harness:
         commands += [
             f"connect -nounset -set {name} \\{top}.{path}" for name, path in (self._inner_ports | probes).items()
         ]
-        # `select` fails if nothing is left to prove.
+        # The last `select` fails unless exactly the chosen statements are left.
         commands += [
             "select -set statements t:$assert t:$cover",
             f"select -set keep {' '.join(f'c:{name}' for name in names)}",

@@ -8,7 +8,7 @@ __all__ = ["imported_files"]
 
 
 def imported_files(package: Path, *files: Path) -> tuple[Path, ...]:
-    """Return files of a package and all of its files that they import, sorted. Other packages are left out.
+    """Return the given files of a package and all files of the package that they import, sorted.
 
     Parameters
     ----------

@@ -18,17 +18,17 @@ from .layout_nest import LOOPS, LayoutNest
 __all__ = ["LayoutHarness"]
 
 PARTITIONS = 12
-"""Number of queries: more of them are each easier."""
+"""Number of queries. With more queries, each is easier."""
 MAX_IDLE_CYCLES = 20
-"""Cycles without a write or `done`, not counting those in which the unit waits for the buffer."""
+"""Bound on the cycles without a write or `done`. Cycles in which the unit waits for the buffer do not count."""
 
 
 class LayoutHarness(Harness):
     """A layout unit between a sequencer, a buffer with free `ready`, and a stream buffer.
 
-    Descriptors are arbitrary legal ones, in sequence. One value in the buffer is watched, at an arbitrary lane, bank
-    and group. It is the same in every read. One value of each write is checked, at an arbitrary port and lane. Since
-    these places are free constants, the claims cover every value.
+    Descriptors are arbitrary but legal, and follow each other. The harness watches one value in the buffer, at an
+    arbitrary lane, bank and group; every read returns the same value there. It checks one value of each write, at an
+    arbitrary port and lane. Since these places are free constants, the claims cover every value.
 
     Source: docs/core.md, "Loops", "Layout", "Errors".
     """
@@ -59,7 +59,7 @@ class LayoutHarness(Harness):
         self._add_lemmas()
 
     def _watched_place(self) -> tuple[Value, Value]:
-        """Return the bank that reads the watched value, and the address there."""
+        """Return the bank that contains the watched value, and its address in the bank."""
         return self.bank, self.group
 
     def _claim_writes(self) -> None:
@@ -90,12 +90,12 @@ class LayoutHarness(Harness):
         return written
 
     def _is_watched(self, at: Any) -> Value:
-        """Return whether the watched port's position is the watched one of the buffer."""
+        """Return whether the watched port's position is the watched position of the buffer."""
         nest, port = self.nest, self.watched
         return nest.reads(at, port) & (nest.bank_of(at, port) == self.bank) & (nest.group(at, port) == self.group)
 
     def _claim_end(self) -> None:
-        """Claim when `done` comes, its error, and progress."""
+        """Claim the cycle of `done`, its error code, and progress."""
         nest, command, at, read = self.nest, self.dut.command, self.nest.at, self.dut.read
         writes_outside = self._writes_outside()
         self.stuck = Signal()
@@ -123,7 +123,7 @@ class LayoutHarness(Harness):
         self.claim("takes_a_descriptor_while_it_has_none", beat.ready == ~nest.complete)
 
     def _writes_outside(self) -> Value:
-        """Return whether something is written whose position is valid and outside the buffer."""
+        """Return whether a position of this cycle's write is valid and lies outside the buffer."""
         return self.nest.writes & self._outside(self.nest.at).any()
 
     def _outside(self, at: Any) -> Value:
@@ -146,9 +146,9 @@ class LayoutHarness(Harness):
         moves = bits["walked_valid"] & (~bits["asked_valid"] | asked_leaves)
         advances = bits["walking"] & (~bits["walked_valid"] | (moves & (turn == last_turn)))
         front, walked, asked, came = (nest.state(name) for name in ("front", "walked_at", "asked_at", "came_at"))
-        # The successor of each iteration, in registers: solvers are slow to prove that sums are equal.
+        # Each iteration's successor is a register because solvers are slow to prove that sums are equal.
         successors = {name: nest.state(f"{name}_successor") for name in ("walked", "asked", "came", "turned")}
-        # The ports outside the buffer, also in registers.
+        # Registers also hold the ports whose positions lie outside the buffer.
         self.outside = {
             name: Signal(nest.lanes, name=f"{name}_lies_outside", reset_less=True)
             for name in ("walked", "asked", "came")
@@ -165,7 +165,7 @@ class LayoutHarness(Harness):
         with m.If(asked_leaves):
             m.d.sync += [came.eq(asked), successors["came"].eq(successors["asked"])]
             m.d.sync += [self.outside["came"].eq(self.outside["asked"])]
-        # Turns of the group that is being collected, and the iterations of the earlier stages.
+        # Number of turns that have been collected of the next group to write.
         collected = Signal(2, name="turns_collected")
         with m.If(bits["came_valid"]):
             m.d.sync += successors["turned"].eq(successors["came"])
@@ -335,7 +335,7 @@ class LayoutHarness(Harness):
             self.lemma(self.probe("stream_begin", word_bits) == at.begin, when=valid)
 
     def _errors(self, walked: Any, asked: Any, came: Any, turns: tuple[Any, Any, Any]) -> None:
-        """State the lemmas about the error flag, which is set in the turn that reads the position."""
+        """State the lemmas about the error flag, which rises in the turn that reads a position outside the buffer."""
         nest, bits = self.nest, self.bits
         turn, asked_turn, collected = turns
         outside = self.outside

@@ -1,6 +1,6 @@
 """Reference model of a layout's loop nest and of its positions (docs/core.md), as ghost registers.
 
-It reads only the hardware's ports: descriptors and writes.
+The model reads only the hardware's ports: descriptors and writes.
 """
 
 from math import gcd
@@ -18,11 +18,11 @@ __all__ = ["LOOPS", "LayoutNest", "PairNest"]
 
 LOOPS = 6
 WORD_BITS = 18
-"""Bits of a word's place, which may exceed the stream buffer by less than a stream."""
+"""Bits of a word's place. A place may lie beyond the stream buffer, by less than one stream."""
 
 
 class LayoutNest(ReferenceDescriptor):
-    """The nest of "Loops" and "Layout": the group, or the zeros after a run, that are written next.
+    """Tracks the next iteration of the nest of "Loops" and "Layout": a group, or the zeros after a run.
 
     Parameters
     ----------
@@ -33,8 +33,10 @@ class LayoutNest(ReferenceDescriptor):
 
     Attributes
     ----------
-    complete, active : Signal
-        The descriptor is complete; `at` is valid.
+    complete : Signal
+        The unit has the complete descriptor.
+    active : Signal
+        `at` is valid.
     at : Signal
         The next write: loop counters, address, x, y, step, the step's bank and word, part, stream, and the stream's
         first word.
@@ -68,7 +70,7 @@ class LayoutNest(ReferenceDescriptor):
             m.d.sync += self.at.eq(after_write)
 
     def after_write(self) -> Any:
-        """Return the iteration that follows what is written in this cycle."""
+        """Return the iteration after the write of this cycle."""
         return self.next_at
 
     def state(self, name: str) -> Any:
@@ -85,7 +87,7 @@ class LayoutNest(ReferenceDescriptor):
         group = self.is_group(at)
         last_bank = at.bank == self.depth - 1
         ends = self.ends(at)
-        ends_step = ends & (at.part == self.parts - 1)  # the run ends with the last part of its word
+        ends_step = ends & (at.part == self.parts - 1)  # the last part of the run's last word
         turns, places = self.advanced(
             [at[f"count_{k}"] for k in range(LOOPS - 1)], {name: at[name] for name in ("address", "x", "y")}
         )
@@ -122,7 +124,7 @@ class LayoutNest(ReferenceDescriptor):
         return ~self.is_group(at) | ((at.step + 1 == self["steps"]) & (at.bank == self.depth - 1))
 
     def is_left(self, at: Any) -> Value:
-        """Return whether the iteration is one of the nest: the last stream is not complete."""
+        """Return whether the iteration belongs to the nest, so the last stream is not complete."""
         return at.stream != self["streams"]
 
     def place(self, at: Any) -> Value:
@@ -134,7 +136,7 @@ class LayoutNest(ReferenceDescriptor):
         return self.place(at) >= self.words
 
     def banks(self, at: Any) -> Value:
-        """Return the banks to write: the step's, or for zeros after a run all from the step's on."""
+        """Return the banks to write: the step's bank; for zeros after a run, this bank and all later ones."""
         group = self.is_group(at)
         return Cat((at.bank == bank) | (~group & (at.bank <= bank)) for bank in range(self.depth))
 
@@ -166,7 +168,7 @@ class LayoutNest(ReferenceDescriptor):
         return (self.lanes - 1).bit_length()
 
     def reads(self, at: Any, port: Any) -> Value:
-        """Return whether a port gets a value of the buffer, and not zero."""
+        """Return whether a port gets a value from the buffer instead of zero."""
         return self.is_valid(at, port) & (self.group(at, port) < self.groups)
 
     def lies_outside(self, at: Any, port: Any) -> Value:
@@ -174,14 +176,14 @@ class LayoutNest(ReferenceDescriptor):
         return self.is_valid(at, port) & (self.group(at, port) >= self.groups)
 
     def turns(self) -> Value:
-        """Return the cycles of a group: the greatest common divisor of `stride` and L."""
+        """Return the cycles (turns) that read one group: the greatest common divisor of `stride` and L."""
         number: Value = Const(1, 3)
         for stride in range(2, MAX_STRIDE + 1):
             number = Mux(self["stride"] == stride, gcd(stride, self.lanes), number)
         return number
 
     def turn_of(self, port: Any) -> Value:
-        """Return the turn in which a port is read. Ports whose positions are in different banks share a turn."""
+        """Return the turn in which a port's position is read. Ports with positions in different banks share a turn."""
         turn: Value = Const(0, 2)
         for stride in range(2, MAX_STRIDE + 1):
             ports_per_turn = self.lanes // gcd(stride, self.lanes)
@@ -190,22 +192,22 @@ class LayoutNest(ReferenceDescriptor):
 
 
 class PairNest(LayoutNest):
-    """The nest in groups alone: the zeros after a run are written with its last group.
+    """A nest whose iterations are all groups: the zeros after a run are written with its last group.
 
     Attributes
     ----------
     writes_two : Signal
-        A bank is written that is none of `at`: the next iteration is written, too.
+        The hardware also writes the next iteration: it writes a bank that does not belong to `at`.
     """
 
     def after_write(self) -> Any:
-        """Return the iteration that follows what is written in this cycle: one or two groups."""
+        """Return the iteration after the write of this cycle, which has one or two groups."""
         self.writes_two = Signal(name="nest_writes_two")
         self.m.d.comb += self.writes_two.eq((self.dut.write.bank & ~self.banks(self.at)).any())
         return Mux(self.writes_two, Value.cast(self.after(self.next_at)), Value.cast(self.next_at))
 
     def is_group(self, at: Any) -> Value:
-        """Return that the iteration writes a group."""
+        """Return true: every iteration writes a group."""
         return Const(1)
 
     def ends(self, at: Any) -> Value:
@@ -213,5 +215,5 @@ class PairNest(LayoutNest):
         return at.step + 1 == self["steps"]
 
     def banks(self, at: Any) -> Value:
-        """Return the banks to write: the step's and, with the last step of a run, all from there on."""
+        """Return the banks to write: the step's bank; for the last step of a run, this bank and all later ones."""
         return Cat((at.bank == bank) | (self.ends(at) & (at.bank <= bank)) for bank in range(self.depth))

@@ -23,7 +23,7 @@ class MoveNest(ReferenceDescriptor):
     ----------
     m : Module
         Module of the ghost registers.
-    command : CommandSignature, as the unit has it
+    command : CommandSignature, the unit's side
         The command port.
     operation : Operation
         A load or a store.
@@ -41,8 +41,8 @@ class MoveNest(ReferenceDescriptor):
     turns : list of Signal
         Remaining turns of each loop, including the current one.
     places : list of Signal
-        Group in memory at which each loop's turn began; for the innermost loop, the start of the run. Exact as long as
-        no run outside the address range was requested.
+        Group in memory at which each loop's current turn began; for the innermost loop, the start of the run. The
+        values are exact until a run outside the address range is requested.
     outside : Signal
         The next run starts outside the address range.
     outside_requested : Signal
@@ -55,13 +55,13 @@ class MoveNest(ReferenceDescriptor):
         bits = self.group_bits = config.address_bits - self.shift
         self.runs, self.over = Signal(name="nest_runs"), Signal(name="over")
         self.turns = [Signal(16, name=f"turns_{k}") for k in LOOPS]
-        # Wide enough for a legal place plus one stride.
+        # The width suffices for a legal place plus one stride.
         self.places = [Signal(signed(max(bits, WORD) + 2), name=f"place_{k}") for k in LOOPS]
         self.outside, self.outside_requested = Signal(name="nest_outside"), Signal(name="nest_outside_requested")
         m.d.comb += self.outside.eq(self.places[0][bits:].any())
         counts = [self[f"count_{k}"] for k in LOOPS]
         ends = [turn == 1 for turn in self.turns]
-        # Loop k steps if all inner loops are in their last turn. They restart at its new place.
+        # Loop k steps if all inner loops are in their last turn. The inner loops restart at the new place of loop k.
         for k in range(len(LOOPS)):
             steps = self.runs & Cat(ends[:k]).all() & (~ends[k] if k < len(LOOPS) - 1 else 1)
             with m.If(steps):
@@ -77,19 +77,23 @@ class MoveNest(ReferenceDescriptor):
             m.d.sync += self.outside_requested.eq(0)
 
     def memory(self, skipped: int) -> Value:
-        """Return the descriptor's address in memory without its `skipped` lowest bits."""
+        """Return the descriptor's memory address without its `skipped` lowest bits."""
         return Cat(self["memory"], self["memory_high"])[skipped : self.config.address_bits]
 
     def add_turn_lemmas(self, harness: Harness, *, when: Any) -> None:
-        """State the lemmas: the unit's walk has the same remaining turns. The outermost loop counts in its field."""
+        """State the lemmas: the unit's walk has the same remaining turns.
+
+        The outermost loop counts in its field of the descriptor.
+        """
         for k, turn in zip(LOOPS, self.turns, strict=True):
             name = f"walk_turns_{k}" if k < len(LOOPS) else f"descriptor_count_{k}"
             harness.lemma(harness.probe(name, 16) == turn, when=when)
 
     def add_unchanged_lemmas(self, harness: Harness, names: tuple[str, ...], *, when: Any) -> None:
-        """State the lemmas: the unit stores these fields unchanged, except that loop 3 counts in `count_3`.
+        """State the lemmas: the unit stores the fields in `names` unchanged, except that loop 3 counts in `count_3`.
 
-        While `when` is false, an active descriptor may change. A compressed descriptor uses the registers differently.
+        The stored fields of an active descriptor may change while `when` is false. A compressed descriptor uses the
+        registers for other values.
         """
         for name in names:
             field = self[name]

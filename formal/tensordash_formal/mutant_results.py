@@ -1,4 +1,4 @@
-"""Results of mutants, and their counts."""
+"""Results of mutants, and the report that counts them."""
 
 from collections import Counter
 from dataclasses import asdict, dataclass
@@ -44,7 +44,7 @@ class MutantResult:
 
     @property
     def finder(self) -> str:
-        """The test or the proof that killed the mutant."""
+        """The test or proof that killed the mutant."""
         return (
             f"{self.outcome} {self.component}: {self.detail.partition(':')[0]}"
             if self.outcome == "bench"
@@ -82,7 +82,7 @@ class MutationReport:
         return table
 
     def finders(self) -> dict[str, int]:
-        """Count the mutants that each test and each proof killed, in descending order."""
+        """Count the mutants that each test and each proof killed, the largest count first."""
         return dict(Counter(each.finder for each in self.results if each.outcome in KILLED).most_common())
 
     def table(self) -> str:

@@ -1,4 +1,4 @@
-"""Mutants: emitted Verilog with one change each. One model contains many mutants, and a run selects one of them."""
+"""Mutants: emitted Verilog with one change each. One model contains many mutants, and each run selects one."""
 
 import re
 from abc import ABC, abstractmethod
@@ -67,7 +67,7 @@ class Mutants(ABC):
         self._hierarchy = subject.hierarchy
         self._folder = folder
         (folder / "emitted.v").write_text(self.text, encoding="utf-8")
-        # The text repeats expressions bit by bit. A mutant in bits that nothing reads would be useless.
+        # The text repeats expressions bit by bit. Merging them avoids useless mutants of unread bits.
         self._read = ["read_verilog emitted.v", f"hierarchy -top {self.top}", "proc", "opt_merge", "opt_clean"]
 
     def cuts(self, module: str) -> list[list[str]]:
@@ -84,7 +84,7 @@ class Mutants(ABC):
     def model(self) -> str:
         """Return Verilog of all mutants. The plusarg `PLUSARG` selects one; without it, the model behaves as emitted.
 
-        A bench can select another one by the register `mutant_select` of the top.
+        A bench can select another mutant with the register `mutant_select` of the top.
         """
 
     def _with_select(self, text: str) -> str:
@@ -99,7 +99,7 @@ class Mutants(ABC):
 
     @abstractmethod
     def verilog(self, mutant: Mutant | None) -> str:
-        """Return Verilog of one mutant; None: the emitted Verilog, as Yosys rewrites it."""
+        """Return Verilog of one mutant or, for None, the emitted Verilog as Yosys rewrites it."""
 
     def source(self, mutant: Mutant) -> str:
         """Return the line of Verilog that a mutant changes."""
@@ -126,7 +126,7 @@ def _bit_mutant(number: int, command: str) -> BitMutant:
         module=options["module"],
         kind="bit",
         title=f"{options['mode']} on bit {options['portbit']} of {options['port']}",
-        # The last `-src` is the cell's; the wire may have one too.
+        # The last `-src` belongs to the cell. The wire may have one too.
         line=int(re.findall(r"-src \S+?:(\d+)", command)[-1]),
         command=command,
     )

@@ -32,13 +32,13 @@ from .subjects import UNITS, Subject, subject_of
 __all__ = ["mutate"]
 
 BENCH_CPU_SECONDS = 300
-"""Limit of a bench, which ends at its first failure. A mutant that exceeds the limit counts as killed."""
+"""CPU time limit of a bench, which ends at its first failure. A mutant that exceeds the limit counts as killed."""
 BATCH_SIZE = 20
-"""Mutants of one screening run."""
+"""Mutants per screening run."""
 SCREEN_CPU_SECONDS = 100
-"""Limit of each mutant in a screening run."""
+"""CPU time limit of each mutant in a screening run."""
 SCREEN_EFFORT = 0.1
-"""Effort of a screening run. Mutants that pass it run the bench with full effort."""
+"""Effort of a screening run. Mutants that pass the screening run the bench with full effort."""
 NEVER_ENDED = "the simulation did not end"
 
 
@@ -58,15 +58,15 @@ def mutate(
     campaigns : sequence of Campaign
         Campaigns that define the mutants.
     folder : Path
-        Cache of results. A mutant that has a result there is not run again.
+        Cache of results. A mutant with a cached result is not run again.
     seed : int
         Seed of mutants and benches.
     effort : float
-        Effort of the benches; as in `BenchJob`.
+        Effort of the benches, as in `BenchJob`.
     proofs : bool
         Run proofs on mutants that pass the bench and are not equivalent.
     runner : Runner
-        Where mutants run. Each mutant that is finished has its result in `folder`, even if others of its job do not.
+        Where mutants run. A finished mutant has its result in `folder` even if its job is interrupted later.
 
     Raises
     ------
@@ -109,7 +109,7 @@ class _Task:
 
     @property
     def has_quick_proof(self) -> bool:
-        """Whether a proof that takes seconds covers the mutants: only the wires between a core's units have one."""
+        """Whether a proof that takes seconds covers the mutants. Only the wires between a core's units have one."""
         return self.component == "core"
 
     @property
@@ -119,7 +119,7 @@ class _Task:
 
     @property
     def digest(self) -> str:
-        """Digest of the Verilog, the mutants, the benches and the golden model."""
+        """Name of the cache folder, with a digest of the Verilog, the mutants, the benches and the golden model."""
         import tensordash_sim
 
         golden, package = Path(tensordash_sim.__file__ or "").parent / "golden", Path(__file__).parent
@@ -144,9 +144,9 @@ def _check_baseline(task: _Task, folder: Path, effort: float) -> None:
 
 
 def _evaluate_batch(task: _Task, folder: Path, numbers: Sequence[int]) -> list[MutantResult | None]:
-    """Evaluate some mutants; the result is None for a number without a mutant.
+    """Evaluate the mutants with some numbers. The result of a number without a mutant is None.
 
-    Two screening runs of the bench's tests cover the whole batch. Mutants that pass are evaluated one by one.
+    Two screening runs of the bench's tests cover the whole batch. Mutants that pass both are evaluated one by one.
     """
     store = AnswerStore(folder)
     pending = [number for number in numbers if store.get(str(number)) is None]
@@ -165,13 +165,13 @@ def _evaluate_batch(task: _Task, folder: Path, numbers: Sequence[int]) -> list[M
 
 
 def _screen(task: _Task, numbers: Sequence[int], *, others: bool = False) -> dict[int, tuple[str, str]]:
-    """Return the outcomes of mutants that fail the first test of a component's bench or, with `others`, another."""
+    """Return the outcomes of mutants that fail the first test of a bench or, with `others`, another test."""
     _, simulation = _build_model(task)
     answers = simulation.folder / "answers"
     pending, never_ended = list(numbers), dict[int, tuple[str, str]]()
     while True:
         answers.unlink(missing_ok=True)
-        # The last run has no mutant. If it fails, a mutant has left a state that a reset does not clear.
+        # The run with number 0 has no mutant. If it fails, a mutant has left a state that reset does not clear.
         options: dict[str, Any] = {
             "benches": task.subject.benches,
             "numbers": [*pending, 0],
@@ -185,7 +185,7 @@ def _screen(task: _Task, numbers: Sequence[int], *, others: bool = False) -> dic
         if ended:
             killed = {number: ("bench", failure) for number, failure in failures.items() if failure}
             return never_ended | ({} if failures[0] else killed)
-        # The first mutant without a line has stopped the simulator.
+        # The first mutant without a line in the answers has stopped the simulator.
         if (number := next(each for each in [*pending, 0] if each not in failures)) == 0:
             return {}
         never_ended[number] = "bench", NEVER_ENDED
@@ -193,7 +193,7 @@ def _screen(task: _Task, numbers: Sequence[int], *, others: bool = False) -> dic
 
 
 def _evaluate(task: _Task, folder: Path, number: int, known: tuple[str, str] | None = None) -> MutantResult | None:
-    """Evaluate one mutant unless its outcome is `known`; return None if there is no mutant of this number."""
+    """Evaluate one mutant unless its outcome is `known`; return None if no mutant has this number."""
     store, key = AnswerStore(folder), str(number)
     if (cached := store.get(key)) is not None:
         return MutantResult(**{**cached, "campaign": task.campaign.name}) if cached else None
@@ -222,7 +222,7 @@ def _evaluate(task: _Task, folder: Path, number: int, known: tuple[str, str] | N
 
 @cache
 def _build_model(task: _Task) -> tuple[Mutants, Simulation]:
-    """Build a component's mutants and their model, once per process. The folder is removed when the process ends."""
+    """Build a component's mutants and their model, once per process. The folder is removed when the process exits."""
     folder = _model_folders.enter_context(scratch("tensordash-mutate-"))
     mutants = task.campaign.mutants(task.component, task.seed, folder)
     (folder / "all.v").write_text(mutants.model(), encoding="utf-8")
@@ -234,7 +234,7 @@ atexit.register(_model_folders.close)
 
 
 def _run_benches(task: _Task, simulation: Simulation, effort: float, number: int = 0) -> str:
-    """Run all benches of a component on a mutant, or none (0); return the first failure, or an empty string."""
+    """Run all benches of a component on a mutant (0: no mutant); return the first failure, or an empty string."""
     runs = (_simulate(task, simulation, bench, effort, number) for bench in task.subject.benches)
     return next(filter(None, runs), "")
 
@@ -249,7 +249,7 @@ def _simulate(
     testcase: str | None = None,
     options: dict[str, Any] | None = None,
 ) -> str:
-    """Run one bench on a mutant, or none (0); return the first failure, or an empty string."""
+    """Run one bench on a mutant (0: no mutant); return the first failure, or an empty string."""
     job = simulation.folder / "job.json"
     effort *= task.subject.effort
     all_options = {**task.subject.options, **(options or {})}
@@ -257,7 +257,7 @@ def _simulate(
     environment = {JOB_VARIABLE: str(job), "COCOTB_MAX_FAILURES": "1"}
     plusargs = [f"+{PLUSARG}={number}"]
     screened = (options or {}).get("numbers", [])
-    # The simulator inherits the soft limit, which is restored for this process afterwards.
+    # The simulator inherits the soft limit. `finally` restores the limit of this process.
     soft, hard = resource.getrlimit(resource.RLIMIT_CPU)
     used = sum(resource.getrusage(resource.RUSAGE_SELF)[:2])
     resource.setrlimit(resource.RLIMIT_CPU, (int(used) + BENCH_CPU_SECONDS * max(1, len(screened)), hard))
@@ -285,8 +285,8 @@ def _classify(task: _Task, mutants: Mutants, simulation: Simulation, mutant: Mut
         _check_baseline(task, folder, task.effort)
         return "bench", failure
     *quick_cuts, last_cut = mutants.cuts(mutant.module)
-    # Outputs that nothing reads and inputs that never occur are seen only in the module's context. A unit or a PE is
-    # small enough to be compared as a whole.
+    # Unread outputs and impossible inputs show only in the module's context. Units and PEs are small enough to compare
+    # completely.
     in_context = mutant.module != mutants.top and (task.component == "pe" or task.component in UNITS)
     checks: list[tuple[Sequence[str], str]] = [(cut, mutant.module) for cut in quick_cuts]
     slow_checks: list[tuple[Sequence[str], str]] = [(last_cut, mutant.module)]
@@ -306,14 +306,14 @@ def _classify(task: _Task, mutants: Mutants, simulation: Simulation, mutant: Mut
 
 
 def _first_equivalence(mutants: Mutants, mutant: Mutant, checks: Sequence[tuple[Sequence[str], str]]) -> str:
-    """Run checks, given as pairs of cut modules and compared module; describe the first that proves equivalence."""
+    """Run checks, pairs of cut modules and a compared module; describe the first that proves equivalence."""
     return next(filter(None, (_prove_equivalent(mutants, mutant, *check) for check in checks)), "")
 
 
 def _prove_equivalent(mutants: Mutants, mutant: Mutant, cut: Sequence[str], module: str) -> str:
-    """Prove a mutant equivalent to the emitted Verilog, with modules cut off; describe the check, or return "".
+    """Prove a mutant equivalent to the emitted Verilog, with the modules in `cut` cut off.
 
-    `module` is compared. It is the mutant's module or contains it.
+    Compare `module`, which is the mutant's module or contains it. Return a description of the check, or "" if it fails.
     """
     if not _is_same(same_logic, mutants, mutant, cut, module):
         return ""
@@ -331,7 +331,7 @@ def _is_same(
 def _failing_proofs(
     config: TileConfig | CoreConfig, module: str, text: str, solver: Solver, *, quick: bool = False
 ) -> Iterator[str]:
-    """Yield the names of proofs that fail with a changed module: the quick proofs, or all others."""
+    """Yield the names of proofs that fail with a changed module. `quick` selects the quick proofs, else the others."""
     changed = _module(text, module)
     for proof in CORE_PROOFS if isinstance(config, CoreConfig) else PROOFS:
         if proof.is_quick is not quick or not proof.applies(config):
@@ -343,13 +343,13 @@ def _failing_proofs(
         harness.files["dut.v"] = emitted.replace(original, changed)
         try:
             fails = any(solver.solve(query).status != "pass" for query in proof.queries(harness))
-        except ProofError:  # the lemmas refer to signals that the mutant lacks
+        except ProofError:  # the mutant lacks signals to which the lemmas refer
             continue
         if fails:
             yield proof.name
 
 
 def _module(text: str, name: str) -> str | None:
-    """Return the text of a module, up to but without `endmodule`."""
+    """Return the text of a module before its `endmodule`, or None if there is no such module."""
     begin = text.find(f"module {name}(")
     return None if begin < 0 else text[begin : text.index("endmodule", begin)]

@@ -1,11 +1,11 @@
 """Pair layout: a layout of two groups a cycle follows the loop nest of docs/core.md, for every descriptor.
 
-Each step is written once and in order, at its word, bank and part, alone or with the next one. The zeros after a run
-are written with its last step. A position has its value, transposed or not, and zero where it has none. The unit
-continues within 20 cycles unless the buffer makes it wait. Sizes are those of side A. Lemmas map the places of the
+Each step is written once and in order, at its word, bank and part, alone or with the next step. The zeros after a run
+are written with its last step. A valid position has its value, transposed or not; all others are zero. The unit
+continues within 20 cycles unless the buffer stalls it. Sizes are those of side A. Lemmas map the places of the
 queue and the pipeline stages to iterations of the loop nest.
 
-Assumes: a group of the buffer is the same whenever it is read.
+Assumes: every read of a group of the buffer returns the same values.
 """
 
 from typing import Any
@@ -26,9 +26,9 @@ POSITIONS = ("address", "x", "y")
 
 
 class PairLayoutHarness(LayoutHarness):
-    """A layout unit of two groups a cycle, with the surroundings and the watched value of `LayoutHarness`.
+    """A layout unit of two groups a cycle, with the environment and the watched value of `LayoutHarness`.
 
-    A step is watched at an arbitrary bank of the stream buffer, too.
+    The harness also watches the step at an arbitrary bank of the stream buffer.
 
     Source: docs/core.md, "Loops", "Layout", "Memories", "Errors".
     """
@@ -38,11 +38,11 @@ class PairLayoutHarness(LayoutHarness):
     queries = 24
 
     def _watched_place(self) -> tuple[Value, Value]:
-        """Return the half of a bank that reads the watched value, and the address there."""
+        """Return the half of a bank that contains the watched value, and its address in the half."""
         return Cat(self.group.xor(), self.bank), self.group[1:]
 
     def _claim_writes(self) -> None:
-        """Claim that every write is the nest's next iteration, or its next two."""
+        """Claim that every write has the nest's next iteration, or its next two."""
         nest, write, depth = self.nest, self.dut.write, self.nest.depth
         writes, two = nest.writes, nest.writes_two
         step_bank = self.constant(range(depth), "step_bank")
@@ -74,8 +74,8 @@ class PairLayoutHarness(LayoutHarness):
         self.turn, self.collected = self.probe("turn", 2), Signal(2, name="turns_collected")
         self.waits, self.leave = self.probe("queue.valid", PLACES), self.probe("queue.leave", GROUPS)
         self.last_turn = nest.turns() - 1
-        # Of each stage the iterations of its groups, and their successors: solvers are slow to prove that sums are
-        # equal. Those of the queue move up as in the hardware.
+        # `at` has the iterations of each stage's groups. `after` has their successors in registers, because solvers are
+        # slow to prove that sums are equal. The queue's iterations move up as in the hardware.
         self.at: dict[str, list[Any]] = {}
         self.after: dict[str, list[Any]] = {}
         self.outside: dict[str, list[Any]] = {}
@@ -121,7 +121,7 @@ class PairLayoutHarness(LayoutHarness):
             self._place(k)
 
     def _moved_up(self, k: int, places: list[Any], added: Any) -> Value:
-        """Return what comes to a place: what is one or two further on, or what is added."""
+        """Return the next content of a place: its own, that from one or two places further on, or an added one."""
         value: Value = Value.cast(places[k])
         for count in range(GROUPS + 1):
             j = k + count
@@ -165,7 +165,7 @@ class PairLayoutHarness(LayoutHarness):
             group = (field["address"] + ((field["low"] + distance) >> low))[:16]
             self.lemma((is_valid & (group >= nest.groups)) == self.outside["queue"][k][port], when=when)
 
-    # The stages after it
+    # The stages after the queue
 
     def _stages(self) -> None:
         """Track the iterations of the stages, and state the lemmas about their groups."""
@@ -201,7 +201,7 @@ class PairLayoutHarness(LayoutHarness):
         self.lemma(read.valid == (self.valid["asked"][0] & read.enable.any()))
 
     def _step(self, name: str, at: Any, when: Any) -> None:
-        """State the lemmas about the step that a group becomes."""
+        """State the lemmas about the step that a group is written to."""
         nest = self.nest
         self.lemma(self.probe(f"{name}_bank", nest.depth) == Const(1) << at.bank, when=when)
         self.lemma(self.probe(f"{name}_writes", nest.depth) == nest.banks(at), when=when)
@@ -231,7 +231,7 @@ class PairLayoutHarness(LayoutHarness):
         nest, at, valid = self.nest, self.at["turned"][k], self.valid["turned"][k]
         ports = Array(self.probe(f"port_{k}_{port}", self.dut.position_bits) for port in range(nest.lanes))
         value = ports[self.watched].word_select(self.lane, self.dut.config.value_bits)
-        if k == 0:  # this one may still be incomplete
+        if k == 0:  # the first group may be incomplete
             at, valid = nest.at, valid | (nest.turn_of(self.watched) < self.collected)
         has_value = nest.active & valid
         self.lemma(value == self.value, when=has_value & self._is_watched(at))
@@ -242,7 +242,7 @@ class PairLayoutHarness(LayoutHarness):
         return self._chosen(self.valid[stage][1], self.after[stage][1], self.after[stage][0])
 
     def _order(self) -> None:
-        """State the lemmas that the stages' iterations follow each other, from the writes to the walk."""
+        """State the lemmas that each stage's iterations follow those of the next stage, from the writes to the walk."""
         nest, valid, waits = self.nest, self.valid, self.waits
         follows = [nest.at]
         for stage, leaves in (("turned", Const(1)), ("came", self.came_last), ("asked", self.asked_last)):
@@ -273,7 +273,7 @@ class PairLayoutHarness(LayoutHarness):
         self.lemma(~groups.any() & (self.turn == 0) & (self.collected == 0), when=~nest.active)
 
     def _steps(self) -> None:
-        """State the lemmas about the counters of steps, which stand at the first group that waits."""
+        """State the lemmas about the step counters, which belong to the first waiting group."""
         nest, at, bits = self.nest, self.waits_at, self.bits
         active, within = nest.active, nest.active & ~bits["beyond"]
         self.lemma(self.probe("now_steps", 16) == nest["steps"] - at.step, when=active)
@@ -293,7 +293,7 @@ class PairLayoutHarness(LayoutHarness):
             self.lemma(each.part < nest.parts, when=active)
 
     def _error_flag(self) -> None:
-        """State the lemmas about the error flag, which is set in the turn that reads the position."""
+        """State the lemmas about the error flag, which rises in the turn that reads a position outside the buffer."""
         nest, outside = self.nest, self.outside
         for stage, groups in outside.items():
             for k, lies_outside in enumerate(groups):

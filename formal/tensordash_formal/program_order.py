@@ -1,6 +1,7 @@
 """Reference model of a program: the error of each descriptor, and the tokens produced and consumed before it.
 
-It follows docs/core.md, "Tokens" and "Errors", with ghost registers, and reads only the hardware's ports.
+The model follows docs/core.md, "Tokens" and "Errors". It consists of ghost registers and reads only the hardware's
+ports.
 """
 
 from collections.abc import Iterable
@@ -41,7 +42,7 @@ def _reserved(config: CoreConfig, operation: Operation) -> list[int]:
 
 
 def has_illegal_field(config: CoreConfig, bits: Value, below: int = BITS) -> Value:
-    """Return whether a field that starts below bit `below` has an illegal value, by itself or with the other fields."""
+    """Return whether a field that starts below bit `below` has an illegal value, alone or with the other fields."""
     return _for_operation(bits, lambda operation: Cat(*_illegal_fields(config, operation, bits, below)).any())
 
 
@@ -83,7 +84,7 @@ def _units_of(code: Value) -> list[Value]:
 
 
 class Entry:
-    """A descriptor: its operation (0 if it was refused), its tokens and its units."""
+    """A descriptor: its operation (0 if the core refused it), its tokens and its units."""
 
     def __init__(self, code: Value, tokens: dict[str, Value]) -> None:
         self.code = code
@@ -96,13 +97,16 @@ class Entry:
         return self.units[producer] & field.bit_select(consumer, 1)
 
     def waits_for(self, producer: int, consumer: int) -> Value:
-        """Return whether the consumer waits for a token of the producer before it begins."""
+        """Return whether the consumer waits for a token from the producer before it begins the descriptor."""
         field = self.tokens["output_wait" if UNITS[consumer] == "output" else "wait"]
         return self.units[consumer] & field[producer]
 
 
 def token_fields() -> dict[str, tuple[int, int]]:
-    """Return lowest bit and width of each token field. All are in the first beat; only multiplies use `output_*`."""
+    """Return the lowest bit and the width of each token field.
+
+    All of them are in the first beat. Only multiplies use `output_*`.
+    """
     fields = {field.name: field for field in (*HEADER, *OPERATIONS["multiply"].fields)}
     names = ("wait", "signal", "output_wait", "output_signal")
     return {name: (fields[name].low, fields[name].width) for name in names}
@@ -113,9 +117,9 @@ def _tokens_of(bits: Value) -> dict[str, Value]:
 
 
 class ProgramOrder:
-    """Tracks received descriptors, up to the first that is refused.
+    """Tracks received descriptors, up to the first that the core refuses.
 
-    A place is a descriptor's number modulo twice the window's length, a slot its number modulo the length.
+    A descriptor's place is its number modulo twice the window's length. Its slot is its number modulo the length.
 
     Parameters
     ----------
@@ -133,13 +137,13 @@ class ProgramOrder:
     count : Signal
         The place of the next descriptor.
     refused, refused_at, code : Signal
-        A descriptor was refused; its place, and its error code.
+        Whether the core refused a descriptor; its place; its error code.
     entries : list of Entry
         The descriptors of the window, by slot.
     before : dict of str to list of list of Signal
-        `produced` and `consumed`, before the descriptor in a slot: tokens from each unit to the consumer.
+        `produced` and `consumed`: tokens from each unit to the consumer before the descriptor in each slot.
     total : dict of str to list of Signal
-        The same, before the next descriptor.
+        The same counts before the next descriptor.
     """
 
     def __init__(self, m: Module, config: CoreConfig, beats: Any, consumer: Signal) -> None:
@@ -153,7 +157,7 @@ class ProgramOrder:
         self.fetch_failed = Signal(name="program_fetch_failed")
         self.bits = Signal(BITS - COMMAND_BITS, name="program_bits", reset_less=True)
         self.entries = [self._entry(slot) for slot in range(config.window)]
-        # One bit more than the sequencer's counters, so that a negative count is not mistaken for a legal one.
+        # One bit more than the sequencer's counters distinguishes a negative count from a legal one.
         self.token_bits = (MAX_TOKENS + config.window).bit_length() + 1
         self.total = {name: [self._tokens(f"{name}_{unit}") for unit in UNITS] for name in ("produced", "consumed")}
         self.before = {
@@ -193,7 +197,7 @@ class ProgramOrder:
         return Array(values)[self.slot(place)]
 
     def _verdict(self, m: Module, payload: Any) -> Signal:
-        """Return the error code of the completed descriptor; of several errors, the first in this order."""
+        """Return the error code of the completed descriptor. If it has several errors, the first test decides."""
         bits, new = Cat(self.bits, payload.data), self.new
         known = Cat(*(new.code == each.code for each in OPERATIONS.values())).any()
         code = Signal(4, name="program_verdict")
@@ -212,7 +216,10 @@ class ProgramOrder:
         return code
 
     def violates_token_rule(self) -> Value:
-        """Return whether the new descriptor waits for a missing token, signals too many, or ends with tokens left."""
+        """Return whether the new descriptor violates the token rule.
+
+        It waits for a missing token, signals too many tokens, or ends the program with tokens left.
+        """
         rules: list[Value] = []
         ends = self.new.code == OPERATIONS["end"].code
         for i, _ in enumerate(UNITS):

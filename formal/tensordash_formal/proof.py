@@ -63,7 +63,7 @@ class Result:
     bound : int or "induction"
         Cycles from reset for which it is proven; "induction": all cycles.
     result : str
-        "proven", "refuted" (a counterexample exists) or "unknown".
+        "proven", "refuted" (the solver found a counterexample) or "unknown".
     cover : int or None
         First cycle in which the property's condition is true; None if no such cycle was found.
     seconds : float
@@ -79,7 +79,7 @@ class Result:
 
 @dataclass(frozen=True, kw_only=True)
 class Refutation:
-    """The outcome of a broken variant: the cycle in which its property fails, or None if it holds."""
+    """The outcome of a broken variant. `cycle` is the cycle in which its property fails, or None if it holds."""
 
     name: str
     title: str
@@ -100,9 +100,9 @@ class Proof:
     applies : callable
         Returns whether a configuration has the component.
     broken_variants : tuple of BrokenVariant
-        At least one for every claim.
+        At least one variant for every claim.
     depth : int
-        Cycles that the induction assumes or, with `is_bounded`, the cycles that are searched.
+        Cycles that the induction assumes or, with `is_bounded`, the cycles that the solver searches.
     is_bounded : bool
         Search for counterexamples up to `depth` cycles instead of proving by induction.
     engine : str
@@ -110,9 +110,9 @@ class Proof:
     cover_depth : int
         Cycles within which every cover is reached.
     broken_config : TileConfig or CoreConfig
-        Configuration of the broken variants.
+        Default configuration of the broken variants.
     is_quick : bool
-        The proof takes seconds. Mutation runs it before the full benches.
+        The proof takes seconds. Mutation testing runs it before the full benches.
     """
 
     name: str
@@ -181,7 +181,10 @@ class Proof:
         *,
         assume_past: bool = False,
     ) -> Query:
-        """Build a query about the statements in `keep`; `assume_past` assumes all of them in the previous cycle."""
+        """Build a query about the statements in `keep`.
+
+        With `assume_past`, the query assumes all claims and lemmas in the previous cycle.
+        """
         script = tuple(harness.script(keep, assume_past))
         return Query(mode=mode, engine=engine, depth=depth, script=script, files=harness.files)
 

@@ -22,15 +22,17 @@ class ReferenceDescriptor:
     ----------
     m : Module
         Module of the ghost registers.
-    command : CommandSignature, as the unit has it
+    command : CommandSignature, the unit's side
         The command port.
     operation : Operation
         Defines the fields.
 
     Attributes
     ----------
-    complete, active : Signal
-        The descriptor is complete; it has been complete for at least one cycle.
+    complete : Signal
+        The descriptor is complete.
+    active : Signal
+        The descriptor has been complete for at least one cycle.
     starting : Signal
         The descriptor is complete and not yet active.
     beat_count : Signal
@@ -58,7 +60,7 @@ class ReferenceDescriptor:
         return [self.bits[at].eq(Mux(self.beat_count == k, payload, self.bits[at])) for k, at in enumerate(places)]
 
     def is_legal(self, payload: Value) -> Value:
-        """Check that the next beat has legal values in all of its fields (docs/core.md, "Descriptors")."""
+        """Return whether all fields of the next beat have legal values (docs/core.md, "Descriptors")."""
         rules: list[Value] = []
         for field in self._fields.values():
             beat, low = divmod(field.low, COMMAND_BITS)
@@ -70,7 +72,7 @@ class ReferenceDescriptor:
         return Cat(*rules).all()
 
     def add_lemmas(self, harness: Harness) -> None:
-        """State the lemmas about the beats that the unit has."""
+        """State the lemmas about the number of beats that the unit has taken."""
         harness.lemma(harness.probe("present", 1) == self.complete)
         harness.lemma(self.complete, when=self.active)
         harness.lemma(self.beat_count <= COMMAND_BEATS)
@@ -98,7 +100,7 @@ class ReferenceDescriptor:
         places : mapping of str to Value
             The position: any of address, x and y.
         """
-        # The innermost loop with turns left steps, or else the outermost.
+        # The innermost loop with turns left steps. If no loop has turns left, the outermost loop steps.
         left = [turn < self[f"count_{k}"] - 1 for k, turn in enumerate(turns)]
         after: list[Value] = [Mux(Cat(left[:k]).any(), turn, Mux(left[k], turn + 1, 0)) for k, turn in enumerate(turns)]
         moved: dict[str, Value] = {}

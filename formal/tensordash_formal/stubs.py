@@ -1,11 +1,11 @@
-"""Stubs of a tile's arithmetic: the same ports and timing, but they carry only tags.
+"""Stubs of a tile's arithmetic, with the same ports and timing, that carry tags instead of numbers.
 
 A value's tag is its sign bit. Nothing between a tile's ports and its multipliers reads this bit, except the zero test
-of int8. So a tagged int8 is never zero.
+of int8: a tagged int8 is never zero.
 
-A sum is abstracted to three bits. `one`: it contains one pair of tagged values. `wrong`: it contains a second such
-pair, or a tagged value with an untagged partner. The third bit is the tag of its C. Flags of overflow, infinity and NaN
-are free in every cycle.
+A sum is abstracted to three bits. `one`: the sum contains one pair of tagged values. `wrong`: the sum contains a second
+such pair, or a tagged value with an untagged partner. The third bit is the tag of C. Flags of overflow, infinity and
+NaN are free in every cycle.
 """
 
 from amaranth.hdl import Cat, Const, Elaboratable, Instance, Module, Mux, Signal, Value
@@ -58,7 +58,7 @@ class _TagPE(Elaboratable):
             pairs.append((pe.active[lane] & a & b, pe.active[lane] & (a ^ b)))
         entering = Signal(TAG_BITS)
         m.d.comb += entering.eq(Cat(*_add_tags(pairs)))
-        # Without reset, like some of the stubbed components.
+        # These registers have no reset because some of the stubbed components have none.
         for stage in range(pe.stages - 1):
             held = Signal(TAG_BITS, name=f"stage_{stage}", reset_less=True)
             with m.If(~pe.sum.hold):

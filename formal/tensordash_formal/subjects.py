@@ -1,4 +1,4 @@
-"""Subjects of mutation: the emitted Verilog of components, the modules to mutate, and the benches that test them."""
+"""Subjects of mutation: the emitted Verilog of components, the modules to mutate, and the benches of the components."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,7 +24,7 @@ from .import_closure import imported_files
 __all__ = ["UNITS", "Subject", "below", "components_of", "subject_of"]
 
 UNIT_EFFORT = 4.0
-"""Factor on the effort of a unit's benches, which take seconds and need this effort to reach their coverage."""
+"""Factor on the effort of a unit's benches. They take seconds, and need this effort to reach their coverage."""
 
 PATIENCE = 0.2
 """Factor on the time limits of a core's benches. Many mutants hang; the others finish within a fifth of the limit."""
@@ -67,9 +67,9 @@ class Subject:
     text : str
         Verilog that contains the component.
     modules : tuple of str
-        Modules to mutate: those in no smaller subject, without memories.
+        Modules to mutate: modules that belong to no smaller subject and are no memories.
     cut_modules : tuple of str
-        Modules below `top` that are subjects of their own or memories. Equivalence checks may cut them off.
+        Modules below `top` that are separate subjects or memories. Equivalence checks may cut them off.
     opaque_modules : tuple of str
         Modules that equivalence checks always cut off: memories, and a core's tile, whose multipliers take minutes.
     benches : tuple of str
@@ -191,8 +191,8 @@ def _of_core(config: CoreConfig, component: str) -> Subject:
         benches=tuple(f"{tensordash_sim.__name__}.verify.units.{each}" for each in benches),
         options={"patience": PATIENCE, **({} if component == "core" else units[component][1])},
         effort=1.0 if component == "core" else UNIT_EFFORT,
-        # Verilator takes a minute or more to build, and then is several times as fast as Icarus. It cannot set ports,
-        # as which the output unit has its counts.
+        # Verilator takes a minute or more to build a model, which is then several times as fast as in Icarus. It cannot
+        # set ports, and the bench of the output unit sets its counts, which are ports.
         simulator="verilator" if component == "core" else "icarus",
         code=imported_files(VERIFY.parent, *(VERIFY / "units" / f"{each}.py" for each in benches)),
     )
@@ -204,7 +204,7 @@ def _module_names(library: Library, blocks: Sequence[Block]) -> Iterator[str]:
 
 
 def _units(core: Core) -> dict[str, tuple[Block, dict[str, Any]]]:
-    """Map units of a core that have a bench to their block and the bench's options; of two equal units, only one."""
+    """Map each unit of a core with a bench to its block and the bench's options. Equal units are listed once."""
     config, buffer, stream = core.config, core.buffer, core.streams["a"]
     shapes = {
         "buffer": {

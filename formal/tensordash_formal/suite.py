@@ -1,4 +1,4 @@
-"""Suites: proofs of many configurations, run in parallel, and their report."""
+"""Suites of proofs: run them for many configurations in parallel, and report the results."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
@@ -65,7 +65,7 @@ CORNER_CONFIGS = {
         counters="snapshot",
     ),
 }
-"""Small tiles, by name, with parameters that no preset has."""
+"""Small tiles, by name, that cover parameter values that no preset has."""
 
 
 Config = TileConfig | CoreConfig
@@ -90,7 +90,7 @@ class Report:
     without_variant: tuple[str, ...]
 
     def failures(self) -> list[str]:
-        """List every failure, one line each; a report without properties is a failure too."""
+        """List every failure, one line each. A report without properties is a failure too."""
         lines = [
             f"{tile}: {result.name} is {result.result}" for tile, result in self.properties if result.result != "proven"
         ]
@@ -146,8 +146,8 @@ class Suite:
         Parameters
         ----------
         folder : Path
-            Folder of queries and their answers. A query that has an answer there is not run again: its key is
-            `Query.digest`, of its files, script and tools.
+            Cache of queries and their answers. A query with a cached answer does not run again. Its key is
+            `Query.digest`, which covers its files, script and tools.
         runner : Runner
             Where proofs run.
 
@@ -192,12 +192,12 @@ def _applicable(configs: Iterable[tuple[str, Config]]) -> Iterator[tuple[Proof, 
 
 
 def suite_of(config: TileConfig | CoreConfig, name: str) -> Suite:
-    """Build the suite of every property of one tile or core.
+    """Build the suite of all properties of one tile or core.
 
     Parameters
     ----------
     config : TileConfig or CoreConfig
-        The tile or the core. A core's suite excludes its tile, which has its own.
+        The tile or the core. A core's suite excludes the core's tile, which has its own suite.
     name : str
         Name in the report.
     """
@@ -205,7 +205,7 @@ def suite_of(config: TileConfig | CoreConfig, name: str) -> Suite:
 
 
 def full_suite() -> Suite:
-    """Build the suite of every property of every preset and of `CORNER_CONFIGS`, and every broken variant."""
+    """Build the suite of all properties of all presets and of `CORNER_CONFIGS`, and of all broken variants."""
     tiles = {name: load_preset(name) for name in preset_names()} | CORNER_CONFIGS
     cores = {name: load_any_preset(name) for name in preset_names("core")}
     variants = tuple((proof, variant) for proof in (*PROOFS, *CORE_PROOFS) for variant in proof.broken_variants)

@@ -1,4 +1,4 @@
-"""Harness of a tile: the reference model of docs/tile.md, and lemmas that map the tile's registers to it."""
+"""Harness of a tile: the reference model of docs/tile.md, and lemmas that map the tile's registers to the model."""
 
 from typing import Any
 
@@ -18,14 +18,14 @@ __all__ = ["TileHarness", "element"]
 
 
 def element(signals: list, index: Any) -> Any:
-    """Select one of the signals. Yosys cannot select with an index of no bits, so a single signal is returned as is."""
+    """Select one of the signals. Return a single signal as is, because Yosys cannot select with a zero-width index."""
     return Array(signals)[index] if len(signals) > 1 else signals[0]
 
 
 class TileHarness(Harness):
     """A tile with tags instead of sums, and lemmas about its registers.
 
-    Only this class and its subclasses refer to names inside a tile, so a redesign changes these names here.
+    Only this class and its subclasses refer to names inside a tile. After a redesign, change the names here.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ class TileHarness(Harness):
         self.config = config
         self.state = TileState(self, self.tile)
         self.beat = Signal(range(self.state.beats))
-        """Index in its block of the next beat to leave the tile."""
+        """Index of the next beat to leave the tile, within its block."""
         self.beat_leaves, self.final_leaves = Signal(), Signal()
         self.m.d.comb += [
             self.beat_leaves.eq(self.state.shown_full & self.tile.out.ready),
@@ -70,7 +70,7 @@ class TileHarness(Harness):
     def _schedulers(self) -> None:
         """State the lemmas: a scheduler's registers hold the schedule of its window.
 
-        A second scheduler computes it from ghost registers, which hold the inputs of the previous cycle.
+        A second scheduler computes the schedule from ghost registers, which hold the inputs of the previous cycle.
         """
         state, depth, lanes = self.state, self.state.depth, self.config.lanes
         connectivity = Connectivity(self.config.options, lanes=lanes, depth=depth)
@@ -96,7 +96,7 @@ class TileHarness(Harness):
             self.windows.append(window)
 
     def _pipeline(self) -> None:
-        """State the lemmas about the marks: a schedule is the first of its stream exactly if no stream is open."""
+        """State the lemmas about the marks: a schedule is the first of its stream if and only if no stream is open."""
         state = self.state
         opened = state.open
         for stage in reversed(range(state.latency)):
@@ -117,7 +117,7 @@ class TileHarness(Harness):
         self.registers = [(state.shown_full, self.beat, "")]
         """Registers of beats, from the output backwards: full, index of the beat in its block, path of the values."""
         self.ended = [state.shown_full & state.shown_last]
-        """For each register, from the output back to the schedule: it holds the end of a stream."""
+        """Whether each register holds the end of a stream, from the output back to the schedule."""
         self.lemma(state.shown_last == (self.beat == beats - 1), when=state.shown_full)
         out_beat = self.beat
         if state.buffered:
@@ -154,7 +154,7 @@ class TileHarness(Harness):
         """Number of entries of `ended` before the block's."""
 
     def _store(self) -> None:
-        """State the lemmas about the store of C: a ring or, if streams start from C, a shift register."""
+        """State the lemmas about the store of C. It is a ring or, if streams start from C, a shift register."""
         state, slots, beats = self.state, self.state.c_slots, self.state.beats
         self.lemma(self.probe("initial_store.held", slots.bit_length()) == state.c_held)
         blocks = self.probe("initial_store.blocks", 2) if state.adds_c else self.probe("initial_store.available", 1)

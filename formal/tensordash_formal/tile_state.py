@@ -1,6 +1,6 @@
-"""Reference model of a tile's state and of its steps in a cycle (docs/tile.md), as ghost registers.
+"""Reference model of a tile's state and of the steps of a cycle (docs/tile.md), as ghost registers.
 
-It reads the hardware's ports, and the advance that control and schedulers compute.
+The model reads the hardware's ports, and the advance that control and schedulers compute.
 """
 
 from functools import reduce
@@ -18,7 +18,7 @@ __all__ = ["TileState", "count", "thermometer"]
 
 
 def count(bits):
-    """Count the set bits with a balanced sum, which solvers compare faster with the hardware's."""
+    """Count the set bits in a balanced adder tree, which solvers compare with the hardware's faster than a chain."""
     counts = list(bits) or [Const(0)]
     while len(counts) > 1:
         counts = [reduce(add, counts[i : i + 2]) for i in range(0, len(counts), 2)]
@@ -26,12 +26,12 @@ def count(bits):
 
 
 def thermometer(number, width: int):
-    """Set the lowest `number` of `width` bits."""
+    """Return `width` bits whose lowest `number` bits are set."""
     return Cat(number > bit for bit in range(width))
 
 
 class TileState:
-    """The state of docs/tile.md, "State", and the steps of "One cycle".
+    """Model the state of docs/tile.md, "State", and the steps of "One cycle".
 
     Parameters
     ----------
@@ -67,24 +67,24 @@ class TileState:
         self.row_advances: list[Value] = [
             reduce(and_, advances[row * each : (row + 1) * each]) if each else Const(1) for row in range(config.rows)
         ]
-        """Each row's AS (`both`: the least of its PEs)."""
+        """Each row's AS. With `sparsity = "both"`, it is the minimum over the row's PEs."""
         self.held = Signal(range(self.depth + 1))
         self.oldest, self.entry_line = Signal(self.depth, init=1), Signal(self.depth)
-        """In a ring: the lines of the oldest step and of the next step to enter, one-hot."""
+        """The lines of the oldest step and of the next step to enter, one-hot. Only rings use them."""
         self.ends = Signal(self.depth)
         self.first = Signal(init=1)
-        # One bit per slot, the youngest first.
+        # Each register has one bit per slot; bit 0 is the youngest.
         self.pipe_made = Signal(self.latency)
         self.pipe_first = Signal(self.latency)
         self.pipe_last = Signal(self.latency)
         self.open = Signal()
-        """The accumulators hold a stream that has not ended."""
+        """Whether the accumulators hold a stream that has not ended."""
         self.left = Signal(range(self.beats + 1))
         self.sum_full, self.sum_last = Signal(), Signal()
         self.out_full, self.out_last = Signal(), Signal()
         self.buffered = config.registered_ready
         self.shown_full, self.shown_last = (Signal(), Signal()) if self.buffered else (self.out_full, self.out_last)
-        """The beat at the output: the output buffer's oldest or, without a buffer, the output register's."""
+        """The beat at the output: the oldest beat of the output buffer or, without a buffer, of the output register."""
         self.second_full, self.second_last = Signal(), Signal()
         """The output buffer's second beat."""
         self.out_leaves = Signal()
@@ -102,7 +102,7 @@ class TileState:
             self._c(self.m)
 
     def _output(self, m: Module) -> None:
-        """Model step 1, and whether the block is free (step 2)."""
+        """Model step 1, and the test of step 2 whether the block is free."""
         out_free, sum_advances = Signal(), Signal()
         self.block_advances, self.block_free = Signal(), Signal()
         m.d.comb += [
@@ -132,7 +132,7 @@ class TileState:
 
     @property
     def idle(self) -> Value:
-        """Whether everything that has entered has left."""
+        """Whether all steps, blocks and beats that entered the tile have left it."""
         full = Cat(self.sum_full, self.out_full, self.shown_full, self.second_full, self.pipe_last).any()
         return self.first & (self.held == 0) & ~full & (self.left == 0) & (self.c_held == 0)
 
@@ -143,7 +143,7 @@ class TileState:
         self.steps = Signal(range(self.depth + 1))
         """The tile's AS."""
         self.last = Signal()
-        """The schedule of this cycle is the last one of its stream."""
+        """Whether the schedule of this cycle is the last of its stream."""
         would_end = (self.ends & reduce(and_, self.row_advances)).any()
         complete = (self.held == self.depth) | self.ends.any() if self.config.needs_full_window else Const(1)
         completes_last = self.pipe_last[-1] if self.latency else self.possible & would_end
@@ -158,7 +158,7 @@ class TileState:
             m.d.sync += self.first.eq(self.last)
         m.d.comb += self.may_start.eq((self.c_blocks != 0) if self.config.initial else 1)
         self.stream_steps, self.eligible = Signal(range(self.depth + 1)), Signal(range(self.depth + 1))
-        """Steps of the current stream in the window, and those that are eligible in this cycle."""
+        """Number of steps of the current stream in the window, and number of steps that are eligible in this cycle."""
         eligible: Value = self.held
         for step in reversed(range(self.depth)):
             eligible = Mux(self.ends[step], step + 1, eligible)
@@ -214,20 +214,20 @@ class TileState:
             m.d.sync += self.ends[step].eq(remaining_ends[step] | (self.end_enters & (held_next == step + 1)))
 
     def _rotate(self, line: Value, number: Value) -> Value:
-        """Return the line that is `number` lines after a line."""
+        """Rotate a one-hot line by `number` lines."""
         return reduce(
             or_, (line.rotate_left(lines) & (number == lines).replicate(self.depth) for lines in range(self.depth + 1))
         )
 
     def on_lines(self, bits: Value, first: Value) -> Value:
-        """Reorder one bit per step, the oldest of which is on line `first`, by line (docs/tile.md)."""
+        """Reorder bits from age to line (docs/tile.md): bit 0 belongs to the oldest step, which is on line `first`."""
         if not self.config.ring:
             return bits
         lines = range(self.depth)
         return reduce(or_, (bits[: self.depth].rotate_left(line) & first[line].replicate(self.depth) for line in lines))
 
     def _c(self, m: Module) -> None:
-        """Model step 6, and the beats that leave the store in steps 1 and 4."""
+        """Model step 6, and the beats of C that leave the store in steps 1 and 4."""
         started = self.scheduled & self.first
         final = self.c_beat == self.beats - 1
         m.d.comb += [

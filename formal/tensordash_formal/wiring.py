@@ -1,4 +1,4 @@
-"""Wiring mutants: a port's bus is dropped, stuck, a neighbour's or swapped with it, or has a stuck bit."""
+"""Wiring mutants: a port's bus is dropped, stuck, replaced by or swapped with a neighbour's, or has a stuck bit."""
 
 import copy
 import json
@@ -20,8 +20,10 @@ __all__ = ["KINDS", "WiringMutant", "WiringMutants"]
 KINDS = ("neighbour", "swapped", "dropped", "stuck", "bit stuck")
 """Kinds of wiring mutants. A dropped bus reads as zeros, a stuck bus as ones."""
 
-CLOCK = "clk"  # a multiplexer would delay the only clock against the data that it samples
-MAX_DRAWS = 20  # of a new change at a place, before the place counts as exhausted
+CLOCK = "clk"
+"""Port without mutants: a multiplexer would delay the clock against the data that it samples."""
+MAX_DRAWS = 20
+"""Attempts to draw a new change of one kind at a place."""
 
 Bits = list[int | str]
 Place = tuple[str, str, str]
@@ -29,16 +31,16 @@ Place = tuple[str, str, str]
 
 @dataclass(frozen=True, kw_only=True)
 class WiringMutant(Mutant):
-    """A mutant of the connection of one port, or of two if they are swapped.
+    """A mutant of the connection of one port, or of two swapped ports.
 
     Parameters
     ----------
     cell, port : str
         The instance and its port.
     other : str
-        The neighbour: the next instance of the same module; empty if the change needs none.
+        The neighbour, which is the next instance of the same module; empty if the change needs none.
     bit, value : int
-        The stuck bit, or -1 for all bits, and its value.
+        The stuck bit, or -1 for all bits, and the value of the stuck bits.
     """
 
     cell: str
@@ -49,7 +51,7 @@ class WiringMutant(Mutant):
 
 
 class WiringMutants(Mutants):
-    """Wiring mutants. They cycle through every port of every kind of instance, each time with another kind of change.
+    """Wiring mutants, drawn in turns over the ports of each kind of instance. Each turn has another kind of change.
 
     Parameters
     ----------
@@ -89,7 +91,7 @@ class WiringMutants(Mutants):
     def _change(
         self, place: Place, kinds: list[str], turn: int, seen: set[tuple[Any, ...]], random: Random
     ) -> dict[str, Any] | None:
-        """Draw a new change at a place, preferably of the kind whose turn it is; None if none is left."""
+        """Draw a new change at a place, preferably of the turn's kind; return None if none is found."""
         module, child, port = place
         nets = self._nets[module]
         for attempt in range(MAX_DRAWS * len(kinds)):
@@ -102,7 +104,7 @@ class WiringMutants(Mutants):
         return None
 
     def _line(self, module: str, cell: str, port: str) -> int:
-        """Return the line in which an instance's port is connected, or the instance's line if it is not found."""
+        """Return the line that connects an instance's port, or the instance's first line if none is found."""
         source = self._design["modules"][module]["cells"][cell]["attributes"]["src"]
         first = int(re.search(r":(\d+)", source)[1])  # type: ignore[index]
         for number, line in enumerate(self.text.splitlines()[first - 1 :], first):
@@ -117,7 +119,7 @@ class WiringMutants(Mutants):
         text = self._write(self.mutants, chosen=True)
         declared = f"  wire [{SELECT_BITS - 1}:0] {SELECT}"
         assert text.count(f"{declared};\n") == len({each.module for each in self.mutants})
-        # Yosys has no global names. Every module but the top reads the register of the top by its path.
+        # Yosys has no global names, so every module except the top reads the top's register by its path.
         head, begin, rest = text.partition(f"module {self.top}(")
         inside, end, rest = rest.partition("endmodule")
         parts = (head, begin, inside.replace(f"{declared};\n", ""), end, rest)
@@ -138,7 +140,7 @@ class WiringMutants(Mutants):
 
 
 def _drop_fields(module: dict[str, Any]) -> None:
-    """Take out names of parts of other nets: Yosys would call a register, which benches set, by names of its fields."""
+    """Delete names of parts of other nets: Yosys would use them for registers that benches set by their own names."""
     nets = module["netnames"]
     covered: set[Any] = set()
     for name in sorted(nets, key=lambda name: -len(nets[name]["bits"])):
@@ -207,7 +209,7 @@ class _Nets:
         return (self.cells[cell]["type"], port) in self.outputs
 
     def change(self, cell: str, port: str, kind: str, random: Random) -> dict[str, Any] | None:
-        """Draw a change of a kind at one place, as fields of a `WiringMutant`; None if it would have no effect."""
+        """Draw a change of a kind at one place, as fields of a `WiringMutant`; return None if it has no effect."""
         bits, live = self._bits(cell, port), self._live(cell, port)
         change = {"kind": kind, "cell": cell, "port": port, "other": "", "bit": -1, "value": 0}
         if not live:
@@ -225,7 +227,7 @@ class _Nets:
         return None if all(bit == str(value) for bit in bits) else {**change, "value": value}
 
     def rewire(self, module: dict[str, Any], mutants: Sequence[WiringMutant], *, chosen: bool) -> None:
-        """Rewire a module: with `chosen`, the register selects one of the mutants; otherwise there is only one."""
+        """Rewire a module. With `chosen`, the register selects one of the mutants; otherwise there is only one."""
         netlist = _Netlist(module)
         select = netlist.wire(SELECT_BITS, SELECT) if chosen else []
         by_port: dict[tuple[str, str], list[WiringMutant]] = defaultdict(list)
@@ -233,7 +235,7 @@ class _Nets:
             by_port[mutant.cell, mutant.port].append(mutant)
             if mutant.kind == "swapped":
                 by_port[mutant.other, mutant.port].append(mutant)
-        # An output drives new nets; the mutants' multiplexers lie between these and the module's original nets.
+        # An output drives new nets. The mutants' multiplexers connect these to the module's original nets.
         driven = {
             (cell, port): netlist.wire(len(self._bits(cell, port))) if self._output(cell, port) else []
             for cell, port in by_port

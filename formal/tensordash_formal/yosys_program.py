@@ -1,4 +1,7 @@
-"""Run Yosys from its library with SymbiYosys' arguments: `-ql LOG SCRIPT`. It is faster than Yosys in WebAssembly."""
+"""Run Yosys from its native library with the arguments that SymbiYosys passes: `-ql LOG SCRIPT`.
+
+The native library is faster than Yosys in WebAssembly.
+"""
 
 import os
 import sys
@@ -7,7 +10,7 @@ from pathlib import Path
 
 def main(_quiet: str, log: str, script: str) -> int:
     """Run a script and return Yosys' exit code; on an error, print the last line of the log."""
-    if os.fork() == 0:  # Yosys ends the process on an error
+    if os.fork() == 0:  # on an error, Yosys exits its process
         from pyosys import libyosys
 
         libyosys.run_pass(f"tee -q -o {log} script {script}", libyosys.Design())

@@ -65,7 +65,7 @@ PROOFS = (
     axi_stream.PROOF,
     transposer.PROOF,
 )
-"""Every proof of a tile: components in the order of the dataflow, then whole tiles."""
+"""All proofs of a tile: components in the order of the dataflow, then complete tiles."""
 
 CORE_PROOFS = (
     core_wiring.PROOF,
@@ -91,4 +91,4 @@ CORE_PROOFS = (
     pair_layout.PROOF,
     stream_feed.PROOF,
 )
-"""Every proof of a core without its tile."""
+"""All proofs of a core without its tile."""

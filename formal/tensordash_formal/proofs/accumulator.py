@@ -1,14 +1,14 @@
 """Exact accumulator of 8-bit formats and of the paper's PE, compared with a true sum in every cycle.
 
 The paper's PE has fp16 at its real width of 97 bits, 4 lanes and two stages. Every sum that leaves is the sum of the
-products since the `clear` of its stream, with infinities and NaN. `overflow` rises exactly where a sum leaves the
-range. The shift of a product is proven first, with free inputs; the other claims use its value.
+products since the `start` of its stream, with infinities and NaN. `overflow` rises if and only if a sum leaves the
+range. The shift of a product is proven first, with free inputs. The other claims use its value.
 
-A sum is defined from its `start` on, or once it was taken, because the block shows it. Other sums, and products from
-before a reset, are unchecked.
+A sum is defined from its `start` on. It is also defined once it was taken, because the block shows it. Other sums, and
+products from before a reset, are unchecked.
 
-Assumes: a frozen tile neither clears nor takes (`tile_control`). A finite product is not larger than the largest one
-(`multiplier`, for 8-bit formats).
+Assumes: a frozen tile neither starts nor takes (`tile_control`). No finite product exceeds the product of the largest
+operands (`multiplier`, for 8-bit formats).
 """
 
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ Accumulator = ExactAccumulator | IntegerAccumulator
 def build(config: TileConfig, fault: tuple[type[Block], Fault] | None = None) -> Harness:
     """Build the claims about the accumulator of a tile's PE (docs/numerics.md, "exact" and "Products").
 
-    Assumptions: a frozen tile neither starts nor takes, and finite products are bounded by the largest (`multiplier`).
+    Assumptions: a frozen tile neither starts nor takes; no finite product exceeds the largest operands' product.
     """
     dut = PE(numerics=config.numerics, lanes=config.lanes, stages=config.stages).accumulator
     assert isinstance(dut, Accumulator)
@@ -52,7 +52,7 @@ def build(config: TileConfig, fault: tuple[type[Block], Fault] | None = None) ->
 
 
 def _largest_magnitude(fmt: Format) -> int:
-    """Return the largest magnitude of a finite operand, in units of the smallest."""
+    """Return the largest magnitude of a finite operand, in units of the smallest nonzero magnitude."""
     if isinstance(fmt, FloatFormat):
         return max(magnitude(fmt, pattern) or 0 for pattern in range(1 << (fmt.width - 1)))
     return 1 << (fmt.width - 1)
@@ -62,16 +62,16 @@ def _largest_magnitude(fmt: Format) -> int:
 class Terms:
     """The terms that the products of a cycle add to a sum.
 
-    -x is ~x + 1, and all the ones are added last, in the same order as in the hardware. So the solver finds equal sums.
+    Since -x is ~x + 1, the model adds all the ones last, in the hardware's order. So the solver finds equal sums.
     """
 
-    parts: list[list[Value]]  # of each number: its bits and, for floating-point products, its sign
-    positive: Value  # an infinity or a NaN
-    negative: Value
+    parts: list[list[Value]]  # for each number, its bits and, for floating-point products, its sign
+    positive: Value  # a product is +infinity or NaN
+    negative: Value  # a product is -infinity or NaN
 
 
 def _floating(harness: Harness, dut: ExactAccumulator, product_bits: int) -> Terms:
-    """Return the finite products of active lanes as numbers and the others as marks."""
+    """Return the finite products of active lanes as numbers, and their infinities and NaNs as marks."""
     parts: list[list[Value]] = []
     positive, negative = [], []
     for lane, product in enumerate(dut.products):
@@ -104,16 +104,17 @@ def _sum_of(parts: list[list[Signal]]) -> Value:
 class SumModel:
     """Reference model of the sum.
 
-    It is delayed by `age` cycles, and reads the hardware through registers. The solver finds equal sums more easily if
+    The model is `age` cycles late, and reads the hardware through registers. The solver finds equal sums more easily if
     their terms are registers that were equal in the previous cycle.
 
-    `add_step_lemmas` states the lemmas about the component's own steps, `claim_sums` the claims about the true sum.
+    `add_step_lemmas` states the lemmas about the component's own steps. `claim_sums` states the claims about the true
+    sum.
     """
 
     def __init__(self, harness: Harness, dut: Accumulator, terms: Terms, *, total_bits: int, width: int) -> None:
         self.harness, self.dut, self.terms = harness, dut, terms
         self.total_bits, self.width = total_bits, width
-        # Products are added in their own cycle (one stage) or in the next one (two stages).
+        # Products are added in their own cycle (one stage) or in the next cycle (two stages).
         self.age = 3 - dut.stages
         self.has_marks = isinstance(dut, ExactAccumulator)
         self.hold, self.start, self.take = (self._history(each) for each in (dut.sum.hold, dut.sum.start, dut.sum.take))
@@ -132,14 +133,14 @@ class SumModel:
         return delayed
 
     def _history(self, value: Value) -> list[Value]:
-        """Return a value in this cycle, one cycle ago, and so on."""
+        """Return a value in this cycle and in each of the `age` cycles before it, the newest first."""
         values = [value]
         for _ in range(self.age):
             values.append(self._delay(values[-1]))
         return values
 
     def _updates(self, age: int) -> Value:
-        """Return whether sums are updated. With one stage they always are, but a frozen tile adds nothing."""
+        """Return whether the sum register loads. With one stage it always does, and a frozen tile adds zero."""
         return Const(1) if self.dut.stages == 1 else ~self.hold[age]
 
     def _is_out_of_range(self, number: Value) -> Value:
@@ -147,7 +148,7 @@ class SumModel:
         return (number < -(1 << (self.width - 1))) | (number >= 1 << (self.width - 1))
 
     def _counting(self) -> Value:
-        """Return whether a product is in the total."""
+        """Return whether the total includes a product."""
         if isinstance(self.dut, ExactAccumulator):
             return self.harness.probe("counted", len(self.dut.active)).any()
         return self.harness.probe("counting", 1) if self.dut.stages > 1 else self.dut.active.any() & ~self.dut.sum.hold
@@ -177,7 +178,7 @@ class SumModel:
         self.counting, self.settled = counting, when
 
     def _next_terms(self) -> tuple[Signal, list[Signal], Signal]:
-        """Return the terms of the true sum, their marks, and whether they are loaded from products since the reset."""
+        """Return the terms of the true sum, their marks, and whether both come from products since the reset."""
         m, lemma, terms = self.harness.m, self.harness.lemma, self.terms
         parts = [[self._delay(part) for part in each] for each in terms.parts]
         any_active = self._delay(self.dut.active.any() & ~self.dut.sum.hold)
@@ -225,7 +226,7 @@ class SumModel:
         m.d.comb += grown.eq(self._start(-1, true_sum) + addend)
         m.d.sync += [known.eq(sound | (take & loaded))]
         with m.If(self._updates(-1)):
-            # A sum that was taken is known, however it began.
+            # A taken sum is known because the block shows it.
             m.d.sync += true_sum.eq(Mux(sound, grown[: self.width], self.block[-2][: self.width]))
         with m.If(take):
             m.d.sync += [true_block.eq(grown), taken.eq(sound)]
@@ -320,7 +321,7 @@ SUM_CLAIM = "a_taken_sum_is_the_sum_of_the_products"
 OVERFLOW_CLAIM = "overflow_where_the_sum_leaves_the_range"
 
 BROKEN_VARIANTS = (
-    _variant(SUM_CLAIM, "inactive lanes are added", _all_lanes_count),
+    _variant(SUM_CLAIM, "products of inactive lanes are added", _all_lanes_count),
     _variant(SUM_CLAIM, "a new sum does not start at zero", _no_clear),
     _variant(SUM_CLAIM, "the top bit of a shift is dropped", _short_shift),
     _variant(SUM_CLAIM, "int8: a frozen tile adds", _no_hold, fmt="int8"),
@@ -330,13 +331,13 @@ BROKEN_VARIANTS = (
     _variant("nothing_else_marks_it", "a sum of -1 counts as an infinity", _mark_of_a_number),
     _variant("no_overflow_without_products", "a frozen tile overflows", _overflow_while_frozen),
     _variant("no_overflow_elsewhere", "the first products overflow", _overflow_at_first),
-    _variant(OVERFLOW_CLAIM, "overflow is only reported when a sum is taken", _overflow_when_taken),
-    _variant(OVERFLOW_CLAIM, "int8: overflow is only reported when a sum is taken", _overflow_when_taken, fmt="int8"),
+    _variant(OVERFLOW_CLAIM, "overflow is reported only when a sum is taken", _overflow_when_taken),
+    _variant(OVERFLOW_CLAIM, "int8: overflow is reported only when a sum is taken", _overflow_when_taken, fmt="int8"),
 )
 
 
 def _is_proven(config: TileConfig) -> bool:
-    """Return whether the solver finishes: 8-bit formats, and fp16 on 4 lanes with two stages as in the paper's PE."""
+    """Return whether the solver can prove a tile: 8-bit formats, or fp16 with 4 lanes and two stages (paper's PE)."""
     is_fp16 = config.a_format.name == config.b_format.name == "fp16"
     return is_eight_bit_exact(config) or (is_exact(config) and is_fp16 and config.lanes == 4 and config.stages > 1)
 

@@ -1,8 +1,8 @@
-"""AXI4-Stream tile: the steps of beats reach the tile once, in order and with their end; other signals pass.
+"""AXI4-Stream tile: the steps of beats reach the tile once, in order and with their end; other signals pass unchanged.
 
-Null beats end streams. Beats that break the rules are reported. Nothing waits without a cause.
+Null beats end streams. Beats that violate the rules are reported. Nothing waits without a cause.
 
-Assumes: the tile takes no more than it is offered (`tile_control`).
+Assumes: the tile takes no more steps than are offered (`tile_control`).
 """
 
 from dataclasses import dataclass, replace
@@ -28,7 +28,7 @@ __all__ = ["PROOF"]
 
 @dataclass(frozen=True)
 class _Feeder:
-    """A feeder's model: the steps that it holds, the beat that enters, and where streams end."""
+    """Reference model of a feeder: the held steps, the entering beat, and the ends of streams."""
 
     name: str
     steps: Value
@@ -57,7 +57,7 @@ class WrapperHarness(Harness):
         super().__init__(self.dut, stubs=(Stub(Tile, FreeOutputs),), fault=fault)
         self.config = config
         self.tile = {name: len(value) for name, value, _ in members(self.dut.tile)}
-        # Feeders of one width share a module: its behaviour is claimed once, its connections for every port.
+        # Feeders of one width share a module. The claims cover its behaviour once, and its connections for every port.
         proven = {width: (f"{side}{index}", f"{side}_{index}") for side, index, width in reversed(self.dut.sides)}
         for width, (name, port) in proven.items():
             self._input(name, port, width)
@@ -88,7 +88,7 @@ class WrapperHarness(Harness):
         marks = Cat((steps_here > step).replicate(step_bytes) for step in range(depth))
 
         room = 2 * depth
-        # In a ring: the slot of the next step to leave. Its line is the slot modulo the depth.
+        # In a ring, `oldest` is the slot of the next step to leave. Its line is the slot modulo the depth.
         oldest = Signal(range(room), name=f"{name}_oldest")
         if self.config.ring:
             m.d.sync += oldest.eq(_modulo(oldest + taken, room))
@@ -123,7 +123,7 @@ class WrapperHarness(Harness):
         self._claim_order(feeder, value_bits, scale_bits)
 
     def _claim_handshake(self, model: "_Feeder") -> None:
-        """Claim when a feeder takes beats, how many steps it offers, and its signals of status."""
+        """Claim when a feeder takes beats, how many steps it offers, and its status signals."""
         m, depth = self.m, self.config.window_depth
         name, held, left, ends, is_open = model.name, model.held, model.left, model.ends, model.is_open
         enters, steps_here, wrong = model.enters, model.steps_here, model.wrong
@@ -152,7 +152,7 @@ class WrapperHarness(Harness):
         self.claim("empty_marks_an_empty_feeder", self.port(f"feeder_{name}.empty", 1) == (held == 0))
 
     def _claim_order(self, model: "_Feeder", value_bits: int, scale_bits: int) -> None:
-        """Claim that steps arrive once and in order, and state the lemmas about what a feeder holds."""
+        """Claim that steps arrive once and in order, and state the lemmas about a feeder's registers."""
         m, depth, room = self.m, self.config.window_depth, 2 * self.config.window_depth
         name, held, left, ends, is_open = model.name, model.held, model.left, model.ends, model.is_open
         steps, scales, available, taken = model.steps, model.scales, model.available, model.taken
@@ -161,7 +161,8 @@ class WrapperHarness(Harness):
         value_bytes = -(-value_bits // 8)
         step_bytes = value_bytes + scale_bits // 8
         beat = getattr(self.dut, f"s_axis_{name}")
-        # An arbitrary step is watched from its entry until it is taken. A whole step is cheaper than a selected lane.
+        # The harness watches an arbitrary step from its entry until it is taken. Watching all lanes is cheaper for the
+        # solver than selecting one.
         watched = Signal(name=f"{name}_watched")
         ahead = Signal(range(room + 1), name=f"{name}_ahead")
         values = Signal(step_bits, name=f"{name}_values")
@@ -370,20 +371,20 @@ BROKEN_VARIANTS = (
     _variant("steps_arrive_once_and_in_order", "the newest step comes first", _newest_first),
     _variant(
         "steps_arrive_once_and_in_order",
-        "a ring's steps stand on the lines of their ages",
+        "a ring puts steps on the lines of their ages",
         _on_the_line_of_its_age,
         RingFeeder,
         RING,
     ),
-    _variant("wrong_marks_violations", "no beat is wrong", _is_never_wrong),
-    _variant("wrong_marks_violations", "the highest byte of tkeep is ignored", _ignores_the_highest_byte),
+    _variant("wrong_marks_violations", "no violation is reported", _is_never_wrong),
+    _variant("wrong_marks_violations", "the highest bit of `tkeep` is ignored", _ignores_the_highest_byte),
     _variant("empty_marks_an_empty_feeder", "an open step is forgotten", _is_empty_when_nothing_is_offered),
     _variant("every_port_has_a_feeder", "a port's beats never arrive", _one_port_is_idle, AxiStreamTile),
-    _variant("results_pass", "tvalid waits for tready", _valid_waits, AxiStreamTile),
-    _variant("counters_and_flags_pass", "nothing is cleared", _clears_nothing, AxiStreamTile),
-    _variant("wrong_beats_set_protocol_error", "it is not sticky", _flag_forgets, AxiStreamTile),
+    _variant("results_pass", "`tvalid` waits for `tready`", _valid_waits, AxiStreamTile),
+    _variant("counters_and_flags_pass", "`clear` is ignored", _clears_nothing, AxiStreamTile),
+    _variant("wrong_beats_set_protocol_error", "`protocol_error` is not sticky", _flag_forgets, AxiStreamTile),
     _variant("idle_when_nothing_waits", "steps in feeders are forgotten", _feeders_do_not_count, AxiStreamTile),
-    _variant("c_passes", "tready is always high", _c_always_ready, AxiStreamTile, replace(SMALL, initial=True)),
+    _variant("c_passes", "`tready` of C is always high", _c_always_ready, AxiStreamTile, replace(SMALL, initial=True)),
 )
 
 PROOF = Proof(
@@ -391,6 +392,6 @@ PROOF = Proof(
     build=WrapperHarness,
     applies=lambda config: True,
     broken_variants=BROKEN_VARIANTS,
-    engine="smtbmc --stbv z3",  # a tenth of the time on wide steps
+    engine="smtbmc --stbv z3",  # ten times as fast on wide steps as the default
     broken_config=SMALL,
 )

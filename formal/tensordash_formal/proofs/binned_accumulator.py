@@ -1,15 +1,15 @@
 """Binned accumulator at its real width, with free products: each bin is the sum of its digits, in any order of terms.
 
 The proof watches one bin, whose number is free but constant. Its model adds up the signed digits of all terms in this
-bin modulo the register's range, and keeps the largest top bin. Both follow docs/numerics.md, "binned": a digit is cut
-from the magnitude of a term, wherever its top bin is. If the bin is among those of a taken sum, its register equals the
+bin modulo the register's range, and tracks the largest top bin. Both follow docs/numerics.md, "binned": a digit is cut
+from the magnitude of a term, wherever its top bin is. If a taken sum has the watched bin, the bin's register equals the
 model's sum. Sum and maximum do not depend on the order of the terms, so neither do the bins.
 
-`overflow` rises where the watched bin leaves its range, and not without products. That it rises nowhere else is
-unchecked. A sum is defined from its `start` on. PEs of one stage and tiles with a C input are left out.
+`overflow` rises if the watched bin leaves its range, and not without products. The proof does not check that it rises
+nowhere else. A sum is defined from its `start` on. PEs of one stage and tiles with a C input are not covered.
 
-Assumes: a frozen tile neither starts nor takes (`tile_control`). A product has the place and the mark of zero that its
-shift and significand state, and is not both infinite and NaN.
+Assumes: a frozen tile neither starts nor takes (`tile_control`). The place and the zero mark of a product agree with
+its shift and significand. A product is not both infinite and NaN.
 """
 
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ from ..proof import BrokenVariant, Proof
 __all__ = ["PROOF"]
 
 PARTITIONS = 26
-"""One query for each claim and lemma but those that are proven first: z3 is slower with several at a time."""
+"""Number of queries. Each claim and lemma has its own, except the `first` lemmas: z3 is slower with several at once."""
 
 
 def build(config: TileConfig, fault: tuple[type[Block], Fault] | None = None) -> Harness:
@@ -52,10 +52,10 @@ def build(config: TileConfig, fault: tuple[type[Block], Fault] | None = None) ->
 
 @dataclass(frozen=True)
 class Term:
-    """A product of a lane, as the model adds it.
+    """A product of a lane in the form that the model adds.
 
-    Of a negative term, `digit` is complemented, and `negative` adds the 1 that makes it the negated digit. Its order is
-    the hardware's, so that the solver finds equal sums.
+    In a negative term, `digit` is complemented, and `negative` adds 1 to negate it. The order of additions is the
+    hardware's, so the solver finds equal sums.
     """
 
     counts: Value
@@ -66,14 +66,14 @@ class Term:
 
     @property
     def parts(self) -> list[Value]:
-        """What a lane adds to a bin; the sign of a complement is counted by its inverse, less 1."""
+        """Numbers that a lane adds to a bin. The sign of a complement is its inverse, minus 1."""
         return [self.negative, Cat(self.digit, ~self.negative)]
 
 
 class SumModel:
-    """The sum of the digits in one bin, the largest top bin, and the marks of infinities and NaN.
+    """Reference model: the sum of the digits in one bin, the largest top bin, and the marks of infinities and NaN.
 
-    Its terms are registers, as in the hardware.
+    The terms are registers, as in the hardware.
     """
 
     def __init__(self, harness: Harness, dut: BinnedAccumulator) -> None:
@@ -82,7 +82,7 @@ class SumModel:
         self.watched = harness.constant(signed(self.shape.top_bits + 1), "watched_bin")
         harness.assume(self.watched > -self.shape.bins)
         harness.assume(self.watched <= self.shape.max_top)
-        # Where the hardware's digits of a product end, the top one first.
+        # The ends of the digits of a product in the hardware, the top digit first.
         self.ends = range(dut.significand_bits + self.shape.bin_bits - 1, 0, -self.shape.bin_bits)[: self.shape.bins]
         self.loaded = Signal(reset_less=True)
         self.m.d.sync += self.loaded.eq(harness.started & (self.loaded | ~self.sum.hold))
@@ -96,14 +96,14 @@ class SumModel:
         self.joining_by = harness.probe("joining_by", self.shape.bins)
 
     def _held(self, value: Value) -> Signal:
-        """Delay a value by a cycle in which the tile is not frozen."""
+        """Delay a value by one cycle, not counting cycles in which the tile is frozen."""
         held = Signal(Value.cast(value).shape(), reset_less=True)
         with self.m.If(~self.sum.hold):
             self.m.d.sync += held.eq(value)
         return held
 
     def _past(self, value: Value) -> Signal:
-        """Delay a value by a cycle."""
+        """Delay a value by one cycle."""
         past = Signal(Value.cast(value).shape(), reset_less=True)
         self.m.d.sync += past.eq(value)
         return past
@@ -118,7 +118,7 @@ class SumModel:
         harness.assume(place // shape.bin_bits <= shape.max_top)
         harness.assume(~finite | (self.dut.nonzero[lane] == product.significand.any()))
         counts = self.dut.active[lane] & finite & product.significand.any()
-        # The place of the significand's lowest bit, from the lowest place of the watched bin on.
+        # The place of the significand's lowest bit, counted from the lowest place of the watched bin.
         lowest = Signal(signed(shape.place_bits + 2))
         self.m.d.comb += lowest.eq(place - (width - 1) - self.watched * shape.bin_bits)
         digit = Signal(shape.bin_bits)
@@ -127,7 +127,7 @@ class SumModel:
             with self.m.If(lowest == distance):
                 self.m.d.comb += digit.eq(moved)
         top = Mux(counts, place // shape.bin_bits, 0)[: shape.top_bits]
-        # Elsewhere the digit is 0, negated or not.
+        # A product without a digit in the watched bin has the digit 0, so it needs no negation.
         negative = counts & product.sign & self._has_digit(top)
         return counts, product.sign, top, Mux(counts, digit, 0) ^ negative.replicate(shape.bin_bits), negative
 
@@ -147,13 +147,13 @@ class SumModel:
         return top - (self.shape.bins - 1) + place == self.watched
 
     def _digits(self, lane: View) -> list[Value]:
-        """Return the digits of a product that the hardware has cut, the top one first."""
+        """Return the digits into which the hardware has cut a product, the top digit first."""
         bits = self.shape.bin_bits
         padded = Cat(lane.negative.replicate(bits), lane.digits)
         return [padded[end : end + bits] for end in self.ends]
 
     def add_register_lemmas(self) -> None:
-        """State how the registers of digits and of distances go with the model's terms."""
+        """State the lemmas that map the registers of digits and distances to the model's terms."""
         lemma, bins, added = partial(self.harness.lemma, first=True, when=self.loaded), self.shape.bins, self.added
         lemma(added.top == _largest([term.top for term in self.terms]))
         lemma(Cat(added.positive, added.negative) == Cat(*self.new_marks))
@@ -170,7 +170,7 @@ class SumModel:
             lemma(held == Cat(rise * downward <= 0, *(rise == downward * i for i in range(1, bins))))
 
     def _place_terms(self) -> list[list[list[Value]]]:
-        """Return what the hardware's lanes add to each bin, the lowest first."""
+        """Return the numbers that the hardware's lanes add to each bin, the lowest bin first."""
         start, bins = self.sum.start, self.shape.bins
         joining = [self.joining_by[0] | start, *(each & ~start for each in self.joining_by[1:])]
         placed: list[list[list[Value]]] = [[] for _ in range(bins)]
@@ -227,7 +227,7 @@ class SumModel:
                 for part, past_part in zip(parts, past_parts, strict=True):
                     lemma(self._past(part) == past_part, when=watched, first=True)
             grown_here = self._past(self.harness.probe(f"grown_{place}", signed(width)))
-            # In two parts: z3 narrows a sum whose lower bits alone are read, so other lemmas read these parts.
+            # The lemma has two parts because z3 narrows a sum of which only the lower bits are read.
             for part in (slice(shape.bin_width), slice(shape.bin_width - 1, None)):
                 lemma(grown_here[part] == past_grown[part], when=watched, alone=True)
         self._claim_taken(sound, grown, next_top, next_marks)
@@ -264,7 +264,7 @@ class SumModel:
         self.harness.lemma(self.harness.probe("counting", 1) == counting, first=True)
         counts = counting & ~self.sum.hold
         self.harness.claim("no_overflow_without_products", ~self.sum.overflow, when=~counts)
-        # A cycle later, lemmas about the sums of the cycle are known.
+        # The claim is one cycle late because the lemmas about a cycle's sums are known in the next cycle.
         leaves, overflowed = self._past(counts & upper.any() & ~upper.all()), self._past(self.sum.overflow)
         for watched in is_watched:
             self.harness.claim("overflow_where_a_bin_leaves_its_range", overflowed, when=leaves & watched)
@@ -303,7 +303,7 @@ def _no_sign(m: Module, sound: BinnedAccumulator, outer: BinnedAccumulator) -> N
 
 
 def _bins_stay(m: Module, sound: BinnedAccumulator, outer: BinnedAccumulator) -> None:
-    """Report the bins under the top bin of the sum before, if it was higher."""
+    """Report the top bin of the previous sum if it was higher."""
     layout = outer.shape.layout
     before = Signal(outer.shape.top_bits)
     found, outside = (View(layout, each.sum.value.number) for each in (sound, outer))
@@ -313,7 +313,7 @@ def _bins_stay(m: Module, sound: BinnedAccumulator, outer: BinnedAccumulator) ->
 
 
 def _no_drop(m: Module, sound: BinnedAccumulator, outer: BinnedAccumulator) -> None:
-    """Add the lowest bin of the sum before to a bin above it."""
+    """Add the lowest bin of the previous sum to the lowest bin of this sum."""
     found, outside = (View(outer.shape.layout, each.sum.value.number) for each in (sound, outer))
     before = Signal.like(found.bins[0])
     with m.If(sound.sum.take):
@@ -349,21 +349,21 @@ def _variant(claim: str, title: str, fault: Fault) -> BrokenVariant:
 A_BIN, THE_TOP = "a_bin_is_the_sum_of_its_digits", "the_top_bin_is_the_largest_of_the_terms"
 
 BROKEN_VARIANTS = (
-    _variant(A_BIN, "inactive lanes are added", _all_lanes_count),
-    _variant(A_BIN, "bins are kept where a sum starts", _no_start),
-    _variant(A_BIN, "bins are kept where a sum starts and is taken in one cycle", _no_start_when_taken),
+    _variant(A_BIN, "products of inactive lanes are added", _all_lanes_count),
+    _variant(A_BIN, "a sum starts with the bins of the previous one", _no_start),
+    _variant(A_BIN, "a sum of one cycle starts with the bins of the previous one", _no_start_when_taken),
     _variant(A_BIN, "products of a frozen tile are added", _no_hold),
     _variant(A_BIN, "a product is one place too high", _one_place_late),
     _variant(A_BIN, "a product loses its sign", _no_sign),
-    _variant(A_BIN, "the lowest bin of the sum before is added", _no_drop),
-    _variant(THE_TOP, "zeros have a top bin", _zeros_count),
-    _variant(THE_TOP, "products of a frozen tile have a top bin", _no_hold),
-    _variant(THE_TOP, "a sum keeps the top bin of the one before", _bins_stay),
+    _variant(A_BIN, "the lowest bin of the previous sum is added", _no_drop),
+    _variant(THE_TOP, "a product of zero raises the top bin", _zeros_count),
+    _variant(THE_TOP, "products of a frozen tile raise the top bin", _no_hold),
+    _variant(THE_TOP, "a sum keeps the top bin of the previous one", _bins_stay),
     _variant("the_sum_stays_until_the_next", "every sum is taken", _take_always),
     _variant("infinities_and_nan_mark_the_sum", "NaN counts as an infinity", _no_negative_mark),
     _variant("nothing_else_marks_it", "a lowest bin of -1 counts as an infinity", _mark_of_a_number),
     _variant("no_overflow_without_products", "a frozen tile overflows", _overflow_while_frozen),
-    _variant("overflow_where_a_bin_leaves_its_range", "overflow is only reported when taken", _overflow_when_taken),
+    _variant("overflow_where_a_bin_leaves_its_range", "overflow is reported only for taken sums", _overflow_when_taken),
 )
 
 

@@ -1,8 +1,7 @@
 """Adders of binned sums: for all partial sums, biases and sums, bin by bin, at their real width.
 
-Each bin of the total is the sum of the bins of both sums with the same number. A sum has no digits in bins that it does
-not hold. Overflow is set if and only if a bin that counts leaves its range. Every pattern of a sum and of a bias is
-allowed.
+Each bin of the total is the sum of the two bins with the same number. A bin that an operand does not hold counts as
+zero. Overflow is set if and only if a bin of the total leaves its range. Sums and biases may have any pattern.
 """
 
 from functools import reduce
@@ -81,7 +80,7 @@ def _holds(shape: BinnedShape, held: View, number: Value) -> Value:
 
 
 def _digit(shape: BinnedShape, held: View, number: Value) -> Value:
-    """Return what a sum has in the bin with a number."""
+    """Return the content of the bin with a number, or 0 if the sum does not hold it."""
     digit: Value = Const(0, signed(shape.bin_width))
     for place in range(shape.bins):
         digit = Mux(number + (shape.bins - 1 - place) == held.top, held.bins[place], digit)
@@ -130,16 +129,16 @@ def _variant(claim: str, title: str, fault: Fault) -> BrokenVariant:
 
 
 BROKEN_VARIANTS = (
-    _variant("the_top_bin_is_the_larger_one", "a total has the top bin of the sum", _first_top),
+    _variant("the_top_bin_is_the_larger_one", "a total always has the top bin of the sum", _first_top),
     _variant("each_bin_is_the_sum_of_both", "digits of negative biases are too small by one", _no_carry),
     _variant(
         "each_bin_is_the_sum_of_both", "the lowest bin of a partial sum has no sign", _no_high_bit_of_the_lowest_bin
     ),
     _variant("each_bin_is_the_sum_of_both", "a bias is never added to an earlier total", _earlier_is_ignored),
     _variant("overflow_where_a_bin_leaves_its_range", "a bias never overflows", _no_overflow_with_a_bias),
-    _variant("no_overflow_elsewhere", "negative bins overflow as a bias is added", _overflow_of_all_negative_bins),
+    _variant("no_overflow_elsewhere", "negative bins overflow when a bias is added", _overflow_of_all_negative_bins),
     _variant("infinities_pass", "an infinity of a partial sum is lost", _one_mark_is_lost),
-    _variant("numbers_stay_numbers", "marks of partial sums that are not added count", _marks_of_what_is_not_added),
+    _variant("numbers_stay_numbers", "marks of partial sums count even if not added", _marks_of_what_is_not_added),
 )
 
 PROOF = Proof(

@@ -1,7 +1,7 @@
-"""Biases of binned sums: each of FP32's patterns becomes its digits, as a sum has them.
+"""Biases of binned sums: each FP32 pattern is converted to the digits of a binned sum.
 
-The number is written as a multiple of the unit. Bin k has the binary places from `bin_bits * k` on. What lies below the
-unit is dropped. A number above the bins of all products is an infinity.
+The number is written as a multiple of the unit. Bin k has the binary places from `bin_bits * k` on. Places below the
+unit are dropped. A number above the bins of all products becomes an infinity.
 """
 
 from typing import Any
@@ -27,7 +27,7 @@ def build(config: CoreConfig, fault: tuple[type[Block], Fault] | None = None) ->
     dut = BinnedBias(config.tile.numerics)
     harness, shape = Harness(dut, fault=fault), dut.shape
     fraction, field, sign = dut.value[: FP32.fraction_bits], dut.value[FP32.fraction_bits : -1], dut.value[-1]
-    exponent = Signal(FP32.exponent_bits, name="exponent")  # with the bias of FP32
+    exponent = Signal(FP32.exponent_bits, name="exponent")  # biased, as in FP32
     wide = Signal(FP32.significand_bits + (1 << FP32.exponent_bits), name="wide")
     place = Signal(signed(12), name="place")
     harness.m.d.comb += [
@@ -98,11 +98,11 @@ def _variant(claim: str, title: str, fault: Fault) -> BrokenVariant:
 BROKEN_VARIANTS = (
     _variant("the_top_bin_has_the_highest_place", "all exponents are odd", _odd_exponents),
     _variant("each_bin_has_its_digit", "digits of negative numbers are too small by one", _no_carry),
-    _variant("each_bin_has_its_digit", "a number has no least bit", _no_least_bit),
-    _variant("nothing_else_has_digits", "a number always counts", _always_enabled),
+    _variant("each_bin_has_its_digit", "the lowest bit of a number is lost", _no_least_bit),
+    _variant("nothing_else_has_digits", "a bias counts even if it is not enabled", _always_enabled),
     _variant("infinities_are_marked", "infinities have no sign", _no_sign),
-    _variant("nan_is_marked", "NaN is an infinity of plus sign", _no_payload),
-    _variant("numbers_are_not_marked", "the largest numbers are infinities", _large_is_infinite),
+    _variant("nan_is_marked", "a NaN whose sign bit is 0 becomes +infinity", _no_payload),
+    _variant("numbers_are_not_marked", "the largest numbers become infinities", _large_is_infinite),
 )
 
 PROOF = Proof(

@@ -1,6 +1,6 @@
 """Command queue: every descriptor of the ring reaches the sequencer once, complete and in order; `busy` is exact.
 
-Descriptor n is read from place n modulo the ring's size, and not before it is available. FIFO and window never
+Descriptor n is read from place n modulo the ring's size, and only after `tail` has passed it. FIFO and window never
 overflow. The model has a FIFO of at most 4 descriptors and ends where the sequencer takes a beat.
 
 Assumes: base and size of the ring do not change while the queue is enabled. `tail` grows, at most 2^15 ahead of `head`.
@@ -28,15 +28,15 @@ from .command_queue_variants import BROKEN_VARIANTS, SMALL
 __all__ = ["PROOF"]
 
 MAX_RING_BITS = 15
-"""Base-2 logarithm of the largest ring's places."""
+"""Base-2 logarithm of the number of places in the largest ring."""
 PREFETCH = 4
-"""Places of the FIFO in the model: a proof with the presets' 32 takes too long."""
+"""Places of the FIFO in the model. A proof with 32, as in the presets, takes too long."""
 
 
 class FifoAbstraction(Elaboratable):
-    """A FIFO that stores one descriptor, in any place; all other places return any value.
+    """An abstraction of the FIFO's memory: it stores one watched descriptor, in an arbitrary place.
 
-    What is read stays until another read.
+    Other places return a free value. The output is stable until the next read.
     """
 
     def __init__(self, block: Block) -> None:
@@ -45,9 +45,9 @@ class FifoAbstraction(Elaboratable):
         self.beats = BITS // (block.bits - 1)
 
     def elaborate(self, platform: Any) -> Module:
-        """Registers, by name: the proof's lemmas read them."""
+        """Create registers with fixed names, to which lemmas refer."""
         m, block = Module(), self.block
-        m.d.sync += Signal(name="clocked").eq(1)  # for the ports of clock and reset
+        m.d.sync += Signal(name="clocked").eq(1)  # without a register, the module would have no clock and reset ports
         watched = Signal(range(block.words // self.beats), name="watched")
         m.submodules.any_watched = Instance("$anyconst", p_WIDTH=len(watched), o_Y=watched)
         free = Signal(block.bits, name="free")
@@ -67,11 +67,11 @@ class FifoAbstraction(Elaboratable):
 
 
 class CommandQueueHarness(Harness):
-    """A command queue between a ring in memory and a sequencer that takes beats whenever it likes.
+    """A command queue between a ring in memory and a sequencer that takes beats in any cycle.
 
-    The ring stays in place. `tail` grows and is never more than the largest ring ahead of what was passed on. Memory
-    keeps the rules of AXI4, except that a beat need not stay until it is taken. Data come in the order of the reads.
-    The proof compares the descriptor in one arbitrary place of the FIFO bit by bit.
+    Base and size of the ring are constant. `tail` grows, and is never further ahead of the passed descriptors than the
+    size of the largest ring. Memory follows the rules of AXI4, except that a beat need not stay until it is taken. Data
+    arrive in the order of the reads. The proof compares the descriptor in one arbitrary place of the FIFO bit by bit.
 
     Source: docs/core.md, "Registers" (a program's life, `busy`); the docstring of `CommandQueue`.
     """
@@ -87,21 +87,21 @@ class CommandQueueHarness(Harness):
         for name in axi.signature.members:
             m.d.comb += getattr(self.rules.bus, name).eq(Value.cast(getattr(axi, name)))
         for rule in self.rules.rules:
-            # The arbiter takes beats back while the other reader is not ready.
+            # The arbiter withdraws beats while the other reader is not ready.
             if rule.name.startswith(("ar_", "r_")) and rule.name not in ("r_stays", "r_stable"):
                 (self.assume if rule.side == "slave" else self.lemma)(getattr(self.rules.holds, rule.name))
         self.base, self.size = self.constant(config.address_bits, "ring_base"), self.constant(4, "ring_size")
         self.drive(dut.queue_base, self.base)
-        # The proof `core_axi` covers bounds; here the queue refuses no descriptor.
+        # The proof `core_axi` covers bounds. Here all addresses are within the bounds.
         pages = config.address_bits - PAGE_BITS
         self.drive(dut.bounds, Const(-1, 2 * pages + 1) << pages + 1)
         self.drive(dut.queue_size, self.size)
         self.requested = Signal(32)  # descriptors whose address was taken
-        self.received = Signal(32)  # descriptors whose last beat has come
-        self.received_words = Signal(range(max(dut.beats, 2)))  # beats of the next one
+        self.received = Signal(32)  # descriptors whose last beat has arrived
+        self.received_words = Signal(range(max(dut.beats, 2)))  # received beats of the next descriptor
         self.passed = Signal(32)  # descriptors whose last beat was passed on
-        self.beats = Signal(range(COMMAND_BEATS))  # beats of the next one
-        self.halted = Signal()  # since the last reset
+        self.beats = Signal(range(COMMAND_BEATS))  # passed beats of the next descriptor
+        self.halted = Signal()  # `halt` was high since the last reset
         self.requests, self.passes = axi.arvalid & axi.arready, out.valid & out.ready
         self.receives = axi.rvalid & axi.rready & ~dut.halt
         self._assume()
@@ -124,7 +124,7 @@ class CommandQueueHarness(Harness):
         self.assume(dut.halt | ~past(dut.halt))
 
     def _count(self) -> None:
-        """Descriptors at the ports, and the bits of the one in the watched place."""
+        """Count the descriptors at the ports, and store the bits of the descriptor in the watched place."""
         m, dut, axi = self.m, self.dut, self.dut.axi
         m.d.sync += self.halted.eq(self.halted | dut.halt)
         self.watched = self.port("fifo.watched", range(self.config.prefetch))
@@ -184,18 +184,18 @@ class CommandQueueHarness(Harness):
         self.claim("head_counts_received_descriptors", dut.head == self.received)
         # One cycle to read the FIFO, then one for each word of a beat but the last.
         max_wait = max(1, COMMAND_BITS // config.axi_bits)
-        self.waits = Signal(range(max_wait + 1))  # cycles without a beat though a descriptor has come and may pass
+        self.waits = Signal(range(max_wait + 1))  # cycles without a beat although a descriptor has arrived and may pass
         stuck = (self.received != self.passed) & room & ~out.valid & ~ResetSignal()
         self.m.d.sync += self.waits.eq(Mux(stuck, Mux(self.waits == max_wait, max_wait, self.waits + 1), 0))
         self.claim("received_descriptors_are_passed", self.waits < max_wait, when=stuck)
 
     def _words_of(self, beats: Value) -> Value:
-        """Beats of the bus that must have come before a beat of a descriptor can pass."""
+        """Return the number of bus beats that must have arrived before a beat of a descriptor can pass."""
         bits = self.config.axi_bits
         return Array(-(-(k + 1) * COMMAND_BITS // bits) for k in range(COMMAND_BEATS))[beats]
 
     def _beat(self) -> tuple[Value, Value]:
-        """What passes of the watched descriptor: data, and whether any of its beats of the bus had an error."""
+        """Return the next beat of the watched descriptor: data, and whether one of its bus beats had an error."""
         bits = self.config.axi_bits
         data = Cat(word[:bits] for word in self.shadow)
         count = max(1, COMMAND_BITS // bits)
@@ -206,7 +206,7 @@ class CommandQueueHarness(Harness):
         return data.word_select(self.beats, COMMAND_BITS), Array(errors)[self.beats]
 
     def _claim_busy(self) -> None:
-        """Busy if and only if a descriptor is to be fetched, or its fetch has begun and it is not done."""
+        """Claim that `busy` is high if and only if a descriptor waits in the ring, or is fetched and not done."""
         dut = self.dut
         begun = (self.requested != dut.done) | dut.axi.arvalid
         waiting = dut.enable & (dut.tail != self.requested)
@@ -215,7 +215,7 @@ class CommandQueueHarness(Harness):
         self.claim("not_busy_otherwise", ~dut.busy, when=~begun & ~waiting & ~self.halted & ~dut.halt)
 
     def _add_request_lemmas(self) -> None:
-        """Lemmas for the induction: the registers of requests equal the proof's own."""
+        """State the lemmas: the hardware's request registers equal the ghost registers."""
         dut, config, on_way, rules = self.dut, self.config, self.on_way, self.rules
         left = self.probe("reader.left", dut.beats.bit_length())
         chosen = self.probe("asked", 32)  # descriptors that the reader was asked to fetch
@@ -225,7 +225,7 @@ class CommandQueueHarness(Harness):
         self.lemma(self.probe("reader.on_way", config.prefetch.bit_length()) == on_way)
         self.lemma(on_way <= config.prefetch)
         self.lemma(waits & (on_way < config.prefetch), when=self.probe("reader.offered", 1))
-        # A sum, which excludes wrapped differences.
+        # The lemma bounds the sum of the differences, which excludes wrapped differences.
         ahead = (
             _difference(chosen, self.requested)
             + _difference(self.requested, self.received)
@@ -256,9 +256,9 @@ class CommandQueueHarness(Harness):
         self.lemma(self.probe("beat", 2) == self.beats)
         self.lemma(self.probe("passed", count_bits) == self.passed[:count_bits])
         wraps = len(written)
-        come = Signal(wraps)  # words that have come
+        come = Signal(wraps)  # words that have arrived
         first = Signal(wraps)  # the first word of the descriptor that passes
-        within = Signal(range(beats + 1))  # its words that were passed on
+        within = Signal(range(beats + 1))  # words of this descriptor that were passed on
         stored = Signal(range(words + beats + 1))  # words from `first` on
         self.m.d.comb += [
             come.eq(self.received * beats + self.received_words),
@@ -294,7 +294,7 @@ class CommandQueueHarness(Harness):
             self._add_narrow_bus_lemmas(index, within, is_watched)
 
     def _add_narrow_bus_lemmas(self, index: Value, within: Value, is_watched: Value) -> None:
-        """Words that wait for the last one of their beat."""
+        """State the lemmas about words that wait for the last word of their beat."""
         bits = self.config.axi_bits
         count = COMMAND_BITS // bits
         earlier, failed = self.probe("earlier", COMMAND_BITS - bits), self.probe("earlier_failed", 1)

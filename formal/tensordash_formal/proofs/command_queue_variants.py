@@ -83,7 +83,7 @@ def _requests_twice(m: Module, sound: Any, outer: Any) -> None:
 
 
 def _idle_between_descriptors(m: Module, sound: Any, outer: Any) -> None:
-    """Make `busy` low while a descriptor waits in the queue, with nothing on the bus and nothing in the sequencer."""
+    """Make `busy` low while a descriptor waits in the queue, and the bus and the sequencer are idle."""
     passed = Signal(34)
     m.d.sync += passed.eq(passed + (outer.descriptors.valid & outer.descriptors.ready))
     waits = outer.enable & (outer.head != outer.tail)
@@ -114,24 +114,36 @@ def _variant(claim: str, title: str, fault: Fault, depth: int = 10, config: Any 
 
 UNCHANGED = "beats_pass_in_order_and_unchanged"
 BROKEN_VARIANTS = (
-    _variant("descriptors_come_from_their_places", "the first place is left out", _one_place_on),
-    _variant("descriptors_come_from_their_places", "the ring does not close", _ring_does_not_close),
-    _variant("each_is_requested_in_one_burst", "a beat is not read", _drops_a_beat_of_a_request, config=WIDE),
-    _variant("none_is_requested_beyond_the_tail", "it reads one ahead of the tail", _one_ahead),
+    _variant("descriptors_come_from_their_places", "the first place of the ring is skipped", _one_place_on),
+    _variant("descriptors_come_from_their_places", "the ring does not wrap", _ring_does_not_close),
+    _variant("each_is_requested_in_one_burst", "one beat is not requested", _drops_a_beat_of_a_request, config=WIDE),
+    _variant("none_is_requested_beyond_the_tail", "the queue reads one descriptor beyond the tail", _one_ahead),
     _variant("no_more_are_requested_than_the_fifo_holds", "requests are not counted", _fetches_without_end),
-    _variant("none_is_lost_and_none_repeated", "each is read is_second", _requests_twice),
+    _variant("none_is_lost_and_none_repeated", "each descriptor is read twice", _requests_twice),
     _variant("beats_are_taken_when_they_arrive", "a beat waits for the sequencer", _drops_a_beat),
     _variant("none_is_passed_before_it_arrived", "beats are offered before they arrive", _offers_at_once),
-    _variant("none_is_passed_that_the_window_has_no_room_for", "it ignores `done`", _ignores_done, 30, WIDEST),
+    _variant("none_is_passed_that_the_window_has_no_room_for", "the queue ignores `done`", _ignores_done, 30, WIDEST),
     _variant(UNCHANGED, "a beat is passed twice", _repeats_a_beat, 12),
     _variant(UNCHANGED, "a bit is inverted", _changes_the_last_bit, 12, WIDEST),
     _variant(UNCHANGED, "errors are lost", _loses_errors, 14, NARROW),
-    _variant("received_descriptors_are_passed", "nothing is passed", _never_passes, 14, WIDE),
-    _variant("head_counts_received_descriptors", "it counts beats", _counts_beats),
-    _variant("busy_until_all_are_done", "idle while one waits in the queue", _idle_between_descriptors, 12),
-    _variant("busy_until_all_are_done", "of 256 bits, idle while one waits", _idle_between_descriptors, 12, WIDE),
-    _variant("busy_until_all_are_done", "of 512 bits, idle while one waits", _idle_between_descriptors, 12, WIDEST),
-    _variant("busy_until_all_are_done", "idle as soon as it is disabled", _idle_while_disabled),
-    _variant("busy_while_one_waits_in_the_ring", "busy once one was received", _busy_once_it_passed),
-    _variant("not_busy_otherwise", "busy though it is disabled", _busy_while_disabled),
+    _variant("received_descriptors_are_passed", "no beat is passed", _never_passes, 14, WIDE),
+    _variant("head_counts_received_descriptors", "`head` counts beats", _counts_beats),
+    _variant("busy_until_all_are_done", "`busy` is low while a descriptor waits", _idle_between_descriptors, 12),
+    _variant(
+        "busy_until_all_are_done",
+        "`busy` is low while a descriptor waits (256 bits)",
+        _idle_between_descriptors,
+        12,
+        WIDE,
+    ),
+    _variant(
+        "busy_until_all_are_done",
+        "`busy` is low while a descriptor waits (512 bits)",
+        _idle_between_descriptors,
+        12,
+        WIDEST,
+    ),
+    _variant("busy_until_all_are_done", "`busy` is low while the queue is disabled", _idle_while_disabled),
+    _variant("busy_while_one_waits_in_the_ring", "`busy` is low until a descriptor arrives", _busy_once_it_passed),
+    _variant("not_busy_otherwise", "`busy` is high while the queue is disabled", _busy_while_disabled),
 )

@@ -1,13 +1,13 @@
 """Memory port of the core: all rules of an AXI4 master, with any memory that follows the rules of a slave.
 
 The rules are in docs/axi.md: VALID, stability, 4 KiB pages, size, length, WLAST, strobes and reset, with soft resets in
-any cycle. No more transactions are in flight than the configuration allows. No address outside the bounds registers is
-offered, whatever is written to them and when. AxPROT and AxCACHE have the configured values.
+any cycle. No more transactions are outstanding than the configuration allows. No address outside the bounds registers
+is offered, whatever software writes to them and when. AxPROT and AxCACHE have the configured values.
 
-Registers, command queue, loads and stores are as emitted; every other unit is a stub with free outputs.
+Registers, command queue, load and store are the emitted ones. Every other unit is a stub with free outputs.
 
-Assumes: memory keeps every rule of a slave. It may be as late and as much out of order as these allow. A beat that
-deflate offers stays until it is taken (`deflate`).
+Assumes: memory follows every rule of a slave, with any delay and order that the rules allow. A beat that deflate offers
+stays until it is taken (`deflate`).
 """
 
 from typing import Any
@@ -46,7 +46,7 @@ class PortHarness(Harness):
     Parameters
     ----------
     claimed : bool
-        State the rules as claims, and as lemmas otherwise.
+        State the rules as claims instead of lemmas.
 
     Source: docs/core.md, "Registers" (soft reset); ARM IHI 0022E.
     """
@@ -96,7 +96,7 @@ class PortHarness(Harness):
     def _bounds(self, claimed: bool) -> None:
         """Claim that every address is within the bounds in the cycle in which its burst is first offered.
 
-        An address that waits stays, even if the bounds change meanwhile. After such a change it is unchecked.
+        An address that waits stays even if the bounds change. After a change, it is unchecked.
         """
         config, axi = self.config, self.dut.m_axi
         bits = config.address_bits - PAGE_BITS
@@ -109,7 +109,7 @@ class PortHarness(Harness):
             skipped = (config.axi_bits // 8).bit_length() - 1
             offered = self.probe(f"{name}.offered", 1)
             beat = self.probe(f"{name}.beat", config.address_bits - skipped + 1)
-            changed = Signal(name=f"{name.partition('.')[0]}_bounds_changed")  # since it was first offered
+            changed = Signal(name=f"{name.partition('.')[0]}_bounds_changed")  # since the address was first offered
             waits = Signal(name=f"{name.partition('.')[0]}_waits")
             self.m.d.comb += waits.eq(offered & (changed | (bounds != past_bounds)))
             self.m.d.sync += changed.eq(waits)
@@ -124,7 +124,7 @@ class PortHarness(Harness):
             self.claim(f"{channel}_is_not_above_the_limit", page <= limit, when=valid & applies & ~limit.all())
 
     def _readers(self) -> None:
-        """State the lemmas about both readers and the arbiter between them and the port."""
+        """State the lemmas about both readers, and about the arbiter between the readers and the port."""
         rules = self.rules
         offered = []
         for number, unit in enumerate(("command_queue", "load")):
@@ -151,7 +151,7 @@ class PortHarness(Harness):
         return self.probe(f"{reader}.left", dut._reader.count_bits)
 
     def _writer(self) -> None:
-        """State the lemmas about bursts: the one whose data are sent, the waiting one, and those without a response."""
+        """State the lemmas about bursts: one sends data, one waits, and others have no response yet."""
         rules, axi = self.rules, self.dut.m_axi
         probe = {
             name: self.probe(f"store.writer.{name}", width)
@@ -177,7 +177,7 @@ class PortHarness(Harness):
         self.lemma(leading.count == (offered & (incomplete == 0)))
         self.lemma(probe["on_way"] == responses + incomplete + leading.count)
         self.lemma(leading.first == axi.awlen, when=leading.count != 0)
-        first = Signal(8)  # length of the burst whose data are next
+        first = Signal(8)  # length of the burst that sends data next
         youngest = Signal(8)
         self.m.d.comb += [
             first.eq(Mux(writes.count != 0, writes.first.len, axi.awlen)),
@@ -318,35 +318,33 @@ FEW_READS = load_any_preset("core", ["core.outstanding=4", "core.prefetch=2"])
 
 
 BROKEN_VARIANTS = (
-    _variant("ar_reset", "ARVALID in reset", _in_reset("ar"), AxiReader),
+    _variant("ar_reset", "ARVALID is high in reset", _in_reset("ar"), AxiReader),
     _variant("ar_stays", "ARVALID falls before ARREADY", _withdraws_valid("ar"), AxiReader),
     _variant("ar_stays", "a soft reset does not wait for the bus", _resets_at_once, Registers),
     _variant("ar_stable", "ARADDR changes while it waits", _changes_address("ar"), AxiReader),
-    _variant(
-        "ar_stable", "a descriptor's address takes the place of a load's that waits", _first_overtakes, ReadArbiter
-    ),
+    _variant("ar_stable", "a descriptor's address replaces a load's waiting address", _first_overtakes, ReadArbiter),
     _variant("ar_burst_type", "ARBURST is reserved", _port("arburst", 3), Core),
     _variant("ar_size", "ARSIZE is wider than the bus", _port("arsize", 7), Core),
     _variant("ar_page", "reads cross 4 KiB", _longer("arlen"), AxiReader),
-    _variant("ar_limit", "reads are not counted", _requests_always("ar"), AxiReader, config=FEW_READS),
+    _variant("ar_limit", "outstanding reads are not limited", _requests_always("ar"), AxiReader, config=FEW_READS),
     _variant("bursts_are_whole_and_incr", "ARBURST is FIXED", _port("arburst", 0), Core),
-    _variant("bursts_are_whole_and_incr", "AWPROT is privileged", _port("awprot", 1), Core),
+    _variant("bursts_are_whole_and_incr", "AWPROT marks accesses as privileged", _port("awprot", 1), Core),
     _variant("ar_is_not_below_the_base", "descriptors are read below the base", _ignores_base, CommandQueue, 18),
     _variant("ar_is_not_above_the_limit", "loads have no limit", _ignores_limit, Load),
     _variant("ar_is_not_below_the_base", "a reader's base is a page too low", _base_is_lower, AxiReader),
     _variant("aw_is_not_below_the_base", "a writer has no base", _ignores_base, AxiWriter),
     _variant("aw_is_not_above_the_limit", "a writer has no limit", _ignores_limit, AxiWriter),
-    _variant("aw_reset", "AWVALID in reset", _in_reset("aw"), AxiWriter),
+    _variant("aw_reset", "AWVALID is high in reset", _in_reset("aw"), AxiWriter),
     _variant("aw_stays", "AWVALID falls before AWREADY", _withdraws_valid("aw"), AxiWriter),
     _variant("aw_stable", "AWADDR changes while it waits", _changes_address("aw"), AxiWriter),
     _variant("aw_burst_type", "AWBURST is reserved", _port("awburst", 3), Core),
     _variant("aw_size", "AWSIZE is wider than the bus", _port("awsize", 7), Core),
     _variant("aw_page", "writes cross 4 KiB", _longer("awlen"), AxiWriter),
     _variant("aw_length", "AWLEN changes after data were sent", _length_changes, AxiWriter),
-    _variant("aw_limit", "bursts are not counted", _requests_always("aw"), AxiWriter),
-    _variant("w_reset", "WVALID in reset", _in_reset("w"), AxiWriter),
+    _variant("aw_limit", "outstanding bursts are not limited", _requests_always("aw"), AxiWriter),
+    _variant("w_reset", "WVALID is high in reset", _in_reset("w"), AxiWriter),
     _variant("w_stays", "WVALID falls before WREADY", _withdraws_valid("w"), AxiWriter),
-    _variant("w_stable", "a soft reset clears the strobes of a beat that waits", _strobes_fall, AxiWriter),
+    _variant("w_stable", "a soft reset clears the strobes of a waiting beat", _strobes_fall, AxiWriter),
     _variant("w_last", "WLAST is dropped", lambda m, sound, outer: outer.axi.wlast.eq(0), AxiWriter),
     _variant("w_last", "there are more beats than AWLEN", _one_too_few, AxiWriter),
     _variant("w_strobes", "AWSIZE is narrower than the strobes", _port("awsize", 1), Core),

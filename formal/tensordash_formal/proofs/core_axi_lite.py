@@ -1,8 +1,8 @@
 """Registers of the core: all rules of an AXI4-Lite slave, and a response to every request.
 
-A request has one response, within 2 cycles if the host is ready. There is one request of each kind at a time.
+A request has one response, within 2 cycles if the host is ready. At most one read and one write are outstanding.
 
-Assumes: the host keeps every rule of a master.
+Assumes: the host follows every rule of a master.
 """
 
 from typing import Any
@@ -23,7 +23,7 @@ from ..proof import BrokenVariant, Proof
 __all__ = ["PROOF"]
 
 MAX_RESPONSE_CYCLES = 2
-"""Two, because a read may wait for the previous response to be taken."""
+"""The bound is two because a read may wait until the host takes the previous response."""
 
 
 def build(config: CoreConfig, fault: tuple[type[Block], Fault] | None = None) -> Harness:
@@ -135,12 +135,12 @@ def _responds_always(channel: str) -> Fault:
 
 
 BROKEN_VARIANTS = (
-    _variant("r_reset", "RVALID in reset", _in_reset("r")),
-    _variant("b_reset", "BVALID in reset", _in_reset("b")),
+    _variant("r_reset", "RVALID is high in reset", _in_reset("r")),
+    _variant("b_reset", "BVALID is high in reset", _in_reset("b")),
     _variant("r_stays", "RVALID falls before RREADY", _withdraws_reads),
     _variant("b_stays", "BVALID falls before BREADY", _withdraws_responses),
-    _variant("r_stable", "a read that waits becomes an error", _changes("r")),
-    _variant("b_stable", "a response that waits becomes an error", _changes("b")),
+    _variant("r_stable", "a waiting read response becomes an error", _changes("r")),
+    _variant("b_stable", "a waiting write response becomes an error", _changes("b")),
     _variant("r_requested", "reads have responses without a request", _responds_always("r")),
     _variant("b_requested", "a write has two responses", _responds_twice),
     _variant("b_requested", "writes have responses without a request", _responds_always("b")),

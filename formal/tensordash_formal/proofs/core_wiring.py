@@ -1,10 +1,11 @@
 """Wiring of a core: every input of a unit is connected as docs/core.md defines, bit by bit.
 
 Every input of a unit and every output of the core has its specified value in the same cycle. No port is left out: an
-assertion checks this when the query is built. The proof finds wrong wires that no program of feasible length reveals:
-bit 28 of a counter, or ports that behave alike. The other proofs and the tests check what a unit does with its inputs.
+assertion checks this when the query is built. The proof finds wrong wires that no program of feasible length reveals,
+for example bit 28 of a counter, or swapped ports that usually have equal values. The other proofs and the tests check
+what a unit does with its inputs.
 
-Assumes: nothing. The outputs of all units, tile and memories are free.
+Assumes: nothing. The outputs of all units, of the tile and of the memories are free.
 """
 
 from collections.abc import Callable
@@ -53,18 +54,18 @@ LINKS = (
     *(("streams", f"multiply.{side}_read", f"stream_buffer_{side}.read") for side in "ab"),
     ("sums", "tile.out", "output_unit.sums"),
 )
-"""Claim and two connected interfaces. Every member of the second one has a counterpart in the first."""
+"""Claims, each with two connected interfaces. Every member of the second interface has a counterpart in the first."""
 
 CONSTANT_FIELDS = ("size", "burst", "lock", "cache", "prot", "qos")
 """Fields of bursts that the proof `core_axi` checks."""
 TILE_COUNTERS = {name: name for name in ("steps", "effectual", "stall_input", "stall_output")} | {"scheduled": "cycles"}
-"""Counters of a core that the tile counts, and the tile's names of them."""
+"""Counters of a core that the tile counts, with their names in the tile."""
 
 
 class WiringHarness(Harness):
     """A core with stubs for all units, so that only the wires and gates between them remain.
 
-    Source: docs/core.md: the picture at its head, "Memories", "Errors", "Registers".
+    Source: docs/core.md: the figure at its top, "Memories", "Errors", "Registers".
     """
 
     def __init__(self, config: CoreConfig, fault: tuple[type[Block], Fault] | None = None) -> None:
@@ -76,7 +77,7 @@ class WiringHarness(Harness):
             **{INSTANCES[name]: unit for name, unit in dut.units.items()},
             **{f"stream_buffer_{side}": streams for side, streams in dut.streams.items()},
         }
-        # A faulty unit has its fault in a wrapper, so the claims read the inner ports.
+        # A wrapper around a faulty unit contains the fault, so the claims read the unit's ports inside the wrapper.
         self._broken_kind = fault[0] if fault else None
         self._ends = {f"{unit}.{port}": each for unit, block in self._blocks.items() for port, *each in members(block)}
         self._ends |= {port: each for port, *each in members(dut)}
@@ -139,7 +140,7 @@ class WiringHarness(Harness):
         self.claim("resets", self.port("registers.rst", 1) == ResetSignal())
 
     def _tile(self, config: CoreConfig) -> None:
-        """Claim the tile's inputs: line k of port p is part p of the word in bank k; ports share their handshake."""
+        """Claim the tile's inputs: line k of port p is part p of the word in bank k. All ports share one handshake."""
         at, bits = self.value_at, config.tile.lanes * config.value_bits
         for side, ports in (("a", config.tile.columns), ("b", config.tile.rows)):
             words = at(f"stream_buffer_{side}.data")
@@ -173,12 +174,12 @@ class WiringHarness(Harness):
 
 
 def _input_fault(read: Callable[[Any], Any], change: Callable[[Any], Any]) -> Fault:
-    """Build a fault in the wires of an input: `read` selects it, `change` maps its value."""
+    """Build a fault in the wires of an input. `read` selects the input, and `change` maps its value."""
     return lambda m, sound, outer: Value.cast(read(sound)).eq(change(Value.cast(read(outer))))
 
 
 def _output_fault(read: Callable[[Any], Any], change: Callable[[Any], Any]) -> Fault:
-    """Build a fault in the wires of an output."""
+    """Build a fault in the wires of an output. `read` selects the output, and `change` maps its value."""
     return lambda m, sound, outer: Value.cast(read(outer)).eq(change(Value.cast(read(sound))))
 
 
@@ -199,13 +200,16 @@ BROKEN_VARIANTS = (
     ),
     _variant(
         "descriptors",
-        "a load's error has no top bit",
+        "the top bit of a load's error is lost",
         Load,
         _output_fault(lambda unit: unit.command.error, _stuck(3)),
     ),
     _variant("memory", "responses are always taken", Store, _output_fault(lambda unit: unit.axi.bready, _stuck(0, 1))),
     _variant(
-        "memory", "a load's data lack a bit", ReadArbiter, _output_fault(lambda unit: unit.second.rdata, _stuck(99))
+        "memory",
+        "a bit of a load's data is lost",
+        ReadArbiter,
+        _output_fault(lambda unit: unit.second.rdata, _stuck(99)),
     ),
     _variant(
         "registers", "WREADY is always high", Registers, _output_fault(lambda unit: unit.axi.wready, _stuck(0, 1))
@@ -223,11 +227,14 @@ BROKEN_VARIANTS = (
     _variant("counts", "bit 17 of a count is lost", Store, _input_fault(lambda unit: unit.overflow, _stuck(17))),
     _variant("counters", "bit 28 of `steps` is lost", Tile, _output_fault(lambda unit: unit.steps, _stuck(28))),
     _variant(
-        "counters", "a tile's counters are no copies", Tile, _input_fault(lambda unit: unit.snapshot, _stuck(0, 1))
+        "counters",
+        "the tile's counters are copied in every cycle",
+        Tile,
+        _input_fault(lambda unit: unit.snapshot, _stuck(0, 1)),
     ),
     _variant("control", "a load does not halt", Load, _input_fault(lambda unit: unit.halt, _stuck(0))),
     _variant(
-        "control", "the limit of stores lacks a bit", Store, _input_fault(lambda unit: unit.bounds, _stuck(45, 1))
+        "control", "a bit of the stores' limit is stuck", Store, _input_fault(lambda unit: unit.bounds, _stuck(45, 1))
     ),
     _variant("control", "the tail has 12 bits", CommandQueue, _input_fault(lambda unit: unit.tail, _stuck(12))),
     _variant(

@@ -1,6 +1,6 @@
-"""Counters: saturating sums with a common clear.
+"""Counters: each counter is a saturating sum, and one input clears all of them.
 
-Assumes: a row's AS is not below the tile's (`tile_control`).
+Assumes: a row's AS is at least the tile's AS (`tile_control`).
 """
 
 from functools import partial
@@ -31,7 +31,7 @@ def build(config: TileConfig, fault: tuple[type[Block], Fault] | None = None) ->
     dut = Counters(rows=rows, depth=depth, selections=schedulers * config.lanes or 1, weight=weight)
     harness = Harness(dut, fault=fault)
 
-    # The tile's AS is the least of its rows'.
+    # The tile's AS is the minimum over its rows.
     advance = harness.free(range(depth + 1), "advance_count")
     row_advances = [harness.free(range(depth + 1), f"row_advance_count_{row}") for row in range(rows)]
     for each in row_advances:
@@ -64,7 +64,7 @@ def _thermometer(number: Any, depth: int) -> Any:
 
 
 def _ones(bits: list[Any]) -> Any:
-    """Count set bits in the hardware's order of additions, because solvers are slow to prove orders equal."""
+    """Count set bits, adding in the hardware's order because solvers are slow to prove orders equal."""
     half = len(bits) // 2
     return _ones(bits[:half]) + _ones(bits[half:]) if half else bits[0]
 
@@ -98,13 +98,16 @@ INPUTS = {
     "input_limited": "limited",
     "row_wait": "row_advance",
 }
-"""The input of `Counters` that a counter counts."""
+"""For each counter, the input of `Counters` that it counts."""
 
 BROKEN_VARIANTS = (
-    *(_variant(f"{name}_grows", "has two bits", partial(_wraps, name)) for name in COUNTERS),
+    *(_variant(f"{name}_grows", "the counter has two bits", partial(_wraps, name)) for name in COUNTERS),
     _variant("row_wait_grows", "a row's counter has two bits", _row_wraps),
-    *(_variant(f"{name}_stays", "grows in every cycle", partial(_grows_always, port)) for name, port in INPUTS.items()),
-    _variant("clear_zeroes_counters", "nothing is cleared", _never_clears),
+    *(
+        _variant(f"{name}_stays", "the counter grows in every cycle", partial(_grows_always, port))
+        for name, port in INPUTS.items()
+    ),
+    _variant("clear_zeroes_counters", "no counter is cleared", _never_clears),
 )
 
 PROOF = Proof(name="counters", build=build, applies=lambda config: config.counts, broken_variants=BROKEN_VARIANTS)

@@ -1,8 +1,8 @@
 """Deflate: an offered beat stays until it is taken.
 
-Its strobes and the sources of its data stay, too. Data are zero where the unit is mute.
+The beat's strobes and the sources of its data stay too. Data are zero while the unit is mute.
 
-Assumes: a group stays until it is taken, and none follows the last one.
+Assumes: a group stays until it is taken, and no group follows the last one.
 """
 
 from typing import Any
@@ -21,10 +21,10 @@ __all__ = ["PROOF", "assume_store_behaviour"]
 
 
 def assume_store_behaviour(harness: Harness, dut: Deflate) -> Signal:
-    """Assume what stores guarantee, and return a signal that is high after the first start.
+    """Assume the guarantees of a store, and return a signal that is high after the first start.
 
     A group stays until it is taken. No group follows the end. The kind of move changes only at a start. After a reset,
-    `start` comes first.
+    the first event is `start`.
     """
     groups, past = dut.groups, harness.past
     started = Signal(name="started")
@@ -61,7 +61,7 @@ def build(config: CoreConfig, fault: tuple[type[Block], Fault] | None = None) ->
     sent = harness.probe("sent", (dut.most_beats - 1).bit_length())
     made = harness.probe("made", dut.most_beats.bit_length())
     harness.lemma(groups.valid & (sent < made), when=(sent != 0) & started & ~ResetSignal())
-    # These signals and the group determine the data. Comparing the data would take the solver through large networks.
+    # These signals and the group determine the data. Comparing the data themselves is hard for the solver.
     rest = (harness.probe(f"rest_{k}", dut.width) for k in range(dut.beat - 1))
     made_of = Cat(groups.valid, harness.probe("filled", dut.shift), sent, *rest)
     harness.claim("what_a_beat_is_made_of_stays", made_of == harness.past(made_of), when=waits)
@@ -95,11 +95,11 @@ def _variant(claim: str, title: str, fault: Fault) -> BrokenVariant:
 
 
 BROKEN_VARIANTS = (
-    _variant("offers_a_beat_while_there_is_one", "valid waits for ready", _waits_for_ready),
-    _variant("offers_nothing_else", "it always offers a beat", _always_offers),
-    _variant("a_beat_stays_until_it_is_taken", "strobes follow the bus", _strobes_follow_the_bus),
+    _variant("offers_a_beat_while_there_is_one", "`valid` waits for `ready`", _waits_for_ready),
+    _variant("offers_nothing_else", "`valid` is always high", _always_offers),
+    _variant("a_beat_stays_until_it_is_taken", "strobes are high only while the bus is ready", _strobes_follow_the_bus),
     _variant("what_a_beat_is_made_of_stays", "`ready` of the bus is ignored", _ignores_ready),
-    _variant("data_are_zero_where_it_is_mute", "it is never mute", _is_never_mute),
+    _variant("data_are_zero_where_it_is_mute", "`mute` is ignored", _is_never_mute),
 )
 
 PROOF = Proof(

@@ -1,10 +1,10 @@
 """Deflate: it sends the units of the groups that it takes, each once, in order and at its place.
 
-The sequence of units from place `offset` of the first beat on is the one in docs/core.md. A beat is offered as soon as
-it is complete, and the last one at the end. A group leaves with its last complete beat. A start works in every cycle.
+From place `offset` of the first beat on, the units follow in the order of docs/core.md. A beat is offered as soon as it
+is complete, and the last beat at the end. A group leaves with its last complete beat. `start` may rise in any cycle.
 
-Assumes: as `deflate`; the unit is not mute. Tiles have at most 4 lanes and beats at most 8 units; wider cores are
-proven at this size.
+Assumes: the assumptions of `deflate`; the unit is not mute. Tiles have at most 4 lanes, and beats at most 8 units.
+Wider cores are proven at this size.
 """
 
 from typing import Any
@@ -24,15 +24,15 @@ from .deflate import assume_store_behaviour
 __all__ = ["PROOF"]
 
 PARTITIONS = 5
-"""Number of queries: more of them are each easier."""
+"""Number of queries. With more queries, each is easier."""
 
 
 class DeflateHarness(Harness):
-    """A deflate with free handshakes on both sides.
+    """A deflate unit with free handshakes on both sides.
 
-    Each unit has a place in a beat. The first unit after a start is at place `offset` of the first beat, each further
-    unit at the next place. `which` is an arbitrary unit of a group. One arbitrary taken unit is stored until its beat
-    leaves.
+    Each unit has a place in a beat. The first unit after a start is at place `offset` of the first beat, and each
+    further unit at the next place. `which` is an arbitrary unit of a group. The harness stores one arbitrary taken unit
+    until its beat leaves.
 
     Source: docs/core.md, "Tensors"; the docstring of `Deflate`.
     """
@@ -48,7 +48,7 @@ class DeflateHarness(Harness):
         mask = Signal(dut.size, name="mask_of_group")
         m.d.comb += mask.eq(Cat(value != 0 for value in values))
         self.cut("mask", mask)
-        # Units of a beat before the next group, and sent beats of the offered group.
+        # Number of units in the beat before the next group, and number of sent beats of the offered group.
         before = Signal(shift)
         sent = Signal(range(dut.most_beats + 1))
         first = Signal()  # no beat has left since a start
@@ -113,7 +113,7 @@ class DeflateHarness(Harness):
             self.lemma((before >= offset) & ((stored_place >= offset) | ~stored), when=first, first=True)
 
     def _pick_unit(self, mask: Value, values: list[Value], before: Value, units: GroupUnits) -> tuple[Signal, ...]:
-        """Pick an arbitrary unit of the offered group: what it contains, its place, and whether the group has it."""
+        """Pick an arbitrary unit of the offered group; return its content, its place, and whether the group has it."""
         dut = self.dut
         which = self.constant(range(dut.most), "which")
         self.assume(which < dut.most)
@@ -188,11 +188,11 @@ BROKEN_VARIANTS = (
     _variant("every_unit_leaves_at_its_place", "the first mask has all bits set", _marks_all_values),
     _variant("every_unit_leaves_at_its_place", "-0 counts as zero", _loses_minus_zero),
     _variant("every_unit_leaves_at_its_place", "a unit is lost while the bus stalls", _loses_a_unit_in_a_stall),
-    _variant("the_rest_of_a_group_leaves_at_its_place", "the last beat has lost a unit", _loses_a_unit_of_the_rest),
-    _variant("offers_beats_that_are_whole_and_the_last", "valid waits for ready", _waits_for_ready),
+    _variant("the_rest_of_a_group_leaves_at_its_place", "the last beat loses a unit", _loses_a_unit_of_the_rest),
+    _variant("offers_beats_that_are_whole_and_the_last", "`valid` waits for `ready`", _waits_for_ready),
     _variant("offers_beats_that_are_whole_and_the_last", "a start is ignored", _ignores_a_start),
-    _variant("takes_a_group_with_its_last_whole_beat", "a group is taken at once", _takes_at_once),
-    _variant("strobes_are_those_of_units", "whole beats are written", _writes_whole_beats),
+    _variant("takes_a_group_with_its_last_whole_beat", "a group is taken with its first beat", _takes_at_once),
+    _variant("strobes_are_those_of_units", "all strobes are high", _writes_whole_beats),
 )
 
 PROOF = Proof(

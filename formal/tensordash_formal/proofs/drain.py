@@ -77,7 +77,7 @@ class BeatState:
     harness : Harness
         Harness that gets the ghost registers.
     dut : Drain
-        The component that they follow.
+        The component that the registers follow.
     """
 
     def __init__(self, harness: Harness, dut: Drain) -> None:
@@ -119,18 +119,18 @@ class BeatState:
 
 
 class WatchedValue:
-    """An arbitrary value of an arbitrary block, from the cycle in which the block is taken until it leaves.
+    """Tracks an arbitrary value of an arbitrary block, from the cycle in which the block is taken until it leaves.
 
     Parameters
     ----------
     harness : Harness
         Harness that gets the ghost registers.
     dut : Drain
-        The component that they follow.
+        The component that the registers follow.
     beats : BeatState
         The beats.
     blocks : View
-        The blocks that are taken.
+        The taken blocks.
     """
 
     def __init__(self, harness: Harness, dut: Drain, beats: BeatState, blocks: Any) -> None:
@@ -247,20 +247,20 @@ def _variant(claim: str, title: str, fault: Fault, config: TileConfig | None = N
 
 
 BROKEN_VARIANTS = (
-    _variant("valid_holds_until_taken", "valid falls while the sink waits", _withdraws_valid),
-    _variant("payload_holds_until_taken", "a value changes while the sink waits", _changes_payload),
-    _variant("valid_while_a_beat_is_there", "valid waits for ready", _waits_for_ready),
+    _variant("valid_holds_until_taken", "`valid` falls before `ready` rises", _withdraws_valid),
+    _variant("payload_holds_until_taken", "a value changes before `ready` rises", _changes_payload),
+    _variant("valid_while_a_beat_is_there", "`valid` waits for `ready`", _waits_for_ready),
     _variant("moves_when_there_is_room", "a beat moves in every cycle", _moves_always),
     _variant("free_when_the_block_has_left", "the drain is always free", _free_always),
-    _variant("last_marks_the_final_beat", "every beat is the last", _every_beat_is_last),
+    _variant("last_marks_the_final_beat", "every beat is marked as the last", _every_beat_is_last),
     _variant("empty_when_every_beat_has_left", "the drain is always empty", _always_empty),
-    _variant("empty_when_every_beat_has_left", "the output register does not count", _empty_with_its_block),
-    _variant("infinities_and_nans_are_reported", "none is reported", _reports_none),
-    _variant("infinities_and_nans_are_reported", "waiting beats are reported", _reports_while_it_waits),
+    _variant("empty_when_every_beat_has_left", "the output register is ignored", _empty_with_its_block),
+    _variant("infinities_and_nans_are_reported", "no infinity or NaN is reported", _reports_none),
+    _variant("infinities_and_nans_are_reported", "beats are reported while they wait", _reports_while_it_waits),
     _variant("value_comes_out_in_its_turn", "the last row leaves first", _last_row_first),
     _variant("value_comes_out_in_its_turn", "columns leave in reverse", _columns_in_reverse),
     _variant("value_comes_out_in_its_turn", "C is not added", _loses_c, TileConfig(initial=True)),
-    _variant("value_comes_out_in_its_turn", "C is not added", _loses_c, TileConfig(initial=True, format="int8")),
+    _variant("value_comes_out_in_its_turn", "int8: C is not added", _loses_c, TileConfig(initial=True, format="int8")),
 )
 
 PROOF = Proof(name="drain", build=build, applies=lambda config: True, broken_variants=BROKEN_VARIANTS, cover_depth=24)

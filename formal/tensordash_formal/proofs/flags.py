@@ -1,4 +1,4 @@
-"""Sticky flags: each is set by its own cause only, stays, and is cleared."""
+"""Sticky flags: only its own cause sets a flag, which stays high until it is cleared."""
 
 from typing import Any
 
@@ -54,8 +54,8 @@ def _variant(claim: str, title: str, fault: Fault) -> BrokenVariant:
 BROKEN_VARIANTS = (
     _variant("flags_rise", "the last flag never rises", _drops_the_last),
     _variant("flags_stay", "flags fall without a cause", _keeps_nothing),
-    _variant("flags_stay", "a flag rises with another one's cause", _raises_two),
-    _variant("clear_zeroes_flags", "nothing is cleared", _keeps_all),
+    _variant("flags_stay", "a flag rises with the cause of another flag", _raises_two),
+    _variant("clear_zeroes_flags", "no flag is cleared", _keeps_all),
 )
 
 PROOF = Proof(name="flags", build=build, applies=lambda config: True, broken_variants=BROKEN_VARIANTS)

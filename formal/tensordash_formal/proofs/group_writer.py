@@ -1,8 +1,8 @@
 """Group writer: results are written only at valid positions of the walk.
 
-The proof has every stride and both orientations, in cores whose rows are one group. Values are only tested.
+The proof covers every stride and both orientations, in cores whose rows are one group. Only tests cover the values.
 
-Assumes: fields stay while there are rows, and change before a descriptor begins.
+Assumes: fields are stable while the writer has rows, and change only before a descriptor begins.
 """
 
 from functools import reduce
@@ -72,7 +72,7 @@ class GroupWriterHarness(Harness):
         with m.If(dut.start):
             m.d.sync += self.loaded.eq(0)
         bits, shift = (lanes - 1).bit_length(), (self.config.fp32_groups - 1).bit_length()
-        self.end = Signal(ADDRESS_BITS + 2, name="end_of_positions")  # of the last group
+        self.end = Signal(ADDRESS_BITS + 2, name="end_of_positions")  # the position after the last group
         m.d.comb += self.end.eq((dut.x_size + lanes - 1) >> bits << bits)
 
         def distance(value: Value) -> Value:
@@ -88,7 +88,7 @@ class GroupWriterHarness(Harness):
         self.lemma(~full, when=~self.steady)
 
     def _claim(self, bank: int) -> None:
-        """Claim that a written address belongs to a valid position of the group in that bank."""
+        """Claim that an address written in a bank belongs to a valid position of the group in this bank."""
         dut, lanes = self.dut, self.lanes
         bits, words = (lanes - 1).bit_length(), self.config.fp32_groups
         port = dut.write.address[bank]
@@ -134,7 +134,7 @@ BROKEN_VARIANTS = (
     _variant("all banks are written", _writes_all_banks),
     _variant("a position after the last is written", _limit_is_too_high, Placement),
     _variant("positions below zero are written", _negative_ones_count, Placement),
-    _variant("all groups are placed as FP32", _all_is_fp32),
+    _variant("all groups are placed like FP32", _all_is_fp32),
 )
 
 PROOF = Proof(

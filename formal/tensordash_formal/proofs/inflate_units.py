@@ -1,9 +1,9 @@
 """Inflate: it sends the groups whose units it receives, each once and in order.
 
-A group has its mask, its values, and +0 where the mask has no bit. Each part leaves once its units have arrived. No
-more groups leave than the descriptor names. `wrong` rises exactly if the units are not those of that many groups.
+A value is its unit if its mask bit is set, and +0 otherwise. Each part leaves once its units have arrived. No more
+groups leave than the descriptor requests. `wrong` rises if and only if the units do not form this number of groups.
 
-Assumes: there is at least one group; `plain` rises only with `start`. Sizes are limited as in `deflate_units`.
+Assumes: there is at least one group. `plain` rises only with `start`. Sizes are limited as in `deflate_units`.
 """
 
 from typing import Any
@@ -23,11 +23,11 @@ from ..proof import BrokenVariant, Proof
 __all__ = ["PROOF"]
 
 PARTITIONS = 7
-"""Number of queries: more of them are each easier."""
+"""Number of queries. With more queries, each is easier."""
 
 
 class InflateHarness(Harness):
-    """An inflate with free handshakes on both sides.
+    """An inflate unit with free handshakes on both sides.
 
     A ghost queue holds the beats from the next unit of a group on. The claims cover every value of a group.
 
@@ -50,14 +50,14 @@ class InflateHarness(Harness):
     def _state(self) -> None:
         """Create the ghost registers: the queue of beats, and the next group."""
         m, dut, beat, number = self.m, self.dut, self.dut.beat, self.dut.number
-        depth = dut.slots + 1  # one more than the hardware has room for
+        depth = dut.slots + 1  # one beat more than the hardware holds
         self.queue = [Signal(beat * self.width, name=f"queue_{k}") for k in range(depth)]
         self.count = Signal(range(depth + 1), name="beats_in_queue")
         self.at = Signal(dut.shift, name="next_unit")
         self.part = Signal(range(number), name="next_part")
         self.running, self.wrong = Signal(name="groups_running"), Signal(name="units_are_wrong")
         self.left = Signal(16, name="groups_left")
-        self.limit = Signal(len(dut.limit), name="units_end")  # counted from the queue's first beat on, like all places
+        self.limit = Signal(len(dut.limit), name="units_end")  # counted from the queue's first beat, like all places
         self.stored_mask = Signal(dut.size, name="mask_of_begun_group")
         self.expects_group = self.running | dut.plain
 
@@ -79,7 +79,7 @@ class InflateHarness(Harness):
         m.d.comb += self.short.eq(self.running & (self.limit < end))
 
     def _unit(self, place: Value) -> Value:
-        """Return the unit at a place, of the offered beat if the place is after the queue."""
+        """Return the unit at a place. A place after the queue is in the offered beat."""
         shift = self.dut.shift
         row = place >> shift
         chosen = Mux(row == self.count, self.dut.beats.payload, Array(self.queue)[row])
@@ -140,7 +140,7 @@ class InflateHarness(Harness):
                 when=sent & dut.parts[j // part],
             )
 
-        # With a full store, it may wait for the next beat to send more parts at once.
+        # With a full store, inflate may wait for the next beat in order to send more parts at once.
         full = self.count == dut.slots
         some = (Array(self.ends)[self.part] <= (self.count + full) * beat) & (~full | beats.valid)
         complete = self.known & (some | (self.ends[-1] <= self.count * beat))
@@ -155,7 +155,7 @@ class InflateHarness(Harness):
         self.claim("wrong_marks_units_of_another_number_of_groups", dut.wrong == self.wrong)
 
     def _cut_ends(self) -> None:
-        """Cut the ends of parts: they are counted value by value, like in the model."""
+        """Cut the ends of parts, and count them value by value, as in the model."""
         dut = self.dut
         mask = self.probe("mask", dut.size)
         place: Value = self.probe("after_mask", (dut.beat + dut.masks - 1).bit_length())
@@ -269,10 +269,10 @@ BROKEN_VARIANTS = (
     _variant("sends_only_expected_groups", "one more group is expected", _a_group_more),
     _variant("parts_are_sent_in_order", "the first part is never marked", _hides_the_first_part),
     _variant("a_part_is_sent_after_its_units", "parts are sent before their beats", _ignores_valid),
-    _variant("last_marks_the_end_of_a_group", "no part is the last", _never_last),
-    _variant("sends_what_is_complete", "valid waits for ready", _waits_for_ready),
+    _variant("last_marks_the_end_of_a_group", "`last` is never high", _never_last),
+    _variant("sends_what_is_complete", "`valid` waits for `ready`", _waits_for_ready),
     _variant("takes_a_beat_while_there_is_room", "no beat is taken without a group", _waits_for_groups),
-    _variant("is_active_while_groups_are_expected", "it is always active", _is_always_active),
+    _variant("is_active_while_groups_are_expected", "`active` is always high", _is_always_active),
     _variant("wrong_marks_units_of_another_number_of_groups", "`wrong` is never high", _is_never_wrong),
 )
 

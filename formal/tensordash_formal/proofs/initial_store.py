@@ -1,6 +1,6 @@
 """Store of C: its beats leave once, in order, and a stream may start when a complete block is stored.
 
-Assumes: no C leaves before a stream has started with it.
+Assumes: a block of C leaves only after a stream has started with it.
 """
 
 from typing import Any
@@ -77,7 +77,7 @@ class StoreState:
     harness : Harness
         Harness that gets the ghost registers.
     dut : InitialStore
-        The component that they follow.
+        The component that the registers follow.
     """
 
     def __init__(self, harness: Harness, dut: InitialStore) -> None:
@@ -106,14 +106,14 @@ class StoreState:
 
 
 class WatchedValue:
-    """An arbitrary value of an arbitrary beat, from its entry until it leaves.
+    """Tracks an arbitrary value of an arbitrary beat, from its entry until it leaves.
 
     Parameters
     ----------
     harness : Harness
         Harness that gets the ghost registers.
     dut : InitialStore
-        The component that they follow.
+        The component that the registers follow.
     stored : StoreState
         The stored beats.
     """
@@ -221,7 +221,7 @@ FUSED = TileConfig(initial=True, accumulator="volta")
 
 BROKEN_VARIANTS = (
     _variant("ready_while_there_is_room", "a full store is ready", _ready_always),
-    _variant("ready_while_there_is_room", "ready waits for valid", _ready_waits),
+    _variant("ready_while_there_is_room", "`ready` waits for `valid`", _ready_waits),
     _variant("never_ready_in_reset", "a store in reset is ready", _ready_in_reset),
     _variant("empty_while_there_is_no_c", "the store is always empty", _always_empty),
     _variant("empty_while_there_is_no_c", "the store is empty only while C is offered", _empty_without_blocks),
@@ -229,8 +229,8 @@ BROKEN_VARIANTS = (
     _variant("value_comes_out_in_its_turn", "the oldest beat stays", _never_leaves),
     _variant("value_comes_out_in_its_turn", "columns enter in reverse", _columns_in_reverse),
     _variant("value_comes_out_in_its_turn", "the block's rows are reversed", _rows_in_reverse, FUSED),
-    _variant("wrong_last_is_reported", "nothing is reported", _reports_nothing),
-    _variant("infinities_and_nans_are_reported", "nothing is reported", _reports_nothing),
+    _variant("wrong_last_is_reported", "no error is reported", _reports_nothing),
+    _variant("infinities_and_nans_are_reported", "no infinity or NaN is reported", _reports_nothing),
 )
 
 PROOF = Proof(

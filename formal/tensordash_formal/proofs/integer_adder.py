@@ -1,7 +1,7 @@
-"""Adders of integer sums: for all sums, partial sums and biases, at their real width.
+"""Adders of integer sums, for all sums, partial sums and biases, at their real width.
 
-The total is the true sum, less a multiple of 2^32 where it leaves INT32. Overflow is set there and nowhere else. A
-partial sum counts only where it is added. The second of two additions takes the earlier total.
+The total is the true sum modulo 2^32. Overflow is set if and only if the true sum leaves INT32. A partial sum counts
+only if the descriptor adds it. The second of two additions takes the earlier total.
 """
 
 from typing import Any
@@ -93,7 +93,7 @@ BROKEN_VARIANTS = (
     _variant(
         "overflow_where_the_sum_leaves_int32", "a bias never overflows", _no_overflow(lambda adder: adder.bias.any())
     ),
-    _variant("no_overflow_elsewhere", "the least INT32 is an overflow", _overflow_at_the_ends),
+    _variant("no_overflow_elsewhere", "a total of -2^31 counts as an overflow", _overflow_at_the_ends),
 )
 
 PROOF = Proof(

@@ -1,7 +1,7 @@
 """Results of integer sums: rounded, saturated or passed on, for all sums, scales and random bits, at their real width.
 
-An int8 result is the sum's magnitude times the power of two, rounded to an integer as the fields ask for and saturated,
-with the sum's sign. An INT32 result is the sum. ReLU makes 0 of negative sums.
+An int8 result is the sum's magnitude times the power of two, rounded to an integer in the selected mode and saturated,
+with the sum's sign. An INT32 result is the sum. ReLU replaces negative sums by 0.
 """
 
 from typing import Any
@@ -30,8 +30,8 @@ def is_integer_core(config: Any) -> bool:
 def build(config: CoreConfig, fault: tuple[type[Block], Fault] | None = None) -> Harness:
     """Build the claims (docs/core.md, "Integers").
 
-    A scale below the places of a sum and of the random bits leaves nothing that rounds up, and one above the result's
-    bits saturates: the claims treat all scales beyond like the last of them.
+    A scale below the places of a sum and of the random bits leaves nothing to round up. A scale above the result's bits
+    saturates. So the claims limit the scale to these bounds.
     """
     fmt = config.tile.a_format
     assert isinstance(fmt, IntegerFormat)
@@ -70,7 +70,7 @@ def build(config: CoreConfig, fault: tuple[type[Block], Fault] | None = None) ->
 
 
 def _signed(negative: Value, magnitude: Value, width: int) -> Value:
-    """Return a number of the result's bits, in two's complement."""
+    """Return a signed number in two's complement, with the result's width."""
     return Mux(negative, -magnitude, magnitude)[:width]
 
 
@@ -115,18 +115,18 @@ def _variant(claim: str, title: str, fault: Fault) -> BrokenVariant:
 
 
 BROKEN_VARIANTS = (
-    _variant("relu_clears_negative_sums", "ReLU passes -1", _no_relu_of_minus_one),
-    _variant("a_wide_result_is_the_sum", "INT32 results are scaled, too", _wide_results_are_scaled),
+    _variant("relu_clears_negative_sums", "ReLU does not clear -1", _no_relu_of_minus_one),
+    _variant("a_wide_result_is_the_sum", "INT32 results are scaled", _wide_results_are_scaled),
     _variant("rounded_nearest", "-1.5 is rounded to -1", _floor_of_ties),
     _variant("rounded_nearest", "scales below -32 count as -31", _small_scales_count_as_larger_ones),
     _variant("rounded_toward_zero", "small negative sums are rounded down", _toward_minus_infinity),
     _variant(
         "rounded_stochastic",
-        "negative sums have the complement of the random bits",
+        "negative sums use inverted random bits",
         _random_bits_of_negative_sums_are_inverted,
     ),
-    _variant("results_saturate", "sums without a scale wrap", _wraps),
-    _variant("results_saturate", "the least result is -127", _one_too_low),
+    _variant("results_saturate", "unscaled sums wrap", _wraps),
+    _variant("results_saturate", "results saturate at -127", _one_too_low),
 )
 
 PROOF = Proof(

@@ -1,6 +1,6 @@
 """Interrupts: each event raises `irq`, even if software clears its cause in the same cycle.
 
-`irq` is high exactly while an enabled cause is set.
+`irq` is high if and only if an enabled cause is set.
 """
 
 from typing import Any
@@ -22,14 +22,14 @@ EVENTS = ("end", "error")
 
 
 def _written(dut: Any, name: str) -> tuple[Value, Value]:
-    """Return whether a register's two bits are written in this cycle, and the data."""
+    """Return whether this cycle writes a register's two bits, and the written data."""
     axi = dut.axi
     here = axi.awready & (axi.awaddr[2:] == named(name).offset >> 2) & axi.wstrb[0]
     return here, axi.wdata[: len(EVENTS)]
 
 
 def build(config: CoreConfig, fault: tuple[type[Block], Fault] | None = None) -> Harness:
-    """Build the claims: `irq` equals a reference model of causes and enables.
+    """Build the claims: `irq` equals the output of a reference model of causes and enables.
 
     Source: docs/core.md, "Registers" (`interrupt_enable`, `cause`).
     """
@@ -63,7 +63,7 @@ def _loses(port: str, bit: int) -> Fault:
         event = getattr(outer, port)
         before = Signal()
         m.d.sync += before.eq(event)
-        # `error` stays high, and only its first cycle is an event: the variant loses that cycle.
+        # `failed` stays high, and only its first cycle is an event. The fault hides that cycle.
         lost = clears & ones[bit] & ~before
         m.d.comb += getattr(sound, port).eq(event & ~lost)
 
@@ -79,10 +79,10 @@ def _variant(claim: str, title: str, fault: Fault) -> BrokenVariant:
 
 
 BROKEN_VARIANTS = (
-    _variant("irq_is_an_enabled_cause", "no interrupt", _never),
-    _variant("end_raises_irq", "no interrupt", _never),
-    _variant("error_raises_irq", "no interrupt", _never),
-    _variant("end_survives_a_clear", "an end in the cycle of the clear is lost", _loses("ended", 0)),
+    _variant("irq_is_an_enabled_cause", "no interrupt is raised", _never),
+    _variant("end_raises_irq", "no interrupt is raised", _never),
+    _variant("error_raises_irq", "no interrupt is raised", _never),
+    _variant("end_survives_a_clear", "an `end` in the cycle of the clear is lost", _loses("ended", 0)),
     _variant("error_survives_a_clear", "an error in the cycle of the clear is lost", _loses("failed", 1)),
 )
 

@@ -1,10 +1,10 @@
 """Layout: writes to the stream buffer follow the loop nest of docs/core.md, for every descriptor.
 
-Each step is written once and in order, at its word, bank and part. A position has its value, transposed or not, and
-zero where it has none. The unit continues within 20 cycles unless the buffer makes it wait. `layout_nest.py` describes
-the nest a second time. Sizes are those of side A.
+Each step is written once and in order, at its word, bank and part. A valid position has its value, transposed or not;
+all others are zero. The unit continues within 20 cycles unless the buffer stalls it. `layout_nest.py` is an independent
+model of the nest. Sizes are those of side A.
 
-Assumes: a group of the buffer is the same whenever it is read.
+Assumes: every read of a group of the buffer returns the same values.
 """
 
 from typing import Any
@@ -101,26 +101,30 @@ def _always_takes(m: Module, sound: Any, outer: Any) -> None:
 
 
 def common_variants(unit: type[LayoutUnit]) -> tuple[BrokenVariant, ...]:
-    """Return the broken variants that layouts of one and of two groups a cycle have in common."""
+    """Return the broken variants that layouts of one and of two groups per cycle share."""
 
     def variant(claim: str, title: str, fault: Fault, kind: type[Block] = unit, depth: int = 13) -> BrokenVariant:
         return BrokenVariant(claim=claim, title=title, kind=kind, fault=fault, depth=depth)
 
     not_transposed = corrupt_word(0, lambda word: word & ~(1 << 24))
     return (
-        variant("every_step_is_written_once_and_in_order", "banks belong to the next step", _turns_banks),
+        variant(
+            "every_step_is_written_once_and_in_order", "each step is written to the bank of the next", _turns_banks
+        ),
         variant(
             "nothing_is_written_after_the_last_step", "the last step is written twice", _writes_once_more, depth=15
         ),
-        variant("nothing_is_written_beyond_the_stream_buffer", "words wrap", _base_wraps),
-        variant("a_position_has_its_value", "positions of ports are adjacent", _ports_stand_together, Aligner),
+        variant("nothing_is_written_beyond_the_stream_buffer", "the base address wraps", _base_wraps),
+        variant("a_position_has_its_value", "the stride counts as 1", _ports_stand_together, Aligner),
         variant("a_position_has_its_value", "nothing is transposed", not_transposed),
         variant("zeros_where_no_position_is", "x_size is one too large", _limit_is_too_high, Placement),
         variant("zeros_where_no_position_is", "positions below 0 are read", _positions_below_zero_are_read, Placement),
-        variant("done_when_all_is_written", "`done` comes with the first step", _done_with_the_first),
+        variant("done_when_all_is_written", "`done` rises with the first step", _done_with_the_first),
         variant("the_error_is_the_descriptors", "no error is reported", _no_error),
         variant("the_error_is_the_descriptors", "an error is always reported", _always_an_error),
-        variant("advances_unless_the_buffer_stalls", "`ready` of the buffer is ignored", _never_ready, depth=30),
+        variant(
+            "advances_unless_the_buffer_stalls", "the unit never receives `ready` of the buffer", _never_ready, depth=30
+        ),
         variant("a_read_stays_until_it_is_taken", "a read is withdrawn", _withdraws),
         variant("takes_a_descriptor_while_it_has_none", "a descriptor is always taken", _always_takes),
     )

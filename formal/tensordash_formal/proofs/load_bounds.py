@@ -1,10 +1,10 @@
 """Load: whatever memory returns, writes stay within the descriptor's range.
 
-Nothing is written without a descriptor. Group n of a move goes n places after the first, in every bank. Runs of a plain
-move are requested as often as its loops turn. What a run reads is only tested. `move_nest.py` describes the loops a
-second time.
+Nothing is written without a descriptor. Group n of a move goes n places after the first, in every bank. Each turn of a
+plain move's loops requests one run. Only tests cover the addresses that a run reads. `move_nest.py` is an independent
+model of the loops.
 
-Assumes: memory sends no beat that was not requested. Inflate gives no group that has not arrived (`inflate_units`).
+Assumes: memory sends only requested beats. Inflate sends only groups that have arrived (`inflate_units`).
 """
 
 from typing import Any
@@ -35,7 +35,7 @@ COUNT_BITS = 24
 class InflateAbstraction(Elaboratable):
     """An abstraction of inflate: free outputs, except that it sends no more groups than it received.
 
-    It sends at most as many plain groups as its beats contain, and at most `groups` compressed ones. The proof
+    It sends no more plain groups than its beats contain, and at most `groups` compressed groups. The proof
     `inflate_units` shows that inflate has these properties.
     """
 
@@ -70,7 +70,7 @@ class InflateAbstraction(Elaboratable):
             m.d.sync += beats_received.eq(beats_received + 1)
         with m.If(block.out.valid & block.out.ready & block.last):
             m.d.sync += [groups_sent.eq(groups_sent + 1), left.eq(left - 1)]
-        with m.If(~free["more"]):  # the units are wrong or complete
+        with m.If(~free["more"]):  # models wrong or complete units
             m.d.sync += running.eq(0)
         with m.If(block.start | ~(running | block.plain)):
             m.d.sync += [beats_received.eq(0), groups_sent.eq(0)]
@@ -81,14 +81,14 @@ class InflateAbstraction(Elaboratable):
 
 
 def _beats(block: Inflate) -> int:
-    """Return the beats of a plain group."""
+    """Return the number of beats of a plain group."""
     return block.size // block.beat
 
 
 class LoadBoundsHarness(Harness):
     """A load between free descriptors, a memory that answers requests, and the buffer.
 
-    Ghost counters count the groups that are requested and the groups that are written.
+    Ghost counters count the requested groups and the written groups.
 
     Source: docs/core.md, "Loops" and "Errors"; the docstring of `Load`.
     """
@@ -121,7 +121,7 @@ class LoadBoundsHarness(Harness):
         )
 
     def _count(self) -> None:
-        """Count the groups that are requested and those that are written."""
+        """Count the requested groups and the written groups."""
         m, descriptor = self.m, self.descriptor
         shift = self.dut.beats.bit_length() - 1
         valid, ready = (self.port(f"reader.request_{name}", 1) for name in ("valid", "ready"))
@@ -247,7 +247,7 @@ def _variant(claim: str, title: str, fault: Fault, kind: type[Block] = Load) -> 
 
 
 BROKEN_VARIANTS = (
-    _variant("nothing_is_written_without_a_descriptor", "it writes in every cycle", _writes_always),
+    _variant("nothing_is_written_without_a_descriptor", "the unit writes in every cycle", _writes_always),
     _variant("group_n_goes_n_places_on", "a bank's address is one too high", _bank_is_one_further),
     _variant("nothing_is_written_beyond_the_buffer", "addresses wrap at 16", corrupt_word(3, lambda word: word & 0xF)),
     _variant("no_unrequested_group_is_written", "beats arrive without a request", _beats_come_unasked, AxiReader),

@@ -74,7 +74,10 @@ def _operand(fmt: FloatFormat, bits: Value) -> Operand:
 
 
 def _look_up(table: list[int], index: Value) -> Value:
-    """Select an entry of a table by multiplexers. Yosys turns an `Array` into a memory, which the induction forgets."""
+    """Select an entry of a table with multiplexers.
+
+    Yosys turns an `Array` into a memory, whose contents are free in the induction step.
+    """
     if len(table) == 1:
         return Const(table[0])
     half = len(table) // 2
@@ -180,13 +183,15 @@ BROKEN_VARIANTS = (
     _variant("fp8_e4m3", "product_is_exact", "subnormals of A count as zero", _no_subnormals),
     _variant("fp8_e5m2", "product_is_exact", "subnormals of B have their own binade", _binade_of_subnormals),
     _variant("int8", "product_is_exact", "A is unsigned", _unsigned_a),
-    _variant("int8", "product_is_exact", "-128 times -128 is one too few", _one_too_few),
-    _variant("fp8_e4m3", "sign_is_right", "the sign is A's", _sign_of_a),
+    _variant("int8", "product_is_exact", "-128 times -128 is one too small", _one_too_few),
+    _variant("fp8_e4m3", "sign_is_right", "the product has the sign of A", _sign_of_a),
     _variant("fp8_e4m3", "nan_where_the_product_is_none", "a NaN of B is a number", _nan_of_a_only),
     _variant("fp8_e5m2", "nan_where_the_product_is_none", "infinity times zero is an infinity", _infinity_times_zero),
-    _variant("fp8_e4m3", "nan_nowhere_else", "e4m3's top binade is all NaN", _nan_in_all_of_the_top_binade),
-    _variant("fp8_e5m2", "infinite_where_the_product_is", "no product is a negative infinity", _no_negative_infinity),
-    _variant("fp8_e5m2", "infinite_nowhere_else", "a NaN is marked as an infinity too", _nan_is_infinite),
+    _variant(
+        "fp8_e4m3", "nan_nowhere_else", "all patterns in the top binade of e4m3 are NaN", _nan_in_all_of_the_top_binade
+    ),
+    _variant("fp8_e5m2", "infinite_where_the_product_is", "negative infinities are not marked", _no_negative_infinity),
+    _variant("fp8_e5m2", "infinite_nowhere_else", "a NaN is also marked as an infinity", _nan_is_infinite),
 )
 
 PROOF = Proof(name="multiplier", build=build, applies=is_eight_bit_exact, broken_variants=BROKEN_VARIANTS)

@@ -1,4 +1,4 @@
-"""Operand muxes: a lane gets the selected value, or zero without a selection.
+"""Operand muxes: a lane gets the selected value, or zero if nothing is selected.
 
 Assumes: a lane has at most one selection (`scheduler`).
 """
@@ -22,7 +22,7 @@ __all__ = ["PROOF"]
 
 
 class Muxes(Block):
-    """A tile's operand muxes, one of each width, with the same selection."""
+    """A tile's operand muxes, one for each operand width, with the same selection."""
 
     def __init__(self, config: TileConfig) -> None:
         lanes, depth = config.lanes, config.window_depth

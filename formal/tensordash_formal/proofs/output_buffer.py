@@ -93,14 +93,14 @@ def _variant(claim: str, title: str, fault: Fault) -> BrokenVariant:
 
 
 BROKEN_VARIANTS = (
-    _variant("ready_while_there_is_room", "it holds one beat", _waits),
-    _variant("not_ready_when_full", "it is always ready", _always_ready),
-    _variant("a_beat_is_shown_while_there_is_one", "valid waits for ready", _hides),
-    _variant("nothing_is_shown_when_empty", "there is always a beat", _shows_nothing),
-    _variant("nothing_is_shown_when_empty", "it is never empty", _never_empty),
-    _variant("not_empty_while_there_is_a_beat", "it is always empty", _always_empty),
+    _variant("ready_while_there_is_room", "the buffer holds only one beat", _waits),
+    _variant("not_ready_when_full", "the buffer is always ready", _always_ready),
+    _variant("a_beat_is_shown_while_there_is_one", "`valid` waits for `ready`", _hides),
+    _variant("nothing_is_shown_when_empty", "`valid` is always high", _shows_nothing),
+    _variant("nothing_is_shown_when_empty", "`empty` is never high", _never_empty),
+    _variant("not_empty_while_there_is_a_beat", "`empty` is always high", _always_empty),
     _variant("beats_leave_in_their_order", "the mark of the final beat is lost", _loses_last),
-    _variant("a_beat_stays_until_it_is_taken", "a new beat shows through", _passes_by),
+    _variant("a_beat_stays_until_it_is_taken", "a new beat replaces the waiting one", _passes_by),
 )
 
 PROOF = Proof(

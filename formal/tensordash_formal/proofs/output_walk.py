@@ -33,14 +33,14 @@ FIELDS = ("transposed", "fp32", "stride", "x_size")
 
 
 class LoopNest:
-    """Reference position of a walk (docs/core.md, "Loops"), with loop counters that start at 0.
+    """Tracks the reference position of a walk (docs/core.md, "Loops"), with loop counters that start at 0.
 
     Parameters
     ----------
     descriptor : ReferenceDescriptor
         The walk starts when this descriptor is complete.
     name : str
-        Prefix of its registers.
+        Prefix of the registers' names.
     step : Value
         The walk advances to the next group.
     """
@@ -59,7 +59,7 @@ class LoopNest:
 
 
 class OutputWalkHarness(Harness):
-    """An output unit with stubs for its adder, pipeline, writer and bias fetch, which step in any cycle.
+    """An output unit with stubs for its adder, pipeline, writer and bias fetch, which may step in any cycle.
 
     `group_writer` proves that results are written at the position of the writer's walk.
 
@@ -96,7 +96,7 @@ class OutputWalkHarness(Harness):
             )
 
     def _claim_fields(self) -> None:
-        """Claim the fields that writer and bias fetch get, and the cycle in which they start."""
+        """Claim the fields that writer and bias fetch receive, and the cycle in which they start."""
         descriptor = self.descriptor
         fields = {f"writer.{name}": descriptor[name] for name in FIELDS}
         if self.config.mask:
@@ -116,7 +116,7 @@ class OutputWalkHarness(Harness):
             self.claim("all_have_the_descriptors_fields", port == value.as_unsigned(), when=descriptor.complete)
 
     def _add_lemmas(self, walk: str, nest: LoopNest, places: Sequence[str]) -> None:
-        """State the lemmas: the hardware counts the remaining turns down and marks a loop's last turn."""
+        """State the lemmas: the hardware counts down the remaining turns and marks the last turn of a loop."""
         ends, begun = self.probe(f"{walk}.ends", LOOPS - 1), self.descriptor.active
         for k, turn in enumerate(nest.turns):
             left = self.probe(f"{walk}.left_{k}", COUNT_BITS)
@@ -156,7 +156,7 @@ def _variant(claim: str, title: str, fault: Fault, kind: type[Block] = Walk) -> 
 PLACE, BIAS = "results_are_written_at_the_loops_position", "biases_are_read_at_the_loops_position"
 BROKEN_VARIANTS = (
     _variant(PLACE, "loop 1 runs once more", _counts_one_turn_more),
-    _variant(PLACE, "loop 2 moves no position", _stands_still_in_loop_2),
+    _variant(PLACE, "loop 2 does not change x", _stands_still_in_loop_2),
     _variant(PLACE, "the first group is group 0", _begins_at_0),
     _variant(BIAS, "y is never negative", _loses_a_bit_of_y),
     _variant("all_begin_with_the_descriptor", "`done` never comes", _is_never_done, Output),

@@ -20,7 +20,7 @@ from .layout import common_variants
 __all__ = ["PROOF"]
 
 CARRY_BIT = 8
-"""Lowest bit of an address that a broken variant's carry does not reach."""
+"""Lowest address bit that the carry does not reach in a broken variant."""
 
 
 def _one_word_for_both(m: Module, sound: Any, outer: Any) -> None:
@@ -101,19 +101,19 @@ def _variant(claim: str, title: str, fault: Fault, kind: type[Block] = PairLayou
 ORDER, VALUE = "every_step_is_written_once_and_in_order", "a_position_has_its_value"
 BROKEN_VARIANTS = (
     *common_variants(PairLayout),
-    _variant(ORDER, "both steps of a pair go to one word", _one_word_for_both, depth=16),
-    _variant(ORDER, "both steps of a pair go to one part", _one_part_for_both, depth=16),
+    _variant(ORDER, "both steps of a pair are written to the same word", _one_word_for_both, depth=16),
+    _variant(ORDER, "both steps of a pair are written to the same part", _one_part_for_both, depth=16),
     _variant(ORDER, "no zeros are written after a run of one step", _does_not_fill),
     _variant(ORDER, "a run has an odd number of steps", _odd_steps, depth=16),
-    _variant(VALUE, "the groups of a pair are written to each other's place", _banks_have_the_next_ones_data),
-    _variant(VALUE, "both halves of a bank give what half 0 read", _reads_half_0),
+    _variant(VALUE, "the groups of a pair are swapped", _banks_have_the_next_ones_data),
+    _variant(VALUE, "both halves of a bank return the word of half 0", _reads_half_0),
     _variant(VALUE, "reads of two groups do not wait for the buffer", _pairs_do_not_wait),
     _variant(VALUE, "the first two groups are in the wrong order", _groups_change_places, PairQueue),
-    _variant(VALUE, "two groups leave the queue where one does", _two_leave_for_one, PairQueue),
+    _variant(VALUE, "two groups leave the queue instead of one", _two_leave_for_one, PairQueue),
     _variant(VALUE, "the second group of a pair stays in the queue", _the_second_stays, PairQueue),
-    _variant(VALUE, "a group is left over from the layout before", _a_group_is_left_over, PairQueue, 26),
+    _variant(VALUE, "a group of the previous layout stays in the queue", _a_group_is_left_over, PairQueue, 26),
     _variant(VALUE, "the second group's address has no carry", _no_carry_in_the_second_address, PairWalk),
-    _variant(VALUE, "the second group stands at the first one's x", _the_second_stands_with_the_first, PairWalk),
+    _variant(VALUE, "the second group has the x of the first", _the_second_stands_with_the_first, PairWalk),
     _variant(VALUE, "the outermost loop does not step", _outermost_stands, PairWalk),
     _variant("zeros_after_a_run", "the last step is written to all banks after it", _fills_with_the_last_step),
 )

@@ -1,7 +1,7 @@
 """Results of exact sums: FP32, rounded to nearest even, or INT32, for all sums.
 
-No other FP32 number is nearer to the sum. Zero, infinities and NaN are exact. INT32 results have their overflow, with
-and without C. Formats have their real width.
+No other FP32 number is nearer to the sum. Zero, infinities and NaN are exact. INT32 results report overflow if and only
+if the sum, with or without C, leaves INT32. The proof has the formats at their real width.
 """
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value
@@ -40,7 +40,7 @@ def build(config: TileConfig, fault: tuple[type[Block], Fault] | None = None) ->
 
 
 def _delay(harness: Harness, value: Value) -> Signal:
-    """Delay a value by one cycle, also in a reset, because results are not reset."""
+    """Delay a value by one cycle. The register has no reset because results have none."""
     delayed = Signal(value.shape(), reset_less=True)
     harness.m.d.sync += delayed.eq(value)
     return delayed
@@ -53,15 +53,15 @@ def _claim_stability(harness: Harness, dut: Rounder | IntegerResult, loaded: Val
 def _floating(dut: Rounder, least_exponent: int, fault: tuple[type[Block], Fault] | None) -> Harness:
     """Claim that a result is the normal FP32 number nearest to the sum, with an even fraction in a tie.
 
-    `least_exponent` is the biased exponent of a sum's lowest bit. Distances are in units of 2**-25 of that bit, so that
-    a quarter of the gap between neighbouring results is an integer.
+    `least_exponent` is the biased exponent of a sum's lowest bit. Distances are in units of 2**-25 of that bit, so a
+    quarter of the gap between neighbouring results is an integer.
     """
     harness = Harness(dut, fault=fault)
     block, loaded = _delay(harness, dut.sum.as_value()), _delay(harness, dut.load)
     number, positive, negative = block[: dut.width].as_signed(), block[-2], block[-1]
     _claim_stability(harness, dut, loaded)
     if dut.bypassed:
-        # The initial adder marks an infinity or NaN that passes by.
+        # The initial adder marks an infinity or NaN that bypasses the rounder.
         marked = dut.sum.positive | dut.sum.negative
         harness.assume(~dut.other[FRACTION:-1].all() | marked)
     special = dut.value[FRACTION:-1].all()
@@ -80,7 +80,7 @@ def _floating(dut: Rounder, least_exponent: int, fault: tuple[type[Block], Fault
     nonzero = finite & (number != 0)
     fraction, exponent, sign = dut.value[:FRACTION], dut.value[FRACTION:-1], dut.value[-1]
     harness.claim("the_sign_is_the_sums", sign == (number < 0), when=nonzero)
-    place = exponent - least_exponent  # of the result's leading one, counted from the sum's lowest bit
+    place = exponent - least_exponent  # place of the result's leading one, counted from the sum's lowest bit
     harness.claim("the_result_is_a_normal_number", (place >= 0) & (place < dut.width), when=nonzero)
     shift = Signal(range(dut.width))
     size, result, half_gap = Signal(dut.width + 25), Signal(dut.width + 26), Signal(dut.width + 1)
@@ -90,7 +90,7 @@ def _floating(dut: Rounder, least_exponent: int, fault: tuple[type[Block], Fault
         result.eq(Cat(fraction, 1) << (shift + 2)),
         half_gap.eq(2 << shift),
     ]
-    # Below a power of two, the gap is half as wide.
+    # The gap below a power of two is half as wide as the gap above it.
     half_gap_below = Mux(fraction == 0, half_gap >> 1, half_gap)
     above, below = size - result, result - size
     harness.claim("no_neighbour_is_nearer", (above <= half_gap) & (below <= half_gap_below), when=nonzero)
@@ -100,7 +100,7 @@ def _floating(dut: Rounder, least_exponent: int, fault: tuple[type[Block], Fault
 
 
 def _integer(dut: IntegerResult, fault: tuple[type[Block], Fault] | None) -> Harness:
-    """Claim that a result is the sum, plus C, modulo 2**32."""
+    """Claim that a result is the sum, with C added if there is a C, modulo 2**32."""
     harness = Harness(dut, fault=fault)
     total = dut.sum + dut.c if dut.initial else dut.sum
     loaded = _delay(harness, dut.load)
@@ -188,17 +188,22 @@ def _variant(claim: str, title: str, fault: Fault, fmt: str = "fp8_e4m3", *, ini
 
 BROKEN_VARIANTS = (
     _variant("a_result_stays_until_the_next", "every sum is rounded", _always_loads),
-    _variant("nan_is_one_pattern", "NaN has the pattern of a fused accumulator", _another_nan),
+    _variant("nan_is_one_pattern", "NaN has the bit pattern of a fused accumulator", _another_nan),
     _variant("infinities_pass", "infinities have no sign", _infinity_without_sign),
     _variant("infinities_and_nans_are_reported", "NaN is not reported", _one_nan_is_missed),
     _variant("infinities_and_nans_are_reported", "the largest sums are reported as infinite", _large_is_infinite),
-    _variant("another_number_passes_by", "what passes by loses its least bit", _even_bypass, initial=True),
+    _variant(
+        "another_number_passes_by",
+        "a number that bypasses the rounder loses its lowest bit",
+        _even_bypass,
+        initial=True,
+    ),
     _variant("a_zero_sum_is_plus_zero", "a zero sum is -0", _minus_zero),
     _variant("the_sign_is_the_sums", "results have no sign", _magnitude),
-    _variant("the_result_is_a_normal_number", "the least sum is flushed to zero", _flushes_one),
+    _variant("the_result_is_a_normal_number", "the smallest sum is flushed to zero", _flushes_one),
     _variant("no_neighbour_is_nearer", "the lowest bit is ignored", _no_least_bit),
-    _variant("ties_go_to_even", "the least bit counts as one, so that ties go away from zero", _jammed_least_bit),
-    _variant("a_result_stays_until_the_next", "int8: every sum is loaded", _always_loads, "int8"),
+    _variant("ties_go_to_even", "the lowest bit counts as one, so ties are rounded away from zero", _jammed_least_bit),
+    _variant("a_result_stays_until_the_next", "int8: the result register loads in every cycle", _always_loads, "int8"),
     _variant("the_result_is_the_sum_as_int", "int8: the sum loses its sign", _no_extension, "int8"),
     _variant("the_result_is_the_sum_as_int", "int8: C is not added", _no_c, "int8", initial=True),
     _variant(

@@ -1,10 +1,10 @@
 """Scheduler: the paper's rules for one cycle, over all inputs.
 
-A lane selects at most one position, which is effectual, eligible and one of its options. It takes the first option by
-priority that lanes of earlier levels left. No two lanes select one position. The value of AS and the positions that
-remain are exact. The harness computes options and levels from the configuration, independently of the component.
+A lane selects at most one position, which is effectual, eligible and one of its options. It takes the first option, by
+priority, that lanes of earlier levels left. No two lanes select the same position. AS and the remaining positions are
+exact. The harness computes options and levels from the configuration, independently of the component.
 
-Assumes: eligible steps are the oldest ones. `tile`, which has the schedulers inside, assumes nothing.
+Assumes: eligible steps are the oldest ones. The proof `tile`, which contains the schedulers, does not assume this.
 """
 
 from typing import Any
@@ -22,7 +22,7 @@ from ..proof import BrokenVariant, Proof
 __all__ = ["PROOF"]
 
 Selectors = dict[Position, list[tuple[int, int]]]
-"""The pairs (lane, option) that can select a position."""
+"""For each position, the pairs (lane, option) that can select it."""
 
 
 def build(config: TileConfig, fault: tuple[type[Block], Fault] | None = None) -> Harness:
@@ -37,7 +37,7 @@ def build(config: TileConfig, fault: tuple[type[Block], Fault] | None = None) ->
     for step in range(1, depth):
         harness.assume(dut.eligible[step - 1] | ~dut.eligible[step])
 
-    # Computed from the configuration, independently of the component's tables. Offsets wrap around the lanes.
+    # This is computed from the configuration, independently of the component's tables. Offsets wrap around the lanes.
     reach = [[(step, (lane + offset) % lanes) for step, offset in config.options] for lane in range(lanes)]
     selectors: Selectors = {}
     for lane in range(lanes):
@@ -71,7 +71,7 @@ def _lanes(harness: Harness, dut: Scheduler, reach: list[list[Position]], select
 
 
 def _positions(harness: Harness, dut: Scheduler, selectors: Selectors) -> None:
-    """Claim that a position is selected once, others remain, and the window advances over drained steps."""
+    """Claim that a position is selected at most once, others remain, and the window advances over drained steps."""
     drained: Any = Const(1)
     for step, effectual in enumerate(dut.effectual):
         left = []
@@ -91,7 +91,7 @@ def _positions(harness: Harness, dut: Scheduler, selectors: Selectors) -> None:
 def _levels(reach: list[list[Position]]) -> list[int]:
     """Compute each lane's level by the paper's rule: lanes with disjoint positions share a level.
 
-    Filling level by level in lane order equals assigning each lane in turn the first level without a conflict.
+    Filling one level after another in lane order is equivalent to giving each lane the first level without a conflict.
     """
     levels: list[int] = []
     for lane, positions in enumerate(reach):
@@ -149,11 +149,11 @@ BROKEN_VARIANTS = (
     _variant("only_effectual_and_eligible", "steps beyond the end of the stream are eligible", _ignores_eligible),
     _variant("first_available_is_taken", "lane 0 never takes its first option", _skips_first_option),
     _variant("nothing_else_is_taken", "a lane with a selection also selects its second option", _two_options),
-    _variant("no_position_twice", "other lanes take what lane 0 took", _repeats_selections),
-    _variant("remaining_is_what_was_not_taken", "what was taken remains", _keeps_what_was_taken),
+    _variant("no_position_twice", "other lanes also select lane 0's position", _repeats_selections),
+    _variant("remaining_is_what_was_not_taken", "taken positions remain", _keeps_what_was_taken),
     _variant("advance_is_the_leading_drained_steps", "the window advances by one step at most", _advances_by_one),
     _variant("advance_is_at_least_one", "the window never advances", _holds),
-    _variant("nothing_without_eligible_steps", "the window advances without a step in it", _always_advances),
+    _variant("nothing_without_eligible_steps", "the window advances without eligible steps", _always_advances),
 )
 
 PROOF = Proof(

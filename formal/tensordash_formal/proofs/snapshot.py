@@ -1,4 +1,4 @@
-"""Snapshot: copies of all counters in one cycle, stable until the next snapshot."""
+"""Snapshot: all counters are copied in one cycle, and the copies stay until the next snapshot."""
 
 from typing import Any
 
@@ -48,7 +48,7 @@ def _variant(claim: str, title: str, fault: Fault) -> BrokenVariant:
 BROKEN_VARIANTS = (
     _variant("all_counters_are_copied", "the last row's counter is missing", _misses_one),
     _variant("all_counters_are_copied", "two counters are exchanged", _swaps_two),
-    _variant("a_copy_stays_until_the_next", "the counters show through", _follows),
+    _variant("a_copy_stays_until_the_next", "the copies follow the counters", _follows),
 )
 
 PROOF = Proof(name="snapshot", build=build, applies=lambda config: config.snapshot, broken_variants=BROKEN_VARIANTS)

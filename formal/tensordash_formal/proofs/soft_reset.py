@@ -1,9 +1,10 @@
-"""Soft reset: it ends when every AXI transaction has ended, and leaves the state after reset.
+"""Soft reset: it ends when every AXI transaction has ended, and leaves the core in the state after reset.
 
-No transaction begins in it. Arriving data are taken, data that are still sent write nothing, responses are taken. Then
-every unit, the buffer, the tile and the counters are reset, and in no other cycle. `enable`, `tail` and `irq` are 0.
+No transaction begins during a soft reset. Arriving data and responses are taken, and remaining write data have no
+strobes. Then every unit, the buffer, the tile and the counters are reset, and in no other cycle. `enable`, `tail` and
+`irq` are 0.
 
-Assumes: as `core_axi`. A soft reset ends only if memory answers every transaction.
+Assumes: the assumptions of `core_axi`. A soft reset ends only if memory answers every transaction.
 """
 
 from typing import Any
@@ -28,7 +29,7 @@ RESET = (
     *("command_queue", "sequencer", "read_arbiter", "unit_counters", "buffer", "tile"),
     *INSTANCES.values(),
 )
-"""Components that a soft reset resets: all but the registers, which control it, and the stream buffers."""
+"""Components that a soft reset resets: all except the registers, which control it, and the stream buffers."""
 
 
 def build(config: CoreConfig, fault: tuple[type[Block], Fault] | None = None) -> Harness:
@@ -125,16 +126,16 @@ def _variant(claim: str, title: str, fault: Fault, kind: type[Block]) -> BrokenV
 
 
 BROKEN_VARIANTS = (
-    _variant("no_read_begins", "readers ignore it", _ignores_halt, AxiReader),
-    _variant("no_write_begins", "the writer ignores it", _ignores_halt, AxiWriter),
+    _variant("no_read_begins", "readers ignore `halt`", _ignores_halt, AxiReader),
+    _variant("no_write_begins", "the writer ignores `halt`", _ignores_halt, AxiWriter),
     _variant("remaining_data_write_nothing", "strobes stay high", _strobes_stay, AxiWriter),
     _variant("arriving_data_are_taken", "RREADY waits for the unit", _waits_for_the_unit, AxiReader),
     _variant("data_are_sent_without_waiting", "WVALID waits for the unit's data", _waits_for_data, AxiWriter),
     _variant("responses_are_taken", "BREADY is low", _takes_no_response, AxiWriter),
-    _variant("ends_when_no_transaction_is_outstanding", "it ends at once", _reset_immediately, Registers),
-    _variant("ends_once_none_is_outstanding", "it never ends", _never, Registers),
+    _variant("ends_when_no_transaction_is_outstanding", "the soft reset ends at once", _reset_immediately, Registers),
+    _variant("ends_once_none_is_outstanding", "the soft reset never ends", _never, Registers),
     _variant("all_units_are_reset_at_its_end", "no unit is reset", _resets_nothing, Registers),
-    _variant("no_unit_is_reset_before", "units are reset as it begins", _resets_at_its_start, Registers),
+    _variant("no_unit_is_reset_before", "units are reset at its start", _resets_at_its_start, Registers),
     _variant("no_unit_is_reset_otherwise", "units are reset with the counters", _resets_with_counters, Registers),
     _variant("registers_are_as_after_reset", "the queue stays enabled", _stays_enabled, Registers),
 )

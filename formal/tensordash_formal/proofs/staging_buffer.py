@@ -1,6 +1,6 @@
 """Staging buffers: steps leave a window unchanged and in order, at full width and on both sides.
 
-Assumes: some steps leave and some enter in each cycle, as the control allows (`tile_control`).
+Assumes: the numbers of steps that leave and enter in a cycle are ones that the control allows (`tile_control`).
 """
 
 from typing import Any
@@ -21,7 +21,7 @@ __all__ = ["PROOF", "Windows"]
 
 
 class Windows(Block):
-    """A tile's staging buffers or rings, one of each width, controlled by their common input `control`."""
+    """A tile's staging buffers or rings, one for each operand width, with a common input named `control`."""
 
     def __init__(self, config: TileConfig, kind: type[StagingBuffer] | type[StagingRing], control: str) -> None:
         lanes, depth = config.lanes, config.window_depth
@@ -56,7 +56,7 @@ def build(config: TileConfig, fault: tuple[type[Block], Fault] | None = None) ->
     harness = Harness(dut, fault=fault)
     m = harness.m
 
-    # In each cycle some steps leave and some enter. Slots that are empty afterwards take free values.
+    # In each cycle, free numbers of steps leave and enter. Slots that are empty afterwards take free values.
     present = Signal(range(depth + 1))
     remaining = Signal(range(depth + 1))
     leaving = harness.free(range(depth + 1), "leaving")
@@ -126,7 +126,7 @@ def _variant(claim: str, title: str, fault: Fault) -> BrokenVariant:
 BROKEN_VARIANTS = (
     _variant("held_in_order_until_it_leaves", "lanes enter in reverse", _reverses_lanes),
     _variant("held_in_order_until_it_leaves", "a step that stays is lost", _forgets),
-    _variant("held_in_order_until_it_leaves", "a step that stays mixes with what enters", _sticks),
+    _variant("held_in_order_until_it_leaves", "a step that stays is mixed with an entering one", _sticks),
     _variant("stays_by_its_first_line", "a step that stays is lost", _forgets),
 )
 

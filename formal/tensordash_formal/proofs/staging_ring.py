@@ -1,6 +1,6 @@
 """Staging rings: a slot holds the value of its line in the cycle in which it was last written.
 
-The proof has the full width and both sides. It assumes nothing.
+The proof covers the full width and both sides. It assumes nothing.
 """
 
 from typing import Any
@@ -54,7 +54,7 @@ def _variant(claim: str, title: str, fault: Fault) -> BrokenVariant:
 
 RING = TileConfig(rows=1, columns=1, lanes=2, depth=2, connectivity=((0, 0), (1, 0), (1, 1)), staging="ring")
 BROKEN_VARIANTS = (
-    _variant("takes_the_value_of_its_line", "slots have their neighbours' values", _rotates_window),
+    _variant("takes_the_value_of_its_line", "each slot shows its neighbour's values", _rotates_window),
     _variant("stays_while_it_is_not_written", "slots are written in every cycle", _always_writes),
 )
 

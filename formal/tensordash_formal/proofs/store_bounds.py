@@ -1,10 +1,10 @@
 """Store: whatever groups it reads, writes to memory stay within the descriptor's range.
 
 Every burst lies within a request, and every request belongs to a descriptor. Each run of a plain move is where its
-loops place it. A record is requested once. Nothing is requested outside the bounds. Where the bursts of a compressed
-store go is only tested.
+loops place it. A record is requested once. Nothing is requested outside the bounds. Only tests cover the addresses of a
+compressed store's bursts.
 
-Assumes: descriptors are stores and records with legal fields. A beat of deflate stays (`deflate`).
+Assumes: descriptors are stores and records with legal fields. A beat of deflate stays until it is taken (`deflate`).
 """
 
 from typing import Any
@@ -51,7 +51,7 @@ class StoreBoundsHarness(Harness):
         self.assume(dut.halt | ~self.past(dut.halt))
         self.bits = (
             config.address_bits - dut.skipped + 1
-        )  # of a beat's number in memory, with one bit for numbers above all addresses
+        )  # bits of a beat's number in memory, with one more bit for numbers above all addresses
         valid, ready = (self.port(f"writer.request_{name}", 1) for name in ("valid", "ready"))
         request = self.port("writer.request_payload", self.bits + dut._writer.count_bits)
         self.requests, self.beat, self.count = valid & ready, request[: self.bits], request[self.bits :]
@@ -66,11 +66,11 @@ class StoreBoundsHarness(Harness):
 
     @property
     def compressed(self) -> Value:
-        """The descriptor's bit `compressed`; records have none."""
+        """The descriptor's bit `compressed`. Records do not have this bit."""
         return self.descriptor["compressed"] & ~self.records
 
     def _track_requests(self) -> None:
-        """Track the beats of the last request that have no address yet."""
+        """Track the beats of the last request whose address memory has not accepted."""
         m, axi = self.m, self.dut.axi
         self.next, self.left = Signal(self.bits, name="next_beat"), Signal(self.dut._writer.count_bits, name="left")
         self.record_requested = Signal(name="record_requested")
@@ -192,9 +192,9 @@ def _variant(claim: str, title: str, fault: Fault, kind: type[Block] = Store) ->
 
 
 BROKEN_VARIANTS = (
-    _variant("a_burst_is_within_the_request", "a burst begins a beat later", _is_one_further, AxiWriter),
+    _variant("a_burst_is_within_the_request", "a burst begins one beat later", _is_one_further, AxiWriter),
     _variant("a_burst_is_within_the_request", "a burst has one more beat", _is_longer, AxiWriter),
-    _variant("nothing_is_requested_without_a_descriptor", "`done` comes too early", _is_done_at_once),
+    _variant("nothing_is_requested_without_a_descriptor", "`done` rises too early", _is_done_at_once),
     _variant("runs_follow_the_loops", "loop 1 runs once more", corrupt_word(4, lambda word: word + (1 << 16))),
     _variant("a_run_is_at_the_loops_position", "a stride is one too large", corrupt_word(6, lambda word: word + 1)),
     _variant("a_run_has_the_adjacent_groups", "a run has one more group", corrupt_word(4, lambda word: word + 1)),

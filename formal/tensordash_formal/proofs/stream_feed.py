@@ -1,9 +1,9 @@
 """Stream feed: every step of every pass is offered to the tile once, in order, from its word.
 
-`last` marks the end of a pass. All steps that have been read are offered, although banks do not read while layouts
-write. Words beyond the end of a stream buffer are unchecked up to the end of the descriptor.
+`last` marks the end of a pass. The unit offers all steps that have been read, although banks do not read while layouts
+write. From the first word beyond the end of a stream buffer, words are unchecked up to the end of the descriptor.
 
-Assumes: the tile takes no more than it is offered (`tile_control`). A bank's output is the word that it read last.
+Assumes: the tile takes no more steps than are offered (`tile_control`). A bank's output is the word that it read last.
 """
 
 from typing import Any
@@ -25,13 +25,13 @@ from ..reference_descriptor import ReferenceDescriptor, corrupt_word
 __all__ = ["PROOF"]
 
 PARTITIONS = 6
-"""Number of queries: more of them are each easier."""
+"""Number of queries. With more queries, each is easier."""
 PLACE_BITS = 30
 """Bits of a word's place, including places beyond the stream buffer."""
 
 
 class PassSequence(ReferenceDescriptor):
-    """Reference model of the passes: the next step of the current pass (docs/core.md, "Multiply").
+    """Reference model of the passes: tracks the next step of the current pass (docs/core.md, "Multiply").
 
     Attributes
     ----------
@@ -95,8 +95,8 @@ class PassSequence(ReferenceDescriptor):
 class StreamFeedHarness(Harness):
     """A multiply unit between a tile and stream buffers whose banks may be written, and so not read, in any cycle.
 
-    A bank's output is the word that it read last (`StreamReadSignature`), which is tracked by its place. Words beyond a
-    stream buffer are undefined: from the first such word to the end of the descriptor, places are unchecked.
+    A bank's output is the word that it read last (`StreamReadSignature`). The harness tracks the word's place. Words
+    beyond a stream buffer are undefined: from the first one to the end of the descriptor, places are unchecked.
 
     Source: docs/core.md, "Multiply" and "Memories"; the docstring of `Multiply`.
     """
@@ -162,7 +162,7 @@ class StreamFeedHarness(Harness):
         self.claim("the_error_is_the_descriptors", dut.command.error == error, when=dut.command.done)
 
     def _add_lemmas(self) -> None:
-        """State the lemmas about the hardware's walk, which is ahead, and about each bank."""
+        """State the lemmas about the hardware's walk, which is ahead of the tile, and about each bank."""
         dut, passes, depth = self.dut, self.passes, self.dut.depth
         active, in_passes = passes.active, passes.active & ~passes.ended
         passes.add_lemmas(self)
@@ -276,10 +276,10 @@ def _variant(claim: str, title: str, fault: Fault, depth: int = 12) -> BrokenVar
 
 
 BROKEN_VARIANTS = (
-    _variant("only_steps_of_passes_are_offered", "a step is offered at any time", _always_offers),
+    _variant("only_steps_of_passes_are_offered", "a step is offered in every cycle", _always_offers),
     _variant("no_step_of_the_next_pass_is_offered", "one more step is offered", _offers_one_more),
     _variant("last_marks_the_end_of_a_pass", "`last` is dropped", _never_last),
-    _variant("last_marks_the_end_of_a_pass", "`last` comes with every full offer", _last_too_early),
+    _variant("last_marks_the_end_of_a_pass", "`last` rises with every full offer", _last_too_early),
     _variant("every_step_is_offered_from_its_word", "reads delayed by a write are not repeated", _ignores_late_banks),
     _variant("every_step_is_offered_from_its_word", "bank 0 of side B shows its first word only", _no_streams_of_rows),
     _variant(
@@ -287,8 +287,8 @@ BROKEN_VARIANTS = (
         "the sides' base addresses are swapped",
         corrupt_word(11, lambda word: word.rotate_left(16)),
     ),
-    _variant("all_that_can_be_read_is_offered", "one step is offered of several", _offers_one_step),
-    _variant("done_after_the_last_step", "`done` comes with the first step", _done_at_once),
+    _variant("all_that_can_be_read_is_offered", "at most one step is offered", _offers_one_step),
+    _variant("done_after_the_last_step", "`done` rises with the first step", _done_at_once),
     _variant("the_error_is_the_descriptors", "no error is reported", _no_error),
     _variant("the_error_is_the_descriptors", "an error is always reported", _always_an_error),
 )

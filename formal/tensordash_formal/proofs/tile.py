@@ -1,12 +1,12 @@
 """Tile: every effectual pair, and every value of C, is added to its stream's sum exactly once.
 
-The proof has the whole tile of a configuration at its full size, with the free inputs of `tile_control`. Arithmetic is
-abstracted: a sum is two bits, "the watched pair, once" and "something wrong". Row, column and lane of the watched pair
-are free constants, and it enters in a free cycle. The sign bit tags its two values. This is sound because nothing
-between the ports and the multipliers reads the sign bit; the zero test of int8 does, so there the watched value is
-negative and no other is.
+The proof has the complete tile of a configuration at its full size, with the free inputs of `tile_control`. Arithmetic
+is abstracted: a sum is two bits, "the watched pair, once" and "something wrong". Row, column and lane of the watched
+pair are free constants, and the pair enters in a free cycle. The sign bit tags its two values. This is sound because
+nothing between the ports and the multipliers reads the sign bit. The exception is the zero test of int8, so with int8
+only the watched value is negative.
 
-With scales, a pair whose scale is zero (NVFP4) is not effectual. Which scale a PE applies is only tested.
+With scales, a pair whose scale is zero (NVFP4) is not effectual. Only tests cover which scale a PE applies.
 """
 
 from typing import Any
@@ -30,8 +30,8 @@ __all__ = ["PROOF"]
 class WatchedTile(TileHarness):
     """A tile with one watched pair of values and one watched value of C.
 
-    The pair is arbitrary: row, column and lane are free constants, and it is picked once, in any cycle, from any of the
-    offered steps. Only its values carry tags.
+    The pair is arbitrary. Row, column and lane are free constants. The pair is picked once, in any cycle, from any
+    offered step. Only its values carry tags.
     """
 
     def __init__(self, config: TileConfig, fault: tuple[type[Block], Fault] | None = None) -> None:
@@ -68,11 +68,11 @@ class WatchedTile(TileHarness):
         self.slot = Signal(depth)
         """The watched step's position in the window by age, one-hot; zero if it is not in the window."""
         self.line, self.entered_on = Signal(depth), Signal(depth)
-        """The line of the step to pick, and of the picked one. In a ring, the line is the slot."""
+        """The line of the step to pick, and the line of the picked step. In a ring, the line is the slot."""
         self.inflight = Signal(counter_range)
-        """Streams whose end has entered and whose final beat has not left."""
+        """Number of streams whose end has entered and whose final beat has not left."""
         self.ahead = Signal(counter_range)
-        """Streams that leave before the watched pair's."""
+        """Number of streams that leave before the watched pair's stream."""
         pick, index = self.free(1, "pick"), self.free(range(depth), "index")
         effectual = self._tags(pick, index)
         m.d.sync += self.inflight.eq(self.inflight + state.end_enters - self.final_leaves)
@@ -95,7 +95,7 @@ class WatchedTile(TileHarness):
         pair = self.result[:2]
         pending_here = shows & pending
         self.claim("every_effectual_pair_is_consumed_once", pair == 1, when=pending_here & self.effectual)
-        if config.sparsity != "none" and isinstance(config.b_format, FloatFormat):  # a tagged int8 is not zero
+        if config.sparsity != "none" and isinstance(config.b_format, FloatFormat):  # a tagged int8 is never zero
             self.claim("no_other_pair_is_consumed", pair == 0, when=pending_here & ~self.effectual)
         self.claim("no_pair_meets_another_stream", pair == 0, when=shows & self.picked & ~pending)
         self.claim("nothing_is_consumed_before_it_enters", pair == 0, when=shows & ~self.picked)
@@ -128,7 +128,10 @@ class WatchedTile(TileHarness):
         return {"none": Const(1), "rows": nonzero["b"], "both": nonzero["a"] & nonzero["b"]}[config.sparsity]
 
     def _places(self) -> list[tuple[Value, Value, Value]]:
-        """List the pair's places: whether it or a wrong sum is there, and the blocks before the pair's."""
+        """List the pair's possible places.
+
+        An entry has: the pair is there; a wrong sum is there; the number of blocks before the pair's block.
+        """
         config, state, depth = self.config, self.state, self.state.depth
         older = self.slot - 1
         self.window_ahead = count(self.ended) + count(state.ends & older[:depth])
@@ -145,7 +148,7 @@ class WatchedTile(TileHarness):
         stages = [at(f"stage_{stage}") for stage in range(config.stages - 1)]
         for stage, tags in enumerate(stages):
             made = state.pipe_made[stage]
-            # Tags left from a reset leave the pipeline before the first stream and are in no sum.
+            # Tags from before a reset leave the pipeline before the first stream and reach no sum.
             self.lemma(made | ~(state.open | state.pipe_made[stage + 1 :].any()), when=tags[:2].any())
             self.lemma(~tags[2], when=made)
             places.append((tags[0] & made, tags[1] & made, count(self.ended) - count(state.pipe_last[: stage + 1])))
@@ -225,7 +228,7 @@ class WatchedTile(TileHarness):
             self.lemma(self.ahead == ahead, when=here)
 
     def _claim_c(self) -> None:
-        """Claim the same for a value of C: it is added to the stream that starts with its block."""
+        """Claim that a value of C is added once, to the stream that starts with its block."""
         m, state, config = self.m, self.state, self.config
         counter_range = range(state.depth + state.latency + 6)
         picked, delivered, inflight, ahead = Signal(), Signal(), Signal(counter_range), Signal(counter_range)
@@ -262,7 +265,7 @@ class WatchedTile(TileHarness):
             self.lemma(ahead == blocks, when=here)
 
     def _c_places(self) -> list[tuple[Value, Value]]:
-        """List the places of the watched C: whether it is there, and the blocks before the pair's."""
+        """List the possible places of the watched C: whether it is there, and the number of blocks before its block."""
         state, config, beats = self.state, self.config, self.state.beats
         places: list[tuple[Value, Value]] = []
         bits = 32 * config.columns * config.out_rows

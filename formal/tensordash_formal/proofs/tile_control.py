@@ -1,12 +1,12 @@
 """Tile control: the tile accepts all input that fits, never idles with work available, and counts correctly.
 
-The proof has the whole tile of a configuration at its full size: control, staging, schedulers, muxes, drain and the
-store of C. Arrivals on each port, `last` marks (also wrong ones), stalls of the sink, values, and resets in each cycle
-are free. A PE's overflow is free, too. The values of `taken`, `idle`, all counters and all flags are exact, in every
+The proof has the complete tile of a configuration at its full size: control, staging, schedulers, muxes, drain and the
+store of C. Arrivals on each port, `last` marks (also wrong ones), stalls of the sink, values, and resets are free in
+each cycle. A PE's overflow is free too. The values of `taken`, `idle`, all counters and all flags are exact in every
 cycle.
 
-There is no deadlock: the tile waits only for its input or for the sink. It is frozen only with results left to send,
-and it continues after `beats - 1` cycles in which the sink takes a beat.
+There is no deadlock: the tile waits only for its input or for the sink. It is frozen only while it has results to
+send, and it continues after `beats - 1` cycles in which the sink takes a beat.
 """
 
 from functools import reduce
@@ -39,7 +39,7 @@ class TileControlHarness(TileHarness):
     def __init__(self, config: TileConfig, fault: tuple[type[Block], Fault] | None = None) -> None:
         super().__init__(config, fault)
         self.no_reset = Signal()
-        """Reset is inactive in this cycle, so registers determine the next one."""
+        """Reset is inactive in this cycle, so the registers of this cycle determine the next one."""
         self.m.d.comb += self.no_reset.eq(~ResetSignal())
         self._advance()
         self._array()
@@ -104,7 +104,7 @@ class TileControlHarness(TileHarness):
             self.m.d.sync += stuck.eq(stuck + 1)
         with self.m.Elif(~frozen):
             self.m.d.sync += stuck.eq(0)
-        # Each cycle in which the sink is ready moves a beat, except one if the output buffer was full.
+        # Each cycle in which the sink is ready moves a beat, except for one cycle if the output buffer was full.
         self.claim("frozen_only_while_results_leave", state.left != 0, when=frozen)
         slack = int(state.buffered)
         if beats + slack > 1:
@@ -129,7 +129,7 @@ class TileControlHarness(TileHarness):
             self.claim("c_waits_only_while_results_leave", state.pipe_made.any() | (state.left != 0), when=waits)
 
     def _complete(self) -> Value:
-        """Return whether the window is as full as it needs to be."""
+        """Return whether the window has enough steps for a schedule."""
         if not self.config.needs_full_window:
             return Const(1)
         return (self.state.held == self.state.depth) | self.state.ends.any()
@@ -200,7 +200,7 @@ class TileControlHarness(TileHarness):
             grows[f"row_wait_{row}"] = (counters["row_wait"][32 * row :][:32], waits)
         for name, (counter, amount) in grows.items():
             claim = "row_wait_is_right" if name.startswith("row_wait") else f"{name}_is_right"
-            # A full window is never too short; a single row, or a row of the baseline, never waits.
+            # A full window is never limited by input. A single row, or a row of the baseline, never waits.
             can_grow = {
                 "input_limited": state.depth > 1 and not config.needs_full_window,
                 "row_wait": config.rows > 1 and config.sparsity != "none",
@@ -230,7 +230,7 @@ class TileControlHarness(TileHarness):
         return self.past(Mux(self.state.scheduled, count(active), 0))
 
     def _claim_counter(self, claim: str, counter: Value, amount: Value, can_grow: bool = True) -> None:
-        """Claim that a counter grows by `amount` (of the previous cycle), saturates, and is cleared."""
+        """Claim that a counter grows by `amount`, a value of the previous cycle, saturates, and is cleared."""
         total = Signal(COUNTER_BITS + 1, name=f"total_{self._statements}")
         self.m.d.comb += total.eq(self.past(counter) + amount)
         expected = Mux(total[-1], (1 << COUNTER_BITS) - 1, total)

@@ -57,7 +57,7 @@ BROKEN_VARIANTS = (
     ),
     _variant(
         "no_step_of_the_next_stream_leaves",
-        "an advance goes on into the next stream",
+        "the window advances into the next stream",
         Control,
         lambda m, sound, outer: outer.advance.eq(sound.advance | (sound.advance << 1)),
     ),
@@ -75,7 +75,7 @@ BROKEN_VARIANTS = (
     ),
     _variant(
         "a_beat_stays_until_it_is_taken",
-        "the output does not wait",
+        "the output does not wait for `ready`",
         Drain,
         lambda m, sound, outer: sound.out.ready.eq(1),
     ),
@@ -99,7 +99,7 @@ BROKEN_VARIANTS = (
     ),
     _variant(
         "a_finished_block_is_offered",
-        "valid waits for ready",
+        "`valid` waits for `ready`",
         Drain,
         lambda m, sound, outer: outer.out.valid.eq(sound.out.valid & outer.out.ready),
     ),
@@ -172,7 +172,7 @@ BROKEN_VARIANTS = (
     ),
     _variant(
         "non_finite_is_right",
-        "a ring's lines are taken for ages",
+        "a ring uses ages instead of lines",
         Control,
         lambda m, sound, outer: outer.write.eq(sound.entering),
         RING,
@@ -194,7 +194,7 @@ BROKEN_VARIANTS = (
     ),
     _variant(
         "result_non_finite_is_right",
-        "results that wait raise the flag",
+        "waiting results raise the flag",
         Drain,
         lambda m, sound, outer: outer.non_finite.eq(sound.non_finite | sound.moves),
     ),
@@ -246,7 +246,7 @@ BROKEN_VARIANTS = (
     ),
     _variant(
         "entry_line_is_that_of_the_next_step",
-        "it is the line of the oldest step",
+        "`entry_line` is the line of the oldest step",
         Control,
         lambda m, sound, outer: outer.entry_line.eq(sound.motion.oldest),
         RING,
@@ -260,7 +260,7 @@ BROKEN_VARIANTS = (
     ),
     _variant(
         "copies_stay_until_the_next",
-        "a counter shows through",
+        "a copy follows its counter",
         Snapshot,
         lambda m, sound, outer: outer.copied.steps.eq(outer.counted.steps),
         COPIED,
@@ -273,7 +273,7 @@ BROKEN_VARIANTS = (
     ),
     _variant(
         "c_is_ready_while_there_is_room",
-        "a block is left free in the store",
+        "the store takes no C while a block is complete",
         InitialStore,
         lambda m, sound, outer: outer.c.ready.eq(sound.c.ready & ~sound.available),
         WITH_C,

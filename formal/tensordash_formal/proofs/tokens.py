@@ -1,19 +1,21 @@
-"""Tokens: no program deadlocks, and a program that violates the token rule is refused.
+"""Tokens: no program deadlocks, and the sequencer refuses a program that violates the token rule.
 
 The harness has the sequencer, with arbitrary units and programs. The claims are:
 
-- A descriptor that violates the rule is refused with its code. Earlier descriptors run as if it were absent.
-- Every other descriptor is sent once, complete and in order, to each of its units, with the tokens that it waits for.
+- The sequencer refuses a descriptor that violates the rule, with its code. Earlier descriptors run unaffected.
+- It sends every other descriptor once, complete and in order, to each of its units, when their tokens have arrived.
 - The oldest unfinished descriptor has its tokens.
-- Its units begin it within 20 cycles, not counting cycles in which a beat is sent or a unit finishes.
-- `done` increments in the cycle after its last unit finishes. Then the next descriptor is the oldest.
+- The units of the oldest descriptor begin it within 20 cycles, not counting cycles in which a beat is sent or a unit
+  finishes.
+- `done` increments in the cycle after the last unit finishes the oldest descriptor. Then the next descriptor is the
+  oldest.
 
-While a descriptor is the oldest, at most the other descriptors of the window are sent and finished, once each. So it
-begins. If every unit finishes its descriptors (for a multiply, both units), every descriptor is finished in turn, so
-there is no deadlock. After an error, this holds up to the descriptor that has the error, which is then reported. No
-solver checks this paragraph, and no proof shows that a unit finishes.
+While a descriptor is the oldest, at most the other descriptors of the window are sent and finished, once each. So the
+oldest begins. If every unit finishes its descriptors (for a multiply, both units), every descriptor is finished in
+turn, so there is no deadlock. After an error, this holds up to the descriptor with the error, which is then reported.
+No solver checks this paragraph, and no proof shows that a unit finishes.
 
-Assumes: the queue gives a descriptor only when there is a place (`command_queue`). The window has 4 descriptors.
+Assumes: the queue sends a descriptor only if the window has room (`command_queue`). The window has 4 descriptors.
 """
 
 from dataclasses import replace
@@ -39,7 +41,7 @@ __all__ = ["PROOF"]
 
 PARTITIONS = 6
 WINDOW = 4
-"""Descriptors in the window of the model. A model with the presets' 16 takes too long to build."""
+"""Descriptors in the window of the model. A model with 16, as in the presets, takes too long to build."""
 
 
 class SequencerHarness(Harness):
@@ -82,7 +84,7 @@ class SequencerHarness(Harness):
         return Array(values)[self.consumer]
 
     def _count_tokens(self) -> None:
-        """Count tokens to the consumer, as seen at the ports."""
+        """Count the tokens to the consumer at the ports."""
         order = self.order
         self.tokens, self.token_counts = [], []
         self.at = Signal(order.place_bits, name="consumer_at")
@@ -106,7 +108,7 @@ class SequencerHarness(Harness):
             self.tokens.append(tokens)
             self.token_counts.append((produced, consumed))
         oldest = [each.owed.bit_select(order.slot(self.done), 1) for each in self.monitors]
-        self.left = Cat(*oldest)  # units that have not finished the oldest
+        self.left = Cat(*oldest)  # units that have not finished the oldest descriptor
         refused = order.refused & (order.refused_at == self.done)
         self.faults = [each.wrong & (each.at == self.done) for each in self.monitors]
         self.wrong = Signal(name="oldest_is_wrong")
@@ -124,7 +126,7 @@ class SequencerHarness(Harness):
         with self.m.If(order.accepts & (Cat(order.beat, order.slot(order.count)) == watched)):
             self.m.d.sync += word.eq(dut.descriptors.payload.data)
         self.watched, self.word = watched, word
-        # All units are combined, so that covers are reached before a second descriptor.
+        # The claims combine all units, so the first descriptor reaches their covers.
         offered = Cat(each.command.descriptor.valid for each in self.monitors)
         own = Cat(each.next_is_own & ~each.holds & ~each.wrong for each in self.monitors)
         this = Cat(Cat(each.sent[:2], order.slot(each.at)) == watched for each in self.monitors)
@@ -151,7 +153,7 @@ class SequencerHarness(Harness):
         self.claim("the_error_is_the_first_descriptors", dut.error == 0, when=~dut.failed)
 
     def _claim_progress(self) -> None:
-        """Claim bounds on the cycles without progress."""
+        """Bound the number of cycles without progress."""
         dut, m = self.dut, self.m
         moves = Cat(*(each.command.descriptor.valid | each.command.done for each in self.monitors)).any()
         begins = self.has_oldest & self.of_consumer(list(self.left)) & ~self.begun & ~self.wrong
@@ -161,7 +163,7 @@ class SequencerHarness(Harness):
             Signal(counts, name="reporting_cycles"),
         )
         m.d.sync += self.idle_cycles.eq(Mux(begins & ~moves, self.idle_cycles + 1, 0))
-        # Each unit's tokens take two reads of the port, an error takes one, and finding the unit's place takes a cycle.
+        # Each unit's tokens take two reads of the port, and an error takes one. Finding the unit's place takes a cycle.
         self.errors = sum(each.wrong for each in self.monitors)
         max_idle_cycles = 2 * sum(each.owed.any() for each in self.monitors) + self.errors + 1
         self.claim(
@@ -326,7 +328,10 @@ class SequencerHarness(Harness):
         return limited, limit
 
     def _add_token_lemmas(self) -> None:
-        """State the lemmas: a pair's tokens are those produced up to one place minus those consumed up to another."""
+        """State the lemmas about the tokens of each pair of units.
+
+        Their number is the tokens produced up to the producer's place minus the tokens consumed up to the consumer's.
+        """
         order = self.order
         produced, consumed = order.before["produced"], order.before["consumed"]
         consumed_to = (self.at + self.begun)[: order.place_bits]

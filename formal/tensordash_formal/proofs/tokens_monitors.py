@@ -1,4 +1,4 @@
-"""What the proof of the tokens puts at the sequencer's ports and in place of its window."""
+"""Monitors of the units at the sequencer's ports, and an abstraction of its window, for the proof `tokens`."""
 
 from typing import Any
 
@@ -24,10 +24,10 @@ class WindowAbstraction(Elaboratable):
         self.block = block
 
     def elaborate(self, platform: Any) -> Module:
-        """Create registers with fixed names, which lemmas refer to."""
+        """Create registers with fixed names, to which lemmas refer."""
         m = Module()
         block = self.block
-        m.d.sync += Signal(name="clocked").eq(1)  # keeps the ports of clock and reset
+        m.d.sync += Signal(name="clocked").eq(1)  # without a register, the module would have no clock and reset ports
         watched = Signal(range(block.words), name="watched")
         m.submodules.any_watched = Instance("$anyconst", p_WIDTH=len(watched), o_Y=watched)
         free = Signal(block.bits, name="free")
@@ -58,21 +58,21 @@ class WindowAbstraction(Elaboratable):
 
 
 class UnitMonitor:
-    """Tracks a unit at its ports: its place in the program, and the state of the descriptor there."""
+    """Tracks a unit at its ports: its place in the program, and the state of the descriptor at this place."""
 
     def __init__(self, harness: Any, number: int, name: str) -> None:
         m, order = harness.m, harness.order
         self.number, self.name = number, name
         self.command = getattr(harness.dut, name)
         self.at = order.place(f"{name}_at")
-        self.begun = Signal(name=f"{name}_begun")  # its first beat was offered
-        self.sent = Signal(range(COMMAND_BEATS + 1), name=f"{name}_sent")  # beats
-        self.wrong = Signal(name=f"{name}_wrong")  # it finished with an error
+        self.begun = Signal(name=f"{name}_begun")  # the first beat of the descriptor was offered
+        self.sent = Signal(range(COMMAND_BEATS + 1), name=f"{name}_sent")  # beats of the descriptor
+        self.wrong = Signal(name=f"{name}_wrong")  # the unit finished with an error
         self.error = Signal(4, name=f"{name}_was", reset_less=True)
-        self.owed = Signal(order.window, name=f"{name}_owed")  # slots whose descriptors it has not finished
+        self.owed = Signal(order.window, name=f"{name}_owed")  # slots with descriptors that the unit has not finished
         self.begins, self.holds = Signal(name=f"{name}_begins"), Signal(name=f"{name}_holds")
         self.ends = Signal(name=f"{name}_is_done")
-        self.next_is_own = Signal(name=f"{name}_is_next")  # the descriptor at its place is its own
+        self.next_is_own = Signal(name=f"{name}_is_next")  # the descriptor at the unit's place belongs to the unit
         descriptor, done = self.command.descriptor, self.command.done
         slot = order.slot(self.at)
         m.d.comb += [
@@ -81,7 +81,7 @@ class UnitMonitor:
             self.ends.eq(done & (self.command.error == 0)),
             self.next_is_own.eq(self.owed.bit_select(slot, 1)),
         ]
-        # docs/core.md, "Tokens"; `CommandSignature`.
+        # Source: docs/core.md, "Tokens"; `CommandSignature`.
         harness.assume(descriptor.ready == ~self.holds)
         harness.assume(self.holds | ~done)
         with m.If(order.completes & (order.new_code == 0) & order.new.units[number]):

@@ -73,7 +73,7 @@ IN_ORDER = "a_descriptor_is_sent_once_in_order_to_its_unit"
 BROKEN_VARIANTS = (
     _variant(IN_ORDER, "violations of the token rule are accepted", _accepts_violations, DescriptorCheck, 14),
     _variant(IN_ORDER, "loads go to the store unit", _sends_loads_to_the_store),
-    _variant("it_is_sent_unchanged", "a bit is inverted", _changes_a_bit),
+    _variant("it_is_sent_unchanged", "a bit of a load is inverted", _changes_a_bit),
     _variant(
         "a_descriptor_begins_with_its_tokens", "a layout is sent as soon as it is received", _sends_without_tokens
     ),
@@ -87,6 +87,8 @@ BROKEN_VARIANTS = (
         DescriptorCheck,
         10,
     ),
-    _variant("the_oldest_begins_unless_another_moves", "the store unit is forgotten", _store_is_held_back, depth=14),
+    _variant(
+        "the_oldest_begins_unless_another_moves", "the store unit gets no descriptors", _store_is_held_back, depth=14
+    ),
     _variant("an_error_is_reported_when_all_is_quiet", "no error is reported", _never_fails),
 )

@@ -33,7 +33,7 @@ def build(config: TileConfig, fault: tuple[type[Block], Fault] | None = None) ->
     harness.claim("valid_holds_until_taken", out.valid, when=stalled)
     harness.claim("payload_holds_until_taken", out.payload.as_value() == payload, when=stalled)
 
-    # Every block of every group enters and leaves once, so it suffices that each value leaves at its place.
+    # Every block of every group enters and leaves once, so it is enough that each value leaves at its place.
     harness.claim(
         "value_comes_out_at_its_place",
         out.payload[groups.out_lane] == groups.value,
@@ -42,7 +42,7 @@ def build(config: TileConfig, fault: tuple[type[Block], Fault] | None = None) ->
 
     harness.claim("takes_a_block_while_there_is_room", blocks.ready, when=(groups.held < lanes) | out.ready)
     harness.claim("takes_no_block_without_room", ~blocks.ready, when=(groups.held == lanes) & ~out.ready)
-    # A source that always has a block and a sink that always takes one.
+    # Count the cycles in which the source has a block and the sink takes one.
     flowing = Signal(range(lanes + 1))
     with harness.m.If(~(blocks.valid & out.ready)):
         harness.m.d.sync += flowing.eq(0)
@@ -64,7 +64,7 @@ class GroupState:
     harness : Harness
         Harness that gets the ghost registers.
     dut : Transposer
-        The component that they follow.
+        The component that the registers follow.
     """
 
     def __init__(self, harness: Harness, dut: Transposer) -> None:
@@ -74,7 +74,7 @@ class GroupState:
 
         self.entering = Signal(range(lanes))  # index of the next block to enter
         self.leaving = Signal(range(lanes))
-        self.complete = Signal()  # a complete group, or its rest, is inside
+        self.complete = Signal()  # a complete group, or the rest of one, is inside
         self.held = Signal(range(2 * lanes))
         m.d.comb += self.held.eq(Mux(self.complete, lanes, 0) + self.entering - self.leaving)
         last_enters, last_leaves = Signal(), Signal()
@@ -99,7 +99,7 @@ class GroupState:
         with m.If(last_enters):
             m.d.sync += self.leaving_transpose.eq(transpose)
 
-        # An arbitrary value of an arbitrary group is watched from its entry on.
+        # The model watches an arbitrary value of an arbitrary group from its entry on.
         self.watched = Signal()
         self.is_next = Signal()  # its group leaves next
         self.value = Signal(dut.width)
@@ -196,12 +196,12 @@ def _variant(claim: str, title: str, fault: Fault) -> BrokenVariant:
 
 
 BROKEN_VARIANTS = (
-    _variant("valid_while_a_group_is_left", "valid waits for ready", _waits_for_ready),
+    _variant("valid_while_a_group_is_left", "`valid` waits for `ready`", _waits_for_ready),
     _variant("valid_while_a_group_is_left", "blocks are lost while there is no room", _loses_blocks),
-    _variant("valid_holds_until_taken", "valid falls while the sink waits", _withdraws_valid),
-    _variant("payload_holds_until_taken", "a value changes while the sink waits", _changes_payload),
+    _variant("valid_holds_until_taken", "`valid` falls before `ready` rises", _withdraws_valid),
+    _variant("payload_holds_until_taken", "a value changes before `ready` rises", _changes_payload),
     _variant("value_comes_out_at_its_place", "lanes leave in reverse", _reverses_lanes),
-    _variant("value_comes_out_at_its_place", "the other groups are transposed", _turns_the_wrong_groups),
+    _variant("value_comes_out_at_its_place", "the wrong groups are transposed", _turns_the_wrong_groups),
     _variant("takes_a_block_while_there_is_room", "no block enters while one leaves", _takes_one_group_at_a_time),
     _variant("takes_no_block_without_room", "blocks are lost while there is no room", _loses_blocks),
     _variant("flows_without_a_bubble", "no block enters while one leaves", _takes_one_group_at_a_time),

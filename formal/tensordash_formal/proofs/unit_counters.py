@@ -1,6 +1,6 @@
-"""Unit counters: saturating sums, copies of one cycle, and a clear.
+"""Unit counters: saturating sums that are copied in one cycle, and cleared.
 
-A copy has all events since the last clear and before its cycle, even if copy and clear come together.
+A copy includes all events since the last clear and before its cycle, even if copy and clear coincide.
 """
 
 from typing import Any
@@ -21,7 +21,7 @@ LARGEST = 2**BITS - 1
 
 
 def build(config: CoreConfig, fault: tuple[type[Block], Fault] | None = None) -> Harness:
-    """Build the claims: the copies equal those of reference counters.
+    """Build the claims: the copies equal the values of reference counters.
 
     Source: docs/core.md, "Registers" (`snapshot`).
     """
@@ -59,8 +59,8 @@ def _variant(claim: str, title: str, fault: Fault) -> BrokenVariant:
 
 BROKEN_VARIANTS = (
     _variant("all_counters_are_copied", "a copy in the cycle of a clear is zero", _copies_zeros),
-    _variant("all_counters_are_copied", "nothing is cleared", _never_clears),
-    _variant("a_copy_stays_until_the_next", "the counters show through", _follows),
+    _variant("all_counters_are_copied", "no counter is cleared", _never_clears),
+    _variant("a_copy_stays_until_the_next", "the copies follow the counters", _follows),
 )
 
 PROOF = Proof(

@@ -1,6 +1,6 @@
-"""Cycle simulator: how long a tile takes for its streams, exactly as golden has it, but fast.
+"""Cycle simulator: counts the cycles that a tile takes for its streams, equal to the golden model's count but fast.
 
-`count` is the way in; `Scheduler` takes packed streams, many at a time.
+`count` is the entry point. `Scheduler` schedules many packed streams at a time.
 """
 
 from .count import Counts, count, count_words, output_stalls, pack

@@ -1,4 +1,4 @@
-"""Exact cycles of a tile for given streams."""
+"""Count the exact cycles of a tile for its streams."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -17,20 +17,20 @@ __all__ = ["Counts", "count", "count_words", "output_stalls", "pack"]
 
 @dataclass(frozen=True)
 class Counts:
-    """What a tile's counters show when the streams are over (docs/tile.md).
+    """Values of a tile's counters at the end of the streams (docs/tile.md).
 
     Attributes
     ----------
     cycles : int
-        Cycles in which a schedule was made.
+        Cycles in which the tile made a schedule.
     steps : int
         Steps of the dense schedule: the baseline's cycles.
     effectual : int
-        Positions consumed, over all rows (`both`: over all PEs; `none`: all positions).
+        Positions consumed, summed over all rows (`both`: over all PEs; `none`: all positions).
     stall_output : int
-        Cycles spent waiting for results to leave.
+        Cycles in which the tile waited for results to leave.
     row_wait : tuple of int
-        Of each row, the steps it was ready to advance further than the tile did.
+        For each row, the sum over cycles of the row's AS minus the tile's AS.
     """
 
     cycles: int
@@ -41,11 +41,14 @@ class Counts:
 
     @property
     def speedup(self) -> float:
-        """The baseline's cycles over the tile's, output stalls left out."""
+        """Cycles of the baseline divided by cycles of the tile, without output stalls."""
         return self.steps / self.cycles
 
     def to_json(self, config: TileConfig) -> dict[str, Any]:
-        """Return a document with the ideal speedup: positions of the dense schedule over effectual ones."""
+        """Convert the counts to JSON types.
+
+        `ideal_speedup` is the number of positions of the dense schedule divided by the number of effectual positions.
+        """
         dense = self.steps * config.lanes * config.rows * (config.columns if config.sparsity == "both" else 1)
         return asdict(self) | {
             "speedup": self.speedup,
@@ -54,7 +57,7 @@ class Counts:
 
 
 def pack(streams: NDArray[np.bool_]) -> NDArray[np.uint32]:
-    """Return steps as words: bit `lane` is the position of that lane.
+    """Pack steps into words: bit `lane` is the position of that lane.
 
     >>> pack(np.array([[True, False, True, False], [False, False, False, True]]))
     array([5, 8], dtype=uint32)
@@ -70,20 +73,20 @@ def count(
     a: Sequence[ArrayLike] | None = None,
     drop_steps: bool = False,
 ) -> Counts:
-    """Count the cycles of streams that follow each other.
+    """Count the cycles of consecutive streams.
 
-    The tile is never short of input, and its results are taken at once.
+    The tile never waits for input, and the sink takes every result at once.
 
     Parameters
     ----------
     streams : sequence of array of bool, (rows, T, lanes)
-        Row side of each stream: true where it is not zero.
+        Row side of each stream: true for nonzero values.
     config : TileConfig
         The tile.
     a : sequence of array of bool, (columns, T, lanes), optional
-        Column side of each stream; needed with `sparsity = "both"`, else without effect.
+        Column side of each stream. Required with `sparsity = "both"`; otherwise ignored.
     drop_steps : bool
-        As `count_words` has it.
+        As in `count_words`.
 
     Returns
     -------
@@ -92,8 +95,8 @@ def count(
     Raises
     ------
     ValueError
-        If a stream has another shape, no step, or a column side that does not fit it; if there is no stream; if steps
-        are to be dropped, and the tile does not skip zeros of rows alone.
+        If a stream has another shape, no step, or a column side of another length; if there is no stream; if
+        `drop_steps` is true and the tile does not skip zeros of the row side only.
 
     Source
     ------
@@ -131,19 +134,19 @@ def count_words(
     a: Sequence[NDArray[np.uint32]] = (),
     drop_steps: bool = False,
 ) -> Counts:
-    """Count cycles as `count` does, for packed streams.
+    """Count the cycles of packed streams, as `count` does.
 
     Parameters
     ----------
     blocks : sequence of array of uint32, (streams, rows, T)
-        Streams in the order in which they come, those of a block with the same number of steps.
+        Streams in order. All streams of a block have the same number of steps.
     config : TileConfig
         The tile.
     a : sequence of array of uint32, (streams, columns, T)
-        Column side; needed with `sparsity = "both"`, else without effect.
+        Column side. Required with `sparsity = "both"`; otherwise ignored.
     drop_steps : bool
-        Count a tile that drops steps which are empty in all rows (`drop_empty_steps`). `row_wait` then counts from the
-        steps that are left.
+        Count a tile that drops steps which are empty in all rows (`drop_empty_steps`). `row_wait` then refers to the
+        remaining steps.
 
     Returns
     -------
@@ -152,7 +155,7 @@ def count_words(
     Raises
     ------
     ValueError
-        If steps are to be dropped, and the tile does not skip zeros of rows alone.
+        If `drop_steps` is true and the tile does not skip zeros of the row side only.
     """
     scheduler = Scheduler(config)
     both = config.sparsity == "both"
@@ -160,13 +163,13 @@ def count_words(
     for index, block in enumerate(blocks):
         side = a[index] if both else None
         if drop_steps:
-            made, lengths = schedule_without_empty_steps(scheduler, block)
+            scheduled, lengths = schedule_without_empty_steps(scheduler, block)
             left = int(lengths.sum())
         else:
-            made = scheduler.schedule(block, side)
+            scheduled = scheduler.schedule(block, side)
             left = block.shape[0] * block.shape[2]
-        cycles.append(made.cycles)
-        waits += made.advances.sum(axis=0) - left
+        cycles.append(scheduled.cycles)
+        waits += scheduled.advances.sum(axis=0) - left
         steps += block.shape[0] * block.shape[2]
         if config.sparsity == "none":
             effectual += block.size * config.lanes
@@ -187,7 +190,7 @@ def count_words(
 
 
 def output_stalls(cycles: NDArray[np.int64], config: TileConfig) -> NDArray[np.int64]:
-    """Return how long streams wait for the block before them to leave, one beat a cycle."""
+    """Return the cycles that each stream waits until the previous stream's block has left, at one beat per cycle."""
     return np.maximum(config.rows // config.out_rows - cycles, 0)
 
 

@@ -1,4 +1,4 @@
-"""Streams without the steps that are empty in all rows."""
+"""Drop the steps of streams that are empty in all rows."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,35 +11,41 @@ __all__ = ["drop_empty_steps", "require_row_side", "schedule_without_empty_steps
 
 
 def require_row_side(config: TileConfig) -> None:
-    """Refuse tiles that do not skip zeros of their rows alone: only these can drop steps."""
+    """Raise an error unless a tile skips zeros of the row side only, as dropping steps requires.
+
+    Raises
+    ------
+    ValueError
+        If `sparsity` is not "rows".
+    """
     if config.sparsity != "rows":
         raise ValueError(f'tile.sparsity must be "rows" to drop empty steps, not "{config.sparsity}"')
 
 
 def drop_empty_steps(words: NDArray[np.uint32], depth: int) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
-    """Drop steps that are empty in all rows of a stream, and deal the others by bank.
+    """Drop steps that are empty in all rows of a stream, and compact the remaining steps of each bank.
 
-    Step t is in bank ``t % depth`` of its stream buffer, and stays there: each bank closes its gaps alone. So a window
-    still takes one step from each bank, on both sides. Where banks keep different numbers of steps, the shorter ones
-    are filled up with empty steps.
+    Step t is in bank ``t % depth`` of its stream buffer, and stays in this bank: each bank closes its own gaps. So a
+    window still takes one step from each bank, on both sides. Banks with fewer remaining steps are padded with empty
+    steps.
 
     Parameters
     ----------
     words : array of uint32, (streams, rows, T)
-        Steps of the row side: bit `lane` is set where the position is not zero.
+        Steps of the row side: bit `lane` is set if the position is not zero.
     depth : int
-        Banks, as many as a window has steps.
+        Number of banks, which is the number of steps in a window.
 
     Returns
     -------
     array of uint32, (streams, rows, longest)
-        The steps that are left, with empty steps after the end of each stream.
+        The remaining steps, with empty steps after the end of each stream.
     array of int64, (streams,)
-        Steps of each stream, at least one.
+        Number of steps of each stream, at least one.
 
     Examples
     --------
-    Steps 1, 2 and 5 are left, two of them in bank 1:
+    Steps 1, 2 and 5 remain, two of them in bank 1:
 
     >>> stream = np.array([[[0, 7, 3, 0, 0, 5, 0, 0]]], np.uint32)
     >>> left, lengths = drop_empty_steps(stream, depth=4)
@@ -66,27 +72,27 @@ def schedule_without_empty_steps(
     Parameters
     ----------
     scheduler : Scheduler
-        Of a tile that skips zeros of its row side.
+        Scheduler of a tile that skips zeros of the row side only.
     words : array of uint32, (streams, rows, T)
-        As `drop_empty_steps` takes them.
+        As in `drop_empty_steps`.
 
     Returns
     -------
     Scheduled
         Without `paces`.
     array of int64, (streams,)
-        Steps of each stream that are left.
+        Number of remaining steps of each stream.
 
     Raises
     ------
     ValueError
-        If the tile does not skip zeros of rows alone.
+        If the tile does not skip zeros of the row side only.
     """
     require_row_side(scheduler.config)
     left, lengths = drop_empty_steps(words, scheduler.config.window_depth)
     cycles, advances = np.empty(len(words), np.int64), np.empty(words.shape[:2], np.int64)
     for length in np.unique(lengths):
         chosen = np.nonzero(lengths == length)[0]
-        made = scheduler.schedule(left[chosen, :, :length])
-        cycles[chosen], advances[chosen] = made.cycles, made.advances
+        scheduled = scheduler.schedule(left[chosen, :, :length])
+        cycles[chosen], advances[chosen] = scheduled.cycles, scheduled.advances
     return Scheduled(cycles, advances, np.empty((len(words), 0), np.uint8)), lengths

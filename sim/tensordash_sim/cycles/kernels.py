@@ -1,8 +1,8 @@
-"""Compiled loops: the schedulers of many tiles, each on streams of its own.
+"""Compiled loops: the schedulers of many tiles, each on its own streams.
 
-A step is a word whose bit `lane` is set where the position is effectual. A narrow window (at most 16 positions) is one
-integer, the oldest step in its lowest bits, and one entry of a table is its next state; a wide one is a word for
-each step, and its levels decide bit-parallel.
+A step is a word. Its bit `lane` is set if the position is effectual. A narrow window (at most 16 positions) is one
+integer with the oldest step in its lowest bits, and a table holds its next state. A wide window has one word for each
+step, and all lanes of a level select in parallel, bit by bit.
 """
 
 import numpy as np
@@ -16,31 +16,31 @@ NARROW_BITS = 16
 
 @njit(cache=True, nogil=True)
 def _schedule(window, free, undecided, levels, steps, ups, downs):
-    """Consume what the schedules select of the windows (depth, schedulers).
+    """Remove the selected positions from the windows (depth, schedulers).
 
-    Lanes of a level cannot reach the same position, so that they may decide together, option by option. Branches would
-    cost more than they save: all schedulers do the same, many in one instruction.
+    Lanes of a level cannot reach the same position, so they select together, option by option. The loops have no
+    branches, so one vector instruction serves many schedulers.
     """
-    for one in range(len(free)):
-        # Its own position of the oldest step is every lane's first option, and out of reach of all others.
-        free[one] = ~window[0, one]
-        window[0, one] = 0
+    for scheduler in range(len(free)):
+        # A lane's first option is its own position of the oldest step, which no other lane can reach.
+        free[scheduler] = ~window[0, scheduler]
+        window[0, scheduler] = 0
     for level in levels:
-        for one in range(len(free)):
-            undecided[one] = free[one] & level
+        for scheduler in range(len(free)):
+            undecided[scheduler] = free[scheduler] & level
         for option in range(len(steps)):
             words, up, down = window[steps[option]], ups[option], downs[option]
-            for one in range(len(free)):
-                # Bit `lane` is position (lane + offset) modulo lanes; what is beyond the lanes is nobody's.
-                word = words[one]
-                taken = undecided[one] & (word >> up | word << down)
-                undecided[one] ^= taken
-                words[one] = word & ~(taken << up | taken >> down)
+            for scheduler in range(len(free)):
+                # Bit `lane` is position (lane + offset) modulo lanes. No lane selects bits beyond the lanes.
+                word = words[scheduler]
+                taken = undecided[scheduler] & (word >> up | word << down)
+                undecided[scheduler] ^= taken
+                words[scheduler] = word & ~(taken << up | taken >> down)
 
 
 @njit(cache=True, nogil=True)
 def fill_table(table, lanes, depth, levels, steps, ups, downs):
-    """Tabulate every window's remaining positions and, in the bits above, the leading steps without any."""
+    """Tabulate the remaining positions of every window and, in the bits above, the number of leading empty steps."""
     count = len(table)
     window, scratch = np.empty((depth, count), np.uint32), np.empty((2, count), np.uint32)
     for bits in range(count):
@@ -58,7 +58,7 @@ def fill_table(table, lanes, depth, levels, steps, ups, downs):
 
 @njit(cache=True, nogil=True)
 def _windows(words, lanes, depth, out):
-    """For every step of a stream, the window that begins with it; nothing follows the last step."""
+    """Write for every step of a stream the window that begins with it. Steps after the end are empty."""
     count = len(words)
     for step in range(count):
         out[step] = np.uint16(words[step])
@@ -73,9 +73,9 @@ def _windows(words, lanes, depth, out):
 def count_narrow(words_b, words_a, both, lanes, depth, table, cycles, advances, paces):
     """Schedule every group with the table.
 
-    `words_b` (groups, rows, T) and, with `both`, `words_a` (groups, columns, T); gets `cycles` (groups,), `advances`
-    (groups, rows), the sum over cycles of AS of each row, and `paces` (groups, T), the steps taken in each cycle, or
-    nothing if it has no room for a cycle: (groups, 0).
+    Inputs are `words_b` (groups, rows, T) and, with `both`, `words_a` (groups, columns, T). The function writes
+    `cycles` (groups,), `advances` (groups, rows) and `paces` (groups, T). `advances` is each row's AS, summed over the
+    cycles. `paces` is the number of steps taken in each cycle; if its shape is (groups, 0), it stays empty.
     """
     groups, rows, count = words_b.shape
     columns = words_a.shape[1] if both else 1
@@ -95,7 +95,7 @@ def count_narrow(words_b, words_a, both, lanes, depth, table, cycles, advances, 
         for row in range(rows):
             for column in range(columns):
                 window[row, column] = side_b[row, 0] & side_a[column, 0]
-        step, made = 0, 0
+        step, cycle = 0, 0
         while step < count:
             advance = min(depth, count - step)
             left = advance
@@ -108,23 +108,23 @@ def count_narrow(words_b, words_a, both, lanes, depth, table, cycles, advances, 
                 advances[group, row] += row_advance
                 advance = min(advance, row_advance)
             if paces.shape[1]:
-                paces[group, made] = advance
+                paces[group, cycle] = advance
             step += advance
-            made += 1
+            cycle += 1
             shift = np.uint32(advance * lanes)
-            # The steps that stay keep what is left of them, the others come in whole.
+            # Steps that stay keep their remaining positions. All others enter with all their positions.
             entered = ~np.uint32((np.uint32(1) << np.uint32((depth - advance) * lanes)) - np.uint32(1))
             for row in range(rows):
                 fresh = side_b[row, step] & entered
                 for column in range(columns):
                     stays = (window[row, column] & np.uint32(0xFFFF)) >> shift
                     window[row, column] = stays | (fresh & side_a[column, step])
-        cycles[group] = made
+        cycles[group] = cycle
 
 
 @njit(cache=True, nogil=True)
 def _fill(window, first, words_b, words_a, both, step, places, stop):
-    """Steps from `step` on enter the windows of a group's schedulers, at `places` of them and up to `stop`."""
+    """Fill the window of each scheduler of a group from place `places` up to `stop`; `step` is the step in place 0."""
     rows, count = words_b.shape
     columns = words_a.shape[0] if both else 1
     for place in range(places, stop):
@@ -139,7 +139,7 @@ def _fill(window, first, words_b, words_a, both, step, places, stop):
 
 @njit(parallel=True, cache=True, nogil=True)
 def count_wide(words_b, words_a, both, depth, levels, steps, ups, downs, parts, cycles, advances, paces):
-    """Count as `count_narrow` does, without a table: several groups at a time, one per slot, fill the vectors."""
+    """Count as `count_narrow` does, without a table. A slot holds one group; several slots fill the CPU's vectors."""
     groups, rows, count = words_b.shape
     columns = words_a.shape[1] if both else 1
     size = rows * columns
@@ -150,7 +150,7 @@ def count_wide(words_b, words_a, both, depth, levels, steps, ups, downs, parts, 
         window = np.zeros((depth, slots * size), np.uint32)
         scratch = np.empty((2, slots * size), np.uint32)
         group_of = np.full(slots, -1)
-        step_of, made = np.zeros(slots, np.int64), np.zeros(slots, np.int64)
+        step_of, cycles_of = np.zeros(slots, np.int64), np.zeros(slots, np.int64)
         busy = 0
         paces[next_group:stop] = 0
         for slot in range(min(slots, stop - next_group)):
@@ -175,17 +175,17 @@ def count_wide(words_b, words_a, both, depth, levels, steps, ups, downs, parts, 
                     advances[group, row] += drained
                     advance = min(advance, drained)
                 if paces.shape[1]:
-                    paces[group, made[slot]] = advance
+                    paces[group, cycles_of[slot]] = advance
                 step_of[slot] += advance
-                made[slot] += 1
+                cycles_of[slot] += 1
                 if step_of[slot] < count:
                     for place in range(depth - advance):
-                        for one in range(first, first + size):
-                            window[place, one] = window[place + advance, one]
+                        for scheduler in range(first, first + size):
+                            window[place, scheduler] = window[place + advance, scheduler]
                     held = depth - advance
                 else:
-                    cycles[group] = made[slot]
-                    step_of[slot], made[slot], held = 0, 0, 0
+                    cycles[group] = cycles_of[slot]
+                    step_of[slot], cycles_of[slot], held = 0, 0, 0
                     group = next_group if next_group < stop else -1
                     group_of[slot] = group
                     if group < 0:
@@ -199,10 +199,11 @@ def count_wide(words_b, words_a, both, depth, levels, steps, ups, downs, parts, 
 
 @njit(parallel=True, cache=True, nogil=True)
 def take_in_order(words_b, words_a, both, lanes, depth, levels, steps, ups, downs, cycles, chosen, ends):
-    """Schedule as `count_wide` does, and say what is taken when.
+    """Schedule as `count_wide` does, and record which cycle takes which position.
 
-    Gets `cycles` (groups,); of each scheduler `chosen` (groups, schedulers, T * lanes), the positions in the order of
-    the cycles that take them, and `ends` (groups, schedulers, T), how many there are at the end of each cycle.
+    The function writes `cycles` (groups,), `chosen` (groups, schedulers, T * lanes) and `ends` (groups, schedulers, T).
+    `chosen` has each scheduler's positions, in the order of the cycles that take them. `ends` is the number of
+    positions taken up to the end of each cycle.
     """
     groups, _, count = words_b.shape
     schedulers = chosen.shape[1]
@@ -211,26 +212,26 @@ def take_in_order(words_b, words_a, both, lanes, depth, levels, steps, ups, down
         scratch, taken = np.empty((2, schedulers), np.uint32), np.zeros(schedulers, np.int64)
         side_a = words_a[np.int64(group) if both else 0]
         _fill(window, 0, words_b[group], side_a, both, 0, 0, depth)
-        step, made = 0, 0
+        step, cycle = 0, 0
         while step < count:
             before[:] = window
             _schedule(window, scratch[0], scratch[1], levels, steps, ups, downs)
             left = min(depth, count - step)
             advance = left
-            for one in range(schedulers):
+            for scheduler in range(schedulers):
                 drained = left
                 for place in range(left - 1, -1, -1):
                     for lane in range(lanes):
-                        if (before[place, one] ^ window[place, one]) >> np.uint32(lane) & np.uint32(1):
-                            chosen[group, one, taken[one]] = (step + place) * lanes + lane
-                            taken[one] += 1
-                    if window[place, one]:
+                        if (before[place, scheduler] ^ window[place, scheduler]) >> np.uint32(lane) & np.uint32(1):
+                            chosen[group, scheduler, taken[scheduler]] = (step + place) * lanes + lane
+                            taken[scheduler] += 1
+                    if window[place, scheduler]:
                         drained = place
-                ends[group, one, made] = taken[one]
+                ends[group, scheduler, cycle] = taken[scheduler]
                 advance = min(advance, drained)
             step += advance
-            made += 1
+            cycle += 1
             for place in range(depth - advance):
                 window[place] = window[place + advance]
             _fill(window, 0, words_b[group], side_a, both, step, depth - advance, depth)
-        cycles[group] = made
+        cycles[group] = cycle

@@ -1,4 +1,4 @@
-"""Cycles of many streams at a time."""
+"""Schedule many streams at a time."""
 
 from functools import lru_cache
 from typing import NamedTuple
@@ -16,16 +16,16 @@ __all__ = ["Order", "Scheduled", "Scheduler"]
 
 
 class Scheduled(NamedTuple):
-    """What streams took.
+    """Cycles and advances of scheduled streams.
 
     Attributes
     ----------
     cycles : array of int64, (streams,)
-        Schedules made for each.
+        Number of schedules of each stream.
     advances : array of int64, (streams, rows)
-        AS of each row, added up over the cycles of a stream; beyond the stream's steps it is what the row waited.
+        AS of each row, summed over the cycles of a stream. The excess over the stream's steps is the row's `row_wait`.
     paces : array of uint8, (streams, T)
-        Steps taken in each cycle, 0 from the last on; if they were not asked for, (streams, 0).
+        Steps taken in each cycle, and 0 after the last cycle. The shape is (streams, 0) if paces were not requested.
     """
 
     cycles: NDArray[np.int64]
@@ -34,16 +34,16 @@ class Scheduled(NamedTuple):
 
 
 class Order(NamedTuple):
-    """What the schedulers of tiles take, cycle by cycle; some have nothing to take in a cycle.
+    """Positions that the schedulers take, in the order of the cycles. A scheduler may take none in a cycle.
 
     Attributes
     ----------
     cycles : array of int64, (streams,)
-        Schedules made for each.
+        Number of schedules of each stream.
     chosen : array of int32, (streams, schedulers, T * lanes)
-        Of each scheduler, the positions (step * lanes + lane) that it takes, those of the first cycle first.
+        Positions (step * lanes + lane) that each scheduler takes, the first cycle first.
     ends : array of int32, (streams, schedulers, T)
-        How many of them have been taken when a cycle is over.
+        Number of positions in `chosen` that have been taken at the end of each cycle.
     """
 
     cycles: NDArray[np.int64]
@@ -54,9 +54,9 @@ class Order(NamedTuple):
 class Scheduler:
     """The schedulers of a tile, for any number of streams.
 
-    The producer offers what the tile can take and the consumer takes what it gives (docs/tile.md): then the tile makes
-    a schedule in every cycle, and a stream takes as many cycles as it would alone, whatever comes before and after it.
-    A stream whose C comes late waits for it; that is not counted here.
+    The producer always offers enough steps, and the consumer takes every result (docs/tile.md). Then the tile makes a
+    schedule in every cycle, and the cycles of a stream do not depend on the streams before and after it. Waiting for a
+    late C is not counted.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ class Scheduler:
 
     Examples
     --------
-    Rows of zeros are drained four steps at a time, if no other row needs longer:
+    Rows of zeros advance by four steps per cycle unless another row is slower:
 
     >>> scheduler = Scheduler(TileConfig(rows=2))
     >>> empty, full = [0, 0, 0, 0, 0], [15, 15, 15, 15, 15]
@@ -90,11 +90,11 @@ class Scheduler:
         Parameters
         ----------
         b : array of uint32, (streams, rows, T)
-            Which positions of the row side are not zero: bit `lane` of each step.
+            Row side: bit `lane` of each step is set if the position is not zero.
         a : array of uint32, (streams, columns, T), optional
-            Those of the column side; needed with `sparsity = "both"`, else without effect.
+            Column side. Required with `sparsity = "both"`; otherwise ignored.
         paces : bool
-            Whether to say what is taken in each cycle.
+            Return the number of steps taken in each cycle.
 
         Returns
         -------
@@ -103,7 +103,7 @@ class Scheduler:
         Raises
         ------
         ValueError
-            If the column side is missing, or does not have as many streams and steps as the row side.
+            If the column side is missing, or its number of streams or steps differs from the row side's.
         """
         config = self.config
         streams, _, count = b.shape
@@ -117,29 +117,30 @@ class Scheduler:
             raise ValueError(f"a must have {streams} streams of {count} steps as b has, not shape {a.shape}")
         b = np.ascontiguousarray(b, dtype=np.uint32)
         a = np.ascontiguousarray(a if both else np.zeros((1, 1, 1)), dtype=np.uint32)
-        made = Scheduled(
+        scheduled = Scheduled(
             np.empty(streams, np.int64),
             np.empty(b.shape[:2], np.int64),
             np.empty((streams, count if paces else 0), np.uint8),
         )
         if self._table is not None:
-            count_narrow(b, a, both, config.lanes, config.window_depth, self._table, *made)
+            count_narrow(b, a, both, config.lanes, config.window_depth, self._table, *scheduled)
         else:
-            parts = 4 * get_num_threads()  # more than threads, so that none waits long for the slowest
-            count_wide(b, a, both, config.window_depth, *self._rules, parts, *made)
-        return made
+            parts = 4 * get_num_threads()  # with more parts than threads, the slowest part delays the end less
+            count_wide(b, a, both, config.window_depth, *self._rules, parts, *scheduled)
+        return scheduled
 
     def order(self, b: NDArray[np.uint32], a: NDArray[np.uint32] | None = None) -> Order:
-        """Return the schedule: which pairs each cycle takes. Only for tiles that skip.
+        """Return the schedule: the positions that each cycle takes. The tile must skip zeros.
 
         Parameters
         ----------
         b, a : array of uint32
-            As `schedule` has them. With `a` each row has a scheduler for each column, without it one for all.
+            As in `schedule`. With `a`, each row has one scheduler for each column. Without `a`, each row has one
+            scheduler.
 
         Examples
         --------
-        Two dense steps, of which the first has room for lane 1 of the second:
+        The first of two steps has a free lane, which takes lane 1 of the second step:
 
         >>> order = Scheduler(TileConfig(rows=1, lanes=2, depth=2, connectivity=[[0, 0], [1, 0]])).order(
         ...     np.array([[[0b01, 0b11]]], np.uint32)
@@ -150,13 +151,13 @@ class Scheduler:
         lanes, (streams, rows, count) = self.config.lanes, b.shape
         schedulers = rows if a is None else rows * a.shape[1]
         words = np.zeros((1, 1, 1), np.uint32) if a is None else a
-        made = Order(
+        taken = Order(
             np.empty(streams, np.int64),
             np.empty((streams, schedulers, count * lanes), np.int32),
             np.empty((streams, schedulers, count), np.int32),
         )
-        take_in_order(b, words, a is not None, lanes, self.config.window_depth, *self._rules, *made)
-        return made
+        take_in_order(b, words, a is not None, lanes, self.config.window_depth, *self._rules, *taken)
+        return taken
 
 
 Rules = tuple[NDArray[np.uint32], NDArray[np.int64], NDArray[np.uint32], NDArray[np.uint32]]
@@ -164,7 +165,7 @@ Rules = tuple[NDArray[np.uint32], NDArray[np.int64], NDArray[np.uint32], NDArray
 
 @lru_cache
 def _rules(options: tuple[tuple[int, int], ...], lanes: int, depth: int) -> Rules:
-    """Lanes of each level; of every option but the first, its step and by how much its lane is rotated, both ways."""
+    """Return the lanes of each level as masks and, for every option but the first, its step and both lane rotations."""
     levels = Connectivity(options, lanes=lanes, depth=depth).levels
     masks = np.array([sum(1 << lane for lane in level) for level in levels], dtype=np.uint32)
     steps, offsets = np.array(options[1:], dtype=np.int64).reshape(-1, 2).T.copy()

@@ -1,4 +1,4 @@
-"""Streams with random zeros of a chosen share."""
+"""Random streams with a chosen share of zeros."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +11,7 @@ __all__ = ["CLUSTERS", "MEAN_RUN", "random_counts", "random_words"]
 
 CLUSTERS = ("none", "rows", "time")
 MEAN_RUN = 16
-"""Steps, on average, for which zeros clustered in time keep their density."""
+"""Mean number of steps for which zeros that are clustered in time have the same density."""
 
 
 def random_words(
@@ -22,15 +22,15 @@ def random_words(
     Parameters
     ----------
     rng : numpy.random.Generator
-        Where chance comes from.
+        Source of random numbers.
     vectors, steps, lanes : int
-        How many vectors, their steps, and the positions of a step.
+        Number of vectors, steps per vector, and positions per step.
     zeros : float
-        Chance of a zero, 0 to 1.
+        Probability of a zero, 0 to 1.
     cluster : "none", "rows" or "time"
-        The same chance everywhere; another one for each vector; or another one for each run of steps, `MEAN_RUN` long
-        on average, the same for all vectors. Chances are drawn from a beta distribution with mean `zeros`; at one half
-        it is the uniform distribution.
+        "none": the same probability everywhere. "rows": one probability for each vector. "time": one probability for
+        each run of steps, common to all vectors; runs have `MEAN_RUN` steps on average. Probabilities are drawn from a
+        beta distribution with mean `zeros`, which is uniform if `zeros` is 0.5.
 
     Returns
     -------
@@ -82,15 +82,15 @@ def random_counts(
     config : TileConfig
         The tile.
     zeros, cluster
-        As in `random_words`; the column side alike, where the tile skips its zeros too.
+        As in `random_words`. If the tile skips zeros of both sides, they also apply to the column side.
     steps, length : int
-        Steps in all, and of one stream, which divides them.
+        Total number of steps, and steps per stream. `length` divides `steps`.
     seed : int
-        The same counts for the same seed.
+        The same seed gives the same counts.
     row_order : "natural" or "density"
-        Which vectors share a tile: as they are drawn, or those with similarly many non-zeros.
+        Vectors that share a tile: in the order in which they are drawn, or sorted by the number of non-zeros.
     drop_steps : bool
-        As `count_words` has it.
+        As in `count_words`.
 
     Returns
     -------

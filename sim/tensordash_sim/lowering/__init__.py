@@ -1,6 +1,6 @@
-"""Lowering: the convolutions and matrix products of a training step as the streams that tiles take.
+"""Lowering: convert the convolutions and matrix products of a training step to the streams of tiles.
 
-`lower` returns products of `Vectors`, which make their words when asked.
+`lower` returns products of `Vectors`, which compute their words on demand.
 """
 
 from .geometry import Convolution, Geometry, MatrixProduct, Operation, geometry_from_json

@@ -1,4 +1,4 @@
-"""Shapes of the layers that are lowered, and the three operations of a training step on them."""
+"""Shapes of layers, and the three operations of a training step on a layer."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
@@ -11,9 +11,9 @@ __all__ = ["Axis", "Convolution", "Geometry", "MatrixProduct", "Operation", "geo
 
 
 class Operation(StrEnum):
-    """One of the three products of a training step, spelled left side, x, right side.
+    """One of the three products of a training step. Its value names the left operand, `x` and the right operand.
 
-    A are a layer's input activations, W its weights, G the gradient of the loss by its outputs.
+    A is a layer's input activations, W its weights, and G the gradient of the loss with respect to its outputs.
 
     Source
     ------
@@ -48,9 +48,9 @@ class Operation(StrEnum):
 class Axis(NamedTuple):
     """One spatial dimension of a convolution.
 
-    Output `o` and tap `k` meet at input ``o * stride + k * dilation - padding``; below 0 or from `size` on that is
-    outside the tensor, in the padding. Windows may end `end_padding` positions after the tensor: as many as `padding`
-    if it is None; fewer than none if it is negative.
+    Output `o` and tap `k` meet at input ``o * stride + k * dilation - padding``. An input below 0 or from `size` on is
+    outside the tensor, in the padding. Windows may end `end_padding` positions after the tensor; None means `padding`
+    positions. If `end_padding` is negative, windows end before the end of the tensor.
     """
 
     size: int
@@ -62,7 +62,7 @@ class Axis(NamedTuple):
 
     @property
     def outputs(self) -> int:
-        """Output positions.
+        """Number of output positions.
 
         >>> Axis(size=7, kernel=3, stride=2, padding=1, dilation=1).outputs
         4
@@ -71,7 +71,7 @@ class Axis(NamedTuple):
 
     @property
     def padded(self) -> int:
-        """Positions with the padding at both ends.
+        """Number of positions, including the padding at both ends.
 
         >>> Axis(size=7, kernel=3, stride=2, padding=1, dilation=1, end_padding=-1).padded
         7
@@ -80,9 +80,9 @@ class Axis(NamedTuple):
 
     @property
     def pairs_inside(self) -> int:
-        """Pairs of an output and a tap that meet inside the tensor.
+        """Number of pairs of an output and a tap that meet inside the tensor.
 
-        >>> Axis(size=7, kernel=3, stride=2, padding=1, dilation=1).pairs_inside  # 4 * 3, less one at either end
+        >>> Axis(size=7, kernel=3, stride=2, padding=1, dilation=1).pairs_inside  # 4 * 3, minus one at each end
         10
         """
         total = 0
@@ -101,21 +101,22 @@ class Convolution:
     Parameters
     ----------
     batch : int
-        Samples, N.
+        Number of samples, N.
     in_channels, out_channels : int
-        C and F, of all groups together.
+        Number of channels C and F, summed over all groups.
     size, kernel, stride, padding, dilation : tuple of int
         One entry for each spatial dimension: (x,) or (y, x). `padding` is added at both ends.
     groups : int
-        Divides `in_channels` and `out_channels`; equal to `in_channels` if depthwise.
+        Number of groups, which divides `in_channels` and `out_channels`. A depthwise convolution has `in_channels`
+        groups.
     end_padding : tuple of int, optional
-        Padding at the end of each dimension where that is less than `padding`. If it is negative, the last positions
-        meet no output. Transposed convolutions need it if their `output_padding` is at least their stride.
+        Padding at the end of each dimension if it is less than `padding`. If it is negative, the last positions meet no
+        output. Transposed convolutions need it if their `output_padding` is at least their stride.
 
     Raises
     ------
     TypeError, ValueError
-        Naming the field, what is allowed and what was given.
+        If a field is invalid. The message has the field, its value and the allowed values.
 
     Examples
     --------
@@ -173,7 +174,7 @@ class Convolution:
 
     @property
     def axes(self) -> tuple[Axis, Axis]:
-        """Dimensions y and x; with one spatial dimension y is of size 1."""
+        """Dimensions y and x. With one spatial dimension, y has size 1."""
         ends = self.end_padding or (None,) * len(self.size)
         by_axis = zip(self.size, self.kernel, self.stride, self.padding, self.dilation, ends, strict=True)
         axes = [Axis(*entries) for entries in by_axis]
@@ -181,12 +182,12 @@ class Convolution:
 
     @property
     def out_size(self) -> tuple[int, ...]:
-        """Output positions along each spatial dimension."""
+        """Number of output positions along each spatial dimension."""
         return tuple(axis.outputs for axis in self.axes[-len(self.size) :])
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """A (N, C, *size), W (F, C / groups, *kernel), G (N, F, *out_size)."""
+        """Shapes of A (N, C, *size), W (F, C / groups, *kernel) and G (N, F, *out_size)."""
         return {
             "A": (self.batch, self.in_channels, *self.size),
             "W": (self.out_channels, self.in_channels // self.groups, *self.kernel),
@@ -195,9 +196,9 @@ class Convolution:
 
     @property
     def macs(self) -> int:
-        """Multiplications whose operands both lie inside the tensors, the same ones in all three operations.
+        """Number of multiplications with both operands inside the tensors. It is the same for all three operations.
 
-        Multiplications with spatial padding and fragmentation are not among them; `Product.positions` counts all.
+        Multiplications with spatial padding and fragmentation are excluded; `Product.positions` includes them.
         """
         y, x = self.axes
         channel_pairs = self.in_channels // self.groups * self.out_channels
@@ -215,14 +216,14 @@ class MatrixProduct:
     Parameters
     ----------
     batch : int
-        Independent products; 1 for a linear layer.
+        Number of independent products; 1 for a linear layer.
     samples, in_features, out_features : int
         Extents of n, c and f.
 
     Raises
     ------
     TypeError, ValueError
-        Naming the field, what is allowed and what was given.
+        If a field is invalid. The message has the field, its value and the allowed values.
 
     Examples
     --------
@@ -242,7 +243,10 @@ class MatrixProduct:
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """A (batch, samples, in_features), W (batch, out_features, in_features), G (batch, samples, out_features)."""
+        """Shapes of A (batch, samples, in_features), W (batch, out_features, in_features) and G.
+
+        G has the shape (batch, samples, out_features).
+        """
         return {
             "A": (self.batch, self.samples, self.in_features),
             "W": (self.batch, self.out_features, self.in_features),
@@ -251,7 +255,7 @@ class MatrixProduct:
 
     @property
     def macs(self) -> int:
-        """Multiplications, the same ones in all three operations; those with fragmentation are not among them."""
+        """Number of multiplications without fragmentation. It is the same for all three operations."""
         return self.batch * self.samples * self.in_features * self.out_features
 
     def to_json(self) -> dict[str, Any]:
@@ -271,18 +275,18 @@ def _document(geometry: Geometry) -> dict[str, Any]:
 
 
 def geometry_from_json(document: Mapping[str, Any]) -> Geometry:
-    """Build a geometry from what its `to_json` gave.
+    """Build a geometry from the document that its `to_json` returned.
 
     Parameters
     ----------
     document : mapping
-        ``kind``, "convolution" or "matrix_product", and every field of that geometry, tuples as lists. ``end_padding``
-        may be left out.
+        ``kind``, which is "convolution" or "matrix_product", and every field of this geometry, with lists for tuples.
+        ``end_padding`` is optional.
 
     Raises
     ------
     TypeError, ValueError
-        Missing and unknown keys; values as the geometry checks them.
+        If a key is missing or unknown, or the geometry rejects a value.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Which vectors of a side share a pass."""
+"""Group the vectors of a side into passes."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,25 +8,25 @@ from .vectors import Vectors
 __all__ = ["grouped"]
 
 BLOCK_WORDS = 1 << 22
-"""Steps that are held at a time."""
+"""Maximum number of steps in memory at a time."""
 
 
 def grouped(vectors: Vectors, size: int, order: str = "natural") -> NDArray[np.int64]:
-    """Return which vectors share a pass.
+    """Return the groups of vectors that share a pass.
 
     Parameters
     ----------
     vectors : Vectors
         The side.
     size : int
-        Vectors of a pass.
+        Vectors per pass.
     order : "natural" or "density"
-        As they come, or those with similarly many non-zeros together.
+        Order by number, or by the number of non-zeros.
 
     Returns
     -------
     array of int64, (batch, groups, size)
-        Numbers of vectors; -1 where there is none.
+        Numbers of vectors, and -1 for no vector.
     """
     batch, count = vectors.batch, vectors.count
     numbers = np.arange(batch * count, dtype=np.int64).reshape(batch, count)

@@ -1,4 +1,4 @@
-"""Reductions over all samples: the sums of the samples in `AxG` made in one go."""
+"""Join the samples of `AxG`: one reduction over all samples instead of one sum for each sample."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,14 +10,14 @@ __all__ = ["JoinedVectors", "join_samples"]
 
 
 class JoinedVectors(Vectors):
-    """Vectors of the same number in each sample, one after the other.
+    """Concatenations of the vectors that have the same number in each sample.
 
     Parameters
     ----------
     parts : Vectors
-        Its batch elements are those of the samples, the sample first.
+        Vectors whose batch elements are in the order sample, group.
     samples : int
-        Divides their number.
+        Number of samples, which divides the number of batch elements.
     """
 
     def __init__(self, parts: Vectors, samples: int) -> None:
@@ -46,17 +46,17 @@ class JoinedVectors(Vectors):
 
 
 def join_samples(product: Product, samples: int) -> Product:
-    """Return one reduction over all samples instead of one for each, for the gradients of a convolution's weights.
+    """Replace the reduction of each sample by one reduction over all samples, for a convolution's weight gradients.
 
-    Streams are fewer and as many times longer, and no sums are left to be added up. Each sample's part of a stream
-    begins with a step of its own, as it does alone: the same multiplications, in as many steps.
+    There are `samples` times fewer streams, each `samples` times longer, and no sums of samples remain to be added.
+    Each sample's part of a stream begins with a new step, so multiplications and total steps do not change.
 
     Parameters
     ----------
     product : Product
-        Of `lower`, for `AxG`.
+        Product of `lower` for `AxG`.
     samples : int
-        Of the layer.
+        Number of samples of the layer.
 
     Returns
     -------

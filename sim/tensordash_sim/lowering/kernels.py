@@ -1,4 +1,4 @@
-"""Compiled loops: masks to packed words, packed words to the words of vectors, and what windows share."""
+"""Compiled loops that pack masks into words, gather the words of vectors, and count the places that windows read."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,14 +13,14 @@ ROW_BITS = 32
 
 @njit(parallel=True, cache=True, nogil=True)
 def pack_words(mask: NDArray[np.uint8], lanes: int, packed: NDArray[np.uint32]) -> None:
-    """Pack the middle axis of a mask, `lanes` to a word, the first in bit 0.
+    """Pack the middle axis of a mask, `lanes` entries to a word. The first entry is bit 0.
 
     Parameters
     ----------
     mask : array of uint8, (M, R, P)
-        0 and 1.
+        Mask of zeros and ones.
     lanes : int
-        At most 32.
+        Entries per word, at most 32.
     packed : array of uint32, (M, P, ceil(R / lanes))
         Receives the words.
     """
@@ -46,7 +46,7 @@ def gather_windows(
     vectors: NDArray[np.int64],
     out: NDArray[np.uint32],
 ) -> None:
-    """Words of windows.
+    """Gather the words of windows.
 
     Parameters
     ----------
@@ -55,13 +55,13 @@ def gather_windows(
     y_offsets, x_offsets : array of int64
         The taps: window (y, x) reads at ``y * strides[0] + y_offsets[i]`` and ``x * strides[1] + x_offsets[j]``.
     grid : tuple of int
-        Samples, and windows along y and x.
+        Number of samples, and of windows along y and x.
     strides : tuple of int
-        Distance of neighbouring windows along y and x.
+        Distance between neighbouring windows along y and x.
     vectors : array of int64, (V,)
-        Flat index into (groups, *grid), or -1.
+        Flat indices into (groups, *grid), or -1 for no vector.
     out : array of uint32, (V, len(y_offsets) * len(x_offsets) * blocks)
-        Receives the words; 0 where a window reads outside the tensor.
+        Receives the words. A word is 0 if the window reads outside the tensor.
     """
     _, _, height, width, blocks = packed.shape
     samples, rows, columns = grid
@@ -97,26 +97,26 @@ def count_places(
     size: tuple[int, int],
     counts: NDArray[np.int64],
 ) -> None:
-    """Distinct places inside a tensor that groups of windows read.
+    """Count the distinct places inside a tensor that each group of windows reads.
 
     Parameters
     ----------
     windows : array of int64, (groups, R, 3)
-        Plane and origin, y and x, of each window; plane -1 is no window.
+        Plane and origin (y, x) of each window. Plane -1 means no window.
     y_offsets, x_offsets : array of int64
-        The taps, relative to the origin; the least is first.
+        The taps, relative to the origin, in ascending order.
     y_reads, x_reads : array of bool
-        Entry i: there is a tap `i` beyond the least.
+        Entry i is true if a tap is `i` places after the first tap.
     size : tuple of int
         The tensor's extent along y and x.
     counts : array of int64, (groups,)
         Receives the counts.
     """
     for group in prange(len(windows)):
-        some = windows[group]
+        group_windows = windows[group]
         total = 0
-        for index in range(len(some)):
-            plane, y_origin, x_origin = some[index]
+        for index in range(len(group_windows)):
+            plane, y_origin, x_origin = group_windows[index]
             if plane < 0:
                 continue
             for y_offset in y_offsets:
@@ -128,11 +128,12 @@ def count_places(
                     if not 0 <= x < size[1]:
                         continue
                     total += 1
-                    # The nearest windows share most: an earlier one that reads this place counted it.
+                    # Uncount the place if an earlier window has counted it. Near windows share most, so they are first.
                     for earlier in range(index - 1, -1, -1):
-                        if some[earlier, 0] != plane:
+                        if group_windows[earlier, 0] != plane:
                             continue
-                        y_tap, x_tap = y - some[earlier, 1] - y_offsets[0], x - some[earlier, 2] - x_offsets[0]
+                        y_tap = y - group_windows[earlier, 1] - y_offsets[0]
+                        x_tap = x - group_windows[earlier, 2] - x_offsets[0]
                         if (
                             0 <= y_tap < len(y_reads)
                             and 0 <= x_tap < len(x_reads)
@@ -156,20 +157,21 @@ def gather_planes(
     vectors: NDArray[np.int64],
     out: NDArray[np.uint32],
 ) -> None:
-    """Words of shifted planes, flattened: each row is a run of bits, so that it is shifted, not read bit by bit.
+    """Gather the words of shifted, flattened planes. Rows are packed bits, so a row is shifted instead of read by bit.
 
     Parameters
     ----------
     bits : array of uint32, (planes, Y, strides[1], words)
-        Every row of a plane, padded along x, its positions dealt out by x modulo the stride; an unused word ends each.
+        Rows of the planes, padded along x. Positions of a row are separated by x modulo the stride. The last word of
+        each run is unused.
     kernel, strides, dilations, outputs : tuple of int
-        Of the convolution, along y and x.
+        Parameters of the convolution, along y and x.
     padding : int
-        Of the convolution, along y.
+        Padding of the convolution along y.
     lanes : int
-        Positions in a step.
+        Positions per step.
     vectors : array of int64, (V,)
-        Flat index into (planes, *kernel), or -1.
+        Flat indices into (planes, *kernel), or -1 for no vector.
     out : array of uint32, (V, ceil(outputs[0] * outputs[1] / lanes))
         Receives the words.
     """
@@ -184,7 +186,7 @@ def gather_planes(
         y_tap, plane = rest % kernel[0], rest // kernel[0]
         shift = x_tap * dilations[1]
         first, phase = shift // strides[1], shift % strides[1]
-        # Fewer than `lanes` bits wait for the rest of their step when up to 32 more come in.
+        # When up to 32 more bits arrive, fewer than `lanes` bits wait for the rest of their step.
         waiting, held, step = np.uint64(0), 0, 0
         for y_out in range(outputs[0]):
             y = y_out * strides[0] + y_tap * dilations[0] - padding

@@ -10,23 +10,23 @@ from .vectors import Vectors, pack
 __all__ = ["PlaneVectors"]
 
 _BYTES = 1 << 24
-"""Bitmaps that `distinct_blocks` holds at once, in bytes."""
+"""Maximum size in bytes of the bitmaps that `distinct_blocks` holds at a time."""
 
 
 class PlaneVectors(Vectors):
-    """What each tap of the kernel reads of each channel of A, in the order of the output positions.
+    """Values of A that each tap of the kernel reads from each channel, in the order of the output positions.
 
-    There is one batch element for each sample and group, the sample first. The vectors of a batch element are in the
-    order channel, y tap, x tap; the steps are output positions, flattened.
+    There is one batch element for each sample and group, in the order sample, group. The vectors of a batch element are
+    in the order channel, y tap, x tap. The steps are flattened output positions.
 
     Parameters
     ----------
     mask : array of bool, (N, C, Y, X)
-        Where A is not zero.
+        True for nonzero values of A.
     layer : Convolution
         The layer.
     lanes : int
-        Positions of a step.
+        Positions per step.
 
     Examples
     --------
@@ -57,7 +57,7 @@ class PlaneVectors(Vectors):
         )
 
     def _packed_rows(self, mask: NDArray[np.bool_]) -> NDArray[np.uint32]:
-        """Return the rows as `gather_planes` wants them."""
+        """Pack the rows in the layout that `gather_planes` reads."""
         x = self._x
         length = -(-(x.size + 2 * x.padding) // x.stride)
         padded = np.zeros((*mask.shape[:3], length * x.stride), bool)
@@ -86,7 +86,7 @@ class PlaneVectors(Vectors):
     def _distinct_blocks(self, groups: NDArray[np.int64]) -> NDArray[np.int64]:
         touched = self._touched_blocks()
         taps = len(touched) - 1
-        # In order of number, the vectors of one plane follow one another: their blocks are united in one bitmap.
+        # Sorted by number, the vectors of one plane are adjacent, so one bitmap holds the union of their blocks.
         ordered = np.sort(groups, axis=1)
         plane, tap = ordered // taps, np.where(ordered < 0, taps, ordered % taps)
         ends = np.diff(plane, axis=1, append=-2) != 0
@@ -103,7 +103,7 @@ class PlaneVectors(Vectors):
         return counts
 
     def _touched_blocks(self) -> NDArray[np.uint8]:
-        """For each tap a bitmap of the blocks of a plane that it reads, the same in all planes; the last is empty."""
+        """Return a bitmap for each tap: the blocks that it reads in any plane. A last, empty bitmap means no vector."""
         reads = []
         for axis in (self._y, self._x):
             outputs, taps = np.arange(axis.outputs), np.arange(axis.kernel)[:, None]

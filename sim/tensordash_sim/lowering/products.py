@@ -1,4 +1,4 @@
-"""Lowering: an operation on a layer becomes products of vectors."""
+"""Lower an operation on a layer to products of vectors."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,14 +20,14 @@ Masks = Mapping[str, NDArray[np.bool_]]
 
 @dataclass(frozen=True)
 class Product:
-    """Every left vector of a batch element meets every right vector of the same element.
+    """A product of vectors: each left vector is multiplied by each right vector of the same batch element.
 
     Attributes
     ----------
     operation : Operation
-        What it is a part of.
+        The operation that contains the product.
     left, right : Vectors
-        The two sides; equal in `batch`, `steps` and `lanes`.
+        The two sides, with equal `batch`, `steps` and `lanes`.
     """
 
     operation: Operation
@@ -36,12 +36,12 @@ class Product:
 
     @property
     def outputs(self) -> int:
-        """Results: pairs of a left and a right vector."""
+        """Number of results, which is the number of pairs of a left and a right vector."""
         return self.left.batch * self.left.count * self.right.count
 
     @property
     def positions(self) -> int:
-        """Multiplications of dense hardware, those with spatial padding and fragmentation included."""
+        """Number of multiplications of dense hardware, including those with spatial padding and fragmentation."""
         return self.outputs * self.left.steps * self.left.lanes
 
 
@@ -58,14 +58,15 @@ def lower(geometry: Geometry, operation: Operation, operands: Masks, lanes: int)
               tap: channel, y tap, x tap                                      flattened
     ========= ================================ ============================== =================================
 
-    The groups of a convolution are batch elements; in `AxG` each sample and group is one, and the sums of the samples
-    are still to be added up. In `AxW` and `WxG` each tap is a segment that is filled up to a multiple of `lanes`.
+    The groups of a convolution are batch elements. In `AxG`, each pair of a sample and a group is a batch element, and
+    the caller adds up the sums of the samples. In `AxW` and `WxG`, each tap is a segment, which is padded to a multiple
+    of `lanes`.
 
-    With a stride, `WxG` is one product for each phase of the input positions modulo the stride, with only those taps
-    that hit an output there: the zeros that would dilate G are in no stream. A phase without taps has no product, and
-    its results are zero.
+    With a stride, `WxG` has one product for each phase of the input positions modulo the stride. A product has only the
+    taps that hit an output in its phase, so no stream contains the zeros that would dilate G. A phase without taps has
+    no product, and its results are zero.
 
-    A matrix product is the same with a single tap; `AxG` reduces over its samples.
+    A matrix product is lowered in the same way, with a single tap. `AxG` reduces over its samples.
 
     Parameters
     ----------
@@ -74,14 +75,15 @@ def lower(geometry: Geometry, operation: Operation, operands: Masks, lanes: int)
     operation : Operation
         The operation.
     operands : mapping of str to array of bool
-        Where the operation's two tensors, by name, are not zero; shaped as in ``geometry.shapes``. Others may be there.
+        Masks of the operation's two tensors, by name: true for nonzero values, with the shapes of ``geometry.shapes``.
+        Other names are ignored.
     lanes : int
-        Positions of a step, 2 to 32.
+        Positions per step, 2 to 32.
 
     Returns
     -------
     list of Product
-        One, but for `WxG` with a stride.
+        One product, except for `WxG` with a stride.
 
     Raises
     ------
@@ -90,8 +92,8 @@ def lower(geometry: Geometry, operation: Operation, operands: Masks, lanes: int)
 
     Source
     ------
-    Table II and Section II of the paper. Deviation: it dilates G by the stride in `WxG`, which would charge zeros
-    to the baseline that no hardware need multiply by.
+    Table II and Section II of the paper. Deviation: the paper dilates G by the stride in `WxG`, which would charge the
+    baseline with multiplications by zeros that no hardware needs.
 
     Examples
     --------
@@ -135,7 +137,7 @@ def _checked(geometry: Geometry, operands: Masks, name: str) -> NDArray[np.bool_
 def _lower_matrix_product(
     operation: Operation, left: NDArray[np.bool_], right: NDArray[np.bool_], lanes: int
 ) -> Product:
-    # The reduction is the last axis of both operands of AxW, of G in WxG, and else the middle one.
+    # The reduction is the last axis for both operands of AxW and for G in WxG. Otherwise it is the middle axis.
     sides = []
     for name, mask in ((operation.left, left), (operation.right, right)):
         last = operation is Operation.FORWARD or (operation is Operation.INPUT_GRADIENT and name == "G")
@@ -182,9 +184,9 @@ def _lower_input_gradient(layer: Convolution, w: NDArray[np.bool_], g: NDArray[n
 
 
 def _phases(axis: Axis) -> list[tuple[list[int], Taps]]:
-    """For each phase of the input positions that has any: the taps that hit, and where they read G.
+    """Return, for each phase of the input positions that has taps, these taps and the places at which they read G.
 
-    Taps count down, since the kernel is rotated, so that G is read from its beginning.
+    Taps count down because the kernel is rotated, so G is read from its beginning.
 
     >>> _phases(Axis(size=5, kernel=3, stride=2, padding=1, dilation=1))
     [([1], Taps(windows=3, stride=1, offsets=(0,))), ([2, 0], Taps(windows=2, stride=1, offsets=(0, 1)))]
@@ -212,7 +214,7 @@ def _lower_weight_gradient(layer: Convolution, a: NDArray[np.bool_], g: NDArray[
 
 
 def _pack_channels(mask: NDArray[np.bool_], groups: int, size: tuple[int, int], lanes: int) -> NDArray[np.uint32]:
-    """Return a or G, (N, channels, *size), packed along the channels of each group: (N, groups, *size, blocks)."""
+    """Pack A or G, (N, channels, *size), along the channels of each group: (N, groups, *size, blocks)."""
     samples, channels = mask.shape[:2]
     packed = pack(mask.reshape(samples * groups, channels // groups, -1), lanes)
     return packed.reshape(samples, groups, *size, -1)

@@ -1,4 +1,4 @@
-"""Where an operand's reduction runs: what number formats with a scale for each block need to know."""
+"""The axis of an operand's reduction, along which number formats with scales form blocks."""
 
 from typing import NamedTuple
 
@@ -10,14 +10,14 @@ __all__ = ["Reduction", "reduction"]
 
 
 class Reduction(NamedTuple):
-    """An operand seen along its reduction.
+    """The view of an operand in which its reduction is one axis.
 
     Attributes
     ----------
     shape : tuple of int
-        To which its values are reshaped.
+        Shape of the view.
     axis : int
-        The one along which neighbours are multiplied into the same sum.
+        Axis of the reduction: products of neighbours along this axis are added to the same sum.
     """
 
     shape: tuple[int, ...]
@@ -25,7 +25,7 @@ class Reduction(NamedTuple):
 
 
 def reduction(geometry: Geometry, operation: Operation, name: str) -> Reduction:
-    """Return how neighbours of one reduction lie in an operand.
+    """Return the shape and the axis of an operand's reduction.
 
     ========= =========================== ===========================
     operation left                        right
@@ -35,13 +35,13 @@ def reduction(geometry: Geometry, operation: Operation, name: str) -> Reduction:
     AxG       A: positions of a sample    G: positions of a sample
     ========= =========================== ===========================
 
-    A matrix product has features for channels and filters, and samples for positions. Positions are y, then x; of A
-    they are those of the tensor itself, not of the windows that the taps cut from it.
+    A matrix product has features instead of channels and filters, and samples instead of positions. Positions are in
+    the order y, x. Positions of A are those of the tensor, not of the windows that the taps read.
 
     Parameters
     ----------
     geometry, operation : Geometry, Operation
-        The layer, and what is done.
+        The layer and the operation.
     name : str
         The operand.
 

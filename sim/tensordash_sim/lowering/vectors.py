@@ -1,4 +1,4 @@
-"""One side of a product: vectors of steps, whose words are made when they are asked for."""
+"""One side of a product: vectors of steps, whose words are computed on demand."""
 
 from abc import ABC, abstractmethod
 from math import prod
@@ -12,14 +12,14 @@ __all__ = ["SeparateVectors", "Vectors", "pack"]
 
 
 def pack(mask: NDArray[np.bool_], lanes: int) -> NDArray[np.uint32]:
-    """Pack the middle axis of a mask, `lanes` to a word.
+    """Pack the middle axis of a mask, `lanes` entries to a word.
 
     Parameters
     ----------
     mask : array of bool, (M, R, P)
         The mask.
     lanes : int
-        At most 32.
+        Entries per word, at most 32.
 
     Returns
     -------
@@ -40,23 +40,23 @@ def pack(mask: NDArray[np.bool_], lanes: int) -> NDArray[np.uint32]:
 class Vectors(ABC):
     """One side of a product.
 
-    A vector is one reduction: `steps` steps of `lanes` positions. Vectors are numbered through the batch, the batch
-    element first: ``element * count + index``. The number -1 stands for no vector.
+    A vector is one reduction: `steps` steps of `lanes` positions. The number of a vector is
+    ``element * count + index``, with its batch element and its index in this element. The number -1 means no vector.
 
     Attributes
     ----------
     name : str
         The operand: "A", "W" or "G".
     batch : int
-        Batch elements; vectors of different ones never meet.
+        Number of batch elements. Vectors of different elements are never multiplied.
     count : int
-        Vectors of one batch element.
+        Vectors per batch element.
     steps, lanes : int
-        Steps of a vector, positions of a step.
+        Steps per vector, and positions per step.
     fragmentation : int
-        Positions, over all vectors, past the end of a reduction that is no multiple of `lanes`.
+        Number of positions, in all vectors, after the end of a reduction that is not a multiple of `lanes`.
     padding : int
-        Positions, over all vectors, that read outside the tensor; none of them is in the fragmentation.
+        Number of positions, in all vectors, that read outside the tensor. Fragmentation is excluded.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class Vectors(ABC):
         self.padding = padding
 
     def words(self, vectors: NDArray[np.int64]) -> NDArray[np.uint32]:
-        """Return which positions of some vectors are not zero.
+        """Return the nonzero positions of vectors as words.
 
         Parameters
         ----------
@@ -81,21 +81,21 @@ class Vectors(ABC):
         Returns
         -------
         array of uint32, (V, steps)
-            Bit i is lane i. No vector (-1) has no bit set.
+            Bit i is lane i. All bits are 0 for no vector (-1).
 
         Raises
         ------
         ValueError
-            If there is no such vector.
+            If a number is out of range.
         """
         return self._words(self._checked(vectors, dimensions=1))
 
     def distinct_blocks(self, groups: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Count the blocks of memory that groups of vectors read, each once for a group that reads it repeatedly.
+        """Count the distinct blocks of memory that each group of vectors reads.
 
-        A block is `lanes` values that follow one another along the reduction: channels of one position (the last block
-        of a position may be partial), or, in `AxG`, positions of one flattened plane. Blocks begin at multiples of
-        `lanes`. What lies wholly outside the tensor is no block.
+        A block is `lanes` consecutive values along the reduction. It has channels of one position (the last block of a
+        position may be partial) or, in `AxG`, positions of one flattened plane. Blocks begin at multiples of `lanes`.
+        Blocks that lie completely outside the tensor are not counted.
 
         Parameters
         ----------
@@ -105,12 +105,12 @@ class Vectors(ABC):
         Returns
         -------
         array of int64, (groups,)
-            Blocks read.
+            Number of blocks.
 
         Raises
         ------
         ValueError
-            If there is no such vector.
+            If a number is out of range.
         """
         return self._distinct_blocks(self._checked(groups, dimensions=2))
 
@@ -126,11 +126,11 @@ class Vectors(ABC):
 
     @abstractmethod
     def _words(self, vectors: NDArray[np.int64]) -> NDArray[np.uint32]:
-        """Return `words` of checked numbers."""
+        """Return `words` for validated numbers."""
 
     @abstractmethod
     def _distinct_blocks(self, groups: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return `distinct_blocks` of checked numbers."""
+        """Return `distinct_blocks` for validated numbers."""
 
 
 class SeparateVectors(Vectors):
@@ -141,11 +141,11 @@ class SeparateVectors(Vectors):
     name : str
         The operand.
     packed : array of uint32, (batch, count, ..., blocks)
-        Its words; what lies between `count` and `blocks` are the segments of a vector.
+        The operand's words. The axes between `count` and `blocks` are the segments of a vector.
     reduction : int
-        Values in a segment.
+        Values per segment.
     lanes : int
-        Positions of a step.
+        Positions per step.
 
     Examples
     --------
@@ -180,7 +180,7 @@ class SeparateVectors(Vectors):
 
 
 def _count_distinct(numbers: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Different numbers of at least 0 in each row.
+    """Count the distinct non-negative numbers in each row.
 
     Parameters
     ----------
@@ -190,7 +190,7 @@ def _count_distinct(numbers: NDArray[np.int64]) -> NDArray[np.int64]:
     Returns
     -------
     array of int64, (rows,)
-        How many.
+        The counts.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Windows of a convolution: they overlap, so that a word of the tensor is in many of them."""
+"""Windows of a convolution. They overlap, so one word of the tensor is in several windows."""
 
 from typing import NamedTuple
 
@@ -12,9 +12,9 @@ __all__ = ["Taps", "WindowVectors"]
 
 
 class Taps(NamedTuple):
-    """How windows read along one dimension: window `i` reads at ``i * stride + offset``, for each offset.
+    """Reads of windows along one dimension: window `i` reads at ``i * stride + offset``, for each offset.
 
-    The offsets ascend.
+    The offsets are in ascending order.
     """
 
     windows: int
@@ -22,7 +22,7 @@ class Taps(NamedTuple):
     offsets: tuple[int, ...]
 
     def reads_inside(self, size: int) -> int:
-        """Reads of all windows that hit a tensor of `size`.
+        """Count the reads of all windows that are inside a tensor of `size`.
 
         >>> Taps(windows=4, stride=1, offsets=(-1, 0, 1)).reads_inside(4)
         10
@@ -32,7 +32,7 @@ class Taps(NamedTuple):
 
     @property
     def read_from_least(self) -> NDArray[np.bool_]:
-        """Whether there is an offset so much beyond the least.
+        """Entry i is true if an offset is `i` larger than the smallest offset.
 
         >>> Taps(windows=4, stride=1, offsets=(-1, 1)).read_from_least
         array([ True, False,  True])
@@ -42,9 +42,9 @@ class Taps(NamedTuple):
 
 
 class WindowVectors(Vectors):
-    """Windows of A in `AxW`, or of G in one phase of `WxG`; one batch element for each group of channels.
+    """Windows of A in `AxW`, or of G in one phase of `WxG`, with one batch element for each group of channels.
 
-    The vectors of a batch element are in the order sample, y, x; the steps in the order y tap, x tap, channel.
+    The vectors of a batch element are in the order sample, y, x. The steps are in the order y tap, x tap, channel.
 
     Parameters
     ----------
@@ -55,9 +55,9 @@ class WindowVectors(Vectors):
     y, x : Taps
         The windows along each dimension.
     reduction : int
-        Channels of a group.
+        Channels per group.
     lanes : int
-        Positions of a step.
+        Positions per step.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The HTML report: figures next to the paper's, and schedules to step through, in one file that needs nothing else."""
+"""The HTML report: one self-contained file with figures beside the paper's, and a viewer of schedules."""
 
 from .example import LAYER, example_runs, figure_3_run
 from .page import write_report

@@ -1,4 +1,4 @@
-"""Schedules that need no input: of the trace in the package, and the paper's Fig. 3."""
+"""Example schedules that need no input: passes of the packaged trace, and the paper's Fig. 3."""
 
 import numpy as np
 
@@ -12,34 +12,34 @@ from .schedules import ScheduleRun, layer_runs, record_run
 __all__ = ["LAYER", "example_runs", "figure_3_run"]
 
 LAYER = "CNN.conv2"
-"""Of the trace in the package, the layer that is shown."""
+"""The layer of the packaged trace that is shown."""
 
 OPTIONS = ((0, 0), (1, 0), (1, 1), (1, -1))
-"""Dense, lookahead and lookaside to either side, in a 2-deep window: Fig. 3c."""
+"""Options of Fig. 3c in a 2-deep window: dense, lookahead, and lookaside to both sides."""
 
 B = ((0, 1, 0, 0), (0, 2, 3, 4), (5, 0, 0, 6), (7, 0, 0, 0))
 """Seven effectual pairs of 16, (T, lanes)."""
 
 
 def example_runs(config: TileConfig | None = None) -> list[ScheduleRun]:
-    """Eight passes of each operation of a convolution in the package's trace, and the example of Fig. 3.
+    """Run eight passes of each operation of a convolution in the packaged trace, and the example of Fig. 3.
 
     Parameters
     ----------
     config : TileConfig, optional
-        The tile of the passes; the paper's, unless given.
+        The tile of the passes. The default is the paper's tile.
     """
     records = [record for record in Trace.open(example_trace()).records if record.layer == LAYER]
     return [*layer_runs(records, config or TileConfig(), passes=8, seed=0), figure_3_run()]
 
 
 def figure_3_run() -> ScheduleRun:
-    """Two cycles do what the dense schedule does in four.
+    """Run the example of Fig. 3: two cycles instead of the four of the dense schedule.
 
     Source
     ------
-    Fig. 3 of the paper. It does not print the values and their positions: they are of our choice (docs/decisions.md),
-    the same as in the example of `tensordash_sim.golden.schedule`.
+    Fig. 3 of the paper. The paper does not print the values and their positions. We chose them (docs/decisions.md), as
+    in the example of `tensordash_sim.golden.schedule`.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""A figure or table of the evaluation: its numbers, the paper's beside them, and how they came about."""
+"""A figure or table of the evaluation: its numbers, the paper's numbers, and the conditions of the run."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,20 +11,20 @@ KINDS = ("line", "bar", "table")
 
 @dataclass(frozen=True, kw_only=True)
 class Point:
-    """One number.
+    """A point of a figure, or a cell of a table.
 
     Attributes
     ----------
     metric : str
-        What it is: "speedup", "area".
+        The quantity, for example "speedup" or "area".
     series : str
-        The line, or the group of bars, that it is in.
+        The line or group of bars that contains the point.
     x : float or str
-        Its place: a number or a category.
+        Position on the x axis: a number or a category.
     paper, ours : float or None
-        The paper's value, where its text has one, and what was found here.
+        The paper's value, if its text has one, and our value.
     more : dict
-        What else belongs to it.
+        Additional fields of the JSON document.
     """
 
     metric: str
@@ -36,7 +36,7 @@ class Point:
 
     @property
     def difference(self) -> float | None:
-        """Ours relative to the paper's, minus 1; None where either is missing or the paper's is 0.
+        """Our value divided by the paper's, minus 1; None if a value is missing or the paper's is 0.
 
         >>> Point(metric="speedup", series="4 rows", x=0.5, paper=2.0, ours=2.5).difference
         0.25
@@ -46,7 +46,7 @@ class Point:
         return self.ours / self.paper - 1
 
     def to_json(self) -> dict[str, Any]:
-        """Return a document; `more` adds fields."""
+        """Convert the point to JSON types. `more` adds fields."""
         fixed = {"metric": self.metric, "series": self.series, "x": self.x, "paper": self.paper, "ours": self.ours}
         return fixed | dict(self.more)
 
@@ -58,17 +58,17 @@ class Figure:
     Attributes
     ----------
     name, title, source : str
-        As the command takes it, what it shows, and where it is in the paper.
+        Name on the command line, title, and place in the paper.
     kind : "line", "bar" or "table"
-        How it is drawn.
+        Kind of chart.
     x_label, y_label : str
-        Of the axes.
+        Labels of the axes.
     points : list of Point
-        Its numbers.
+        The numbers.
     notes : list of str
-        What has to be known to read them.
+        Notes that the reader needs to interpret the numbers.
     conditions : dict
-        Data, scale, seed, code and configuration that they were found with.
+        Data, scale, seed, code and configuration of the run.
 
     Examples
     --------
@@ -89,11 +89,11 @@ class Figure:
 
     @property
     def metrics(self) -> list[str]:
-        """Every metric, in the order of the points."""
+        """All metrics, in the order of the points."""
         return list(dict.fromkeys(point.metric for point in self.points))
 
     def x_label_of(self, metric: str) -> str:
-        """Return an axis' label from a metric's name, such as "speedup by depth"."""
+        """Return the x label of a metric: "depth" for "speedup by depth", and otherwise `x_label`."""
         return metric.partition(" by ")[2] or self.x_label
 
     def to_json(self) -> dict[str, Any]:

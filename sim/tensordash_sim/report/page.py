@@ -1,4 +1,4 @@
-"""The page: figures and tables of results, and the schedule viewer, in one HTML file."""
+"""Write the report: figures and tables of results, and the schedule viewer, in one HTML file."""
 
 import math
 import re
@@ -27,18 +27,18 @@ SCRIPTS = ("theme.js", "tables.js", "charts.js", "schedule.js", "panel.js", "vie
 
 @dataclass(frozen=True)
 class Compared:
-    """How close a result comes to the paper.
+    """A result compared with the paper.
 
     Attributes
     ----------
     result : Figure
         The result.
     points : tuple of Point
-        Those with a number of the paper and one of ours.
+        Points that have both the paper's value and ours.
     median : float or None
-        Of the differences without their sign; None: nothing to compare.
+        Median of the absolute differences; None if there are no such points.
     largest : Point or None
-        The one that differs most.
+        The point with the largest absolute difference.
     """
 
     result: Figure
@@ -61,22 +61,22 @@ def write_report(
     title: str = "TensorDash: evaluation",
     overview: bool = True,
 ) -> None:
-    """Write the page; it is complete or not there. Its folder is made if need be.
+    """Write the report atomically, and create its folder if needed.
 
-    The file needs no network: all scripts and data are in it. The same results and runs give the same bytes.
+    The file contains all scripts and data, so it needs no network. Equal results and runs give equal bytes.
 
     Parameters
     ----------
     results : sequence of Figure
-        Figures and tables, in the order in which they are shown.
+        Figures and tables, in the order of the page.
     path : Path
         The HTML file.
     runs : sequence of ScheduleRun
-        What the schedule viewer offers; without any there is no viewer.
+        Runs that the schedule viewer shows. Without runs, the page has no viewer.
     title : str
-        Of the page.
+        Title of the page.
     overview : bool
-        Whether results are compared with the paper's: with an overview of that, and the paper's numbers beside ours.
+        Compare the results with the paper: add an overview, and show the paper's numbers beside ours.
 
     Raises
     ------
@@ -122,14 +122,14 @@ def _asset(name: str) -> str:
 
 @cache
 def _plotly() -> str:
-    """Return the chart library's JavaScript, as its package has it."""
+    """Return the JavaScript of the chart library from its Python package."""
     from plotly.offline import get_plotlyjs  # slow to import
 
     return get_plotlyjs()
 
 
 def _drawn(result: Figure) -> dict[str, Any]:
-    """Return the part of a result that charts need."""
+    """Return the fields of a result that charts need."""
     fields = ("metric", "series", "x", "paper", "ours")
     points = [{name: getattr(point, name) for name in fields} for point in result.points]
     labels = {metric: result.x_label_of(metric) for metric in result.metrics}
@@ -144,7 +144,7 @@ def _distance(point: Point) -> float:
 
 
 def _number(value: float | None) -> str:
-    """Format four significant digits, with exponents only for very large or small numbers.
+    """Format a number with four significant digits, and with an exponent only if it is very large or small.
 
     >>> _number(1.7246), _number(23748.0), _number(2.0), _number(12), _number(0.000012), _number(None)
     ('1.725', '23,748', '2.000', '12', '1.2e-05', '')
@@ -158,7 +158,7 @@ def _number(value: float | None) -> str:
 
 
 def _percent(value: float | None) -> str:
-    r"""Return a difference, with its sign.
+    r"""Format a relative difference as a percentage with its sign.
 
     >>> ascii((_percent(0.0312), _percent(-0.2), _percent(None)))
     "('+3.1%', '\\u221220.0%', '')"
@@ -167,11 +167,11 @@ def _percent(value: float | None) -> str:
         return ""
     if abs(value) < 0.0005:
         return "0.0%"
-    return f"{value:+.1%}".replace("-", "\N{MINUS SIGN}")  # as wide as the plus
+    return f"{value:+.1%}".replace("-", "\N{MINUS SIGN}")  # the minus sign is as wide as the plus
 
 
 def _prose(text: str) -> Markup:
-    """Return a note as HTML: what is between backticks is code.
+    """Convert a note to HTML. Text between backticks becomes code.
 
     >>> _prose("`core` < 1, and a lone `")
     Markup('<code>core</code> &lt; 1, and a lone `')
@@ -180,12 +180,12 @@ def _prose(text: str) -> Markup:
 
 
 def _is_nested(condition: Any) -> bool:
-    """Return whether a condition has conditions of its own for each of several things: a table."""
+    """Return whether a condition maps names to further conditions, so that it becomes a table."""
     return isinstance(condition, Mapping) and any(isinstance(one, Mapping) for one in condition.values())
 
 
 def _shown(value: Any) -> str:
-    """Any further value of a point, or a condition; of a SHA-256 digest the first digits.
+    """Format a condition or another value of a point. A SHA-256 digest is cut to its first digits.
 
     >>> _shown(2973700), _shown(2973700.25), _shown(0.9782), _shown(1e-9), _shown(0.5)
     ('2,973,700', '2,973,700', '0.9782', '1e-09', '0.5')

@@ -1,4 +1,4 @@
-"""Results of the evaluation, as its JSON files hold them."""
+"""Read results of the evaluation from their JSON files."""
 
 import json
 import math
@@ -14,23 +14,23 @@ __all__ = ["ReportError", "load_results", "read_figure"]
 
 
 class ReportError(TensorDashError):
-    """Results that no report can be made of; names the file, the field, its value and what is allowed."""
+    """Raised for invalid results. The message has the file, the field, its value and the allowed values."""
 
 
 def read_figure(document: Any, where: str = "result") -> Figure:
-    """Return a figure from its document.
+    """Build a figure from its JSON document.
 
     Parameters
     ----------
     document : mapping
-        As `tensordash evaluate` writes it.
+        Document of a result of `tensordash evaluate`.
     where : str
-        What an error names, for instance the file.
+        Name of the document in error messages, for instance the file.
 
     Raises
     ------
     ReportError
-        If something is missing or of the wrong kind.
+        If a field is missing or has a wrong type.
 
     Examples
     --------
@@ -60,22 +60,22 @@ def read_figure(document: Any, where: str = "result") -> Figure:
 
 
 def load_results(folder: Path) -> list[Figure]:
-    """Return the results in a folder, in the order of their names, a number in a name counting as a number.
+    """Return the results in a folder, sorted by name. Numbers in names are sorted as numbers.
 
     Parameters
     ----------
     folder : Path
-        Where ``tensordash evaluate -o`` wrote them; every ``*.json`` in it.
+        Output folder of ``tensordash evaluate -o``. Every ``*.json`` in the folder is read.
 
     Raises
     ------
     ReportError
-        If there is none, or one cannot be used.
+        If the folder has no result, or a result is invalid.
     """
     if not folder.is_dir():
         raise ReportError(f"{folder}: must be a folder of results (tensordash evaluate -o)")
     results: dict[str, Figure] = {}
-    for path in sorted(folder.glob("[!.]*.json")):  # a dot: half-written
+    for path in sorted(folder.glob("[!.]*.json")):  # names of incomplete files begin with a dot
         try:
             document = json.loads(path.read_text(encoding="utf-8"))
         except (OSError, ValueError, RecursionError) as error:
@@ -90,7 +90,7 @@ def load_results(folder: Path) -> list[Figure]:
 
 
 def _natural(name: str) -> list[tuple[bool, int, str]]:
-    """Return a sort key in which fig5 comes before fig12.
+    """Return a sort key that puts fig5 before fig12.
 
     >>> sorted(["fig12", "fig5", "table4"], key=_natural)
     ['fig5', 'fig12', 'table4']
@@ -127,6 +127,6 @@ def _text(document: Mapping[str, Any], name: str, where: str, joint: str = ": ")
 
 
 def _shown(value: Any) -> str:
-    """Return a value in an error message, not longer than a line."""
+    """Format a value for an error message, with at most 60 characters."""
     text = json.dumps(value, default=str)
     return text if len(text) <= 60 else f"{text[:57]}..."

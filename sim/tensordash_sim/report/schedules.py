@@ -1,4 +1,4 @@
-"""What the schedule viewer shows: streams, and what the golden model's tile decides in every cycle."""
+"""Runs for the schedule viewer: streams, and the schedules of the golden model's tile in every cycle."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -19,27 +19,27 @@ from ..trace.layer_operands import describe_values, layer_passes, operand_scales
 __all__ = ["ScheduleRun", "layer_runs", "record_run"]
 
 Stream = tuple[NDArray[np.unsignedinteger[Any]], NDArray[np.unsignedinteger[Any]]]
-"""Bit patterns of a, (columns, T, lanes), and of b, (rows, T, lanes)."""
+"""Bit patterns of A, (columns, T, lanes), and of B, (rows, T, lanes)."""
 
 
 @dataclass(frozen=True)
 class ScheduleRun:
-    """Streams through a tile, one after the other, cycle by cycle.
+    """Streams that pass through a tile one after the other, and the schedule of every cycle.
 
     Attributes
     ----------
     title, about : str
-        What the streams are.
+        Title and description of the streams.
     config : TileConfig
         The tile.
     streams : tuple of (a, b)
         Bit patterns: a (columns, T, lanes), b (rows, T, lanes).
     schedules : tuple of TileSchedule
-        What the golden model decides, one for each cycle in which a schedule is made.
+        Schedules of the golden model, one for each cycle that has one.
     present : tuple of int
-        Steps in the window in each of these cycles, those of the next stream included.
+        Number of steps in the window in each of these cycles, including steps of the next stream.
     counters : Counters
-        The golden model's, at the end.
+        Counters of the golden model at the end.
     """
 
     title: str
@@ -61,9 +61,9 @@ class ScheduleRun:
     def to_json(self) -> dict[str, Any]:
         """Return the document that the viewer reads.
 
-        Steps are numbered over all streams. `taken` holds for each cycle, scheduler (the rows; if both sides are
-        skipped, each row's PEs) and lane the option taken, -1 for none. Values have three significant digits; only a
-        zero is 0.
+        Steps are numbered over all streams. `taken` has the option taken by each lane of each scheduler in each cycle,
+        or -1. There is one scheduler for each row or, if both sides are skipped, for each PE. Values have three
+        significant digits; only a zero is 0.
         """
         config = self.config
         return {
@@ -100,9 +100,10 @@ class ScheduleRun:
 
 
 def record_run(streams: Sequence[Stream], config: TileConfig, title: str, about: str = "") -> ScheduleRun:
-    """Run streams on the golden model's tile and keep every schedule.
+    """Run streams on the golden model's tile, and record every schedule.
 
-    Producers always offer all they can and the output is always taken. A C input is left out: it changes no schedule.
+    Producers always offer all steps that they can, and every output is taken. The tile has no C input because C does
+    not change the schedules.
 
     Parameters
     ----------
@@ -111,7 +112,7 @@ def record_run(streams: Sequence[Stream], config: TileConfig, title: str, about:
     config : TileConfig
         The tile.
     title, about : str
-        What the streams are.
+        Title and description of the streams.
 
     Returns
     -------
@@ -145,18 +146,18 @@ def record_run(streams: Sequence[Stream], config: TileConfig, title: str, about:
 
 
 def layer_runs(records: Sequence[Record], config: TileConfig, *, passes: int, seed: int) -> list[ScheduleRun]:
-    """Passes of recorded operations, drawn at random, as `layer_passes` gives them.
+    """Run randomly drawn passes of recorded operations (`layer_passes`).
 
     Parameters
     ----------
     records : sequence of Record
-        The operations; a run for each.
+        The operations. Each has its own run.
     config : TileConfig
         The tile.
     passes : int
-        Passes of each; all, if there are not as many.
+        Passes of each operation, or all if it has fewer.
     seed : int
-        Which ones; and the values, where the trace has masks only.
+        Seed of the drawn passes and, if the trace has only masks, of the values.
 
     Raises
     ------
@@ -181,7 +182,7 @@ def layer_runs(records: Sequence[Record], config: TileConfig, *, passes: int, se
 
 
 def _values(blocks: Sequence[NDArray[np.unsignedinteger[Any]]], fmt: Format) -> list[list[float]]:
-    """Return values of each port, all streams' steps and lanes in one list."""
+    """Return one list of values for each port, with the steps and lanes of all streams."""
     joined = np.concatenate(blocks, axis=1)
     patterns, places = np.unique(joined, return_inverse=True)
     values = [float(f"{to_float(int(bits), fmt):.3g}") or 0.0 for bits in patterns]  # no -0
