@@ -1,4 +1,4 @@
-"""Bench of a layout: what it leaves in the stream buffer against the golden core, what it reads, and its cycles."""
+"""Bench of a layout: compare the stream buffer with the golden core's, and check reads and cycles."""
 
 from math import gcd
 from typing import Any
@@ -19,7 +19,7 @@ from tensordash_sim.verify.units.walk import places
 
 LOOPS = 6
 OVERHEAD = 6
-"""Cycles from the last beat to the first group that is written, the group itself left out."""
+"""Cycles from the last beat of the descriptor to the first written group, without the group itself."""
 
 
 def signed(value: int) -> int:
@@ -28,16 +28,16 @@ def signed(value: int) -> int:
 
 
 class Bench:
-    """A layout between a buffer and a stream buffer.
+    """Bench of a layout between models of the buffer and the stream buffer.
 
     Parameters
     ----------
     dut : handle
         The layout.
     label : str
-        What the seed is made different by.
+        Label of the random source.
     ready, rate : float
-        How often the buffer is ready, and a beat is offered.
+        Probabilities per cycle that the buffer is ready, and that a beat is offered.
     """
 
     def __init__(self, dut: Any, label: str, ready: float, rate: float) -> None:
@@ -54,8 +54,8 @@ class Bench:
         self.halves = self.config.layout_groups
         self.banks = self.halves * self.lanes
         self.address_bits = (self.config.groups - 1).bit_length() - (self.halves - 1)
-        self.came: dict[int, int] | None = None  # what banks show in this cycle
-        self.asked: tuple[int, list[int]] | None = None  # the request that was refused in the cycle before
+        self.came: dict[int, int] | None = None  # read data of the banks in this cycle
+        self.asked: tuple[int, list[int]] | None = None  # the request refused in the previous cycle
         self.reads = 0
 
     async def begin(self) -> None:
@@ -63,7 +63,7 @@ class Bench:
         await self.pins.reset(read_ready=0, read_data=0, command_descriptor_valid=0)
 
     async def cycle(self, *, reset: bool = False) -> int | None:
-        """Return one cycle; the descriptor's error if it is done."""
+        """Run one cycle; return the descriptor's error if it is done, else None."""
         pins, random = self.pins, self.random
         self.beats.drive()
         ready = random.random() < self.ready
