@@ -86,8 +86,7 @@ async def null_beats(dut, idle: float) -> None:
 
 @cocotb.test()
 async def reset_in_a_stream(dut) -> None:
-    """Reset for one or more cycles at random times; check that beats wait at the ports and later streams are correct.
-    """
+    """Reset for one or more cycles at random times; check that beats wait and later streams are correct."""
     job, random, lockstep = await start_lockstep(dut, "reset", idle=0.2, stall=0.2)
     for _ in range(3 + round(4 * job.effort)):
         a, b, c = random_inputs(random, job.config, random_lengths(random, 4, job.config.window_depth))

@@ -236,7 +236,9 @@ class _Maker:
             )
 
     def _move_aside(self) -> None:
-        """Load and store groups next to the product, uncompressed, because a compressed load could read a store's data.
+        """Load and store groups next to the product.
+
+        Both are uncompressed, because a compressed load could read a store's data.
         """
         count = self.sizes["aside"]
         values = random_values(self.random, self.config, (count, self.config.tile.lanes**2), 0.5)

@@ -190,8 +190,7 @@ def _any_options(random: Random, lanes: int, depth: int) -> tuple[Option, ...]:
 
 
 def _invariant_options(random: Random, lanes: int, depth: int) -> tuple[Option, ...]:
-    """Return rotation-invariant options: all steps from 1 on have the same lane offsets, in time-major or random order.
-    """
+    """Return rotation-invariant options, in time-major or random order: all steps from 1 on have the same offsets."""
     offsets = random.sample(range(lanes), random.randint(1, min(3, lanes)))
     rest = [(step, offset) for step in range(1, depth) for offset in offsets]
     if random.random() < 0.5:

@@ -52,7 +52,7 @@ class Ring:
             self.done += 1
 
     def take(self, payload: int) -> bool:
-        """Accept a beat of a descriptor; return whether it completes a descriptor that memory answered with an error."""
+        """Accept a beat of a descriptor; return whether it completes a descriptor with an error of memory."""
         self.beats.append((payload & ((1 << 128) - 1), payload >> 128))
         if len(self.beats) < 4:
             return False

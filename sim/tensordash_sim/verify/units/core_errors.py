@@ -128,8 +128,7 @@ class Checker:
 @cocotb.test()
 @cocotb.parametrize((("latency", "pause"), [((1, 1), 0.0), ((0, 200), 0.3)]))
 async def illegal_programs(dut, latency: tuple[int, int], pause: float) -> None:
-    """Check every clause of the table of errors, or of the option `clauses`, some in pairs, and legal programs.
-    """
+    """Check every clause of the table of errors, or of the option `clauses`, some in pairs, and legal programs."""
     host = Host(dut, f"illegal {latency}", latency=latency, pause=pause)
     checker, random = Checker(host), host.random
     await host.begin()
