@@ -1,4 +1,4 @@
-"""`tensordash compile`: programs of a core, the tensors that they share, and the host's work between them."""
+"""`tensordash compile`: compile an operation of a layer, or a training step, to a program folder."""
 
 from functools import partial
 from pathlib import Path
@@ -124,7 +124,7 @@ def command(context: click.Context, config: CoreConfig, output: Path, as_json: b
 
 
 def _refuse_options(context: click.Context, names: tuple[str, ...], owner: str) -> None:
-    """Raise a usage error for the first option that belongs to something that is not compiled."""
+    """Raise a usage error for the first option in `names` that the user has set."""
     for option in explicit_parameters(context):
         if option.name in names:
             raise click.UsageError(f"{option.opts[0]} goes with {owner}")

@@ -1,9 +1,9 @@
-"""Runtime: operations on tensors of NumPy and PyTorch run on a TensorDash core, in an emulator or in its Verilog.
+"""Runtime: run operations on NumPy and PyTorch tensors on a TensorDash core, in an emulator or in its Verilog.
 
 `dispatch` intercepts PyTorch's operations, and `products` turns them into products. `execution` rounds and scales
 operands, `programs` compiles, and `backends` executes.
 
-`offload`, `compile_step` and the names after them import PyTorch when they are first used.
+`offload` and `compile_step` import PyTorch on first use.
 """
 
 from importlib import import_module

@@ -1,1 +1,1 @@
-"""Program folders: programs of a core, the tensors that they share, and the host's work between them."""
+"""Program folders: programs of a core, their tensors, and the host calls between them."""

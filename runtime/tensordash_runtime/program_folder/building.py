@@ -1,4 +1,4 @@
-"""Builder of plans: adds products and host calls, and computes an example along with them."""
+"""Builder of plans, which adds products and host calls and computes each on an example."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -24,11 +24,11 @@ from .tensors import StepTensor, groups_of
 __all__ = ["PlanBuilder"]
 
 SPEEDUP_LEVELS = 16
-"""Levels between a speedup and one more to which counted speedups are rounded."""
+"""Counted speedups are rounded to multiples of 1 divided by this number."""
 
 
 class PlanBuilder:
-    """Collects the calls of a step, with the values that each tensor has in an example.
+    """Builder of a step's plan, with the values of each tensor in an example.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ class PlanBuilder:
     values : dict of str to array of unsigned
         Bit patterns of each tensor after the calls so far.
     initial : dict of str to array of unsigned
-        Bit patterns of tensors that have values before the step.
+        Bit patterns of tensors with values before the step.
     """
 
     def __init__(self, config: CoreConfig) -> None:
@@ -51,17 +51,17 @@ class PlanBuilder:
         self._calls: list[Call] = []
 
     def rule(self, operation: str) -> str | None:
-        """Return the operand on the row side if both sides have formats of their own: the runtime's rule."""
+        """Return the operand on the row side by the runtime's rule if the sides' formats differ, else None."""
         tile = self.config.tile
         return None if tile.a_format == tile.b_format else fixed_rows(tile, operation)
 
     def operand_format(self, operation: str, role: str, rows: str | None = None) -> str:
-        """Return the format of an operand, or of the mask: the row side has one, the column side the other."""
+        """Return the format of an operand or of the mask: side B's for the operand on the row side, else side A's."""
         tile = self.config.tile
         return (tile.b_format if role == (rows or self.rule(operation)) else tile.a_format).name
 
     def add_tensor(self, tensor: StepTensor, numbers: Any = None) -> str:
-        """Add a tensor, with float32 or int32 values if it has them before the step; return its name."""
+        """Add a tensor, with float32 or int32 values if it has values before the step; return its name."""
         if tensor.name in self.tensors:
             raise ValueError(f"names of tensors must differ, but there are two of {tensor.name}")
         self.tensors[tensor.name] = tensor
@@ -89,13 +89,13 @@ class PlanBuilder:
         name : str
             The layer and the operation.
         geometry, operation, fp32, relu
-            As `Product` has them.
+            See `Product`.
         tensors : mapping of str to str
             Names of the tensors that it reads.
         result : str
-            The new tensor's name.
+            Name of the new tensor.
         rows : str, optional
-            The operand on the row side; the rule's, or the one with which the tile takes fewer cycles, if left out.
+            The operand on the row side; by default the rule's, or the one for which the tile takes fewer cycles.
         """
         pair = OPERANDS[operation]
         formats = {role: FORMATS[self.tensors[tensors[role]].format] for role in pair}
@@ -128,13 +128,13 @@ class PlanBuilder:
         return result
 
     def _fills_with_zeros(self, product: Product) -> bool:
-        """Whether turned results have zeros beyond their positions: not where a window reaches real values there."""
+        """Return whether a turned result has zeros beyond its positions; with windows, other values may be there."""
         has_windows = isinstance(product.geometry, Convolution) and product.operation != "AxG"
         positions, _ = groups_of(product.geometry, RESULTS[product.operation]).positions
         return not has_windows or positions % self.config.tile.lanes == 0
 
     def add_host_call(self, function: str, tensors: Mapping[str, str], **parameters: Any) -> None:
-        """Add a host call whose tensors are all added, and compute it."""
+        """Add a host call on tensors that the plan already has, and compute it."""
         call = HostCall(
             function=function,
             tensors=dict(tensors),

@@ -1,4 +1,4 @@
-"""A program folder as freestanding C99: initial contents, calls and tensors."""
+"""Render a program folder as freestanding C99: initial contents, calls and tensors."""
 
 import json
 import zlib
@@ -24,10 +24,10 @@ HEADER = """\
 #include <stdint.h>
 
 #define TENSORDASH_PROGRAM_VERSION {version}
-/* The configuration's digest, as the registers `digest` and `digest_high` have it. */
+/* The configuration's digest, equal to the registers `digest` and `digest_high`. */
 #define TENSORDASH_PROGRAM_DIGEST UINT32_C(0x{digest_low})
 #define TENSORDASH_PROGRAM_DIGEST_HIGH UINT32_C(0x{digest_high})
-/* Memory that programs and tensors use: first address, bytes, and bytes to copy there before the first call. */
+/* Memory for programs and tensors: first address, bytes, and bytes to copy to it before the first call. */
 #define TENSORDASH_PROGRAM_BASE UINT64_C({base:#x})
 #define TENSORDASH_PROGRAM_BYTES UINT32_C({size})
 #define TENSORDASH_PROGRAM_INITIAL_BYTES UINT32_C({initial_bytes})
@@ -36,11 +36,11 @@ HEADER = """\
 /* Estimated cycles of the core in all programs. */
 #define TENSORDASH_PROGRAM_CYCLES UINT32_C({cycles})
 
-/* A program in memory, if `descriptors` is not 0; otherwise the host call number `host_call`. */
+/* A program in memory if `descriptors` is not 0, else host call number `host_call`. */
 struct tensordash_call {{
-  uint64_t address;     /* of the first descriptor */
-  uint64_t record;      /* of the 32 bytes to which the program writes its counts */
-  uint32_t descriptors; /* with the end */
+  uint64_t address;     /* address of the first descriptor */
+  uint64_t record;      /* address of the 32 bytes to which the program writes its counts */
+  uint32_t descriptors; /* number of descriptors, including the end */
   uint32_t host_call;
 }};
 
@@ -48,9 +48,9 @@ struct tensordash_tensor {{
   const char *name;
   uint64_t address;
   uint32_t bytes;
-  uint32_t crc32;      /* of its bytes after the calls on the initial contents (CRC-32 of zlib) */
-  uint8_t is_initial;  /* a call reads it before any writes it */
-  uint8_t is_input;    /* set it before each step */
+  uint32_t crc32;      /* CRC-32 (zlib) of its bytes after one step from the initial contents */
+  uint8_t is_initial;  /* a call reads it before any call writes it */
+  uint8_t is_input;    /* the host sets it before each step */
   uint8_t is_output;
 }};
 
@@ -58,7 +58,7 @@ extern const uint32_t tensordash_initial[];
 extern const struct tensordash_call tensordash_calls[];
 extern const struct tensordash_tensor tensordash_tensors[];
 
-/* Indices of `tensordash_tensors`. */
+/* Indices in `tensordash_tensors`. */
 enum {{
 {indices}
 }};
@@ -66,9 +66,9 @@ enum {{
 #endif
 """
 HOST_CALL = """
-/* Computes host call `index` (host.c); `memory` points to the byte at the base, and is aligned to 4 bytes. */
+/* Computes host call `index` (host.c); `memory` points to the byte at the base and is aligned to 4 bytes. */
 void tensordash_host_call(uint32_t index, uint8_t *memory);
-/* Returns the name of its function; calls of one function have one pointer. */
+/* Returns the name of the call's function; calls of the same function return the same pointer. */
 const char *tensordash_host_function(uint32_t index);
 """
 SOURCE = """\
@@ -76,7 +76,7 @@ SOURCE = """\
 #include "program.h"
 
 #ifndef TENSORDASH_PROGRAM_SECTION
-#define TENSORDASH_PROGRAM_SECTION /* for instance __attribute__((section(".tensordash"))) */
+#define TENSORDASH_PROGRAM_SECTION /* e.g. __attribute__((section(".tensordash"))) */
 #endif
 
 TENSORDASH_PROGRAM_SECTION const uint32_t tensordash_initial[] = {{
@@ -126,7 +126,7 @@ def render_c(folder: ProgramFolder) -> dict[str, str]:
 
 
 def c_name(name: str) -> str:
-    """Return a tensor's name as part of a C identifier in capital letters.
+    """Convert a tensor's name to a part of a C identifier, in capital letters.
 
     >>> c_name("conv1.weight")
     'CONV1_WEIGHT'

@@ -1,4 +1,4 @@
-"""Training steps of PyTorch models as program folders. Needs torch."""
+"""Compile training steps of PyTorch models to program folders. Needs torch."""
 
 from collections.abc import Callable
 from typing import Any
@@ -22,7 +22,7 @@ from .planning import plan_step
 __all__ = ["compile_step", "compile_task"]
 
 DEFAULT_LOSS_SCALE = 2.0**10
-"""Keeps small gradients in the range of fp16."""
+"""Default loss scale, which keeps small gradients in the range of fp16."""
 
 
 def compile_step(
@@ -46,26 +46,26 @@ def compile_step(
     model : nn.Module
         The model in training mode, with float32 parameters.
     loss : callable
-        Of the model's result and the target: the mean cross entropy.
+        The mean cross entropy, as a function of the model's result and the target.
     optimizer : torch.optim.Optimizer
-        SGD, with or without momentum and weight decay, or AdamW; one group of parameters. Its state is not read.
+        SGD, with or without momentum and weight decay, or AdamW, with one group of parameters. Its state is ignored.
     example : tuple of Tensor
-        The model's inputs and the target last, of the shapes that every step has. Its zeros choose the row side of each
-        product, and its values are the folder's initial ones.
+        The model's inputs, then the target, with the shapes of every step. The zeros determine the operand on the row
+        side of each product. The values are the folder's initial inputs.
     preset : str or CoreConfig
         The core.
     loss_scale : float or torch.amp.GradScaler
-        A power of two that multiplies gradients until the update. With a scaler it is dynamic: a step whose gradients
-        are not all finite leaves the parameters.
+        A power of two that multiplies gradients until the update. A scaler makes it dynamic: a step with a non-finite
+        gradient does not change the parameters.
     base, memory_bytes
-        As `build_folder` takes them.
+        See `build_folder`.
     name : str
         The folder's name.
 
     Raises
     ------
     ProgramFolderError
-        If an operation or an optimizer's setting has no counterpart on core or host; it names the operation.
+        If core and host do not support an operation or an optimizer's setting, which the message names.
     NoRoomError, ProgramError
         If memory is too small, or the core cannot compute a product.
     """
@@ -113,24 +113,24 @@ def compile_task(
     config : CoreConfig
         The core.
     seed, batch
-        As `load_task` takes them.
+        See `load_task`.
     optimizer : str
         "sgd" or "adamw".
     rate, weight_decay : float, optional
-        Of the optimizer; the task's rate for SGD without decay, and PyTorch's defaults for AdamW, if left out.
+        Settings of the optimizer. By default, SGD has the task's rate and no decay, and AdamW has PyTorch's defaults.
     momentum : float
-        Of SGD.
+        Momentum of SGD.
     loss_scale : float
-        A power of two.
+        Initial loss scale, a power of two.
     dynamic_loss_scale : bool
         Whether the loss scale changes as in a `torch.amp.GradScaler` with PyTorch's defaults.
     base, memory_bytes
-        As `build_folder` takes them.
+        See `build_folder`.
 
     Raises
     ------
     ProgramFolderError, NoRoomError, ProgramError
-        As `compile_step` raises them.
+        See `compile_step`.
     """
     task = load_task(name, seed, batch)
     settings: dict[str, Any] = {
@@ -141,7 +141,7 @@ def compile_task(
         made.param_groups[0].update(momentum=momentum, **settings)
     else:
         made = torch.optim.AdamW(task.model.parameters(), **settings)
-    # A gradient scaler on the CPU needs no device, and gives its initial scale before the first step.
+    # A gradient scaler on the CPU needs no device, and returns its initial scale before the first step.
     scale = torch.amp.GradScaler("cpu", init_scale=loss_scale) if dynamic_loss_scale else loss_scale
     return compile_step(
         task.model,

@@ -1,4 +1,4 @@
-"""Execution of linked plans on golden core, emulator or Verilog; the bits in memory are the same."""
+"""Execution of linked plans on the golden core, emulator, Verilog or a device, with equal bits in memory."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
@@ -27,7 +27,7 @@ class Executor(Protocol):
     """Memory, and a core that executes the programs in it."""
 
     def read(self, address: int, count: int) -> bytes:
-        """Read some bytes of memory."""
+        """Read bytes of memory."""
 
     def write(self, address: int, data: bytes) -> None:
         """Write bytes of memory."""
@@ -46,7 +46,7 @@ class Executor(Protocol):
 
 
 class _SimulatedMemory:
-    """Memory of golden core and emulator, which cannot refuse an address of the map."""
+    """Memory of golden core and emulator, which has all addresses of the map."""
 
     def __init__(self, memory_map: MemoryMap) -> None:
         self._memory = Memory(memory_map.size, memory_map.base)
@@ -64,7 +64,7 @@ class _SimulatedMemory:
 
 
 class GoldenMemory(_SimulatedMemory):
-    """The golden core, which executes descriptors one by one."""
+    """The golden core, which executes descriptors in sequence."""
 
     def __init__(self, plan: Plan, memory_map: MemoryMap) -> None:
         super().__init__(memory_map)
@@ -93,7 +93,7 @@ class EmulatedMemory(_SimulatedMemory):
 
 
 class VerilatedMemory:
-    """The emitted Verilog, with a memory that answers after 50 cycles."""
+    """The emitted Verilog, with a memory latency of 50 cycles."""
 
     def __init__(self, plan: Plan, memory_map: MemoryMap) -> None:
         self._base = memory_map.base
@@ -136,11 +136,11 @@ EXECUTORS: dict[str, Callable[..., Executor]] = {
     "verilator": VerilatedMemory,
     "mmio": MappedMemory,
 }
-"""By name."""
+"""Executors by name."""
 
 
 def compute_product(config: CoreConfig, product: Product, values: Mapping[str, NDArray]) -> NDArray:
-    """Return the bit patterns of a product's result, computed by the emulator, from those of its tensors by name."""
+    """Return the bit patterns of a product's result, computed by the emulator from its tensors' bit patterns."""
     geometry, problem = product.geometry, product.problem
     tensors = {role: values[name] for role, name in product.tensors.items() if role != "result"}
     operands = {
@@ -175,7 +175,7 @@ def write_tensor(executor: Executor, plan: Plan, memory_map: MemoryMap, name: st
 
 
 def run_plan(executor: Executor, plan: Plan, memory_map: MemoryMap) -> list[int | None]:
-    """Run all calls of a plan in order on memory that has its initial contents; return the cycles of each program.
+    """Run all calls of a plan in order on memory with its initial contents; return the cycles of each program.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Program folders in memory: a plan with its memory map, programs, and initial and expected contents."""
+"""In-memory program folders: a plan with its memory map, programs, and initial and expected contents."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -19,20 +19,20 @@ PROGRAM_FIGURES = ("cycles", "dense_cycles", "moved_bytes")
 
 @dataclass(frozen=True, kw_only=True)
 class ProgramFolder:
-    """A program folder in memory.
+    """An in-memory program folder.
 
     Parameters
     ----------
     plan : Plan
         The step.
     memory_map : MemoryMap
-        Where everything is.
+        Addresses of tensors and programs.
     programs : list of dict
-        Of each program: expected "cycles", "dense_cycles" and "moved_bytes".
+        Expected "cycles", "dense_cycles" and "moved_bytes" of each program.
     initial : bytes
-        Memory from the base on before the first program: `memory_map.initial_bytes`.
+        The first `memory_map.initial_bytes` of memory before the first program.
     expected : bytes
-        All of the memory after the step, computed by the emulator; records are zeros.
+        Memory after the step, computed by the emulator; records are zeros.
     """
 
     plan: Plan
@@ -48,7 +48,7 @@ class ProgramFolder:
         return split_descriptors(self.initial[begin : begin + region.bytes])
 
     def expected_bytes(self, tensor: str) -> bytes:
-        """Return what a tensor's memory holds after the step."""
+        """Return a tensor's bytes in memory after the step."""
         region = self.memory_map.tensors[tensor]
         begin = region.address - self.memory_map.base
         return self.expected[begin : begin + region.bytes]
@@ -62,7 +62,7 @@ def build_folder(
     memory_bytes: int | None = None,
     computed: Mapping[str, Any] | None = None,
 ) -> ProgramFolder:
-    """Link a plan, and lay out its initial and its expected contents.
+    """Link a plan, and lay out its initial and expected contents.
 
     Parameters
     ----------
@@ -71,15 +71,14 @@ def build_folder(
     values : mapping of str to array of unsigned
         Bit patterns of the plan's initial tensors.
     base, memory_bytes
-        As `link` takes them.
+        See `link`.
     computed : mapping of str to array of unsigned, optional
-        Bit patterns of all tensors after the calls, as the plan's builder has them; the emulator computes them if left
-        out.
+        Bit patterns of all tensors after the calls, from the plan's builder; by default the emulator computes them.
 
     Raises
     ------
     NoRoomError, ProgramFolderError, ProgramError
-        As `link` raises them.
+        See `link`.
     """
     memory_map, programs = link(plan, base, memory_bytes)
     initial = _initial_contents(plan, memory_map, programs, values)
@@ -113,12 +112,12 @@ def _initial_contents(
 def _tensor_bytes(
     plan: Plan, memory_map: MemoryMap, names: Iterable[str], values: Mapping[str, Any]
 ) -> Iterator[tuple[Region, bytes]]:
-    """Yield tensors as memory has them, each with its region."""
+    """Yield the region and the bytes in memory of each tensor."""
     return ((memory_map.tensors[name], plan.tensors[name].to_bytes(values[name], plan.config)) for name in names)
 
 
 def _contents(size: int, base: int, before: bytes, regions: Iterable[tuple[Region, bytes]]) -> bytes:
-    """Return `size` bytes of memory from the base on: first bytes, zeros, and over them those of some regions."""
+    """Return `size` bytes of memory from the base: bytes `before`, then zeros, overwritten by the regions' bytes."""
     contents = bytearray(size)
     contents[: len(before)] = before
     for region, data in regions:
@@ -128,12 +127,12 @@ def _contents(size: int, base: int, before: bytes, regions: Iterable[tuple[Regio
 
 
 def run_folder(folder: ProgramFolder, executor: str, **options: Any) -> tuple[list[int | None], str]:
-    """Run a folder once on an executor of `EXECUTORS`, which takes the options.
+    """Run a folder once on an executor of `EXECUTORS`, which is built with the options.
 
     Returns
     -------
     list of int, str
-        Cycles of each program, None if they are not measured; the first difference from what is expected, or nothing.
+        Cycles of each program, or None if the executor does not measure them; and the result of `compare`.
     """
     memory = EXECUTORS[executor](folder.plan, folder.memory_map, **options)
     try:
@@ -144,7 +143,7 @@ def run_folder(folder: ProgramFolder, executor: str, **options: Any) -> tuple[li
 
 
 def compare(folder: ProgramFolder, executor: Executor) -> str:
-    """Compare all tensors in an executor's memory with what is expected; return the first difference, or nothing."""
+    """Compare all tensors in an executor's memory with the expected bytes; return the first difference, or ""."""
     plan, places = folder.plan, folder.memory_map
     for name, region in places.tensors.items():
         found, wanted = executor.read(region.address, region.bytes), folder.expected_bytes(name)

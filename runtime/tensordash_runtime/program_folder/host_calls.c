@@ -17,7 +17,7 @@ struct tensor {
   uint32_t bytes;
   uint32_t size; /* values */
   uint16_t format;
-  uint16_t groups; /* index of its order, or PLAIN */
+  uint16_t groups; /* index of its order in GROUPS, or PLAIN */
 };
 
 enum function {
@@ -52,7 +52,7 @@ enum function {
 struct host_call {
   uint16_t function;
   uint16_t tensors[MAX_TENSORS];
-  uint32_t parameters[MAX_PARAMETERS]; /* integers, or bits of single precision */
+  uint32_t parameters[MAX_PARAMETERS]; /* integers, or bits of floats */
 };
 
 /* TABLES */
@@ -73,7 +73,7 @@ static int is_nan(float x) { return (to_bits(x) & 0x7fffffffu) > 0x7f800000u; }
 
 /* FORMAT */
 
-/* Rounds to the operand format, to nearest, ties to even. */
+/* Rounds a number to the operand format, to nearest, ties to even. */
 static uint32_t encode(float number) {
   uint32_t bits = to_bits(number), sign = bits >> 31 << (VALUE_BITS - 1), magnitude = bits & 0x7fffffffu;
   if (magnitude > 0x7f800000u) return OPERAND_NAN;
@@ -94,7 +94,7 @@ static float decode(uint32_t pattern) {
   uint32_t sign = pattern >> (VALUE_BITS - 1) << 31, magnitude = pattern & ((UINT32_C(1) << (VALUE_BITS - 1)) - 1);
   uint32_t field = magnitude >> FRACTION_BITS, fraction = magnitude & ((UINT32_C(1) << FRACTION_BITS) - 1);
   if (magnitude > LARGEST) return from_bits(HAS_INFINITIES && !fraction ? sign | 0x7f800000u : 0x7fc00000u);
-  if (!field && LEAST_EXPONENT > -127) { /* otherwise single precision has the same subnormal numbers */
+  if (!field && LEAST_EXPONENT > -127) { /* else the subnormal numbers are those of single precision */
     float small = (float)(int32_t)fraction * from_bits((uint32_t)(LEAST_EXPONENT + 127) << 23);
     return sign ? -small : small;
   }
@@ -104,7 +104,7 @@ static float decode(uint32_t pattern) {
 
 /* END FORMAT */
 
-/* Index in memory of a value in groups, by its outer index, channel and position. */
+/* Returns the index in memory of a value in groups, by its outer index, channel and position. */
 static uint32_t group_index(const struct tensor *tensor, uint32_t outer, uint32_t channel, uint32_t position) {
   const struct groups *groups = &GROUPS[tensor->groups];
   uint32_t down = (groups->channels.size + LANES - 1) / LANES, across = (groups->positions.size + LANES - 1) / LANES;
@@ -123,7 +123,7 @@ static uint32_t index_along(struct dimension dimension, uint32_t flat) {
   return dimension.size == 1 ? 0 : flat / dimension.stride % dimension.size;
 }
 
-/* Index in memory of a value, by its index in the plain tensor. */
+/* Returns the index in memory of a value, by its index in the plain tensor. */
 static uint32_t locate(const struct tensor *tensor, uint32_t flat) {
   if (tensor->groups == PLAIN) return flat;
   const struct groups *groups = &GROUPS[tensor->groups];
@@ -157,16 +157,16 @@ static float load(const uint8_t *memory, const struct tensor *tensor, uint32_t f
   return load_at(memory, tensor, locate(tensor, flat));
 }
 
-/* Walks a tensor's values whose indices in the plain tensor are `stride` apart, without computing each index. */
+/* Iterator over values with a stride in the plain tensor, which does not compute each index from scratch. */
 struct cursor {
   const struct tensor *tensor;
   uint32_t flat;  /* index in the plain tensor */
   uint32_t index; /* index in memory */
   uint32_t stride;
   uint32_t run;  /* values along the dimension of this stride */
-  uint32_t left; /* values of this run that are left, this one included */
+  uint32_t left; /* remaining values of this run, including this one */
   uint32_t lane; /* place in the group */
-  uint32_t steps[LANES]; /* in memory, from each place to the next value of the run */
+  uint32_t steps[LANES]; /* distance in memory from each place to the next value of the run */
 };
 
 static void seek(struct cursor *cursor, uint32_t flat) {
@@ -177,7 +177,7 @@ static void seek(struct cursor *cursor, uint32_t flat) {
   cursor->lane = place % LANES;
 }
 
-/* Starts at the first value. */
+/* Returns a cursor at the first value. */
 static struct cursor open_cursor(const struct tensor *tensor, uint32_t stride) {
   struct cursor cursor = {tensor, 0, 0, stride, 1, 1, 0, {0}};
   uint32_t step = 0, outer = 1;
@@ -226,7 +226,7 @@ static float load_next(const uint8_t *memory, struct cursor *cursor) {
   return number;
 }
 
-/* Zeros what fills up the groups of a tensor that is written. */
+/* Clears a tensor before it is written, so that padding in its groups is zero. */
 static void clear(uint8_t *memory, const struct tensor *tensor) {
   uint32_t *words = (uint32_t *)(void *)(memory + tensor->offset);
   for (uint32_t k = 0; k < tensor->bytes / 4; k++) words[k] = 0;
@@ -234,7 +234,7 @@ static void clear(uint8_t *memory, const struct tensor *tensor) {
 
 /* MATH */
 
-/* What the element-wise functions of one or two tensors do with a value of each. */
+/* Computes an element-wise function of one or two values. */
 static float compute_element(uint16_t function, float x, float y) {
   (void)y; /* Some programs have no function of two tensors. */
   switch (function) {
@@ -247,7 +247,7 @@ static float compute_element(uint16_t function, float x, float y) {
   }
 }
 
-/* The last tensor is the result. */
+/* Computes an element-wise function of one or two tensors; the last tensor is the result. */
 static void compute_elements(uint8_t *memory, const struct host_call *call) {
   int has_second = call->tensors[2] != NONE;
   struct cursor x = open_cursor(&TENSORS[call->tensors[0]], 1), y = open_cursor(&TENSORS[call->tensors[1]], 1);
@@ -275,7 +275,7 @@ static void sum_channels(uint8_t *memory, const struct host_call *call) {
   }
 }
 
-/* parameters: samples, classes, gradient_scale; the third tensor is the scale, if there is one */
+/* parameters: samples, classes, gradient_scale; the third tensor is the dynamic scale, or NONE */
 static void softmax_cross_entropy(uint8_t *memory, const struct host_call *call) {
   const struct tensor *scores = &TENSORS[call->tensors[0]], *labels = &TENSORS[call->tensors[1]];
   const struct tensor *loss = &TENSORS[call->tensors[3]], *gradient = &TENSORS[call->tensors[4]];

@@ -1,7 +1,7 @@
-"""Host calls: what the host computes between programs, defined bit by bit.
+"""Host calls: functions that the host computes between programs, defined bit by bit.
 
-A host call decodes its tensors to single precision, computes in single precision in the order that its function states,
-and rounds once, to nearest even, when it writes a tensor. No operation is contracted to a fused multiply-add.
+A host call decodes its tensors to single precision, and computes in single precision in the order that its function
+defines. It rounds once, to nearest even, when it writes a tensor. It contracts no operation to a fused multiply-add.
 `host_calls.c` and the files that it names compute the same bits in C.
 """
 
@@ -40,11 +40,11 @@ __all__ = ["FUNCTIONS", "POOL", "Function", "compute_host_call"]
 POOL = ("kernel_y", "kernel_x", "stride_y", "stride_x", "padding_y", "padding_x")
 """Parameters of pooling."""
 PLANES = ("planes", "plane")
-"""Number of planes, and of values in each: parameters of means."""
+"""Parameters of means: the number of planes, and the number of values of a plane."""
 RUNNING = ("running_mean", "running_variance")
-"""Roles that BatchNorm has, and LayerNorm has not."""
+"""Roles of BatchNorm that LayerNorm lacks."""
 SKIP = ("scale", "overflow")
-"""Roles that updates have if the loss scale is dynamic."""
+"""Roles of updates with a dynamic loss scale."""
 
 Arrays = dict[str, NDArray]
 """Float32 or int32 values by role."""
@@ -57,11 +57,11 @@ class Function(NamedTuple):
     Attributes
     ----------
     read, written : tuple of str
-        Roles of its tensors; one that is in both is updated.
+        Roles of its tensors; a tensor in both is updated.
     parameters : tuple of str
         Names of its constants.
     compute : callable
-        Takes values by role, and parameters; returns values by role.
+        A function of values by role and parameters, which returns values by role.
     """
 
     read: tuple[str, ...]
@@ -71,7 +71,7 @@ class Function(NamedTuple):
 
 
 def _convert(values: Arrays, _: Parameters) -> Arrays:
-    """Round to the result's format, and reorder."""
+    """Return x, which is then rounded to the result's format and reordered."""
     return {"result": values["x"]}
 
 
@@ -87,7 +87,7 @@ def _relu_backward(values: Arrays, _: Parameters) -> Arrays:
 
 
 def _sum_channels(values: Arrays, _: Parameters) -> Arrays:
-    """Add the values of each channel to 0, in the order of samples, rows and columns."""
+    """Sum the values of each channel, starting from 0, in the order of samples, rows and columns."""
     gradient = values["gradient"]
     channels = np.moveaxis(gradient, 1, -1).reshape(-1, gradient.shape[1])
     zeros = np.zeros((1, channels.shape[1]), np.float32)
@@ -95,11 +95,11 @@ def _sum_channels(values: Arrays, _: Parameters) -> Arrays:
 
 
 def _softmax_cross_entropy(values: Arrays, parameters: Parameters) -> Arrays:
-    """Return the mean loss over samples, and its gradient by the scores, times `gradient_scale` and "scale".
+    """Return the mean loss, and the gradient of the losses' sum by the scores, times `gradient_scale` and "scale".
 
-    For each sample: the maximum; the exponentials of the differences to it; their sum in the order of classes. The loss
-    is the sum over samples of the sum's logarithm less the label's difference, divided by the number of samples. A
-    label outside the classes has the difference NaN.
+    For each sample, compute the maximum score, the exponentials of the differences to it, and their sum in the order of
+    classes. A sample's loss is the sum's logarithm less the label's difference. The result is the sum of the losses,
+    divided by the number of samples. A label outside the classes has the difference NaN.
     """
     scores, labels = values["scores"], values["labels"].reshape(-1)
     samples, classes = scores.shape
@@ -120,7 +120,7 @@ def _softmax_cross_entropy(values: Arrays, parameters: Parameters) -> Arrays:
 
 
 def _windows(x: NDArray, parameters: Parameters) -> tuple[NDArray, NDArray]:
-    """Return the maximum of each window, and its index in the plane: of the first one, rows before columns."""
+    """Return the maximum of each window, and the index in the plane of its first occurrence, rows before columns."""
     rows, columns = x.shape[2:]
     height, width, down, across, above, left = (parameters[name] for name in POOL)
     out_rows = (rows + 2 * above - height) // down + 1
@@ -145,7 +145,7 @@ def _max_pool(values: Arrays, parameters: Parameters) -> Arrays:
 
 
 def _max_pool_backward(values: Arrays, parameters: Parameters) -> Arrays:
-    """Add to 0 the gradients of all windows whose first largest value x is, in the order of windows."""
+    """Sum, for each x, the gradients of all windows with x as their first largest value, in the order of windows."""
     x, gradient = values["x"], values["gradient"]
     _, index = _windows(x, parameters)
     made = np.zeros((x.shape[0] * x.shape[1], x.shape[2] * x.shape[3]), np.float32)
@@ -155,13 +155,13 @@ def _max_pool_backward(values: Arrays, parameters: Parameters) -> Arrays:
 
 
 def _mean_plane(values: Arrays, parameters: Parameters) -> Arrays:
-    """Return the mean of each plane: the sum of its values in order, divided by their number."""
+    """Return the mean of each plane, the sum of its values in order divided by their number."""
     x = values["x"].reshape(parameters["planes"], parameters["plane"])
     return {"result": ordered_sum(x) / np.float32(parameters["plane"])}
 
 
 def _spread_mean(values: Arrays, parameters: Parameters) -> Arrays:
-    """Return for each value of a plane the mean's gradient, divided by the number of values."""
+    """Return, for each value of a plane, the mean's gradient divided by the number of values."""
     share = values["gradient"].reshape(-1) / np.float32(parameters["plane"])
     return {"result": np.repeat(share, parameters["plane"])}
 
@@ -219,7 +219,7 @@ FUNCTIONS: dict[str, Function] = {
     "find_overflow": Function(("gradient", "overflow"), ("overflow",), ("is_first",), find_overflow),
     "update_scale": Function(("scale", "good_steps", "overflow"), ("scale", "good_steps"), SCALE, update_scale),
 }
-"""By name."""
+"""Functions by name."""
 
 
 def compute_host_call(
@@ -232,14 +232,14 @@ def compute_host_call(
     call : HostCall
         The call.
     tensors : mapping of str to StepTensor
-        By name.
+        Tensors by name.
     values : mapping of str to array of unsigned
         Bit patterns of the tensors that it reads.
 
     Returns
     -------
     dict of str to array of unsigned
-        Bit patterns of the tensors that it writes, by name. NaN is positive, with the highest fraction bit alone.
+        Bit patterns of the tensors that it writes, by name. A NaN is positive and has only the highest fraction bit.
     """
     function, names = FUNCTIONS[call.function], call.tensors
     read = {role: tensors[names[role]].numbers(values[names[role]]) for role in call.reads}

@@ -1,4 +1,4 @@
-/* Roles of the tensors that each function writes, as bits; those in groups are cleared before. */
+/* For each function, a mask of the tensors to clear before the call. */
 static const uint8_t WRITTEN[] = {
     [CONVERT] = 2, [RELU] = 2, [RELU_BACKWARD] = 4, [SUM_CHANNELS] = 2, [SOFTMAX_CROSS_ENTROPY] = 24,
     [MAX_POOL] = 2, [MAX_POOL_BACKWARD] = 4, [MEAN_PLANE] = 2, [SPREAD_MEAN] = 2, [ADD] = 4, [GELU] = 2,

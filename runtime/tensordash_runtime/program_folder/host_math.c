@@ -1,4 +1,4 @@
-/* Exponential of a number that is not positive. */
+/* Returns the exponential of a number that is not positive. */
 static float exponential(float x) {
   if (!(x >= -87.0f)) return is_nan(x) ? x : 0.0f;
   float scaled = x * 0x1.715476p+0f + 0.5f;
@@ -17,7 +17,7 @@ static float exponential(float x) {
   return total * from_bits((uint32_t)(power + 127) << 23);
 }
 
-/* Logarithm of a finite number of at least 1. */
+/* Returns the logarithm of a finite number of at least 1. */
 static float logarithm(float x) {
   uint32_t bits = to_bits(x);
   if (!(x >= 1.0f) || bits >= 0x7f800000u) return from_bits(0x7fc00000u);
@@ -36,7 +36,7 @@ static float logarithm(float x) {
   return exponent * 0x1.62e4p-1f + low;
 }
 
-/* Returns the normal distribution's value at x, and its density if it is wanted. */
+/* Returns the normal distribution at x, and its density in `density` if that is not null. */
 static float normal(float x, float *density) {
   float each = exponential(x * -0.5f * x), size = x < 0.0f ? -x : x;
   float t = 1.0f / (1.0f + 0x1.da671p-3f * size);
@@ -50,13 +50,13 @@ static float normal(float x, float *density) {
   return x < 0.0f ? tail : 1.0f - tail;
 }
 
-/* Derivative of x * normal(x). */
+/* Returns the derivative of x * normal(x). */
 static float gelu_slope(float x) {
   float density, share = normal(x, &density);
   return share + x * density;
 }
 
-/* Square root, correctly rounded. */
+/* Returns the correctly rounded square root. */
 static float square_root(float x) {
   uint32_t bits = to_bits(x), root = 0;
   if (is_nan(x) || !(bits << 1) || bits == 0x7f800000u) return x;
@@ -72,7 +72,7 @@ static float square_root(float x) {
     rest <<= 1;
     exponent--;
   }
-  rest <<= 25; /* The root has 25 bits: the last one rounds. It is never a tie. */
+  rest <<= 25; /* The root has 25 bits, and the last bit rounds. A root is never a tie. */
   for (uint32_t bit = UINT32_C(1) << 24; bit; bit >>= 1) {
     uint64_t step = ((uint64_t)root << 1 | bit) * bit;
     if (step <= rest) {

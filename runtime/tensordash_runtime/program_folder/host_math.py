@@ -1,6 +1,6 @@
 """Exponential, logarithm and normal distribution in single precision.
 
-The order of operations of their polynomials is the definition. `host_math.c` has the same one: bits are equal.
+The order of operations is part of the definition. `host_math.c` has the same order and computes equal bits.
 """
 
 from typing import Any
@@ -14,13 +14,13 @@ Float32 = NDArray[np.float32]
 
 LOG2_E = np.float32(1.44269502162933349609375)
 LN2_HIGH = np.float32(0.693145751953125)
-"""Leading 15 bits of ln 2: products with small integers are exact."""
+"""Leading 15 bits of ln 2, so that products with small integers are exact."""
 LN2_LOW = np.float32(1.42860682030941722974e-6)
 """ln 2 less `LN2_HIGH`."""
 EXP_MIN = np.float32(-87.0)
-"""Exponentials of smaller numbers are zero."""
+"""Least number with a nonzero exponential."""
 EXP_COEFFICIENTS = tuple(np.float32(1 / k) for k in (5040, 720, 120, 24, 6, 2, 1, 1))
-"""Taylor coefficients, the highest power first."""
+"""Taylor coefficients of the exponential, the highest power first."""
 LOG_COEFFICIENTS = tuple(np.float32(1 / k) for k in (9, 7, 5, 3))
 NORMAL_COEFFICIENTS = tuple(
     np.float32(k / 2) for k in (1.061405429, -1.453152027, 1.421413741, -0.284496736, 0.254829592)
@@ -33,7 +33,7 @@ NORMAL_SLOPE = np.float32(0.3275911 / np.sqrt(2.0))
 NORMAL_PEAK = np.float32(1 / np.sqrt(2 * np.pi))
 """Density of the normal distribution at 0."""
 HALF_SQRT_2_BITS = 0x3F3504F3
-"""Bit pattern of the smallest significand of a logarithm: the square root of 1/2."""
+"""Bit pattern of sqrt(1/2), the smallest significand in a logarithm."""
 
 
 def _horner(x: Float32, coefficients: tuple[Any, ...]) -> Float32:
@@ -44,7 +44,7 @@ def _horner(x: Float32, coefficients: tuple[Any, ...]) -> Float32:
 
 
 def exp(x: Float32) -> Float32:
-    """Return the exponentials of numbers that are not positive; 0 below `EXP_MIN`, NaN of NaN.
+    """Return the exponentials of numbers that are not positive; the result is 0 below `EXP_MIN`, and NaN for NaN.
 
     Examples
     --------
@@ -61,7 +61,7 @@ def exp(x: Float32) -> Float32:
 
 
 def log(x: Float32) -> Float32:
-    """Return the logarithms of finite numbers of at least 1; NaN of others.
+    """Return the logarithms of finite numbers of at least 1, and NaN for others.
 
     Examples
     --------

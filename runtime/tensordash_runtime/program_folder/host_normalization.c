@@ -18,7 +18,7 @@ static void spread_mean(uint8_t *memory, const struct host_call *call) {
   }
 }
 
-/* parameters: samples, groups, plane, inner, size, then those of the running statistics */
+/* parameters: samples, groups, plane, inner, size, then epsilon, momentum, keep and unbiased */
 struct normalization {
   uint32_t samples, groups, plane, inner, size;
 };
@@ -29,7 +29,7 @@ static struct normalization normalization_of(const struct host_call *call) {
   return made;
 }
 
-/* Index of value k of a group: samples, then positions. */
+/* Returns the index in the plain tensor of value k of a group, in the order of samples and positions. */
 static uint32_t value_index(const struct normalization *shape, uint32_t group, uint32_t k) {
   return (k / shape->plane * shape->groups + group) * shape->plane + k % shape->plane;
 }
@@ -63,7 +63,7 @@ static void compute_statistics(uint8_t *memory, const struct host_call *call) {
   }
 }
 
-/* Value `flat` of x, tensor `role` of the call, less its group's mean and times its inverse, which are the next two. */
+/* Returns the normalized value `flat` of tensor `role` of the call; the next two tensors are means and inverses. */
 static float normalized(const uint8_t *memory, const struct host_call *call, int role, uint32_t group, uint32_t flat) {
   const struct tensor *const first = &TENSORS[call->tensors[role + 1]], *second = &TENSORS[call->tensors[role + 2]];
   float difference = load(memory, &TENSORS[call->tensors[role]], flat) - load_at(memory, first, group);
@@ -100,7 +100,7 @@ static void normalize_sums(uint8_t *memory, const struct host_call *call) {
   }
 }
 
-/* Gradient by the normalized value `flat`. */
+/* Returns the gradient by the normalized value `flat`. */
 static float weighted_gradient(const uint8_t *memory, const struct host_call *call,
                                const struct normalization *shape, uint32_t flat) {
   float weight = load_at(memory, &TENSORS[call->tensors[4]], flat / shape->inner % shape->size);

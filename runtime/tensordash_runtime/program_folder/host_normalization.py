@@ -1,7 +1,7 @@
-"""Host calls of normalization: statistics of groups of values, and what is computed with them, forward and backward.
+"""Host calls of normalization: statistics of groups of values, and the forward and backward pass.
 
-`values` of shape (samples, groups, plane) have one mean and one deviation for each group. Groups of BatchNorm are
-channels, those of LayerNorm are its rows. Each value has the weight and the bias with index ``flat // inner % size``.
+Values of shape (samples, groups, plane) have one mean and one deviation for each group. A group is a channel in
+BatchNorm and a row in LayerNorm. Value `flat` has the weight and the bias with index ``flat // inner % size``.
 `host_normalization.c` computes the same bits in C.
 """
 
@@ -24,24 +24,24 @@ __all__ = [
 NORMALIZATION = ("samples", "groups", "plane", "inner", "size")
 """Parameters of all functions here."""
 STATISTICS = ("epsilon", "momentum", "keep", "unbiased")
-"""More parameters of `compute_statistics`: the last three only of BatchNorm."""
+"""Further parameters of `compute_statistics`; the last three are for BatchNorm only."""
 
 Arrays = dict[str, NDArray]
 Parameters = Mapping[str, Any]
 
 
 def ordered_sum(values: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Add values to 0 along the last axis, one after the other, in single precision."""
+    """Sum values along the last axis in order, in single precision."""
     total: NDArray[np.float32] = np.cumsum(values, axis=-1, dtype=np.float32)[..., -1] + np.float32(0)
     return total
 
 
 def compute_statistics(values: Arrays, parameters: Parameters) -> Arrays:
-    """Return each group's mean, and the reciprocal of its deviation; update the running statistics if there are any.
+    """Return each group's mean, and the reciprocal of its deviation; update the running statistics, if any.
 
-    mean = sum(x) / n; variance = sum((x - mean) * (x - mean)) / n; inverse = 1 / sqrt(variance + epsilon), with sums in
-    the order of samples and positions. running = keep * running + momentum * statistic, where the variance is
-    multiplied by `unbiased` before.
+    mean = sum(x) / n; variance = sum((x - mean) * (x - mean)) / n; inverse = 1 / sqrt(variance + epsilon). Sums are in
+    the order of samples and positions. running = keep * running + momentum * statistic, where the statistic is the mean
+    or the variance times `unbiased`.
     """
     x = _by_group(values["x"], parameters)
     count = np.float32(x.shape[1])
@@ -78,10 +78,10 @@ def normalize_sums(values: Arrays, parameters: Parameters) -> Arrays:
 
 
 def normalize_backward(values: Arrays, parameters: Parameters) -> Arrays:
-    """Return the gradient by x.
+    """Return the gradient by x, ((h - m) - normalized * s) * inverse.
 
-    With h = gradient * weight, and of each group m = sum(h) / n and s = sum(h * normalized) / n, in the order of
-    samples and positions: ((h - m) - normalized * s) * inverse.
+    h = gradient * weight; for each group, m = sum(h) / n and s = sum(h * normalized) / n, with sums in the order of
+    samples and positions.
     """
     gradient = values["gradient"]
     weighted = gradient.reshape(-1) * _by_value(values["weight"], gradient.size, parameters)
@@ -105,12 +105,12 @@ def _by_group(values: NDArray, parameters: Parameters) -> NDArray[np.float32]:
 
 
 def _from_groups(values: NDArray, parameters: Parameters) -> NDArray[np.float32]:
-    """Return plain values of (groups, samples * plane)."""
+    """Return values in plain order from shape (groups, samples * plane)."""
     samples, groups, plane = (parameters[name] for name in ("samples", "groups", "plane"))
     return values.reshape(groups, samples, plane).transpose(1, 0, 2)
 
 
 def _by_value(factors: NDArray, count: int, parameters: Parameters) -> NDArray[np.float32]:
-    """Return the weight or bias of each value."""
+    """Return the weight or bias of each value, in plain order."""
     inner = parameters["inner"]
     return np.broadcast_to(factors[:, None], (count // (factors.size * inner), factors.size, inner)).reshape(-1)

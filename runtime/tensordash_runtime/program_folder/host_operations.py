@@ -1,4 +1,4 @@
-"""Operations of ATen that the host computes: normalization, GELU, sums of branches, means of planes. Needs torch."""
+"""Lower ATen operations that the host computes: normalization, GELU, sums of branches, means. Needs torch."""
 
 from collections.abc import Callable
 from math import prod
@@ -68,7 +68,7 @@ def _mean(lowering: Lowering, node: Node, symbol: Any, axes: list[int], keep: bo
 
 
 def _expand(lowering: Lowering, node: Node, symbol: Any, _: list[int]) -> dict[str, Use]:
-    """Return what is repeated: only a mean's gradient, which is divided then."""
+    """Return the repeated value, which must be a mean's gradient; `_divide` completes the lowering."""
     use = lowering.plain(node, symbol)
     shape = node.meta["val"].shape
     repeated = [k for k, (old, new) in enumerate(zip(use.shape, shape, strict=False)) if old != new]
@@ -99,7 +99,7 @@ def _affine(lowering: Lowering, node: Node, weight: Any, bias: Any) -> dict[str,
 
 
 def _statistics(lowering: Lowering, node: Node, x: Use, shape: dict[str, int], epsilon: float, **more: Any) -> Any:
-    """Add the call for means and inverses of groups; return both, and what it updates."""
+    """Add the call that computes means and inverses of groups, and updates running statistics; return both."""
     running = more.pop("running", {})
     made = {role: lowering.result(f"{node.name}_{role}", (shape["groups"],)).use.value for role in ("mean", "inverse")}
     results = {**made, **{role: use.value for role, use in running.items()}}
@@ -217,4 +217,4 @@ HOST_LOWERINGS: dict[Any, Callable[..., Any]] = {
     ATEN.native_layer_norm.default: _layer_norm,
     ATEN.native_layer_norm_backward.default: _layer_norm_backward,
 }
-"""How each operation becomes host functions."""
+"""The function that lowers each operation to host functions."""

@@ -17,13 +17,13 @@ static struct pool pool_of(const struct host_call *call) {
   return pool;
 }
 
-/* Returns the first largest value of a window; `place` becomes its index in the plain tensor. */
+/* Returns the first largest value of a window, and its index in the plain tensor in `place`. */
 static float largest(const uint8_t *memory, struct cursor *x, const struct pool *pool, uint32_t plane, uint32_t row,
                      uint32_t column, uint32_t *place) {
   float best = 0.0f;
   int is_found = 0;
   for (uint32_t ky = 0; ky < pool->kernel[0]; ky++) {
-    /* An index before the first one wraps, and is beyond the size, too. */
+    /* A negative index wraps, so it is also beyond the size. */
     uint32_t y = row * pool->stride[0] + ky - pool->padding[0];
     uint32_t c = column * pool->stride[1] - pool->padding[1];
     if (y >= pool->size[0]) continue;
@@ -55,12 +55,12 @@ static void max_pool(uint8_t *memory, const struct host_call *call) {
         store_at(memory, result, to.index, largest(memory, &x, &pool, plane, row, column, &place));
 }
 
-/* First window along an axis that has an index in it. */
+/* Returns the first window along an axis that includes an index. */
 static uint32_t first_window(uint32_t index, uint32_t kernel, uint32_t stride) {
   return index < kernel ? 0 : (index - kernel) / stride + 1;
 }
 
-/* Adds the gradient of each window to its largest value: of sums that single precision keeps, or of a single term. */
+/* Adds the gradient of each window to its largest value. The result is FP32, or each value has at most one window. */
 static void add_window_gradients(uint8_t *memory, const struct host_call *call, const struct pool *pool) {
   const struct tensor *result = &TENSORS[call->tensors[2]];
   struct cursor x = open_cursor(&TENSORS[call->tensors[1]], 1);

@@ -1,4 +1,4 @@
-"""Host calls of a plan as freestanding C99: the functions of `host_calls.c`, and tables of tensors and calls."""
+"""Render a plan's host calls as freestanding C99: functions of `host_calls.c`, and tables of tensors and calls."""
 
 import re
 from collections.abc import Mapping
@@ -25,13 +25,13 @@ MAX_TENSORS = 7
 MAX_PARAMETERS = 10
 
 UNUSED_GROUPS = "{{{1, 1}, {1, 1}, {1, 1}}, {1, 1}, {1, 1}, 0}"
-"""A row of a table that would be empty otherwise."""
+"""Row of an otherwise empty table of groups."""
 
 HEAD = """\
-/* Host calls of {name}; see program.h. The bits are those of the emulator.
+/* Host calls of {name}; see program.h. Results are bit-equal to the emulator's.
  *
- * Compile without contraction to fused multiply-adds (-ffp-contract=off). It needs a little-endian machine, and memcpy;
- * a compiler may add calls of memset.
+ * Compile without contraction to fused multiply-adds (-ffp-contract=off). The code needs a little-endian machine and
+ * memcpy; a compiler may add calls of memset.
  */
 #include "program.h"
 
@@ -42,7 +42,7 @@ HEAD = """\
 #error "single precision must be computed in single precision: FLT_EVAL_METHOD must be 0 (-msse2 -mfpmath=sse)"
 #endif
 
-/* In a freestanding program, compilers would call a function for each copy of four bytes. */
+/* In a freestanding program, compilers would otherwise call a function for each copy of four bytes. */
 #ifdef __GNUC__
 #define memcpy __builtin_memcpy
 #else
@@ -62,7 +62,7 @@ def render_host_calls(plan: Plan, memory_map: MemoryMap) -> str:
     plan : Plan
         The step, with at least one host call.
     memory_map : MemoryMap
-        Where its tensors are.
+        Addresses of its tensors.
     """
     calls = [call for call in plan.calls if isinstance(call, HostCall)]
     used = dict.fromkeys(name for call in calls for name in call.tensors.values())
@@ -83,11 +83,11 @@ def _read(name: str) -> str:
 
 
 def _only_used(source: str, functions: set[str]) -> str:
-    """Leave out the cases of other host functions, and the C functions that nothing calls then."""
+    """Remove the cases of other host functions, and the C functions that are then unused."""
     others = "|".join(name.upper() for name in FUNCTIONS if name.upper() not in functions)
     source = re.sub(rf"^ +case ({others}): .*\n", "", source, flags=re.MULTILINE)
     definitions: list[str] = []
-    # Definitions stand between blank lines, and each before those that call it.
+    # Blank lines separate definitions, and each definition precedes its callers.
     for definition in reversed(source.split("\n\n")):
         name = re.search(r"^static [\w *]+\b(\w+)\(", definition, re.MULTILINE)
         if name is None or any(f"{name[1]}(" in other for other in definitions):
@@ -96,7 +96,7 @@ def _only_used(source: str, functions: set[str]) -> str:
 
 
 def _defines(config: CoreConfig) -> str:
-    """Return the core's numbers of lanes and bits as macros."""
+    """Return the core's lanes and value widths as macros."""
     lanes, width = config.tile.lanes, config.value_bits
     return _macros({"LANES": lanes, "WORD_CHANNELS": lanes * width // 32, "VALUE_BITS": width})
 
@@ -106,7 +106,7 @@ def _macros(values: Mapping[str, int]) -> str:
 
 
 def _with_formats(source: str, config: CoreConfig) -> str:
-    """Let the functions between the marks stand once for each operand format, with its macros."""
+    """Repeat the functions between the FORMAT marks for each operand format, with its macros."""
     before, rest = source.split("/* FORMAT */\n")
     functions, after = rest.split("/* END FORMAT */\n")
     first, second = config.tile.a_format, config.tile.b_format
@@ -165,7 +165,7 @@ def _call(call: HostCall, used: list[str]) -> str:
 
 
 def _parameters(function: str, parameters: Mapping[str, Any]) -> list[int]:
-    """Return a call's constants as the C function takes them."""
+    """Return a call's constants in the order of the C function's parameters."""
     shapes = parameters.get("shapes", {})
     floats = {name: _float_bits(each) for name, each in parameters.items() if isinstance(each, float)}
     if function == "sum_channels":

@@ -1,4 +1,4 @@
-/* Whether a gradient was not finite: tensor `role` of the call, if there is one, is not 0. */
+/* Returns whether a gradient was not finite: tensor `role` of the call is not NONE, and its value is not 0. */
 static int is_skipped(const uint8_t *memory, const struct host_call *call, int role) {
   return call->tensors[role] != NONE && load_at(memory, &TENSORS[call->tensors[role]], 0) != 0.0f;
 }

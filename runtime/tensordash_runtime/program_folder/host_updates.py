@@ -1,7 +1,8 @@
 """Host calls that update parameters: SGD, AdamW, and dynamic loss scaling.
 
-`host_updates.c` computes the same bits in C. A tensor "overflow" of one value is not 0 after a gradient that is not
-finite: then parameters and the optimizer's state stay. A tensor "scale" of one value divides gradients.
+`host_updates.c` computes the same bits in C. "overflow" is a tensor of one value, which is not 0 after a non-finite
+gradient; updates then change neither parameters nor the optimizer's state. "scale" is a tensor of one value that
+divides gradients.
 """
 
 from collections.abc import Mapping
@@ -25,7 +26,7 @@ __all__ = [
 SGD = ("rate", "momentum", "weight_decay", "gradient_scale")
 """Parameters of SGD."""
 ADAMW = ("rate", "keep", "beta1_rest", "beta2", "beta2_rest", "epsilon", "gradient_scale")
-"""Parameters of AdamW; a rest is 1 less the factor, and `keep` is 1 - rate * weight_decay."""
+"""Parameters of AdamW: `beta1_rest` is 1 - beta1, `beta2_rest` is 1 - beta2, `keep` is 1 - rate * weight_decay."""
 CORRECTIONS = ("beta1", "beta1_rest", "beta2", "beta2_rest")
 """Parameters of `update_corrections`."""
 SCALE = ("growth", "backoff", "interval")
@@ -38,8 +39,8 @@ Parameters = Mapping[str, Any]
 def sgd(values: Arrays, parameters: Parameters) -> Arrays:
     """Update a parameter p and its velocity v.
 
-    g = gradient * gradient_scale; g = g + weight_decay * p; v = momentum * v + g; p = p - rate * v. Terms whose factor
-    is 0 are left out; without momentum g takes the place of v.
+    g = gradient * gradient_scale; g = g + weight_decay * p; v = momentum * v + g; p = p - rate * v. Terms with a factor
+    of 0 are omitted; without momentum, g replaces v.
     """
     rate, momentum, decay = (np.float32(parameters[name]) for name in SGD[:3])
     parameter = values["parameter"]
@@ -72,7 +73,7 @@ def adamw(values: Arrays, parameters: Parameters) -> Arrays:
 
 
 def update_corrections(values: Arrays, parameters: Parameters) -> Arrays:
-    """Update 1 less the powers of both betas: c = beta * c + (1 - beta), from 0 on."""
+    """Update the corrections, 1 less the power of each beta: c = beta * c + (1 - beta), starting from 0."""
     if _is_skipped(values):
         return {"corrections": values["corrections"]}
     beta1, beta1_rest, beta2, beta2_rest = (np.float32(parameters[name]) for name in CORRECTIONS)
@@ -90,7 +91,7 @@ def find_overflow(values: Arrays, parameters: Parameters) -> Arrays:
 def update_scale(values: Arrays, parameters: Parameters) -> Arrays:
     """Multiply the scale by `backoff` after an overflow, and by `growth` after `interval` steps without one.
 
-    It stays finite. "good_steps" counts the steps since the scale changed.
+    The scale stays finite. "good_steps" counts the steps since the scale last changed.
     """
     growth, backoff = np.float32(parameters["growth"]), np.float32(parameters["backoff"])
     if _is_skipped(values):
@@ -107,7 +108,7 @@ def _is_skipped(values: Arrays) -> bool:
 
 
 def _gradient(values: Arrays, parameters: Parameters) -> NDArray[np.float32]:
-    """Return the gradient without the loss's scale."""
+    """Return the gradient without the loss scale."""
     factor = np.float32(parameters["gradient_scale"])
     if "scale" in values:
         factor = factor / values["scale"][0]

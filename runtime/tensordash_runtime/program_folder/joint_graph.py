@@ -1,4 +1,4 @@
-"""Joint graphs: the forward and backward pass of a PyTorch model as a step graph. Needs torch."""
+"""Capture the forward and backward pass of a PyTorch model (its joint graph) as a step graph. Needs torch."""
 
 from collections.abc import Callable
 
@@ -19,7 +19,7 @@ LossFunction = Callable[..., Tensor]
 
 
 class _WithLoss(nn.Module):
-    """A model with its loss: what is differentiated."""
+    """A model with its loss, the function to differentiate."""
 
     def __init__(self, model: nn.Module, loss: LossFunction) -> None:
         super().__init__()
@@ -39,27 +39,27 @@ def capture_step(
     Parameters
     ----------
     model : nn.Module
-        The model, whose parameters are float32 and all get gradients.
+        The model, with float32 parameters that all get gradients.
     loss : callable
-        Of the model's result and the target: cross entropy, as ``torch.nn.functional.cross_entropy`` has it.
+        A function of the model's result and the target, such as ``torch.nn.functional.cross_entropy``.
     example : tuple of Tensor
-        The model's inputs, and the target last.
+        The model's inputs, then the target.
     config : CoreConfig
-        The core, which decides what is fused.
+        The core, whose features determine which operations are fused.
     scale : LossScale
-        What the loss's gradient is multiplied by.
+        Factor of the loss's gradient.
 
     Returns
     -------
     StepGraph
         The step without the optimizer.
     dict of str to str
-        The value that is the gradient of each parameter, by the parameter's name.
+        Name of each parameter's gradient, by the parameter's name.
 
     Raises
     ------
     ProgramFolderError
-        Naming an operation that neither the core nor the host computes.
+        If neither the core nor the host computes an operation, which the message names.
     """
     module = _WithLoss(model, loss)
     try:

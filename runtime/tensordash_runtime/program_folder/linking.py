@@ -1,4 +1,4 @@
-"""Linking: a memory map for a plan's tensors and programs, and the programs at these addresses."""
+"""Linker: place a plan's tensors and programs in a memory map, and emit the programs for these addresses."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,14 +22,14 @@ from .plan import Plan, Product
 __all__ = ["PAGE_BYTES", "LinkedProgram", "MemoryMap", "Region", "link", "split_descriptors"]
 
 PAGE_BYTES = 4096
-"""What base and size of a memory map are multiples of: pages of the core's bounds."""
+"""Alignment of a memory map's base and size, a page of the core's bounds."""
 ALIGNMENT_BYTES = 64
-"""What addresses of tensors and programs are multiples of."""
+"""Alignment of tensors and programs."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Region:
-    """Some bytes of memory that have a name."""
+    """A named range of memory."""
 
     name: str
     address: int
@@ -37,24 +37,24 @@ class Region:
 
     @property
     def end(self) -> int:
-        """The first address after it."""
+        """The first address after the region."""
         return self.address + self.bytes
 
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryMap:
-    """Where everything is.
+    """Addresses of tensors, programs and records.
 
     Parameters
     ----------
     base, size : int
-        Bytes of the whole map, and the first one's address; multiples of `PAGE_BYTES`.
+        First address of the map and its size in bytes, multiples of `PAGE_BYTES`.
     initial_bytes : int
-        Bytes from `base` on that are written before the first program: initial tensors and programs.
+        Bytes from `base` to write before the first program: initial tensors and programs.
     tensors : dict of str to Region
-        By the tensor's name.
+        Region of each tensor, by its name.
     programs, records : tuple of Region
-        Descriptors of each program, and where it records its counts.
+        For each program, the region of its descriptors and the region to which it records its counts.
     """
 
     base: int
@@ -65,12 +65,12 @@ class MemoryMap:
     records: tuple[Region, ...]
 
     def check(self, config: CoreConfig) -> None:
-        """Require that regions are aligned, apart from each other and inside.
+        """Check that regions are aligned, do not overlap and are inside the map.
 
         Raises
         ------
         ProgramFolderError
-            Naming the region, its addresses and what is allowed.
+            If not; the message has the region, its addresses and the allowed values.
         """
         for name, value in (("base", self.base), ("size", self.size)):
             if value < 0 or value % PAGE_BYTES:
@@ -110,18 +110,18 @@ class MemoryMap:
 
 @dataclass(frozen=True, kw_only=True)
 class LinkedProgram:
-    """A program at its place.
+    """A program emitted for its addresses.
 
     Parameters
     ----------
     products : list of Product
-        What it computes.
+        The products that it computes.
     descriptors : list of int
         The program, with a record of its counts and an end.
     cycles, dense_cycles : int
-        Estimated cycles of the core, and of the same schedule on the core around the dense tile.
+        Estimated cycles of the core, and of the same schedule on a core with the dense tile.
     moved_bytes : int
-        Bytes that its loads and stores move, the record's among them.
+        Bytes that its loads and stores move, including the record.
     """
 
     products: list[Product]
@@ -146,7 +146,7 @@ def link(plan: Plan, base: int, memory_bytes: int | None = None) -> tuple[Memory
     base : int
         The first address, a multiple of `PAGE_BYTES`.
     memory_bytes : int, optional
-        Bytes of memory from `base` on; as many as it takes if left out.
+        Bytes of memory from `base`; unlimited by default.
 
     Raises
     ------
@@ -181,7 +181,7 @@ def _plan_buffers(config: CoreConfig, products: Sequence[Product]) -> list[Buffe
 
 
 def _schedule(config: CoreConfig, products: Sequence[Product], buffers: Sequence[BufferPlan]) -> list[Schedule]:
-    """Return the schedules of a program's products, each with what the one before leaves in the buffers."""
+    """Return the schedules of a program's products; each uses the tensors that earlier products leave in the buffer."""
     residency = Residency(config)
     spaces = [
         IterationSpace(problem=product.problem, core=config, buffer=buffer)
@@ -194,7 +194,7 @@ def _schedule(config: CoreConfig, products: Sequence[Product], buffers: Sequence
 
 
 def _count_descriptors(products: Sequence[Product], schedules: Sequence[Schedule]) -> int:
-    """Count the descriptors of products, which does not depend on addresses."""
+    """Return the number of descriptors of products, which does not depend on addresses."""
     if not any(each.space.resident for each in schedules):
         return sum(each.descriptors for each in schedules)
     core = schedules[0].space.core
@@ -215,7 +215,7 @@ def _emit_products(
 
 
 def _place(plan: Plan, counts: Sequence[int], base: int) -> MemoryMap:
-    """Place initial tensors, programs, and what they write, in this order."""
+    """Place initial tensors, programs, records, and the other tensors, in this order."""
     at = base
 
     def place(name: str, size: int) -> Region:
@@ -245,7 +245,7 @@ def _link_program(
     schedules: Sequence[Schedule],
     record: int,
 ) -> LinkedProgram:
-    """Emit the program of products that follow each other: loads of one may run under the multiplies before."""
+    """Emit the program of successive products; loads of a product may overlap with earlier multiplies."""
     steps = [schedule.space.total_steps for schedule in schedules]
     tile_steps = sum(count / product.speedup for count, product in zip(steps, products, strict=True))
     program = _emit(config, memory_map, products, schedules, record)
@@ -273,9 +273,9 @@ def _emit(
 
 
 def _with_independent_loads_first(core: CoreConfig, descriptors: list[int], written: Sequence[Region]) -> list[int]:
-    """Move loads before a product's first multiply ahead of those that wait for results of the program's products.
+    """Move a product's first loads that read no results of the program ahead of its other descriptors.
 
-    They go to regions of the buffer that nothing else before the multiply uses.
+    Only loads before the first multiply move. Nothing else before the multiply uses their groups of the buffer.
     """
     operations = [operation.name if operation else "" for operation, _ in map(decode, descriptors)]
     end = operations.index("multiply")

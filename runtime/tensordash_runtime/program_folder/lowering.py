@@ -1,4 +1,4 @@
-"""Lowering of traced graphs: what their nodes stand for, and the products and host functions that they become."""
+"""Lowering of traced graphs to products and host functions of a step graph."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,22 +19,22 @@ __all__ = ["COUNTER", "VIEWS", "Lowering", "Symbol"]
 
 ATEN = torch.ops.aten
 VIEWS = (ATEN.view.default, ATEN._unsafe_view.default, ATEN.detach.default, ATEN.alias.default)
-"""Operations that give values another shape, or none."""
+"""Operations that at most change the shape of a value."""
 
 COUNTER = "counter"
-"""Stands for the number of batches that BatchNorm has seen, which no result depends on."""
+"""Symbol of BatchNorm's number of batches, on which no result depends."""
 
 
 @dataclass(frozen=True)
 class Symbol:
-    """What a node of the traced graph stands for: a value in a shape, or a transposed matrix."""
+    """Meaning of a node of the traced graph: a value with a shape, or a transposed matrix."""
 
     use: Use
     transposed: bool = False
 
 
 class Lowering:
-    """Builds a step graph from the nodes of a traced graph, one after the other."""
+    """Builder of a step graph from the nodes of a traced graph, in order."""
 
     def __init__(self, config: CoreConfig, scale: LossScale) -> None:
         self.config, self.scale = config, scale
@@ -43,11 +43,11 @@ class Lowering:
         if scale.is_dynamic:
             initial: Any = np.full(1, scale.value, np.float32)
             self.graph.values[LOSS_SCALE] = Value(name=LOSS_SCALE, shape=(1,), kind="parameter", initial=initial)
-        self.layers: dict[str, str] = {}  # Names of layers, by the value of their weights.
+        self.layers: dict[str, str] = {}  # names of layers, by the value of their weights
 
     @property
     def has_mask(self) -> bool:
-        """Whether products can mask their results: FP32 ones cannot, and with two operand formats all are FP32."""
+        """Whether products can mask results; FP32 results cannot be masked, and all are FP32 if the formats differ."""
         tile = self.config.tile
         return self.config.mask and tile.a_format == tile.b_format
 
@@ -63,21 +63,21 @@ class Lowering:
         self.symbols[node.name] = Symbol(Use(value=name, shape=tuple(tensor.shape)))
 
     def add_buffer(self, node: Node, name: str, tensor: Tensor) -> None:
-        """Add a buffer that the step updates; counters stand for themselves."""
+        """Add a buffer that the step updates; a counter becomes `COUNTER`."""
         if tensor.ndim == 0 and tensor.dtype == torch.int64:
             self.symbols[node.name] = COUNTER
         else:
             self.add_initial(node, name, "state", tensor)
 
     def value_of(self, node: str) -> str:
-        """Return the value that a node of the traced graph stands for."""
+        """Return the value of a node of the traced graph."""
         symbol = self.symbols[node]
         if symbol.transposed:
             raise ProgramFolderError(f"{node} must not be transposed where it leaves the step")
         return str(symbol.use.value)
 
     def remove_unused(self, gradients: set[str]) -> None:
-        """Remove nodes whose results nothing reads."""
+        """Remove nodes whose results are unused."""
         graph = self.graph
         needed = {*gradients, *graph.outputs}
         nodes: list[ProductNode | HostNode] = []
@@ -88,7 +88,7 @@ class Lowering:
         graph.nodes = nodes
 
     def name_gradients(self, gradients: dict[str, str]) -> dict[str, str]:
-        """Name the gradient of each parameter, and the product that makes it, after the parameter."""
+        """Name the gradient of each parameter, and the product that computes it, after the parameter."""
         graph = self.graph
         for parameter, old in gradients.items():
             new = f"{parameter}.gradient"
@@ -100,16 +100,16 @@ class Lowering:
                 made.results = {role: new if name == old else name for role, name in made.results.items()}
         return {parameter: f"{parameter}.gradient" for parameter in gradients}
 
-    # What nodes become
+    # Building the step graph
 
     def result(self, node: Node | str, shape: tuple[int, ...]) -> Symbol:
-        """Add the value that a node makes."""
+        """Add the value that a node computes."""
         name = node if isinstance(node, str) else node.name
         self.graph.values[name] = Value(name=name, shape=shape)
         return Symbol(Use(value=name, shape=shape))
 
     def plain(self, node: Node, symbol: Any) -> Use:
-        """Return a use that is not transposed."""
+        """Return the use of a symbol, which must not be transposed."""
         if not isinstance(symbol, Symbol) or symbol.transposed:
             raise ProgramFolderError(f"{node.target} must have operands that are not transposed in a program folder")
         return symbol.use
@@ -143,11 +143,11 @@ class Lowering:
         return node
 
     def producer(self, value: str) -> ProductNode | HostNode | None:
-        """Return the node that makes a value."""
+        """Return the node that computes a value, or None."""
         return next((node for node in self.graph.nodes if value in node.written), None)
 
     def fusable(self, node: Node, argument: int, use: Use) -> ProductNode | None:
-        """Return the product that makes an argument of a node if nothing else reads it."""
+        """Return the product that computes an argument of a node if nothing else reads its result, else None."""
         source = node.args[argument]
         while isinstance(source, Node) and source.target in VIEWS and len(source.users) == 1:
             source = source.args[0]

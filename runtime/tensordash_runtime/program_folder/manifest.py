@@ -1,4 +1,4 @@
-"""Manifests of program folders: what JSON has of plan, memory map and programs (docs/program-folder.md)."""
+"""Manifests of program folders: plan, memory map and programs as JSON (docs/program-folder.md)."""
 
 import hashlib
 import zlib
@@ -22,7 +22,7 @@ VERSION = 1
 
 
 def manifest_of(folder: ProgramFolder) -> dict[str, Any]:
-    """Return the manifest, as JSON has it (docs/program-folder.md)."""
+    """Return the manifest as JSON types (docs/program-folder.md)."""
     plan, places, config = folder.plan, folder.memory_map, folder.plan.config
     calls: list[dict[str, int]] = []
     products: list[dict[str, Any]] = []
@@ -88,7 +88,7 @@ def manifest_of(folder: ProgramFolder) -> dict[str, Any]:
 
 
 def expected_figures(folder: ProgramFolder) -> dict[str, int]:
-    """Return expected cycles and traffic of all programs together."""
+    """Return the sums of all programs' expected cycles and moved bytes."""
     return {name: sum(each[name] for each in folder.programs) for name in PROGRAM_FIGURES}
 
 

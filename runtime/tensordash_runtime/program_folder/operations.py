@@ -1,4 +1,4 @@
-"""Operations of ATen that a training step may have, and what each becomes. Needs torch."""
+"""Lower the ATen operations that a training step may have. Needs torch."""
 
 import operator
 from collections.abc import Callable
@@ -81,7 +81,7 @@ def _relu(lowering: Lowering, node: Node, symbol: Any) -> Symbol:
 
 
 def _rename(lowering: Lowering, made: ProductNode, node: Node) -> Symbol:
-    """Let a product make the value of a node after it."""
+    """Let a product compute the value of a later node that is fused into it."""
     shape = lowering.graph.values.pop(made.result).shape
     made.result = node.name
     return lowering.result(node, shape)
@@ -187,7 +187,7 @@ def _nll_loss(
 
 
 def _loss_gradient(lowering: Lowering, node: Node, upstream: Any, scores: Any, *_: Any) -> Any:
-    """Return the scores of a loss whose gradient is the graph's own, with factor 1."""
+    """Return the scores of a loss whose upstream gradient is 1."""
     if upstream != "ones":
         raise ProgramFolderError(f"{node.target} must be the gradient of the loss itself")
     return scores
@@ -275,7 +275,7 @@ LOWERINGS: dict[Any, Callable[..., Any]] = {
     ATEN.max_pool2d_with_indices_backward.default: _max_pool_backward,
     **HOST_LOWERINGS,
 }
-"""How each operation of ATen becomes products and host functions."""
+"""The function that lowers each ATen operation to products and host functions."""
 
 
 def lower_node(lowering: Lowering, node: Node) -> None:
@@ -284,7 +284,7 @@ def lower_node(lowering: Lowering, node: Node) -> None:
     Raises
     ------
     ProgramFolderError
-        If the operation is none of `LOWERINGS`.
+        If the operation is not in `LOWERINGS`.
     """
     lower = LOWERINGS.get(node.target)
     if lower is None:

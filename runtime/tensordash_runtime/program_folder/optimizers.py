@@ -1,4 +1,4 @@
-"""Optimizers and gradient scalers of PyTorch as host functions of a step graph. Needs torch."""
+"""Lower PyTorch's optimizers and gradient scalers to host functions of a step graph. Needs torch."""
 
 import math
 from typing import Any
@@ -17,7 +17,7 @@ CORRECTIONS = "optimizer.corrections"
 
 
 def loss_scale_of(scale: "float | torch.amp.GradScaler") -> LossScale:
-    """Return a loss scale from a number, which is constant, or from a gradient scaler.
+    """Return a constant loss scale from a number, or a dynamic one from a gradient scaler.
 
     Raises
     ------
@@ -44,7 +44,7 @@ def loss_scale_of(scale: "float | torch.amp.GradScaler") -> LossScale:
 def add_updates(
     graph: StepGraph, gradients: dict[str, str], optimizer: torch.optim.Optimizer, scale: LossScale
 ) -> None:
-    """Add an update of each parameter, of the optimizer's state, and of a dynamic loss scale.
+    """Add updates of each parameter, of the optimizer's state, and of a dynamic loss scale.
 
     Parameters
     ----------
@@ -55,12 +55,12 @@ def add_updates(
     optimizer : torch.optim.Optimizer
         SGD or AdamW.
     scale : LossScale
-        What gradients are multiplied by.
+        Factor of the gradients.
 
     Raises
     ------
     ProgramFolderError
-        If it is another optimizer, or a setting has no counterpart.
+        If the host does not support the optimizer or one of its settings.
     """
     update = _UPDATES.get(type(optimizer))
     if update is None:
@@ -135,19 +135,19 @@ def _float(number: Any) -> float:
 
 
 def _uses(graph: StepGraph, parameter: str, gradient: str) -> tuple[dict[str, Use], dict[str, Use]]:
-    """Return what an update reads, and what it updates."""
+    """Return the uses that an update reads, and the uses that it updates."""
     shape = graph.values[parameter].shape
     return {"gradient": Use(value=gradient, shape=shape)}, {"parameter": Use(value=parameter, shape=shape)}
 
 
 def _add_state(graph: StepGraph, name: str, initial: Any, kind: Any = np.float32) -> Use:
-    """Add a value that is kept from step to step."""
+    """Add a value that persists between steps."""
     graph.values[name] = Value(name=name, shape=initial.shape, kind="parameter", initial=initial.astype(kind))
     return Use(value=name, shape=initial.shape)
 
 
 def _add(graph: StepGraph, function: str, read: dict[str, Use], updated: dict[str, Use], **parameters: Any) -> None:
-    """Add a host function that reads some values and updates others."""
+    """Add a host function that reads values and updates others."""
     results = {role: use.value for role, use in updated.items()}
     graph.nodes.append(
         HostNode(function=function, operands={**read, **updated}, results=results, parameters=parameters)

@@ -26,9 +26,9 @@ class Product:
     geometry : Convolution or MatrixProduct
         The layer.
     operation, rows, fp32, relu, turned
-        As `Problem` has them.
+        See `Problem`.
     tensors : mapping of str to str
-        Names of its tensors: both operands, "result", and "bias" and "mask" if it has them.
+        Names of its tensors: both operands, "result", and optionally "bias" and "mask".
     speedup : float
         Speedup of the tile over the dense one, counted from the example's zeros.
     """
@@ -45,7 +45,7 @@ class Product:
 
     @property
     def problem(self) -> Problem:
-        """What the compiler's stages take."""
+        """The product as input of the compiler."""
         return Problem(
             layer=Layer.of(self.geometry),
             operation=self.operation,
@@ -77,13 +77,13 @@ class Product:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> "Product":
-        """Build from what `to_json` gave."""
+        """Build from the result of `to_json`."""
         return cls(**{**document, "geometry": geometry_from_json(document["geometry"])})
 
 
 @dataclass(frozen=True, kw_only=True)
 class HostCall:
-    """What the host computes between two programs.
+    """A function that the host computes between two programs.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ class HostCall:
     tensors : mapping of str to str
         Names of its tensors by role.
     reads, writes : tuple of str
-        Roles of the tensors that it reads and writes; it updates a tensor that is in both.
+        Roles of the tensors that it reads and writes; it updates a tensor in both.
     parameters : mapping of str to number
         Its constants.
     """
@@ -124,7 +124,7 @@ class HostCall:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> "HostCall":
-        """Build from what `to_json` gave."""
+        """Build from the result of `to_json`."""
         roles = {name: tuple(document[name]) for name in ("reads", "writes")}
         return cls(**{**document, **roles})
 
@@ -134,22 +134,22 @@ Call = Product | HostCall
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """A step: its tensors, and its calls in order.
+    """A step's tensors, and its calls in order.
 
     Parameters
     ----------
     name : str
-        What it computes.
+        Name of the step.
     config : CoreConfig
         The core.
     tensors : mapping of str to StepTensor
-        By name.
+        Tensors by name.
     calls : tuple of Product or HostCall
-        In order. Products that follow each other are one program.
+        Calls in order. Successive products form one program.
     inputs : tuple of str
-        Tensors that whoever runs the step sets before each run.
+        Tensors that the user sets before each run.
     outputs : tuple of str
-        Tensors that the step is run for.
+        Tensors with the step's results for the user.
     """
 
     name: str
@@ -161,7 +161,7 @@ class Plan:
 
     @property
     def stages(self) -> Iterator[list[Product] | HostCall]:
-        """Yield programs, as the products that they consist of, and host calls, in order."""
+        """Yield programs, as lists of products, and host calls, in order."""
         for is_product, calls in groupby(self.calls, key=lambda call: isinstance(call, Product)):
             if is_product:
                 yield [call for call in calls if isinstance(call, Product)]
@@ -170,7 +170,7 @@ class Plan:
 
     @property
     def written(self) -> dict[str, str]:
-        """Which call last writes each tensor, as "products.K" or "host_calls.K"; initial tensors are not in it."""
+        """The call that last writes each tensor, as "products.K" or "host_calls.K"; unwritten tensors are omitted."""
         writers: dict[str, str] = {}
         counts = {"products": 0, "host_calls": 0}
         for call in self.calls:
@@ -181,7 +181,7 @@ class Plan:
 
     @property
     def initial(self) -> list[str]:
-        """Names of the tensors whose contents are read before anything writes them."""
+        """Names of the inputs, and of the tensors that a call reads before any call writes them."""
         written: set[str] = set()
         found: dict[str, None] = {}
         for call in self.calls:

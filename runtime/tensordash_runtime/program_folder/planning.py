@@ -1,4 +1,4 @@
-"""Planning: formats, orders in memory and the sequence of a step graph's nodes, so that few programs suffice."""
+"""Planner: choose formats, orders in memory and the sequence of a step graph's nodes, for few programs."""
 
 from collections.abc import Iterator
 
@@ -21,10 +21,9 @@ Node = ProductNode | HostNode
 def plan_step(graph: StepGraph, config: CoreConfig) -> tuple[Plan, PlanBuilder]:
     """Plan a step, and compute it on its initial values.
 
-    The results of products have the operand format, except those that only a loss, a normalization or an optimizer
-    reads: these are FP32. With two operand formats all are. What a product reads has an operand's format, in the order
-    that its programs load. What a host function makes for a product it writes in this format and order; other values
-    are converted.
+    Results of products have the operand format. They are FP32 if only a loss, a normalization or an optimizer reads
+    them, or if the sides' operand formats differ. Operands of a product have an operand format, in the order that its
+    program loads. Host functions write results for a product in this format and order. Other values are converted.
 
     Parameters
     ----------
@@ -49,16 +48,16 @@ def plan_step(graph: StepGraph, config: CoreConfig) -> tuple[Plan, PlanBuilder]:
 def _sequence(graph: StepGraph) -> Iterator[Node]:
     """Yield nodes in an order with long runs of products: host functions wait until no product is ready.
 
-    Updates of parameters come last, since products read the parameters before.
+    Updates of parameters are last, because products read the old parameters.
     """
     available = {name for name, value in graph.values.items() if value.kind != "result"}
     waiting = [node for node in graph.nodes if not _is_update(graph, node)]
     while waiting:
         ready = [node for node in waiting if available.issuperset(node.read)]
         products = [node for node in ready if isinstance(node, ProductNode)]
-        # Sums that nothing but an update reads need not separate two programs.
+        # Sums that only an update reads need not separate two programs.
         needed = [node for node in ready if not isinstance(node, ProductNode) and not _only_for_updates(graph, node)]
-        # The gradient of weights comes first: the one of activations is then read by the next product at once.
+        # Weight gradients come first, so that a product directly follows the activation gradient that it reads.
         products.sort(key=lambda node: node.operation != "AxG")
         node = (products or needed or ready)[0]
         waiting.remove(node)
@@ -76,7 +75,7 @@ def _only_for_updates(graph: StepGraph, node: Node) -> bool:
 
 
 class _Planner:
-    """Adds the nodes of a graph to a plan."""
+    """Builder of a plan from the nodes of a graph."""
 
     def __init__(self, graph: StepGraph, config: CoreConfig) -> None:
         self.graph, self.config, self.builder = graph, config, PlanBuilder(config)
@@ -93,7 +92,7 @@ class _Planner:
             self.builder.add_tensor(tensor, value.initial)
 
     def _bias_length(self, name: str) -> int:
-        """Return the length of a vector of biases; 0 if no product adds the value as its biases."""
+        """Return the length of a vector of biases, or 0 if no product uses the value as biases."""
         for node in self.graph.users(name):
             bias = node.operands.get("bias") if isinstance(node, ProductNode) else None
             if bias is not None and bias.value == name:
@@ -101,7 +100,7 @@ class _Planner:
         return 0
 
     def convert_initial(self) -> None:
-        """Add the conversions of parameters and inputs, which need not separate two programs."""
+        """Add the conversions of parameters and inputs first, so that they do not separate programs."""
         for node in self.graph.nodes:
             if not isinstance(node, ProductNode):
                 continue
@@ -112,7 +111,7 @@ class _Planner:
                     self._in_groups(use, kind, groups_of(node.geometry, role))
 
     def add(self, node: Node) -> None:
-        """Add a node, with the conversions that it needs."""
+        """Add a node, with the conversions of its operands."""
         if isinstance(node, ProductNode):
             self._add_product(node)
         else:
@@ -145,7 +144,7 @@ class _Planner:
         )
 
     def _in_groups(self, use: Use, kind: str, groups: Groups) -> str:
-        """Return the name of a tensor with a value in an operand format and in an order."""
+        """Return the name of a tensor with a value in an operand format and an order; convert the value if needed."""
         tensor = self.builder.tensors[use.value]
         if tensor.format == kind and tensor.groups == groups:
             return use.value
@@ -168,7 +167,7 @@ class _Planner:
         self.builder.add_host_call(node.function, tensors, **parameters)
 
     def _host_result(self, name: str) -> StepTensor:
-        """Return the tensor of what a host function makes: as the first product that reads it takes it, else plain."""
+        """Return the tensor of a host function's result: in the order of the first product that reads it, or plain."""
         shape = self.graph.values[name].shape
         for user in self.graph.users(name):
             if not isinstance(user, ProductNode):
@@ -184,6 +183,6 @@ FP32_READERS = (
     *("softmax_cross_entropy", "compute_statistics", "normalize", "normalize_sums", "normalize_backward"),
     *("sgd", "adamw", "find_overflow"),
 )
-"""Functions that read FP32 results of products."""
+"""Functions for which products write FP32 results."""
 SHAPED = ("sum_channels", "softmax_cross_entropy", "max_pool", "max_pool_backward")
-"""Functions that depend on the shapes of their tensors, not only on the number of values."""
+"""Functions that depend on their tensors' shapes, not only on the number of values."""

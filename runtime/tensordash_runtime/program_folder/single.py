@@ -1,4 +1,4 @@
-"""Plans of a single operation of a layer, with random values."""
+"""Plan a single operation of a layer, with random values."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,11 +34,11 @@ def plan_operation(
     operation : str
         "AxW", "WxG" or "AxG".
     rows : str, optional
-        The operand on the row side; the one with which the tile takes fewer cycles if left out.
+        The operand on the row side; by default the one for which the tile takes fewer cycles.
     zeros : float
         Probability of a zero, from 0 to 1.
     seed : int
-        Of the values: normal deviates, rounded to the operand format.
+        Seed of the values, which are normal deviates rounded to the operand format.
 
     Returns
     -------

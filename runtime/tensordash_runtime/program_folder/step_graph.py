@@ -1,4 +1,4 @@
-"""Step graphs: products and host functions on values, before formats, orders in memory and programs are chosen."""
+"""Step graphs: products and host functions on values without formats, orders in memory and programs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,16 +16,16 @@ LOSS_SCALE = "loss_scale"
 
 @dataclass(frozen=True, kw_only=True)
 class LossScale:
-    """What the loss's gradient is multiplied by until the update.
+    """Factor of the loss's gradient, which the update removes.
 
     Parameters
     ----------
     value : float
-        Before the first step; a power of two.
+        Value before the first step, a power of two.
     growth, backoff : float
         Factors after `interval` steps without overflow, and after an overflow.
     interval : int
-        0: the scale is constant.
+        Steps without overflow between two growths, or 0 for a constant scale.
     """
 
     value: float
@@ -47,12 +47,12 @@ class Value:
     name : str
         Its name, unique in a graph.
     shape : tuple of int
-        As PyTorch has it. Uses may have other shapes of as many values in the same order.
+        Its shape in PyTorch. Uses may have other shapes with the same number of values in the same order.
     kind : str
-        "parameter" (kept from step to step, and updated last), "state" (kept, and updated where it is read), "input"
+        "parameter" (persists between steps, updated last), "state" (persists, updated where it is read), "input"
         (set before each step), "integer" (an input of int32), or "result".
     initial : array of float32 or int32, optional
-        What parameters and inputs hold before the first step.
+        Values of parameters and inputs before the first step.
     """
 
     name: str
@@ -63,7 +63,7 @@ class Value:
 
 @dataclass(frozen=True, kw_only=True)
 class Use:
-    """A value where a node reads it, with the shape that the node takes."""
+    """An operand of a node: a value, and its shape at the node."""
 
     value: str
     shape: tuple[int, ...]
@@ -78,11 +78,11 @@ class ProductNode:
     name : str
         Layer and operation.
     geometry, operation, relu
-        As `Product` has them.
+        See `Product`.
     operands : dict of str to Use
-        Both operands, and "bias" and "mask" if it has them.
+        Both operands, and optionally "bias" and "mask".
     result : str
-        The value that it makes.
+        The value that it computes.
     """
 
     name: str
@@ -110,9 +110,9 @@ class HostNode:
     function : str
         One of `FUNCTIONS`.
     operands : dict of str to Use
-        What it reads.
+        The values that it reads, by role.
     results : dict of str to str
-        The values that it makes or updates, by role.
+        The values that it computes or updates, by role.
     parameters : mapping
         Its constants.
     """
@@ -133,18 +133,18 @@ class HostNode:
 
 @dataclass(kw_only=True)
 class StepGraph:
-    """A step.
+    """A step as a graph.
 
     Parameters
     ----------
     name : str
-        What it computes.
+        Name of the step.
     values : dict of str to Value
-        By name.
+        Values by name.
     nodes : list of ProductNode or HostNode
-        In an order in which they can be computed.
+        Nodes in a valid order of computation.
     outputs : list of str
-        Values that the step is run for.
+        Values with the step's results for the user.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Steps of a program folder one after the other, each on a batch of its own: inputs and checksums as C."""
+"""Sequences of steps of a program folder, each on its own batch: inputs and checksums as C."""
 
 import zipfile
 import zlib
@@ -15,17 +15,17 @@ from .folder import ProgramFolder
 __all__ = ["compute_checksums", "read_batches", "render_steps", "step_bytes"]
 
 Batch = Mapping[str, bytes]
-"""What memory holds of each input."""
+"""Bytes in memory of each input, by its name."""
 
 HEADER = """\
-/* Steps of the program folder: inputs of each batch, and the CRC-32 of each tensor after each step, by the emulator. */
+/* Steps of the program folder: inputs of each batch, and the CRC-32 of each tensor after each step (emulator). */
 #ifndef TENSORDASH_STEPS_H
 #define TENSORDASH_STEPS_H
 
 #include "program.h"
 
 #define COMPARED_STEPS {steps}u
-/* Step k takes batch k % BATCHES. With 0 batches, inputs keep their initial contents. */
+/* Step k uses batch k % BATCHES. With 0 batches, inputs keep their initial contents. */
 #define BATCHES {batches}u
 #define BATCH_WORDS {words}
 
@@ -63,12 +63,12 @@ def read_batches(folder: ProgramFolder, path: Path) -> list[dict[str, bytes]]:
     folder : ProgramFolder
         The step.
     path : Path
-        An ``.npz`` file: for each input an array of its name, of shape (batches, *shape of the input).
+        An ``.npz`` file with an array for each input, named like it, of shape (batches, *shape of the input).
 
     Returns
     -------
     list of dict of str to bytes
-        Of each batch: what memory holds of each input. Numbers are rounded to the input's format.
+        For each batch, the bytes in memory of each input. Numbers are rounded to the input's format.
 
     Raises
     ------
@@ -104,26 +104,26 @@ def read_batches(folder: ProgramFolder, path: Path) -> list[dict[str, bytes]]:
 
 
 def step_bytes(folder: ProgramFolder, steps: int, batches: Sequence[Batch]) -> int:
-    """Return the bytes of memory that checksums and batches take."""
+    """Return the number of bytes of checksums and batches."""
     return 4 * steps * len(folder.plan.tensors) + sum(len(each) for batch in batches for each in batch.values())
 
 
 def compute_checksums(folder: ProgramFolder, steps: int, batches: Sequence[Batch] = ()) -> NDArray[np.uint32]:
-    """Return the CRC-32 of each tensor after each step, as the emulator computes it.
+    """Return the CRC-32 of each tensor after each step, computed by the emulator.
 
     Parameters
     ----------
     folder : ProgramFolder
         The step.
     steps : int
-        How often the calls run.
+        Number of steps.
     batches : sequence of mapping
         Step k sets the inputs to batch k modulo their number. Without batches, inputs keep their contents.
 
     Returns
     -------
     array of uint32
-        Of shape (steps, tensors), in the order of the plan's tensors.
+        Checksums of shape (steps, tensors), in the order of the plan's tensors.
     """
     places = folder.memory_map
     memory = EmulatedMemory(folder.plan, places)
@@ -147,9 +147,9 @@ def render_steps(folder: ProgramFolder, checksums: NDArray[np.uint32], batches: 
     folder : ProgramFolder
         The step.
     checksums : array of uint32
-        Of shape (steps, tensors).
+        Checksums of shape (steps, tensors).
     batches : sequence of mapping
-        As `compute_checksums` takes them.
+        See `compute_checksums`.
     """
     order = [name for name in folder.plan.tensors if name in folder.plan.inputs]
     words = [np.frombuffer(b"".join(batch[name] for name in order), "<u4") for batch in batches]

@@ -1,4 +1,4 @@
-"""Files of program folders: written at once, and checked when they are read."""
+"""Write the files of program folders atomically, and check them when they are read."""
 
 import hashlib
 import json
@@ -46,7 +46,7 @@ def write_folder(folder: ProgramFolder, path: Path) -> list[Path]:
 
 
 def _render_hex(folder: ProgramFolder) -> str:
-    """Return the initial contents for `$readmemh`: words as wide as the bus, the first one at the base."""
+    """Return the initial contents for `$readmemh`, in words of the bus's width, starting at the base."""
     size = folder.plan.config.axi_bits // 8
     data = folder.initial + bytes(-len(folder.initial) % size)
     words = (int.from_bytes(data[k : k + size], "little") for k in range(0, len(data), size))
@@ -59,15 +59,15 @@ def load_folder(folder: Path, config: CoreConfig | None = None) -> ProgramFolder
     Parameters
     ----------
     folder : Path
-        As `ProgramFolder.write` wrote it.
+        Folder that `write_folder` wrote.
     config : CoreConfig, optional
-        The core that shall run it.
+        The core that will run it.
 
     Raises
     ------
     ProgramFolderError
-        If a file is missing, cut or changed; if the folder is of another version or core; if regions of memory overlap,
-        are misaligned or outside; or if a program is not legal or uses memory outside the map's tensors.
+        If a file is missing, truncated or changed; if the folder has another version or core; if regions of memory
+        overlap, are misaligned or outside the map; or if a program is illegal or uses memory outside the map's tensors.
     """
     document = read_manifest(folder)
     own = _own_config(folder, document)
@@ -141,7 +141,7 @@ def _own_config(folder: Path, document: Mapping[str, Any]) -> CoreConfig:
 
 
 def _check_program(folder: ProgramFolder, number: int) -> None:
-    """Require that a program is legal, ends, and moves nothing but tensors of the map."""
+    """Check that a program is legal, has an end, and moves only tensors of the map."""
     config, places = folder.plan.config, folder.memory_map
     name = places.programs[number].name
     if not places.programs[number].end <= places.base + places.initial_bytes:

@@ -20,10 +20,10 @@ __all__ = ["FORMAT_BITS", "Groups", "StepTensor", "bias_tensor", "groups_of"]
 FORMAT_BITS = {"fp32": 32, "int32": 32} | {
     name: fmt.width for name, fmt in FORMATS.items() if isinstance(fmt, FloatFormat) and fmt.width in (8, 16)
 }
-"""Width of a value in each format that memory holds."""
+"""Bits of a value in each format of tensors in memory."""
 
 Dimension = tuple[int, int]
-"""A size, and the distance in the plain tensor from one index to the next."""
+"""Size of a dimension, and its stride in the plain tensor."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,11 +33,11 @@ class Groups:
     Parameters
     ----------
     outer : tuple of (int, int)
-        Sizes and strides of the dimensions around the groups, the last index fastest.
+        Sizes and strides of the dimensions outside the groups, the last index fastest.
     channels, positions : (int, int)
-        Size and stride of both directions of a group.
+        Sizes and strides of both dimensions of a group.
     turned : bool
-        In each group channels and positions have changed places.
+        Whether channels and positions are swapped in each group.
     """
 
     outer: tuple[Dimension, ...]
@@ -46,7 +46,7 @@ class Groups:
     turned: bool = False
 
     def indices(self) -> NDArray[np.int64]:
-        """Return the index in the plain tensor of each value, of shape (*outer, channels, positions)."""
+        """Return the index in the plain tensor of each value, with shape (*outer, channels, positions)."""
         index = np.zeros((), np.int64)
         for size, stride in (*self.outer, self.channels, self.positions):
             index = index[..., None] + np.arange(size) * stride
@@ -57,7 +57,7 @@ class Groups:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> "Groups":
-        """Build from what `to_json` gave, after JSON made lists of its tuples."""
+        """Build from the result of `to_json`, with lists instead of tuples."""
         outer = tuple((int(size), int(stride)) for size, stride in document["outer"])
         (channels, channel_stride), (positions, position_stride) = document["channels"], document["positions"]
         return cls(
@@ -77,13 +77,13 @@ class StepTensor:
     name : str
         Its name, unique in a folder.
     shape : tuple of int
-        As PyTorch has it.
+        Its shape in PyTorch.
     format : str
         One of `FORMAT_BITS`.
     groups : Groups, optional
-        Its order; without, values are plain: one after the other, the last index fastest.
+        Its order in groups; by default the order is plain, the last index fastest.
     padded : int
-        Values that a plain tensor has in memory, zeros after its own; 0: only its own.
+        Number of values in memory of a plain tensor with padding by zeros, or 0 without padding.
     """
 
     name: str
@@ -94,11 +94,11 @@ class StepTensor:
 
     @property
     def size(self) -> int:
-        """Values of the tensor."""
+        """Number of values of the tensor."""
         return prod(self.shape)
 
     def memory_bytes(self, config: CoreConfig) -> int:
-        """Bytes in memory."""
+        """Return the tensor's bytes in memory, including padding."""
         width = FORMAT_BITS[self.format] // 8
         if self.groups is None:
             return max(self.size, self.padded) * width
@@ -108,7 +108,7 @@ class StepTensor:
         return count * lanes**2 * width
 
     def to_bytes(self, bits: NDArray, config: CoreConfig) -> bytes:
-        """Lay out bit patterns of the tensor's shape as memory has them."""
+        """Convert bit patterns of the tensor's shape to its bytes in memory."""
         width = FORMAT_BITS[self.format]
         flat = np.ascontiguousarray(bits).reshape(-1).astype(value_type(width), copy=False)
         if flat.size != self.size:
@@ -123,7 +123,7 @@ class StepTensor:
         return to_groups(values, config, bits=width).tobytes()
 
     def from_bytes(self, data: bytes, config: CoreConfig) -> NDArray:
-        """Return bit patterns of the tensor's shape from its bytes in memory: the reverse of `to_bytes`."""
+        """Convert the tensor's bytes in memory to bit patterns of its shape, the inverse of `to_bytes`."""
         width = FORMAT_BITS[self.format]
         if self.groups is None:
             return np.frombuffer(data, value_type(width))[: self.size].reshape(self.shape)
@@ -139,7 +139,7 @@ class StepTensor:
         return flat.reshape(self.shape)
 
     def numbers(self, bits: NDArray) -> NDArray:
-        """Return bit patterns as float32, or int32."""
+        """Convert bit patterns to float32, or to int32 for an int32 tensor."""
         if self.format == "int32":
             return bits.view(np.int32)
         return bits.view(np.float32) if self.format == "fp32" else decode(bits, FORMATS[self.format])
@@ -157,7 +157,7 @@ class StepTensor:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> "StepTensor":
-        """Build from what `to_json` gave."""
+        """Build from the result of `to_json`."""
         groups = document.get("groups")
         shape = tuple(int(size) for size in document["shape"])
         padded = int(document.get("padded", 0))
@@ -171,7 +171,7 @@ class StepTensor:
 
 
 def _turn(values: NDArray, lanes: int) -> NDArray:
-    """Let channels and positions change places in each group of (..., channels, positions), filled up with zeros."""
+    """Swap channels and positions in each group of (..., channels, positions), padded with zeros to full groups."""
     *outer, channels, positions = values.shape
     shape = -(-channels // lanes) * lanes, -(-positions // lanes) * lanes
     filled = np.zeros((*outer, *shape), values.dtype)
@@ -181,7 +181,7 @@ def _turn(values: NDArray, lanes: int) -> NDArray:
 
 
 def groups_of(geometry: Geometry, name: str, *, turned: bool = False) -> Groups:
-    """Return the order that a core's programs give to a tensor of a layer.
+    """Return the order of a layer's tensor in a core's programs.
 
     Parameters
     ----------
@@ -190,7 +190,7 @@ def groups_of(geometry: Geometry, name: str, *, turned: bool = False) -> Groups:
     name : str
         "A", "W" or "G".
     turned : bool
-        Of an FP32 result.
+        Whether the tensor is a turned FP32 result.
 
     Source: docs/core.md, "Tensors".
 
@@ -204,7 +204,7 @@ def groups_of(geometry: Geometry, name: str, *, turned: bool = False) -> Groups:
     first, second, rows, columns = layer.shape(name)
     size = first * second * rows * columns
     if not isinstance(geometry, Convolution):
-        # A matrix product's positions are columns: samples of A and G, in whose plain order features are fastest.
+        # A matrix product's positions are columns, the samples of A and G; features are fastest in their plain order.
         if name == "W":
             return _of_strides(layer.products, size, (second, 1), (first, second), (1, 1), (1, 1), turned)
         return _of_strides(layer.products, size, (second, 1), (columns, second), (1, size), (1, second), turned)
@@ -235,7 +235,7 @@ def bias_tensor(config: CoreConfig, name: str, filters: int, products: int = 1) 
     Raises
     ------
     ValueError
-        If the layer has more than one product and padding, whose biases are not plain.
+        If the layer has more than one product and padding, because its biases are then not plain.
     """
     length = bias_length(config, filters)
     if products > 1 and length != filters:

@@ -1,7 +1,6 @@
 """Verification of emitted Verilog against the golden model, with cocotb; works from an installed wheel.
 
-What starts simulators is loaded on first use: it imports Amaranth, which takes longer than many a bench runs in its
-simulator.
+Modules that start simulators are loaded on first use. They import Amaranth, which takes longer than many benches run.
 """
 
 from importlib import import_module

@@ -1,4 +1,4 @@
-"""An AXI4-Stream tile's Verilog and its golden model, feeders and tile, cycle by cycle side by side."""
+"""Lockstep of an AXI4-Stream tile's Verilog and its golden model, which consists of feeders and a tile."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -17,7 +17,7 @@ __all__ = ["AxiLockstep", "beats_of", "with_null_beats"]
 
 
 def beats_of(streams: Sequence[Sequence], depth: int, step_bytes: int) -> list[AxiBeat]:
-    """Streams, (stream, T, lanes), as beats of up to `depth` steps."""
+    """Split streams of shape (stream, T, lanes) into beats of up to `depth` steps."""
     beats = []
     for stream in streams:
         for start in range(0, len(stream), depth):
@@ -28,7 +28,10 @@ def beats_of(streams: Sequence[Sequence], depth: int, step_bytes: int) -> list[A
 
 
 def with_null_beats(beats: Iterable[AxiBeat], depth: int, random: Random) -> list[AxiBeat]:
-    """Return the same streams: half of those that end with a full beat are ended by a null beat; others say nothing."""
+    """Return the same streams with null beats inserted.
+
+    A null beat carries TLAST for half of the streams whose last beat is full. All other null beats carry nothing.
+    """
     made = []
     for beat in beats:
         null = AxiBeat(beat.steps, 0, last=False)
@@ -41,37 +44,37 @@ def with_null_beats(beats: Iterable[AxiBeat], depth: int, random: Random) -> lis
 
 
 class _Sender:
-    """Sends beats on one stream; once valid, a beat stays until it is taken."""
+    """Sender of beats on one stream; a valid beat stays until it is accepted."""
 
     def __init__(self, beats: Iterable) -> None:
         self.beats = list(beats)
         self.offered = False
-        self.noise = 0  # what stands where no step is
+        self.noise = 0  # data in bits without a step
 
     def offer(self, eager: bool):
-        """The beat on the port, if any."""
+        """Return the beat on the port, or None."""
         self.offered = bool(self.beats) and (self.offered or eager)
         return self.beats[0] if self.offered else None
 
     def take(self) -> None:
-        """Go on after the beat offered."""
+        """Remove the offered beat."""
         self.beats.pop(0)
         self.offered = False
 
 
 class AxiLockstep:
-    """Drives an AXI4-Stream tile and its model with the same beats and compares everything visible.
+    """Lockstep that drives an AXI4-Stream tile and its model with the same beats and compares all outputs.
 
     Parameters
     ----------
     pins : Pins
-        Of the top of the simulation.
+        Pins of the simulation's top.
     config : TileConfig
         The tile.
     random : Random
-        Source of when beats come and go, and of what stands where nothing is.
+        Source of handshakes and of undefined data.
     idle, stall : float
-        Probability that a sender waits with a beat, and that the output is not ready, in a cycle.
+        Probabilities per cycle that a sender delays a beat, and that the output is not ready.
     compare_every : int
         Cycles between comparisons of the counters.
     clears : float
@@ -80,9 +83,9 @@ class AxiLockstep:
     Attributes
     ----------
     results : list of tuple of int
-        Values of every beat that was taken.
+        Values of each accepted output beat.
     wrong_beats : int
-        Cycles in which a beat entered that breaks the rules.
+        Cycles in which an illegal beat entered.
     """
 
     def __init__(
@@ -110,12 +113,12 @@ class AxiLockstep:
         self.feed([[] for _ in self.sides])
 
     def feed(self, beats: Sequence[Sequence[AxiBeat]], c: Sequence[Beat] = ()) -> None:
-        """Set the streams to send from now on: to each column, then to each row; and C."""
+        """Set the beats to send from now on: for each column, for each row, and for C."""
         self.senders = [_Sender(each) for each in beats]
         self.c = _Sender(c)
 
     def beats(self, a: Sequence, b: Sequence) -> list[list[AxiBeat]]:
-        """Streams for each column, and for each row, as legal beats whose ends come with their last steps."""
+        """Split the columns' and the rows' streams into legal beats, with TLAST on each stream's last step."""
         config = self.config
         return [
             beats_of(streams, config.window_depth, config.step_bytes(side))
@@ -133,7 +136,7 @@ class AxiLockstep:
         await self.pins.reset(**inputs)
 
     async def cycle(self, *, reset: bool = False, clear: bool = False) -> None:
-        """One cycle; `reset` or `clear` at its end."""
+        """Run one cycle, with `reset` or `clear` at its clock edge."""
         random, pins = self.random, self.pins
         clear |= self.clears > 0 and random.random() < self.clears
         ready = random.random() >= self.stall
@@ -192,7 +195,7 @@ class AxiLockstep:
         await pins.tick()
 
     async def run(self, results: int, *, limit: int = 100_000) -> None:
-        """Run until a total of `results` beats came out.
+        """Run until the tile has sent `results` beats in total.
 
         Raises
         ------
@@ -207,14 +210,14 @@ class AxiLockstep:
 
     def _drive(self, side: str, index: int, width: int, beat: AxiBeat | None, bits: int) -> None:
         name, step_bits = f"s_axis_{side}{index}", width * self.config.lanes
-        apart = 8 * self.config.step_bytes(side)  # what fills a step up may be anything
+        apart = 8 * self.config.step_bytes(side)  # a step's padding bits are undefined
         if beat is None:
             self.pins.drive(**{f"{name}_tvalid": 0, f"{name}_tdata": bits, f"{name}_tkeep": bits & 1})
             return
         for number, step in enumerate(beat.steps):
             bits &= ~(((1 << step_bits) - 1) << number * apart)
             bits |= packed(step[: self.config.lanes], width) << number * apart
-            if self.config.numerics.scale is not None:  # in the byte above
+            if self.config.numerics.scale is not None:  # in the step's top byte
                 bits &= ~(0xFF << (number + 1) * apart - 8)
                 bits |= step[-1] << (number + 1) * apart - 8
         pins = {"tdata": bits, "tkeep": beat.keep, "tlast": int(beat.last), "tvalid": 1}

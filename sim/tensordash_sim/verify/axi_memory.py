@@ -1,4 +1,4 @@
-"""Memory at an AXI4 port of a bench: as slow and unruly as AXI allows, and it checks the master's rules."""
+"""Memory at an AXI4 port of a bench: it delays and reorders as AXI allows, and checks the master."""
 
 from collections import deque
 from dataclasses import dataclass, field
@@ -26,39 +26,39 @@ class _Burst:
 
 
 class AxiMemory:
-    """A slave, cycle by cycle: `drive`, settle, `observe`, tick.
+    """AXI4 slave; in each cycle call `drive`, settle, call `observe`, then tick.
 
     Parameters
     ----------
     pins : PinsLike
-        Where the port is.
+        Pins that include the port's.
     random : Random
-        Decides latencies, orders and pauses.
+        Source of latencies, orders and pauses.
     memory : Memory
-        The bytes; addresses that are not there answer with an error.
+        The bytes; an address outside the memory gets an error response.
     bits : int
-        Of a beat.
+        Bits of a beat.
     prefix : str
-        What names of its pins begin with.
+        Prefix of the port's pin names.
     reads, writes : bool
-        Which channels there are.
+        Whether the port has the read channels and the write channels.
     ids : bool
-        Whether there are IDs.
+        Whether the port has IDs.
     latency : (int, int)
-        Cycles from an address (or the last data) to the first data (or the answer).
+        Least and most cycles from a read address to its first data, and from the last write data to its response.
     pause : float
-        How often a channel does not move though it could.
+        Probability that a channel pauses in a cycle.
     outstanding : int
-        Bursts of reads that may be on their way.
+        Maximum number of outstanding read bursts.
     burst : int
-        Beats of the longest burst allowed.
+        Maximum number of beats in a burst.
 
     Attributes
     ----------
     read_bursts, write_bursts, read_beats, write_beats : int
-        What has been seen.
+        Transfers so far.
     write_errors : int
-        Answers to writes that were errors.
+        Error responses to writes so far.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class AxiMemory:
         self.reset()
 
     def reset(self) -> None:
-        """Forget all that is on its way."""
+        """Discard all outstanding transfers."""
         self._reading: list[_Burst] = []
         self._addressed: deque[_Burst] = deque()
         self._data: deque[tuple[int, int, int]] = deque()
@@ -97,7 +97,7 @@ class AxiMemory:
 
     @property
     def idle(self) -> bool:
-        """Whether nothing is on its way."""
+        """Whether no transfer is outstanding."""
         return not (self._reading or self._addressed or self._data or self._answers or self._answered)
 
     def _draw_ready(self) -> int:
@@ -105,11 +105,11 @@ class AxiMemory:
 
     def _draw_cycle(self) -> int:
         low, high = self.latency
-        # Mostly short, now and then as long as can be.
+        # Most latencies are minimal; 30 % span the range.
         return self.pins.cycle + (self.random.randint(low, high) if self.random.random() < 0.3 else low)
 
     def idle_pins(self) -> dict[str, int]:
-        """Return all inputs, while nothing happens."""
+        """Return the values of all inputs of an idle port."""
         values: dict[str, int] = {}
         if self.reads:
             values |= {"arready": 0, "rdata": 0, "rresp": 0, "rlast": 0, "rvalid": 0} | ({"rid": 0} if self.ids else {})
@@ -157,7 +157,7 @@ class AxiMemory:
         if offered is None:
             ready_cycle = [answer for answer in self._answers if answer[0] <= self.pins.cycle]
             if ready_cycle and self._draw_ready():
-                # One ID: answers in order.
+                # All writes have the same ID, so responses are in order.
                 answer = self._answered = ready_cycle[0]
                 self._answers.remove(answer)
                 offered = {"bvalid": 1, "bresp": answer[2]} | ({"bid": answer[1].number} if self.ids else {})
@@ -167,7 +167,7 @@ class AxiMemory:
         self._set({**offered, "awready": self._draw_ready(), "wready": self._draw_ready()})
 
     def observe(self) -> None:
-        """See what the master does in this cycle, once all has settled."""
+        """Accept and check the master's transfers of this cycle; call it after all signals have settled."""
         if self.reads:
             self._observe_reads()
         if self.writes:
@@ -177,7 +177,7 @@ class AxiMemory:
         return self.pins.read(self.prefix + name)
 
     def _offer(self, channel: str, names: tuple[str, ...]) -> tuple | None:
-        """Offer a transfer of a master's channel in this cycle, if any; it must not change while it waits."""
+        """Return the transfer accepted on a master's channel in this cycle, or None; check that an offer is stable."""
         valid = self._pin(f"{channel}valid")
         stood = self._offers.pop(channel, None)
         if not valid:
@@ -191,7 +191,7 @@ class AxiMemory:
         return None
 
     def _begun(self, offer: tuple) -> _Burst:
-        """Return a burst of an address that was taken."""
+        """Return the burst of an accepted address; check its alignment, length and page."""
         address, length, *number = offer
         beats, where = length + 1, f"cycle {self.pins.cycle}: burst of {length + 1} beats at {address:#x}"
         assert address % self.bytes == 0, f"{where} is not aligned"
@@ -203,7 +203,7 @@ class AxiMemory:
         ids = ("arid",) if self.ids else ()
         offer = self._offer("ar", ("araddr", "arlen", *ids))
         on_way = len(self._reading) + (offer is not None) + ("ar" in self._offers)
-        assert on_way <= self.outstanding, f"cycle {self.pins.cycle}: {on_way} reads are on their way"
+        assert on_way <= self.outstanding, f"cycle {self.pins.cycle}: {on_way} reads are outstanding"
         offered, burst = self._offered["r"], self._chosen
         if offered is not None and (not offered["rvalid"] or self._pin("rready")):
             self._offered["r"] = None
@@ -241,7 +241,7 @@ class AxiMemory:
                 self._answers.append((ready_cycle, burst, answer))
 
     def _written(self, burst: _Burst) -> bool:
-        """Write a burst; whether all bytes that it writes are there."""
+        """Write a burst; return whether the memory has all bytes that it writes."""
         good = True
         for k, (data, strobe) in enumerate(burst.data):
             whole = data.to_bytes(self.bytes, "little")

@@ -1,4 +1,4 @@
-"""What every cocotb bench begins with."""
+"""Setup of every cocotb bench."""
 
 from random import Random
 from typing import Any
@@ -12,7 +12,7 @@ __all__ = ["start_bench"]
 
 
 def start_bench(dut: Any, label: str) -> tuple[BenchJob, Random, Pins]:
-    """Return the current job, a source of random values for its seed and this label, and the pins; log the seed."""
+    """Return the current job, a random source for its seed and the label, and the pins; log the seed."""
     job = current_job()
     cocotb.log.info("seed %s", job.seed)
     return job, Random(f"{job.seed} {label}"), Pins(dut)

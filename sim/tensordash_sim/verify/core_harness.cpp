@@ -1,6 +1,6 @@
-// A core's Verilog as a library: the model that Verilator makes, a memory at its AXI4 port, and its registers.
+// Library that simulates a core's Verilog: Verilator's model, a memory at its AXI4 port, and access to its registers.
 //
-// TensorDash calls it by ctypes (verilated.py); Python runs once for a program, not once for a cycle.
+// verilated_core.py calls it by ctypes, once per program instead of once per cycle.
 
 #include <cstdint>
 #include <cstring>
@@ -17,19 +17,19 @@
 
 namespace {
 
-constexpr uint64_t PATIENCE = 100000;  // cycles in which a register answers
+constexpr uint64_t PATIENCE = 100000;  // cycles after which an access of a register fails
 enum Channel { AR, R, AW, W, B, CHANNELS };
-constexpr int KINDS = 4;               // of beats: a burst's only one, its first, one between, its last
-constexpr int ERRORS = 2 * 2 * KINDS;  // of reads by ID, response and beat; those of writes follow, without an ID
+constexpr int KINDS = 4;               // kinds of beats: the only, first, middle or last beat of a burst
+constexpr int ERRORS = 2 * 2 * KINDS;  // counters of read errors by ID, response and kind; those of writes follow
 
 struct Burst {
     uint64_t address;
     unsigned beats;
     unsigned number;  // its ID
-    uint64_t due;
+    uint64_t ready_cycle;
     bool error = false;
     unsigned length = beats;
-    int wrong = 0;  // which kind of beat was the first one with an error
+    int wrong = 0;  // kind of the first beat with an error
     int kind() const { return length == 1 ? 0 : beats == length ? 1 : beats == 1 ? 3 : 2; }
 };
 
@@ -40,12 +40,12 @@ struct Device {
     uint64_t base = 0;
     uint64_t cycle = 0;
     unsigned low = 1, high = 1;  // latency
-    uint32_t pause = 0;          // of 2^32, how often a channel does not move though it could
+    uint32_t pause = 0;          // probability times 2^32 that a channel pauses in a cycle
     uint64_t state = 1;
-    bool unruly = false;         // data of different IDs come in any order
-    std::unordered_set<uint64_t> faults;  // lines that answer with an error
+    bool unruly = false;         // reorder data of different IDs
+    std::unordered_set<uint64_t> faults;  // lines that respond with an error
     std::deque<Burst> reads, writes, answers;
-    size_t reading = 0;  // which of the reads the beat that is offered is of
+    size_t reading = 0;  // index of the read whose beat is offered
     struct Beat {
         std::vector<uint8_t> data;
         uint64_t strobe;
@@ -59,31 +59,31 @@ struct Device {
 #else
     void draw(uint64_t) {}
 #endif
-    // What is offered to the core, and stays until it is taken.
-    bool r_given = false, b_given = false;
+    // Whether a beat or a response is offered to the core; an offer stays until the core accepts it.
+    bool r_offered = false, b_offered = false;
 
     uint32_t random() {
         state ^= state << 13, state ^= state >> 7, state ^= state << 17;
         return static_cast<uint32_t>(state >> 32);
     }
-    bool moves() { return pause == 0 || random() >= pause; }
-    uint64_t due() { return cycle + low + (high > low ? random() % (high - low + 1) : 0); }
+    bool draw_ready() { return pause == 0 || random() >= pause; }
+    uint64_t draw_cycle() { return cycle + low + (high > low ? random() % (high - low + 1) : 0); }
     size_t width() const { return sizeof(top->m_axi_rdata); }
     unsigned wrong() { return unruly ? 2 + (random() & 1) : 2; }
-    // A memory that is silent on a channel, from some transfer on, and what everybody waits for.
+    // A channel on which the memory is silent (-1: none) after `silent_from` transfers, and the pending transfers.
     int silent = -1;
     uint64_t silent_from = 0, patience = 0;
-    uint64_t moved[CHANNELS] = {};   // transfers since the program's begin
-    uint64_t waited[CHANNELS] = {};  // cycles since the memory has owed one
+    uint64_t moved[CHANNELS] = {};   // transfers since the last core_silence
+    uint64_t waited[CHANNELS] = {};  // cycles for which the memory has owed a transfer
     uint64_t errors[ERRORS + 2 * KINDS] = {};
-    bool speaks(int channel) const { return silent != channel || moved[channel] < silent_from; }
+    bool responds(int channel) const { return silent != channel || moved[channel] < silent_from; }
     bool patient() const {
         for (uint64_t cycles : waited)
             if (patience != 0 && cycles > patience) return false;
         return true;
     }
     void owes(int channel, bool owed) { waited[channel] = owed ? waited[channel] + 1 : 0; }
-    // What the core's registers say, and the bus, when the last soft reset began.
+    // State registers in the previous cycle, and state registers and bus when the last soft reset began.
     uint64_t before = 0, at_reset = 0;
     unsigned bus_at_reset = 0;
     unsigned bus() const {
@@ -102,25 +102,25 @@ struct Device {
         before = top->states;
     }
 
-    bool there(uint64_t address, uint64_t bytes) const {
+    bool is_accessible(uint64_t address, uint64_t bytes) const {
         return address >= base && bytes <= memory.size() && address - base <= memory.size() - bytes &&
                (faults.empty() || faults.count(address / width()) == 0);
     }
-    // The first burst, or the first of any ID; whether its data may come.
+    // Choose the oldest burst, or with `unruly` the oldest of a random ID; return whether to offer its next beat.
     bool choose() {
         reading = 0;
         if (unruly && random() & 1)
             while (reading < reads.size() && reads[reading].number == reads.front().number) ++reading;
         if (reading == reads.size()) reading = 0;
-        return reading < reads.size() && reads[reading].due <= cycle && moves();
+        return reading < reads.size() && reads[reading].ready_cycle <= cycle && draw_ready();
     }
 
     void drive_memory() {
-        if (!r_given) {
-            r_given = speaks(R) && choose();
-            if (r_given) {
+        if (!r_offered) {
+            r_offered = responds(R) && choose();
+            if (r_offered) {
                 const Burst& burst = reads[reading];
-                const bool good = there(burst.address, width());
+                const bool good = is_accessible(burst.address, width());
                 if (good) {
                     std::memcpy(&top->m_axi_rdata, &memory[burst.address - base], width());
                 } else {
@@ -131,28 +131,28 @@ struct Device {
                 top->m_axi_rid = burst.number;
             }
         }
-        top->m_axi_rvalid = r_given;
-        if (!b_given) {
-            b_given = speaks(B) && !answers.empty() && answers.front().due <= cycle && moves();
-            if (b_given) {
+        top->m_axi_rvalid = r_offered;
+        if (!b_offered) {
+            b_offered = responds(B) && !answers.empty() && answers.front().ready_cycle <= cycle && draw_ready();
+            if (b_offered) {
                 top->m_axi_bresp = answers.front().error ? wrong() : 0;
                 top->m_axi_bid = answers.front().number;
             }
         }
-        top->m_axi_bvalid = b_given;
-        top->m_axi_arready = speaks(AR) && moves();
-        top->m_axi_awready = speaks(AW) && moves();
-        top->m_axi_wready = speaks(W) && moves();
-        owes(R, !r_given && !reads.empty());
-        owes(B, !b_given && !answers.empty());
+        top->m_axi_bvalid = b_offered;
+        top->m_axi_arready = responds(AR) && draw_ready();
+        top->m_axi_awready = responds(AW) && draw_ready();
+        top->m_axi_wready = responds(W) && draw_ready();
+        owes(R, !r_offered && !reads.empty());
+        owes(B, !b_offered && !answers.empty());
     }
 
     void observe_memory() {
         owes(AR, top->m_axi_arvalid && !top->m_axi_arready);
         owes(AW, top->m_axi_awvalid && !top->m_axi_awready);
         owes(W, top->m_axi_wvalid && !top->m_axi_wready);
-        if (r_given && top->m_axi_rready) {
-            r_given = false;
+        if (r_offered && top->m_axi_rready) {
+            r_offered = false;
             ++moved[R];
             Burst& burst = reads[reading];
             if (top->m_axi_rresp & 2)
@@ -160,8 +160,8 @@ struct Device {
             burst.address += width();
             if (--burst.beats == 0) reads.erase(reads.begin() + static_cast<std::ptrdiff_t>(reading));
         }
-        if (b_given && top->m_axi_bready) {
-            b_given = false;
+        if (b_offered && top->m_axi_bready) {
+            b_offered = false;
             ++moved[B];
             if (top->m_axi_bresp & 2)
                 ++errors[ERRORS + (top->m_axi_bresp & 1) * KINDS + answers.front().wrong];
@@ -169,7 +169,7 @@ struct Device {
         }
         if (top->m_axi_arvalid && top->m_axi_arready) {
             ++moved[AR];
-            reads.push_back({top->m_axi_araddr, top->m_axi_arlen + 1u, top->m_axi_arid, due()});
+            reads.push_back({top->m_axi_araddr, top->m_axi_arlen + 1u, top->m_axi_arid, draw_cycle()});
         }
         if (top->m_axi_awvalid && top->m_axi_awready) {
             ++moved[AW];
@@ -186,7 +186,7 @@ struct Device {
             const Beat& beat = beats.front();
             for (size_t i = 0; i < width(); ++i) {
                 if (!(beat.strobe >> i & 1)) continue;
-                if (there(burst.address + i, 1)) {
+                if (is_accessible(burst.address + i, 1)) {
                     memory[burst.address + i - base] = beat.data[i];
                 } else if (!burst.error) {
                     burst.error = true;
@@ -196,15 +196,15 @@ struct Device {
             burst.address += width();
             beats.pop_front();
             if (--burst.beats == 0) {
-                burst.due = due();
+                burst.ready_cycle = draw_cycle();
                 answers.push_back(burst);
                 writes.pop_front();
             }
         }
     }
 
-    // A cycle: what the core shows is a function of its registers and of what is driven. All of them change with the clock,
-    // the driven inputs, too (verilated.py puts registers before them), so that one evaluation is enough.
+    // Run a cycle. Outputs depend on the core's registers and on inputs. Inputs are registered as well (core_library.py
+    // adds the registers), so all of them change with the clock and one evaluation is enough.
     template <typename Seen>
     void step(Seen seen) {
         drive_memory();
@@ -300,7 +300,7 @@ int core_idle(Device* device) {
     return device->reads.empty() && device->writes.empty() && device->answers.empty() && device->beats.empty();
 }
 
-// How the memory behaves from here on.
+// Set the memory's behaviour.
 void core_behave(Device* device, unsigned low, unsigned high, double pause, int unruly) {
     device->low = low, device->high = high;
     device->pause = static_cast<uint32_t>(pause * 4294967295.0);
@@ -310,7 +310,8 @@ void core_faults(Device* device, const uint64_t* lines, size_t count) {
     device->faults = std::unordered_set<uint64_t>(lines, lines + count);
 }
 
-// Waves from here on, into a file; without a name, no more of them. Whether this was built for it, and can write there.
+// Start to write waveforms to a file, or stop if `path` is null.
+// Return whether the library was built with waveforms and the file can be written.
 int core_waves(Device* device, const char* path) {
 #if VM_TRACE
     device->waves.reset();
@@ -325,18 +326,18 @@ int core_waves(Device* device, const char* path) {
 #endif
 }
 
-// From here on the memory is silent on a channel, once that has had `transfers` transfers; on none, if it is -1.
+// Silence the memory on a channel after `from` transfers, or on none if `channel` is -1.
 void core_silence(Device* device, int channel, uint64_t from) {
     device->silent = channel, device->silent_from = from;
     std::memset(device->moved, 0, sizeof device->moved);
     std::memset(device->waited, 0, sizeof device->waited);
 }
-// `core_run` gives up after this number of cycles in which it owes a transfer; 0: never.
+// Set the number of cycles for which the memory may owe a transfer before `core_run` ends; 0 is unlimited.
 void core_patience(Device* device, uint64_t cycles) { device->patience = cycles; }
 const uint64_t* core_waited(Device* device) { return device->waited; }
 const uint64_t* core_moved(Device* device) { return device->moved; }
 const uint64_t* core_errors(Device* device) { return device->errors; }
-// Of what the memory owes on AR or R: whether it is a descriptor.
+// Return whether the transfer that the memory owes on AR or R is of a descriptor.
 int core_fetching(Device* device, int channel) {
     if (channel == AR) return device->top->m_axi_arid == 0;
     return !device->reads.empty() && device->reads.front().number == 0;
@@ -346,8 +347,8 @@ uint64_t core_states(Device* device) { return device->before; }
 uint64_t core_at_reset(Device* device) { return device->at_reset; }
 unsigned core_bus_at_reset(Device* device) { return device->bus_at_reset; }
 
-// Run until the interrupt (1) or until the memory owes something for too long (2), at most `cycles` cycles (0). Python
-// asks again and again, so that Ctrl-C works.
+// Run until the interrupt (return 1), until the memory owes a transfer for too long (2), or for `most` cycles (0).
+// Python calls this repeatedly, so that Ctrl-C works.
 int core_run(Device* device, uint64_t most) {
     bool raised = false;
     for (uint64_t k = 0; k < most && !raised; ++k) {
@@ -356,7 +357,7 @@ int core_run(Device* device, uint64_t most) {
     }
     return raised;
 }
-// Run until some bits of the states have a value; whether they have it. The interrupt ends it, too.
+// Run until bits of the states have a value, the interrupt, or `most` cycles; return whether the bits have the value.
 int core_until(Device* device, unsigned low, uint64_t mask, uint64_t value, uint64_t most) {
     bool raised = false;
     for (uint64_t k = 0; k < most && !raised; ++k) {

@@ -1,4 +1,4 @@
-"""A core's Verilog and a memory as a library: how it is built, kept and called."""
+"""Build, cache and load a shared library that simulates a core's Verilog and a memory."""
 
 import ctypes
 import hashlib
@@ -55,33 +55,33 @@ FUNCTIONS: Mapping[str, tuple[Any, Sequence[Any]]] = MappingProxyType(
         "waves": (INT, [DEVICE, ctypes.c_char_p]),
     }
 )
-"""Functions of the library: what they give, and what they take."""
+"""Result and argument types of the library's functions."""
 HARNESS = Path(__file__).with_name("core_harness.cpp")
 SHARED = ("pe", "row_scheduler", "staging_ring", "result_pipeline")
-"""Modules that stand in a core many times: their code is run many times then, not copied, and stays in the cache."""
+"""Modules with many instances in a core: Verilator shares their code between instances, which saves CPU cache."""
 SPLIT = (
     ("scheduler", "select"),
     ("row_scheduler", "scheduler__select"),
     ("bias_fetch", "read_enable"),
     ("output", "bias_fetch__read_enable"),
 )
-"""Signals of which a bit depends on another one: taken as a whole, they would be evaluated until they settle."""
+"""Signals in which one bit depends on another; unsplit, Verilator would evaluate them repeatedly until they settle."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CoreState:
-    """A register of a core that shows the state of one of its parts.
+    """A register with the state of one part of a core.
 
     Parameters
     ----------
     name : str
-        Of the part.
+        Name of the part.
     signal : str
-        Where it is in the core.
+        Hierarchical name of the register in the core.
     low, width : int
-        Its lowest place among all states' bits, and how many it has.
+        Its lowest bit in the vector of all states, and its width.
     values : int
-        It counts from 0 to one less.
+        Number of states; the register has values from 0 to ``values - 1``.
     """
 
     name: str
@@ -126,7 +126,7 @@ def build_library(verilog: str, folder: Path, *, quick: bool = False, waves: boo
     folder : Path
         An existing folder.
     quick, waves : bool
-        As of `VerilatedCore`.
+        See `VerilatedCore`.
 
     Raises
     ------
@@ -144,9 +144,9 @@ def build_library(verilog: str, folder: Path, *, quick: bool = False, waves: boo
 
 @cache
 def core_states(verilog: str) -> tuple[CoreState, ...]:
-    """Return whether a soft reset has begun (the first bit), which units run, and the states of all state machines.
+    """Return the state registers: soft reset (the first bit), error, busy units, and all state machines.
 
-    Only those that the Verilog has: a core that somebody has written may have none.
+    Registers that the Verilog lacks are omitted; a hand-written core may have none.
     """
     modules = dict(re.findall(r"^module (\w+)\(\n(.*?)^endmodule", verilog, flags=re.MULTILINE | re.DOTALL))
     placed = re.findall(r"^  (tensordash_\w+) (\w+) \(", modules.get("tensordash_core", ""), flags=re.MULTILINE)
@@ -185,10 +185,10 @@ def _hints(verilog: str) -> str:
 
 
 def _clocked(verilog: str) -> str:
-    """Return a module around the core in which what is driven comes from registers.
+    """Return a module around the core that registers all inputs except the clock.
 
-    Verilator evaluates what follows from a model's inputs whenever it is called, that is before a clock edge and again
-    after it: from AXI's ready that is the tile. As registers, inputs change with the clock, and all is evaluated once.
+    Verilator evaluates all logic that depends on a model's inputs at each call: before a clock edge and after it.
+    The tile depends on AXI's ready. Registered inputs change with the clock, so all logic is evaluated once.
     """
     header = re.search(r"^module tensordash_core\(\n(.*?)^\);", verilog, flags=re.MULTILINE | re.DOTALL)
     if header is None:
@@ -212,7 +212,7 @@ def _clocked(verilog: str) -> str:
 
 
 def _build(verilog: str, folder: Path, name: str, *, quick: bool, waves: bool) -> None:
-    """Build Verilator's model and the harness in a library."""
+    """Build Verilator's model and the harness as a library."""
     (folder / "core.v").write_text(verilog + _clocked(verilog), encoding="utf-8")
     (folder / "core.vlt").write_text(_hints(verilog), encoding="utf-8")
     log = folder / "build.log"
@@ -222,7 +222,7 @@ def _build(verilog: str, folder: Path, name: str, *, quick: bool, waves: bool) -
         *(("--trace",) if waves else ()),
         *("core.vlt", "core.v", str(HARNESS)),
     ]
-    # What runs in every cycle as fast as it gets; the rest is run once.
+    # Optimise the code of every cycle; the rest runs once.
     make = [
         "make",
         "-j2",

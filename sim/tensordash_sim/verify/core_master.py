@@ -1,4 +1,4 @@
-"""A processor at a core's registers, with a memory at its port: what drives a core's pins, whatever simulates them."""
+"""Processor at a core's registers and memory at its AXI4 port, for any simulator."""
 
 from random import Random
 from typing import Any
@@ -11,31 +11,31 @@ from tensordash_sim.verify.axi_memory import AxiMemory
 __all__ = ["CoreMaster"]
 
 INPUTS = ("awaddr", "awprot", "awvalid", "wdata", "wstrb", "wvalid", "bready", "araddr", "arprot", "arvalid", "rready")
-"""Of the registers' port."""
+"""Inputs of the registers' port."""
 MAX_RESPONSE_CYCLES = 200
-"""Cycles after which a register's port hangs."""
+"""Cycles without a response after which the registers' port is taken to hang."""
 STILL = 10_000
-"""Cycles without a beat in which a program of the benches ends, if it ever does, on any core."""
+"""Cycles without a beat after which a program of the benches is taken to hang, on any core."""
 
 
 class CoreMaster:
-    """What a processor does: registers by AXI4-Lite, one access at a time.
+    """Processor that accesses registers by AXI4-Lite, one access at a time.
 
     Parameters
     ----------
-    pins : Pins, or what is driven and read like them
-        Of the core.
+    pins : Pins, or an object with the same methods
+        Pins of the core.
     config : CoreConfig
         The core.
     memory : Memory
-        What is at its port.
+        Content of the memory at the AXI4 port.
     random : Random
-        Of the memory, as are `latency` and `pause`: see `AxiMemory`.
+        Random source of the memory; for `latency` and `pause` see `AxiMemory`.
 
     Attributes
     ----------
     still : int
-        Cycles without a beat after which a program will never end.
+        Cycles without a beat after which a program is taken to hang.
     """
 
     def __init__(
@@ -57,14 +57,14 @@ class CoreMaster:
         )
 
     def ready(self) -> int:
-        """Return whether it takes an answer in this cycle."""
+        """Return whether the processor accepts a response in this cycle."""
         return 1
 
     async def begin(self) -> None:
         await self.pins.reset(**{f"s_axi_{name}": 0 for name in INPUTS}, **self.memory.idle_pins())
 
     async def cycle(self, **inputs: int) -> None:
-        """A cycle up to its edge, with memory; inputs of the registers' port stay as they are until they are given."""
+        """Run a cycle up to its clock edge, with memory; inputs not passed keep their values."""
         self.pins.drive(**{f"s_axi_{name}": value for name, value in inputs.items()})
         self.memory.drive()
         await self.pins.settle()
@@ -97,7 +97,13 @@ class CoreMaster:
         raise AssertionError(f"no answer to a read of {name}")
 
     async def interrupt(self, most: int) -> int:
-        """Wait until `irq` is high, as long as data move now and then; the cycles that it took."""
+        """Wait until `irq` is high; return the number of cycles before it.
+
+        Raises
+        ------
+        AssertionError
+            After `most` cycles, or after `still` cycles without a beat.
+        """
         moved, since = self._moved(), 0
         for cycle in range(most):
             await self.cycle()

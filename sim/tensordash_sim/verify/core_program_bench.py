@@ -1,4 +1,4 @@
-"""A core's Verilog as a library and the golden core beside it: programs after programs, compared after each."""
+"""Bench that runs programs in sequence on a core's Verilog and on the golden core, and compares after each."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -17,25 +17,25 @@ from .verilated_core import VerilatedCore
 __all__ = ["FILLED", "MAX_CYCLES", "MIDDLE", "SIZE", "ProgramBench"]
 
 SIZE = 1 << 22
-"""Bytes of memory. The address in its middle is a multiple of a power of two, which carries cross."""
+"""Bytes of memory. The address in its middle is a power of two, so incrementing an address to it carries far."""
 MIDDLE = SIZE // 2
 RING = 0x1000
 LOG2_PLACES = 11
 FILLED = 0x30000
-"""Where the image of the buffer is that all memories are filled from, less `BUFFER_IMAGE`."""
+"""Base offset of the fill program's data in memory; the buffer's image is at `BUFFER_IMAGE` from there."""
 MAX_CYCLES = 2_000_000
-"""Cycles after which a program hangs."""
+"""Cycles after which a program is taken to hang."""
 
 
 class ProgramBench:
-    """A core and the golden core beside it; both keep what a program left for the next one.
+    """A core and the golden core; both keep their state from one program to the next.
 
     Parameters
     ----------
     device : VerilatedCore
         The core, with `SIZE` bytes of memory.
     random : Random
-        Decides everything.
+        Source of all random decisions.
     """
 
     def __init__(self, device: VerilatedCore, random: Random) -> None:
@@ -51,7 +51,7 @@ class ProgramBench:
     # Running
 
     def restart(self, ring: int | None = None, log2_places: int = LOG2_PLACES) -> None:
-        """Reset softly, and begin with a ring."""
+        """Issue a soft reset, and set up a ring."""
         self.device.reset()
         assert self.device.idle, "a burst was left without its end"
         self.golden.counts = type(self.golden.counts)()
@@ -61,12 +61,12 @@ class ProgramBench:
         self.cleared = self.device.cycle
 
     def fill(self) -> None:
-        """Put something into all memories."""
+        """Fill all of the core's memories."""
         self.restart()
         self.run(fill_program(self.config, self.base + FILLED), "fill")
 
     def start(self, descriptors: Sequence[int]) -> None:
-        """Put descriptors into the ring after those before, and let them run."""
+        """Append descriptors to the ring, and start them."""
         device, places = self.device, 1 << self.log2_places
         device.memory[:] = np.frombuffer(self.golden.memory.bytes, np.uint8)
         for bits in descriptors:
@@ -107,7 +107,7 @@ class ProgramBench:
         assert not len(wrong), f"{title}: byte {self.base + int(wrong[0]):#x} differs, and {len(wrong) - 1} others"
 
     def _count(self, descriptors: Sequence[int], title: str) -> None:
-        """Compare counters with what the bus has moved and the tile was given; clear them now and then."""
+        """Compare counters with the bus's beats and the tile's steps; clear them in half of the calls."""
         device, moved = self.device, self.device.moved
         self.counted["read_beats"] += moved["r"] - len(descriptors) * BITS // self.config.axi_bits
         self.counted["write_beats"] += moved["w"]
@@ -126,7 +126,7 @@ class ProgramBench:
             self.counted, self.cleared = Counter(), device.cycle - 500
 
     def _see_idle(self, got: Mapping[str, int], descriptors: Sequence[int], title: str) -> None:
-        """Compare counters of units that had nothing to do since counters began anew: they did not count."""
+        """Check that the counters of units without a descriptor since the last clear are 0."""
         for operation in (decode(bits)[0] for bits in descriptors):
             if operation is not None and operation.unit:
                 self.counted[f"{operation.unit}_busy"] += 1

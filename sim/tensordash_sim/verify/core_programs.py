@@ -1,8 +1,8 @@
-"""Bench of a core at speed: programs of full size on its Verilog as a library, and memory anywhere in its addresses.
+"""Bench of full-size programs on a core's Verilog built as a library, with memory at any address.
 
-The benches that a simulator runs have time for small programs only. This one has programs of 10^5 descriptors, tensors
-as large as the buffer on both sides of an address at which a carry goes far, each field of each descriptor at its ends,
-and programs after programs, with a soft reset between them, within them, or without one.
+Benches in a simulator have time for small programs only. This bench runs up to 10^5 descriptors, and tensors as large
+as the buffer on both sides of an address with a long carry. It runs each field of each descriptor at its limits.
+Programs follow each other with a soft reset between them, with one inside a program, or without one.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -46,7 +46,7 @@ def _add(program: Program, operation: str, **fields: Any) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class _Place:
-    """Addresses of a program's tensors, one of which lies on both sides of the middle."""
+    """Addresses of a program's tensors; one tensor spans the middle of memory."""
 
     source: int
     target: int
@@ -54,7 +54,7 @@ class _Place:
 
 
 def whole_buffer(bench: ProgramBench) -> None:
-    """A plain move of the whole buffer in one run, each tensor on both sides of the middle in turn."""
+    """Load and store the full buffer in one run; source and target in turn span the middle of memory."""
     config, size = bench.config, bench.config.group_bytes * bench.config.groups
     for name in ("source", "target"):
         place = _place(bench, name, size)
@@ -66,7 +66,7 @@ def whole_buffer(bench: ProgramBench) -> None:
 
 
 def compressed_buffer(bench: ProgramBench) -> None:
-    """Store the whole buffer compressed and load it again, each tensor and each table across the middle in turn."""
+    """Store the full buffer compressed and load it; each tensor and table in turn spans the middle of memory."""
     config = bench.config
     if not config.compression:
         return
@@ -92,7 +92,7 @@ def compressed_buffer(bench: ProgramBench) -> None:
 
 
 def _place(bench: ProgramBench, across: str, size: int) -> _Place:
-    """Tensors apart from each other, the named one across the middle, at an address with any low bits."""
+    """Place tensors without overlap; the named one spans the middle of memory at a random aligned address."""
     room = 2 * (-(-size // PAGE) + 1) * PAGE
     places = {"source": bench.middle + room, "target": bench.middle + 2 * room, "table": bench.middle + 3 * room}
     if across == "table":
@@ -104,7 +104,7 @@ def _place(bench: ProgramBench, across: str, size: int) -> _Place:
 
 
 def strided(bench: ProgramBench) -> None:
-    """Moves whose runs lie on both sides of the middle."""
+    """Move runs on both sides of the middle of memory."""
     size = bench.config.group_bytes
     first = bench.middle - 9 * size
     program = Program()
@@ -118,7 +118,7 @@ def strided(bench: ProgramBench) -> None:
 
 
 def full_streams(bench: ProgramBench) -> None:
-    """Fill a stream buffer with streams, of each side, and use the last place of partial sums."""
+    """Fill each side's stream buffer, and use all places of partial sums."""
     config, width = bench.config, bench.config.fp32_groups
     lanes, parts = config.tile.lanes, {side: config.parts(side) for side in "ab"}
     for side, other in ("ab", "ba"):
@@ -171,7 +171,7 @@ def full_streams(bench: ProgramBench) -> None:
 
 
 def _partial_sums(bench: ProgramBench) -> None:
-    """Each place of the partial sums gets its own sums, and gives them back."""
+    """Store different sums in each place of the partial sums, and read them back."""
     config, width = bench.config, bench.config.fp32_groups
     blocks, parts = min(config.partial_sums, config.stream_words("b")), config.parts("a") * config.parts("b")
     first = config.partial_sums - blocks
@@ -214,7 +214,7 @@ def _partial_sums(bench: ProgramBench) -> None:
 
 
 def tokens(bench: ProgramBench, count: int) -> None:
-    """Signal the most tokens from one unit to another that the rule allows, more on their way, and one too many."""
+    """Signal the most tokens that one unit may hold for another, also with consumers running, and one too many."""
     for _ in range(count):
         _tokens(bench)
 
@@ -257,7 +257,7 @@ def _tokens(bench: ProgramBench) -> None:
 
 
 def long_program(bench: ProgramBench) -> None:
-    """A program of more than 2^16 descriptors in the largest ring, across the middle; then an error."""
+    """Run more than 2^16 descriptors in a ring of 2^15 places across the middle of memory, then an error."""
     places = 1 << LARGE_LOG2_PLACES
     ring, random, config = bench.middle - BYTES * places // 2, bench.random, bench.config
     bench.restart(ring, LARGE_LOG2_PLACES)
@@ -296,7 +296,10 @@ def long_program(bench: ProgramBench) -> None:
 
 
 def random_programs(bench: ProgramBench, count: int) -> None:
-    """Random programs after each other, tensors across the middle; soft resets between and within them."""
+    """Run random programs in sequence, with tensors across the middle of memory and with soft resets.
+
+    Soft resets occur between programs and inside them.
+    """
     for _ in range(count):
         at = bench.middle - DATA - PAGE * bench.random.randrange(8)
         edges = bench.random.random() < 0.5
@@ -313,7 +316,7 @@ def random_programs(bench: ProgramBench, count: int) -> None:
 
 
 def _reset_in_midst(bench: ProgramBench, descriptors: Sequence[int]) -> None:
-    """Begin with a program, reset softly in one of its cycles, and fill all memories anew."""
+    """Start a program, issue a soft reset in a random cycle, and refill all memories."""
     bench.start(descriptors)
     bench.device.wait(bench.random.choice((bench.random.randint(1, 200), bench.random.randint(1, 5000))))
     bench.fill()
@@ -334,7 +337,7 @@ PROGRAMS: Mapping[str, tuple[bool, Callable[[ProgramBench, float], None]]] = Map
         "long_program": (False, lambda bench, _: long_program(bench)),
     }
 )
-"""Tests by name: whether the memory's middle is any power of two instead of 4 GiB, and what runs with an effort."""
+"""Tests by name: whether the memory's middle is a random power of two instead of 4 GiB, and the test function."""
 
 
 def run_core_programs(
@@ -347,9 +350,9 @@ def run_core_programs(
     config : CoreConfig
         The core.
     verilog : str
-        Its Verilog, all modules.
+        The Verilog of all its modules.
     seed, effort
-        As for `run_bench`.
+        See `run_bench`.
     tests : sequence of str
         Names from `PROGRAMS`.
 

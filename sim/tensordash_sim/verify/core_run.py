@@ -1,4 +1,4 @@
-"""Runs the benches of a core on its emitted files."""
+"""Run the benches of a core on its emitted files."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -19,10 +19,10 @@ CORE_BENCHES = ("core", "core_queue", "core_errors")
 """Benches of a whole core: modules of `tensordash_sim.verify.units`."""
 
 PROGRAMS_BENCH = "core_programs"
-"""Bench of a core's Verilog as a library, for which Verilator is needed."""
+"""Bench of a core's Verilog built as a library, which needs Verilator."""
 
 MAX_ICARUS_EFFORT = 0.3
-"""Effort up to which Icarus ends before Verilator has built the core."""
+"""Effort up to which a run in Icarus is shorter than Verilator's build of the core."""
 
 
 def run_core_bench(
@@ -45,13 +45,13 @@ def run_core_bench(
     bench : str
         One of `CORE_BENCHES`.
     config : CoreConfig
-        What the Verilog must do.
+        The core that the Verilog implements.
     verilog : Path
         Folder that `tensordash.generate` wrote.
     folder : Path
-        Where to build and run.
+        Folder to build and run in.
     seed, effort, simulator, waves, sources, roots
-        As for `run_bench`.
+        See `run_bench`.
 
     Raises
     ------
@@ -79,18 +79,19 @@ def verify_core(
     waves: Path | None = None,
     progress: Callable[[str], None] = lambda _: None,
 ) -> list[BenchResult]:
-    """Emit a core's Verilog and run its benches on it: programs, legal and not, that must end as the golden core's.
+    """Emit a core's Verilog and run its benches on it.
 
-    Programs of full size run on the Verilog as a library if Verilator is there and may be used.
+    The benches run legal and illegal programs and compare their outcomes with the golden core's.
+    Full-size programs run on a library of the Verilog, if Verilator is installed and `simulator` allows it.
 
     Parameters
     ----------
     config : CoreConfig
         The core.
     seed, effort, simulator
-        As for `run_core_bench`.
+        See `run_core_bench`.
     waves : Path, optional
-        Where the first bench's waveforms go (VCD); the others do not run then.
+        VCD file for the first bench's waveforms; the other benches do not run then.
     progress : callable
         Called with the name of each bench before it runs.
     """

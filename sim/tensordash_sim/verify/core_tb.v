@@ -1,24 +1,24 @@
-// A self-checking testbench of @PREFIX@_core, in plain Verilog-2005. In the folder of this file:
+// Self-checking testbench of @PREFIX@_core, in plain Verilog-2005. In the folder of this file, run:
 //
 //   $ iverilog -o bench @PREFIX@_core_tb.v @PREFIX@.v @PREFIX@_memories.v && vvp -n bench
 //   $ verilator --binary -CFLAGS -std=c++20 --top-module @PREFIX@_core_tb @PREFIX@.vlt @PREFIX@_core_tb.v -f @PREFIX@.f
 //   $ obj_dir/V@PREFIX@_core_tb
 //
 // It executes a program of @DESCRIPTORS@ descriptors (seed @SEED@): @TITLE@.
-// What memory holds before, and what it must hold after it, as the golden model says, is in the .hex files. First memory
-// answers at once; then, after a soft reset, late and with pauses.
+// The .hex files have the memory before the program, and the memory that the golden model computes.
+// In the first run, memory responds at once. In the second run, after a soft reset, it responds late and with pauses.
 
 module @PREFIX@_core_tb;
 
-  localparam DATA = @DATA@;            // bits of a beat of memory,
+  localparam DATA = @DATA@;            // bits of a beat of memory
   localparam BYTES = DATA / 8;
-  localparam ADDRESS = @ADDRESS@;      // and of its addresses
-  localparam BEATS = @BEATS@;          // beats that there are, from address 0 on
+  localparam ADDRESS = @ADDRESS@;      // bits of an address
+  localparam BEATS = @BEATS@;          // beats in memory, which starts at address 0
   localparam DESCRIPTORS = @DESCRIPTORS@;
-  localparam LOG2_PLACES = @LOG2_PLACES@;     // of the ring of descriptors, which begins at address 0
-  localparam LIMIT = @LIMIT@;          // cycles that a program may take
+  localparam LOG2_PLACES = @LOG2_PLACES@;     // places of the descriptors' ring at address 0, as a power of two
+  localparam LIMIT = @LIMIT@;          // maximum cycles of a program
 
-  // Registers: docs/core.md, and @PREFIX@.h.
+  // Offsets of registers; see docs/core.md and @PREFIX@.h.
 @REGISTERS@
 
   reg [DATA-1:0] before_file [0:BEATS-1];
@@ -99,9 +99,9 @@ module @PREFIX@_core_tb;
   integer seed = @SEED@;
   integer errors = 0;
   integer compared = 0;
-  integer cycles = 0;                  // of the first program
+  integer cycles = 0;                  // of the first run
 
-  // One time in three in gaps, never else.
+  // True in one call out of three if `gaps` is 1, else never.
   function pause(input dummy);
     pause = gaps && ($random(seed) & 255) < 85;
   endfunction
@@ -113,8 +113,8 @@ module @PREFIX@_core_tb;
     end
   endtask
 
-  // Memory. Addresses that have been taken stand in two rings; bursts are answered in their order, late in gaps. What the
-  // core says is read at the clock edge; what it is told changes behind it.
+  // Memory. Two rings hold the accepted addresses. Bursts are served in order, with pauses if `gaps` is 1.
+  // Outputs of the core are sampled at the clock edge; its inputs change after the edge.
   reg [63:0] read_address [0:63];
   integer read_length [0:63];
   reg read_id [0:63];
@@ -123,13 +123,13 @@ module @PREFIX@_core_tb;
   integer write_length [0:63];
   integer write_in, write_out, write_beat;
   reg last;
-  integer answers;                     // writes that are whole and have no answer
+  integer answers;                     // complete writes without a response
   integer read_bursts, write_bursts;
   reg [63:0] beat_address;
-  integer i, place;                    // of a beat in memory
+  integer i, place;                    // `place`: index of a beat in memory
 
-  function there(input [63:0] address);
-    there = address / BYTES < BEATS;
+  function in_memory(input [63:0] address);
+    in_memory = address / BYTES < BEATS;
   endfunction
 
   task drop_transactions;
@@ -169,8 +169,8 @@ module @PREFIX@_core_tb;
           place = beat_address[31:0] / BYTES;
           m_axi_rvalid <= 1;
           m_axi_rid <= read_id[read_out % 64];
-          m_axi_rdata <= there(beat_address) ? memory[place] : 0;
-          m_axi_rresp <= there(beat_address) ? 0 : 2;
+          m_axi_rdata <= in_memory(beat_address) ? memory[place] : 0;
+          m_axi_rresp <= in_memory(beat_address) ? 0 : 2;
           m_axi_rlast <= read_beat == read_length[read_out % 64];
           if (read_beat == read_length[read_out % 64]) begin
             read_out = read_out + 1;
@@ -188,10 +188,10 @@ module @PREFIX@_core_tb;
       end
       m_axi_awready <= write_in - write_out < 63 && !pause(0);
       if (m_axi_wvalid && m_axi_wready) begin
-        // Data are taken only where their address is known.
+        // Data are accepted only after their address.
         beat_address = write_address[write_out % 64] + {32'd0, write_beat * BYTES};
         place = beat_address[31:0] / BYTES;
-        if (!there(beat_address)) fail("an address", beat_address, 0);
+        if (!in_memory(beat_address)) fail("an address", beat_address, 0);
         else
           for (i = 0; i < BYTES; i = i + 1)
             if (m_axi_wstrb[i]) memory[place][8*i +: 8] = m_axi_wdata[8*i +: 8];
@@ -213,7 +213,7 @@ module @PREFIX@_core_tb;
     end
   end
 
-  // Registers, between two clock edges, as all that follows: what is offered now is taken at the next edge.
+  // Registers. From here on, tasks drive inputs at the falling clock edge. The core samples them at the rising edge.
   reg address_taken, data_taken, answered;
   task write_register(input [11:0] address, input [31:0] data);
     begin
@@ -262,7 +262,7 @@ module @PREFIX@_core_tb;
     end
   endtask
 
-  // The program from its descriptors to what it leaves in memory.
+  // Run the program, and compare memory after it.
   integer beat, limit;
   task run(input in_gaps);
     begin
@@ -315,7 +315,7 @@ module @PREFIX@_core_tb;
     check_register("digest_high", DIGEST_HIGH, 32'h@DIGEST_HIGH@);
     run(0);
 
-    // A soft reset, and all of it once more.
+    // Soft reset, then the second run.
     write_register(CONTROL, 2);
     limit = 1000;
     value = 2;

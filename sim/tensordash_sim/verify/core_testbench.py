@@ -1,4 +1,4 @@
-"""A testbench of a core in plain Verilog for users without Python, with a program and what it leaves in memory."""
+"""Testbench of a core in plain Verilog for users without Python, with a program and its expected memory."""
 
 import re
 from importlib import resources
@@ -31,26 +31,26 @@ USED = (
 
 
 def render_core_testbench(config: CoreConfig, prefix: str = "tensordash", seed: int = 0) -> dict[str, str]:
-    """Files of a self-checking testbench of `config`'s core, by name, for `tensordash.emission.core_files.render_core`.
+    """Return the files of a self-checking testbench for the files of `tensordash.emission.core_files.render_core`.
 
-    It executes a small program through registers and an AXI4 memory, at full rate and with pauses, and compares all of
-    memory with the golden core's.
+    The testbench executes a small program through registers and an AXI4 memory, at full rate and with pauses.
+    It compares all of memory with the golden core's.
 
     Parameters
     ----------
     config : CoreConfig
         The core.
     prefix : str
-        What file and module names begin with.
+        Prefix of file and module names.
     seed : int
-        Of the operands, and of when memory pauses.
+        Seed of the operands and of the memory's pauses.
 
     Returns
     -------
     dict of str to str
-        ``PREFIX_core_tb.v`` (the module ``PREFIX_core_tb``, Verilog-2005), and what it reads:
-        ``PREFIX_core_tb_before.hex`` and ``_after.hex``, memory before and after the program, a beat of the bus in a
-        line, from address 0 on.
+        By file name: ``PREFIX_core_tb.v`` (the module ``PREFIX_core_tb``, Verilog-2005) and its input files.
+        ``PREFIX_core_tb_before.hex`` and ``_after.hex`` are memory before and after the program, from address 0.
+        Each line is a beat of the bus.
 
     Raises
     ------
@@ -84,5 +84,5 @@ def render_core_testbench(config: CoreConfig, prefix: str = "tensordash", seed: 
 
 
 def _beats(image: bytes, size: int) -> str:
-    """Memory as lines of beats, the first byte in the lowest digits."""
+    """Return memory as one line per beat, the first byte in the lowest digits."""
     return "".join(f"{image[at : at + size][::-1].hex()}\n" for at in range(0, len(image), size))

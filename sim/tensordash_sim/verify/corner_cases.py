@@ -1,4 +1,4 @@
-"""Operands that numerics go wrong on, generated in the manner of Berkeley TestFloat.
+"""Corner-case operands, generated in the manner of Berkeley TestFloat.
 
 TestFloat draws each operand from every exponent and from fractions with runs of leading or trailing ones and zeros
 (J. Hauser, TestFloat release 3, "Test sequences").
@@ -20,13 +20,13 @@ def corner_values(
     Parameters
     ----------
     rng : numpy.random.Generator
-        Decides everything.
+        Source of all random decisions.
     fmt : Format
-        Integers: all values, those at the ends, around zero and powers of two often.
+        Format of the values. Integers at the limits, around zero and near powers of two are frequent.
     shape : int or tuple of int
-        Of the result.
+        Shape of the result.
     zeros, specials : float
-        Shares of zeros (floating-point: of both signs), and of infinities and NaN.
+        Shares of zeros (in floating point of both signs), and of infinities and NaN.
 
     Returns
     -------
@@ -66,7 +66,7 @@ def with_random_sign(rng: np.random.Generator, fmt: FloatFormat, magnitude: NDAr
 
 
 def corner_fractions(rng: np.random.Generator, fmt: FloatFormat, shape: tuple[int, ...]) -> NDArray[np.int64]:
-    """Return fraction fields: any, all zeros or ones, a single one or zero, runs at either end."""
+    """Return fraction fields: random, all zeros or ones, a single one or zero, runs at either end."""
     ones = (1 << fmt.fraction_bits) - 1
     anything = rng.integers(0, ones + 1, shape)
     low = (np.int64(1) << rng.integers(0, fmt.fraction_bits + 1, shape)) - 1  # a run of ones at the low end
@@ -77,14 +77,14 @@ def corner_fractions(rng: np.random.Generator, fmt: FloatFormat, shape: tuple[in
 
 
 def _specials(rng: np.random.Generator, fmt: FloatFormat, shape: tuple[int, ...]) -> NDArray[np.int64]:
-    """Magnitudes of infinities and NaN, quiet and signalling."""
-    first = fmt.largest + 1  # an infinity where there is one
+    """Return magnitudes of infinities and NaN, quiet and signalling."""
+    first = fmt.largest + 1  # infinity, if the format has one
     last = (1 << (fmt.width - 1)) - 1
     return np.where(rng.random(shape) < 0.5, first, rng.integers(first, last + 1, shape))
 
 
 def corner_integers(rng: np.random.Generator, fmt: IntegerFormat, shape: tuple[int, ...]) -> NDArray[np.int64]:
-    """Return two's complement patterns: any, at the ends, around zero, next to powers of two."""
+    """Return two's complement patterns: random, at the limits, around zero, next to powers of two."""
     mask = (1 << fmt.width) - 1
     half = 1 << (fmt.width - 1)
     near = rng.integers(-2, 3, shape)

@@ -1,4 +1,4 @@
-"""A bench's job, which it reads from a file that the environment names: configuration, seed and effort."""
+"""Job of a bench: configuration, seed and effort, in a file whose path is in an environment variable."""
 
 import json
 import os
@@ -21,14 +21,14 @@ class BenchJob:
     Parameters
     ----------
     config : TileConfig or CoreConfig
-        What the Verilog was (or should have been) made from.
+        The configuration that the Verilog should implement.
     seed : int
         Seed of all random stimulus.
     effort : float
-        1 for the usual amount of random stimulus.
+        Amount of random stimulus, relative to a usual run.
     options : dict
-        What only some benches need, such as a file of operands. "patience" (1): a factor on the cycles after which a
-        bench reports a hang.
+        Options of single benches, such as a file of operands. "patience" (default 1) scales the number of cycles
+        after which a bench reports a hang.
     """
 
     config: Any
@@ -37,7 +37,7 @@ class BenchJob:
     options: dict[str, Any] = field(default_factory=dict)
 
     def patience(self, cycles: int) -> int:
-        """Return after how many cycles a bench reports a hang, where `cycles` are usual."""
+        """Return the number of cycles after which a bench reports a hang; `cycles` is the default."""
         return round(cycles * self.options.get("patience", 1))
 
     def write(self, path: Path) -> None:

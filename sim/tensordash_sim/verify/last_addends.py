@@ -1,4 +1,4 @@
-"""C that decides how a finished sum is rounded, for tiles that add C last."""
+"""Values of C near rounding boundaries of a finished sum, for tiles that add C last."""
 
 from collections.abc import Iterator
 from random import Random
@@ -18,16 +18,16 @@ Rows = list[list[int]]
 
 
 def last_addends(random: Random, config: TileConfig, count: int) -> Iterator[tuple[list[int], list[int], Rows]]:
-    """Draw one product for each PE, and C that cancels it, ties with it, or leaves the range of results with it.
+    """Draw one product for each PE, and C such that the sum cancels, rounds from a tie, or leaves the results' range.
 
     Parameters
     ----------
     random : Random
-        Decides everything.
+        Source of all random decisions.
     config : TileConfig
-        A tile with a fused accumulator that adds C last. Scales are left out of the sums: they are 1.
+        A tile with a fused accumulator that adds C last. All scales are taken to be 1.
     count : int
-        How many blocks of C to draw.
+        Number of blocks of C.
 
     Yields
     ------
@@ -63,7 +63,7 @@ def _fp32(bits: int) -> np.float32:
 
 
 def _addend(random: Random, total: float, config: TileConfig) -> int:
-    """FP32 bits of a C for a sum."""
+    """Return the FP32 bits of C for a sum."""
     accumulator = config.numerics.accumulator
     assert isinstance(accumulator, Fused)
     result_bits, most = accumulator.result_bits, 1 << (accumulator.result_exponent_bits - 1)

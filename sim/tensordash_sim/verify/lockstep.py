@@ -1,4 +1,4 @@
-"""A tile's Verilog and its golden model, cycle by cycle side by side."""
+"""Lockstep of a tile's Verilog and its golden model."""
 
 from collections.abc import Callable, Sequence
 from random import Random
@@ -17,7 +17,7 @@ FLAGS = ("protocol_error", "non_finite", "overflow", "result_non_finite")
 
 
 class Lockstep:
-    """Drives a tile and its model with the same inputs and compares everything visible.
+    """Lockstep that drives a tile and its model with the same inputs and compares all outputs.
 
     Parameters
     ----------
@@ -26,15 +26,15 @@ class Lockstep:
     config : TileConfig
         The tile.
     idle, stall : float
-        Probability that a port holds something back, and that the output is not ready, in a cycle.
+        Probabilities per cycle that a port offers fewer steps than it has, and that the output is not ready.
     c_idle : float, optional
-        Producer for the C input; `idle` if None.
+        `idle` of the C input; equal to `idle` if None.
     random : Random
         Source of all random choices.
     compare_every : int
-        Cycles between comparisons of the counters (everything else is compared in every cycle).
+        Cycles between comparisons of the counters (other outputs are compared in every cycle).
     snapshots : float
-        Probability that the counters are copied in a cycle, if they can be.
+        Probability of a snapshot of the counters per cycle, if the tile has the input.
     """
 
     def __init__(
@@ -77,10 +77,10 @@ class Lockstep:
         await self.pins.reset(**inputs)
 
     def feed(self, a: Sequence[list], b: Sequence[list], c: Sequence[list] = ()) -> None:
-        """Streams to offer to an idle tile: for each column, and each row, (stream, T, lanes) bit patterns.
+        """Set the streams to offer to an idle tile: (stream, T, lanes) bit patterns for each column and each row.
 
-        With a scale, it stands after the values of each step.
-        `c` is each stream's C, (stream, rows, columns), if the tile takes one.
+        With a scale format, a step's scale follows its values.
+        `c` is each stream's C, (stream, rows, columns), if the tile has a C input.
         """
         lanes = self.config.lanes
         self.a = [Source(list(streams), self.config.a_format.width, lanes) for streams in a]
@@ -89,14 +89,14 @@ class Lockstep:
         self.expected_count = len(self.results) + len(b[0]) * self.config.rows
 
     async def cycle(self, *, reset: bool = False, clear: bool = False) -> Outputs:
-        """Return one cycle; in reset, or with `clear`."""
+        """Run one cycle, optionally in reset or with `clear`; return the expected outputs."""
         depth = self.config.window_depth
         offers = [[source.offer(self.arrival.most(depth)) for source in side] for side in (self.a, self.b)]
         ready = self.random.random() >= self.stall
         pins = {"out_ready": int(ready), "clear": int(clear), "rst": int(reset)}
         for (side, _, width), offered in zip(self._sides, offers, strict=True):
             for i, (offer, bits) in enumerate(offered):
-                # What stands beyond the steps offered must not matter.
+                # Data beyond the offered steps must not matter.
                 pins[f"{side}_{i}_steps"] = self._lines(bits, width * self.config.lanes, offer.available)
                 if self.scale_bits:
                     scales = packed([step[-1] for step in offer.steps], self.scale_bits)
@@ -123,12 +123,12 @@ class Lockstep:
         if beat is not None and expected.c_ready:
             self.c.take()
         if ready and expected.out is not None:
-            self.results += expected.out.values  # which the pins have just been found to equal
+            self.results += expected.out.values  # `_compare` has checked that the pins are equal.
         await self.pins.tick()
         return expected
 
     def _lines(self, bits: int, step_bits: int, available: int) -> int:
-        """Steps on their lines, and anything beyond them."""
+        """Return the steps on their lines, and random bits beyond them."""
         depth = self.config.window_depth
         bits |= self._garbage(depth - available, step_bits) << (available * step_bits)
         return on_lines(bits, step_bits, depth, self.entered) if self.config.ring else bits
@@ -139,7 +139,7 @@ class Lockstep:
         limit: int = 200_000,
         each: Callable[[Outputs], None] = lambda _: None,
     ) -> None:
-        """Cycles until all streams are in and their results out, then compare the counters.
+        """Run cycles until all results are out, then compare the counters.
 
         Raises
         ------
@@ -158,7 +158,7 @@ class Lockstep:
 
     def _compare(self, expected: Outputs) -> None:
         for side, count, _ in self._sides:
-            # All ports move together: one of them, another one each cycle, is enough to look at.
+            # All ports accept the same number of steps: check one per cycle, in rotation.
             port = f"{side}_{self.pins.cycle % count}_taken"
             self._same(port, expected.taken)
         self._same("out_valid", int(expected.out_valid))

@@ -1,4 +1,4 @@
-"""A PE beside its golden accumulator, cycle by cycle."""
+"""Lockstep of a PE and its golden accumulator."""
 
 from dataclasses import dataclass, replace
 
@@ -15,20 +15,20 @@ __all__ = ["Bench", "Entry", "same_block"]
 
 @dataclass(frozen=True)
 class Entry:
-    """What enters the PE in one cycle, with the marks that follow it to its accumulation."""
+    """Inputs of the PE in one cycle, with the marks that accompany them to their accumulation."""
 
     lanes: tuple[tuple[int, int, bool], ...] = ()
-    """Both operands, and whether they count."""
+    """Both operands of each lane, and whether the lane is active."""
     first: bool = False
     last: bool = False
     scales: tuple[tuple[int, int], ...] = ()
-    """With scales: both sides' of each step of the window."""
+    """Both sides' scales of each step of the window, if the PE has scales."""
     chosen: tuple[int, ...] = ()
-    """Return the step that each lane's operands come from."""
+    """Step of the window that each lane's operands come from."""
 
     @property
     def pairs(self) -> tuple[tuple[int, ...], ...]:
-        """Those that count, with their scales."""
+        """Operand pairs of the active lanes, with their scales."""
         return tuple(
             (a, b, *(self.scales[self.chosen[lane]] if self.scales else ()))
             for lane, (a, b, counts) in enumerate(self.lanes)
@@ -37,9 +37,9 @@ class Entry:
 
 
 def same_block(found: int, expected: int, config: TileConfig, width: int) -> bool:
-    """Return whether a block is the golden one.
+    """Return whether a block equals the golden one in its defined bits.
 
-    A number means nothing when an infinity or NaN is marked above it, nor does the sign of a fused sum of zero.
+    The number is undefined if the bits above it mark an infinity or NaN. The sign of a fused sum of zero is undefined.
     """
     if config.numerics.result == "fp32" and expected >> (width - 2):
         return found >> (width - 2) == expected >> (width - 2)
@@ -50,19 +50,19 @@ def same_block(found: int, expected: int, config: TileConfig, width: int) -> boo
 
 
 class Bench:
-    """A PE and its golden accumulator after reset; every call of `cycle` is one clock cycle of both.
+    """Bench of a PE and its golden accumulator; each call of `cycle` runs one clock cycle of both.
 
     Parameters
     ----------
     dut : cocotb handle
         The PE.
     name : str
-        Of the test; with the job's seed, it decides everything.
+        Name of the test; with the job's seed, it determines all stimulus.
 
     Attributes
     ----------
     blocks, overflows : int
-        Sums begun, and additions that left the range.
+        Number of sums started, and of additions that overflowed.
     """
 
     def __init__(self, dut, name: str) -> None:
@@ -77,15 +77,16 @@ class Bench:
         self._flying = [Entry()] * (self.config.stages - 1)
 
     async def start(self) -> None:
-        """Reset."""
+        """Reset the PE."""
         c = {"sum_c": 0} if self.has_c else {}
         scales = self._scale_pins(Entry())
         await self.pins.reset(a=0, b=0, active=0, sum_hold=0, sum_start=0, sum_take=0, **c, **scales)
 
     def scaled(self, entry: Entry, specials: float = 0.0, *, neutral: bool = True) -> Entry:
-        """An entry with scales, if the PE has them, and steps of the window that its operands come from.
+        """Return the entry with scales and chosen steps of the window, if the PE has scales.
 
-        `neutral`: powers of two that together change nothing, numbers that are positive; else any, a share of them NaN.
+        With `neutral`, power-of-two scales of both sides cancel, and numeric scales are positive.
+        Otherwise scales are random, with a share `specials` of NaN.
         """
         scale, random = self.scale, self.random
         if scale is None:
@@ -114,14 +115,14 @@ class Bench:
         return pins
 
     def largest_scales(self) -> dict[str, int]:
-        """Pins of the largest scales."""
+        """Return pin values for the largest scales."""
         if self.scale is None:
             return {}
         scales = ((largest_scale(self.scale),) * 2,) * self.steps
         return self._scale_pins(Entry(scales=scales, chosen=(0,) * self.config.lanes))
 
     async def cycle(self, entering: Entry, *, hold: bool = False, c: int = 0) -> None:
-        """What enters now is accumulated stages - 1 cycles later, together with its marks."""
+        """Run one cycle and compare; the PE accumulates `entering` and its marks ``stages - 1`` cycles later."""
         config, pins = self.config, self.pins
         accumulated = (*self._flying, entering)[0]
         pins.drive(

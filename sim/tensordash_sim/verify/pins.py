@@ -6,33 +6,33 @@ __all__ = ["Pins", "PinsLike", "split"]
 
 
 class PinsLike(Protocol):
-    """What a bench needs of a design's pins, whatever simulates it; see `Pins`."""
+    """Protocol of a design's pins in any simulator; see `Pins`."""
 
     cycle: int
 
     def drive(self, **values: int) -> None: ...
 
     async def settle(self) -> None:
-        """Let them work through the logic."""
+        """Wait until inputs have propagated through the logic."""
 
     async def tick(self) -> None: ...
 
     def read(self, name: str) -> int:
-        """Value of a pin."""
+        """Return the value of a pin."""
 
     async def reset(self, **inputs: int) -> None:
-        """Start in reset for two cycles."""
+        """Reset for two cycles, with these inputs."""
 
 
 class Pins:
     """Pins of the top module, by name, with the clock under the bench's control.
 
-    A cycle is: `drive` any inputs, `settle`, `read` outputs, `tick`. The bench generates the clock itself, which costs
-    two simulator callbacks a cycle and makes the order of events plain.
+    In each cycle call `drive` for any inputs, `settle`, `read` for outputs, and `tick`. The bench generates the clock,
+    which costs two simulator callbacks per cycle and fixes the order of events.
     """
 
     def __init__(self, dut: Any) -> None:
-        from cocotb.triggers import Timer  # the rest of this module also serves where cocotb is not installed
+        from cocotb.triggers import Timer  # The rest of this module does not need cocotb.
 
         self.dut = dut
         self._timer = Timer
@@ -50,14 +50,14 @@ class Pins:
         return handle
 
     def drive(self, **values: int) -> None:
-        """Set inputs; those that do not change are not touched."""
+        """Set inputs; unchanged inputs cause no simulator event."""
         for name, value in values.items():
             if self._driven.get(name) != value:
                 self._driven[name] = value
                 self._handle(name).value = value
 
     async def settle(self) -> None:
-        """Let the inputs work through the logic."""
+        """Wait until inputs have propagated through the logic."""
         await self._timer(1, "ns")
 
     async def tick(self) -> None:
@@ -67,7 +67,7 @@ class Pins:
         self.cycle += 1
 
     def read(self, name: str) -> int:
-        """Value of a pin; a pin with undefined bits fails the test."""
+        """Return the value of a pin; a pin with undefined bits fails the test."""
         value = self._handle(name).value
         try:
             return int(value)
@@ -75,7 +75,7 @@ class Pins:
             raise AssertionError(f"cycle {self.cycle}: {name} is undefined: {value}") from None
 
     async def reset(self, **inputs: int) -> None:
-        """Start with all given inputs, in reset for two cycles. A module that resets nothing has no `rst`."""
+        """Reset for two cycles, with these inputs; a module without registers to reset has no `rst`."""
         resets = hasattr(self.dut, "rst")
         self.drive(clk=0, **({"rst": 1} if resets else {}), **inputs)
         for _ in range(2):

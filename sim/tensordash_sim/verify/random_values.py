@@ -18,8 +18,9 @@ __all__ = [
 ]
 
 Exponents = tuple[int, int] | None
-# Exponents of the operands of a stream, and of its C, relative to the exponent of 1, None for any. A format clips the
-# ends to its own. Sums of terms that overlap more and more loosely; at FP32's lower end, and at its upper one; any.
+# Exponent ranges of a stream's operands and of its C, relative to the exponent of 1; None is any exponent. A format
+# clips a range to its own. The terms of a sum overlap less and less in the first three rows. The next rows are at
+# FP32's lower end and at its upper end.
 EXPONENTS: tuple[tuple[Exponents, Exponents], ...] = (
     ((-2, 2), (-4, 4)),
     ((-12, 12), (-24, 24)),
@@ -31,19 +32,19 @@ EXPONENTS: tuple[tuple[Exponents, Exponents], ...] = (
 
 
 def random_value(random: Random, fmt: Format, specials: float = 0.0, exponents: Exponents = None) -> int:
-    """Return bits of a value other than zero; of an integer the extremes often.
+    """Return bits of a nonzero value; extreme integers are frequent.
 
     Parameters
     ----------
     random : Random
-        Source of everything.
+        Source of all random decisions.
     fmt : Format
         The format.
     specials : float
-        Share of infinities and NaN, where the format has them.
+        Share of infinities and NaN, if the format has them.
     exponents : (int, int), optional
-        The least and the largest of finite values, relative to the exponent of 1. None: any; subnormals and the ends
-        are frequent.
+        Least and largest exponent of finite values, relative to the exponent of 1. With None, exponents span the
+        format; subnormals and the limits are frequent.
     """
     if isinstance(fmt, IntegerFormat):
         least = 1 << (fmt.width - 1)
@@ -70,7 +71,7 @@ def random_value(random: Random, fmt: Format, specials: float = 0.0, exponents: 
 
 
 def signed_value(random: Random, fmt: Format, sign: int, exponents: Exponents = None) -> int:
-    """Return bits of a finite value of a sign (1: below zero), as `random_value` has them."""
+    """Return bits of a finite value with a sign bit (1 is negative), drawn by `random_value`."""
     while True:
         bits = random_value(random, fmt, exponents=exponents)
         if bits >> (fmt.width - 1) == sign:
@@ -83,12 +84,12 @@ def zeros(fmt: Format) -> tuple[int, ...]:
 
 
 def largest(fmt: Format) -> int:
-    """Return bits of the finite value whose square is the largest: of an integer the most negative one."""
+    """Return bits of the finite value with the largest square; for integers, the most negative one."""
     return fmt.largest if isinstance(fmt, FloatFormat) else 1 << (fmt.width - 1)
 
 
 def special_values(fmt: Format) -> tuple[int, ...]:
-    """Return bits of positive values that are no numbers: infinity and a NaN, as far as the format has them."""
+    """Return bits of a positive infinity and a positive NaN, as far as the format has them."""
     if isinstance(fmt, IntegerFormat) or not fmt.nan:
         return ()
     first = fmt.largest + 1
@@ -101,13 +102,14 @@ def random_scale(random: Random, scale: ScaleFormat, specials: float = 0.0, arou
     Parameters
     ----------
     random : Random
-        Source of everything.
+        Source of all random decisions.
     scale : ScaleFormat
-        What it is a scale of.
+        The scale's format.
     specials : float
         Share of NaN.
     around : int, optional
-        Of powers of two: a pattern that most are near to, so that products meet. None: any, the ends often.
+        For power-of-two scales, bits that most scales are near, so that products overlap. With None, scales span the
+        format, and the limits are frequent.
     """
     if scale.number is not None:
         if random.random() < specials:
@@ -125,7 +127,7 @@ def random_scale(random: Random, scale: ScaleFormat, specials: float = 0.0, arou
 
 
 def scale_of_one(scale: ScaleFormat) -> int:
-    """Return bits of the scale that changes nothing.
+    """Return bits of the scale 1.
 
     >>> from tensordash.configuration.formats import SCALES
     >>> [hex(scale_of_one(scale)) for scale in SCALES.values()]

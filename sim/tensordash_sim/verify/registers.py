@@ -1,7 +1,7 @@
-"""Accumulators whose sums a bench sets: in the Verilog's register and in the golden model alike.
+"""Set accumulators' sums in a simulation, in the Verilog's register and in the golden model.
 
-Operands alone take `2**headroom_bits` of the largest products to the top of an exact accumulator: 16,384 cycles of the
-paper's PE. A register that is set goes on exactly as one that came there.
+By operands alone, an exact accumulator reaches its upper end after `2**headroom_bits` of the largest products: 16,384
+cycles of the paper's PE. Setting the register reaches the same state at once.
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,8 +17,8 @@ from ..golden import Accumulator, BinnedAccumulator, ExactAccumulator, FusedAccu
 __all__ = ["REGISTER", "accumulator_in", "near_the_ends", "set_bins", "set_sum"]
 
 REGISTER = "accumulated"
-"""The register that holds an accumulator's sum, by its name in the Verilog: two's complement, bins, or FP32's upper
-bits, and above them the marks of infinities and NaN."""
+"""Name of an accumulator's sum register in the Verilog. It holds two's complement, bins, or FP32's upper bits; the
+marks of infinities and NaN are above them."""
 
 
 def accumulator_in(dut: Any, row: int, column: int) -> Any:
@@ -28,7 +28,7 @@ def accumulator_in(dut: Any, row: int, column: int) -> Any:
 
 
 def set_sum(accumulator: Any, golden: Accumulator, number: int) -> None:
-    """Make a number the sum so far, free of infinities and NaN.
+    """Set the sum to a number, without infinities and NaN.
 
     Parameters
     ----------
@@ -37,8 +37,8 @@ def set_sum(accumulator: Any, golden: Accumulator, number: int) -> None:
     golden : Accumulator
         Its model.
     number : int
-        The sum in units of the least bit; of a fused accumulator its FP32 bits, finite, not -0, and none below its
-        result bits.
+        The sum in units of the least bit. For a fused accumulator, the sum's FP32 bits: finite, not -0, and without
+        fraction bits below the accumulator's result bits.
     """
     if isinstance(golden, FusedAccumulator):
         golden.bits = number
@@ -49,7 +49,7 @@ def set_sum(accumulator: Any, golden: Accumulator, number: int) -> None:
 
 
 def set_bins(accumulator: Any, golden: BinnedAccumulator, top: int, sums: Mapping[int, int]) -> None:
-    """Make bins the sum so far, free of infinities and NaN.
+    """Set the sum to bins, without infinities and NaN.
 
     Parameters
     ----------
@@ -60,34 +60,35 @@ def set_bins(accumulator: Any, golden: BinnedAccumulator, top: int, sums: Mappin
     top : int
         Number of the top bin.
     sums : mapping of int to int
-        What the registers of bins hold, by the bins' numbers.
+        Content of the bins' registers, by the bins' numbers.
     """
     golden.top, golden.sums, golden.infinities = top, dict(sums), frozenset()
     getattr(accumulator, REGISTER).value = golden.block_bits()
 
 
 def near_the_ends(random: Random, config: TileConfig, golden: Accumulator, added: int) -> Iterator[int]:
-    """Sums to set so that the next one, `added` more, lies around the accumulator's ends.
+    """Yield sums to set such that adding `added` ends near the limits of the accumulator's range.
 
-    Of an exact accumulator: the last sum within the range and the first one beyond, at both ends; and a sum of each
-    binade of the headroom, of either sign. Of a fused one: its largest numbers.
+    For an exact accumulator, the results are the last sum in the range and the first one outside, at both ends.
+    The sums also include one per binade of the headroom and sign. For a fused accumulator, the sums are its largest
+    numbers.
 
     Parameters
     ----------
     random : Random
-        Chooses what lies below a binade's first bit.
+        Source of the bits below a binade's leading bit.
     config : TileConfig
         The tile.
     golden : Accumulator
-        Gives the width.
+        The accumulator's model, which defines the width.
     added : int
-        What the next products come to.
+        Sum of the next products.
     """
     if isinstance(golden, FusedAccumulator):
         accumulator = config.numerics.accumulator
         assert isinstance(accumulator, Fused)
         cut = FP32.fraction_bits - accumulator.result_bits
-        # FP32's bits of the largest finite number, or a few more, and of one in the same binade.
+        # FP32 bits of the largest finite number before `cut`, and of a random number in the same binade.
         top = FP32.bias - 1 + (1 << (accumulator.result_exponent_bits - 1))
         largest = (top + 1 << FP32.fraction_bits) - 1
         for sign in (0, 1 << 31):

@@ -1,4 +1,4 @@
-"""Runs a user's own operands through emitted Verilog."""
+"""Run a user's own operands through emitted Verilog."""
 
 import math
 import tempfile
@@ -27,29 +27,29 @@ __all__ = ["ReplayResult", "Replayer", "load_operands", "replay", "save_results"
 
 @dataclass(frozen=True, kw_only=True)
 class ReplayResult:
-    """What the Verilog gave, in the shape of the operands: with a leading axis if they had one.
+    """Results of the Verilog, with a leading batch axis if the operands have one.
 
     Parameters
     ----------
     c_bits : array of uint32, (rows, columns) or (batch, rows, columns)
         Bits of the results.
     result : "fp32" or "int32"
-        What they are.
+        The results' format.
     counters : dict of str to array of int64, scalar or (batch,)
-        The tile's counters of each stream; `cycles` counts schedules, without latency, drain and stalls. Of a tile
-        that does not show them, or only copies, the golden model's.
+        The tile's counters of each stream; `cycles` counts schedules, without latency, drain and stalls. If the tile
+        has no counter outputs, or only snapshots, the values are the golden model's.
     row_wait : array of int64, (rows,) or (batch, rows)
-        Of the tile's other side, as `b`.
+        Counters of the rows, the side of `b`.
     non_finite, overflow, result_non_finite : bool
         The tile's flags at the end.
     elapsed : int
-        Clock cycles of the whole run.
+        Clock cycles of the run.
     mismatches : tuple of str
-        Where Verilog and golden model differ; empty arrays come with it.
+        Differences between Verilog and golden model; if there are any, the arrays are empty.
     simulator : str
-        What it ran on.
+        The simulator.
     seconds : float
-        Time to run, with what was run beside it.
+        Duration of the call, which may include other replays.
     """
 
     c_bits: NDArray[np.uint32]
@@ -66,31 +66,31 @@ class ReplayResult:
 
     @property
     def c(self) -> NDArray:
-        """The results as float32; of int8 operands as int32."""
+        """The results as float32, or as int32 for int8 operands."""
         return self.c_bits.view(np.int32 if self.result == "int32" else np.float32)
 
     @property
     def non_finite_results(self) -> int:
-        """How many results are infinity or NaN."""
+        """Number of results that are infinity or NaN."""
         return int((~np.isfinite(self.c)).sum())
 
 
 def load_operands(path: Path, config: TileConfig) -> dict[str, NDArray]:
-    """Read a tile's operands from an .npz file: the arrays a and b, and c exactly if it has a C input.
+    """Read a tile's operands from an .npz file: the arrays a and b, and c if and only if the tile has a C input.
 
     Raises
     ------
     VerificationError
-        If it cannot be read, or lacks one of them or has more.
+        If the file cannot be read, or has other arrays than these.
     """
     try:
-        # Opened here, since NumPy leaves a file open that is no archive.
+        # NumPy leaves a file open that is not an archive, so open the file here.
         with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
     except OSError as error:
         raise VerificationError(f"cannot read the operands {path}: {error.strerror or 'not an .npz file'}") from None
     except (TypeError, ValueError, EOFError, RuntimeError, MemoryError, zipfile.BadZipFile, zlib.error):
-        # Whatever a damaged or foreign file makes NumPy and zipfile stumble over; a lone array is no context manager.
+        # Damaged and foreign files raise various errors in NumPy and zipfile. An .npy array is not a context manager.
         raise VerificationError(f"cannot read the operands {path}: not an .npz file of plain arrays") from None
     if set(arrays) != ({"a", "b", "c"} if config.initial else {"a", "b"}):
         wanted = "a, b and c (tile.initial = true)" if config.initial else "a and b (tile.initial = false)"
@@ -101,27 +101,27 @@ def load_operands(path: Path, config: TileConfig) -> dict[str, NDArray]:
 
 
 class Replayer:
-    """The emitted Verilog of a tile, built once, for any number of replays.
+    """A simulation of a tile's emitted Verilog, built once for any number of replays.
 
     Parameters
     ----------
     config : TileConfig
         The tile.
     folder : Path
-        Where to build and run; must outlive the replays.
+        Folder to build and run in; must outlive the replays.
     verilog : Path, optional
-        Folder that `tensordash.generate` wrote for it; emitted anew if None.
+        Folder that `tensordash.generate` wrote for the tile; if None, the Verilog is emitted.
     simulator : str
         "auto", "verilator" or "icarus".
     waves : bool
         Dump each run to ``folder / "run" / "dump.vcd"``.
     steps : int, optional
-        How many there will be in all, so that "auto" is what is done first; very many if None.
+        Number of steps of all replays, by which "auto" chooses the quicker simulator; unlimited if None.
 
     Raises
     ------
     SimulatorError
-        If the simulator cannot build it.
+        If the simulator cannot build the tile.
     """
 
     def __init__(
@@ -135,7 +135,7 @@ class Replayer:
         steps: int | None = None,
     ) -> None:
         self.config, self.folder = config, folder.resolve()
-        choose_simulator(simulator)  # before the long work
+        choose_simulator(simulator)  # Report errors before the long work.
         if verilog is None:
             verilog = self.folder / "verilog"
             generate(config, verilog, PREFIX)
@@ -146,27 +146,27 @@ class Replayer:
         self._simulation = Simulation(chosen, top, sources, self.folder / "run", waves=waves)
 
     def run(self, a: ArrayLike, b: ArrayLike, c: ArrayLike | None = None) -> ReplayResult:
-        """Run operands through the Verilog, with the golden model beside it in every cycle.
+        """Run operands through the Verilog, compared with the golden model in every cycle.
 
         Parameters
         ----------
         a : array, (columns, T, lanes) or (batch, columns, T, lanes)
         b : array, (rows, T, lanes) or (batch, rows, T, lanes)
         c : array, (rows, columns) or (batch, rows, columns)
-            As for `tensordash_sim.golden.matmul`, `c` exactly if the tile has a C input; a batch is a row of
-            back-to-back streams.
+            See `tensordash_sim.golden.matmul`; `c` is required if and only if the tile has a C input. A batch is a
+            sequence of back-to-back streams.
 
         Raises
         ------
         TypeError, ValueError
-            For operands that do not fit, as `matmul` does.
+            For operands that do not fit; see `matmul`.
         SimulatorError
             If the simulator cannot run.
         """
         return self.run_each([(a, b) if c is None else (a, b, c)])[0]
 
     def run_each(self, operands: Sequence[tuple[ArrayLike, ...]]) -> list[ReplayResult]:
-        """Run several operands, each (a, b) or (a, b, c) as for `run`, after a reset: the simulator starts once."""
+        """Run each operand tuple, (a, b) or (a, b, c) as in `run`, after a reset; the simulator starts once."""
         began = time.monotonic()
         checked = [checked_operands(one[0], one[1], self.config, *one[2:]) for one in operands]
         job = self.folder / "job.json"
@@ -193,7 +193,7 @@ class Replayer:
 
     def _result(self, path: Path, failures: list[str], seconds: float, *, single: bool) -> ReplayResult:
         found: dict[str, NDArray] = {}
-        if path.exists():  # what differed has left none
+        if path.exists():  # A replay with a mismatch writes no file.
             with np.load(path) as file:
                 found = {name: file[name] for name in file.files}
         rows = self.config.rows
@@ -217,7 +217,7 @@ class Replayer:
 
 
 def _batch(bits: Sequence[NDArray | None]) -> dict[str, NDArray]:
-    """Operands by name, with a leading axis."""
+    """Return operands by name, with a leading axis."""
     return {
         name: one[np.newaxis] if bits[0] is not None and bits[0].ndim == 3 else one
         for name, one in zip("abc", bits, strict=True)
@@ -234,18 +234,18 @@ def replay(
     simulator: str = "auto",
     waves: Path | None = None,
 ) -> ReplayResult:
-    """Emit a tile's Verilog and run operands through it once: `Replayer`, made for one run.
+    """Emit a tile's Verilog and run operands through it once, with a `Replayer`.
 
     Parameters
     ----------
     a, b, c : array
-        As for `Replayer.run`.
+        See `Replayer.run`.
     config, simulator
-        As for `Replayer`.
+        See `Replayer`.
     waves : Path, optional
-        Where the waveforms go (VCD).
+        VCD file for the waveforms.
     """
-    _, rows, _ = checked_operands(a, b, config, c)  # before the long work
+    _, rows, _ = checked_operands(a, b, config, c)  # Report errors before the long work.
     steps = rows.size // (config.rows * config.lanes)
     with tempfile.TemporaryDirectory(prefix="tensordash-") as scratch:
         replayer = Replayer(config, Path(scratch), simulator=simulator, waves=waves is not None, steps=steps)
@@ -256,8 +256,8 @@ def replay(
 
 
 def save_results(result: ReplayResult, path: Path) -> None:
-    """Write `c`, `c_bits`, the counters and the flags to an .npz file; it is complete or not there."""
+    """Write `c`, `c_bits`, the counters and the flags to an .npz file, atomically."""
     arrays: dict[str, NDArray] = {"c": result.c, "c_bits": result.c_bits, "row_wait": result.row_wait}
     arrays |= {"non_finite": np.array(result.non_finite), "overflow": np.array(result.overflow)}
-    with atomic_path(path) as place, place.open("wb") as file:  # by name, it would add .npz to another ending
+    with atomic_path(path) as place, place.open("wb") as file:  # NumPy would append .npz to a file's name.
         np.savez(file, **arrays, **result.counters)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Runs benches on emitted Verilog and reads their results."""
+"""Run benches on emitted Verilog and read their results."""
 
 import tempfile
 import time
@@ -29,31 +29,31 @@ BENCHES: dict[str, tuple[str, str | None]] = {
     "tile": ("tile", None),
     "axi_stream": ("axi_stream_tile", None),
 }
-"""Benches by name: the module that each drives, and what a tile must have for its Verilog to have it."""
+"""Benches by name: the module that each drives, and the setting that the module needs, or None."""
 
 OWN_FILES = ("transposer", "block_quantiser")
 CYCLES = {"tile": 7500, "axi_stream": 700, "pe": 3000}
-"""How long benches are with an effort of 1, roughly; the others' modules are small."""
+"""Approximate cycles of benches with an effort of 1; the other benches' modules are small."""
 
 
 class VerificationError(TensorDashError, ValueError):
-    """A bench that cannot be run as asked; the message is one line."""
+    """The requested bench cannot run; the message is one line."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class BenchResult:
-    """What a bench found.
+    """Result of a bench.
 
     Parameters
     ----------
     bench : str
         Its name.
     simulator : str
-        What it ran on.
+        The simulator.
     seed : int
         Seed of its stimulus.
     tests : int
-        Tests that ran; never 0 in a result that passed.
+        Number of tests that ran; 0 is not a pass.
     failures : tuple of str
         First line of each failure, with the test's name.
     seconds : float
@@ -74,7 +74,7 @@ class BenchResult:
 
 
 def applicable(config: TileConfig) -> list[str]:
-    """Benches that a configuration's Verilog has the modules for."""
+    """Return the benches whose modules a configuration's Verilog has."""
     missing = {"staging_buffer" if config.ring else "staging_ring"}
     if config.sparsity == "none":
         missing.add("scheduler")
@@ -106,25 +106,25 @@ def run_bench(
     bench : str
         One of `BENCHES`.
     config : TileConfig
-        What the Verilog must do.
+        The tile that the Verilog implements.
     verilog : Path
         Folder that `tensordash.generate` wrote.
     folder : Path
-        Where to build and run.
+        Folder to build and run in.
     seed, effort
-        As in `BenchJob`.
+        See `BenchJob`.
     simulator : str
         "auto", "icarus" or "verilator".
     waves : bool
         Dump the run to ``folder / "dump.vcd"``.
     sources : sequence of Path
-        Verilog to run instead, such as a netlist with its cells; `verilog` is not looked at.
+        Verilog to run instead of the files in `verilog`, such as a netlist with its cells.
     companions : sequence of Path
-        What is compiled with it, such as assertions.
+        Files to compile with the Verilog, such as assertions.
     roots, options : sequence of str
-        As in `Simulation`.
+        See `Simulation`.
     plusargs : sequence of str
-        What the simulation is started with.
+        Plusargs of the simulation.
 
     Raises
     ------
@@ -140,7 +140,7 @@ def run_bench(
             f"bench {bench} needs {BENCHES[bench][1]}, "
             f"not tile.staging {config.staging!r} and tile.sparsity {config.sparsity!r}"
         )
-    choose_simulator(simulator)  # before anything is written
+    choose_simulator(simulator)  # Report errors before writing anything.
     top = f"{PREFIX}_{BENCHES[bench][0]}"
     file = f"{top}.v" if bench in OWN_FILES else f"{PREFIX}.v"
     files = list(sources) or [verilog / f"{PREFIX}.vlt", *companions, verilog / file]
@@ -190,7 +190,7 @@ def run_simulation(
 
 
 def read_results(path: Path) -> tuple[int, list[str]]:
-    """Number of tests in a results file that ran, and a line for each that failed."""
+    """Return the number of tests that ran in a results file, and a line for each failed test."""
     tests, failures = 0, []
     for case in ElementTree.parse(path).iter("testcase"):
         if case.find("skipped") is not None:
@@ -220,11 +220,11 @@ def verify(
     config : TileConfig
         The tile.
     benches : iterable of str
-        Names from `BENCHES`; all that apply if empty.
+        Names from `BENCHES`; if empty, all that the configuration has modules for.
     seed, effort, simulator
-        As in `run_bench`.
+        See `run_bench`.
     waves : Path, optional
-        Where the last bench's waveforms go (VCD).
+        VCD file for the last bench's waveforms.
     progress : callable
         Called with the name of each bench before it runs.
 
@@ -249,7 +249,7 @@ def run_benches(
     waves: Path | None = None,
     progress: Callable[[str], None] = lambda _: None,
 ) -> list[BenchResult]:
-    """Emit a configuration's Verilog and run benches on it, one after the other.
+    """Emit a configuration's Verilog and run benches on it in sequence.
 
     Parameters
     ----------
@@ -258,15 +258,15 @@ def run_benches(
     config : TileConfig or CoreConfig
         A tile or a core.
     run : callable
-        `run_bench`, or what runs one of a core.
+        `run_bench` or `run_core_bench`.
     how : mapping
-        What it is called with besides; "simulator" among it.
+        Its keyword arguments, including "simulator".
     waves : Path, optional
-        Where the last bench's waveforms go (VCD).
+        VCD file for the last bench's waveforms.
     progress : callable
         Called with the name of each bench before it runs.
     """
-    choose_simulator(how["simulator"])  # before anything is written
+    choose_simulator(how["simulator"])  # Report errors before writing anything.
     with tempfile.TemporaryDirectory(prefix="tensordash-") as scratch:
         verilog = Path(scratch) / "verilog"
         generate(config, verilog, PREFIX)

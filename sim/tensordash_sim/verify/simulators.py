@@ -1,4 +1,4 @@
-"""The Verilog simulators that benches run on, and how each is built and started."""
+"""Build and run benches in Verilog simulators."""
 
 import os
 import shutil
@@ -27,25 +27,25 @@ __all__ = [
 ]
 
 REWRITTEN = {"COCOTB_REWRITE_ASSERTION_FILES": "*/tensordash_sim/verify/*.py", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-"""The modules whose failed assertions pytest makes tell more. cocotb would have it rewrite all that are imported, those
-of libraries included, and would load every plugin of pytest's that is installed: most of the time of a short run."""
+"""Limits pytest's assertion rewriting to these modules, and loads no pytest plugins. By default cocotb rewrites all
+imported modules, including libraries, and loads all plugins, which takes most of the time of a short run."""
 
 SIMULATORS = ("icarus", "verilator")
 
 ICARUS_SECONDS = 1e-4
-"""Seconds that Icarus takes longer than Verilator for a multiplication in a cycle, roughly."""
+"""Approximate seconds that Icarus needs more than Verilator per multiplication and cycle."""
 BUILD_SECONDS = 4.0
 """Seconds for Verilator to build a top module."""
 BUILD_SECONDS_EACH = 0.06
-"""Seconds for Verilator to build each multiplication of the top module."""
+"""Additional seconds for Verilator to build each multiplication of the top module."""
 
 
 class SimulatorError(TensorDashError, RuntimeError):
-    """A simulator that is not there, or that rejected its input; the message is one line."""
+    """A simulator is not installed or rejected its input; the message is one line."""
 
 
 def simulator_names() -> list[str]:
-    """Simulators that can run here."""
+    """Return the simulators that can run here, the fastest first."""
     names = []
     if verilator_root() and shutil.which("make") and shutil.which("c++") and shutil.which("perl"):
         names.append("verilator")
@@ -55,12 +55,12 @@ def simulator_names() -> list[str]:
 
 
 def choose_simulator(name: str) -> str:
-    """`name` if it can run here; for "auto" the one that runs fastest.
+    """Return `name` if that simulator can run here, or for "auto" the fastest that can.
 
     Raises
     ------
     SimulatorError
-        If there is none, or not this one.
+        If the simulator, or for "auto" any, cannot run here.
     """
     available = simulator_names()
     if name == "verilator" or (name == "auto" and not available):
@@ -81,18 +81,18 @@ def choose_simulator(name: str) -> str:
 def quicker_simulator(
     name: str, top: str, sources: Sequence[Path], *, cycles: float, positions: int, waves: bool = False
 ) -> str:
-    """Choose as `choose_simulator` does, but "auto" is the one that finishes first, building included.
+    """Return `name` if that simulator can run here, or for "auto" the one that builds and runs in the least time.
 
     Parameters
     ----------
     name : str
         "auto", "icarus" or "verilator".
     top, sources, waves
-        As for `Simulation`.
+        See `Simulation`.
     cycles : float
-        How long the run is, roughly.
+        Approximate length of the run.
     positions : int
-        Multiplications of the top in a cycle: how large it is.
+        Multiplications per cycle in the top module, which measure its size.
     """
     chosen = choose_simulator(name)
     if name != "auto" or "icarus" not in simulator_names() or chosen == "icarus":
@@ -104,7 +104,7 @@ def quicker_simulator(
 
 
 class _Outside(Runner):
-    """pytest marks its own run in the environment; the simulator's Python must not see it."""
+    """Runner that hides from the simulator's Python that pytest runs."""
 
     def _set_env_common(self) -> None:
         super()._set_env_common()
@@ -116,7 +116,7 @@ class _Verilator(_Outside, Verilator):
 
 
 class _Icarus(_Outside, Icarus):
-    """Dumps VCD if anything: the runner turns the dump off, or to a format of its own, and the last word decides."""
+    """Icarus, with waveforms as VCD; the runner's own option is no dump or another format, and the last option wins."""
 
     def __init__(self, dumps: bool) -> None:
         super().__init__()
@@ -138,15 +138,15 @@ class Simulation:
     sources : list of Path
         Verilog files, and lint waivers (.vlt).
     folder : Path
-        Where everything is built and run.
+        Folder to build and run in.
     waves : bool
         Dump the run to ``folder / "dump.vcd"``.
     roots : sequence of str
-        Modules beside the top that nothing instantiates (Icarus).
+        Further top modules, which nothing instantiates (Icarus).
     keep : bool
-        Keep Verilator's build for another time; see `builds`.
+        Cache Verilator's build; see `builds`.
     options : sequence of str
-        Verilator's, on top of those that every build has.
+        Verilator options besides those of every build.
     """
 
     def __init__(
@@ -170,7 +170,7 @@ class Simulation:
     def _build(self, sources: list[Path]) -> Runner:
         log = self.folder / "build.log"
         try:
-            # Raises as well if Python has no shared library to load.
+            # The constructors also raise if Python has no shared library.
             runner = _Verilator() if self.simulator == "verilator" else _Icarus(self.waves)
             if self.simulator == "verilator":
                 program = _program(self.top, sources, waves=self.waves, options=self.options)
@@ -207,11 +207,11 @@ class Simulation:
         testcase: str | None = None,
         plusargs: Sequence[str] = (),
     ) -> Path:
-        """Run a test module; return its results file (JUnit XML). The log is beside it."""
+        """Run a test module; return its results file (JUnit XML). The log is in the same folder."""
         results = self.folder / f"{test_module.rpartition('.')[2]}.xml"
         results.unlink(missing_ok=True)
         log = results.with_suffix(".log")
-        # A failed test raises as well; the results say which.
+        # A failed test raises, too; the results file names it.
         with suppress(SystemExit, RuntimeError):
             self._runner.test(
                 test_module=test_module,
@@ -239,9 +239,9 @@ def _last_words(log: Path) -> str:
 
 
 def _program(top: str, sources: Sequence[Path], *, waves: bool, options: Sequence[str] = ()) -> Program:
-    """Build Verilator's program, with the signals visible that benches read.
+    """Return Verilator's program, in which the signals that benches read are public.
 
-    Making every signal visible, as cocotb's own runner asks, costs minutes of compilation.
+    cocotb's own runner makes every signal public, which takes minutes to compile.
     """
     prefix = top.partition("_")[0]
     modules = {top, *(f"{prefix}_{name}" for name in ("control", "counters", "unit_counters"))}
@@ -253,7 +253,7 @@ def _program(top: str, sources: Sequence[Path], *, waves: bool, options: Sequenc
 
 @contextmanager
 def _environment(extra: Mapping[str, str] = MappingProxyType({})) -> Iterator[None]:
-    """Yield the environment in which Verilator runs, and more."""
+    """Set Verilator's environment and extra variables for the duration of the context."""
     saved = dict(os.environ)
     os.environ.update(verilator_environment() | {**extra})
     try:

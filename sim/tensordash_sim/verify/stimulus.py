@@ -43,10 +43,10 @@ DENSITIES = (0.0, 0.1, 0.3, 0.5, 0.9, 1.0)
 
 
 def scaled(random: Random, config: TileConfig, a: list, b: list, specials: float = 0.0) -> tuple[list, list]:
-    """Return both sides' streams, port by port, with scales; as they are for a tile without."""
+    """Return both sides' streams with scales, or unchanged for a tile without scales."""
     if config.numerics.scale is None:
         return a, b
-    # Both sides' scales come to about 1, or to an end of FP32's range; or are arbitrary.
+    # The product of both sides' scales is near 1, near an end of FP32's range, or arbitrary.
     middle = random.choice((127, 127, random.randint(0, 254)))
     other = min(max(random.choice((254, 254, 254 - 130, 254 + 125)) - middle, 0), 254)
     return (
@@ -58,7 +58,10 @@ def scaled(random: Random, config: TileConfig, a: list, b: list, specials: float
 def _scaled_blocks(
     random: Random, config: TileConfig, streams: list[list[list[int]]], specials: float, around: int
 ) -> list[list[list[int]]]:
-    """Return one port's streams with a scale after the values of each step: blocks, and steps that have their own."""
+    """Return one port's streams with a scale after each step's values.
+
+    In a stream, either all steps of a block share a scale, or each step has its own.
+    """
     scale = config.numerics.scale
     assert scale is not None
     each = scale.block // config.lanes
@@ -79,9 +82,9 @@ def random_streams(
     *,
     specials: float = 0.0,
 ) -> list[list[list[int]]]:
-    """Return one port's streams, (stream, T, lanes), with the exponents given for each; zeros of both signs.
+    """Return one port's streams, (stream, T, lanes), with an exponent range for each stream; zeros have both signs.
 
-    Each stream has a density of its own.
+    Each stream has its own density.
     """
     minus_zero = zeros(fmt)[-1]
     streams = []
@@ -104,25 +107,25 @@ def random_streams(
 def random_inputs(
     random: Random, config: TileConfig, lengths: list[int], *, specials: float = 0.0, c_specials: float | None = None
 ) -> tuple[list, list, list]:
-    """Random streams for all ports of a tile.
+    """Return random streams for all ports of a tile.
 
     Parameters
     ----------
     random : Random
-        Source of everything.
+        Source of all random decisions.
     config : TileConfig
         The tile.
     lengths : list of int
         T of each stream.
     specials, c_specials : float
-        Share of infinities and NaN among the operands and (the same if None) in C.
+        Share of infinities and NaN among the operands, and in C (equal to `specials` if None).
 
     Returns
     -------
     a, b : list of list of list of list of int, (columns or rows, stream, T, lanes)
-        With a scale, it stands after the values of each step: lanes + 1.
+        Bit patterns. With a scale format, a step's scale follows its values: (..., lanes + 1).
     c : list of list of list of int, (stream, rows, columns)
-        Bit patterns; no C if the tile takes none.
+        Bit patterns; empty if the tile has no C input.
     """
     chosen = [random.choice(EXPONENTS) for _ in lengths]
     a, b = (
@@ -147,7 +150,7 @@ def random_inputs(
 
 
 def random_lengths(random: Random, count: int, depth: int) -> list[int]:
-    """Lengths of streams: mostly around the window's depth, where boundaries meet, now and then long."""
+    """Return random stream lengths, mostly near the window's depth, where streams share windows, and some long ones."""
     return [
         random.choice((1, 1, 2, 3, depth, depth + 1, 2 * depth, random.randint(1, 24), random.randint(20, 120)))
         for _ in range(count)
@@ -155,13 +158,13 @@ def random_lengths(random: Random, count: int, depth: int) -> list[int]:
 
 
 class Arrival:
-    """How eagerly a port's producer offers: `idle` is the probability to hold something back in a cycle."""
+    """Arrival pattern of a port's producer; `idle` is the probability per cycle that it offers fewer steps."""
 
     def __init__(self, random: Random, idle: float) -> None:
         self.random, self.idle = random, idle
 
     def most(self, depth: int) -> int:
-        """Steps to offer in this cycle, at most."""
+        """Return the maximum number of steps to offer in this cycle."""
         return self.random.randint(0, depth) if self.random.random() < self.idle else depth
 
     def ready(self) -> bool:
@@ -170,12 +173,12 @@ class Arrival:
 
 
 class Source:
-    """A port's producer, which also has its offers as the bits of the port.
+    """A port's producer, which offers steps as values and as the port's bits.
 
     Parameters
     ----------
     streams : list of list of list of int
-        (stream, T, lanes) bit patterns; what stands after the values is the step's scale.
+        (stream, T, lanes) bit patterns; a step's scale, if any, follows its values.
     width, lanes : int
         Bits of a value and values of a step.
     """
@@ -187,22 +190,22 @@ class Source:
 
     @property
     def done(self) -> bool:
-        """Whether all steps were taken."""
+        """Whether the tile has accepted all steps."""
         return self._values.done
 
     def offer(self, most: int) -> tuple[Offer, int]:
-        """Up to `most` steps, as values and as the bits of the port, the oldest lowest."""
+        """Return up to `most` steps as values and as the port's bits, the oldest step lowest."""
         bits = packed([step[0] for step in self._packed.offer(most).steps], self._step_bits)
         return self._values.offer(most), bits
 
     def take(self, count: int) -> None:
-        """Go on behind `count` steps."""
+        """Remove the `count` oldest steps."""
         self._values.take(count)
         self._packed.take(count)
 
 
 class BlockSource:
-    """A producer of C. A beat that it has offered stays until it is taken.
+    """A producer of C; an offered beat stays until it is accepted.
 
     Parameters
     ----------
@@ -214,7 +217,7 @@ class BlockSource:
     Attributes
     ----------
     beats : list of Beat
-        What is still to be taken, the next one first.
+        Beats not accepted yet, the next one first.
 
     Examples
     --------
@@ -236,28 +239,28 @@ class BlockSource:
 
     @property
     def done(self) -> bool:
-        """Whether all beats were taken."""
+        """Whether the tile has accepted all beats."""
         return not self.beats
 
     def offer(self, ready: bool) -> Beat | None:
-        """Return the next beat, if it is offered already or the producer is ready to."""
+        """Return the next beat if it is already offered or the producer is `ready`, else None."""
         self._offered = bool(self.beats) and (self._offered or ready)
         return self.beats[0] if self._offered else None
 
     def take(self) -> None:
-        """Go on after the beat offered."""
+        """Remove the offered beat."""
         self.beats.pop(0)
         self._offered = False
 
 
 def packed_beat(beat: Beat) -> int:
-    """Return a beat as a port's payload: the values, the first one lowest, and `last` above them."""
+    """Pack a beat into a port's payload: the values, the first one lowest, and `last` above them."""
     values = [value for row in beat.values for value in row]
     return packed([*values, int(beat.last)], 32)
 
 
 def on_lines(bits: int, step_bits: int, depth: int, first: int) -> int:
-    """Steps from number `first` on, the oldest lowest, as a ring's port wants them: step t on line t modulo `depth`.
+    """Rotate steps from number `first`, the oldest lowest, to a ring's port: step t is on line t modulo `depth`.
 
     >>> hex(on_lines(0x3210, 4, 4, first=6))
     '0x1032'
@@ -267,7 +270,7 @@ def on_lines(bits: int, step_bits: int, depth: int, first: int) -> int:
 
 
 def packed(fields: Sequence[int], width: int) -> int:
-    """Return fields of `width` bits as one number, the first one lowest.
+    """Pack fields of `width` bits into one number, the first one lowest.
 
     >>> hex(packed([1, 2, 3], 8))
     '0x30201'

@@ -1,4 +1,4 @@
-"""A testbench in plain Verilog for users without Python, with operands and the golden model's results in files."""
+"""Testbench in plain Verilog for users without Python, with operands and the golden model's results in files."""
 
 import re
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from .stimulus import BlockSource, packed, packed_beat, random_inputs
 __all__ = ["render_testbench"]
 
 LENGTHS = (1, 2, 5, 24, 3, 9, 17, 4)
-"""Steps of the streams: shorter than the window, and longer."""
+"""Steps of the streams, some shorter and some longer than the window."""
 
 C_FILE = """\
   reg [BEAT-1:0] c_file [0:BEATS-1];
@@ -30,7 +30,7 @@ C_FILE = """\
 """
 
 C_DRIVER = """
-  // A beat of C that is offered stays until it is taken.
+  // An offered beat of C stays until it is accepted.
   always @(posedge clk) begin
     if (rst) begin
       c_next = 0;
@@ -51,26 +51,26 @@ COUNTER_WIRES = """\
 
 
 def render_testbench(config: TileConfig, prefix: str = "tensordash", seed: int = 0) -> dict[str, str]:
-    """Return files of a self-checking testbench of `config`'s tile, by name, for `tensordash.emission.verilog.render`.
+    """Return the files of a self-checking testbench for the files of `tensordash.emission.verilog.render`.
 
-    It plays streams of random operands at full rate, then with gaps and back-pressure and a reset between, and compares
-    every result and, at full rate, counters and flags with those of the golden model.
+    The testbench plays streams of random operands at full rate, then with gaps, back-pressure and a reset.
+    It compares every result, and at full rate counters and flags, with the golden model's.
 
     Parameters
     ----------
     config : TileConfig
         The tile.
     prefix : str
-        What file and module names begin with.
+        Prefix of file and module names.
     seed : int
-        Of the operands, and of when the testbench pauses.
+        Seed of the operands and of the testbench's pauses.
 
     Returns
     -------
     dict of str to str
-        ``PREFIX_tile_tb.v`` (the module ``PREFIX_tile_tb``, Verilog-2005), and what it reads: ``PREFIX_tile_tb_a.hex``
-        and ``_b.hex`` (steps, one a line), ``_ends.hex`` (1 for those that end a stream), ``_out.hex`` (beats of
-        results) and, with a C input, ``_c.hex``.
+        By file name: ``PREFIX_tile_tb.v`` (the module ``PREFIX_tile_tb``, Verilog-2005) and its input files.
+        ``PREFIX_tile_tb_a.hex`` and ``_b.hex`` have a step in each line, ``_ends.hex`` a 1 for the last step of a
+        stream, ``_out.hex`` the beats of results and, with a C input, ``_c.hex`` the beats of C.
 
     Raises
     ------
@@ -80,7 +80,7 @@ def render_testbench(config: TileConfig, prefix: str = "tensordash", seed: int =
     name = f"{check_prefix(prefix)}_tile_tb"
     random = Random(seed)
     a, b, c = random_inputs(random, config, list(LENGTHS))
-    # Each row of each stream has a density of its own: together they would leave the slowest row little to skip.
+    # Thin out all rows: with independent densities, the densest row would leave little to skip.
     lanes = config.lanes
     b = [
         [
@@ -111,9 +111,9 @@ def render_testbench(config: TileConfig, prefix: str = "tensordash", seed: int =
 
 
 def _steps(ports: Sequence[Sequence[Sequence[Sequence[int]]]], width: int, lanes: int) -> list[str]:
-    """All steps of one side, (port, stream, T, lanes), as lines: one step each, the last port in the highest bits.
+    """Return the steps of one side, (port, stream, T, lanes), as one line per step, the last port in the highest bits.
 
-    Above the values of a step its scale, if it has one.
+    A step's scale, if any, is above its values.
     """
     words = [
         [packed([packed(step[:lanes], width), *step[lanes:]], width * lanes) for stream in port for step in stream]
@@ -124,7 +124,7 @@ def _steps(ports: Sequence[Sequence[Sequence[Sequence[int]]]], width: int, lanes
 
 
 def _beats(blocks: Sequence[Sequence[Sequence[int]]], config: TileConfig) -> list[str]:
-    """Blocks, (stream, rows, columns), as lines: one beat each, as on the ports."""
+    """Return blocks, (stream, rows, columns), as one line per beat, in the ports' format."""
     return [_hex(packed_beat(beat), _beat_bits(config)) for beat in BlockSource(blocks, config.out_rows).beats]
 
 
@@ -139,9 +139,9 @@ def _hex(number: int, bits: int) -> str:
 def _values(config: TileConfig, golden: MatmulResult) -> dict[str, str]:
     """Return the template's values for this tile."""
     depth, beats = config.window_depth, config.rows // config.out_rows * len(LENGTHS)
-    # The order of a fused accumulator's sums may depend on what has arrived, unless schedules wait for a full window.
+    # A fused accumulator's order of sums may depend on arrival, unless schedules wait for a full window.
     gaps = not isinstance(config.numerics.accumulator, Fused) or config.needs_full_window or depth == 1
-    counters = golden.counters  # of which stall_input goes on
+    counters = golden.counters  # The checks omit stall_input, which counts on after the last result.
     checks = []
     if config.counts:
         checks += [(name, name, getattr(counters, name)) for name in COUNTERS if name != "stall_input"]
@@ -179,7 +179,7 @@ def _values(config: TileConfig, golden: MatmulResult) -> dict[str, str]:
 
 
 def _scale_texts(bits: int) -> dict[str, str]:
-    """Return the template's part for scales: they stand above the values of a step in the files."""
+    """Return the template's texts for scales, which are above a step's values in the files."""
     if not bits:
         return dict.fromkeys(("SCALE_BITS", "A_SCALES", "B_SCALES", "ANY_SCALES", "A_SCALE", "B_SCALE"), "") | {
             "A_WORD": "A_STEP",
@@ -202,7 +202,7 @@ def _scale_texts(bits: int) -> dict[str, str]:
 
 
 def _counters(config: TileConfig) -> str:
-    """Connections of the counters; a copy of them is taken in every cycle."""
+    """Return the connections of the counters; a snapshot is taken in every cycle."""
     names = ("cycles", "steps", "effectual", "input_limited", "stall_output", "row_wait") if config.counts else ()
     lines = [f"    {', '.join(f'.{name}({name})' for name in names)}, .stall_input(),"] if names else []
     if config.snapshot:
@@ -213,11 +213,11 @@ def _counters(config: TileConfig) -> str:
 
 
 def _ports(config: TileConfig) -> list[str]:
-    """Connections of the ports of rows and columns, and of C."""
+    """Return the connections of the rows' and columns' ports, and of C."""
     lines = []
     for side, count in (("a", config.columns), ("b", config.rows)):
         for i in range(count):
-            taken = "taken" if (side, i) == ("a", 0) else ""  # it is the same on all of them
+            taken = "taken" if (side, i) == ("a", 0) else ""  # equal on all ports
             steps = f"DEPTH*{side.upper()}_STEP"
             lines.append(
                 f"    .{side}_{i}_steps({side}_steps[{i}*{steps} +: {steps}]), "

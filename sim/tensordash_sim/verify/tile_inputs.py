@@ -1,4 +1,4 @@
-"""Steps of operands for the bench of the tile, and sums that they bring to the ends of their range."""
+"""Steps of operands for the tile's bench, and sums that they bring to the limits of the range."""
 
 from random import Random
 
@@ -21,7 +21,7 @@ FixedPoint = ExactAccumulator | IntegerAccumulator
 
 
 def constant_inputs(job, lengths: list[int], a: int, b: int, c: int, scale: int | None = None):
-    """Streams of one value for each side: (a, b, c); with scales, the scale of 1 by default."""
+    """Return streams (a, b, c) with one value per side; with a scale format, the scale is 1 by default."""
     config = job.config
     columns, rows = (
         [[[step_of(config, [value] * config.lanes, scale)] * length for length in lengths]] * count
@@ -31,7 +31,7 @@ def constant_inputs(job, lengths: list[int], a: int, b: int, c: int, scale: int 
 
 
 def step_of(config: TileConfig, values: list[int], scale: int | None = None) -> list[int]:
-    """A step of values, and with scales the scale of 1."""
+    """Return a step of values; with a scale format, append `scale`, or 1 if None."""
     kind = config.numerics.scale
     if kind is None:
         return values
@@ -39,7 +39,7 @@ def step_of(config: TileConfig, values: list[int], scale: int | None = None) -> 
 
 
 def special_step(random: Random, config: TileConfig, fmt: Format) -> list[int] | None:
-    """A step of NaN: its values, or its scale. None if a tile has none such."""
+    """Return a step with NaN values or a NaN scale, or None if the tile has neither."""
     kind = config.numerics.scale
     if kind is not None and (random.random() < 0.5 or not has_nan(fmt)):
         return step_of(config, [1] * config.lanes, kind.nan)
@@ -47,17 +47,17 @@ def special_step(random: Random, config: TileConfig, fmt: Format) -> list[int] |
 
 
 def has_nan(fmt: Format) -> bool:
-    """Whether a format has NaN."""
+    """Return whether a format has NaN."""
     return isinstance(fmt, FloatFormat) and fmt.nan
 
 
 def nan(fmt: FloatFormat) -> int:
-    """A NaN of a format that has any: the pattern of ones below the sign is one."""
+    """Return a NaN of a format with NaN: all bits below the sign are ones."""
     return (1 << (fmt.width - 1)) - 1
 
 
 async def started(dut, name: str, **parameters) -> tuple:
-    """Job, random source and tile after reset."""
+    """Reset the tile; return the job, the random source and the lockstep."""
     job, random, pins = start_bench(dut, f"{name} {parameters}")
     lockstep = Lockstep(pins, job.config, random, **parameters)
     await lockstep.start()
@@ -65,7 +65,7 @@ async def started(dut, name: str, **parameters) -> tuple:
 
 
 async def near_the_limit(dut, lockstep: Lockstep) -> None:
-    """Set all counters, of Verilog and golden, a little below where they stay; where there are any."""
+    """Set all counters of Verilog and golden, if the tile has any, to just below the limit where they saturate."""
     if not lockstep.config.counts:
         return
     near, rows = COUNTER_LIMIT - 6, lockstep.config.rows
@@ -77,19 +77,19 @@ async def near_the_limit(dut, lockstep: Lockstep) -> None:
 
 
 def has_a_range(job: BenchJob) -> bool:
-    """Whether sums can leave a range; and whether they can be set: a netlist has no register of all of a sum."""
+    """Return whether sums have a range and can be set; a netlist has no single register for a sum."""
     return isinstance(job.config.numerics.accumulator, Exact) and not job.options.get("gates")
 
 
 class Gate(Arrival):
-    """A producer that offers as many steps as are allowed to enter."""
+    """Arrival pattern that offers up to `allowed` steps."""
 
     def __init__(self, random: Random) -> None:
         super().__init__(random, idle=0)
         self.allowed = 0
 
     def most(self, depth: int) -> int:
-        """Steps to offer in this cycle, at most."""
+        """Return the maximum number of steps to offer in this cycle."""
         return min(self.allowed, depth)
 
 
@@ -101,26 +101,26 @@ async def from_sums(
     reset_after: int | None = None,
     clear_after: int | None = None,
 ) -> None:
-    """One stream, whose sums are set before its `final` step enters.
+    """Run one stream, and set its sums before its `final` step enters.
 
     Parameters
     ----------
     dut : cocotb handle
         The tile.
     lockstep : Lockstep
-        It and its model, at rest.
+        The tile and its model, idle.
     sums : dict of (row, column) to int
-        As `set_sum` has them.
+        Sums in the units of `set_sum`.
     final : tuple of two lists, (columns or rows, lanes)
         Bit patterns of the last step of both sides.
     reset_after : int, optional
-        Cycles until a reset of one cycle, from when the last step is offered.
+        Cycles from the offer of the last step to a reset of one cycle.
     clear_after : int, optional
-        Cycles until `clear` is high for one cycle, from when the last step is offered.
+        Cycles from the offer of the last step to a `clear` of one cycle.
     """
     config, arrival, gate = lockstep.config, lockstep.arrival, Gate(lockstep.random)
     lockstep.arrival = gate
-    # A window's worth, of which nothing stays there, so that nothing but the last step is missing in the sums.
+    # A full window that leaves the window completely, so that only the last step is missing in the sums.
     nothing = [step_of(config, [0] * config.lanes)] * (config.window_depth - 1)
     a, b = ([[[step, *nothing, step]] for step in side] for side in final)
     lockstep.feed(a, b, [[[0] * config.columns] * config.rows] if config.initial else [])
@@ -149,7 +149,7 @@ async def from_sums(
 
 
 def signed_steps(random: Random, config: TileConfig, sign: int) -> tuple[list, list]:
-    """A step for every port of both sides, (columns, lanes) and (rows, lanes), whose products all have a sign."""
+    """Return a step for each port of both sides, (columns, lanes) and (rows, lanes); all products have one sign."""
     exponents, flipped = random.choice(EXPONENTS)[0], random.getrandbits(1)
     return tuple(  # type: ignore[return-value]
         [
@@ -164,7 +164,7 @@ def signed_steps(random: Random, config: TileConfig, sign: int) -> tuple[list, l
 
 
 def products(config: TileConfig, final: tuple[list, list]) -> dict[tuple[int, int], FixedPoint]:
-    """The sum of a step's products in each PE of a tile whose sums have a range."""
+    """Return each PE's accumulator after one step, for a tile whose sums have a range."""
     sums = {}
     for row, b in enumerate(final[1]):
         for column, a in enumerate(final[0]):

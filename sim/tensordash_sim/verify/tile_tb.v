@@ -1,27 +1,28 @@
-// A self-checking testbench of @PREFIX@_tile, in plain Verilog-2005. In the folder of this file:
+// Self-checking testbench of @PREFIX@_tile, in plain Verilog-2005. In the folder of this file, run:
 //
 //   $ iverilog -o bench @PREFIX@_tile_tb.v @PREFIX@.v && vvp -n bench
 //   $ verilator --binary -CFLAGS -std=c++20 --top-module @PREFIX@_tile_tb @PREFIX@.vlt @PREFIX@_tile_tb.v @PREFIX@.v
 //   $ obj_dir/V@PREFIX@_tile_tb
 //
-// It plays @STREAMS@ streams of random operands (seed @SEED@) and compares the results, and the counters, with those of the
-// golden model; they are in the .hex files. First everything is offered at once and every result is taken; then steps
-// come in gaps and results wait, until a reset in the middle; then all of it again, to the end.
+// It plays @STREAMS@ streams of random operands (seed @SEED@).
+// It compares results and counters with those of the golden model. The .hex files have operands and results.
+// The first run has full rate. The second run has gaps between steps and back-pressure, and a reset half way.
+// The third run has gaps and back-pressure, too, and plays all streams.
 
 module @PREFIX@_tile_tb;
 
   localparam COLUMNS = @COLUMNS@;
   localparam ROWS = @ROWS@;
-  localparam DEPTH = @DEPTH@;          // steps that a port offers at most
-  localparam A_STEP = @A_STEP@;        // bits of a step: of side A, by column,
-  localparam B_STEP = @B_STEP@;        // and of side B, by row
+  localparam DEPTH = @DEPTH@;          // maximum steps that a port offers
+  localparam A_STEP = @A_STEP@;        // bits of a step of side A, for a column
+  localparam B_STEP = @B_STEP@;        // bits of a step of side B, for a row
 @SCALE_BITS@  localparam COUNT = @COUNT@;          // bits of `available` and `taken`
-  localparam BEAT = @BEAT@;            // bits of a beat of results, its mark `last` included
-  localparam STEPS = @STEPS@;          // of all streams
-  localparam BEATS = @BEATS@;
-  localparam GAPS = @GAPS@;            // 0: of this tile, results depend on when operands arrive
+  localparam BEAT = @BEAT@;            // bits of a beat of results, including `last`
+  localparam STEPS = @STEPS@;          // steps of all streams
+  localparam BEATS = @BEATS@;          // beats of results
+  localparam GAPS = @GAPS@;            // 0 if this tile's results depend on when operands arrive
 
-  // Steps in their order, one a line; the last column, or row, is in the highest bits.
+  // Steps in order, one per line; the last column or row is in the highest bits.
   reg [COLUMNS*@A_WORD@-1:0] a_file [0:STEPS-1];
   reg [ROWS*@B_WORD@-1:0] b_file [0:STEPS-1];
   reg ends_file [0:STEPS-1];           // whether the step ends its stream
@@ -52,46 +53,46 @@ module @PREFIX@_tile_tb;
 
   always #5 clk = ~clk;
 
-  // Where the step that is `slot` places behind the next one, number `step` since reset, lies on a port's lines.
+  // Return the line of a port for step number `step` since reset, which is `slot` steps after the next one.
   function integer place(input integer step, input integer slot);
     place = @PLACE@;
   endfunction
 
   reg gaps = 0;
   integer seed = @SEED@;
-  integer next;                        // the first step that has not been taken
-  integer beat;                        // the next beat of results
+  integer next;                        // next step to be accepted
+  integer beat;                        // next beat of results
   integer compared = 0;
   integer errors = 0;
 
-  // One time in three in gaps, never else.
+  // True in one call out of three if `gaps` is 1, else never.
   function pause(input dummy);
     pause = gaps && ($random(seed) & 255) < 85;
   endfunction
 
-  // How many steps a port offers, of those that are there: all, or in gaps any number.
-  function integer offered(input integer there);
-    offered = pause(0) ? ($random(seed) & 65535) % (there + 1) : there;
+  // Return the number of steps that a port offers: all, or a random number in a pause.
+  function integer offered(input integer pending);
+    offered = pause(0) ? ($random(seed) & 65535) % (pending + 1) : pending;
   endfunction
 
-  // What stands on `steps` beyond `available` does not matter: ones, which are NaN in floating-point formats.
+  // Steps beyond `available` are undefined. Drive ones, which are NaN in floating-point formats.
   task offer;
-    integer there, port, slot, count;
+    integer pending, port, slot, count;
     begin
-      there = 0;
+      pending = 0;
       for (slot = 0; slot < DEPTH; slot = slot + 1)
-        if (there == slot && next + slot < STEPS && !(slot > 0 && ends_file[next + slot - 1])) there = slot + 1;
+        if (pending == slot && next + slot < STEPS && !(slot > 0 && ends_file[next + slot - 1])) pending = slot + 1;
       a_steps <= {COLUMNS*DEPTH*A_STEP{1'b1}};
       b_steps <= {ROWS*DEPTH*B_STEP{1'b1}};
 @ANY_SCALES@      for (port = 0; port < COLUMNS; port = port + 1) begin
-        count = offered(there);
+        count = offered(pending);
         a_available[port*COUNT +: COUNT] <= count[COUNT-1:0];
         a_last[port] <= count > 0 && ends_file[next + count - 1];
         for (slot = 0; slot < count; slot = slot + 1)
           a_steps[(port*DEPTH + place(next + slot, slot))*A_STEP +: A_STEP] <= a_file[next + slot][port*@A_WORD@ +: A_STEP];
 @A_SCALE@      end
       for (port = 0; port < ROWS; port = port + 1) begin
-        count = offered(there);
+        count = offered(pending);
         b_available[port*COUNT +: COUNT] <= count[COUNT-1:0];
         b_last[port] <= count > 0 && ends_file[next + count - 1];
         for (slot = 0; slot < count; slot = slot + 1)
@@ -107,7 +108,7 @@ module @PREFIX@_tile_tb;
     end
   endtask
 
-  // Inputs change behind the clock edge; what the tile says is read at the edge.
+  // Outputs of the tile are sampled at the clock edge; its inputs change after the edge.
   always @(posedge clk) begin
     if (rst) begin
       next = 0;
@@ -137,7 +138,7 @@ module @PREFIX@_tile_tb;
     end
   endtask
 
-  // Between two clock edges, as all that follows.
+  // From here on, tasks drive inputs at the falling clock edge.
   task reset(input in_gaps);
     begin
       gaps = in_gaps;
@@ -147,7 +148,7 @@ module @PREFIX@_tile_tb;
     end
   endtask
 
-  // Until the results of `beats` are out; at the end long enough for one too many.
+  // Run until `beats` beats of results are out; after the last one, wait for surplus beats.
   task run(input integer beats);
     integer limit;
     begin

@@ -1,4 +1,4 @@
-"""Runs a unit's bench: a component of the core, emitted alone, in a Verilog simulator."""
+"""Run a unit's bench on one component of the core, emitted alone, in a Verilog simulator."""
 
 import tempfile
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ class EmittedUnit:
     top : str
         Name of its module.
     text : str
-        All modules.
+        The Verilog of all its modules.
     """
 
     top: str
@@ -33,7 +33,7 @@ class EmittedUnit:
 
 
 def emitted(block: Block) -> EmittedUnit:
-    """Emit a component, for more than one run."""
+    """Emit a component once, for several runs."""
     library = Library()
     top, _ = library.module(block)
     return EmittedUnit(top=top, text=library.verilog())
@@ -60,17 +60,17 @@ def run_unit(
     bench : str
         A module of `tensordash_sim.verify.units`.
     config : CoreConfig
-        What the component was made from; the bench sees it as `current_job().config`.
+        The component's configuration, which the bench reads as `current_job().config`.
     seed, effort
-        As for `run_bench`.
+        See `run_bench`.
     simulator : str, optional
-        "icarus", "verilator" or "auto"; if left out, Icarus where it is installed, since it builds a unit faster.
+        "icarus", "verilator" or "auto". The default is Icarus if it is installed, since it builds a unit faster.
     replaced : sequence of (str, str)
-        Texts of the Verilog that are replaced by others, each there once: a deliberately broken variant.
+        Replacements in the Verilog for a deliberately broken variant; each old text must occur exactly once.
     options : dict, optional
-        What the bench shall know besides.
+        Further options of the bench.
     test : str, optional
-        The only test of the bench that runs; all of them if left out.
+        The only test to run; all tests if None.
 
     Returns
     -------
@@ -80,7 +80,7 @@ def run_unit(
     Raises
     ------
     ValueError
-        If a text that is to be replaced is not there once, or no test ran.
+        If a text to replace does not occur exactly once, or no test ran.
     """
     if simulator is None:
         simulator = "icarus" if "icarus" in simulator_names() else "auto"

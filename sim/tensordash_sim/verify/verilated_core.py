@@ -1,4 +1,4 @@
-"""A core's Verilog at speed: Verilator's model and a memory in one library, which Python calls once for a program."""
+"""Fast simulation of a core's Verilog: Verilator's model and a memory in one library, called once per program."""
 
 import ctypes
 from collections.abc import Iterable, Sequence
@@ -26,35 +26,35 @@ CHANNELS = {
     "w": "taken data of a write",
     "b": "answered a write",
 }
-"""AXI4's channels, and what a memory that is silent on one has not done."""
+"""AXI4's channels, and what a memory has not done if it is silent on that channel."""
 PATIENCE = 100_000
-"""Cycles in which a memory answers, besides its latency."""
+"""Default cycles, besides the latency, after which a memory that owes a transfer counts as silent."""
 
 STOP_CHECK_CYCLES = 50_000
 """Cycles between two checks for an interrupt by the user."""
 MAX_RESET_CYCLES = 1_000_000
-"""Cycles after which a soft reset hangs."""
+"""Cycles after which a soft reset is taken to hang."""
 MIN_POLL_CYCLES = 16
-"""Fewest cycles between two reads of a counter, each of which takes about eight."""
+"""Fewest cycles between two reads of a counter; a read takes about eight."""
 
 
 class SilentMemoryError(VerilatedError):
-    """A memory that has owed the core something for too long; the message names it."""
+    """The memory has owed a transfer for too long; the message names it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CoreRun:
-    """What a program did.
+    """Result of a program's run.
 
     Parameters
     ----------
     outcome : Outcome
-        As registers say.
+        The program's outcome, read from the registers.
     cycles : int
-        From the write of `tail` to the interrupt.
+        Cycles from the write of `tail` to the interrupt.
     span : (int, int)
-        Of those, when the first multiply began and when the last one was done, to within `every` cycles or so;
-        (0, `cycles`) if that was not asked for.
+        Cycles in which the first multiply began and the last one ended, to within about `every` cycles;
+        (0, `cycles`) if `every` was 0.
     counters : dict of str to int
         All counters.
     """
@@ -66,34 +66,34 @@ class CoreRun:
 
 
 class VerilatedCore:
-    """A core that runs its emitted Verilog, and a memory.
+    """A simulated core and a memory.
 
-    It is built once for a configuration, which takes half a minute, and kept in the user's cache. Use it in a `with`
-    statement, or `close` it.
+    The library is built once per configuration, which takes half a minute, and cached in the user's cache folder.
+    Use the core in a `with` statement, or `close` it.
 
     Parameters
     ----------
     config : CoreConfig
         The core.
     size : int
-        Bytes of memory; what is beyond answers with an error.
+        Bytes of memory; an address outside the memory gets an error response.
     base : int
-        Address of the first one.
+        Address of the first byte.
     latency : (int, int)
-        Cycles from an address (or the last data) to the first data (or the answer).
+        Least and most cycles from a read address to its first data, and from the last write data to its response.
     pause : float
-        How often a channel of the memory does not move though it could.
+        Probability that a channel of the memory pauses in a cycle.
     seed : int
-        Of what is random in the memory.
+        Seed of the memory's random decisions.
     quick : bool
-        Build it in half the time, to run at a tenth of the speed.
+        Build in half the time, for a tenth of the speed.
     waves : bool
-        Build it so that `run` can write waves; it is slower then, even without them.
+        Build such that `run` can write waveforms; the simulation is slower then, even without them.
     patience : int, optional
-        Cycles after which a memory that owes the core something is found silent; 100,000 and its latency if left out.
-        0: never.
+        Cycles after which a memory that owes a transfer counts as silent: by default 100,000 plus the latency, or
+        never if 0.
     verilog : str
-        The core's Verilog, if it is not what is emitted for it. Its top is ``tensordash_core``.
+        The core's Verilog with the top ``tensordash_core``; emitted if empty.
 
     Attributes
     ----------
@@ -136,30 +136,30 @@ class VerilatedCore:
         self.close()
 
     def close(self) -> None:
-        """Give back what it holds; `memory` is gone with it."""
+        """Free the simulation, including `memory`."""
         if self._device is not None:
             self._library.core_delete(self._device)
             self._device = None
             self.memory = np.zeros(0, np.uint8)
 
     def behave(self, *, latency: tuple[int, int], pause: float, unruly: bool = False) -> None:
-        """Change how the memory behaves; `unruly`: data of different IDs come in any order, errors of any kind."""
+        """Change the memory's behaviour; with `unruly`, it reorders data of different IDs and returns both errors."""
         self._library.core_behave(self._device, *latency, pause, unruly)
         if self._patience is None:
             self._library.core_patience(self._device, PATIENCE + latency[1])
 
     def fail(self, lines: Iterable[int]) -> None:
-        """Have these lines answer with an error, and no others: an address divided by the bytes of a beat."""
+        """Make exactly these lines respond with an error; a line is an address divided by the bytes of a beat."""
         places = np.array(sorted(lines), np.uint64)
         self._library.core_faults(self._device, places, len(places))
 
     def restrict(self, base: int = 0, limit: int | None = None) -> None:
-        """Set the bounds of what the core may use: the lowest and the highest address; every one if left out.
+        """Set the lowest and the highest address that the core may access; by default, all addresses.
 
         Raises
         ------
         ValueError
-            If they are no whole pages of 4 KiB.
+            If the bounds are not on boundaries of 4 KiB pages.
         """
         limit = (1 << self.config.address_bits) - 1 if limit is None else limit
         if base % PAGE or (limit + 1) % PAGE:
@@ -180,11 +180,17 @@ class VerilatedCore:
 
     @property
     def idle(self) -> bool:
-        """Whether nothing is on its way on the bus."""
+        """Whether no transfer is outstanding on the bus."""
         return bool(self._library.core_idle(self._device))
 
     def reset(self) -> None:
-        """Reset softly, and wait until that is over."""
+        """Issue a soft reset, and wait for its end.
+
+        Raises
+        ------
+        VerilatedError
+            If the soft reset does not end.
+        """
         if not self.read("status") & 2:
             self.write("control", 2)
         began = self.cycle
@@ -194,7 +200,7 @@ class VerilatedCore:
 
     @property
     def cycle(self) -> int:
-        """Cycles since it was made."""
+        """Cycles since the simulation started."""
         return int(self._library.core_cycle(self._device))
 
     def run(
@@ -208,32 +214,33 @@ class VerilatedCore:
         waves: Path | None = None,
         command: int | None = None,
     ) -> CoreRun:
-        """Reset softly, execute a program, and wait for its end or its error.
+        """Issue a soft reset, execute a program, and wait for its end or its error.
 
         Parameters
         ----------
         program : sequence of int
-            Descriptors, with one `end`, the last of them.
+            Descriptors; the last one, and no other, is an `end`.
         ring : int
-            Address of the ring, a multiple of 64. It has as many places as the program needs, a power of two.
+            Address of the ring, a multiple of 64. The number of places is the least power of two that fits the program.
         most : int
-            Cycles after which it is given up.
+            Cycles after which the run fails.
         every : int
-            If not 0: cycles, at least 16, between two looks at how many multiplies have begun.
+            If not 0, cycles (at least 16) between two reads of the number of started multiplies.
         causes : int
-            Which interrupts end it: 1, an `end`; 2, an error; 3, either.
+            Interrupts that end the run: 1 is an `end`, 2 an error, 3 both.
         waves : Path, optional
-            A VCD file to write; two of its time steps are a cycle. For that the core is built with `waves`.
+            A VCD file to write, with two time steps per cycle. The core must be built with `waves`.
         command : int, optional
-            The descriptor that waves are of, counted from 0: from about where the one before it is fetched until it
-            and all before it are done. All of the program if left out. Looking for it, the core's registers are read.
+            Index of the descriptor to write waveforms of, or None for the full program. Waveforms start about when the
+            previous descriptor is fetched and end when this descriptor and all earlier ones are done. To find the
+            descriptor, the host reads the core's registers.
 
         Raises
         ------
         SilentMemoryError
-            If the memory does not answer.
+            If the memory does not respond.
         VerilatedError
-            If it does not end, or waves cannot be written.
+            If the program does not end, or waveforms cannot be written.
         IndexError
             If the program has no such descriptor.
         """
@@ -271,18 +278,18 @@ class VerilatedCore:
         region[:] = np.frombuffer(data, np.uint8)[: len(region)]
 
     def begin(self, ring: int, tail: int, *, size: int | None = None, causes: int = 3) -> None:
-        """Have a core that was reset execute descriptors.
+        """Make a core execute descriptors after a reset.
 
         Parameters
         ----------
         ring : int
             Address of the ring, a multiple of 64.
         tail : int
-            How many.
+            Number of descriptors.
         size : int, optional
-            Logarithm to base 2 of the ring's places; as many as it takes if left out.
+            Logarithm to base 2 of the ring's places; by default the least that fits the descriptors.
         causes : int
-            As of `run`.
+            See `run`.
         """
         self.write("cause", 3)
         self.write("snapshot", 2)
@@ -294,12 +301,12 @@ class VerilatedCore:
         self.write("tail", tail)
 
     def wait(self, most: int) -> bool:
-        """Run for at most `cycles`; return whether there is the interrupt.
+        """Run for at most `most` cycles; return whether the interrupt is raised.
 
         Raises
         ------
         SilentMemoryError
-            If the memory owes the core something for more than `patience` cycles: the core itself would wait for ever.
+            If the memory owes a transfer for more than `patience` cycles; the core itself would wait for ever.
         """
         raised = self._library.core_run(self._device, most)
         if raised != 2:
@@ -311,7 +318,7 @@ class VerilatedCore:
         waited = self._library.core_waited(self._device)
         place = max(range(len(CHANNELS)), key=lambda each: waited[each])
         if not waited[place]:
-            return "memory owes nothing"
+            return "no transfer of memory is pending"
         channel, action = list(CHANNELS.items())[place]
         of = "a descriptor" if self._library.core_fetching(self._device, place) else "tensors"
         action += f" of {of}" if channel in ("ar", "r") else ""
@@ -326,13 +333,16 @@ class VerilatedCore:
 
     @property
     def at_reset(self) -> tuple[int, int]:
-        """When the last soft reset began: states, as `core_states` lists them, and the bus."""
+        """States, in the order of `core_states`, and bits of the bus when the last soft reset began."""
         return int(self._library.core_at_reset(self._device)), int(self._library.core_bus_at_reset(self._device))
 
     @property
     def errors(self) -> list[int]:
-        """How often the memory has answered with an error: ID 0, 1, writes; SLVERR, DECERR; a burst's only beat, its
-        first, one between, its last."""
+        """Error responses of the memory so far, with shape (3, 2, 4) flattened.
+
+        The axes are reads of ID 0, reads of ID 1, writes; SLVERR, DECERR; and the only, first, middle or last beat of
+        a burst.
+        """
         return list(self._library.core_errors(self._device)[:24])
 
     @property
@@ -341,28 +351,28 @@ class VerilatedCore:
         return dict(zip(CHANNELS, self._library.core_moved(self._device)[: len(CHANNELS)], strict=True))
 
     def until(self, state: CoreState, value: int, most: int) -> bool:
-        """Run until a state has a value, an interrupt comes, or `cycles` are over; return whether it has the value."""
+        """Run until a state has a value, an interrupt, or `most` cycles; return whether the state has the value."""
         mask = (1 << state.width) - 1
         return bool(self._library.core_until(self._device, state.low, mask, value, most))
 
     def sow(self, seed: int) -> None:
-        """Begin anew with what is random in the memory."""
+        """Set the seed of the memory's random decisions."""
         self._library.core_seed(self._device, seed)
 
     def _standing(self) -> str:
-        """Return how far a program is."""
+        """Return a program's progress, for messages."""
         return f"{self.read('done')} of {self.read('tail')} descriptors are done"
 
     def silence(self, channel: str, after: int = 0) -> None:
-        """Silence the memory on one of `CHANNELS` after `transfers` transfers; on none, if it is empty.
+        """Silence the memory on one of `CHANNELS` after `after` transfers, or on none if `channel` is empty.
 
-        What it owes by then it gives when it may speak again.
+        The memory makes all pending transfers once it is no longer silenced.
         """
         place = list(CHANNELS).index(channel) if channel else -1
         self._library.core_silence(self._device, place, after)
 
     def _draw(self, waves: Path, command: int | None) -> None:
-        """Write waves of a command, or begin to write those of all."""
+        """Write waveforms of a command, or start to write those of the full program."""
         while command is not None and self.read("head") < command and not self.read("error"):
             self._library.core_run(self._device, MIN_POLL_CYCLES)
         if not self._library.core_waves(self._device, str(waves).encode()):

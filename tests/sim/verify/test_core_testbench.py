@@ -186,5 +186,5 @@ def test_a_core_without_room() -> None:
     config = CoreConfig.from_toml(
         "[tile]\nrows = 16\ncolumns = 16\nlanes = 8\n[core]\nbuffer = 1\nregions = 1\nstream_buffer = 16"
     )
-    with pytest.raises(ConfigError, match="core.buffer must have room for .*, which 1 KiB have not"):
+    with pytest.raises(ConfigError, match="core.buffer must have room for .*; 1 KiB are too small"):
         render_core_testbench(config)

@@ -1,4 +1,4 @@
-/* A driver of tensordash_core: see tensordash_driver.h. */
+/* Driver of tensordash_core; see tensordash_driver.h. */
 #include "tensordash_driver.h"
 
 #define MAX_PLACES 32768u
@@ -20,7 +20,7 @@ static void write_register(const tensordash_device *device, uint32_t offset, uin
   }
 }
 
-/* The high half of a 64-bit register follows the low half. */
+/* Write a 64-bit register, whose high half follows its low half. */
 static void write_address(const tensordash_device *device, uint32_t offset, uint64_t value) {
   write_register(device, offset, (uint32_t)(value & 0xffffffffu));
   write_register(device, offset + 4u, (uint32_t)(value >> 32u));
@@ -81,7 +81,7 @@ tensordash_status tensordash_restrict(tensordash_device *device, uint64_t base, 
   return TENSORDASH_OK;
 }
 
-/* Reset an idle core, and give it a ring; it need not fill all places of the next power of two. */
+/* Reset an idle core, and set its ring, whose size is `places` rounded up to a power of two. */
 static tensordash_status set_ring(
     tensordash_device *device, uint32_t *ring, uint64_t address, uint32_t places, uint32_t limit) {
   if ((ring == NULL) || (places == 0u) || (places > MAX_PLACES) ||
@@ -117,7 +117,7 @@ tensordash_status tensordash_set_ring(
   return set_ring(device, ring, address, places, limit);
 }
 
-/* Let the core execute the descriptors that now stand in the ring. */
+/* Let the core execute `count` new descriptors in the ring. */
 static void advance(tensordash_device *device, uint32_t count) {
   device->tail += count;
   write_register(device, TENSORDASH_REGISTER_TAIL, device->tail);
@@ -133,7 +133,7 @@ tensordash_status tensordash_submit(tensordash_device *device, const uint32_t *d
   if ((status(device) & TENSORDASH_REGISTER_STATUS_FAILED_MASK) != 0u) {
     return TENSORDASH_FAILED;
   }
-  /* Places of descriptors that are not done stay, so that an error can be described. */
+  /* Do not overwrite descriptors that are not done: `tensordash_read_fault` reads them after an error. */
   const uint32_t pending = device->tail - read_register(device, TENSORDASH_REGISTER_DONE);
   if (count > (device->places - pending)) {
     return TENSORDASH_FULL;
@@ -159,7 +159,7 @@ tensordash_status tensordash_start(
   return done;
 }
 
-/* A sum that grows with every transfer on the bus and every step of the tile. */
+/* Return a sum that grows with every transfer on the bus and every step of the tile. */
 static uint32_t progress(const tensordash_device *device) {
   write_register(device, TENSORDASH_REGISTER_SNAPSHOT, TENSORDASH_REGISTER_SNAPSHOT_TAKE_MASK);
   return read_register(device, TENSORDASH_REGISTER_DONE) + read_register(device, TENSORDASH_REGISTER_HEAD) +
@@ -170,9 +170,9 @@ static uint32_t progress(const tensordash_device *device) {
 tensordash_status tensordash_wait(tensordash_device *device, uint32_t limit) {
   const uint32_t began = now(device);
   uint32_t checked = began;
-  uint32_t last = 0u; /* of `progress`: a core that has done anything differs, and is checked once more */
+  uint32_t last = 0u; /* previous `progress`; the first value differs from 0 if the core has done anything */
   for (;;) {
-    /* First, so that a cause that is set after the registers are read ends the sleep below. */
+    /* Acknowledge first, so that a cause that is set after the reads below ends the sleep. */
     if (device->port.sleep != NULL) {
       (void)tensordash_acknowledge(device);
     }
@@ -228,7 +228,7 @@ void tensordash_acquire(tensordash_device *device, const volatile void *start, s
   }
 }
 
-/* Tables to describe errors with, from the lists in tensordash.h. */
+/* Tables for the description of errors, from the lists in tensordash.h. */
 static const struct {
   const char *name;
   uint32_t allowed[TENSORDASH_DESCRIPTOR_WORDS];
@@ -259,7 +259,7 @@ static const char *const error_names[] = {
 
 #define ERROR_COUNT (sizeof error_names / sizeof error_names[0])
 
-/* The lowest bit that may not be set. */
+/* Return the lowest reserved bit that is set. */
 static uint32_t reserved_bit(const uint32_t *descriptor, uint32_t operation) {
   uint32_t bit = 0u;
   while ((bit < (8u * TENSORDASH_DESCRIPTOR_BYTES)) &&
@@ -269,8 +269,8 @@ static uint32_t reserved_bit(const uint32_t *descriptor, uint32_t operation) {
   return bit;
 }
 
-/* The field of a move or record that does not go with the others: docs/core.md, error `field`. Loads and stores have the
- * same fields, and a record has the first two of them. */
+/* Return the field of a move or record that is illegal with the other fields; see error `field` in docs/core.md. Loads
+ * and stores have the same fields, and a record has the first two. */
 static const char *unfit_field(const uint32_t *descriptor, uint32_t operation) {
   const bool compressed = TENSORDASH_GET(descriptor, LOAD_COMPRESSED) != 0u;
   uint32_t unit = compressed ? 16u : TENSORDASH_GROUP_BYTES;
@@ -295,7 +295,7 @@ static const char *unfit_field(const uint32_t *descriptor, uint32_t operation) {
   } else if (compressed && (TENSORDASH_GET(descriptor, LOAD_SEGMENT) == 0u)) {
     found = "segment";
   } else {
-    /* The descriptor was changed since the core read it. */
+    /* The host has changed the descriptor since the core read it. */
   }
   return found;
 }
@@ -312,7 +312,7 @@ static const char *wrong_field(const uint32_t *descriptor, uint32_t operation) {
   return unfit_field(descriptor, operation);
 }
 
-/* The field that an error of this code is about. */
+/* Set the field or the bit that causes an error of this code. */
 static void describe(tensordash_fault *fault, const uint32_t *descriptor, uint32_t operation) {
   switch (fault->code) {
     case TENSORDASH_ERROR_CODE_OPERATION:

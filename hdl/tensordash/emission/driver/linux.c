@@ -1,4 +1,4 @@
-/* The driver of tensordash_core on Linux's user-space I/O: see tensordash_linux.h. */
+/* Driver of tensordash_core on Linux's user-space I/O; see tensordash_linux.h. */
 #define _POSIX_C_SOURCE 200809L
 
 #include "tensordash_linux.h"
@@ -13,7 +13,7 @@
 #define REGISTER_BYTES 4096u
 #define MAX_SLEEP_MS 100
 
-/* Order accesses to memory and to registers. A barrier between processors is too weak for that. */
+/* Order accesses to memory and registers. A barrier between processors is too weak. */
 static void order_accesses(void *context, const volatile void *start, size_t bytes) {
   (void)context;
   (void)start;
@@ -34,7 +34,7 @@ static uint32_t read_milliseconds(void *context) {
   return (uint32_t)(((uint64_t)time.tv_sec * 1000u) + ((uint64_t)time.tv_nsec / 1000000u));
 }
 
-/* UIO disables the interrupt when it comes, and a write of 1 enables it again. A lost one costs MAX_SLEEP_MS. */
+/* UIO disables the interrupt when it occurs; a write of 1 enables it again. A lost interrupt costs MAX_SLEEP_MS. */
 static void sleep_until_interrupt(void *context) {
   const tensordash_linux *devices = context;
   const uint32_t enable = 1u;

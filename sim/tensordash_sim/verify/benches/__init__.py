@@ -1,1 +1,1 @@
-"""cocotb benches: each module is loaded by a simulator, not imported by users."""
+"""cocotb benches; a simulator loads each module, users do not import them."""

@@ -1,4 +1,4 @@
-"""Bench of the AXI4-Stream wrapper: compares all ports in every cycle with the golden feeders and tile."""
+"""Bench of the AXI4-Stream wrapper, compared with the golden feeders and tile at all ports in every cycle."""
 
 from dataclasses import replace
 
@@ -23,7 +23,7 @@ async def start_lockstep(dut, name: str, **parameters) -> tuple:
 
 
 def products(config: TileConfig, a: list, b: list, c: list) -> list[tuple[int, ...]]:
-    """Return the beats of results by their definition, for results that do not depend on when operands arrive."""
+    """Return the beats of results that the golden model defines, if results do not depend on when operands arrive."""
     count = len(a[0])
     operands = [[np.array([port[i] for port in ports], np.uint32) for ports in (a, b)] for i in range(count)]
     golden = run_streams(
@@ -33,12 +33,12 @@ def products(config: TileConfig, a: list, b: list, c: list) -> list[tuple[int, .
 
 
 def count_of(job, maximum: int) -> int:
-    """Return how many streams to send."""
+    """Return the number of streams to send."""
     return max(4, round(maximum * job.effort))
 
 
 async def play(lockstep: AxiLockstep, inputs: tuple, beats: list | None = None) -> None:
-    """Send streams as `beats`, by default as beats that end with a stream, and run until all results are out."""
+    """Send streams as `beats`, by default in the beats of `AxiLockstep.beats`, and run until all results are out."""
     config, (a, b, c) = lockstep.config, inputs
     before = len(lockstep.results)
     lockstep.feed(beats or lockstep.beats(a, b), BlockSource(c, config.out_rows).beats)
@@ -50,7 +50,7 @@ async def play(lockstep: AxiLockstep, inputs: tuple, beats: list | None = None) 
 @cocotb.test()
 @cocotb.parametrize(idle=[0.0, 0.5], stall=[0.0, 0.5])
 async def random_traffic(dut, idle: float, stall: float) -> None:
-    """Streams of all lengths, with and without idle producers and back-pressure, and `clear` in any cycle."""
+    """Send streams of all lengths, with and without idle producers and back-pressure, and with random `clear`."""
     job, random, lockstep = await start_lockstep(dut, "traffic", idle=idle, stall=stall, clears=0.1, compare_every=1)
     await play(
         lockstep, random_inputs(random, job.config, random_lengths(random, count_of(job, 16), job.config.window_depth))
@@ -61,10 +61,10 @@ async def random_traffic(dut, idle: float, stall: float) -> None:
 @cocotb.test()
 @cocotb.parametrize(idle=[0.0, 0.6])
 async def null_beats(dut, idle: float) -> None:
-    """Null beats, with and without the end of a stream, are legal."""
+    """Check that null beats, with and without the end of a stream, are legal."""
     job, random, lockstep = await start_lockstep(dut, "null", idle=idle, stall=idle / 2)
     depth = job.config.window_depth
-    # The first streams end where a ring wraps around: half of the ports have a null beat there.
+    # The first streams end where a ring wraps around; about half of the ports have a null beat there.
     lengths = [
         2 * depth,
         2 * depth,
@@ -86,7 +86,7 @@ async def null_beats(dut, idle: float) -> None:
 
 @cocotb.test()
 async def reset_in_a_stream(dut) -> None:
-    """Resets of one and of several cycles, at any time. Beats on the ports wait, and later streams are correct."""
+    """Reset for one or more cycles at random times; check that beats wait and later streams are correct."""
     job, random, lockstep = await start_lockstep(dut, "reset", idle=0.2, stall=0.2)
     for _ in range(3 + round(4 * job.effort)):
         a, b, c = random_inputs(random, job.config, random_lengths(random, 4, job.config.window_depth))
@@ -101,7 +101,7 @@ async def reset_in_a_stream(dut) -> None:
 
 
 def break_beat(kind: str, beat: AxiBeat, depth: int) -> list[AxiBeat]:
-    """Return a wrong replacement of a full beat of a stream."""
+    """Return illegal beats that replace a full beat of a stream."""
     full_keep, step_bytes = beat.keep, beat.keep.bit_length() // depth
     if kind == "empty stream":
         return [replace(beat, last=True), replace(beat, keep=0, last=True)]
@@ -126,9 +126,9 @@ KINDS = ("hole", "missing step", "half a step", "stray byte", "partial", "empty 
 @cocotb.test()
 @cocotb.parametrize(kind=KINDS)
 async def beats_that_break_the_rules(dut, kind: str) -> None:
-    """A beat on one port is an error: the flag is set, nothing hangs, `clear` clears it, and a reset recovers.
+    """Check that an illegal beat on a port sets the flag, hangs nothing, and that `clear` and a reset recover.
 
-    On a second port `clear` is high all the time, and the flag stays low.
+    In a second run, on another port, `clear` is always high, and the flag stays low.
     """
     job, random, lockstep = await start_lockstep(dut, kind, idle=0.2, stall=0.2, compare_every=1)
     config, depth = job.config, job.config.window_depth
@@ -159,7 +159,7 @@ async def beats_that_break_the_rules(dut, kind: str) -> None:
 
 @cocotb.test()
 async def errors_that_agree(dut) -> None:
-    """The same beats are cut short on all ports: the flag is set, and results are correct without a reset."""
+    """Cut the same beats short on all ports; check that the flag is set and results are correct without a reset."""
     job, random, lockstep = await start_lockstep(dut, "agree", idle=0.3, stall=0.2)
     config, depth = job.config, job.config.window_depth
     if depth == 1:

@@ -1,4 +1,4 @@
-"""Bench of the block quantiser: ports in every cycle against the golden one."""
+"""Bench of the block quantiser, compared with the golden one at all ports in every cycle."""
 
 from collections.abc import Sequence
 from random import Random
@@ -16,7 +16,7 @@ SPECIAL = (0x7F800000, 0xFF800000, 0x7FC00000, 0xFF800001)
 @cocotb.test()
 @cocotb.parametrize(idle=[0.0, 0.4], stall=[0.0, 0.4])
 async def random_blocks(dut, idle: float, stall: float) -> None:
-    """Blocks of any numbers and roundings, with pauses of producer and consumer, a reset and new seeds among them."""
+    """Quantise random blocks with random roundings and seeds, with pauses of producer and consumer, and a reset."""
     job, random, pins = start_bench(dut, f"quantiser {idle} {stall}")
     config = job.config
     fmt, lanes = config.a_format, config.lanes
@@ -26,7 +26,7 @@ async def random_blocks(dut, idle: float, stall: float) -> None:
     values: list[int] = []
     offered = waits = False
     left = rounding = 0
-    # Whole blocks, and enough of them for each kind to be among them.
+    # Enough blocks that each kind occurs.
     cycles = round(180 * BLOCK // lanes * max(job.effort, 0.5) / (1 - max(idle, stall)))
     for cycle in range(cycles):
         if not values:
@@ -69,9 +69,9 @@ async def random_blocks(dut, idle: float, stall: float) -> None:
 
 
 def _block(random: Random, fmt: FloatFormat, bits: Sequence[int]) -> list[int]:
-    """Numbers of one block: of any size, near each other, on ties, tiny, none, or with one that is not finite.
+    """Return the numbers of a block: random, similar in size, at ties, tiny, huge, zero, or with a non-finite number.
 
-    `bits` are the random bits that stochastic rounding will have for them, if nothing restarts them before.
+    `bits` are the random bits that stochastic rounding will use for them, if no new seed is set before.
     """
     kind = random.choice(("any", "near", "near", "ties", "ties", "tiny", "huge", "zero", "special", "draws"))
     if kind == "draws":
@@ -93,7 +93,7 @@ def _block(random: Random, fmt: FloatFormat, bits: Sequence[int]) -> list[int]:
         made.append(random.getrandbits(1) << 31 | field << 23 | fraction)
         if random.random() < 0.2:
             made[-1] &= 1 << 31
-    if random.random() < 0.3:  # the largest value is next to the largest element, or is it
+    if random.random() < 0.3:  # The largest value is the largest element, or next to it.
         limit = fmt.largest << (23 - fmt.fraction_bits) & 0x7FFFFF
         made[random.randrange(BLOCK)] = max(top, 1) << 23 | limit + random.choice((-1, 0, 0, 1))
     if kind == "special":
@@ -102,9 +102,9 @@ def _block(random: Random, fmt: FloatFormat, bits: Sequence[int]) -> list[int]:
 
 
 def _just_below(random: Random, fmt: FloatFormat, bits: Sequence[int]) -> list[int]:
-    """Numbers that stay below the next element: what 16 bits hold of their rests, and the random bits, are all ones.
+    """Return numbers that stochastic rounding just fails to round up.
 
-    What is cut off below those bits must not count.
+    For most numbers, the upper 16 bits of the rest plus the random bits are all ones. Lower bits must not matter.
     """
     top, places = random.randint(40, 220), 23 - fmt.fraction_bits - 16
     made = []

@@ -1,4 +1,4 @@
-"""Bench of the PE: what it has accumulated, bit by bit, against the golden accumulator."""
+"""Bench of the PE, whose sums are compared with the golden accumulator bit by bit."""
 
 from dataclasses import replace
 
@@ -43,7 +43,7 @@ IDLE_SPECIALS = 0.3
 
 
 async def run(dut, name: str, specials: float, extreme: bool = False) -> None:
-    """Streams of random operands with idle lanes, empty cycles and holds."""
+    """Run streams of random operands with idle lanes, empty cycles and holds."""
     bench = Bench(dut, name)
     await bench.start()
     config, random = bench.config, bench.random
@@ -64,12 +64,12 @@ async def run(dut, name: str, specials: float, extreme: bool = False) -> None:
             (operand_exponents, c_exponents), density = random.choice(EXPONENTS), random.choice((0.5, 0.95))
         share = 0.7 if random.random() < 0.8 else 0.0
         lanes = tuple((operand(formats[0]), operand(formats[1]), random.random() < share) for _ in range(config.lanes))
-        # What an idle lane has does not matter, an infinity or NaN neither.
+        # Operands of an idle lane must not matter, even if they are infinity or NaN.
         lanes = tuple(
             (a, b, True) if counts else (random_value(random, formats[0], IDLE_SPECIALS), b, False)
             for a, b, counts in lanes
         )
-        # Of the largest operands the largest scales.
+        # The largest operands have the largest scales.
         entering = bench.scaled(Entry(lanes, first, random.random() < 0.3), specials, neutral=False)
         if extreme and bench.scale is not None:
             entering = replace(entering, scales=((largest_scale(bench.scale),) * 2,) * bench.steps)
@@ -85,25 +85,25 @@ async def run(dut, name: str, specials: float, extreme: bool = False) -> None:
 
 @cocotb.test()
 async def finite_operands(dut) -> None:
-    """Finite operands of all kinds."""
+    """Accumulate finite operands of all kinds."""
     await run(dut, "finite", 0.0)
 
 
 @cocotb.test()
 async def special_operands(dut) -> None:
-    """NaN and infinities among them."""
+    """Accumulate operands with some NaN and infinities."""
     await run(dut, "special", 0.02)
 
 
 @cocotb.test()
 async def largest_operands(dut) -> None:
-    """The largest products: the accumulator's upper end."""
+    """Accumulate the largest products, up to the accumulator's upper limit."""
     await run(dut, "largest", 0.0, extreme=True)
 
 
 @cocotb.test()
 async def nan_scales(dut) -> None:
-    """A NaN scale on one side, at each step of the window, next to the ends of the other side's scales."""
+    """Apply a NaN scale on one side at each step of the window, with extreme scales on the other side."""
     bench = Bench(dut, "NaN scales")
     await bench.start()
     config, random, scale = bench.config, bench.random, bench.scale
@@ -126,7 +126,7 @@ async def nan_scales(dut) -> None:
 
 @cocotb.test()
 async def special_c(dut) -> None:
-    """Each kind of infinity and NaN as C; two NaN have their payload in the lowest bit only."""
+    """Apply each kind of infinity and NaN as C; two NaN have their payload in the lowest bit only."""
     bench = Bench(dut, "special C")
     await bench.start()
     for c in (0x7F800000, 0xFF800000, 0x7F800001, 0xFF800001, 0x7FC00000, 0xFFFFFFFF) * bench.has_c:
@@ -136,7 +136,7 @@ async def special_c(dut) -> None:
 
 @cocotb.test()
 async def ends_of_the_range(dut) -> None:
-    """Sums around the accumulator's ends, and in every binade of its headroom."""
+    """Set sums near the accumulator's limits, and in every binade of its headroom."""
     bench = Bench(dut, "ends")
     await bench.start()
     config, random = bench.config, bench.random
@@ -145,7 +145,7 @@ async def ends_of_the_range(dut) -> None:
     exact = isinstance(config.numerics.accumulator, Exact)
     nothing = Entry()
     for sign in (0, 1) * max(1, round(2 * bench.effort)):
-        # Products of one sign; of a fused accumulator, around the last place of its largest numbers.
+        # All products have one sign. For a fused accumulator, they are near the last place of its largest numbers.
         accumulator = config.numerics.accumulator
         last = FP32.fraction_bits - accumulator.result_bits if isinstance(accumulator, Fused) else 0
         exponents = random.choice(EXPONENTS)[0] if exact else (50 + last // 2, 53 + last // 2)
@@ -176,7 +176,7 @@ async def ends_of_the_range(dut) -> None:
 
 @cocotb.test()
 async def c_at_the_ends(dut) -> None:
-    """C around the largest and the least numbers that a result has, with a product or nothing added."""
+    """Apply C near the largest and the least numbers of a result, with one product or none."""
     bench = Bench(dut, "c at the ends")
     await bench.start()
     config, random, accumulator = bench.config, bench.random, bench.config.numerics.accumulator
@@ -188,7 +188,7 @@ async def c_at_the_ends(dut) -> None:
     most = 1 << (exponent_bits - 1)
     least = 2 - most - result_bits
     for exponent in (*range(least - 2, 5 - most), *range(most - 2, most + 2)):
-        # Of a subnormal FP32 number the highest bit of the fraction is its value.
+        # The highest one in the fraction of a subnormal FP32 number defines its exponent.
         field, down = max(0, exponent + FP32.bias), max(0, 1 - FP32.bias - exponent)
         if field > FP32.largest >> FP32.fraction_bits or down > FP32.fraction_bits:
             continue
@@ -205,7 +205,7 @@ async def c_at_the_ends(dut) -> None:
 
 @cocotb.test()
 async def specials_at_the_ends(dut) -> None:
-    """An infinity or NaN of each lane beside a sum at the accumulator's end: its number counts nowhere."""
+    """Check that an infinity or NaN in each lane adds no number to a sum at the accumulator's limit."""
     bench = Bench(dut, "specials at the ends")
     await bench.start()
     config, random = bench.config, bench.random
@@ -236,7 +236,7 @@ async def specials_at_the_ends(dut) -> None:
 
 @cocotb.test()
 async def one_special(dut) -> None:
-    """An infinity of either sign or a NaN in each lane of either side, beside ordinary numbers."""
+    """Apply one infinity of either sign or one NaN in each lane of either side, with finite numbers in other lanes."""
     bench = Bench(dut, "one special")
     await bench.start()
     config, random = bench.config, bench.random
@@ -262,12 +262,12 @@ async def one_special(dut) -> None:
 
 @cocotb.test()
 async def reset_at_the_ends(dut) -> None:
-    """Check that a reset drops products in flight: nothing is added to a sum at the accumulator's end."""
+    """Check that a reset drops products in flight: nothing is added to a sum at the accumulator's limit."""
     bench = Bench(dut, "reset at the ends")
     await bench.start()
     config, pins = bench.config, bench.pins
     if not isinstance(config.numerics.accumulator, Exact) or config.stages == 1:
-        return  # nothing is on its way, or nothing can overflow
+        return  # No product is in flight, or no sum can overflow.
     for lane in range(config.lanes):
         active = 1 << lane
         pins.drive(
@@ -286,7 +286,7 @@ async def reset_at_the_ends(dut) -> None:
         pins.drive(rst=0, active=0)
         golden = bench.golden
         assert isinstance(golden, ExactAccumulator | IntegerAccumulator)
-        # The largest pattern of an integer is negative, and its square positive, as a float's is.
+        # `largest` of an integer format is negative, but its square is positive.
         set_sum(dut.accumulator, golden, (1 << (golden.width - 1)) - 1)
         for _ in range(config.stages):
             await pins.settle()

@@ -1,4 +1,4 @@
-"""Tests of the PE's bench for binned accumulators: which bins count, and the ends of each bin's register."""
+"""Tests of the PE's bench for binned accumulators: which bins count, and the limits of each bin's register."""
 
 from random import Random
 
@@ -17,16 +17,16 @@ IDLE = (0, 0, False)
 
 
 async def started(dut, name: str) -> Bench | None:
-    """The bench after reset; None for other accumulators."""
+    """Return the bench after reset, or None for other accumulators."""
     bench = Bench(dut, name)
     await bench.start()
     return bench if isinstance(bench.config.numerics.accumulator, Binned) else None
 
 
 def pair_at(config: TileConfig, random: Random, place: int) -> tuple[int, int] | None:
-    """Operands whose product's highest place is `place` places above the least product's; None if there are none.
+    """Return operands whose product's highest place is `place` places above the least product's, or None.
 
-    Significands are odd or all ones, so that every digit has something at its ends.
+    Significands are odd or all ones, so that every digit has ones at its ends.
     """
     a_format, b_format = config.a_format, config.b_format
     assert isinstance(a_format, FloatFormat)
@@ -44,14 +44,14 @@ def pair_at(config: TileConfig, random: Random, place: int) -> tuple[int, int] |
 
 
 def places_of(config: TileConfig) -> int:
-    """Return how many places the highest bits of products have, without scales."""
+    """Return the number of places that the highest bit of a product can have, without scales."""
     formats = [fmt for fmt in (config.a_format, config.b_format) if isinstance(fmt, FloatFormat)]
     return sum((fmt.largest >> fmt.fraction_bits) - 1 for fmt in formats) + 1
 
 
 @cocotb.test()
 async def bins_move(dut) -> None:
-    """A sum of two terms meets one that is up to six bins above or below, in every place of a bin and in each lane."""
+    """Add a term to a sum of two terms that is up to six bins above or below, for every place of a bin."""
     bench = await started(dut, "bins move")
     if bench is None:
         return
@@ -81,7 +81,7 @@ async def bins_move(dut) -> None:
 
 @cocotb.test()
 async def zeros_have_no_bin(dut) -> None:
-    """Check that a zero of either sign and side, times the largest number, leaves small terms as they are."""
+    """Check that a zero of either sign and side, times the largest number, does not affect small terms."""
     bench = await started(dut, "zeros")
     if bench is None:
         return
@@ -102,7 +102,7 @@ async def zeros_have_no_bin(dut) -> None:
 
 @cocotb.test()
 async def c_is_a_term(dut) -> None:
-    """C in every place, with a product up to six bins above or below it, and with none."""
+    """Apply C in every place, with a product up to 80 places above or below it, or without one."""
     bench = await started(dut, "c is a term")
     if bench is None or not bench.has_c:
         return
@@ -130,7 +130,7 @@ async def c_is_a_term(dut) -> None:
 
 @cocotb.test()
 async def ends_of_bins(dut) -> None:
-    """Each bin at an end of its register, with products that bring it over the end, or not."""
+    """Set each bin to a limit of its register, and add products that exceed the limit or do not."""
     bench = await started(dut, "ends of bins")
     if bench is None:
         return
@@ -165,7 +165,7 @@ async def ends_of_bins(dut) -> None:
 
 @cocotb.test()
 async def reset_of_digits(dut) -> None:
-    """Check that a reset drops digits in flight: nothing is added to bins at their ends."""
+    """Check that a reset drops digits in flight: nothing is added to bins at their limits."""
     bench = await started(dut, "reset of digits")
     if bench is None or bench.config.stages == 1:
         return

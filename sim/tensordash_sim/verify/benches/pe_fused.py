@@ -1,4 +1,4 @@
-"""Tests of the PE's bench for fused accumulators: sums that cancel, and what alignment and rounding cut off."""
+"""Tests of the PE's bench for fused accumulators: cancelling sums, and bits that alignment and rounding cut off."""
 
 from random import Random
 
@@ -13,10 +13,10 @@ from tensordash_sim.verify.pe_bench import Bench, Entry
 
 @cocotb.test()
 async def small_differences(dut) -> None:
-    """Products that nearly cancel, at the results' lower end: what is left moves up only as the exponent allows.
+    """Add products that nearly cancel, at the results' lower end, where the exponent limits normalisation.
 
-    In every other sum, of any exponent, two products cancel and a far smaller one is left, so that it moves up by all
-    distances.
+    In every other sum, of random exponent, two products cancel and a far smaller one remains, so that normalisation
+    shifts by all distances.
     """
     bench = Bench(dut, "small differences")
     await bench.start()
@@ -29,7 +29,7 @@ async def small_differences(dut) -> None:
     if result.result_exponent_bits < FP32.exponent_bits:
         lowest = (1 << (result.result_exponent_bits - 1)) - 1 + result.result_bits
     for exponent in [*range(-lowest - 4, -lowest + 36)] * max(2, round(6 * bench.effort)):
-        both = exponent + config.a_format.bias + config.b_format.bias  # of the two exponents' fields
+        both = exponent + config.a_format.bias + config.b_format.bias  # sum of the two exponent fields
         cancelling = random.randint(2, sum(most))
         for field, smaller in ((both, None), (cancelling, max(2, cancelling - random.randint(1, 30)))):
             if not 2 <= field <= sum(most) or (smaller is not None and config.lanes < 3):
@@ -51,7 +51,7 @@ async def small_differences(dut) -> None:
 
 
 def _normal_pair(random: Random, config: TileConfig, both: int) -> tuple[int, int]:
-    """Draw two normal operands whose exponents' fields have the sum `both`; the first has either sign."""
+    """Draw two normal operands whose exponent fields have the sum `both`; the first one's sign is random."""
     a_format, b_format = config.a_format, config.b_format
     assert isinstance(a_format, FloatFormat)
     assert isinstance(b_format, FloatFormat)
@@ -67,7 +67,7 @@ def _normal_pair(random: Random, config: TileConfig, both: int) -> tuple[int, in
 
 
 def power_pairs(config: TileConfig, random: Random, powers: list[tuple[int, int]]) -> list[tuple[int, int]] | None:
-    """Operands whose products are powers of two: (exponent, sign) of each. None if a product has no such operands."""
+    """Return operands whose products are powers of two with these (exponent, sign), or None if one has no operands."""
     a_format, b_format = config.a_format, config.b_format
     assert isinstance(a_format, FloatFormat)
     assert isinstance(b_format, FloatFormat)
@@ -81,7 +81,7 @@ def power_pairs(config: TileConfig, random: Random, powers: list[tuple[int, int]
 
 
 def _split(random: Random, exponent: int, a_format: FloatFormat, b_format: FloatFormat) -> tuple[int | None, int]:
-    """Exponents of two operands whose product is that power of two; None if there are no such operands."""
+    """Return exponents of two operands whose product is a power of two; the first is None if there are none."""
     a_top, b_top = ((fmt.largest >> fmt.fraction_bits) - fmt.bias for fmt in (a_format, b_format))
     low, high = max(a_format.least_exponent, exponent - b_top), min(a_top, exponent - b_format.least_exponent)
     if low > high:
@@ -91,14 +91,14 @@ def _split(random: Random, exponent: int, a_format: FloatFormat, b_format: Float
 
 
 def _power(fmt: FloatFormat, exponent: int) -> int:
-    """Return the pattern of a power of two, subnormal or not."""
+    """Return the bits of a power of two, normal or subnormal."""
     field = exponent + fmt.bias
     return field << fmt.fraction_bits if field > 0 else 1 << (exponent - fmt.least_exponent)
 
 
 @cocotb.test()
 async def powers_of_two(dut) -> None:
-    """Few terms around what rounding and alignment cut off: a result's last place, and the exponent of a zero C."""
+    """Add few terms near the cut-offs of rounding and alignment: a result's last place, the exponent of a zero C."""
     bench = Bench(dut, "powers of two")
     await bench.start()
     config, random, accumulator = bench.config, bench.random, bench.config.numerics.accumulator

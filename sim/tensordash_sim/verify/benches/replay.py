@@ -1,4 +1,4 @@
-"""Replay of given operands: golden beside the Verilog in every cycle, results and counters of each stream to a file."""
+"""Replay of a user's operands in lockstep with golden; results and counters of each stream go to a file."""
 
 from random import Random
 
@@ -12,7 +12,7 @@ from tensordash_sim.verify.pins import Pins, split
 
 @cocotb.test()
 async def replay(dut) -> None:
-    """Each of the operands after a reset; those that differ leave no results, and the first of them fails the test."""
+    """Replay each set of operands after a reset; a mismatch writes no results, and the first one fails the test."""
     job = current_job()
     first: AssertionError | None = None
     for place in job.options["replays"]:
@@ -25,7 +25,7 @@ async def replay(dut) -> None:
 
 
 async def feed(pins: Pins, job: BenchJob, operands: str, results: str) -> None:
-    """Feed every stream as fast as the tile takes it; the output is always ready."""
+    """Feed all streams at full rate, with an output that is always ready, and save the results."""
     config = job.config
     with np.load(operands) as file:
         a, b = file["a"], file["b"]
@@ -42,12 +42,12 @@ async def feed(pins: Pins, job: BenchJob, operands: str, results: str) -> None:
     def note() -> None:
         if config.counts and not config.snapshot:
             totals.append([*(pins.read(name) for name in COUNTERS), *split(pins.read("row_wait"), 32, config.rows)])
-        else:  # the tile does not show them, or not now
+        else:  # The tile has no counter outputs, or only snapshots.
             counted = lockstep.golden.counters
             totals.append([*(getattr(counted, name) for name in COUNTERS), *counted.row_wait])
 
     def watch(outputs) -> None:
-        # A counter shows a cycle in the next one, which is where this is called: after the clock edge.
+        # A counter includes a cycle from the next cycle on; this is called after the clock edge, in the next cycle.
         if outputs.schedule is not None and outputs.schedule.last:
             note()
 

@@ -1,4 +1,4 @@
-"""Bench of the scheduler: selections, what remains, and AS, against the golden schedule."""
+"""Bench of the scheduler: compare selections, remaining positions and `advance` with the golden schedule."""
 
 from itertools import product
 
@@ -11,7 +11,7 @@ from tensordash_sim.verify.pins import Pins, split
 
 
 async def check(pins: Pins, config, effectual: int, eligible: int) -> None:
-    """Compare one window: bit `step * lanes + lane` of `effectual`, and the number of steps that are eligible."""
+    """Compare one window: `effectual` has bit `step * lanes + lane`, and `eligible` is the number of eligible steps."""
     lanes, depth, options = config.lanes, config.depth, config.options
     window = [[bool(effectual >> (step * lanes + lane) & 1) for lane in range(lanes)] for step in range(depth)]
     pins.drive(effectual=effectual, eligible=(1 << eligible) - 1)
@@ -32,7 +32,7 @@ async def check(pins: Pins, config, effectual: int, eligible: int) -> None:
 
 @cocotb.test()
 async def random_windows(dut) -> None:
-    """Windows of all densities, any number of steps eligible."""
+    """Check windows of all densities with random numbers of eligible steps."""
     job, random, pins = start_bench(dut, "scheduler")
     bits = job.config.lanes * job.config.depth
     for _ in range(round(3000 * job.effort)):
@@ -43,7 +43,7 @@ async def random_windows(dut) -> None:
 
 @cocotb.test()
 async def corners(dut) -> None:
-    """Empty and full windows, a single position, all but one."""
+    """Check empty and full windows, windows with a single position, and windows without one position."""
     config = current_job().config
     pins, bits = Pins(dut), config.lanes * config.depth
     full = (1 << bits) - 1

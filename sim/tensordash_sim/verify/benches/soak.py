@@ -1,4 +1,4 @@
-"""Bench of a soak job: episodes of random traffic on one tile, in lockstep with golden, and what they covered."""
+"""Bench of a soak job: episodes of random traffic on one tile, in lockstep with golden, with coverage."""
 
 import json
 from collections.abc import Callable
@@ -18,13 +18,13 @@ from tensordash_sim.verify.soak.stimulus import ARRIVALS, STALLS, Inputs, draw_a
 from tensordash_sim.verify.stimulus import random_lengths
 from tensordash_sim.verify.tile_inputs import near_the_limit
 
-EPISODES = 16  # of a job, about
-CYCLES = 100_000  # of an episode, at most
+EPISODES = 16  # approximate number per job
+CYCLES = 100_000  # maximum of an episode
 
 
 @cocotb.test()
 async def soak(dut) -> None:
-    """Episodes until the job's steps are consumed."""
+    """Play episodes until the tile has consumed the job's steps."""
     job = current_job()
     player = Player(dut, job)
     await player.lockstep.start()
@@ -40,14 +40,14 @@ async def soak(dut) -> None:
 
 
 class Player:
-    """Plays episodes on a tile, one after the other, without a reset between them but where that is what they are for.
+    """Player of episodes on a tile in sequence; only episodes that test resets reset the tile.
 
     Attributes
     ----------
     steps : int
         Dense steps that the tile has consumed, equal to golden in every cycle.
     coverage : Coverage
-        What was met.
+        Coverage so far.
     """
 
     def __init__(self, dut, job: BenchJob) -> None:
@@ -60,13 +60,13 @@ class Player:
         self._stalls: Callable[[], float] = lambda: 0.0
 
     async def episode(self) -> None:
-        """One episode, of a random kind, with its own arrival and stalls."""
+        """Play one episode of a random kind, with its own arrival and stalls."""
         arrival, stalls = self.random.choice(ARRIVALS), self.random.choice(STALLS)
         kinds = [self.traffic] * 6 + [self.single_steps, self.long_stream, self.resets, self.near_limit, self.disagree]
         kind = self.random.choice([*kinds, *([self.wrong_last] if self.config.initial else [])])
         self.coverage.add("arrival and stalls", f"{arrival}, {stalls}")
         slow = arrival in ("scarce", "bursts") or stalls in ("blocked", "bursts")
-        self._share = self._most // 8 if slow else self._most  # cycles in which nothing moves are soon all alike
+        self._share = self._most // 8 if slow else self._most  # Idle cycles soon add no coverage.
         self.lockstep.arrival = draw_arrival(self.random, arrival, self.config)
         self.lockstep.c_arrival = draw_arrival(self.random, self.random.choice(ARRIVALS), self.config)
         self._stalls = draw_stalls(self.random, stalls, self.config)
@@ -74,7 +74,7 @@ class Player:
         await self.cycle(clear=self.random.random() < 0.5)
 
     async def cycle(self, *, clear: bool = False, reset: bool = False) -> Outputs:
-        """Return one cycle in lockstep, noted."""
+        """Run one cycle in lockstep and record its coverage; return the outputs."""
         self.lockstep.stall = self._stalls()
         results = len(self.lockstep.results)
         outputs = await self.lockstep.cycle(clear=clear, reset=reset)
@@ -84,7 +84,7 @@ class Player:
         return outputs
 
     def feed(self, inputs: Inputs) -> None:
-        """Streams to offer to the idle tile."""
+        """Set the streams to offer to the idle tile, and record their coverage."""
         config, result = self.config, RESULT_FORMATS[self.config.numerics.result]
         for side, fmt, ports in (("a", config.a_format, inputs.a), ("b", config.b_format, inputs.b)):
             for streams in ports:
@@ -99,7 +99,7 @@ class Player:
         self.lockstep.feed(inputs.a, inputs.b, inputs.c)
 
     async def drain(self, clears: float = 0.0) -> None:
-        """Cycles until all results are out; in a share of them counters and flags are cleared."""
+        """Run cycles until all results are out, with `clear` high in a share `clears` of them."""
         for _ in range(CYCLES):
             if len(self.lockstep.results) == self.lockstep.expected_count:
                 self.coverage.results(value for row in self.lockstep.results for value in row)
@@ -108,7 +108,7 @@ class Player:
         raise AssertionError(f"not done after {CYCLES} cycles")
 
     def lengths(self) -> list[int]:
-        """Lengths of streams of all kinds, as many as an episode has steps for."""
+        """Return random stream lengths whose sum is at most an episode's share of steps."""
         lengths = random_lengths(self.random, 40, self.config.window_depth)
         while len(lengths) > 2 and sum(lengths) > self._share:
             lengths.pop()
@@ -117,22 +117,22 @@ class Player:
     # Kinds of episodes
 
     async def traffic(self) -> None:
-        """Streams of all lengths."""
+        """Play streams of all lengths."""
         self.feed(draw_inputs(self.random, self.config, self.lengths()))
         await self.drain(clears=self.random.choice((0, 0, 0, 0.05)))
 
     async def single_steps(self) -> None:
-        """Streams of one step: as many ends in the window as fit."""
+        """Play streams of one step, so that the window has as many stream ends as possible."""
         self.feed(draw_inputs(self.random, self.config, [1] * self.random.randint(8, 40)))
         await self.drain()
 
     async def long_stream(self) -> None:
-        """Several hundred steps in one stream, and what comes after."""
+        """Play a stream of several hundred steps, and a short one after it."""
         self.feed(draw_inputs(self.random, self.config, [self.random.randint(self._share, 2 * self._share), 2]))
         await self.drain()
 
     async def resets(self) -> None:
-        """Resets in the middle of anything."""
+        """Reset the tile in random cycles."""
         for _ in range(self.random.randint(1, 4)):
             self.feed(draw_inputs(self.random, self.config, self.lengths()[:8]))
             until = self.random.choice((1, 10, 60, 200))
@@ -141,12 +141,12 @@ class Player:
             await self.cycle(reset=True)
 
     async def near_limit(self) -> None:
-        """Counters that reach their largest value and stay there."""
+        """Let counters reach their largest value, where they saturate."""
         await near_the_limit(self.dut, self.lockstep)
         await self.traffic()
 
     async def disagree(self) -> None:
-        """A port whose stream ends elsewhere; then a reset, since the streams no longer fit together."""
+        """Play streams that end elsewhere at one port; then reset, since the ports no longer agree."""
         lengths = self.lengths()[:6]
         inputs = draw_inputs(self.random, self.config, lengths)
         other = draw_inputs(self.random, self.config, [max(1, T + self.random.choice((-1, 1, 2))) for T in lengths])
@@ -159,7 +159,7 @@ class Player:
         await self.cycle(reset=True)
 
     async def wrong_last(self) -> None:
-        """A block of C whose `last` is early or missing; the number of beats decides all the same."""
+        """Play a block of C whose `last` is early or missing; the number of beats still ends the block."""
         self.feed(draw_inputs(self.random, self.config, self.lengths()[:4]))
         beats = self.lockstep.c.beats
         place = self.random.randrange(len(beats))

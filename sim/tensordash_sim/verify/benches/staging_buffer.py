@@ -1,4 +1,4 @@
-"""Bench of the staging buffer: what comes out is what went in, in order, for any advance and arrival."""
+"""Bench of the staging buffer: check that steps stay in order, for random advances and arrivals."""
 
 import cocotb
 
@@ -8,7 +8,10 @@ from tensordash_sim.verify.pins import Pins, split
 
 
 def refill_lines(depth: int, present: int, advance: int, entering: int) -> int:
-    """The one-hot lines of every slot: (slot + advance) stays for what is kept, the offered steps fill up behind."""
+    """Return the one-hot refill lines of all slots.
+
+    A slot takes slot ``slot + advance`` if that holds a remaining step. The offered steps fill the slots after those.
+    """
     lines = 0
     remaining = present - advance
     for slot in range(depth):
@@ -21,7 +24,7 @@ def refill_lines(depth: int, present: int, advance: int, entering: int) -> int:
 
 @cocotb.test()
 async def random_moves(dut) -> None:
-    """Steps enter and leave at random."""
+    """Push and advance random numbers of steps."""
     job, random, pins = start_bench(dut, "staging")
     config = job.config
     depth, lanes, width = config.window_depth, config.lanes, config.a_format.width

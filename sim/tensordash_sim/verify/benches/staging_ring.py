@@ -1,4 +1,4 @@
-"""Bench of the staging ring: a slot holds what last stood on its line while it was written, in the golden order."""
+"""Bench of the staging ring: check that a slot holds the data last written on its line, in the golden order."""
 
 import cocotb
 
@@ -10,7 +10,7 @@ from tensordash_sim.verify.stimulus import on_lines, packed
 
 @cocotb.test()
 async def random_moves(dut) -> None:
-    """Steps enter and leave at random, each on the line of its number."""
+    """Push and advance random numbers of steps, each on the line of its number."""
     job, random, pins = start_bench(dut, "ring")
     config = job.config
     depth, lanes, width = config.window_depth, config.lanes, config.a_format.width
@@ -39,7 +39,7 @@ async def random_moves(dut) -> None:
 
 
 def _known(pins: Pins, slot: int, bits: int) -> int:
-    """Return a slot's bits; those of others may be undefined."""
+    """Return a slot's bits; the bits of other slots may be undefined."""
     text = str(pins.dut.window.value)
     end = len(text) - slot * bits
     return int(text[end - bits : end], 2)

@@ -1,4 +1,4 @@
-"""Bench of the tile: everything visible, in every cycle, against the golden tile."""
+"""Bench of the tile, compared with the golden tile at all outputs in every cycle."""
 
 from dataclasses import replace
 
@@ -26,7 +26,7 @@ from tensordash_sim.verify.tile_inputs import (
     step_of,
 )
 
-# Cocotb runs the tests that are in this module.
+# Cocotb also runs these imported tests.
 __all__ = ["clear_with_an_overflow", "headroom", "one_overflow", "one_overflow_of_c", "reset_before_an_overflow"]
 
 STREAMS = 80
@@ -35,7 +35,7 @@ STREAMS = 80
 @cocotb.test()
 @cocotb.parametrize(idle=[0.0, 0.5], stall=[0.0, 0.5])
 async def random_traffic(dut, idle: float, stall: float) -> None:
-    """Streams of all lengths and densities, with and without idle producers and back-pressure."""
+    """Send streams of all lengths and densities, with and without idle producers and back-pressure."""
     job, random, lockstep = await started(dut, "traffic", idle=idle, stall=stall)
     lengths = random_lengths(random, max(8, round(STREAMS * job.effort)), job.config.window_depth)
     lockstep.feed(*random_inputs(random, job.config, lengths))
@@ -45,7 +45,7 @@ async def random_traffic(dut, idle: float, stall: float) -> None:
 
 @cocotb.test()
 async def single_steps(dut) -> None:
-    """Streams of one step, one after the other: as many boundaries in the window as fit."""
+    """Send streams of one step, so that the window has as many stream ends as possible."""
     job, random, lockstep = await started(dut, "single")
     lockstep.feed(*random_inputs(random, job.config, [1] * max(12, round(60 * job.effort))))
     await lockstep.run()
@@ -53,7 +53,7 @@ async def single_steps(dut) -> None:
 
 @cocotb.test()
 async def output_blocked(dut) -> None:
-    """An output that is hardly ever ready: streams wait and nothing is lost."""
+    """Check that no result is lost when the output is rarely ready and streams wait."""
     job, random, lockstep = await started(dut, "blocked", stall=0.95)
     lengths = [*random_lengths(random, 6, job.config.window_depth), *[1] * 8]
     lockstep.feed(*random_inputs(random, job.config, lengths))
@@ -63,7 +63,7 @@ async def output_blocked(dut) -> None:
 
 @cocotb.test()
 async def all_zeros(dut) -> None:
-    """Streams of zeros take ceil(T / depth) cycles and give +0."""
+    """Check that streams of zeros take ceil(T / depth) cycles and result in +0."""
     job, _, lockstep = await started(dut, "zeros")
     config = job.config
     lengths = [1, config.depth, config.depth + 1, 37]
@@ -76,7 +76,7 @@ async def all_zeros(dut) -> None:
 
 @cocotb.test()
 async def long_stream(dut) -> None:
-    """Hundreds of steps in one stream."""
+    """Send hundreds of steps in one stream."""
     job, random, lockstep = await started(dut, "long", idle=0.1, stall=0.1)
     lockstep.feed(*random_inputs(random, job.config, [max(250, round(400 * job.effort)), 3]))
     await lockstep.run()
@@ -84,7 +84,7 @@ async def long_stream(dut) -> None:
 
 @cocotb.test()
 async def largest_values(dut) -> None:
-    """Sums of the largest products, and the largest C: every accumulator's upper end and what is beyond."""
+    """Sum the largest products and the largest C, up to every accumulator's upper limit and beyond."""
     job, random, lockstep = await started(dut, "largest", idle=0.2)
     config, result = job.config, RESULT_FORMATS[job.config.numerics.result]
     operands = largest(config.a_format), largest(config.b_format)
@@ -107,7 +107,7 @@ async def largest_values(dut) -> None:
 
 @cocotb.test()
 async def special_values(dut) -> None:
-    """NaN and infinities among the operands, few enough that blocks without them remain."""
+    """Send some NaN and infinities, few enough that blocks without them remain."""
     job, random, lockstep = await started(dut, "special", idle=0.2, stall=0.2)
     lengths = random_lengths(random, max(8, round(STREAMS * job.effort)), job.config.window_depth)
     a, b, c = random_inputs(random, job.config, lengths, specials=0.01)
@@ -117,7 +117,7 @@ async def special_values(dut) -> None:
         if (step := special_step(random, job.config, fmt)) is not None
     ]
     for step, special, others in sides[:1]:
-        special[0][-1][-1] = step  # whatever the seed, it meets no zero
+        special[0][-1][-1] = step  # For any seed, one special value is multiplied by nonzero values.
         for port in others:
             port[-1][-1] = step_of(job.config, [1] * job.config.lanes)
     lockstep.feed(a, b, c)
@@ -128,9 +128,9 @@ async def special_values(dut) -> None:
 
 @cocotb.test()
 async def non_finite_operands(dut) -> None:
-    """One NaN at a time, at each place that a port offers, then in each value of C, with `clear` once the flag is set.
+    """Send one NaN at a time, in each slot of each port, then in each value of C; `clear` follows each flag.
 
-    All other values are zero, so that the tile takes whole windows.
+    All other values are zero, so that the tile accepts full windows.
     """
     job, _, lockstep = await started(dut, "non-finite operands", compare_every=64)
     config, depth = job.config, job.config.window_depth
@@ -144,7 +144,7 @@ async def non_finite_operands(dut) -> None:
     result = RESULT_FORMATS[config.numerics.result]
     has_special_c = config.initial and isinstance(result, FloatFormat)
     places_of_c = [(row, column) for row in range(config.rows) for column in range(config.columns)] * has_special_c
-    # Every second stream has a NaN. C may come two blocks ahead of its stream.
+    # Every second stream has a NaN. C may be accepted two blocks ahead of its stream.
     streams = 2 * len(cases) + 4 + 2 * len(places_of_c)
     sides = {
         side: [[[nothing] * depth for _ in range(streams)] for _ in range(count)]
@@ -165,10 +165,10 @@ async def non_finite_operands(dut) -> None:
 
 @cocotb.test()
 async def special_results(dut) -> None:
-    """A NaN in one column, or in one row, at a time, and flags that are cleared as soon as they are set.
+    """Send a NaN in one column or row at a time, and clear flags as soon as they are set.
 
-    Flags that stay would hide a result that does not set them. Beats that wait would hide a flag that is set too early.
-    While `clear` is high nothing is set.
+    Flags that stay set would hide a result that fails to set them. Waiting beats would expose a flag set too early.
+    While `clear` is high, no flag is set.
     """
     job, random, lockstep = await started(dut, "special results", idle=0.1, stall=0.6)
     config = job.config
@@ -179,12 +179,12 @@ async def special_results(dut) -> None:
         return
     lengths = [random.randint(1, 3) for _ in range(2 * len(ports))]
     a, b, c = random_inputs(random, config, lengths)
-    for (side, index), stream in zip(ports, range(0, len(lengths), 2), strict=True):  # of two streams, one
+    for (side, index), stream in zip(ports, range(0, len(lengths), 2), strict=True):  # every second stream
         special, others, fmt = (a, b, config.a_format) if side == "a" else (b, a, config.b_format)
         step = random.randrange(lengths[stream])
         special[index][stream][step] = special_step(random, config, fmt)
         for port in others:
-            port[stream][step] = step_of(config, [1] * config.lanes)  # which is not zero
+            port[stream][step] = step_of(config, [1] * config.lanes)  # nonzero values
     lockstep.feed(a, b, c)
     risen = 0
     while len(lockstep.results) < lockstep.expected_count:
@@ -192,7 +192,7 @@ async def special_results(dut) -> None:
         risen += seen.result_non_finite
         assert lockstep.pins.cycle < 4000
     assert risen > (len(ports) > 1)
-    await lockstep.cycle(clear=True)  # a flag of the last result may stand until its end
+    await lockstep.cycle(clear=True)  # The last result's flag may stay set until the end of this cycle.
     lockstep.feed([port[-2:] for port in a], [port[-2:] for port in b], c[-2:])
     while len(lockstep.results) < lockstep.expected_count:
         assert not (await lockstep.cycle(clear=True)).result_non_finite
@@ -200,9 +200,9 @@ async def special_results(dut) -> None:
 
 @cocotb.test()
 async def reset_anywhere(dut) -> None:
-    """Resets of one cycle and of several in the middle of streams, stalls and outputs; what follows is not disturbed.
+    """Reset for one or more cycles within streams, stalls and outputs; check that later streams are correct.
 
-    While a reset lasts, ports offer steps and C already, of which the tile takes none: they are lost if it does.
+    During a reset, ports already offer steps and C. The tile must not accept them, or they would be lost.
     """
     job, random, lockstep = await started(dut, "reset", idle=0.3, stall=0.3)
     for _ in range(round(12 * job.effort) + 1):
@@ -221,7 +221,7 @@ async def reset_anywhere(dut) -> None:
 
 @cocotb.test()
 async def clear_counters(dut) -> None:
-    """`clear` empties counters and flags in any cycle."""
+    """Check that `clear` clears counters and flags in any cycle."""
     job, random, lockstep = await started(dut, "clear", idle=0.2, stall=0.2, compare_every=1)
     lockstep.feed(
         *random_inputs(random, job.config, random_lengths(random, 12, job.config.window_depth), specials=0.01)
@@ -233,9 +233,9 @@ async def clear_counters(dut) -> None:
 
 @cocotb.test()
 async def protocol_error(dut) -> None:
-    """A port that disagrees with the others on where a stream ends sets the flag, unless `clear` is high.
+    """Check that a stream that ends elsewhere at one port sets the flag, unless `clear` is high.
 
-    The tile goes on, and a reset mends it.
+    The tile continues, and a reset recovers it.
     """
     job, random, lockstep = await started(dut, "protocol", idle=0.2)
     a, b, c = random_inputs(random, job.config, [5, 3, 8])
@@ -257,9 +257,9 @@ async def protocol_error(dut) -> None:
 @cocotb.test()
 @cocotb.parametrize(late=[False, True])
 async def c_alone(dut, late: bool) -> None:
-    """C that is there long before its stream, so that the store is full; or long after, so that streams wait.
+    """Send C long before its stream, so that the store of C is full, or long after it, so that streams wait.
 
-    Infinities and NaN come with C alone.
+    Only C has infinities and NaN.
     """
     idle, c_idle = (0.0, 0.97) if late else (0.8, 0.0)
     job, random, lockstep = await started(dut, "c", idle=idle, c_idle=c_idle)
@@ -279,7 +279,7 @@ async def c_alone(dut, late: bool) -> None:
 
 @cocotb.test()
 async def c_added_last(dut) -> None:
-    """C that cancels a sum, ties with it or leaves the range of results with it, where C is added to a fused sum."""
+    """Send C such that its sum cancels, rounds from a tie, or leaves the results' range, for tiles that add C last."""
     job, random, lockstep = await started(dut, "c added last")
     config, accumulator = job.config, job.config.numerics.accumulator
     if not config.initial or not isinstance(accumulator, Fused) or accumulator.addend != "last":
@@ -297,7 +297,7 @@ async def c_added_last(dut) -> None:
 
 @cocotb.test()
 async def wrong_last_of_c(dut) -> None:
-    """A block of C whose `last` is early or missing sets the flag; the number of beats decides all the same."""
+    """Check that an early or missing `last` of C sets the flag; the number of beats still ends the block."""
     job, random, lockstep = await started(dut, "last", idle=0.2, compare_every=1)
     for place in (0, -1) if job.config.initial else ():
         lockstep.feed(*random_inputs(random, job.config, [3, 1, 5]))
@@ -310,7 +310,7 @@ async def wrong_last_of_c(dut) -> None:
 
 @cocotb.test()
 async def idle_between_streams(dut) -> None:
-    """`idle` from a last result on, and only then: not while a stream waits for its next steps."""
+    """Check that `idle` is high after the last result, and low while a stream waits for its next steps."""
     job, random, lockstep = await started(dut, "idle", idle=0.4, stall=0.4)
     for length in random_lengths(random, max(4, round(12 * job.effort)), job.config.window_depth):
         lockstep.feed(*random_inputs(random, job.config, [length]))
@@ -329,7 +329,7 @@ async def idle_between_streams(dut) -> None:
 
 @cocotb.test()
 async def snapshots(dut) -> None:
-    """Copies of the counters, next to never and in every cycle; together with `clear` nothing but the copy stays."""
+    """Take snapshots of the counters rarely, often and in every cycle; with `clear`, only the snapshot keeps values."""
     job, random, lockstep = await started(dut, "snapshots", idle=0.2, stall=0.2, compare_every=1)
     for often in (0.05, 1.0, 0.4) if job.config.snapshot else ():
         lockstep.snapshots = often
@@ -341,7 +341,7 @@ async def snapshots(dut) -> None:
 
 @cocotb.test()
 async def saturation(dut) -> None:
-    """Counters stay at their largest value."""
+    """Check that counters saturate at their largest value."""
     job, random, lockstep = await started(dut, "saturation", idle=0.3, stall=0.3, compare_every=1)
     await near_the_limit(dut, lockstep)
     lockstep.feed(*random_inputs(random, job.config, random_lengths(random, 8, job.config.window_depth)))

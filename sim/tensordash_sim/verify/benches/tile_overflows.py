@@ -1,4 +1,4 @@
-"""Tests of the tile's bench that bring sums to the ends of their range."""
+"""Tests of the tile's bench that bring sums to the limits of their range."""
 
 from itertools import islice
 
@@ -10,7 +10,7 @@ from tensordash_sim.verify.tile_inputs import from_sums, has_a_range, products, 
 
 @cocotb.test()
 async def one_overflow(dut) -> None:
-    """Each PE leaves the range alone, by one, upwards or downwards; all others come to the last sum within."""
+    """Let one PE at a time leave the range by one unit, at either end, while all others reach the last sum within."""
     job, random, lockstep = await started(dut, "overflow")
     config = job.config
     if not has_a_range(job):
@@ -23,7 +23,7 @@ async def one_overflow(dut) -> None:
             for place, golden in products(config, final).items():
                 half = 1 << (golden.width - 1)
                 sums[place] = (-half if sign else half - 1) - golden.total
-            if row == 0:  # which PE is beyond makes no difference to this
+            if row == 0:  # This check does not depend on the PE, so fewer runs suffice.
                 await from_sums(dut, lockstep, sums, final)
                 assert not lockstep.golden.overflow
             sums[row, column] += -1 if sign else 1
@@ -34,7 +34,7 @@ async def one_overflow(dut) -> None:
 
 @cocotb.test()
 async def reset_before_an_overflow(dut) -> None:
-    """A step with which every PE would leave the range is lost in a reset of one cycle, whichever stage it is in."""
+    """Check that a reset of one cycle drops a step that would overflow every PE, in each stage of the pipeline."""
     job, random, lockstep = await started(dut, "reset before an overflow")
     config = job.config
     if not has_a_range(job):
@@ -54,7 +54,7 @@ async def reset_before_an_overflow(dut) -> None:
 
 @cocotb.test()
 async def clear_with_an_overflow(dut) -> None:
-    """`clear` around the cycle in which every PE leaves the range: in one of these cycles nothing is left to see."""
+    """Clear in each cycle near the overflow of every PE; check that `clear` hides the overflow in one of them."""
     job, random, lockstep = await started(dut, "clear with an overflow")
     config = job.config
     if not has_a_range(job):
@@ -71,7 +71,7 @@ async def clear_with_an_overflow(dut) -> None:
 
 @cocotb.test()
 async def headroom(dut) -> None:
-    """Results from sums in every binade of the headroom, in every PE."""
+    """Round results from sums in every binade of the headroom, in every PE."""
     job, random, lockstep = await started(dut, "headroom")
     config = job.config
     if not has_a_range(job):
@@ -84,7 +84,7 @@ async def headroom(dut) -> None:
         }
         for place in each:
             random.shuffle(each[place])
-        enough = max(8, 4 * len(each[0, 0]) // len(each))  # each rounder meets every binade
+        enough = max(8, 4 * len(each[0, 0]) // len(each))  # Each rounder rounds sums of every binade.
         for some in islice(zip(*each.values(), strict=False), enough):
             await from_sums(dut, lockstep, dict(zip(each, some, strict=True)), final)
     assert lockstep.golden.overflow
@@ -92,7 +92,7 @@ async def headroom(dut) -> None:
 
 @cocotb.test()
 async def one_overflow_of_c(dut) -> None:
-    """Each value of C overflows alone (int8)."""
+    """Let each value of C overflow alone (int8)."""
     job, random, lockstep = await started(dut, "overflow of C")
     config = job.config
     if not config.initial or config.numerics.result != "int32":
@@ -111,7 +111,7 @@ async def one_overflow_of_c(dut) -> None:
                 await lockstep.run()
                 assert lockstep.golden.overflow == overflows
             await lockstep.cycle(clear=True)
-    # `clear` is high for one cycle, from the first one to one that is too late: once it hides the overflow.
+    # `clear` is high for one cycle, from the first cycle to one that is too late; in some cycle it hides the overflow.
     hidden = []
     for cycles in range(config.stages + config.rows + 4):
         lockstep.feed([[[step]] for step in a], [[[step]] for step in b], [c])

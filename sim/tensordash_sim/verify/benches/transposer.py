@@ -1,4 +1,4 @@
-"""Bench of the transposer: ports in every cycle against the golden transposer."""
+"""Bench of the transposer, compared with the golden transposer at all ports in every cycle."""
 
 import cocotb
 
@@ -10,7 +10,7 @@ from tensordash_sim.verify.pins import split
 @cocotb.test()
 @cocotb.parametrize(idle=[0.0, 0.4], stall=[0.0, 0.4])
 async def random_groups(dut, idle: float, stall: float) -> None:
-    """Groups, transposed or not, with and without pauses of producer and consumer, and a reset among them."""
+    """Send groups, transposed or not, with and without pauses of producer and consumer, and with a reset."""
     job, random, pins = start_bench(dut, f"transposer {idle} {stall}")
     config = job.config
     lanes, width = config.lanes, max(config.a_format.width, config.b_format.width)

@@ -1,1 +1,1 @@
-"""Programs of a core drawn at random, legal and illegal, and what a core must make of them."""
+"""Random legal and illegal programs of a core, and their expected outcomes."""

@@ -13,11 +13,11 @@ __all__ = ["NoRoomError", "ProgramCorruptor", "with_fields"]
 
 
 PAGE = 4096
-"""Bytes; bounds are multiples."""
+"""Bytes of a page; bounds are on boundaries of pages."""
 
 
 def with_fields(bits: int, **fields: int) -> int:
-    """Set fields of a descriptor to any values, legal or not; `memory` and `table` are 64-bit addresses."""
+    """Set fields of a descriptor to values, legal or not; `memory` and `table` are 64-bit addresses."""
     operation, _ = decode(bits)
     assert operation is not None
     known = {field.name: field for field in (*HEADER, *operation.fields)}
@@ -32,19 +32,19 @@ def with_fields(bits: int, **fields: int) -> int:
 
 
 class NoRoomError(Exception):
-    """A program's tensors leave too little memory for the descriptors to add."""
+    """A program's tensors leave too little free memory for the descriptors to add."""
 
 
 class ProgramCorruptor:
-    """Corrupts a legal program.
+    """Corruptor of a legal program.
 
-    Added descriptors touch only memory and groups that the program does not use. The results of all descriptors before
+    Added descriptors access only memory and groups that the program does not use. The results of all descriptors before
     the error stay defined.
 
     Parameters
     ----------
     random : Random
-        Decides everything.
+        Source of all random decisions.
     config : CoreConfig
         The core.
     made : RandomProgram
@@ -57,13 +57,13 @@ class ProgramCorruptor:
     memory : Memory
         Its data.
     base : int
-        Where the ring of descriptors begins.
+        Address of the ring of descriptors.
     free_groups : range
         Groups of the buffer that the program does not use.
     top_groups : int
-        Free groups up to the buffer's end.
+        Number of free groups at the buffer's end.
     bounds : (int, int), optional
-        The lowest and the highest address that the core may use; every one if there are none.
+        The lowest and the highest address that the core may access; all addresses if None.
     """
 
     def __init__(self, random: Random, config: CoreConfig, made: RandomProgram) -> None:
@@ -71,28 +71,28 @@ class ProgramCorruptor:
         self.descriptors = list(made.program.descriptors)
         self._next = made.end
         self.bounds: tuple[int, int] | None = None
-        self._line = max(64, config.group_bytes)  # what anything in memory is a multiple of, on any bus
+        self._line = max(64, config.group_bytes)  # alignment of all data in memory, for any bus width
         last = config.groups - 1
-        # What is loaded into the last group alone only gives a token.
+        # A load into the last group only signals a token; no unit reads that group.
         loads = [bits for bits in self.descriptors if decode(bits)[1].get("address") != last]
         used = set().union(*(written_groups(bits, config) for bits in loads))
         self.free_groups = self._longest_free(used)
         self.top_groups = next((k for k in range(config.groups) if last - k in used), config.groups)
 
     def _longest_free(self, used: set[int]) -> range:
-        """Return the longest run of groups that are not used."""
+        """Return the longest run of unused groups."""
         marks = [-1, *sorted(used), self.config.groups]
         return max((range(a + 1, b) for a, b in pairwise(marks)), key=len)
 
     # Descriptors
 
     def position(self) -> int:
-        """Choose an index to insert at: the first, the last or one between."""
+        """Choose an index to insert at: the first, the last or a random one."""
         last = len(self.descriptors)
         return self.random.choice([0, self.random.randint(0, last), last])
 
     def pick(self, *operations: str) -> int:
-        """Choose the first, the last or another descriptor of the operations; of all operations if none is named."""
+        """Choose the first, the last or a random descriptor of these operations, or of all operations without any."""
         places = [
             k
             for k, bits in enumerate(self.descriptors)
@@ -109,11 +109,11 @@ class ProgramCorruptor:
         return decode(self.descriptors[index])[1][name]
 
     def change(self, index: int, **fields: int) -> None:
-        """Set fields of a descriptor to any values, legal or not."""
+        """Set fields of a descriptor to values, legal or not."""
         self.descriptors[index] = with_fields(self.descriptors[index], **fields)
 
     def encode(self, operation: str, **fields: int) -> int:
-        """Make a descriptor that waits for no unit; fields left out have their least value, or 0."""
+        """Encode a descriptor that waits for no unit; the other fields have their least value, or 0."""
         kind = OPERATIONS[operation]
         least = {field.name: max(field.least or 0, 0) for field in kind.fields}
         return with_fields(with_fields(kind.code, **least), **fields)
@@ -125,7 +125,7 @@ class ProgramCorruptor:
         return at
 
     def tokens(self, index: int, producer: str, consumer: str) -> int:
-        """Count the tokens from one unit to another that are signalled and not yet taken before an index."""
+        """Count the tokens from one unit to another that are signalled but not taken before an index."""
         count, to, by = 0, UNITS.index(consumer), UNITS.index(producer)
         for bits in self.descriptors[:index]:
             operation, values = decode(bits)
@@ -150,7 +150,7 @@ class ProgramCorruptor:
     # Memory
 
     def place(self, size: int) -> int:
-        """Reserve bytes and a line after them, and return their address.
+        """Reserve bytes, and a free line after them; return their address.
 
         Raises
         ------
@@ -160,11 +160,11 @@ class ProgramCorruptor:
         at = self._next
         self._next += (-(-size // self._line) + 1) * self._line
         if self._next > len(self.memory.bytes):
-            raise NoRoomError(f"{size} bytes from {at:#x} on are beyond the end of memory")
+            raise NoRoomError(f"{size} bytes from {at:#x} are beyond the end of memory")
         return at
 
     def put(self, data: bytes) -> int:
-        """Write bytes to free memory, and return their address."""
+        """Write bytes to free memory; return their address."""
         at = self.place(len(data))
         assert self.memory.write(at, data)
         return at
@@ -175,12 +175,12 @@ class ProgramCorruptor:
         return self.random.choice([size, size + 4096, 1 << 31, *([] if near else [top - 8192])])
 
     def outside(self, size: int, *, across: int = 0) -> int:
-        """Set bounds, and return an address from which `size` bytes lie outside them.
+        """Set bounds, and return an address with `size` bytes outside them.
 
         Parameters
         ----------
         size : int
-            Bytes.
+            Bytes from the address.
         across : int
             Bytes before the address that must be free and inside the bounds.
         """

@@ -15,12 +15,12 @@ from ...golden.core.legal import Sequencer
 __all__ = ["BUFFER_IMAGE", "dump_program", "empty_buffer", "expected_outcome", "fill_program", "undefined_regions"]
 
 BUFFER_IMAGE = 0x4000
-"""Byte offset in memory of the image that fills the buffer, and that the buffer is dumped to."""
+"""Byte offset in memory of the buffer's image, which `fill_program` loads and `dump_program` stores."""
 BY_UNITS = ("bounds", "range", "address", "compressed", "read", "write")
 
 
 def fill_program(config: CoreConfig, at: int = 0) -> list[int]:
-    """Make a program that initialises all memories, undefined after power-up, from the buffer's image."""
+    """Return a program that fills all of the core's memories, undefined after power-up, from the buffer's image."""
     program = Program()
     image = at + BUFFER_IMAGE
     program.add("load", signal=["layout_a", "layout_b"], memory=image, address=0, count_0=config.groups)
@@ -36,7 +36,7 @@ def fill_program(config: CoreConfig, at: int = 0) -> list[int]:
 
 
 def dump_program(config: CoreConfig, at: int = 0) -> list[int]:
-    """Make a program that stores the whole buffer to its image."""
+    """Return a program that stores the full buffer to its image."""
     program = Program()
     program.add("store", memory=at + BUFFER_IMAGE, address=0, count_0=config.groups)
     program.add("end")
@@ -52,7 +52,7 @@ def expected_outcome(
     buffer: NDArray,
     bounds: tuple[int, int] | None = None,
 ) -> tuple[GoldenCore, Outcome]:
-    """Run a program on golden; returns the core and its outcome.
+    """Run a program on golden; return the core and its outcome.
 
     Parameters
     ----------
@@ -65,11 +65,11 @@ def expected_outcome(
     descriptors : list of int
         The program.
     faults : set of int
-        Lines of memory that answer with an error.
+        Lines of memory that respond with an error.
     buffer : array
         Content of the buffer before the program.
     bounds : (int, int), optional
-        The lowest and the highest address that it may use; every one if left out.
+        The lowest and the highest address that the core may access; all addresses if None.
     """
     memory = Memory(len(content.bytes), content.base, line=config.axi_bits // 8)
     memory.bytes[:] = content.bytes
@@ -85,7 +85,7 @@ def expected_outcome(
 def undefined_regions(
     config: CoreConfig, descriptors: Iterable[int], outcome: Outcome, bounds: tuple[int, int] | None = None
 ) -> tuple[list[tuple[int, int]], set[int]]:
-    """Return undefined memory (address, bytes) and groups: writes of the descriptor with the error and of later ones.
+    """Return undefined memory (address, bytes) and groups, which the failing descriptor and later ones may write.
 
     Memory outside the bounds is always defined.
 
@@ -97,7 +97,7 @@ def undefined_regions(
         for index, bits in enumerate(descriptors):
             if sequencer.refusal(bits):
                 break  # The core drops all later descriptors.
-            # Positions outside the buffer are not written; all others are.
+            # After an address error, positions outside the buffer are not written, and all others are.
             if index > outcome.index or (index == outcome.index and outcome.error != "address"):
                 memory += written_memory(bits, config)
                 groups |= written_groups(bits, config)
@@ -112,5 +112,5 @@ def _within(runs: Iterable[tuple[int, int]], bounds: tuple[int, int]) -> list[tu
 
 
 def empty_buffer(config: CoreConfig) -> NDArray:
-    """Make a buffer of zeros."""
+    """Return a buffer of zeros."""
     return np.zeros_like(GoldenCore(config, Memory(0)).buffer)

@@ -1,6 +1,6 @@
-"""Descriptors with each field at and near the ends of its values, one field at a time.
+"""Descriptors with each field at and near its limits, one field at a time.
 
-The cases come from the table of descriptors: a field that is added to it is covered at once.
+The cases are generated from the table of descriptors, so a new field is covered as well.
 """
 
 from collections.abc import Iterator, Mapping
@@ -15,9 +15,9 @@ from ...compiler.program import Loop, walk
 __all__ = ["FieldCase", "field_cases", "near_values"]
 
 TOKENS = ("operation", "wait", "signal", "output_wait", "output_signal")
-"""Fields that programs need as they are: no case changes them."""
+"""Fields that no case changes, because programs depend on them."""
 SAMPLED_POWERS = 3
-"""Powers of two near which each field of a loop is tried, beside its ends."""
+"""Number of random powers of two near which each field of a loop has cases, besides its limits."""
 STEPS = 3
 STREAMS = 2
 """Streams of a layout or multiply whose field is changed; `STEPS` is its number of steps."""
@@ -25,7 +25,7 @@ STREAMS = 2
 
 @dataclass(frozen=True, kw_only=True)
 class FieldCase:
-    """A descriptor of which one field has an unusual value.
+    """A descriptor with an unusual value in one field.
 
     Parameters
     ----------
@@ -34,7 +34,7 @@ class FieldCase:
     value : int
         The field's value.
     fields : dict of str to int
-        All fields that are not at their default, this one included.
+        All fields that are not at their default, including this one.
     """
 
     operation: str
@@ -43,7 +43,7 @@ class FieldCase:
     fields: Mapping[str, int]
 
     def descriptor(self, **tokens: int) -> int:
-        """Encode it, with the masks of `wait`, `signal`, `output_wait` and `output_signal`."""
+        """Encode the descriptor, with the masks of `wait`, `signal`, `output_wait` and `output_signal`."""
         return encode(OPERATIONS[self.operation], {**self.fields, **tokens})
 
     @property
@@ -53,7 +53,7 @@ class FieldCase:
 
 
 def near_values(field: Field, powers: Iterator[int] | range | None = None) -> list[int]:
-    """Return values at both ends of a field, next to them, and at and next to powers of two of either sign.
+    """Return values at and next to both limits of a field, and at and next to powers of two of either sign.
 
     Examples
     --------
@@ -70,21 +70,20 @@ def near_values(field: Field, powers: Iterator[int] | range | None = None) -> li
 def field_cases(
     random: Random, config: CoreConfig, names: tuple[str, ...], groups: range, moves: Mapping[str, Mapping[str, int]]
 ) -> Iterator[FieldCase]:
-    """Cases of every field of some operations.
+    """Yield cases of every field of some operations.
 
     Parameters
     ----------
     random : Random
-        Chooses the powers of two of the loops' fields.
+        Source of the powers of two for the loops' fields.
     config : CoreConfig
-        The core. Fields of what it is built without have no cases.
+        The core. Fields of features that it lacks have no cases.
     names : tuple of str
         Operations.
     groups : range
-        Groups of the buffer that a descriptor works on: what it reads of a layout or a load, what it writes of a
-        multiply.
+        Groups of the buffer that a layout reads, a multiply or a load writes, or a store reads.
     moves : dict of str to dict of str to int
-        Fields of moves: "plain", where in memory a tensor is; "compressed", all of a compressed tensor.
+        Fields of moves: "plain" has a tensor's address in memory, "compressed" all fields of a compressed tensor.
     """
     for name in names:
         operation = OPERATIONS[name]
@@ -113,7 +112,7 @@ def _is_built(config: CoreConfig, name: str) -> bool:
 
 
 def _usual(config: CoreConfig, operation: Operation, groups: range, memory: Mapping[str, int]) -> dict[str, int]:
-    """Return fields of a small descriptor in which most fields matter."""
+    """Return the fields of a small descriptor in which most fields have an effect."""
     lanes = config.tile.lanes
     if operation.name.startswith("layout"):
         turns = STREAMS * config.parts(operation.name[-1])
@@ -135,7 +134,7 @@ def _usual(config: CoreConfig, operation: Operation, groups: range, memory: Mapp
 def _moved(
     config: CoreConfig, name: str, value: int, fields: Mapping[str, int], groups: range
 ) -> dict[str, int] | None:
-    """Return the same case with other fields changed so that it stays within the buffer, if there is a way."""
+    """Return the case's fields, with others changed such that the descriptor stays in the buffer, or None."""
     lanes = config.tile.lanes
     width = config.fp32_groups if fields.get("fp32") else 1
 

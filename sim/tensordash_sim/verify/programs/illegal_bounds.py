@@ -1,4 +1,4 @@
-"""Illegal addresses: outside of the bounds, above the highest address, or with bits that the bus does not have."""
+"""Illegal addresses: outside the bounds, above the highest address, or wider than the bus."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -15,7 +15,7 @@ MAX_GROUPS = 6
 
 
 def _move(corruptor: ProgramCorruptor, operation: str) -> bool:
-    """Add a move of free groups that lies outside with all groups, the last ones, or one run."""
+    """Add a move of free groups with all groups, the last ones, or one run outside the bounds."""
     random, size = corruptor.random, corruptor.config.group_bytes
     count = random.randint(1, min(MAX_GROUPS, len(corruptor.free_groups) // 2))
     kind = random.choice(["all", "last", "run"])
@@ -23,7 +23,7 @@ def _move(corruptor: ProgramCorruptor, operation: str) -> bool:
         begin = corruptor.outside(count * size)
         inside = -(-corruptor.place((count + 1) * size) // size) * size
         low, high = corruptor.bounds or (0, 0)
-        if not low <= inside <= high - count * size:  # it was placed above the limit: exchange the runs
+        if not low <= inside <= high - count * size:  # The second run is above the limit: exchange the runs.
             inside, begin = begin, inside
         fields = {"memory": inside, "count_0": count, "count_1": 2, "stride_1": (begin - inside) // size}
     else:
@@ -34,7 +34,7 @@ def _move(corruptor: ProgramCorruptor, operation: str) -> bool:
 
 
 def _load_compressed(corruptor: ProgramCorruptor) -> bool:
-    """Add a load whose units lie outside, or the first or last entry of its table."""
+    """Add a load whose units, or the first or last entry of its table, are outside the bounds."""
     if not corruptor.config.compression:
         return False
     data, table, fields = random_tensor(corruptor)
@@ -69,7 +69,7 @@ def _record(corruptor: ProgramCorruptor) -> bool:
 
 
 def _descriptor(corruptor: ProgramCorruptor) -> bool:
-    """Place the ring such that a descriptor lies where the core may not read."""
+    """Place the ring such that a descriptor is outside the bounds."""
     count = len(corruptor.descriptors)
     first_outside = corruptor.random.choice([0, corruptor.random.randrange(count), count - 1])
     corruptor.base = corruptor.outside(BYTES * count, across=BYTES * first_outside) - BYTES * first_outside
@@ -77,7 +77,7 @@ def _descriptor(corruptor: ProgramCorruptor) -> bool:
 
 
 def _above_all(corruptor: ProgramCorruptor) -> bool:
-    """Add a move that begins at the last address, or steps below the first one."""
+    """Add a move that exceeds the highest address, or steps below address 0."""
     random, config = corruptor.random, corruptor.config
     size, top = config.group_bytes, 1 << config.address_bits
     fields = random.choice([{"memory": top - size, "count_0": 2}, {"memory": 0, "count_1": 2, "stride_1": -1}])
@@ -86,7 +86,7 @@ def _above_all(corruptor: ProgramCorruptor) -> bool:
 
 
 def _table_above_all(corruptor: ProgramCorruptor) -> bool:
-    """Add a move whose last entry of the table, or whose units, would lie above the highest address."""
+    """Add a move whose units or last table entry would be above the highest address."""
     if not corruptor.config.compression:
         return False
     top = 1 << corruptor.config.address_bits
@@ -102,7 +102,7 @@ def _table_above_all(corruptor: ProgramCorruptor) -> bool:
 
 
 def _too_wide(corruptor: ProgramCorruptor) -> bool:
-    """Set a bit of an address that the bus does not have."""
+    """Set an address bit that the bus does not have."""
     random, bits = corruptor.random, corruptor.config.address_bits
     if bits == 64:
         return False
@@ -131,4 +131,4 @@ ADDRESSES: Mapping[str, tuple[str, Callable[[ProgramCorruptor], bool]]] = Mappin
         "address wider than the bus": ("field", _too_wide),
     }
 )
-"""Errors of addresses and what makes a program have them, by name."""
+"""The error of each corruption of an address, and the function that corrupts a program, by name."""

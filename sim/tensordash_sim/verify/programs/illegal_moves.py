@@ -1,4 +1,4 @@
-"""Illegal moves between memory and buffer: fields, buffer, memory, and compressed tensors that are corrupted."""
+"""Illegal moves between memory and buffer: wrong fields, groups or addresses, and corrupt compressed tensors."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -58,7 +58,7 @@ def _unaligned(corruptor: ProgramCorruptor) -> bool:
 
 
 def _beyond(corruptor: ProgramCorruptor) -> tuple[int, int]:
-    """Draw a first group and a number of groups that reach beyond the buffer's end, over free groups only."""
+    """Draw a first group and a number of groups that exceed the buffer's end and cover only free groups."""
     random, groups = corruptor.random, corruptor.config.groups
     least = groups - corruptor.top_groups
     address = min(random.choice([least, groups - 1, groups, random.randint(least, 65535), 65535]), 65535)
@@ -71,7 +71,7 @@ def _range(corruptor: ProgramCorruptor, operation: str) -> bool:
     address, count = _beyond(corruptor)
     size, random = corruptor.config.group_bytes, corruptor.random
     if random.random() < 0.3 and count < 40:
-        # Runs of one group: the core may move those before the end.
+        # Each run is one group; the core may move the runs before the end.
         fields = {"count_1": count, "stride_1": 1}
     else:
         fields = {"count_0": random.choice([count, count, 65535]), "count_3": random.choice([1, 2, 65535])}
@@ -90,7 +90,7 @@ def _range_compressed(corruptor: ProgramCorruptor, operation: str) -> bool:
 
 
 def _outside_memory(corruptor: ProgramCorruptor, operation: str) -> bool:
-    """Add a move of free groups that lies outside of memory, as a whole or with one run."""
+    """Add a move of free groups with all groups or one run outside memory."""
     random, size = corruptor.random, corruptor.config.group_bytes
     count = random.randint(1, min(MAX_GROUPS, len(corruptor.free_groups) // 2))
     if random.random() < 0.5:
@@ -115,7 +115,7 @@ def random_tensor(corruptor: ProgramCorruptor) -> tuple[bytes, NDArray[np.uint32
 
 
 def load_tensor(corruptor: ProgramCorruptor, data: bytes, table: NDArray[np.uint32], fields: dict[str, int]) -> None:
-    """Put a compressed tensor into memory and add its load; addresses in `fields` replace the tensor's."""
+    """Write a compressed tensor to memory, and add its load; addresses in `fields` replace the tensor's."""
     where = {"memory": corruptor.put(data), "table": corruptor.put(table.astype("<u4").tobytes())}
     corruptor.add("load", **(where | fields))
 
@@ -132,7 +132,7 @@ def _table_does_not_grow(corruptor: ProgramCorruptor) -> bool:
 
 
 def _wrong_units(corruptor: ProgramCorruptor) -> bool:
-    """Store fewer or more units than the masks count, or more than any masks can."""
+    """Write a table with fewer or more units than the masks count, or with more than any masks can count."""
     if not corruptor.config.compression:
         return False
     data, table, fields = random_tensor(corruptor)
@@ -151,7 +151,7 @@ def _wrong_mask(corruptor: ProgramCorruptor) -> bool:
     while True:
         data, table, fields = random_tensor(corruptor)
         changed = bytearray(data)
-        # The first mask: the place of any other depends on the masks before it.
+        # Change the first mask, because the place of any other mask depends on the masks before it.
         bit = corruptor.random.randrange(corruptor.config.tile.lanes**2)
         changed[bit // 8] ^= 1 << bit % 8
         # The data after a wrong mask may be legal by chance.
@@ -162,7 +162,7 @@ def _wrong_mask(corruptor: ProgramCorruptor) -> bool:
 
 
 def _read_table(corruptor: ProgramCorruptor) -> bool:
-    """Add a load without memory for its table, or for the table's last entry."""
+    """Add a load whose table, or its last entries, are outside memory."""
     if not corruptor.config.compression:
         return False
     data, _, fields = random_tensor(corruptor)
@@ -182,7 +182,7 @@ def _read_data(corruptor: ProgramCorruptor) -> bool:
 
 
 def _write_compressed(corruptor: ProgramCorruptor) -> bool:
-    """Add a store without memory for its units or its table."""
+    """Add a store whose units or table are outside memory."""
     if not corruptor.config.compression:
         return False
     _, _, fields = random_tensor(corruptor)
@@ -220,4 +220,4 @@ MOVES: Mapping[str, tuple[str, Callable[[ProgramCorruptor], bool]]] = MappingPro
         "nowhere to record": ("write", _write_record),
     }
 )
-"""The error of each corruption, and the function that makes it, by name."""
+"""The error of each corruption of a move, and the function that corrupts a program, by name."""

@@ -1,4 +1,4 @@
-"""Random illegal programs: every clause of docs/core.md's table of errors, made of legal programs."""
+"""Random illegal programs for every clause of docs/core.md's table of errors, made from legal programs."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -20,14 +20,14 @@ __all__ = ["CLAUSES", "Clause", "IllegalProgram", "illegal_program"]
 
 @dataclass(frozen=True, kw_only=True)
 class Clause:
-    """A way to be illegal.
+    """A rule that illegal programs break.
 
     Parameters
     ----------
     error : str
-        Which of `ERRORS` it is.
+        The error, one of `ERRORS`.
     corrupt : callable
-        Corrupts a program in this way; returns false if this program does not allow it.
+        A function that corrupts a program, or returns false if this program cannot break the rule.
     """
 
     error: str
@@ -36,20 +36,20 @@ class Clause:
 
 @dataclass(frozen=True, kw_only=True)
 class IllegalProgram:
-    """A program with an error, or two, and the memory that it finds.
+    """A program with one or two errors, and the memory before it.
 
     Parameters
     ----------
     descriptors : list of int
         The program.
     memory : Memory
-        Its data; without the descriptors.
+        Its data, without the descriptors.
     base : int
-        Where the ring of descriptors begins; a `fetch` fails on a descriptor after the memory's end.
+        Address of the ring of descriptors; a `fetch` error occurs at a descriptor after the memory's end.
     title : str
-        What is wrong.
+        The broken rules.
     bounds : (int, int), optional
-        The lowest and the highest address that the core may use; every one if left out.
+        The lowest and the highest address that the core may access; all addresses if None.
     """
 
     descriptors: list[int]
@@ -129,7 +129,7 @@ def _range_partial(corruptor: ProgramCorruptor) -> bool:
     least = max(config.partial_sums - values["a_streams"] * values["b_streams"] + 1, 0)
     if least > 255:
         return False
-    # Without `emit`, because partial sums at that place may be undefined.
+    # Clear `emit`, because partial sums at that place may be undefined.
     partial = corruptor.random.choice([least, corruptor.random.randint(least, 255), 255])
     corruptor.change(index, partial=partial, emit=0, add=0, scale=0)
     return True
@@ -142,7 +142,7 @@ def _address_layout(corruptor: ProgramCorruptor) -> bool:
 
 
 def _address_layout_row(corruptor: ProgramCorruptor) -> bool:
-    """Let positions go on after the buffer's end, where a row ends."""
+    """Let a row of positions continue beyond the buffer's end."""
     index = corruptor.pick("layout_a", "layout_b")
     corruptor.change(index, address=corruptor.config.groups - 1, x_size=65535, x=corruptor.config.tile.lanes - 1)
     return True
@@ -161,7 +161,7 @@ def _address_output(corruptor: ProgramCorruptor) -> bool:
 
 
 def _tokens_wait(corruptor: ProgramCorruptor) -> bool:
-    """Let a descriptor wait for a token that no unit gives."""
+    """Let a descriptor wait for a token that no unit signals."""
     index = corruptor.pick("load", "layout_a", "layout_b", "multiply", "store", "record")
     operation, _ = decode(corruptor.descriptors[index])
     assert operation is not None
@@ -177,7 +177,7 @@ def _tokens_wait(corruptor: ProgramCorruptor) -> bool:
 
 
 def _tokens_many(corruptor: ProgramCorruptor) -> bool:
-    """Give one token more than the maximum."""
+    """Signal one token more than the maximum."""
     size, at = corruptor.config.group_bytes, corruptor.position()
     unit = 1 << corruptor.random.randrange(len(UNITS))
     for _ in range(MAX_TOKENS + 1):
@@ -187,7 +187,7 @@ def _tokens_many(corruptor: ProgramCorruptor) -> bool:
 
 
 def _tokens_left(corruptor: ProgramCorruptor) -> bool:
-    """Leave a token at an end, for a unit that does not wait for it: otherwise that unit would begin too early."""
+    """Leave a token at an `end`, for a unit that never waits for it; a waiting unit would start too early."""
     index = corruptor.pick("load", "layout_a", "layout_b", "multiply", "store", "record")
     operation, _ = decode(corruptor.descriptors[index])
     assert operation is not None
@@ -202,14 +202,14 @@ def _tokens_left(corruptor: ProgramCorruptor) -> bool:
 
 
 def _tokens_end(corruptor: ProgramCorruptor) -> bool:
-    """Give an end tokens."""
+    """Let an `end` wait for tokens or signal them."""
     name = corruptor.random.choice(["wait", "signal"])
     corruptor.change(corruptor.pick("end"), **{name: corruptor.random.randint(1, 63)})
     return True
 
 
 def _fetch(corruptor: ProgramCorruptor) -> bool:
-    """Place the ring such that a descriptor lies outside of memory."""
+    """Place the ring such that a descriptor is outside memory."""
     last = len(corruptor.descriptors) - 1
     first_missing = corruptor.random.choice([0, corruptor.random.randint(0, last), last])
     corruptor.base = len(corruptor.memory.bytes) - 64 * first_missing
@@ -240,32 +240,32 @@ CLAUSES: Mapping[str, Clause] = MappingProxyType(
 """Corruptions by name."""
 
 TRIES = 60
-"""Legal programs that are tried: of small cores few groups are left over, of large ones little memory."""
+"""Maximum number of legal programs to try: small cores have few free groups, large cores little free memory."""
 
 
 def illegal_program(random: Random, config: CoreConfig, name: str, *, second: str = "") -> IllegalProgram:
-    """Return a random legal program made illegal.
+    """Draw a random legal program, and corrupt it.
 
     Parameters
     ----------
     random : Random
-        Decides everything.
+        Source of all random decisions.
     config : CoreConfig
-        The core; at least 8 groups of its buffer must be left over by random programs.
+        The core; random programs must leave at least 8 groups of its buffer free.
     name : str
         One of `CLAUSES`.
     second : str
-        Another one, which is done to the program as well; the first in the program's order counts.
+        Another clause that the program breaks as well; the core reports the first error in program order.
 
     Returns
     -------
     IllegalProgram
-        The clause stands at the start, at the end or anywhere.
+        The program; the error is at the start, at the end or in a random place.
 
     Raises
     ------
     ValueError
-        If no program of this core can be illegal so.
+        If no program of this core can break the clause.
     """
     for _ in range(TRIES):
         corruptor = ProgramCorruptor(random, config, random_program(random, config))

@@ -1,4 +1,4 @@
-"""Random layers with their operands: all that a core's programs of layers must do."""
+"""Random layers with their operands, which use all features of a core's programs of layers."""
 
 from dataclasses import dataclass
 from math import prod
@@ -28,11 +28,11 @@ class LayerWork:
     Parameters
     ----------
     layer, operation, rows, fp32, relu
-        As of `Problem`.
+        See `Problem`.
     turned : bool
-        Results are, if they can be.
+        Whether results are turned, if possible.
     values : dict of str to array
-        Bit patterns of both operands, and perhaps "bias" and "mask", as `TensorImage` takes them.
+        Bit patterns of both operands, and optionally "bias" and "mask", in the layout of `TensorImage`.
     """
 
     layer: Layer
@@ -44,13 +44,13 @@ class LayerWork:
     values: dict[str, NDArray]
 
     def image(self, config: CoreConfig, memory: Memory) -> TensorImage:
-        """Return operands and results in memory."""
+        """Return the image of operands and results in memory."""
         turned = self.space(config).problem.turned
         how: dict[str, Any] = {"rows": self.rows, "fp32": self.fp32, "turned": turned}
         return TensorImage(config, memory, self.layer, self.operation, self.values, **how)
 
     def space(self, config: CoreConfig) -> IterationSpace:
-        """Return its loops on a core."""
+        """Return the operation's iteration space on a core."""
         problem = Problem(
             layer=self.layer,
             operation=self.operation,
@@ -65,14 +65,14 @@ class LayerWork:
 
 
 def random_layer(random: Random, macs: tuple[int, int]) -> Layer:
-    """Return a convolution or a batch of matrix products.
+    """Draw a convolution or a batch of matrix products.
 
     Parameters
     ----------
     random : Random
-        Its choices.
+        Source of all random decisions.
     macs : (int, int)
-        Multiplications that it has at least and at most, those with padding counted.
+        Least and most multiplications of the layer, including those with padding.
     """
     least, most = macs
     size = max(4, round(most ** (1 / 3)))
@@ -94,18 +94,18 @@ def random_layer(random: Random, macs: tuple[int, int]) -> Layer:
         try:
             layer = Layer(**fields)
         except ValueError:
-            continue  # the kernel is larger than what there is
+            continue  # The kernel is larger than the padded input.
         if least <= prod(layer.shape("G")) * layer.channels * prod(layer.kernel) * layer.products <= most:
             return layer
 
 
 def random_work(random: Random, config: CoreConfig, macs: tuple[int, int] = (1, 300_000)) -> LayerWork:
-    """Return an operation of a random layer, with operands of which some are zeros, for a core's formats.
+    """Draw an operation of a random layer, with operands in a core's formats, some of them zeros.
 
     Parameters
     ----------
     random, macs
-        As of `random_layer`.
+        See `random_layer`.
     config : CoreConfig
         The core.
 
@@ -131,7 +131,7 @@ def random_work(random: Random, config: CoreConfig, macs: tuple[int, int] = (1, 
         values["bias"] = np.rint(100 * bias).astype(np.int32) if is_integer else bias.astype(np.float32)
     fp32, relu = random.random() < 0.3, random.random() < 0.3
     turned = fp32 and random.random() < 0.5
-    if not fp32 and random.random() < 0.5:  # zeros of both signs, and anything else
+    if not fp32 and random.random() < 0.5:  # zeros of both signs, and random bits
         bits = config.value_bits
         mask = rng.integers(0, 1 << bits, layer.whole_shape(RESULTS[operation])).astype(f"u{bits // 8}")
         values["mask"] = np.where(rng.random(mask.shape) < 0.5, mask & 1 << (bits - 1), mask)

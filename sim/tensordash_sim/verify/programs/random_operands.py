@@ -1,4 +1,4 @@
-"""Random operands and biases of programs."""
+"""Random operands and biases for programs."""
 
 from random import Random
 
@@ -14,16 +14,17 @@ from ...golden.core.tensors import value_type
 __all__ = ["random_biases", "random_values"]
 
 MAX_BIAS_EXPONENT = 70
-"""Biases of binned sums are far above them and far below, too."""
+"""Largest exponent of the random scaling of binned sums' biases, far above and far below the sums."""
 
 
 def random_values(
     random: Random, config: CoreConfig, shape: tuple[int, ...], zeros: float, *, large: bool = False
 ) -> NDArray:
-    """Draw bit patterns of operands: a share of zeros, the rest finite, subnormals and negative zeros among them.
+    """Draw bit patterns of operands: a share of zeros, the rest finite, including subnormals and negative zeros.
 
-    None is beyond 2, so that sums stay small, unless they may be `large`: then some results are infinities. In formats
-    with FP32's exponents, most arrays have few of them, so that products meet in a sum. Integers are of one bound.
+    Magnitudes are below 2, so that sums stay small. With `large`, operands span the format, and some results are
+    infinities. In formats with FP32's exponents, most arrays have a narrow range of exponents, so that products of a
+    sum overlap. Integers of an array have a common bound.
     """
     fmt = config.tile.a_format
     rng = np.random.default_rng(random.getrandbits(64))
@@ -43,7 +44,7 @@ def random_values(
 
 
 def random_biases(rng: np.random.Generator, config: CoreConfig, count: int) -> NDArray:
-    """Draw biases: FP32, of binned sums with all exponents; or INT32 of every number of bits."""
+    """Draw biases: FP32, for binned sums with a wide range of exponents, or INT32 of every magnitude."""
     if config.tile.numerics.result == "int32":
         return (rng.integers(-(1 << 31), 1 << 31, count) >> rng.integers(0, 32, count)).astype("<i4")
     bias = rng.standard_normal(count)

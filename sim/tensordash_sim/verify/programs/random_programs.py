@@ -1,4 +1,4 @@
-"""Random legal programs: matrix products with every feature of descriptors, and their data."""
+"""Random legal programs: matrix products that use every feature of descriptors, and their data."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,29 +18,29 @@ from .random_operands import random_biases, random_values
 __all__ = ["DATA", "PROGRAM", "RandomProgram", "random_program"]
 
 DATA = 0x10000
-"""Where tensors begin in memory, from its first address."""
+"""Byte offset of the tensors from the memory's first address."""
 PAGE = 4096
 PROGRAM = 0x1000
-"""Address of the ring of descriptors, in bytes."""
+"""Byte address of the ring of descriptors."""
 
 MAX_GAP_GROUPS = 32
-"""Largest number of groups of a move with gaps between its runs, or next to the product, so that memory has room."""
+"""Maximum groups of a move with gaps between its runs, and of a move next to the product, so that they fit memory."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RandomProgram:
-    """A program and the memory that it finds.
+    """A program, and the memory before it.
 
     Parameters
     ----------
     program : Program
         The descriptors.
     memory : Memory
-        Its data; without the descriptors.
+        Its data, without the descriptors.
     title : str
-        What it does.
+        What the program computes.
     end : int
-        From this address on nothing is used.
+        First unused address after the tensors.
     """
 
     program: Program
@@ -50,14 +50,14 @@ class RandomProgram:
 
 
 class _Writer:
-    """Puts tensors into memory, one after the other, or with `edges` each across the end of a page."""
+    """Allocator of tensors in memory, in sequence; with `edges`, each tensor spans the end of a page."""
 
     def __init__(self, random: Random, config: CoreConfig, memory: Memory, *, edges: bool) -> None:
         self._random, self._memory, self._edges, self._next = random, memory, edges, memory.base + DATA
         self._line = max(64, config.group_bytes)
 
     def place(self, size: int, align: int = 0) -> int:
-        """Return an address at which `size` bytes are free: a multiple of a group's, or of `align`."""
+        """Reserve `size` bytes at a multiple of a group's bytes, or of `align`; return their address."""
         at, align = self._next, align or self._line
         if self._edges:
             before = align * self._random.randint(1, max(1, (size - 1) // align))
@@ -76,25 +76,25 @@ class _Writer:
 def random_program(
     random: Random, config: CoreConfig, size: int = 1 << 17, *, edges: bool = False, at: int = 0
 ) -> RandomProgram:
-    """Draw a matrix product in one or more chunks, with any of the output unit's functions.
+    """Draw a matrix product in one or more chunks, with random functions of the output unit.
 
     Parameters
     ----------
     random : Random
-        Source of all choices.
+        Source of all random decisions.
     config : CoreConfig
         The core.
     size : int
         Bytes of memory.
     edges : bool
-        Tensors lie across ends of 4 KiB pages, which no burst may cross, with the least alignment allowed.
+        Place tensors across ends of 4 KiB pages, which no burst may cross, with the least alignment allowed.
     at : int
         The memory's first address, a multiple of a page.
     """
     maker = None
     while maker is None or not maker.fits:
         memory = Memory(size, at)
-        # Random bytes, because in memory of zeros a check finds neither missing zeros nor zeros in a wrong place.
+        # In memory of zeros, a check would find neither missing nor misplaced zeros, so fill memory with random bytes.
         memory.bytes[:] = Random(size).randbytes(size)
         maker = _Maker(random, config, memory, _Writer(random, config, memory, edges=edges))
     return maker.make()
@@ -107,12 +107,12 @@ class _Maker:
         self.random, self.config, self.memory, self.writer = random, config, memory, writer
         self.program = Program()
         self.fits = self._draw()
-        """Whether the buffer and the partial sums have room for it."""
+        """Whether the product fits the buffer and the partial sums."""
 
     def _draw(self) -> bool:
         random, config = self.random, self.config
         lanes, depth = config.tile.lanes, config.tile.window_depth
-        # Positions of side A are the columns, those of side B the rows.
+        # Positions of side A are the columns, positions of side B the rows.
         parts_a, parts_b = config.parts("a"), config.parts("b")
         self.zeros = random.choice([0.0, 0.3, 0.6, 0.9, 1.0])
         self.channel_groups = random.choice([1, 2, 3, random.randint(1, 9), random.choice([8, 12, 16])])
@@ -129,8 +129,8 @@ class _Maker:
             return False
         self.flags = flags = _flags(random, config)
         region = config.groups // max(config.regions, 4)
-        # Rows are positions unless `transposed`: the result has groups of channels by groups of positions. Every port's
-        # channel is written, counted, and has a bias and a mask, whether there are operands for it or not.
+        # The result has groups of channels by groups of positions. Rows are positions unless `transposed`.
+        # The core writes and counts the channels of all ports, with bias and mask, also of ports without operands.
         # A strided result leaves the groups between its positions unchanged.
         by_rows = self.b_groups, self.a_streams * parts_a
         positions, made = (self.a_groups, self.b_streams * parts_b) if flags["transposed"] else by_rows
@@ -148,7 +148,7 @@ class _Maker:
     def make(self) -> RandomProgram:
         """Write the program and its data."""
         self._load_all()
-        # Where the stream buffers hold two chunks, one is laid out while the other is multiplied.
+        # If the stream buffers hold two chunks, the core lays out one while it multiplies the other.
         words = -(-self.chunk // self.config.tile.window_depth)
         halves = {side: self.config.stream_words(side) // 2 for side in "ab"}
         fits_twice = words * self.a_streams <= halves["a"] and words * self.b_streams <= halves["b"]
@@ -172,7 +172,7 @@ class _Maker:
         return RandomProgram(program=self.program, memory=self.memory, title=title, end=self.writer.place(0))
 
     def _load_all(self) -> None:
-        """Load operands, biases, masks, and what is between the positions of a strided result."""
+        """Load operands, biases, masks, and the groups between the positions of a strided result."""
         random, config, lanes, sizes = self.random, self.config, self.config.tile.lanes, self.sizes
         large = random.random() < 0.2
         sides = [("b", self.b_positions, self.zeros), ("a", self.a_positions, random.choice([0.0, 0.5]))]
@@ -194,7 +194,7 @@ class _Maker:
         self.program.add("load", memory=memory, address=config.groups - 1, count_0=1, signal=["output"])
 
     def _load(self, groups: NDArray, place: str, unit: str) -> None:
-        """Load a tensor, plain or compressed. The unit gets a token, if one is named."""
+        """Load a tensor, plain or compressed, and signal `unit` if it is not empty."""
         random, config, writer = self.random, self.config, self.writer
         flat = groups.reshape(-1, groups.shape[-1])
         fields: dict[str, Any] = {"address": self.places[place], "signal": [unit] if unit else []}
@@ -236,7 +236,10 @@ class _Maker:
             )
 
     def _move_aside(self) -> None:
-        """Load and store groups next to the product, uncompressed: a compressed load could read a store's data."""
+        """Load and store groups next to the product.
+
+        Both are uncompressed, because a compressed load could read a store's data.
+        """
         count = self.sizes["aside"]
         values = random_values(self.random, self.config, (count, self.config.tile.lanes**2), 0.5)
         moved: dict[str, Any] = {"address": self.places["aside"], "count_0": count}
@@ -244,7 +247,7 @@ class _Maker:
         self.program.add("store", memory=self.writer.place(values.nbytes), wait=["load"], **moved)
 
     def _multiply(self, index: int, turns: int, steps: int, base: Mapping[str, int]) -> None:
-        """Multiply a chunk; the last one gives the result."""
+        """Multiply a chunk; the last one emits the result."""
         config, flags, final = self.config, self.flags, index == self.chunks - 1
         result = _result(flags, self.places, self.a_positions, self.b_positions) if final else {}
         self.program.add(
@@ -281,9 +284,9 @@ class _Maker:
 
 
 def _places(random: Random, room: int, region: int, sizes: Mapping[str, int]) -> dict[str, int]:
-    """Draw where each tensor begins in the buffer's groups; tensors do not overlap.
+    """Draw the first group of each tensor in the buffer; tensors do not overlap.
 
-    Half of the draws give most tensors a region of their own, so that units never conflict. The others pack them.
+    In half of the draws, most tensors have their own region, so that units never conflict. The others pack tensors.
     """
     free = room - sum(sizes.values())
     if free < 0 or random.random() < 0.5:
@@ -306,14 +309,14 @@ def _flags(random: Random, config: CoreConfig) -> dict[str, int]:
     flags["stride"] = random.choice([1, 1, 1, 2, 3, 4])
     flags["toward_zero"] = int(random.random() < 0.2)
     flags["scale"] = random.randint(-3, 3) if config.scale and random.random() < 0.4 else 0
-    if config.scale and config.tile.numerics.result == "int32":  # sums are beyond the format without one
+    if config.scale and config.tile.numerics.result == "int32":  # Unscaled sums exceed the format.
         flags["scale"] = random.choice((0, random.randint(-3, 3), random.randint(-16, 0), random.randint(-34, -12)))
     flags["seed"] = random.getrandbits(32) if flags["stochastic"] else 0
     return flags
 
 
 def _draw_moves(random: Random, groups: int) -> tuple[dict[str, Any], list[int]]:
-    """Draw the fields of a move in up to four loops, and where in memory each run begins, in groups."""
+    """Draw the fields of a move with up to four loops, and the offset of each run in memory, in groups."""
     counts = _factors(random, groups, 4)
     offsets, span = [0], counts[0]
     fields: dict[str, Any] = {"count_0": span}
@@ -326,7 +329,7 @@ def _draw_moves(random: Random, groups: int) -> tuple[dict[str, Any], list[int]]
 
 
 def _parted(random: Random, loop: Loop) -> list[Loop]:
-    """Split a loop into three that do the same."""
+    """Split a loop into three nested loops with the same effect."""
     loops, inside = [], 1
     for count in _factors(random, loop.count, 3):
         loops.append(Loop(count=count, address=inside * loop.address, x=inside * loop.x))
@@ -335,7 +338,7 @@ def _parted(random: Random, loop: Loop) -> list[Loop]:
 
 
 def _factors(random: Random, number: int, most: int) -> list[int]:
-    """Draw `most` numbers whose product is `number`: that one and ones, random divisors, or the smallest ones."""
+    """Draw `most` factors of `number`: the number and ones, random divisors, or the smallest divisors."""
     how, factors = random.choice(("alone", "any", "small")), []
     for _ in range(most - 1):
         divisors = [n for n in range(1, number + 1) if number % n == 0]
@@ -345,7 +348,7 @@ def _factors(random: Random, number: int, most: int) -> list[int]:
 
 
 def _result(flags: dict[str, int], places: dict[str, int], a_positions: int, b_positions: int) -> dict[str, int]:
-    """Return the fields for the place and the form of results."""
+    """Return the fields for the place and the format of results."""
     fields = {name: value for name, value in flags.items() if value}
     counted = (a_positions if flags["transposed"] else b_positions) * flags["stride"]
     fields |= {"address": places["result"], "x_size": counted}
@@ -353,7 +356,7 @@ def _result(flags: dict[str, int], places: dict[str, int], a_positions: int, b_p
 
 
 def _blocks(config: CoreConfig, flags: dict[str, int], a_streams: int, b_streams: int, positions: int) -> list[Loop]:
-    """Return the order of a multiply's groups: columns within rows of a block, streams of A within those of B."""
+    """Return the loops over a multiply's groups: columns within rows of a block, streams of A within streams of B."""
     lanes = config.tile.lanes
     width = config.fp32_groups if flags["fp32"] else 1
     along = {"x": lanes * flags["stride"]}

@@ -1,4 +1,4 @@
-"""Soak: a long random campaign of tiles, operands, arrival and stalls, golden beside the Verilog in every cycle."""
+"""Soak: a long campaign of random tiles, operands, arrivals and stalls, in lockstep with golden."""
 
 from .campaign import Campaign, Summary
 from .draw import SoakJob, draw_job

@@ -1,4 +1,4 @@
-"""A campaign: the jobs of a seed, several at a time, kept as they come, and what they covered together."""
+"""Campaign: run the jobs of a seed in parallel, store each record, and merge their coverage."""
 
 import shutil
 from collections import Counter
@@ -19,19 +19,19 @@ from .job import Record, run_job
 __all__ = ["Campaign", "Summary"]
 
 TURNS = 4
-"""How often a tile is fed again, at most."""
+"""Maximum number of times that a tile is rerun with new streams."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Summary:
-    """What a campaign found.
+    """Result of a campaign.
 
     Parameters
     ----------
     seed : int
         Its seed.
     records : tuple of Record
-        Of all its jobs, in their order.
+        Records of all its jobs, in order.
     """
 
     seed: int
@@ -39,28 +39,28 @@ class Summary:
 
     @property
     def positions(self) -> int:
-        """Multiply positions that were consumed with everything equal to golden."""
+        """Multiply positions that the tiles consumed, equal to golden."""
         return sum(record.positions for record in self.records)
 
     @property
     def failures(self) -> dict[str, str]:
-        """Return the first difference of each failed job, by the command that runs it again."""
+        """First difference of each failed job, by the command that replays the job."""
         return {replay_command(self.seed, record): record.failure for record in self.records if record.failure}
 
     @property
     def counts(self) -> Counts:
-        """How often each point was met, those of the universe that were never met included."""
+        """Count of each point, including points of the universe that were never met."""
         return merged(record.coverage for record in self.records)
 
     @property
     def options(self) -> tuple[int, int]:
-        """Pairs of a lane and one of its options, of every job's tile: those met, and all."""
+        """Number of (lane, option) pairs of all jobs' tiles: pairs met, and all pairs."""
         pairs = [lane_options(record.options) for record in self.records]
         return sum(met for met, _ in pairs), sum(of for _, of in pairs)
 
     @property
     def never(self) -> dict[str, list[str]]:
-        """Points that can be reached and were not met, by group; of a lane's options those that it took on no tile."""
+        """Reachable points that were not met, by group, and lanes' options that were taken on no tile."""
         counts = self.counts
         points = {group: [point for point in all_ if not counts[group][point]] for group, all_ in universe().items()}
         points["option of a lane"] = [f"lane {lane}, option {option}" for lane, option in self._never_taken]
@@ -68,7 +68,7 @@ class Summary:
 
     @property
     def _never_taken(self) -> list[tuple[int, int]]:
-        """Pairs of a lane and an option that there are, and that no tile's lane has taken."""
+        """(lane, option) pairs that exist on some tile and were taken on none."""
         taken: Counter[tuple[int, int]] = Counter()
         for record in self.records:
             for lane, options in enumerate(record.options):
@@ -77,7 +77,7 @@ class Summary:
 
     @property
     def short(self) -> list[int]:
-        """Numbers of the jobs whose tiles have an option of a lane that was taken on no tile."""
+        """Numbers of the jobs whose tiles have a (lane, option) pair that was taken on no tile."""
         never = self._never_taken
         return [
             record.index
@@ -110,24 +110,24 @@ class Summary:
 
 
 def replay_command(seed: int, record: Record) -> str:
-    """Return the command that runs a job again."""
+    """Return the command that replays a job."""
     return f"tensordash soak --replay {seed}:{record.index} --simulator {record.simulator}"
 
 
 class Campaign:
-    """Draws jobs of a seed until `positions` are consumed and, with `cover`, each lane has taken its options.
+    """Campaign of a seed's jobs for `positions` multiply positions and, with `cover`, for all options of each lane.
 
-    The folder of its records is named after the seed, the simulator and the code, so that what another version of the
-    hardware did is never taken for this one's.
+    The folder of the records is named after the seed, the simulator and a digest of the code, so that records of
+    another version are never used.
 
     Parameters
     ----------
     folder : Path
-        For records and, while they run and if they fail, the jobs.
+        Folder for records, and for the files of running and failed jobs.
     seed : int
-        Decides every job.
+        Seed that determines every job.
     positions : int
-        Multiply positions to consume, at least.
+        Least number of multiply positions to consume.
     simulator : str
         "auto", "verilator" or "icarus".
     """
@@ -151,19 +151,19 @@ class Campaign:
         Parameters
         ----------
         runner : Runner
-            Where jobs run.
+            Runner of the jobs.
         describe : callable
-            Returns a line about a job and its new record.
+            A function that returns a line about a job and its new record.
         cover : bool
-            Feed tiles with options that a lane has taken on no tile again, with other streams, up to `TURNS` times: of
-            many options and lanes the last ones are rare.
+            Rerun a tile with new streams, up to `TURNS` times, while one of its lanes has an option that no tile has
+            exercised. With many lanes and options, the last options are rare.
 
         Raises
         ------
         SimulatorError
-            If a job could not run.
+            If a job cannot run.
         JobError
-            As in `Runner.run`.
+            See `Runner.run`.
         """
         records = self._run(self.jobs, runner, describe)
         for turn in range(1, TURNS + 1):
@@ -186,7 +186,7 @@ class Campaign:
 
 
 def _run_job(job: SoakJob, folder: Path, simulator: str) -> Record:
-    """Run a job in a folder that stays if it fails."""
+    """Run a job, and delete its folder unless it fails."""
     place = folder / f"job-{job.seed}-{job.index}"
     try:
         record = run_job(job, place, simulator=simulator)

@@ -1,4 +1,4 @@
-"""Digest of the code of soaks, so that records of other code are not used."""
+"""Digest of the code that soaks depend on, so that records of other code are not used."""
 
 from functools import cache
 from pathlib import Path
@@ -13,6 +13,6 @@ __all__ = ["code_digest"]
 
 @cache
 def code_digest() -> str:
-    """Return a digest of all code that a job's outcome depends on: hardware, models, compiler, and `verify`."""
+    """Return a digest of the code that determines a job's outcome: hardware, models, compiler, and `verify`."""
     folders = [Path(package.__file__ or "").parent for package in (tensordash, golden, compiler, emulator, verify)]
     return files.code_digest(*folders, folders[-1] / "core_harness.cpp")[:16]

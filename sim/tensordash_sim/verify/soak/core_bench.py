@@ -1,4 +1,4 @@
-"""A core under test: its results are those of the golden core."""
+"""Bench of a core, whose results are compared with the golden core's."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from random import Random
@@ -37,39 +37,39 @@ from .program_variants import repeat_program, with_tokens
 __all__ = ["LAYER_BYTES", "MAX_DESCRIPTORS", "MAX_PROGRAM_CYCLES", "Bench"]
 
 MAX_PROGRAM_CYCLES = 400_000
-"""Cycles after which a program hangs."""
+"""Cycles after which a program is taken to hang."""
 LAYER_BYTES = 1 << 22
-"""Bytes of memory for the tensors of layers; their descriptors follow."""
+"""Bytes of memory for a layer's tensors; its descriptors are stored after them."""
 MAX_DESCRIPTORS = 1 << 12
-"""Descriptors of a layer's program."""
+"""Maximum descriptors of a layer's program."""
 SMALL_LAYER_MACS = (1_000, 200_000)
 LARGE_LAYER_MACS = (500_000, 6_000_000)
 """Least and most multiply-accumulates of a layer."""
 
-Open = tuple[list[tuple[int, int]], set[int]]
-"""Memory (address, bytes) and groups of the buffer that may be anything."""
+Regions = tuple[list[tuple[int, int]], set[int]]
+"""Memory (address, bytes) and groups of the buffer with undefined content."""
 
 
 class Bench:
-    """A core, what is in its buffer, and what it has done.
+    """Bench of a core, with the expected content of its buffer, and counts.
 
     Parameters
     ----------
     device : VerilatedCore
         The core, with `SIZE` bytes of memory.
     verilog : str
-        What it was made of.
+        The core's Verilog.
     coverage : CoreCoverage
-        Gets what it does.
+        Coverage to update.
     random : Random
-        Decides everything.
+        Source of all random decisions.
     bits : iterator of (str, int)
-        Operations and the bits of their descriptors that are to be fuzzed next, without an end.
+        Infinite sequence of operations and bits of their descriptors to fuzz.
 
     Attributes
     ----------
     descriptors, positions, programs : int
-        Executed as golden does.
+        Numbers that the core executed, equal to golden.
     moved : dict of str to int
         Transfers on each channel in the last program.
     """
@@ -109,16 +109,16 @@ class Bench:
     # Programs
 
     def legal(self) -> IllegalProgram:
-        """Return a program that breaks no rule, now and then twice in a row, with tokens that nobody needs."""
+        """Draw a legal program, sometimes repeated, and add unnecessary tokens."""
         at, edges = self.device.base, self.random.random() < 0.5
         made = random_program(self.random, self.config, SIZE, edges=edges, at=at)
         descriptors = made.program.descriptors
         if self.random.random() < 0.15:
             descriptors = repeat_program(self.config, descriptors)
         descriptors = with_tokens(self.random, self.config, descriptors)
-        for address, count in self._described(descriptors)[0]:  # so that what is written shows
+        for address, count in self._described(descriptors)[0]:  # Random bytes reveal missing writes.
             made.memory.write(address, self.random.randbytes(count))
-        # Registers that hold through soft resets: every other program has bounds that are as tight as they can be.
+        # A soft reset must not change the bounds, so half of the programs have the tightest possible bounds.
         bounds = (at, at + SIZE - 1) if self.random.random() < 0.5 else None
         return IllegalProgram(
             descriptors=descriptors, memory=made.memory, base=at + PROGRAM, title=made.title, bounds=bounds
@@ -127,7 +127,7 @@ class Bench:
     def golden(
         self, made: IllegalProgram, executed: Sequence[int], faults: Iterable[int] = ()
     ) -> tuple[GoldenCore, Outcome]:
-        """Run a program, or a part, on golden."""
+        """Run a program, or a part of its descriptors, on golden."""
         return expected_outcome(
             self.config, made.memory, made.base, list(executed), set(faults), self.buffer, made.bounds
         )
@@ -135,7 +135,7 @@ class Bench:
     # A run
 
     def prepare(self, made: IllegalProgram) -> None:
-        """Load the program's memory and reset the core."""
+        """Write the program and its memory, and reset the core."""
         self.device.memory[:] = np.frombuffer(made.memory.bytes, np.uint8)
         self.device.put(made.descriptors, made.base)
         self.device.restrict(*(made.bounds or ()))
@@ -143,22 +143,22 @@ class Bench:
         self.device.silence("")
 
     def reset(self) -> None:
-        """A soft reset, which ends all that is on the bus."""
+        """Issue a soft reset, check that it ends all bursts, and record its coverage."""
         self.device.reset()
         assert self.device.idle, "a burst was left without its end"
         self.coverage.reset(self.states, *self.device.at_reset)
 
     def check(self, made: IllegalProgram, faults: Iterable[int] = (), *, defined: int | None = None) -> Outcome:
-        """Run a program with an error, a memory that fails, or neither, as golden does.
+        """Run a program, legal or not, with or without memory errors, and compare its outcome with golden's.
 
         Parameters
         ----------
         made : IllegalProgram
             The program.
         faults : iterable of int
-            Lines of memory that answer with an error.
+            Lines of memory that respond with an error.
         defined : int, optional
-            Unless one of these first descriptors has an error, it is not defined what others leave in memory.
+            Unless one of this number of first descriptors has an error, results of later descriptors are undefined.
         """
         device = self.device
         model, wanted = self.golden(made, made.descriptors, faults)
@@ -188,10 +188,10 @@ class Bench:
         any_order: bool = False,
         legal: bool = True,
     ) -> None:
-        """Judge a program that was stopped: what is after its first `done` descriptors may be there in part.
+        """Check the state after a program was stopped; descriptors after the first `done` may be executed in part.
 
-        With `any_order` the core may have executed any of the program's descriptors, in any order. Where a `legal` one
-        writes to memory, there is what was there before or what is there in the end.
+        With `any_order`, the core may have executed any of the program's descriptors, in any order. A byte that a
+        `legal` program writes must have its value before the program or its final value.
         """
         model, wanted = self.golden(made, [] if any_order else executed[:done])
         assert not wanted.error, f"golden ends with {wanted.error} before it is stopped"
@@ -201,14 +201,14 @@ class Bench:
             self.executed(executed[:done])
 
     def settle(
-        self, made: IllegalProgram, model: GoldenCore, besides: Open, *, probe: bool, end: Memory | None = None
+        self, made: IllegalProgram, model: GoldenCore, besides: Regions, *, probe: bool, end: Memory | None = None
     ) -> None:
-        """Reset, and compare memory and buffer; with `probe`, the core does a legal program afterwards.
+        """Reset, and compare memory and buffer except the regions `besides`; with `probe`, also run a legal program.
 
-        What may be anything is either what the program found or what is there in the `end`, if that is given.
+        If `end` is not None, bytes in these regions must have their value before the program or in `end`.
         """
         device, (memory, groups) = self.device, besides
-        self.reset()  # what units were about to write is written
+        self.reset()  # The reset also completes pending writes.
         device.restrict()
         device.fail(())
         if end is not None:
@@ -223,7 +223,7 @@ class Bench:
         self._count_answers()
 
     def pace(self, latency: tuple[int, int], pause: float) -> None:
-        """Set how the memory behaves while programs run; it is fast while results are compared."""
+        """Set the memory's latency and pauses for programs; while results are compared, the memory is fast."""
         self._pace: dict[str, Any] = {"latency": latency, "pause": pause}
         self.device.behave(**self._pace, unruly=True)
 
@@ -266,8 +266,8 @@ class Bench:
         wrong = sorted(set(differs.tolist()) - besides)
         assert not wrong, f"group {wrong[0]} of the buffer differs, and {len(wrong) - 1} others"
 
-    def _described(self, descriptors: Iterable[int]) -> Open:
-        """Return all that accepted descriptors may write, whatever their tokens."""
+    def _described(self, descriptors: Iterable[int]) -> Regions:
+        """Return all regions that legal descriptors may write, regardless of token errors."""
         memory, groups = [], set[int]()
         for bits in descriptors:
             if Sequencer(self.config).refusal(bits) in ("", "tokens"):
@@ -300,20 +300,20 @@ class Bench:
         return int(values["a_streams"] * values["b_streams"] * steps * tile.rows * tile.columns * tile.lanes)
 
     def layer(self, device: VerilatedCore) -> str:
-        """Return a random layer as the mapper cuts it, in a memory of its own; what it is, nothing if it does not fit.
+        """Run a random layer with the mapper's tiling, in its own memory; return a title, empty if it does not fit.
 
-        A small one is golden's to the byte; of a large one, for which that is too slow, the result is the emulator's
-        and all else in memory stays.
+        For a small layer, all of memory must equal golden's. Golden is too slow for a large layer, whose result must
+        equal the emulator's; the rest of memory must not change.
         """
         large = self.random.random() < 0.6
         work = random_work(self.random, self.config, LARGE_LAYER_MACS if large else SMALL_LAYER_MACS)
         try:
             image = work.image(self.config, Memory(LAYER_BYTES))
             schedule = best_schedule(work.space(self.config))
-            if len(schedule.multiplies) > MAX_DESCRIPTORS // 4:  # Tokens take long to be found.
+            if len(schedule.multiplies) > MAX_DESCRIPTORS // 4:  # The search for tokens takes long.
                 return ""
             program = emit(schedule, image.tensors).descriptors
-        except (ProgramError, ValueError):  # no room in the core, or in memory
+        except (ProgramError, ValueError):  # The layer does not fit the core or memory.
             return ""
         if len(program) > MAX_DESCRIPTORS:
             return ""
@@ -330,7 +330,7 @@ class Bench:
         return title
 
     def _same_result(self, work: LayerWork, image: TensorImage, left: NDArray[np.uint8], title: str) -> None:
-        """Compare a layer's result in memory with the emulator's, and take it over."""
+        """Copy a layer's result from the core's memory to the image, and compare it with the emulator's."""
         begin = image.tensors["result"]
         end = min([each for each in image.tensors.values() if each > begin], default=image.end)
         image.memory.bytes[begin:end] = left[begin:end].tobytes()

@@ -1,4 +1,4 @@
-"""What a campaign of cores has met: points, by group, counted from what the Verilog did as golden does."""
+"""Coverage of a campaign of cores: points by group, counted for programs whose results equal golden's."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -21,7 +21,7 @@ ANSWERS = tuple(
     for response in ("SLVERR", "DECERR")
     for beat in ("only beat", "first beat", "beat between", "last beat")
 )
-"""Errors that a memory answered with, in the order of the harness."""
+"""Error responses of a memory, in the order of the harness."""
 BUS = (
     "address of a read offered",
     "descriptor on its way",
@@ -32,7 +32,7 @@ BUS = (
     "between beats of a write",
     "answer to a write awaited",
 )
-"""What may be on the bus when a soft reset begins, in the order of the harness."""
+"""Transfers on the bus when a soft reset begins, in the order of the harness."""
 SILENCES = (
     *(f"{what} of {of}" for what in ("address of a read", "data") for of in ("a descriptor", "tensors")),
     "address of a write",
@@ -62,19 +62,19 @@ LOOPS = {"load": 4, "store": 4, "layout_a": 6, "layout_b": 6, "multiply": 4}
 
 
 class CoreCoverage:
-    """Points that one job meets.
+    """Coverage of one job.
 
     Parameters
     ----------
     config : CoreConfig
-        Its core.
+        The job's core.
 
     Attributes
     ----------
     counts : dict of str to Counter
-        By group and point.
+        Counts by group and point.
     bits : dict of str to int
-        By operation, the bits of its descriptors that were fuzzed, as bits of a number.
+        By operation, a mask of its descriptors' fuzzed bits.
     """
 
     def __init__(self, config: CoreConfig) -> None:
@@ -88,17 +88,17 @@ class CoreCoverage:
         self.counts.setdefault(group, Counter())[point] += count
 
     def met(self, group: str, point: str) -> int:
-        """Return how often it was met so far."""
+        """Return the count of a point."""
         return self.counts.get(group, Counter())[point]
 
     def descriptors(self, executed: Iterable[int]) -> None:
-        """Note descriptors that were executed as golden executes them."""
+        """Record executed descriptors whose results equal golden's."""
         for bits in executed:
             for group, point in _points(self.config, bits):
                 self.add(group, point)
 
     def reset(self, states: Iterable[CoreState], at_reset: int, bus: int) -> None:
-        """Note what a core did when a soft reset began."""
+        """Record the states of a core and its bus when a soft reset began."""
         for state in states:
             value = at_reset >> state.low & (1 << state.width) - 1
             if state.name != "reset" and (value or state.width > 1):
@@ -108,7 +108,7 @@ class CoreCoverage:
                 self.add("soft reset", name)
 
     def fuzzed(self, operation: str, bit: int) -> None:
-        """Note a bit of a descriptor that was not as it should be."""
+        """Record a fuzzed bit of a descriptor."""
         self.bits[operation] |= 1 << bit
         fields = (*HEADER, *OPERATIONS[operation].fields)
         name = next((field.name for field in fields if field.mask >> bit & 1), "reserved bits")
@@ -122,7 +122,7 @@ def _state_point(state: CoreState, value: int) -> str:
 
 
 def state_points(states: Iterable[CoreState]) -> list[str]:
-    """Points of soft resets in a core with these states."""
+    """Return the points of soft resets in a core with these states."""
     return [
         _state_point(state, value)
         for state in states
@@ -132,7 +132,7 @@ def state_points(states: Iterable[CoreState]) -> list[str]:
 
 
 def _points(config: CoreConfig, bits: int) -> Iterator[tuple[str, str]]:
-    """Points of coverage of a descriptor."""
+    """Yield the (group, point) pairs of a descriptor."""
     operation, values = decode(bits)
     assert operation is not None
     name = operation.name
@@ -167,7 +167,7 @@ def _points(config: CoreConfig, bits: int) -> Iterator[tuple[str, str]]:
 
 
 def _loops(config: CoreConfig, name: str, values: dict[str, int]) -> Iterator[int]:
-    """Loops that run more than once."""
+    """Yield the numbers of a descriptor's loops that run more than once."""
     loops = LOOPS.get(name, 0)
     if name in ("load", "store"):
         yield from (k for k in range(loops) if values[f"count_{k}"] > 1)
@@ -186,7 +186,7 @@ def _loops(config: CoreConfig, name: str, values: dict[str, int]) -> Iterator[in
 
 
 def universe() -> dict[str, list[str]]:
-    """Return every point that a campaign can reach, by group; of soft resets and states of a core, `state_points`."""
+    """Return every point that a campaign can reach, by group; a core's states add the points of `state_points`."""
     walks = [f"{name} stride {k}" for name in ("layout_a", "layout_b", "multiply") for k in range(1, 5)]
     walks += [f"layout_{side} from {axis} below 0" for side in "ab" for axis in "xy"]
     walks += [f"{name} loop {k}" for name, loops in LOOPS.items() for k in range(loops)]
@@ -217,4 +217,4 @@ def universe() -> dict[str, list[str]]:
 
 
 BITS_IN_ALL = BITS * len(OPERATIONS)
-"""Bits of descriptors that are fuzzed."""
+"""Number of bits of all operations' descriptors, which a campaign fuzzes."""

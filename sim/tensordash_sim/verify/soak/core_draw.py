@@ -1,4 +1,4 @@
-"""Which cores a campaign has, and what each of them has to do."""
+"""Draw the cores of a campaign, and each core's share of the goals."""
 
 from contextlib import suppress
 from dataclasses import dataclass
@@ -41,14 +41,14 @@ CORE = {
     "window": (4, 8, 16, 32),
     **dict.fromkeys(("bias", "scale", "relu", "mask", "stochastic", "compression"), (True, True, True, False, True)),
 }
-"""Values of each key, those that are to come more often several times."""
+"""Values of each key; more frequent values are repeated."""
 TRIES = 300
-"""Cores that are drawn for a job until one can be: of keys of the core that are its turn, first."""
+"""Maximum number of cores to draw until one is valid, at first with the values whose turn it is."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CoreGoals:
-    """What a campaign, or one of its cores, has to do at least.
+    """Least numbers that a campaign, or one of its cores, has to reach.
 
     Parameters
     ----------
@@ -57,7 +57,8 @@ class CoreGoals:
     descriptors : int
         Descriptors executed.
     faults : int
-        Programs that were illegal, met a memory that fails or is silent, a wrong queue, or a soft reset.
+        Programs with a fault: illegal or fuzzed descriptors, failing or silent memory, wrong use of the queue, or a
+        soft reset.
     """
 
     positions: int
@@ -70,16 +71,16 @@ class CoreGoals:
 
 @dataclass(frozen=True, kw_only=True)
 class CoreJob:
-    """One job: one core, and what it has to do.
+    """One job: a core and its goals.
 
     Parameters
     ----------
     seed, index : int
-        The campaign's seed and the job's number: they decide everything else.
+        The campaign's seed and the job's number, which determine everything else.
     config : CoreConfig
         The core.
     goals : CoreGoals
-        Its share.
+        The job's share of the campaign's goals.
     """
 
     seed: int
@@ -89,12 +90,12 @@ class CoreJob:
 
     @property
     def name(self) -> str:
-        """All of the job."""
+        """Seed, index and goals, which identify the job."""
         return ":".join(map(str, (self.seed, self.index, *vars(self.goals).values())))
 
 
 def draw_core_job(seed: int, index: int, goals: CoreGoals) -> CoreJob:
-    """Return the job of a campaign with this number: of each key it is another value's turn.
+    """Return a campaign's job by its number; successive jobs take turns through the values of each key.
 
     >>> goals = CoreGoals(positions=1, descriptors=1, faults=1)
     >>> draw_core_job(3, 5, goals) == draw_core_job(3, 5, goals), draw_core_job(3, 5, goals).config.window
@@ -103,7 +104,7 @@ def draw_core_job(seed: int, index: int, goals: CoreGoals) -> CoreJob:
     random = Random(f"soak core {seed} {index}")
     turns = {name: _turn(f"{seed} {name}", values, index) for name, values in (TILE | CORE).items()}
     for k in range(TRIES):
-        # The longer there is no such core, the more fields are drawn freely.
+        # The more tries have failed, the more fields are drawn at random.
         free = random.sample(sorted(turns), min(k // 10, len(turns)))
         fields = turns | {name: random.choice((TILE | CORE)[name]) for name in free}
         with suppress(ConfigError):
@@ -114,13 +115,13 @@ def draw_core_job(seed: int, index: int, goals: CoreGoals) -> CoreJob:
 
 
 def _turn(name: str, values: Any, index: int) -> Any:
-    """Each value once in as many jobs as there are values, in an order of its own each time."""
+    """Return a job's value: `len(values)` successive jobs use each value once, in a random order."""
     turn, place = divmod(index, len(values))
     return Random(f"{name} {turn}").sample(values, len(values))[place]
 
 
 def _document(random: Random, fields: dict[str, Any]) -> dict[str, Any]:
-    """Return a configuration of these keys and the others at random."""
+    """Return a configuration with these fields and random other ones."""
     tile, core = ({name: fields[name] for name in names} for names in (TILE, CORE))
     lanes, depth = tile["lanes"], tile["depth"]
     sides = (lanes, lanes, 2 * lanes) if lanes == 4 else (lanes,)
@@ -139,7 +140,7 @@ def _document(random: Random, fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def key_points(config: CoreConfig | None = None) -> set[str]:
-    """Return values of keys as points of the coverage: of a core, or all that there are."""
+    """Return the coverage points of a core's keys, or of all values of keys if `config` is None."""
     if config is None:
         points = {f"{name} {value}" for name, values in CORE.items() for value in values}
         points |= {f"{name} {value}" for name in ("lanes", "depth", "sparsity") for value in TILE[name]}

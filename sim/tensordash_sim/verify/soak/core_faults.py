@@ -1,4 +1,4 @@
-"""Faults to inject while a core executes a program: one function for each kind."""
+"""Faults to inject while a core executes a program, with one function for each kind."""
 
 from collections.abc import Callable, Iterator, Mapping
 from itertools import count
@@ -22,26 +22,26 @@ from .core_draw import CoreJob
 __all__ = ["FAULTS", "SILENT_CYCLES", "bits_in_turn", "is_defined"]
 
 SILENT_CYCLES = 3000
-"""Cycles without an answer after which a memory counts as silent; all memories of a campaign are faster."""
+"""Cycles without a response after which a memory counts as silent; all memories of a campaign are faster."""
 TRIES = 20
 """Programs to draw until one has the operation to fuzz."""
 MAX_STEPS = 150_000
-"""Steps of a fuzzed layout or multiply; more take too long."""
+"""Maximum steps of a fuzzed layout or multiply; more take too long."""
 MAX_POSITIONS = 200_000
-"""Multiply positions of a fuzzed multiply; more take too long."""
+"""Maximum multiply positions of a fuzzed multiply; more take too long."""
 MAX_OUTPUT_CYCLES = 200_000
-"""Cycles of the output unit for a fuzzed multiply."""
+"""Maximum cycles of the output unit for a fuzzed multiply."""
 SETTLE_CYCLES = 2_000
-"""Cycles to run a core after a fault, so that a wrong access would happen."""
+"""Cycles to run a core after a fault, so that a wrong access would occur."""
 RESET_LEAD_CYCLES = 6
-"""Cycles from a read of `done` to the begin of a soft reset."""
+"""Cycles from a read of `done` to the start of a soft reset."""
 
 
 def bits_in_turn(job: CoreJob) -> Iterator[tuple[str, int]]:
-    """Yield operations and bits of their descriptors in the campaign's order, from where the job before ends."""
+    """Yield operations and bits of their descriptors in the campaign's order, starting where the previous job ends."""
     all_bits = [(name, bit) for name in OPERATIONS for bit in range(BITS)]
     Random(f"soak bits {job.seed}").shuffle(all_bits)
-    fuzzed = job.goals.faults * FAULTS["field fuzzed"][0] * 4 // 500  # A few fewer than the job will have.
+    fuzzed = job.goals.faults * FAULTS["field fuzzed"][0] * 4 // 500  # slightly fewer than the job fuzzes
     for place in count(job.index * fuzzed):
         yield all_bits[place % len(all_bits)]
 
@@ -144,7 +144,7 @@ def illegal(bench: Bench) -> bool:
 
 
 def failing(bench: Bench) -> bool:
-    """Let memory answer with SLVERR or DECERR at addresses that the program uses."""
+    """Let memory respond with SLVERR or DECERR at addresses that the program uses."""
     made, config, random = bench.legal(), bench.config, bench.random
     places: dict[str, list[tuple[int, int]]] = {"fetch": [(made.base, BYTES * len(made.descriptors))]}
     for bits in made.descriptors:
@@ -174,7 +174,7 @@ def failing(bench: Bench) -> bool:
 
 
 def silent(bench: Bench) -> bool:
-    """Silence a channel of memory: the host reports it, and a soft reset ends when memory answers again."""
+    """Silence a channel of memory: the host reports it, and a soft reset ends once memory responds."""
     made, device, random = bench.legal(), bench.device, bench.random
     bench.check(made)
     channel = random.choice(list(CHANNELS))
@@ -253,7 +253,7 @@ def queue(bench: Bench) -> bool:
 
 
 def _ring(made: IllegalProgram) -> tuple[IllegalProgram, int]:
-    """Fill a ring with `end` descriptors after the program; returns it and the logarithm of the ring's places."""
+    """Fill a ring with `end` descriptors after the program; return it and the logarithm of the ring's places."""
     size = max(0, (len(made.descriptors) - 1).bit_length())
     ends = [OPERATIONS["end"].code] * ((1 << size) - len(made.descriptors))
     full = [*made.descriptors, *ends]
@@ -263,7 +263,7 @@ def _ring(made: IllegalProgram) -> tuple[IllegalProgram, int]:
 
 
 def _all_done(bench: Bench, count: int) -> None:
-    """Wait until `count` descriptors are done, at any number of `end` descriptors."""
+    """Wait until `count` descriptors, including `end` descriptors, are done."""
     device, began = bench.device, bench.device.cycle
     while (done := device.read("done")) < count:
         assert not device.wait(50), f"{device.outcome()}, and it should be none"
@@ -273,7 +273,7 @@ def _all_done(bench: Bench, count: int) -> None:
 
 
 def _beyond(bench: Bench, made: IllegalProgram) -> None:
-    """Move the tail beyond the ring: descriptors run again, with no token to order the two runs."""
+    """Move the tail beyond the ring: descriptors run a second time, with no token to order the two runs."""
     full, size = _ring(made)
     count = len(full.descriptors) + bench.random.randint(1, len(full.descriptors))
     executed = [*full.descriptors, *full.descriptors][:count]
@@ -334,7 +334,7 @@ def _back(bench: Bench, made: IllegalProgram) -> None:
 
 
 def _moved(bench: Bench, made: IllegalProgram) -> None:
-    """Fetches memory outside the program: zeros or `end` descriptors."""
+    """Move the ring while the core fetches: it fetches memory outside the program, zeros or `end` descriptors."""
     device, random = bench.device, bench.random
     other = made.base + 4 * BYTES * (1 << (len(made.descriptors) - 1).bit_length())
     bench.prepare(made)
@@ -350,7 +350,7 @@ def _moved(bench: Bench, made: IllegalProgram) -> None:
 
 
 def _resized(bench: Bench, made: IllegalProgram) -> None:
-    """Fetches descriptors a second time, or zeros."""
+    """Resize the ring while the core fetches: it fetches descriptors a second time, or zeros."""
     device, random = bench.device, bench.random
     bench.prepare(made)
     device.begin(made.base, len(made.descriptors), causes=2)
@@ -370,4 +370,4 @@ FAULTS: Mapping[str, tuple[int, Callable[[Bench], bool]]] = MappingProxyType(
         "soft reset": (10, reset),
     }
 )
-"""Kinds of faults: how many of a hundred, and the function that injects one and returns whether it could."""
+"""Kinds of faults: the share in percent, and the function that injects a fault and returns whether it did."""

@@ -1,8 +1,8 @@
 """Soak of cores: random cores execute layers and random programs under random faults.
 
-A program runs from any first address on, with any latency, pauses and order of answers. Memory and buffer must end as
-the golden core's, with its `done`, error and index; after a fault or a soft reset in any cycle a legal program runs as
-on a new core. No program may hang.
+A program runs at a random address of memory, with random latency, pauses and order of responses. The final memory and
+buffer, `done`, error and index must equal the golden core's. After a fault, or a soft reset in any cycle, a legal
+program must run as on a new core. No program may hang.
 """
 
 import time
@@ -37,19 +37,19 @@ class CoreRecord:
     index : int
         The job's number.
     digest : str
-        Of its core.
+        Digest of its core.
     failure : str
-        What differed first, or hung; empty if nothing did.
+        The first difference, or a hang; empty if the job passed.
     programs, descriptors, positions, cycles : int
-        What the core executed as golden does, dense multiply positions and clock cycles among it.
+        Programs, descriptors and dense multiply positions that the core executed, equal to golden, and clock cycles.
     faults : dict of str to int
-        Faults of each kind.
+        Number of faults of each kind.
     coverage : dict of str to dict of str to int
-        How often each point was met, by group; 0 for states that the core has and that no soft reset met.
+        Counts by group and point; 0 for the core's states that no soft reset met.
     bits : dict of str to str
-        By operation, bits of descriptors that were fuzzed, as a number in hexadecimal.
+        By operation, a hexadecimal mask of its descriptors' fuzzed bits.
     build_seconds, seconds : float
-        Of the core's build, and of all else.
+        Seconds of the core's build, and of the programs.
     """
 
     index: int
@@ -78,16 +78,16 @@ class _Run:
         self.label = ""
 
     def total(self, name: str) -> int:
-        """Return a total over all benches."""
+        """Return the sum of an attribute over all benches."""
         return sum(getattr(bench, name) for bench in self.benches)
 
     def go(self) -> None:
-        """Do all of the job."""
+        """Run programs until all goals are reached."""
         while True:
             done = {
                 "legal": self.total("descriptors") / self.goals.descriptors,
                 "fault": sum(self.faults.values()) / self.goals.faults,
-                "layer": self.total("positions") / self.goals.positions,  # last: they take the longest
+                "layer": self.total("positions") / self.goals.positions,  # last, because layers take longest
             }
             kind = min(done, key=lambda each: done[each])
             if done[kind] >= 1:
@@ -117,9 +117,9 @@ def run_core_job(job: CoreJob, verilog: str = "") -> CoreRecord:
     Parameters
     ----------
     job : CoreJob
-        What to run.
+        The job.
     verilog : str
-        The core's Verilog, if it is not what is emitted for it.
+        The core's Verilog; emitted if empty.
 
     Raises
     ------
@@ -172,7 +172,7 @@ class CoreSummary:
     seed : int
         Its seed.
     records : tuple of CoreRecord
-        Of all its jobs, in their order.
+        Records of all its jobs, in order.
     """
 
     seed: int
@@ -180,17 +180,17 @@ class CoreSummary:
 
     @property
     def failures(self) -> dict[str, str]:
-        """Return the first difference of each failed job, by its name."""
+        """First difference of each failed job, by the job's name."""
         return {f"{self.seed}:{each.index}": each.failure for each in self.records if each.failure}
 
     @property
     def faults(self) -> dict[str, int]:
-        """Faults of each kind."""
+        """Number of faults of each kind."""
         return {kind: sum(each.faults.get(kind, 0) for each in self.records) for kind in FAULTS}
 
     @property
     def counts(self) -> Counts:
-        """Return how often each reachable point was met, zero included."""
+        """Count of each reachable point, including 0."""
         counts: Counts = {group: Counter(dict.fromkeys(points, 0)) for group, points in universe().items()}
         for each in self.records:
             for group, points in each.coverage.items():
@@ -199,13 +199,13 @@ class CoreSummary:
 
     @property
     def never(self) -> dict[str, list[str]]:
-        """Points that can be reached and were not met, by group."""
+        """Reachable points that were not met, by group."""
         missed = {group: [point for point, n in points.items() if not n] for group, points in self.counts.items()}
         return {group: points for group, points in missed.items() if points}
 
     @property
     def bits(self) -> int:
-        """Bits of descriptors that were fuzzed, of all operations."""
+        """Number of fuzzed bits of all operations' descriptors."""
         fuzzed: dict[str, int] = {}
         for each in self.records:
             for name, bits in each.bits.items():
@@ -236,13 +236,13 @@ class CoreCampaign:
     Parameters
     ----------
     folder : Path
-        For records.
+        Folder for records.
     seed : int
-        Decides everything.
+        Seed of all random decisions.
     cores : int
-        How many.
+        Number of cores.
     goals : CoreGoals
-        What all of them do together, at least.
+        Least numbers that all cores reach together.
     """
 
     def __init__(self, folder: Path, seed: int, cores: int, goals: CoreGoals) -> None:
@@ -261,16 +261,16 @@ class CoreCampaign:
         Parameters
         ----------
         runner : Runner
-            Where jobs run.
+            Runner of the jobs.
         describe : callable
-            Returns a line about a job and its new record.
+            A function that returns a line about a job and its new record.
 
         Raises
         ------
         VerilatedError
             If a core cannot be built.
         JobError
-            As in `Runner.run`.
+            See `Runner.run`.
         """
         work = [Job(str(job.index), run_core_job, (job,)) for job in self.jobs]
         answers = runner.run(

@@ -1,7 +1,7 @@
-"""What a campaign has met: points, by group, counted from what golden did in the cycles that the Verilog equalled.
+"""Coverage of a campaign of tiles: points by group, counted in the golden model in cycles that equal the Verilog's.
 
-A point is a string within a group. `universe` lists every point that a campaign can reach, so that one which was
-never met shows.
+A point is a string within a group. `universe` lists every point that a campaign can reach, so that a report includes
+points that were never met.
 """
 
 from collections import Counter
@@ -32,9 +32,9 @@ from .stimulus import ARRIVALS, STALLS, ZEROS
 __all__ = ["EVENTS", "Counts", "Coverage", "lane_options", "merged", "universe"]
 
 Counts = dict[str, Counter[str]]
-"""How often each point was met: group to point to count."""
+"""Counts of points: group to point to count."""
 
-DEPTHS = range(1, 7)  # 1: the baseline
+DEPTHS = range(1, 7)  # 1 is the dense baseline.
 EVENTS = (
     "schedule while steps are missing",
     "frozen",
@@ -49,11 +49,11 @@ EVENTS = (
     "clear in a cycle with a schedule",
     "clear in a frozen cycle",
 )
-"""What can happen in a cycle or to a stream, beside what has a group of its own."""
+"""Events in a cycle or of a stream that have no group of their own."""
 
 
 class Coverage:
-    """Points that one job meets.
+    """Coverage of one job.
 
     Parameters
     ----------
@@ -63,16 +63,16 @@ class Coverage:
     Attributes
     ----------
     counts : dict of str to Counter
-        By group and point.
+        Counts by group and point.
     options : list of list of int, (lanes, options)
-        How often each lane took each of its options.
+        Number of times that each lane took each of its options.
     """
 
     def __init__(self, config: TileConfig) -> None:
         self.config = config
         self.counts: Counts = {}
         self.options = [[0] * len(config.options) for _ in range(config.lanes)]
-        self._effectual = 0  # pairs of the stream that is on its way
+        self._effectual = 0  # effectual pairs of the current stream so far
         self._in_stream = False
         for point in _config_points(config):
             self.add("tile", point)
@@ -81,37 +81,37 @@ class Coverage:
         self.counts.setdefault(group, Counter())[point] += count
 
     def operands(self, side: str, fmt: Format, values: Iterable[int]) -> None:
-        """Note values that are fed to a side, "a", "b" or "c"."""
+        """Record values that are fed to a side, "a", "b" or "c"."""
         for kind, count in _kinds(fmt, values).items():
             self.add("operand", f"{fmt.name} {side} {kind}", count)
 
     def scales(self, side: str, values: Iterable[int]) -> None:
-        """Note scales that are fed to a side, "a" or "b"."""
+        """Record scales that are fed to a side, "a" or "b"."""
         if (scale := self.config.numerics.scale) is None:
             return
         for bits, count in Counter(values).items():
             self.add("scale", f"{scale.name} {side} {_kind_of_scale(scale, bits)}", count)
 
     def results(self, values: Iterable[int]) -> None:
-        """Note results, which the Verilog's equalled."""
+        """Record results, which are equal in Verilog and golden."""
         integer = self.config.numerics.result == "int32"
         how = type(self.config.numerics.accumulator).__name__.lower()
         for kind, count in _kinds(INT32 if integer else FP32, values).items():
             self.add("result", f"{'int32' if integer else how} {kind}", count)
 
     def cycle(self, tile: Tile, outputs: Outputs, *, waited: bool, clear: bool, reset: bool) -> None:
-        """Note a cycle.
+        """Record a cycle.
 
         Parameters
         ----------
         tile : Tile
             The golden tile, after the cycle.
         outputs : Outputs
-            What it gave.
+            Its outputs in the cycle.
         waited : bool
-            A result was not taken.
+            Whether a result was offered and not accepted.
         clear, reset : bool
-            At the cycle's end counters and flags were cleared, or all state.
+            Whether `clear` or reset was high in the cycle.
         """
         depth = self.config.window_depth
         window, initial = tile.control.rows[0], tile.datapath.initial
@@ -257,7 +257,7 @@ def universe() -> Mapping[str, tuple[str, ...]]:
     floats = [fmt for fmt in FORMATS.values() if isinstance(fmt, FloatFormat)]
     operands = [f"{fmt.name} {side} {kind}" for fmt in FORMATS.values() for side in "ab" for kind in _all_kinds(fmt)]
     operands += [f"{fmt.name} c {kind}" for fmt in (FP32, INT32) for kind in _all_kinds(fmt)]
-    # A zero is +0 and no sum of products is just the largest number but by chance.
+    # A zero result is +0, and a sum of products is the largest number only by chance.
     finite = ["+zero", "+subnormal", "-subnormal", "+normal", "-normal", "+infinite", "-infinite", "NaN"]
     numbers = [*(f"format {fmt.name}" for fmt in floats), "format int8", "format of each side"]
     accumulators = ["exact", *ACCUMULATORS, "fused, zero", "fused, nearest", "binned, 3", "binned, 4"]
@@ -308,7 +308,7 @@ def universe() -> Mapping[str, tuple[str, ...]]:
 
 
 def lane_options(options: Iterable[Iterable[int]]) -> tuple[int, int]:
-    """Return how many pairs of a lane and one of its options a job's `Coverage.options` met, and how many there are.
+    """Return the number of (lane, option) pairs that a job's `Coverage.options` met, and of all pairs.
 
     >>> lane_options([[3, 0], [1, 1]])
     (3, 4)
@@ -318,7 +318,7 @@ def lane_options(options: Iterable[Iterable[int]]) -> tuple[int, int]:
 
 
 def merged(jobs: Iterable[Mapping[str, Mapping[str, int]]]) -> Counts:
-    """Return the points of many jobs; every point of the universe, 0 if it was never met."""
+    """Return the sum of many jobs' counts, with every point of the universe."""
     total: Counts = {group: Counter(dict.fromkeys(points, 0)) for group, points in universe().items()}
     for job in jobs:
         for group, counts in job.items():

@@ -1,4 +1,4 @@
-"""Which tile a job of a campaign tests, and how much it feeds: decided by the campaign's seed and the job's number."""
+"""Draw a job's tile and number of steps from the campaign's seed and the job's number."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -18,22 +18,22 @@ LANES = (2, 3, 4, 4, 5, 6, 8, 8, 12, 16, 16, 32)
 MAX_PES = 64  # Larger tiles take long to build.
 MAX_MULTIPLIERS = 1024
 LARGE_EVERY = 64
-"""One job in this many draws a large tile, up to the limits of a configuration, and feeds it few steps."""
+"""Average number of jobs per job with a large tile, up to the limits of a configuration, and few steps."""
 LARGE_SIDES = (8, 12, 15, 16, 16)
 LARGE_LANES = (2, 4, 8, 16, 31, 32)
 MAX_LARGE_POSITIONS = 400_000
 FLOATS = ("fp16", "bf16", "tf32", "fp8_e4m3", "fp8_e5m2", "fp6_e2m3", "fp6_e3m2", "fp4_e2m1")
-NARROW = tuple(name for name in FLOATS if FORMATS[name].width <= 8)  # MX's elements
+NARROW = tuple(name for name in FLOATS if FORMATS[name].width <= 8)  # element formats of MX
 OTHERS = ("int8", "sides", *SCALES)
 BINNED_SHARE = 0.2
-"""Tiles with binned accumulators, of those whose numbers allow them."""
+"""Share of binned accumulators among tiles whose formats allow them."""
 MIN_STEPS = 400
 MAX_STEPS = 12_000
-"""Steps of a job: the simulator's time grows with them."""
+"""Limits of a job's steps, which determine the simulator's time."""
 MAX_POSITIONS = 4_000_000
-"""Multiply positions of a job: golden's time grows with them."""
+"""Maximum multiply positions of a job, which determine golden's time."""
 REDRAW_OFFSET = 1_000_000
-"""Job 1,000,007 of a seed is the tile of job 7 again, with other streams and as many steps as a tile gets."""
+"""Offset of redrawn jobs: job 1,000,007 has the tile of job 7, other streams, and the maximum number of steps."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,11 +43,11 @@ class SoakJob:
     Parameters
     ----------
     seed, index : int
-        The campaign's seed and the job's number: they decide everything else.
+        The campaign's seed and the job's number, which determine everything else.
     config : TileConfig
         The tile.
     steps : int
-        Dense steps to consume, at least.
+        Least number of dense steps to consume.
     """
 
     seed: int
@@ -62,12 +62,12 @@ class SoakJob:
 
     @property
     def positions(self) -> int:
-        """Multiply positions, at least: rows x columns x lanes x steps."""
+        """Least number of multiply positions: rows x columns x lanes x steps."""
         return self.steps * positions_per_step(self.config)
 
 
 def positions_per_step(config: TileConfig) -> int:
-    """Multiplications of one step of the dense schedule.
+    """Return the multiplications of one step of the dense schedule.
 
     >>> positions_per_step(TileConfig())
     64
@@ -76,7 +76,7 @@ def positions_per_step(config: TileConfig) -> int:
 
 
 def draw_job(seed: int, index: int) -> SoakJob:
-    """Return the job of a campaign with this number.
+    """Return a campaign's job by its number.
 
     >>> draw_job(3, 5) == draw_job(3, 5), draw_job(3, 5) == draw_job(3, 6)
     (True, False)
@@ -93,7 +93,7 @@ def draw_job(seed: int, index: int) -> SoakJob:
 
 
 def jobs_for(seed: int, positions: int) -> Iterator[SoakJob]:
-    """Draw jobs in their order, as many as are needed for `positions` multiply positions."""
+    """Yield jobs in order until their sum reaches `positions` multiply positions."""
     index = planned = 0
     while planned < positions:
         job = draw_job(seed, index)
@@ -103,16 +103,16 @@ def jobs_for(seed: int, positions: int) -> Iterator[SoakJob]:
 
 
 def _draw_large(random: Random) -> TileConfig:
-    """Return a tile of more PEs or multipliers than others have."""
+    """Return a tile with more PEs or multipliers than `_draw_config` allows."""
     while True:
         rows, columns, lanes = random.choice(LARGE_SIDES), random.choice(LARGE_SIDES), random.choice(LARGE_LANES)
         if rows * columns > MAX_PES or rows * columns * lanes > MAX_MULTIPLIERS:
-            with suppress(ValueError):  # its ports have more bits than a module can
+            with suppress(ValueError):  # The tile's ports are too wide for a module.
                 return _draw_rest(random, rows, columns, lanes)
 
 
 def _draw_config(random: Random) -> TileConfig:
-    """Return a valid tile: every parameter at random, large ones less often."""
+    """Return a valid tile with random parameters; large tiles are rarer."""
     rows, columns, lanes = random.choice(SIDES), random.choice(SIDES), random.choice(LANES)
     while rows * columns > MAX_PES or rows * columns * lanes > MAX_MULTIPLIERS:
         rows, columns, lanes = random.choice(SIDES), random.choice(SIDES), random.choice(LANES)
@@ -133,7 +133,7 @@ def _draw_rest(random: Random, rows: int, columns: int, lanes: int) -> TileConfi
             settings["staging"] = random.choice(("shift", "ring"))
     name = random.choice((*FLOATS, *OTHERS))
     if name in SCALES and SCALES[name].block % settings["lanes"]:
-        name = "sides"  # a block is of whole steps
+        name = "sides"  # The block size must be a multiple of a step.
     settings |= _draw_formats(random, name)
     narrow = name != "e8m0" and not any(wide in str(settings["format"]) for wide in WIDE_FORMATS)
     exact = name in ("int8", "e4m3") or (narrow and random.random() < 0.5)
@@ -161,7 +161,7 @@ def _draw_rest(random: Random, rows: int, columns: int, lanes: int) -> TileConfi
 
 
 def _draw_bins(random: Random, settings: dict[str, Any]) -> dict[str, int]:
-    """Bins that the products of the drawn formats fit."""
+    """Return a binned accumulator whose bins fit the products of the drawn formats."""
     bins = random.choice((3, 3, 4))
     names = settings["format"]
     sides = names.values() if isinstance(names, dict) else [names] * 2
@@ -171,7 +171,7 @@ def _draw_bins(random: Random, settings: dict[str, Any]) -> dict[str, int]:
 
 
 def _draw_formats(random: Random, name: str) -> dict[str, Any]:
-    """Formats of both sides, and a scale: of what `FLOATS` and `OTHERS` name."""
+    """Return the formats of both sides, and a scale, for a name from `FLOATS` or `OTHERS`."""
     if name == "sides":
         return {"format": dict(zip("ab", random.sample(FLOATS, 2), strict=True))}
     if name == "e4m3":
@@ -182,7 +182,7 @@ def _draw_formats(random: Random, name: str) -> dict[str, Any]:
 
 
 def _any_options(random: Random, lanes: int, depth: int) -> tuple[Option, ...]:
-    """Options at random, in any order."""
+    """Return random options in random order."""
     places = [(step, offset) for step in range(1, depth) for offset in range(lanes)]
     chosen = random.sample(places, min(random.randint(1, 11), len(places)))
     signed = [(step, offset - lanes if offset and random.random() < 0.5 else offset) for step, offset in chosen]
@@ -190,7 +190,7 @@ def _any_options(random: Random, lanes: int, depth: int) -> tuple[Option, ...]:
 
 
 def _invariant_options(random: Random, lanes: int, depth: int) -> tuple[Option, ...]:
-    """Rotation-invariant ones: every step from 1 on offers the same lane offsets; in time-major or any order."""
+    """Return rotation-invariant options, in time-major or random order: all steps from 1 on have the same offsets."""
     offsets = random.sample(range(lanes), random.randint(1, min(3, lanes)))
     rest = [(step, offset) for step in range(1, depth) for offset in offsets]
     if random.random() < 0.5:

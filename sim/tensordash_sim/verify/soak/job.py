@@ -1,4 +1,4 @@
-"""One job: emit its tile, build it, run its episodes, and return their record."""
+"""Run one job: emit its tile, build it, run its episodes, and return a record."""
 
 import json
 import shutil
@@ -19,20 +19,20 @@ __all__ = ["Record", "run_job"]
 
 @dataclass(frozen=True, kw_only=True)
 class Record:
-    """What a job found.
+    """Result of a job.
 
     Parameters
     ----------
     index : int
         The job's number.
     digest : str
-        Of its tile.
+        Digest of its tile.
     simulator : str
-        What it ran on.
+        The simulator.
     failure : str or None
-        The first difference of Verilog and golden model; none of the counts below then.
+        The first difference of Verilog and golden model, or None; after a failure, the counts below are 0 or empty.
     positions, steps, cycles : int
-        Multiply positions and dense steps that the tile consumed, and clock cycles, all equal to golden.
+        Multiply positions and dense steps that the tile consumed, and clock cycles, equal to golden.
     build_seconds, seconds : float
         Time to emit and build the Verilog, and to run it.
     coverage : dict of str to dict of str to int
@@ -59,14 +59,14 @@ class Record:
 
 
 def run_job(job: SoakJob, folder: Path, *, simulator: str = "auto", waves: bool = False) -> Record:
-    """Run a job, in this process and a simulator's.
+    """Run a job in this process and a simulator's.
 
     Parameters
     ----------
     job : SoakJob
-        What to run.
+        The job.
     folder : Path
-        For Verilog, build and logs; what was in it goes.
+        Folder for Verilog, build and logs; an existing folder is deleted first.
     simulator : str
         "auto", "verilator" or "icarus".
     waves : bool

@@ -14,18 +14,18 @@ __all__ = ["repeat_program", "with_tokens"]
 
 
 def repeat_program(config: CoreConfig, descriptors: Sequence[int]) -> list[int]:
-    """Make a program that runs twice; its second loads begin as soon as the buffer that they overwrite is read.
+    """Return a program that runs twice; the second run's loads start once the first run has read the buffer.
 
-    Only the second run records the counts: no token orders the counts of the two runs.
+    Only the second run records the counts, because no token orders the counts of the two runs.
     """
     first = [bits for bits in descriptors[:-1] if decode(bits)[0] is not OPERATIONS["record"]]
     return add_tokens(config, [*first, *descriptors])
 
 
 def with_tokens(random: Random, config: CoreConfig, descriptors: Sequence[int]) -> list[int]:
-    """Return the same program with a few more tokens. Their waits have no effect.
+    """Return the same program with up to four more tokens, which do not change its results.
 
-    Each token goes from a descriptor to a later one, so nothing deadlocks.
+    Each token goes from a descriptor to a later one, so the program cannot deadlock.
     """
     extended = list(descriptors)
     for _ in range(random.randint(0, 4)):

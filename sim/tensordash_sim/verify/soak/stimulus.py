@@ -1,4 +1,4 @@
-"""Streams, arrival and stalls of a soak job: zeros and silence anywhere, and in clusters."""
+"""Streams, arrivals and stalls of a soak job: zeros and idle cycles at random places and in clusters."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,14 +12,16 @@ from ..stimulus import EXPONENTS, Arrival, largest, random_value, scaled, zeros
 __all__ = ["ARRIVALS", "STALLS", "ZEROS", "Inputs", "draw_arrival", "draw_inputs", "draw_stalls", "zero_mask"]
 
 ZEROS = ("anywhere", "steps", "lanes", "runs", "lone", "all", "none")
-"""Where zeros are: anywhere; whole steps, dense and empty ones; whole lanes; runs; where only one lane of the dense
-step has no work (what later options wait for); everywhere; nowhere."""
+"""Places of zeros: random; full steps; full lanes; runs; one lane per step that differs from all others; all; none.
+
+With "lone", a lane takes its last options, because only one lane of the dense step has no work.
+"""
 
 ARRIVALS = ("eager", "jitter", "scarce", "single", "bursts")
-"""How steps come: all at once; less in some cycles; hardly ever; at most one a cycle; after long silence."""
+"""Arrivals of steps: full rate; random gaps; rare; at most one per cycle; bursts after long gaps."""
 
 STALLS = ("none", "jitter", "blocked", "bursts")
-"""How the output stalls: never; in some cycles; nearly always; for many cycles in a row."""
+"""Stalls of the output: never; in random cycles; nearly always; for many cycles in a row."""
 
 DENSITIES = (0.02, 0.1, 0.3, 0.5, 0.7, 0.9)
 
@@ -31,11 +33,11 @@ class Inputs:
     Parameters
     ----------
     a, b : list of list of list of list of int, (columns or rows, stream, T, lanes)
-        With a scale, it stands after the values of each step: lanes + 1.
+        Bit patterns. With a scale format, a step's scale follows its values: (..., lanes + 1).
     c : list of list of list of int, (stream, rows, columns)
-        Bit patterns; no C if the tile takes none.
+        Bit patterns; empty if the tile has no C input.
     styles : dict of str to list of str
-        Where the zeros of each stream are: of `ZEROS`, for sides "a" and "b".
+        Places of each stream's zeros, from `ZEROS`, for sides "a" and "b".
     """
 
     a: list
@@ -45,10 +47,10 @@ class Inputs:
 
 
 def draw_inputs(random: Random, config: TileConfig, lengths: Sequence[int]) -> Inputs:
-    """Streams of the given lengths for all ports, with zeros in any of `ZEROS`, now and then infinities and NaN."""
+    """Draw streams of these lengths for all ports, with zeros in a style of `ZEROS`, and some infinities and NaN."""
     ends = [random.choice(EXPONENTS) for _ in lengths]
     specials = random.choice((0.0, 0.0, 0.0, 0.002, 0.05))
-    at_the_end = random.random() < 0.1  # only the largest magnitudes
+    at_the_end = random.random() < 0.1  # mostly the largest magnitude
     styles = {side: [random.choice(ZEROS) for _ in lengths] for side in "ab"}
     sides: dict[str, list] = {"a": [], "b": []}
     for side, fmt, ports in (("a", config.a_format, config.columns), ("b", config.b_format, config.rows)):
@@ -75,7 +77,7 @@ def draw_inputs(random: Random, config: TileConfig, lengths: Sequence[int]) -> I
 def _filled(
     random: Random, fmt: Format, mask: list[list[bool]], exponents, specials: float, at_the_end: bool
 ) -> list[list[int]]:
-    """Return values where the mask is true, zeros of both signs elsewhere."""
+    """Return values where the mask is true, and zeros of both signs elsewhere."""
     extreme = largest(fmt)
     minus_zero = zeros(fmt)[-1]
 
@@ -91,7 +93,7 @@ def _filled(
 
 
 def zero_mask(random: Random, style: str, steps: int, lanes: int) -> list[list[bool]]:
-    """Return where values are that are not zero, (steps, lanes), in one of the styles of `ZEROS`.
+    """Return a mask of nonzero values, (steps, lanes), in one of the styles of `ZEROS`.
 
     >>> zero_mask(Random(0), "none", 2, 3)
     [[True, True, True], [True, True, True]]
@@ -113,7 +115,7 @@ def zero_mask(random: Random, style: str, steps: int, lanes: int) -> list[list[b
     if style == "lone":
         return [_lone(random, lanes) for _ in range(steps)]
     full_now, mask = chance(), []
-    for _ in range(steps):  # runs: mostly as the position before
+    for _ in range(steps):  # "runs": most positions equal the previous one.
         row = []
         for _ in range(lanes):
             full_now = chance() if random.random() < 0.1 else full_now
@@ -123,20 +125,20 @@ def zero_mask(random: Random, style: str, steps: int, lanes: int) -> list[list[b
 
 
 def _lone(random: Random, lanes: int) -> list[bool]:
-    """Return a step in which one lane has no value, or only one has."""
+    """Return a step in which only one lane is zero, or only one lane is nonzero."""
     chosen, dense = random.randrange(lanes), random.random() < 0.5
     return [(lane != chosen) == dense for lane in range(lanes)]
 
 
 class Bursts(Arrival):
-    """A producer that is silent, then offers all it can, for some cycles each.
+    """Arrival pattern that alternates between silence and full rate.
 
     Parameters
     ----------
     random : Random
-        Source of everything.
+        Source of all random decisions.
     length : float
-        Calls for which it stays as it is, on average.
+        Average number of calls between changes.
     """
 
     def __init__(self, random: Random, length: float) -> None:
@@ -144,7 +146,7 @@ class Bursts(Arrival):
         self.length, self.silent = length, False
 
     def ready(self) -> bool:
-        """Return whether it offers anything in this cycle."""
+        """Return whether the producer offers in this cycle."""
         if self.random.random() * self.length < 1:
             self.silent = not self.silent
         return not self.silent
@@ -154,20 +156,20 @@ class Bursts(Arrival):
 
 
 class _Single(Arrival):
-    """A producer that offers at most one step in a cycle."""
+    """Arrival pattern with at most one step per cycle."""
 
     def most(self, depth: int) -> int:
-        """Return one step, or none."""
+        """Return 1 or 0."""
         return min(1, super().most(depth))
 
 
 def draw_arrival(random: Random, kind: str, config: TileConfig) -> Arrival:
-    """How the producers of all ports offer: one of `ARRIVALS`.
+    """Draw the arrival pattern of all ports' producers, of a kind from `ARRIVALS`.
 
-    A tile takes what all its ports offer, so that each of many holds back less.
+    A tile accepts only steps that all ports offer, so with more ports each one is idle less often.
     """
     ports = config.rows + config.columns
-    if kind == "bursts":  # every port calls once a cycle
+    if kind == "bursts":  # Every port calls once per cycle.
         return Bursts(random, ports * random.choice((2, 8, 20)))
     if kind == "single":
         return _Single(random, random.choice((0.0, 0.5)) / ports)
@@ -176,7 +178,10 @@ def draw_arrival(random: Random, kind: str, config: TileConfig) -> Arrival:
 
 
 def draw_stalls(random: Random, kind: str, config: TileConfig) -> Callable[[], float]:
-    """How the output stalls, one of `STALLS`: the probability for the next cycle. "blocked" is so for a whole block."""
+    """Draw a function that returns the output's stall probability for the next cycle, of a kind from `STALLS`.
+
+    "blocked" scales the probability such that a full block is delayed.
+    """
     if kind == "bursts":
         bursts = Bursts(random, random.choice((5, 30)))
         return lambda: float(not bursts.ready())

@@ -1,1 +1,1 @@
-"""cocotb benches of the units of the core: each module is loaded by a simulator, not imported by users."""
+"""cocotb benches of the core's units; a simulator loads each module, users do not import them."""

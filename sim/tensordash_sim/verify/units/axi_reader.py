@@ -1,4 +1,4 @@
-"""Bench of the AXI reader: every beat of every request, in order, whatever memory does."""
+"""Bench of the AXI reader: check every beat of every request, in order, for random behaviour of memory."""
 
 import cocotb
 
@@ -14,7 +14,7 @@ IDLE = {"request_valid": 0, "request_payload": 0, "beats_ready": 0, "halt": 0}
 @cocotb.test()
 @cocotb.parametrize(latency=[0, 20, 200], pause=[0.0, 0.4])
 async def random_requests(dut, latency: int, pause: float) -> None:
-    """Requests in and beyond what is there, halts among them, and a reset."""
+    """Send requests inside and outside memory, with halts and a reset."""
     outstanding = current_job().config.outstanding
     bench = MoverBench(dut, "reader", latency, pause, reads=True, outstanding=outstanding)
     job, random, config, pins, size = bench.job, bench.random, bench.config, bench.pins, bench.size
@@ -45,7 +45,7 @@ async def random_requests(dut, latency: int, pause: float) -> None:
         await pins.settle()
         if reset:
             memory.reset()
-            # Nothing that stands on the pins in this cycle was ever there.
+            # The reset discards all transfers of this cycle.
             pins.drive(axi_rvalid=0)
             request, expected, halting, held, address_waits = None, [], False, None, False
             await pins.tick()
@@ -75,7 +75,7 @@ async def random_requests(dut, latency: int, pause: float) -> None:
             payload = pins.read("beats_payload")
             assert held is None or held == payload, f"cycle {pins.cycle}: a beat changed while it waited"
             held = payload
-            assert expected, f"cycle {pins.cycle}: a beat that nobody asked for"
+            assert expected, f"cycle {pins.cycle}: a beat that was not requested"
             if pins.read("beats_ready"):
                 data, error = expected.pop(0)
                 assert payload >> config.axi_bits == error, f"cycle {pins.cycle}: error must be {error}"
@@ -91,7 +91,7 @@ async def random_requests(dut, latency: int, pause: float) -> None:
 @cocotb.test()
 @cocotb.parametrize(latency=[0, 100], pause=[0.0, 0.4])
 async def bounds_are_kept(dut, latency: int, pause: float) -> None:
-    """Requests that may leave the bounds: what precedes is read, and nothing after it."""
+    """Send requests that may leave the bounds; check that the reader reads the beats before that and none after."""
     outstanding = current_job().config.outstanding
     bench = MoverBench(dut, "reader bounds", latency, pause, reads=True, outstanding=outstanding)
     job, random, config, pins = bench.job, bench.random, bench.config, bench.pins
@@ -104,7 +104,7 @@ async def bounds_are_kept(dut, latency: int, pause: float) -> None:
 
     def observe_beats() -> None:
         if pins.read("beats_valid") and pins.read("beats_ready"):
-            assert expected, "a beat that nobody may read"
+            assert expected, "a beat from outside the bounds"
             data = expected.pop(0)
             assert data is None or pins.read("beats_payload") == data
 

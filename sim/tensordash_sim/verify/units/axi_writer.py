@@ -1,4 +1,4 @@
-"""Bench of the AXI writer: memory afterwards, byte by byte, and every answer."""
+"""Bench of the AXI writer: check memory after each batch, byte by byte, and every response."""
 
 import cocotb
 
@@ -13,7 +13,7 @@ IDLE = {"request_valid": 0, "request_payload": 0, "beats_valid": 0, "beats_paylo
 @cocotb.test()
 @cocotb.parametrize(latency=[0, 20, 200], pause=[0.0, 0.4])
 async def random_requests(dut, latency: int, pause: float) -> None:
-    """Requests in and beyond what is there, and a halt after each batch of them, in the midst or at the end."""
+    """Send batches of requests inside and outside memory, and halt some batches before their end."""
     bench = MoverBench(dut, "writer", latency, pause, writes=True)
     job, random, config, pins, size = bench.job, bench.random, bench.config, bench.pins, bench.size
     content, golden = bench.memory(), bench.memory()
@@ -31,7 +31,7 @@ async def random_requests(dut, latency: int, pause: float) -> None:
         cut, halting, failures, waited, taken, shown = random.random() < 0.4, False, 0, 0, 0, False
         requested, offered, address_waits = list(requests), list(beats), False
         while True:
-            # The halt often begins some cycles after a beat is taken, when the next beat may wait.
+            # The halt often begins some cycles after the writer accepts a beat, when the next beat may wait.
             halting |= cut and taken > len(beats) // 2 and random.random() < 0.3
             memory.drive()
             request = requested[0] if requested and random.random() >= pause else None
@@ -59,7 +59,7 @@ async def random_requests(dut, latency: int, pause: float) -> None:
                 for i in range(size):
                     if strobe >> i & 1:
                         wrong |= not golden.write(address + i, bytes([data >> 8 * i & 255]))
-            # A request that is taken in this cycle is not there yet.
+            # `idle` does not include a request that is accepted in this cycle.
             idle = pins.read("idle") and not (request is not None and pins.read("request_ready"))
             await pins.tick()
             if idle and (halting or not requested):
@@ -80,7 +80,7 @@ async def random_requests(dut, latency: int, pause: float) -> None:
 @cocotb.test()
 @cocotb.parametrize(latency=[0, 100], pause=[0.0, 0.4])
 async def bounds_are_kept(dut, latency: int, pause: float) -> None:
-    """Requests that may leave the bounds: what precedes is written, and nothing after it."""
+    """Send requests that may leave the bounds; check that the writer writes the beats before that and none after."""
     bench = MoverBench(dut, "writer bounds", latency, pause, writes=True)
     job, random, config, pins, size = bench.job, bench.random, bench.config, bench.pins, bench.size
     base = draw_base(config.address_bits, job.seed, latency > 0)

@@ -9,21 +9,21 @@ __all__ = ["Beats"]
 
 
 class Beats:
-    """Offers the beats of a descriptor and watches for its end.
+    """Producer of a descriptor's beats, which also watches for the descriptor's end.
 
     Parameters
     ----------
     pins : Pins
-        The unit.
+        Pins of the unit.
     random : Random
-        Chooses the cycles without a beat.
+        Source of the cycles without a beat.
     rate : float
         Probability that a beat is offered in a cycle.
 
     Attributes
     ----------
     completed_in : int or None
-        The cycle in which the unit took the last beat.
+        The cycle in which the unit accepted the last beat.
     """
 
     def __init__(self, pins: Pins, random: Random, rate: float) -> None:
@@ -43,13 +43,13 @@ class Beats:
         self._left, self._offered, self.completed_in = [], False, None
 
     def drive(self) -> None:
-        """Offer a beat, or garbage that is not valid."""
+        """Offer a beat, or drive random bits without valid."""
         self._offered = bool(self._left) and (self._offered or self.random.random() < self.rate)
         payload = self._left[0] if self._offered else self.random.getrandbits(COMMAND_BITS)
         self.pins.drive(command_descriptor_valid=int(self._offered), command_descriptor_payload=payload)
 
     def finish(self) -> int | None:
-        """Drop a beat that was taken. Return the descriptor's error if it is done, else None."""
+        """Remove a beat that the unit accepts; return the descriptor's error if it is done, else None."""
         done = self.pins.read("command_done")
         assert not done or self.completed_in is not None, f"cycle {self.pins.cycle}: done without a descriptor"
         ready = self.pins.read("command_descriptor_ready")

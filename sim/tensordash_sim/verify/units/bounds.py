@@ -10,7 +10,7 @@ __all__ = ["PAGE", "bounds_value", "is_inside", "random_bounds", "random_request
 
 
 def bounds_value(address_bits: int, base: int = 0, limit: int | None = None) -> int:
-    """Return the value of the pins `bounds` for a lowest and a highest address; every address by default.
+    """Return the value of the pins `bounds` for a lowest and a highest address; by default, all addresses.
 
     >>> hex(bounds_value(32, 0x1000, 0x2FFF))
     '0x400001'
@@ -20,7 +20,7 @@ def bounds_value(address_bits: int, base: int = 0, limit: int | None = None) -> 
 
 
 def random_bounds(random: Random, content: Memory) -> tuple[int, int]:
-    """Return a lowest and a highest address around some pages of a memory."""
+    """Return the lowest and the highest address of a random run of a memory's pages."""
     pages = len(content.bytes) // PAGE
     first = random.randrange(pages)
     base = content.base // PAGE * PAGE
@@ -28,17 +28,17 @@ def random_bounds(random: Random, content: Memory) -> tuple[int, int]:
 
 
 def is_inside(bounds: tuple[int, int], address: int) -> bool:
-    """Return whether the page of an address is within bounds."""
+    """Return whether an address is within bounds."""
     return bounds[0] <= address <= bounds[1]
 
 
 def require_inside(pins: PinsLike, bounds: tuple[int, int], *channels: str) -> None:
-    """Fail if an address that is offered on one of these channels is outside.
+    """Check that the addresses offered on these channels are within bounds.
 
     Raises
     ------
     AssertionError
-        With the address.
+        If one is outside; the message has the address.
     """
     for channel in channels:
         if pins.read(f"axi_{channel}valid"):
@@ -47,12 +47,12 @@ def require_inside(pins: PinsLike, bounds: tuple[int, int], *channels: str) -> N
 
 
 def random_request(random: Random, bounds: tuple[int, int], content: Memory, size: int, address_bits: int) -> range:
-    """Beats of a request: inside, or near an end of the bounds, the memory, or all addresses.
+    """Return the beats of a request: inside the bounds, near their ends, anywhere in memory, or above all addresses.
 
     Parameters
     ----------
     random : Random
-        Decides everything.
+        Source of all random decisions.
     bounds : (int, int)
         The lowest and the highest address.
     content : Memory
@@ -60,7 +60,7 @@ def random_request(random: Random, bounds: tuple[int, int], content: Memory, siz
     size : int
         Bytes of a beat.
     address_bits : int
-        Of the bus.
+        Address bits of the bus.
     """
     low, end = bounds[0] // size, (bounds[1] + 1) // size
     count = random.choice([1, 2, random.randint(1, 40), random.randint(1, PAGE // size + 9)])

@@ -1,4 +1,4 @@
-"""Bench of the buffer: rules of its arbitration, and what reads give."""
+"""Bench of the buffer: check the rules of its arbitration, and the data of reads."""
 
 from random import Random
 
@@ -9,18 +9,18 @@ from tensordash_sim.verify.pins import Pins
 
 
 class Port:
-    """A port's request, which stays as it is until it is taken.
+    """A port's request, which is stable until it is granted.
 
     Parameters
     ----------
     pins : Pins
-        The buffer.
+        Pins of the buffer.
     name : str
-        What the port's pins begin with.
+        Prefix of the port's pins.
     shape : dict
         The buffer's parameters.
     pair : bool
-        It reads a position in each half of a bank.
+        Whether the port reads a position in each half of a bank.
     """
 
     def __init__(self, pins: Pins, name: str, shape: dict[str, int], *, pair: bool = False) -> None:
@@ -31,22 +31,22 @@ class Port:
         self.enable, self.address, self.data = 0, [0] * self.count, [0] * self.count
 
     def draw(self, random: Random, rate: float, groups: list[int]) -> None:
-        """Ask for something, perhaps."""
+        """Draw a request with probability `rate`, unless one is pending."""
         if self.valid or random.random() >= rate:
             return
         bits = self.shape["lanes"] * self.shape["width"]
         self.valid, self.waited = True, 0
         self.enable = random.getrandbits(self.count)
-        # Mostly neighbours, as units ask for them.
+        # Most positions have the same group, as in units' requests.
         first = random.choice(groups)
         self.address = [random.choice([first, random.choice(groups)]) for _ in range(self.count)]
         if self.pair:
-            # Of the two groups that differ in their lowest bit, that which is in the port's half.
+            # Two groups that differ in their lowest bit are in different halves: choose the one in the place's half.
             self.address = [each & -2 | (each // 2).bit_count() & 1 ^ k & 1 for k, each in enumerate(self.address)]
         self.data = [random.getrandbits(bits) for _ in range(self.count)]
 
     def drive(self, *, writes: bool) -> None:
-        """Put it on the pins."""
+        """Drive the pins with the request."""
         bits = (self.shape["groups"] - 1).bit_length() - self.pair
         packed = sum(each >> self.pair << k * bits for k, each in enumerate(self.address))
         values = {"valid": int(self.valid), "enable": self.enable, "address": packed}
@@ -56,12 +56,12 @@ class Port:
         self.pins.drive(**{f"{self.name}_{key}": value for key, value in values.items()})
 
     def places(self) -> set[tuple[int, int, int]]:
-        """Return the banks, their halves and the regions that it wants."""
+        """Return the requested banks, their halves and regions."""
         size = self.shape["groups"] // self.shape["regions"]
         return {(bank, group.bit_count() % self.halves, group // size) for bank, group in self.words()}
 
     def words(self) -> set[tuple[int, int]]:
-        """Return the banks and groups that it wants."""
+        """Return the requested banks and groups."""
         return {(self.bank(k), self.address[k]) for k in range(self.count) if self.enable >> k & 1}
 
     def bank(self, k: int) -> int:
@@ -70,7 +70,7 @@ class Port:
 
 
 def granted(ports: list[Port], pins: Pins) -> list[Port]:
-    """Return the granted requests; fail if the choice is wrong."""
+    """Return the granted requests; check that no two conflict and that no port waits without reason or too long."""
     where = f"cycle {pins.cycle}"
     asking = [port for port in ports if port.valid]
     taken = [port for port in asking if pins.read(f"{port.name}_ready")]
@@ -89,7 +89,7 @@ def granted(ports: list[Port], pins: Pins) -> list[Port]:
 @cocotb.test()
 @cocotb.parametrize(rate=[1.0, 0.4])
 async def random_requests(dut, rate: float) -> None:
-    """All ports at once, on few groups of all regions; a reset in the midst, which leaves what is held alone."""
+    """Send random requests on all ports, for few groups of all regions; a reset must not change the content."""
     job, random, pins = start_bench(dut, f"buffer {rate}")
     shape, lanes = job.options, job.options["lanes"]
     reads = [Port(pins, f"reads_{k}", shape, pair=k < shape.get("pair_readers", 0)) for k in range(shape["readers"])]
@@ -107,12 +107,12 @@ async def random_requests(dut, rate: float) -> None:
             port.draw(random, rate, groups)
             port.drive(writes=port in writes)
         reset = cycle == cycles // 2
-        if hasattr(dut, "rst"):  # a buffer with one port of each kind has nothing to reset
+        if hasattr(dut, "rst"):  # A buffer with one port of each kind has no registers to reset.
             pins.drive(rst=int(reset))
         await pins.settle()
         for port, bank, value in expected:
             bits = lanes * shape["width"]
-            # Other banks may never have read anything, and be undefined.
+            # Banks that have never read are undefined.
             shown = str(getattr(dut, f"{port.name}_data").value)[(port.count - 1 - bank) * bits :][:bits]
             assert shown == f"{value:0{bits}b}", f"cycle {pins.cycle}: bank {bank} of {port.name} is {shown}"
             checked += 1

@@ -12,9 +12,9 @@ __all__ = ["BufferModel"]
 
 
 class BufferModel:
-    """Takes requests when it likes; what is read comes in the next cycle, and only then.
+    """Model of the buffer that accepts requests at random; read data are valid in the next cycle only.
 
-    In each cycle: `drive`, settle, `answer`, settle, `take`.
+    In each cycle call `drive`, settle, call `answer`, settle, and call `take`.
 
     Parameters
     ----------
@@ -23,9 +23,9 @@ class BufferModel:
     config : CoreConfig
         The core.
     groups : array of unsigned, (groups, L, L)
-        What the buffer holds.
+        Content of the buffer.
     random : Random
-        When it is ready, and what it shows when there is nothing to be seen.
+        Source of ready cycles and of undefined data.
     reads, writes : sequence of str
         Names of the unit's ports.
     """
@@ -47,7 +47,7 @@ class BufferModel:
         self._held: dict[str, tuple[int, ...]] = {}
 
     def idle(self) -> dict[str, int]:
-        """Return the outputs in reset."""
+        """Return the values of the unit's inputs in reset."""
         return {f"{port}_ready": 0 for port in (*self.reads, *self.writes)} | {f"{port}_data": 0 for port in self.reads}
 
     def forget(self) -> None:
@@ -55,7 +55,7 @@ class BufferModel:
         self._shown, self._held = {}, {}
 
     def drive(self, stall: float) -> None:
-        """Show what was read in the last cycle, else anything; be ready or not."""
+        """Drive the data read in the last cycle, or random bits, and draw each port's ready."""
         width = self.config.tile.lanes * self.config.value_bits
         for port in self.reads:
             shown = self._shown.get(port, {})
@@ -67,7 +67,7 @@ class BufferModel:
             self.pins.drive(**{f"{port}_ready": self._ready[port]})
 
     def answer(self) -> None:
-        """See that a request stays as it is until it is taken."""
+        """Check that requests are stable until they are accepted."""
         for port in (*self.reads, *self.writes):
             request = self._request(port)
             if port in self._held:
@@ -77,7 +77,7 @@ class BufferModel:
                 self._held[port] = request
 
     def take(self) -> None:
-        """Read and write what is taken."""
+        """Execute the accepted requests."""
         lanes, bits = self.config.tile.lanes, self.config.value_bits
         for port in self.writes:
             if request := self._taken(port):
@@ -107,7 +107,7 @@ class BufferModel:
         return self._request(port) if self._ready[port] else ()
 
     def _request(self, port: str) -> tuple[int, ...]:
-        """Return the request to the enabled banks; empty if there is none."""
+        """Return the request to the enabled banks, or an empty tuple."""
         if not self.pins.read(f"{port}_valid"):
             return ()
         lanes, bits = self.config.tile.lanes, self._address_bits

@@ -1,4 +1,4 @@
-"""What benches of units share: descriptors go in, and `done` comes out."""
+"""Sequencer's side of a unit's command port, for benches of units."""
 
 from random import Random
 
@@ -12,19 +12,19 @@ BITS = 128
 
 
 class CommandPort:
-    """The sequencer's side of a unit's command port: `drive`, settle, `observe`, tick.
+    """Sequencer's side of a unit's command port; in each cycle call `drive`, settle, call `observe`, then tick.
 
     Parameters
     ----------
     pins : PinsLike
-        Where the unit is.
+        Pins of the unit.
     random : Random
-        Decides pauses.
+        Source of pauses.
 
     Attributes
     ----------
     error : int or None
-        Of the descriptor that is done; None while there is none.
+        Error code of the descriptor once it is done, else None.
     """
 
     IDLE = {"command_descriptor_valid": 0, "command_descriptor_payload": 0}
@@ -36,7 +36,7 @@ class CommandPort:
         self.error: int | None = None
 
     def begin(self, bits: int) -> None:
-        """Give the unit a descriptor."""
+        """Start to send a descriptor to the unit."""
         self._beats = [bits >> (BITS * k) & ((1 << BITS) - 1) for k in range(BEATS)]
         self._shown = False
         self.error = None
@@ -49,7 +49,7 @@ class CommandPort:
         )
 
     def observe(self) -> None:
-        """See what the unit does with it."""
+        """Process the unit's handshake and `done` of this cycle."""
         if self.pins.read("command_done"):
             assert not self._beats, f"cycle {self.pins.cycle}: done before all of the descriptor was taken"
             assert self.error is None, f"cycle {self.pins.cycle}: done twice"

@@ -1,4 +1,4 @@
-"""Bench of the command queue: a ring that goes round, and descriptors that leave it."""
+"""Bench of the command queue: check the descriptors that it fetches from rings in memory."""
 
 from dataclasses import dataclass, field
 from random import Random
@@ -14,19 +14,19 @@ from tensordash_sim.verify.units.memory_bases import draw_base
 
 SIZE = 0x2000
 MIN_RINGS = 5
-"""Rings of a run, whatever its effort: the fourth must be refused."""
+"""Least number of rings of a run, because the bounds forbid part of the fourth."""
 
 
 @dataclass
 class Ring:
-    """A ring of descriptors in memory, and what the queue has done with it."""
+    """A ring of descriptors in memory, and the queue's progress."""
 
     base: int
     log2_places: int
     bounds: tuple[int, int]
     length: int
     slow: bool
-    """Whether the FIFO and the window fill up."""
+    """Whether descriptors are done so slowly that the FIFO and the window fill up."""
     descriptors: list[bytes | None] = field(default_factory=list)
     taken: int = 0
     done: int = 0
@@ -34,15 +34,15 @@ class Ring:
 
     @property
     def tail(self) -> int:
-        """Descriptors that were put into the ring."""
+        """Number of descriptors written to the ring."""
         return len(self.descriptors)
 
     def place(self, index: int) -> int:
-        """Address of a descriptor."""
+        """Return the address of a descriptor."""
         return self.base + BYTES * (index % (1 << self.log2_places))
 
     def advance(self, random: Random, content: Memory, head: int) -> None:
-        """Write more descriptors, and finish one."""
+        """Write more descriptors to the ring, and count one as done, at random."""
         eager = 0.5 if self.slow else 0.2
         while self.tail < self.length and self.tail - head < 1 << self.log2_places and random.random() < eager:
             place = self.place(self.tail)
@@ -52,7 +52,7 @@ class Ring:
             self.done += 1
 
     def take(self, payload: int) -> bool:
-        """Take a beat of a descriptor; whether memory answered its last one with an error."""
+        """Accept a beat of a descriptor; return whether it completes a descriptor with an error of memory."""
         self.beats.append((payload & ((1 << 128) - 1), payload >> 128))
         if len(self.beats) < 4:
             return False
@@ -66,7 +66,7 @@ class Ring:
 
 
 def random_ring(random: Random, number: int, content: Memory, address_bits: int) -> Ring:
-    """A ring anywhere in memory; the second lies at its end, the fourth where the queue may not read."""
+    """Return a ring at a random place of memory; the second one exceeds memory, the fourth one the bounds."""
     size = random.randint(0, 5)
     base = content.base + BYTES * random.randrange(SIZE // BYTES - (1 << size))
     if number == 1:
@@ -84,10 +84,10 @@ def random_ring(random: Random, number: int, content: Memory, address_bits: int)
 @cocotb.test()
 @cocotb.parametrize(latency=[0, 200], pause=[0.0, 0.4])
 async def random_rings(dut, latency: int, pause: float) -> None:
-    """Rings of any size, some beyond memory; a program grows while it is fetched, is paused and is halted.
+    """Fetch rings of all sizes, some beyond memory; programs grow while the queue fetches, pauses and halts.
 
-    In every cycle `head` is the number of descriptors that have come from memory, and `busy` is high if and only if one
-    is to be fetched, or its fetch has begun and it is not done.
+    In every cycle `head` is the number of descriptors read from memory. `busy` is high if and only if a descriptor is
+    to be fetched, or its fetch has begun and it is not done.
     """
     job, random, pins = start_bench(dut, f"queue {latency} {pause}")
     config = job.config
@@ -116,7 +116,7 @@ async def random_rings(dut, latency: int, pause: float) -> None:
                 begun = memory.read_bursts - first_burst + pins.read("axi_arvalid")
                 busy = begun != ring.done or (enable and begun != ring.tail)
                 assert pins.read("head") == (memory.read_beats - first_beat) * config.axi_bits // BITS
-                # One that is outside the bounds is never on the bus.
+                # The queue never requests a descriptor outside the bounds.
                 is_exempt = number == 3 and pins.read("busy")
                 assert pins.read("busy") == busy or is_exempt, f"{begun}, {ring.done}, {ring.tail}"
             memory.observe()
@@ -136,7 +136,7 @@ async def random_rings(dut, latency: int, pause: float) -> None:
             if (halting and idle) or ring.taken == ring.length:
                 assert memory.idle
                 break
-            assert pins.cycle - began < job.patience(60_000), "it hangs"
+            assert pins.cycle - began < job.patience(60_000), "the queue hangs"
         await pins.restart(**inputs)
         await pins.settle()
     assert errors

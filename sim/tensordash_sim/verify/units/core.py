@@ -1,4 +1,4 @@
-"""Bench of the core: random programs on the emitted Verilog, whose memory must end as golden's."""
+"""Bench of the core: run random programs on the emitted Verilog, and compare memory with golden's."""
 
 from random import Random
 from typing import Any
@@ -25,7 +25,7 @@ PROGRAM_RUNS = (((1, 1), 0.0), ((0, 200), 0.3), ((0, 20), 0.9))
 
 
 def set_near_carry(random: Random, registers: dict[str, Any], turn: int) -> dict[str, int]:
-    """Set counts to values shortly before a carry, and return them; each count has another carry in the next turn."""
+    """Set counts to values just below a carry, and return them; each count has another carry in the next turn."""
     carries = {name: CARRIES[(turn + place) % len(CARRIES)] for place, name in enumerate(registers)}
     counts = {name: carry - random.randint(2, 4) for name, carry in carries.items()}
     for name, register in registers.items():
@@ -36,10 +36,10 @@ def set_near_carry(random: Random, registers: dict[str, Any], turn: int) -> dict
 @cocotb.test()
 @cocotb.parametrize((("latency", "pause"), list(PROGRAM_RUNS)))
 async def random_programs(dut, latency: tuple[int, int], pause: float) -> None:
-    """Run programs one after the other, on memories with short, varying or long latency.
+    """Run programs in sequence, on memories with short, varying or long latency.
 
-    Counters begin shortly before a carry or their largest value, each before another one in each run: a count that is
-    too high shows where it does not saturate. So do the counts of results before each program.
+    Counters start just below a carry or their largest value, a different one in each run. An exact comparison finds
+    counts that are too high, if they do not saturate. The counts of results start in the same way before each program.
     """
     job = current_job()
     at = draw_base(job.config.address_bits, job.seed, pause > 0)
@@ -76,7 +76,7 @@ async def random_programs(dut, latency: tuple[int, int], pause: float) -> None:
 
 @cocotb.test()
 async def soft_resets(dut) -> None:
-    """Soft resets in any cycle of programs, often of their stores, and then another program, as from a reset."""
+    """Soft-reset the core in random cycles of programs, often of their stores, and check a program afterwards."""
     host = Host(dut, "soft resets", latency=(0, 60), pause=0.2)
     await host.begin()
     for index in range(max(2, round(6 * host.job.effort))):
@@ -99,7 +99,7 @@ async def soft_resets(dut) -> None:
 
 
 def long_layouts(config: CoreConfig) -> list[int]:
-    """Layouts that take long: as many streams as there is room for, a position in each cycle."""
+    """Return layouts that take long: they fill the stream buffers at one position per cycle."""
     program = Program()
     for side in "ab":
         streams, steps = config.stream_words(side), config.tile.window_depth

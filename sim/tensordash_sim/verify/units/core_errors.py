@@ -1,4 +1,4 @@
-"""Bench of the core: illegal programs, and memory that answers with errors, on the emitted Verilog against golden."""
+"""Bench of the core: run illegal programs, and memory errors, on the emitted Verilog, and compare with golden."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -27,13 +27,13 @@ from tensordash_sim.verify.programs.random_programs import PROGRAM, random_progr
 from tensordash_sim.verify.units.core_host import SIZE, Host, same_memory
 
 MAX_PROGRAM_CYCLES = 20_000
-"""Cycles after which a program must be done."""
+"""Cycles within which a program must be done."""
 CYCLES_OF_REST = 300
-"""For which nothing may happen: longer than anything that is on its way, descriptors not counted."""
+"""Cycles without activity to check after an error, more than any outstanding transfer takes, except descriptors."""
 
 
 class Checker:
-    """Runs programs with errors on a core, and looks at all that docs/core.md defines of what becomes of them.
+    """Checker of programs with errors, which compares everything that docs/core.md defines for them.
 
     Parameters
     ----------
@@ -44,11 +44,11 @@ class Checker:
     def __init__(self, host: Host) -> None:
         self.host, self.config, self.random = host, host.config, host.random
         self.buffer = empty_buffer(self.config)
-        # For the buffer's image, which may need more than what programs have.
+        # The buffer's image may need more memory than programs.
         self._size = max(SIZE, BUFFER_IMAGE + self.buffer.nbytes)
 
     async def fill(self) -> None:
-        """Put something into all memories, which may be anything after power-up."""
+        """Fill all of the core's memories, whose content is undefined after power-up."""
         content = Memory(self._size)
         data = self.random.randbytes(self.buffer.nbytes)
         content.write(BUFFER_IMAGE, data)
@@ -59,7 +59,7 @@ class Checker:
         await self.host.restart()
 
     async def check(self, made: IllegalProgram, faults: set[int]) -> Outcome:
-        """Run a program on both; return golden's outcome."""
+        """Run a program on the core and on golden, and compare; return golden's outcome."""
         host = self.host
         golden, expected = expected_outcome(
             self.config, made.memory, made.base, made.descriptors, faults, self.buffer, made.bounds
@@ -90,12 +90,12 @@ class Checker:
         return expected
 
     async def _rests(self, expected: Outcome) -> None:
-        """Check that nothing begins, whatever is put into the ring, and that the cause can be cleared."""
+        """Check that no transfer begins after more descriptors, and that the cause can be cleared."""
         host, memory = self.host, self.host.memory
         await host.write("cause", 3)
         begun = memory.read_bursts + host.pins.read("m_axi_arvalid"), memory.write_bursts
         await host.write("tail", host.tail + 3)
-        fetches = self.config.prefetch * BITS // self.config.axi_bits  # beats of descriptors that may be on their way
+        fetches = self.config.prefetch * BITS // self.config.axi_bits  # maximum outstanding beats of descriptors
         await host.cycles(CYCLES_OF_REST + 2 * fetches)
         assert memory.idle
         now = memory.read_bursts, memory.write_bursts
@@ -128,7 +128,7 @@ class Checker:
 @cocotb.test()
 @cocotb.parametrize((("latency", "pause"), [((1, 1), 0.0), ((0, 200), 0.3)]))
 async def illegal_programs(dut, latency: tuple[int, int], pause: float) -> None:
-    """Every clause of the table of errors, or those of the option `clauses`, some two at once; then a legal program."""
+    """Check every clause of the table of errors, or of the option `clauses`, some in pairs, and legal programs."""
     host = Host(dut, f"illegal {latency}", latency=latency, pause=pause)
     checker, random = Checker(host), host.random
     await host.begin()
@@ -149,7 +149,7 @@ async def illegal_programs(dut, latency: tuple[int, int], pause: float) -> None:
 
 @cocotb.test()
 async def halves_of_a_multiply(dut) -> None:
-    """After an error one unit has a multiply's descriptor, and the other never gets it: the core reports the error."""
+    """Check that the core reports an error while only one of its two units has a multiply's descriptor."""
     if "clauses" in current_job().options:
         return
     host = Host(dut, "halves", latency=(0, 100), pause=0.1)
@@ -157,17 +157,17 @@ async def halves_of_a_multiply(dut) -> None:
     await host.begin()
     await checker.fill()
     blocks: dict[str, Any] = {"emit": 1, "x_size": 1, "a_streams": 3, "b_streams": 3, "steps": 4}
-    first = Program()  # the multiply waits for its blocks to be taken
+    first = Program()  # The multiply waits for the output unit to accept its blocks.
     first.add("load", signal=["output"], memory=SIZE, address=0, count_0=1)
     first.add("multiply", output_wait=["load"], **blocks)
-    second = Program()  # the output unit waits for blocks
+    second = Program()  # The output unit waits for blocks.
     second.add("layout_a", signal=["multiply"], address=host.config.groups % 65536, steps=1, streams=1, x_size=1)
     second.add("multiply", wait=["layout_a"], **blocks)
-    third = Program()  # both, one descriptor apart
+    third = Program()  # Both units wait, one descriptor apart.
     third.add("multiply", **(blocks | {"address": host.config.groups % 65536}))
     for _ in range(3):
         third.add("multiply", **blocks)
-    fourth = Program()  # both units find an error: range goes before the other
+    fourth = Program()  # Both units find an error, and `range` has priority over `address`.
     fourth.add("multiply", **(blocks | {"address": host.config.groups % 65536, "b_base": 65535}))
     for name, program in {"ahead": first, "behind": second, "output": third, "both": fourth}.items():
         program.add("end")
@@ -177,7 +177,7 @@ async def halves_of_a_multiply(dut) -> None:
 
 
 def possible(name: str, config: CoreConfig) -> bool:
-    """Return whether programs of a core can be illegal so."""
+    """Return whether a program of a core can break a clause."""
     try:
         illegal_program(Random(0), config, name)
     except ValueError:
@@ -188,7 +188,7 @@ def possible(name: str, config: CoreConfig) -> bool:
 @cocotb.test()
 @cocotb.parametrize((("latency", "pause"), [((1, 1), 0.0), ((0, 100), 0.4)]))
 async def failing_memory(dut, latency: tuple[int, int], pause: float) -> None:
-    """Memory that answers with errors here and there, though it is there: fetches, loads, stores and records."""
+    """Run programs on a memory with errors at random lines of fetches, loads, stores and records."""
     if "clauses" in current_job().options:
         return
     host = Host(dut, f"failing memory {latency}", latency=latency, pause=pause)
@@ -213,11 +213,11 @@ async def failing_memory(dut, latency: tuple[int, int], pause: float) -> None:
 
 
 def line_of(kind: str, random: Random, config: CoreConfig, descriptors: Sequence[int]) -> int:
-    """Return a line of memory that a program's descriptors are in, or that it reads or writes."""
+    """Return a line of memory with one of a program's descriptors, or one that the program reads or writes."""
     line = config.axi_bits // 8
     if kind == "fetch":
         return (PROGRAM + random.randrange(64 * len(descriptors))) // line
     runs = [run for bits in descriptors for run in (read_memory if kind == "read" else written_memory)(bits, config)]
     address, count = random.choice(runs)
-    # What is compressed is mostly shorter than it may be.
+    # Compressed tensors are mostly shorter than their maximum, so favour the first quarter.
     return (address + random.choice([0, random.randrange(count), random.randrange(1 + count // 4)])) // line

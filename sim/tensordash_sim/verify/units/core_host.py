@@ -1,4 +1,4 @@
-"""What benches of the core have in common: a processor at its registers, and memory at its port."""
+"""Host for benches of the core: a processor at its registers, and memory at its port."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -24,16 +24,16 @@ SIZE = 1 << 17
 
 
 class Host(CoreMaster):
-    """A processor that lets answers wait, and puts descriptors into memory.
+    """Processor that delays responses, and writes descriptors to memory.
 
     Parameters
     ----------
     dut
         The core.
     name : str
-        Seed of what is random.
+        Label of the random source.
     latency, pause
-        Of the memory, as of `AxiMemory`.
+        Behaviour of the memory; see `AxiMemory`.
     at : int
         The memory's first address.
 
@@ -58,13 +58,13 @@ class Host(CoreMaster):
         return int(self.random.random() >= self.pause)
 
     async def cycles(self, count: int) -> None:
-        """Let cycles go by."""
+        """Run a number of cycles."""
         for _ in range(count):
             await self.cycle()
             await self.pins.tick()
 
     async def first_write(self, most: int) -> None:
-        """Let cycles go by until a burst of writes begins, but no more than `cycles`."""
+        """Run until a burst of writes begins, for at most `most` cycles."""
         for _ in range(most):
             await self.cycle()
             begun = self.pins.read("m_axi_awvalid") and self.pins.read("m_axi_awready")
@@ -73,7 +73,7 @@ class Host(CoreMaster):
                 return
 
     async def start(self, base: int | None = None, log2_places: int = LOG2_PLACES) -> None:
-        """Set up the ring, and enable fetching of descriptors, as after a reset."""
+        """Set up the ring, and enable fetching of descriptors."""
         base = self.at + PROGRAM if base is None else base
         self.tail, self.base, self.log2_places = 0, base, log2_places
         assert await self.read("identity") == IDENTITY
@@ -85,14 +85,14 @@ class Host(CoreMaster):
         await self.write("control", 1)
 
     async def restrict(self, base: int = 0, limit: int | None = None) -> None:
-        """Set the bounds of what the core may use: the lowest and the highest address."""
+        """Set the lowest and the highest address that the core may access."""
         limit = (1 << self.config.address_bits) - 1 if limit is None else limit
         for name, value in (("bounds_base", base), ("bounds_limit", limit)):
             await self.write(name, value & 0xFFFFFFFF)
             await self.write(f"{name}_high", value >> 32)
 
     async def restart(self) -> None:
-        """Run a soft reset, after which no transaction begins."""
+        """Issue a soft reset, and check that no burst begins in it and that all state is cleared."""
         await self.write("control", 2)
         begun = self._begun()
         for _ in range(400):
@@ -106,18 +106,18 @@ class Host(CoreMaster):
         assert (await self.read("status"), await self.read("error"), await self.read("cause")) == (0, 0, 0)
 
     def _begun(self) -> tuple[int, int]:
-        """Bursts that have begun, those among them whose address waits."""
+        """Return the number of read and write bursts so far, including those whose address waits."""
         memory, pins = self.memory, self.pins
         return memory.read_bursts + pins.read("m_axi_arvalid"), memory.write_bursts + pins.read("m_axi_awvalid")
 
     def put(self, program: Sequence[int]) -> None:
-        """Write descriptors into the places behind `tail`, those that are there."""
+        """Write descriptors to the ring's places from `tail` on, as far as they are in memory."""
         places = 1 << self.log2_places
         for k, bits in enumerate(program):
             self.memory.memory.write(self.base + 64 * ((self.tail + k) % places), bits.to_bytes(64, "little"))
 
     async def offer(self, content: Memory, program: Sequence[int], faults: Iterable[int] = ()) -> None:
-        """Make memory what an image is, of which some lines do not answer, and put a program into the ring."""
+        """Copy an image to memory, set the lines that respond with an error, and append a program to the ring."""
         memory = self.memory.memory
         memory.faults = set()
         memory.bytes[:] = content.bytes
@@ -127,7 +127,7 @@ class Host(CoreMaster):
         await self.write("tail", self.tail)
 
     async def run(self, content: Memory, program: list[int], most: int = 60_000) -> int:
-        """Execute a program on an image of memory; the cycles that it took."""
+        """Execute a program on an image of memory; return the cycles until its interrupt."""
         await self.offer(content, program)
         return await self.interrupt(most)
 
@@ -145,18 +145,18 @@ class Host(CoreMaster):
         Parameters
         ----------
         index : int
-            Of the program, for messages.
+            Number of the program, for messages.
         before : int
             Descriptors done before it.
         buffer : array, optional
-            What the buffer holds, before and after.
+            Content of the buffer before the program, updated with its results.
         counts : dict of str to int, optional
-            Initial counts of results; zeros if left out.
+            Initial counts of results, by default zeros.
 
         Returns
         -------
         int
-            How many descriptors it has.
+            Number of its descriptors.
         """
         made = random_program(self.random, self.config, SIZE, edges=self.random.random() < 0.5, at=self.at)
         with failure_context(f"program {index}", made):
@@ -192,12 +192,12 @@ def failure_context(where: str, made: RandomProgram) -> Iterator[None]:
 
 
 def same_memory(left: Memory, right: Memory, *besides: tuple[int, int]) -> None:
-    """Compare two memories, but for some runs of (address, bytes) in them.
+    """Compare two memories, except for runs of (address, bytes).
 
     Raises
     ------
     AssertionError
-        With the first byte that differs.
+        If they differ; the message has the first byte that differs.
     """
     one, other = bytearray(left.bytes), bytearray(right.bytes)
     for address, count in besides:

@@ -1,4 +1,4 @@
-"""Bench of the core: its ring of descriptors, filled in any way by a processor, and its interrupt."""
+"""Bench of the core's ring of descriptors, which a processor fills in various ways, and of its interrupt."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,7 @@ from tensordash_sim.verify.units.core_host import SIZE, Host, same_memory
 
 END = OPERATIONS["end"].code
 MAX_PROGRAM_CYCLES = 60_000
-"""Cycles after which a program must be done."""
+"""Cycles within which a program must be done."""
 
 
 def run_golden(host: Host, drawn: RandomProgram, descriptors: Sequence[int]) -> tuple[GoldenCore, Outcome]:
@@ -23,13 +23,13 @@ def run_golden(host: Host, drawn: RandomProgram, descriptors: Sequence[int]) -> 
 
 
 def with_ends(host: Host, drawn: RandomProgram) -> list[int]:
-    """Return the program with more ends: at the start, and after its own."""
+    """Return the program with more `end` descriptors, before it and after its own `end`."""
     ends = host.random.randint(1, 3)
     return [*[END] * host.random.randint(0, 2), *drawn.program.descriptors, *[END] * ends]
 
 
 def repeatable(host: Host, drawn: RandomProgram) -> list[int]:
-    """Return a program that may follow itself: its loads wait for the record, and nothing waits for an end."""
+    """Return a program that may run repeatedly: its loads wait for the previous run's record, not for an `end`."""
     *before, record, end = drawn.program.descriptors
     barrier = Program()
     barrier.add("load", wait=["store"], memory=DATA, address=host.config.groups - 1, count_0=1)
@@ -57,7 +57,7 @@ async def finish(host: Host, golden: GoldenCore, count: int) -> None:
 
 @cocotb.test()
 async def rings_of_any_size(dut) -> None:
-    """A processor fills places of the ring as they become free, and disables fetching at times."""
+    """Fill places of the ring as they become free, and sometimes disable fetching."""
     host = Host(dut, "rings", latency=(0, 60), pause=0.3)
     random = host.random
     await host.begin()
@@ -87,7 +87,7 @@ async def _portion(host: Host, descriptors: Sequence[int]) -> None:
 
 
 async def _switched_off(host: Host, descriptors: Sequence[int]) -> None:
-    """Clear `enable`: the core finishes what it fetched and fetches nothing more."""
+    """Clear `enable`, and check that the core finishes the fetched descriptors and fetches no more; set it again."""
     await host.write("control", 0)
     began = host.pins.cycle
     while await host.read("status"):
@@ -103,7 +103,7 @@ async def _switched_off(host: Host, descriptors: Sequence[int]) -> None:
 
 @cocotb.test()
 async def busy_until_done(dut) -> None:
-    """A host that disables fetching and polls `status` finds every descriptor done when `busy` falls."""
+    """Check that all fetched descriptors are done when `busy` falls after the host has disabled fetching."""
     host = Host(dut, "polls", latency=(0, 20), pause=0.1)
     await host.begin()
     for _ in range(round(12 * max(1, host.job.effort))):
@@ -126,7 +126,7 @@ async def busy_until_done(dut) -> None:
 
 @cocotb.test()
 async def tail_runs_ahead(dut) -> None:
-    """`tail` is ahead by more than the ring's size: the core executes its descriptors repeatedly."""
+    """Check that the core executes a ring's descriptors repeatedly if `tail` is ahead by more than the ring's size."""
     host = Host(dut, "ahead", latency=(0, 20), pause=0.1)
     await host.begin()
     for _ in range(max(1, round(3 * host.job.effort))):
@@ -147,7 +147,7 @@ async def tail_runs_ahead(dut) -> None:
 
 @cocotb.test()
 async def interrupts(dut) -> None:
-    """Each end and error raises `irq` if enabled, until its cause is cleared."""
+    """Check that each end and error raises `irq`, if enabled, until its cause is cleared."""
     host = Host(dut, "interrupts", latency=(0, 30), pause=0.2)
     await host.begin()
     drawn = random_program(host.random, host.config, SIZE)
@@ -193,7 +193,7 @@ async def _expect(host: Host, *, cause: int, irq: bool) -> None:
 
 @cocotb.test()
 async def ring_anywhere(dut) -> None:
-    """Place rings at multiples of 64, one after the other; low address bits read as zero."""
+    """Place rings at random multiples of 64, and check that low bits of the base read as zero."""
     host = Host(dut, "anywhere", latency=(0, 10), pause=0.0)
     await host.begin()
     for _ in range(max(2, round(4 * host.job.effort))):

@@ -1,4 +1,4 @@
-"""Bench of deflate: bytes and strobes against golden deflate."""
+"""Bench of deflate: compare bytes and strobes with golden deflate."""
 
 import cocotb
 
@@ -11,7 +11,7 @@ from tensordash_sim.verify.units.tensors import min_cycles, random_tensor
 @cocotb.test()
 @cocotb.parametrize(idle=[0.0, 0.4], stall=[0.0, 0.4])
 async def random_groups(dut, idle: float, stall: float) -> None:
-    """Tensors of any share of zeros, and groups as they are; a beat or a group in every cycle where nothing pauses."""
+    """Send tensors with random shares of zeros, compressed or plain; check bytes, and the cycles without pauses."""
     job, random, pins = start_bench(dut, f"deflate {idle} {stall}")
     config = job.config
     width, data_bits = config.value_bits, config.axi_bits
@@ -48,7 +48,7 @@ async def random_groups(dut, idle: float, stall: float) -> None:
             if pins.read("beats_valid"):
                 beat = pins.read("beats_payload")
                 data, strobe = beat & ((1 << data_bits) - 1), beat >> data_bits
-                assert not (mute and data), f"cycle {pins.cycle}: {data:x} though it is mute"
+                assert not (mute and data), f"cycle {pins.cycle}: data are {data:x}, not 0, while `mute` is high"
                 low = sum((data >> 8 * i & 255) << 8 * i for i in range(beat_bytes) if not strobe >> i & 1)
                 assert not low, f"cycle {pins.cycle}: bytes whose strobes are low are not zero"
                 if not mute:
@@ -64,8 +64,8 @@ async def random_groups(dut, idle: float, stall: float) -> None:
                 groups.pop(0)
                 shown = False
             await pins.tick()
-            assert pins.cycle - began < 4000, "it hangs"
-            if cut and random.random() < 0.2:  # the next start finds a part
+            assert pins.cycle - began < 4000, "deflate hangs"
+            if cut and random.random() < 0.2:  # The next start discards a partial tensor.
                 break
         if cut:
             continue

@@ -1,4 +1,4 @@
-"""Bench of the descriptor check: every bit and every rule of every operation, against the golden sequencer's."""
+"""Bench of the descriptor check: compare every bit and rule of every operation with the golden sequencer."""
 
 from collections import Counter
 from random import Random
@@ -17,12 +17,12 @@ BEAT = 128
 
 
 class Checked:
-    """A check that is shown descriptors.
+    """Driver of a descriptor check.
 
     Parameters
     ----------
     pins : Pins
-        Its pins.
+        Pins of the check.
     config : CoreConfig
         The core.
     """
@@ -31,7 +31,7 @@ class Checked:
         self.pins, self.config = pins, config
 
     async def reset(self) -> None:
-        """Reset the unit: no tokens."""
+        """Reset the check, and so the tokens."""
         self.golden = Sequencer(self.config)
         self.pins.drive(rst=1, take=0)
         await self.pins.settle()
@@ -39,7 +39,7 @@ class Checked:
         self.pins.drive(rst=0)
 
     async def show(self, bits: int) -> str:
-        """Show a descriptor, and compare; what is wrong with it."""
+        """Send a descriptor, and compare the error with golden's; return the error's name."""
         expected = self.golden.refusal(bits)
         for beat in range(BITS // BEAT):
             self.pins.drive(data=bits >> BEAT * beat & ((1 << BEAT) - 1), beat=beat, take=1)
@@ -53,7 +53,7 @@ class Checked:
 
 
 async def started(dut) -> tuple[Checked, Random]:
-    """Return a check, as from a reset."""
+    """Return a check's driver after reset, and the random source."""
     job, pins = current_job(), Pins(dut)
     cocotb.log.info("seed %s", job.seed)
     await pins.reset(data=0, beat=0, take=0)
@@ -64,7 +64,7 @@ async def started(dut) -> tuple[Checked, Random]:
 
 @cocotb.test()
 async def every_bit(dut) -> None:
-    """A legal descriptor of each operation, and each with one bit changed; all codes; words of ones."""
+    """Check a legal descriptor of each operation, all its bits flipped one by one, all codes, and words of ones."""
     checked, random = await started(dut)
     found: Counter[str] = Counter()
     for name, operation in OPERATIONS.items():
@@ -83,13 +83,13 @@ async def every_bit(dut) -> None:
 
 
 def edges(field: Field) -> list[int]:
-    """Return bit patterns of a field around what is allowed, its least and greatest among them."""
+    """Return bit patterns of a field around its legal range, including its least and greatest values."""
     return sorted({value % (1 << field.width) for value in (0, 1, 2, 4, 5, 8, 16, 32, 64, -1, -2, -128)})
 
 
 @cocotb.test()
 async def every_field(dut) -> None:
-    """Each field at the edges of its values, the others legal, moves compressed and not."""
+    """Check each field at the edges of its values, with legal other fields, for compressed and plain moves."""
     checked, random = await started(dut)
     for name, operation in OPERATIONS.items():
         for field in (*HEADER[1:], *operation.fields):
@@ -101,7 +101,7 @@ async def every_field(dut) -> None:
 
 @cocotb.test()
 async def every_pair_of_units(dut) -> None:
-    """Each pair's tokens up to one too many, and down to one too few; an end among them."""
+    """Check one token too many and one too few for each pair of units, also at an `end`."""
     checked, _ = await started(dut)
     ways = {unit: (next(each for each in OPERATIONS.values() if each.unit == unit), "") for unit in UNITS[:4]}
     ways |= {"output": (OPERATIONS["multiply"], "output_"), "store": (OPERATIONS["record"], "")}
@@ -119,7 +119,7 @@ async def every_pair_of_units(dut) -> None:
 
 @cocotb.test()
 async def random_programs(dut) -> None:
-    """Programs with tokens, most of them with something wrong."""
+    """Check programs with tokens, most of them with an error."""
     checked, random = await started(dut)
     for _ in range(round(60 * current_job().effort)):
         await checked.reset()

@@ -1,4 +1,4 @@
-"""Sums that passes seldom have or could not reach: near the ends of their range, tiny, or near a tie of a rounding."""
+"""Sums that passes rarely or never reach: near the limits of their range, tiny, or near a rounding tie."""
 
 from collections.abc import Mapping
 from random import Random
@@ -13,23 +13,23 @@ from tensordash_sim.golden.core.sums import CoreSum
 __all__ = ["FarSums"]
 
 ENDS = -130, 136
-"""Exponents about which binned sums lie often: of FP32's ends, and of biases."""
+"""Exponents near which many binned sums are, at FP32's limits and beyond."""
 
 MARKS: tuple[tuple[int, ...], ...] = (*[()] * 24, (0,), (1,), (0, 1))
 """Signs of the infinities in a binned sum."""
 
 
 class FarSums(GoldenCore):
-    """A golden core whose sums are others, which passes seldom have or could not reach.
+    """A golden core that replaces sums by sums that passes rarely or never reach.
 
-    Some of a block's are near the ends of their range; or all are tiny, or in the middle between two
-    numbers of FP32 or of the results' format, or very near to it.
+    In a block, some sums are near the limits of their range, or all sums are tiny, or all are at or near the middle
+    between two numbers of FP32 or of the results' format.
     """
 
     weights: Mapping[str, int] = {"as it is": 3, "far": 3, "tiny": 4, "tie": 2}
-    """How often a block is of each kind."""
+    """Relative frequency of each kind of block."""
     top: int | None = None
-    """The top bin of all binned sums, if it is one."""
+    """The top bin of all binned sums, or None for random top bins."""
 
     def _block(self, rows: np.ndarray, columns: np.ndarray) -> list[CoreSum]:
         block = super()._block(rows, columns)
@@ -46,7 +46,7 @@ class FarSums(GoldenCore):
         return block
 
     def _total(self, random: Random, kind: str, width: int) -> int:
-        """What a sum of `bits` bits is, without a sign."""
+        """Return the magnitude of a sum of `width` bits."""
         if kind == "tiny":
             return random.getrandbits(random.randint(1, 24))
         if kind == "far":
@@ -55,12 +55,12 @@ class FarSums(GoldenCore):
         if isinstance(fmt, FloatFormat):
             fmt = random.choice((FP32, fmt))
         bits = fmt.significand_bits if isinstance(fmt, FloatFormat) else fmt.width - 1
-        bits += random.choice((0, 0, 1, 2))  # a quarter, an eighth: what a carry too many makes a tie
+        bits += random.choice((0, 0, 1, 2))  # With 1 or 2, an excess carry would make a quarter or an eighth a tie.
         between = 1 << bits | random.getrandbits(bits) | 1
         return (between << random.randrange(max(1, width - 2 - bits))) + random.choice((0, 0, 0, *range(-3, 4)))
 
     def _top(self, random: Random, sums: BinnedAccumulator) -> int:
-        """A top bin, often one of a number that FP32 has."""
+        """Return a top bin, often the bin of an FP32 number."""
         if self.top is not None:
             return self.top
         low, high = (min(max((end - sums.unit) // sums.bin_bits, 0), sums.max_top) for end in ENDS)
@@ -74,7 +74,7 @@ class FarSums(GoldenCore):
         sums.top = min(max(near + away, 0), sums.max_top)
         sums.infinities = frozenset(random.choice(MARKS))
         counting = range(max(0, sums.top - sums.bins + 1), sums.top + 1)
-        if kind == "tie":  # a number in all bins
+        if kind == "tie":  # One number spans all bins.
             bits = sums.bin_bits * (len(counting) - 1) + sums.width
             total, sign = self._total(random, kind, bits), random.choice((1, -1))
             low, mask = counting[0], (1 << sums.bin_bits) - 1

@@ -1,4 +1,4 @@
-"""Bench of inflate: tensors that golden deflate made, whole, cut, and with masks that lie."""
+"""Bench of inflate: send tensors from golden deflate, complete, truncated, and with wrong masks."""
 
 from random import Random
 
@@ -13,7 +13,7 @@ from tensordash_sim.verify.units.tensors import min_cycles, random_tensor
 
 
 def falsify(random: Random, units: list[int], width: int) -> list[int]:
-    """Units with a random error, or as they are."""
+    """Return units with a random error, or unchanged."""
     error = random.choice(["", "", "", "fewer", "more", "mask"])
     if error == "fewer":
         return units[: random.randint(1, len(units))]
@@ -25,7 +25,7 @@ def falsify(random: Random, units: list[int], width: int) -> list[int]:
 
 
 class Groups:
-    """Groups that come out of the unit, in parts of several values."""
+    """Collector of the unit's groups, which arrive in parts of several values."""
 
     def __init__(self, pins: Pins, width: int, size: int, part: int) -> None:
         self.pins, self.width, self.size, self.part = pins, width, size, part
@@ -34,7 +34,7 @@ class Groups:
         self._held: tuple[int, int] | None = None
 
     def observe(self) -> None:
-        """See what comes out in this cycle."""
+        """Collect the parts of this cycle, and check the handshake."""
         pins, count, bits = self.pins, self.size // self.part, self.part * self.width
         if not pins.read("out_valid"):
             return
@@ -44,7 +44,7 @@ class Groups:
         if not pins.read("out_ready"):
             return
         assert which, f"cycle {pins.cycle}: no part of a group"
-        assert not which & self._parts, f"cycle {pins.cycle}: a part of a group that was there"
+        assert not which & self._parts, f"cycle {pins.cycle}: a part of a group was sent twice"
         assert last == ((which | self._parts).bit_count() == count)
         for k in range(count):
             if which >> k & 1:
@@ -59,7 +59,7 @@ class Groups:
 @cocotb.test()
 @cocotb.parametrize(idle=[0.0, 0.4], stall=[0.0, 0.4])
 async def random_tensors(dut, idle: float, stall: float) -> None:
-    """All groups, in parts, and whether the units were right; a beat or a group in every cycle where nothing pauses."""
+    """Check all groups, whether the number of units is right, and the cycles without pauses."""
     job, random, pins = start_bench(dut, f"inflate {idle} {stall}")
     config = job.config
     width, size = config.value_bits, config.tile.lanes**2
@@ -98,7 +98,7 @@ async def random_tensors(dut, idle: float, stall: float) -> None:
                 shown = False
             await pins.tick()
             await pins.settle()
-            assert pins.cycle - began < 4000, "it hangs"
+            assert pins.cycle - began < 4000, "inflate hangs"
             if cut and pins.cycle - began > 9:
                 break
         taken = pins.cycle - began
@@ -112,7 +112,7 @@ async def random_tensors(dut, idle: float, stall: float) -> None:
             assert found == whole.tolist(), f"tensor {tensor}: groups differ"
             rights += 1
             if not idle and not stall:
-                # A part that ends with the beat that is offered leaves none for the next one.
+                # After a part that ends with the offered beat, no value is left for the next part.
                 least = min_cycles(needs, offset, per_beat) + 4 + (count // 4 if size // part > 2 else 0)
                 assert taken <= least, f"tensor {tensor}: {taken} cycles for {least}"
         else:

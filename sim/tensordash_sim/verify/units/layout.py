@@ -1,4 +1,4 @@
-"""Bench of a layout: what it leaves in the stream buffer against the golden core, what it reads, and its cycles."""
+"""Bench of a layout: compare the stream buffer with the golden core's, and check reads and cycles."""
 
 from math import gcd
 from typing import Any
@@ -19,7 +19,7 @@ from tensordash_sim.verify.units.walk import places
 
 LOOPS = 6
 OVERHEAD = 6
-"""Cycles from the last beat to the first group that is written, the group itself left out."""
+"""Cycles from the last beat of the descriptor to the first written group, without the group itself."""
 
 
 def signed(value: int) -> int:
@@ -28,16 +28,16 @@ def signed(value: int) -> int:
 
 
 class Bench:
-    """A layout between a buffer and a stream buffer.
+    """Bench of a layout between models of the buffer and the stream buffer.
 
     Parameters
     ----------
     dut : handle
         The layout.
     label : str
-        What the seed is made different by.
+        Label of the random source.
     ready, rate : float
-        How often the buffer is ready, and a beat is offered.
+        Probabilities per cycle that the buffer is ready, and that a beat is offered.
     """
 
     def __init__(self, dut: Any, label: str, ready: float, rate: float) -> None:
@@ -54,8 +54,8 @@ class Bench:
         self.halves = self.config.layout_groups
         self.banks = self.halves * self.lanes
         self.address_bits = (self.config.groups - 1).bit_length() - (self.halves - 1)
-        self.came: dict[int, int] | None = None  # what banks show in this cycle
-        self.asked: tuple[int, list[int]] | None = None  # the request that was refused in the cycle before
+        self.came: dict[int, int] | None = None  # read data of the banks in this cycle
+        self.asked: tuple[int, list[int]] | None = None  # the request refused in the previous cycle
         self.reads = 0
 
     async def begin(self) -> None:
@@ -63,7 +63,7 @@ class Bench:
         await self.pins.reset(read_ready=0, read_data=0, command_descriptor_valid=0)
 
     async def cycle(self, *, reset: bool = False) -> int | None:
-        """Return one cycle; the descriptor's error if it is done."""
+        """Run one cycle; return the descriptor's error if it is done, else None."""
         pins, random = self.pins, self.random
         self.beats.drive()
         ready = random.random() < self.ready
@@ -93,7 +93,7 @@ class Bench:
             return
         enable = pins.read("read_enable")
         addresses = split(pins.read("read_address"), self.address_bits, self.banks)
-        assert enable, f"cycle {pins.cycle}: nothing is asked for"
+        assert enable, f"cycle {pins.cycle}: the request has no enabled bank"
         if self.asked is not None:
             assert self.asked == (enable, addresses), f"cycle {pins.cycle}: a request changes before it was taken"
         self.asked = None if ready else (enable, addresses)
@@ -106,7 +106,7 @@ class Bench:
                     self.reads += 1
 
     def _group(self, address: int, bank: int) -> int:
-        """Return the group that a bank reads; with halves the lowest bit makes the number of ones even in half 0."""
+        """Return the group that a bank reads; with halves, the number of ones in a group is even in half 0."""
         if self.halves == 1:
             return address
         return address << 1 | (address.bit_count() ^ bank) & 1
@@ -130,7 +130,7 @@ class Bench:
                 self.streams[self.depth * word + bank, part * self.lanes : (part + 1) * self.lanes] = group
 
     async def run(self, values: dict[str, int]) -> None:
-        """Execute a descriptor and compare."""
+        """Execute a descriptor, and compare the stream buffer, the error, the reads and the cycles."""
         golden, streams = self.golden, self.golden.streams[self.side]
         streams[:] = self.streams
         bits = encode(OPERATIONS[f"layout_{self.side}"], values)
@@ -149,16 +149,16 @@ class Bench:
         self._same(self.streams, streams, values)
         walked = self._walked(values)
         wanted = sum(len(group) for group in walked)
-        # Two groups read a word that both want once.
+        # A pair of groups reads a common word only once.
         assert self.reads == wanted or (self.halves == 2 and self.reads < wanted), (
             f"{self.reads} positions are read, not {wanted}: {values}"
         )
         if self.ready == 1.0:
             cycles, expected = self.pins.cycle - 1 - taken, self._cycles(values, walked) + OVERHEAD
-            assert cycles == expected, f"it takes {cycles} cycles, not {expected}: {values}"
+            assert cycles == expected, f"the layout takes {cycles} cycles, not {expected}: {values}"
 
     def groups(self, values: dict[str, int]) -> int:
-        """Return cycles that groups, and the zeros after them, take."""
+        """Return the cycles of all groups, and of the zeros after them, at one group per cycle."""
         runs, turns = values["streams"] * self.config.parts(self.side), gcd(values["stride"], self.lanes)
         filling = values["steps"] % self.depth > 0 and self.halves == 1
         return runs * (values["steps"] + filling) * turns
@@ -168,7 +168,7 @@ class Bench:
         assert not len(different), f"step, port and lane {different[0].tolist()} differ from golden: {values}"
 
     def _cycles(self, values: dict[str, int], walked: list[set[tuple[int, int]]]) -> int:
-        """Return cycles of all groups: with halves, two that follow each other share one unless they meet."""
+        """Return the cycles of all groups; with halves, two successive groups share a cycle unless they conflict."""
         turns = gcd(values["stride"], self.lanes)
         if self.halves == 1 or turns > 1:
             return self.groups(values)
@@ -179,7 +179,7 @@ class Bench:
         return cycles
 
     def _meet(self, values: dict[str, int], walked: list[set[tuple[int, int]]], group: int) -> bool:
-        """Return whether a group and the next one are written to one bank, or read two words of one half of a bank."""
+        """Return whether a group and the next one write the same bank, or read two words of one half of a bank."""
         written = []
         for each in (group, group + 1):
             step = each % values["steps"]
@@ -190,7 +190,7 @@ class Bench:
         return bool(written[0] & written[1]) or any(halves)
 
     def _walked(self, values: dict[str, int]) -> list[set[tuple[int, int]]]:
-        """Return for each group the banks and groups of its positions that count and lie in the buffer."""
+        """Return, for each group of the walk, the banks and groups of its valid positions in the buffer."""
         walk = places(
             {
                 "first": [values[name] & 0xFFFF for name in ("address", "x", "y")],
@@ -213,7 +213,7 @@ class Bench:
 
 
 def drawn(bench: Bench) -> dict[str, int]:
-    """Return a random descriptor: mostly a walk that stays in the buffer, sometimes none that makes sense."""
+    """Return a random descriptor: mostly a walk within the buffer, sometimes one with random fields."""
     random, config = bench.random, bench.config
     wild = random.random() < 0.15
     words = config.stream_words(bench.side)
@@ -221,7 +221,7 @@ def drawn(bench: Bench) -> dict[str, int]:
     room = words // -(-steps // bench.depth)
     streams = random.randrange(1, max(1, min(room, 3)) + 1)
     used = streams * -(-steps // bench.depth)
-    # Rarely one word too far, or much too far.
+    # Rarely, the streams exceed the stream buffer by one word or by many.
     base = random.choice([0, words - used, words - used, random.randrange(words), 0xFFFF])
     base = base if random.random() < 0.2 else random.randrange(words - used + 1) if used <= words else 0
     base = max(base, 0)
@@ -250,7 +250,7 @@ def drawn(bench: Bench) -> dict[str, int]:
 @cocotb.test()
 @cocotb.parametrize(ready=[1.0, 0.5], rate=[1.0, 0.6])
 async def random_layouts(dut, ready: float, rate: float) -> None:
-    """Descriptors of all kinds, one after the other, and a reset in the midst of some."""
+    """Execute descriptors of all kinds in sequence, and reset within some."""
     bench = Bench(dut, f"{ready} {rate}", ready, rate)
     await bench.begin()
     for number in range(round(40 * max(current_job().effort, 0.1))):
@@ -267,7 +267,7 @@ async def random_layouts(dut, ready: float, rate: float) -> None:
 
 @cocotb.test()
 async def longest_stream(dut) -> None:
-    """A stream of all words, a word more, and as many steps as a descriptor can say: it ends at the last word."""
+    """Lay out a stream of all words, one with a word more, and one with the most steps; check that writes end early."""
     bench = Bench(dut, "longest", 1.0, 1.0)
     await bench.begin()
     words = bench.config.stream_words(bench.side)
@@ -280,7 +280,7 @@ async def longest_stream(dut) -> None:
     before = bench.pins.cycle
     await bench.run(usual | {"steps": 0xFFFF, "streams": 0xFFF})
     assert bench.pins.cycle - before < 2 * words * bench.depth * bench.config.parts(bench.side) + 100
-    # An error leaves nothing behind.
+    # Descriptors after an error are correct.
     await bench.run(usual | {"steps": 1})
     await bench.run(usual | {"steps": 1, "address": bench.config.groups})
     assert ERRORS["address"] == 6
@@ -289,7 +289,7 @@ async def longest_stream(dut) -> None:
 
 @cocotb.test()
 async def ends_of_fields(dut) -> None:
-    """Each field at and near the ends of its values."""
+    """Execute descriptors with each field at and near its limits."""
     bench = Bench(dut, "ends", 1.0, 1.0)
     await bench.begin()
     name, groups = f"layout_{bench.side}", range(bench.config.groups // 2, bench.config.groups)

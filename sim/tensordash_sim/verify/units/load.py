@@ -1,4 +1,4 @@
-"""Bench of load: the buffer afterwards, and the error, against the golden core."""
+"""Bench of load: compare the buffer and the error with the golden core."""
 
 from random import Random
 from typing import Any
@@ -20,7 +20,7 @@ from tensordash_sim.verify.units.move_bench import SIZE, MoveBench
 
 
 def plain_move(random: Random, config, base: int) -> dict[str, Any]:
-    """Return fields of a move, mostly within the buffer and the memory."""
+    """Return fields of a move, mostly within buffer and memory."""
     size = config.group_bytes
     counts = [random.choice([1, 1, 2, 3, random.randint(1, 12)]) for _ in range(4)]
     total = counts[0] * counts[1] * counts[2] * counts[3]
@@ -42,7 +42,7 @@ def plain_move(random: Random, config, base: int) -> dict[str, Any]:
 
 
 def impossible(fields: dict[str, int], config, content: Memory) -> bool:
-    """Return whether a table has more units than any masks could: hardware does not read them, where golden does."""
+    """Return whether a table has more units than any masks can count; golden reads them, the hardware does not."""
     segments = -(-fields["count_0"] // fields["segment"])
     ends = [content.read(fields["table"] + 4 * k, 4) for k in (0, segments)]
     begin, end = (int.from_bytes(each or b"", "little") for each in ends)
@@ -51,7 +51,7 @@ def impossible(fields: dict[str, int], config, content: Memory) -> bool:
 
 
 def compressed_move(random: Random, config, content: Memory) -> dict[str, Any]:
-    """Return fields of a load of some segments of a tensor, which is put into memory; now and then with a mistake."""
+    """Write a compressed tensor to memory; return fields of a load of some segments, sometimes with an error."""
     width, size = config.value_bits, config.tile.lanes**2
     count, segment = random.choice([1, random.randint(1, 30), 40]), random.choice([1, 2, 3, 7, 100])
     share = random.choice([0.0, 0.1, 0.5, 1.0])
@@ -68,7 +68,7 @@ def compressed_move(random: Random, config, content: Memory) -> dict[str, Any]:
     )
     content.write(memory, data)
     if random.random() < 0.3:
-        # A part of a tensor that begins far before it.
+        # The tensor's address is far before the loaded part.
         before = 16 * random.randrange(min(1 << 24, memory // 16 + 1))
         memory -= before
         entries += np.uint32(before * 8 // width)
@@ -83,9 +83,9 @@ def compressed_move(random: Random, config, content: Memory) -> dict[str, Any]:
 
 
 def move_across(random: Random, config, content: Memory) -> dict[str, Any]:
-    """Write a compressed load's table and tensor into memory, across its middle address; return the load's fields.
+    """Write a compressed tensor and its table to memory, across the middle address; return the load's fields.
 
-    The segments that are loaded lie after the middle.
+    The loaded segments are after the middle.
     """
     middle, width, size, count = content.base + SIZE // 2, config.value_bits, config.tile.lanes**2, 30
     data, table = deflate([[random.getrandbits(width) for _ in range(size)] for _ in range(count)], config, 7)
@@ -97,7 +97,7 @@ def move_across(random: Random, config, content: Memory) -> dict[str, Any]:
 
 
 class LoadBench(MoveBench):
-    """A load unit beside the golden core; parameters as of `MoveBench`."""
+    """Bench of a load unit and the golden core; for the parameters see `MoveBench`."""
 
     def __init__(self, dut, latency: int, pause: float) -> None:
         super().__init__(dut, "load", latency, pause, reads=True, outstanding=current_job().config.outstanding)
@@ -106,7 +106,7 @@ class LoadBench(MoveBench):
         self._held: tuple[int, int, int] | None = None
 
     async def begin(self) -> None:
-        """Start in reset."""
+        """Reset the unit."""
         inputs = {"buffer_ready": 0, "halt": 0, "bounds": bounds_value(self.config.address_bits)}
         await self.pins.reset(**inputs, **self.command.IDLE, **self.memory.idle_pins())
 
@@ -132,7 +132,7 @@ class LoadBench(MoveBench):
         pins, config = self.pins, self.config
         enable = pins.read("buffer_enable")
         write = enable, pins.read("buffer_address"), pins.read("buffer_data")
-        assert enable, f"cycle {pins.cycle}: a write of nothing"
+        assert enable, f"cycle {pins.cycle}: a write has no enabled bank"
         assert self._held is None or self._held == write, f"cycle {pins.cycle}: a write changed while it waited"
         self._held = None if pins.read("buffer_ready") else write
         if self._held is None:
@@ -194,7 +194,7 @@ async def random_loads(dut, latency: int, pause: float) -> None:
         assert bench.pins.read("idle")
         bench.buffer[:] = golden.buffer
         goods += number >= 0 and not outcome.error
-        if outcome.error == "bounds":  # the unit takes nothing more until a reset
+        if outcome.error == "bounds":  # The unit accepts no descriptor until a reset.
             refusals += 1
             await bench.restart()
     assert refusals
@@ -234,7 +234,7 @@ async def execute(pins: Pins, memory: AxiMemory, command: CommandPort, config, *
 
 @cocotb.test()
 async def whole_buffer(dut) -> None:
-    """Load the whole buffer in one run, and compressed in one segment with the largest number of units."""
+    """Load the full buffer in one run, and compressed in one segment with the largest number of units."""
     config = current_job().config
     groups = config.groups
     random = Random(f"{current_job().seed} whole buffer")
@@ -255,8 +255,8 @@ async def whole_buffer(dut) -> None:
 async def segments(dut) -> None:
     """Execute compressed loads with few and many segments, from one group to more groups than the buffer has.
 
-    All values are zeros, so a segment consists of masks alone. If the unit uses another segment's entry, it raises the
-    error `compressed`.
+    All values are zeros, so a segment has only masks. If the unit used another segment's table entry, it would raise
+    the error `compressed`.
     """
     config = current_job().config
     if not config.compression:

@@ -1,4 +1,4 @@
-"""Bench of a memory: words against a list of them."""
+"""Bench of a memory: compare its words with a list."""
 
 import cocotb
 
@@ -8,11 +8,11 @@ from tensordash_sim.verify.pins import Pins
 
 @cocotb.test()
 async def random_words(dut) -> None:
-    """Reads and writes anywhere, of some parts of a word; what was read stays through cycles without a read."""
+    """Read words and write parts of words at random; check that read data stay stable in cycles without a read."""
     job, random, pins = start_bench(dut, "memory")
     words, bits, enables, ports = (job.options[name] for name in ("words", "bits", "enables", "ports"))
     part = bits // enables
-    known: list[int | None] = [None] * words  # once all parts of a word have been written
+    known: list[int | None] = [None] * words  # None until all parts of a word have been written
     written = [[False] * enables for _ in range(words)]
     held = [0] * words
     shown: int | None = None
@@ -24,7 +24,7 @@ async def random_words(dut) -> None:
         write, data = random.randrange(words), random.getrandbits(bits)
         read = random.random() < 0.5
         if ports == 1:
-            # What is written is not read; without `enable` nothing is done, whatever the others say.
+            # A cycle with a write reads nothing. Without `enable`, the memory ignores the other pins.
             address, works = write, random.random() < 0.8
             pins.drive(enable=int(works), write_enable=enable, write_data=data, address=write)
             read, enable = works and not enable, enable if works else 0

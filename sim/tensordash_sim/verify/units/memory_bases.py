@@ -9,7 +9,7 @@ LOW_BITS = 16
 
 
 def draw_base(address_bits: int, seed: int, inverted: bool) -> int:
-    """Draw a multiple of 2^16. With `inverted`, return the one whose upper bits all differ.
+    """Draw a multiple of 2^16; with `inverted`, invert all its upper bits.
 
     >>> hex(draw_base(32, 1, False) ^ draw_base(32, 1, True))
     '0xffff0000'
@@ -20,7 +20,7 @@ def draw_base(address_bits: int, seed: int, inverted: bool) -> int:
 
 
 def base_before_boundary(address_bits: int, offset: int) -> int:
-    """Return the base at which an offset has the address 4 GiB, or half the address space if it has at most 4 GiB.
+    """Return the base at which an offset has the address 4 GiB, or half the address space if that is 4 GiB or less.
 
     >>> hex(base_before_boundary(40, 0x4000) + 0x4000), hex(base_before_boundary(32, 0x4000) + 0x4000)
     ('0x100000000', '0x80000000')

@@ -1,4 +1,4 @@
-"""What the benches of load and store share."""
+"""Base of the benches of load and store."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ SIZE = 0x8000
 
 
 class MoveBench:
-    """A unit with a memory that may be late, and a buffer that may not be ready.
+    """Bench of a unit with a memory that delays responses, and a buffer that is not always ready.
 
     Parameters
     ----------
@@ -25,15 +25,15 @@ class MoveBench:
     latency : int
         Maximum latency of the memory, in cycles.
     pause : float
-        How often memory, or the buffer, is not ready.
+        Probability per cycle that memory or the buffer is not ready.
     channels
-        More arguments of `AxiMemory`.
+        Further arguments of `AxiMemory`.
     """
 
     def __init__(self, dut: Any, name: str, latency: int, pause: float, **channels: Any) -> None:
         self.job, self.random, self.pins = start_bench(dut, f"{name} {latency} {pause}")
         self.config, self.pause = self.job.config, pause
-        # 4 GiB are in the middle of memory, or far away.
+        # With pauses, the middle of memory has the address 4 GiB; without, memory has a random base.
         bits = self.config.address_bits
         self.content = Memory(
             SIZE, base_before_boundary(bits, SIZE // 2) if pause else draw_base(bits, self.job.seed, latency > 0)

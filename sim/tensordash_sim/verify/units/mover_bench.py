@@ -1,4 +1,4 @@
-"""What the benches of the AXI reader and writer share: a memory at the unit's bus, and requests."""
+"""Base of the benches of the AXI reader and writer: a memory at the unit's bus, and requests."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -19,20 +19,20 @@ Request = tuple[int, int]
 
 
 class MoverBench:
-    """A reader or writer with memory at its bus.
+    """Bench of a reader or writer with memory at its bus.
 
     Parameters
     ----------
     dut : handle
         The unit.
     label : str
-        What the seed is made different by.
+        Label of the random source.
     latency : int
         Maximum latency of the memory, in cycles.
     pause : float
-        How often a channel does not move though it could.
+        Probability that a channel pauses in a cycle.
     channels
-        More arguments of `AxiMemory`.
+        Further arguments of `AxiMemory`.
     """
 
     def __init__(self, dut: Any, label: str, latency: int, pause: float, **channels: Any) -> None:
@@ -43,28 +43,28 @@ class MoverBench:
         self._bus["burst"] = self.job.options["burst"]
 
     def connect(self, content: Memory) -> AxiMemory:
-        """Put a memory at the bus."""
+        """Connect a memory to the bus."""
         return AxiMemory(self.pins, self.random, content, **self._bus)
 
     def base(self) -> int:
-        """What addresses of `random_request` are added to."""
-        if self.latency == 20:  # requests that begin shortly before 0x4000 go on after 4 GiB
+        """Return the base of `random_request`'s addresses."""
+        if self.latency == 20:  # Offset 0x4000 has the address 4 GiB, which requests cross.
             return base_before_boundary(self.config.address_bits, 0x4000)
         return draw_base(self.config.address_bits, self.job.seed, self.latency > 20)
 
     def memory(self) -> Memory:
-        """`SIZE` bytes that requests of `random_request` lie in and beyond."""
+        """Return a memory of `SIZE` bytes; requests of `random_request` are inside and outside."""
         return Memory(SIZE, self.base() + BASE)
 
     def random_request(self) -> Request:
-        """A request in and beyond what is there."""
+        """Return a request inside, across the ends of, or outside memory."""
         random, size = self.random, self.size
         count = random.choice([1, 1, 2, 3, random.randint(1, 40), random.randint(1, 4096 // size + 9)])
         at = random.choice([random.randrange(0x2F00, 0x8100), 0x4000 - size * random.randrange(20)])
         return (self.base() + at) // size, count
 
     def payload(self, request: Request | None) -> int:
-        """What the request port shows of a request."""
+        """Return the request port's payload for a request, or 0 for None."""
         return request[0] | request[1] << self.config.address_bits - self.size.bit_length() + 2 if request else 0
 
     def bounded_beats(
@@ -88,7 +88,13 @@ class MoverBench:
         drive_beats: Callable[[], dict[str, int]],
         observe_beats: Callable[[], None],
     ) -> bool:
-        """Give the unit requests until it is idle, or has refused one; whether it has, and all bursts were inside."""
+        """Send requests until the unit is idle or refuses one; check that all bursts are inside the bounds.
+
+        Returns
+        -------
+        bool
+            Whether the unit has refused a request.
+        """
         pins, began, quiet = self.pins, self.pins.cycle, 0
         while quiet < 4:
             memory.drive()
@@ -100,11 +106,11 @@ class MoverBench:
             require_inside(pins, bounds, channel)
             outside = pins.read("outside")
             if shown and pins.read("request_ready"):
-                assert not outside, "a request is taken after one that was refused"
+                assert not outside, "a request is accepted after a refused one"
                 requests.pop(0)
             observe_beats()
             quiet = quiet + 1 if pins.read("idle") and (outside or not (requests or shown)) else 0
             await pins.tick()
-            assert pins.cycle - began < 60_000, "it hangs"
+            assert pins.cycle - began < 60_000, "the unit hangs"
         assert memory.idle
         return bool(outside)

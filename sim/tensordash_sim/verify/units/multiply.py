@@ -1,4 +1,4 @@
-"""Bench of multiply: which word each bank shows in every cycle, with a tile that takes what it likes."""
+"""Bench of multiply: check each bank's word in every cycle, with a tile that accepts random numbers of steps."""
 
 from typing import Any
 
@@ -15,20 +15,20 @@ SIDES = "ab"
 
 
 class Bench:
-    """Stream buffers of which only addresses matter, and who can be read; and a tile that takes any number of steps.
+    """Bench of multiply, with a model of the stream buffers' addresses and ready signals, and of a tile.
 
     Parameters
     ----------
     dut : handle
         The unit.
     label : str
-        What the seed is made different by.
+        Label of the random source.
     taking : str
-        How many steps the tile takes of those offered: "all", "one" or "any".
+        Number of offered steps that the tile accepts: "all", "one" or "any".
     rate : float
-        How often a beat is offered.
+        Probability per cycle that a beat is offered.
     written : float
-        How often a bank cannot be read.
+        Probability per cycle that a bank is written and cannot be read.
     """
 
     def __init__(self, dut: Any, label: str, taking: str, rate: float, written: float) -> None:
@@ -38,21 +38,21 @@ class Bench:
         self.depth = self.config.tile.window_depth
         self.words = {side: self.config.stream_words(side) for side in SIDES}
         self.shown: dict[str, list[int | None]] = {}
-        self.waited = 0  # cycles in which a late bank kept steps from being offered
+        self.waited = 0  # cycles in which a late bank reduced the offered steps
         self.forget()
 
     def forget(self) -> None:
         """Mark the banks' outputs as stale."""
         self.shown = {side: [None] * self.depth for side in SIDES}
         self.reads = {side: [0] * self.depth for side in SIDES}
-        self.late = dict.fromkeys(SIDES, 0)  # banks that could not read in the cycle before
+        self.late = dict.fromkeys(SIDES, 0)  # banks that could not read in the previous cycle
 
     async def begin(self) -> None:
         self.beats.drive()
         await self.pins.reset(taken=0, command_descriptor_valid=0, a_read_ready=0, b_read_ready=0)
 
     async def cycle(self, *, reset: bool = False) -> tuple[int, int, int | None]:
-        """Return one cycle: how many steps were offered, whether the last of them ends, and the error if it is done."""
+        """Run one cycle; return the number of offered steps, `last`, and the error if the descriptor is done."""
         pins, random = self.pins, self.random
         self.beats.drive()
         ready = {side: sum((random.random() >= self.written) << k for k in range(self.depth)) for side in SIDES}
@@ -65,7 +65,7 @@ class Bench:
             "any": random.randrange(available + 1) if random.random() < 0.7 else 0,
         }[self.taking]
         if reset:
-            self.took = 0  # as a tile does
+            self.took = 0  # A tile accepts no steps in reset.
         pins.drive(taken=self.took)
         await pins.settle()
         assert (available, last) == (pins.read("available"), pins.read("last")), "available depends on taken"
@@ -73,7 +73,7 @@ class Bench:
         self.shut = self.late["a"] | self.late["b"]
         for side in SIDES:
             enable = pins.read(f"{side}_read_enable")
-            assert not self.late[side] & ~enable, f"cycle {pins.cycle}: a bank of side {side} forgets its word"
+            assert not self.late[side] & ~enable, f"cycle {pins.cycle}: a waiting read of side {side} is dropped"
             self.late[side] = enable & ~ready[side]
             if not enable:
                 continue
@@ -91,7 +91,7 @@ class Bench:
         return available, last, done
 
     async def run(self, values: dict[str, int]) -> None:
-        """Execute a descriptor, and see each step of each pass once."""
+        """Execute a descriptor, and check that each step of each pass is offered once, in order."""
         self.reads = {side: [0] * self.depth for side in SIDES}
         value = await self._offered_value(values)
         words = -(-values["steps"] // self.depth)
@@ -124,7 +124,7 @@ class Bench:
         assert self.reads == dict.fromkeys(SIDES, one_read), f"{self.reads} words are read, not {one_read}: {values}"
 
     async def _offered_value(self, values: dict[str, int]) -> int:
-        """Give the descriptor; the cycle in which its last beat was taken."""
+        """Send the descriptor; return the cycle in which the unit accepted its last beat."""
         self.beats.give(encode(OPERATIONS["multiply"], values))
         while self.beats.completed_in is None:
             available, _, done = await self.cycle()
@@ -134,7 +134,7 @@ class Bench:
 
 
 def drawn(bench: Bench) -> dict[str, int]:
-    """Return a random descriptor, mostly of streams that fit."""
+    """Return a random descriptor, mostly with streams that fit the stream buffers."""
     random, depth = bench.random, bench.depth
     most = min(bench.words.values())
     words = random.choice([1, 1, 2, 3, random.randrange(1, most + 1)])
@@ -150,7 +150,7 @@ def drawn(bench: Bench) -> dict[str, int]:
         values[f"{side}_base"] = random.choice(
             [room + 1, bench.words[side], 0xFFFF, values[f"{side}_base"] | 1 << random.randrange(10, 16)]
         )
-    # Of no matter here.
+    # The unit ignores these fields.
     values |= {"address": random.getrandbits(16), "partial": random.getrandbits(8), "emit": random.getrandbits(1)}
     return values
 
@@ -158,7 +158,7 @@ def drawn(bench: Bench) -> dict[str, int]:
 @cocotb.test()
 @cocotb.parametrize(taking=["all", "one", "any"], rate=[1.0, 0.6])
 async def random_passes(dut, taking: str, rate: float) -> None:
-    """Descriptors one after the other, and a reset in the midst of some; banks are written where beats are rare."""
+    """Execute descriptors in sequence, and reset within some; with a low rate of beats, banks are also written."""
     written = 0.0 if rate == 1.0 else 0.3
     bench = Bench(dut, f"{taking} {rate}", taking, rate, written)
     await bench.begin()
@@ -177,7 +177,7 @@ async def random_passes(dut, taking: str, rate: float) -> None:
 
 @cocotb.test()
 async def every_bit_of_a_base(dut) -> None:
-    """Each bit of a base that no word of the stream buffer has is beyond its end, alone."""
+    """Check that each bit of a base above the stream buffer's addresses alone causes a `range` error."""
     bench = Bench(dut, "bases", "all", 1.0, 0.0)
     await bench.begin()
     for side in SIDES:
@@ -188,7 +188,7 @@ async def every_bit_of_a_base(dut) -> None:
 
 @cocotb.test()
 async def many_streams(dut) -> None:
-    """Multiply as many streams of one side as its stream buffer has words by one of the other side."""
+    """Multiply a full stream buffer of one-word streams of one side by one stream of the other side."""
     bench = Bench(dut, "many streams", "all", 1.0, 0.0)
     await bench.begin()
     for side, other in ("ab", "ba"):

@@ -1,4 +1,4 @@
-"""Bench of the output unit: blocks of the golden core's sums go in, and the buffer must end as golden's."""
+"""Bench of the output unit: send blocks of the golden core's sums, and compare the buffer with golden's."""
 
 import cocotb
 import numpy as np
@@ -15,10 +15,10 @@ from tensordash_sim.verify.units.output_bench import Bench, random_fields
 @cocotb.test()
 @cocotb.parametrize(stall=[0.0, 0.5])
 async def random_descriptors(dut, stall: float) -> None:
-    """Random fields, one descriptor after the other, with and without pauses on every port."""
+    """Execute descriptors with random fields in sequence, with and without pauses on every port."""
     bench = Bench(dut, f"output {stall}")
     await bench.begin()
-    # Partial sums are any after power-up: all of them are put there once.
+    # Partial sums are undefined after power-up, so write all of them first.
     full = {"a_streams": 1, "b_streams": bench.config.partial_sums, "steps": 1, "x_size": 1, "stride": 1}
     room = bench.config.stream_words("b")
     for first in range(0, bench.config.partial_sums, room):
@@ -33,7 +33,7 @@ async def random_descriptors(dut, stall: float) -> None:
 
 @cocotb.test()
 async def biases(dut) -> None:
-    """To sums of which every bit is seen, and to those near the ends of their range."""
+    """Add biases to sums whose bits all affect the results, and to sums near the limits of their range."""
     bench = Bench(dut, "output biases")
     if not bench.config.bias:
         return
@@ -45,7 +45,7 @@ async def biases(dut) -> None:
         bench.place_biases(first)
         steps = {"x_3": lanes, "y_3": 1}
         fields = {"a_streams": blocks, "b_streams": 1, "steps": 1, "stride": 1, "x_size": 1 << 12, "seed": turn + 1}
-        if turn % 4 == 3:  # partial sums, to which the next biases are added, too
+        if turn % 4 == 3:  # Store partial sums; the next descriptor adds them and biases.
             await bench.execute({**fields, "b_streams": 1}, 0.2)
         more = {"add": int(turn % 4 == 3), "transposed": turn % 2, "emit": 1, "bias": 1, "fp32": 1}
         await bench.execute({**fields, **steps, **more, "bias_address": first}, 0.2)
@@ -53,7 +53,7 @@ async def biases(dut) -> None:
 
 @cocotb.test()
 async def masks(dut) -> None:
-    """Use masks of zeros of both signs, and of values with one bit: each bit in each place."""
+    """Apply masks of zeros of both signs, and of values with a single random bit."""
     bench = Bench(dut, "output masks")
     if not bench.config.mask:
         return
@@ -72,7 +72,7 @@ async def masks(dut) -> None:
 
 @cocotb.test()
 async def long_loops(dut) -> None:
-    """Loops that run 258 times, and biases that go as far; and counts of 2 and one higher bit."""
+    """Run loops 258 times, with as many biases, and loops with a count of 2 plus one higher bit."""
     bench = Bench(dut, "output long loops")
     config, turns = bench.config, 258
     await bench.begin()
@@ -88,13 +88,13 @@ async def long_loops(dut) -> None:
         if b_streams <= config.stream_words("b"):
             await bench.execute({**fields, "a_streams": a_streams, "b_streams": b_streams, f"count_{loop}": turns}, 0.0)
         few = {"a_streams": 2, "b_streams": 2, "x_3": 20, "y_3": 20}
-        for bit in range(2, 12):  # a count without that bit is 2
+        for bit in range(2, 12):  # Without that bit, the count would be 2.
             await bench.execute({**fields, **few, f"count_{loop}": (1 << bit) + 2}, 0.0)
 
 
 @cocotb.test()
 async def random_bits(dut) -> None:
-    """Stochastic rounding of results that most formats have room for, all of them seen."""
+    """Round stochastically results that are finite and nonzero in most formats."""
     bench = Bench(dut, "output random bits")
     if not (bench.config.stochastic and bench.config.scale):
         return
@@ -111,7 +111,7 @@ async def random_bits(dut) -> None:
 
 @cocotb.test()
 async def ends_of_formats(dut) -> None:
-    """Sums that their scale brings to the ends of FP32's and the results' range."""
+    """Scale sums to the limits of FP32's range and of the results' range."""
     bench = Bench(dut, "output ends of formats")
     if not bench.config.scale:
         return
@@ -119,7 +119,7 @@ async def ends_of_formats(dut) -> None:
     bench.golden.weights = {"far": 1}
     sums = make_sum(bench.config.tile)
     if isinstance(sums, BinnedAccumulator):
-        bench.golden.top = min(-sums.unit // sums.bin_bits, sums.max_top)  # of 1
+        bench.golden.top = min(-sums.unit // sums.bin_bits, sums.max_top)  # the bin of 1
         largest = sums.unit + bench.golden.top * sums.bin_bits + sums.width - 1
     else:
         largest = (sums.exponent if isinstance(sums, ExactAccumulator) else 0) + sums.width - 1
@@ -136,26 +136,26 @@ async def ends_of_formats(dut) -> None:
 
 @cocotb.test()
 async def ties(dut) -> None:
-    """Sums in the middle between two numbers, of FP32 and of the results' format, and just beside it."""
+    """Round sums at and next to the middle between two numbers of FP32 or of the results' format."""
     bench = Bench(dut, "output ties")
     await bench.begin()
     bench.golden.weights = {"tie": 1}
     for turn in range(max(4, round(8 * bench.job.effort))):
         fields = {"a_streams": 4, "b_streams": 4, "steps": 2, "stride": 1, "x_size": 1 << 12, "seed": turn + 1}
         fields |= {"x_3": bench.config.tile.lanes, "emit": 1, "fp32": turn % 2, "transposed": turn // 2 % 2}
-        if bench.config.scale and bench.config.tile.numerics.result == "int32":  # integers have ties after scaling
+        if bench.config.scale and bench.config.tile.numerics.result == "int32":  # Integers need a scale for ties.
             fields |= {"scale": -bench.random.randint(1, 24), "fp32": 0}
         await bench.execute(fields, 0.2)
 
 
 @cocotb.test()
 async def resets(dut) -> None:
-    """A reset in any cycle of a descriptor, and then another one."""
+    """Reset in a random cycle of a descriptor, then execute it completely."""
     bench = Bench(dut, "output resets")
     await bench.begin()
     for turn in range(max(4, round(8 * bench.job.effort))):
         fields, cut = {**random_fields(bench.random, bench.config), "add": 0}, bench.random.randint(1, 40)
-        if turn % 2:  # in the midst of a group, which takes as many cycles as it may
+        if turn % 2:  # Reset within a group that takes the most cycles.
             fields |= {"a_streams": 3, "b_streams": 3, "stride": 2 if turn % 4 == 1 else 4, "x_size": 40, "emit": 1}
             cut += 20
         before = bench.golden.buffer.copy()
@@ -170,7 +170,7 @@ async def resets(dut) -> None:
 
 @cocotb.test()
 async def beyond_the_end(dut) -> None:
-    """Positions and partial sums that are not there: an error, and nothing is written elsewhere."""
+    """Check that positions and partial sums outside their memories cause an error and write nothing elsewhere."""
     bench = Bench(dut, "output beyond")
     await bench.begin()
     ordinary = {"a_streams": 1, "b_streams": 2, "steps": 1, "x_size": 4, "emit": 1}
@@ -183,7 +183,7 @@ async def beyond_the_end(dut) -> None:
 
 @cocotb.test()
 async def places_of_partial_sums(dut) -> None:
-    """Store different sums in each place, and read the places at and next to powers of two."""
+    """Store different partial sums in each place, and read the places at and next to powers of two."""
     bench = Bench(dut, "output places")
     config, room = bench.config, bench.config.stream_words("b")
     await bench.begin()
@@ -201,7 +201,7 @@ async def places_of_partial_sums(dut) -> None:
 
 @cocotb.test()
 async def ends_of_counts(dut) -> None:
-    """Counts shortly before a carry, and before their largest value, at which they stay."""
+    """Set counts just below a carry and below their largest value, where they saturate."""
     bench = Bench(dut, "output ends of counts")
     await bench.begin()
     bench.golden.weights = {"far": 1}
@@ -211,8 +211,8 @@ async def ends_of_counts(dut) -> None:
         for name in ("zeros", "non_finite", "overflow"):
             count = carry - bench.random.randint(1, 3)
             setattr(bench.golden.counts, name, count)
-            getattr(dut, name).value = count  # the port is the register
-        # Sums near the ends of their range overflow, and become infinite; ReLU makes zeros of half of them.
+            getattr(dut, name).value = count  # The port is the register.
+        # Sums near the limits of their range overflow and become infinite; ReLU sets about half of them to zero.
         relu = int(bench.config.relu)
         fields = {**usual, "b_streams": 3, "add": 1, "emit": 1, "relu": relu, "seed": 1}
         await bench.execute({**fields, "scale": 127 if bench.config.scale else 0}, 0.0)
@@ -220,7 +220,7 @@ async def ends_of_counts(dut) -> None:
 
 @cocotb.test()
 async def ends_of_fields(dut) -> None:
-    """Each field at and near the ends of its values, if the streams that it names are there."""
+    """Execute descriptors with each field at and near its limits, if their streams fit the stream buffers."""
     bench = Bench(dut, "output ends of fields")
     config = bench.config
     await bench.begin()
@@ -234,10 +234,10 @@ async def ends_of_fields(dut) -> None:
         _, values = decode(case.descriptor())
         each = -(-values["steps"] // depth)
         if any(values[f"{side}_base"] + values[f"{side}_streams"] * each > words[side] for side in "ab"):
-            continue  # no error of this unit
+            continue  # The multiply unit, not this one, reports that error.
         written = written_groups(case.descriptor(), config)
         away = values["mask_address"] - values["address"]
-        # A mask may lie where its own results go, but FP32 results would write over what is still to be read.
+        # The results may overwrite their own mask, but FP32 results would overwrite mask groups not read yet.
         apart = away or values["fp32"]
         masks = {(group + away) % config.groups for group in written} if values["mask"] and apart else set()
         biases = {(values["bias_address"] + k) % config.groups for k in range(-1, 32)} if values["bias"] else set()

@@ -1,4 +1,4 @@
-"""The output unit between a buffer's model and the golden core."""
+"""Bench of the output unit, with a model of the buffer and the golden core."""
 
 from math import gcd
 from random import Random
@@ -27,7 +27,7 @@ IDLE = {"command_descriptor_valid": 0, "command_descriptor_payload": 0, "sums_va
 
 
 def random_values(random: Random, config: CoreConfig, count: int) -> list[int]:
-    """Bit patterns of operands: many zeros, most of them ordinary, a few of them anything."""
+    """Return bits of operands: many zeros, most of the others finite, and a few random bit patterns."""
     width = config.value_bits
     kinds = random.choices(range(4), (30, 60, 9, 1), k=count)
     ordinary = [
@@ -35,7 +35,7 @@ def random_values(random: Random, config: CoreConfig, count: int) -> list[int]:
         for bits in (random.getrandbits(width) for _ in range(64))
         if fixed_values(config.tile.a_format)[bits] is not None
     ]
-    if isinstance(config.tile.numerics.accumulator, Binned):  # products that meet in a sum
+    if isinstance(config.tile.numerics.accumulator, Binned):  # Add operands whose products overlap in a sum.
         ordinary += [random_value(random, config.tile.a_format, exponents=(-20, 20)) for _ in range(128)]
     return [
         (0, random.choice(ordinary), random.choice((0, 1 << (width - 1), 1)), random.getrandbits(width))[kind]
@@ -44,7 +44,7 @@ def random_values(random: Random, config: CoreConfig, count: int) -> list[int]:
 
 
 def random_fields(random: Random, config: CoreConfig) -> dict[str, int]:
-    """A multiply whose streams and places exist; its results are not where its biases and masks are."""
+    """Return fields of a multiply with valid streams and partial sums, and results apart from biases and masks."""
     a_streams, b_streams = random.randint(1, 3), random.randint(1, 3)
     blocks = a_streams * b_streams
     parts = blocks * config.parts("a") * config.parts("b")
@@ -67,7 +67,7 @@ def random_fields(random: Random, config: CoreConfig) -> dict[str, int]:
     for name in ("transposed", "fp32", "bias", "relu", "mask", "stochastic", "toward_zero"):
         fields[name] = int(random.random() < 0.5 and getattr(config, name, True))
     if config.scale and random.random() < 0.5:
-        # Sums are often beyond fp16, and some are multiples of the least bit.
+        # Unscaled sums often exceed fp16's range, and some are multiples of the least bit.
         fields["scale"] = random.choice(
             (random.randint(-128, 127), random.randint(-6, 6), random.randint(-30, -8), random.randint(20, 40))
         )
@@ -76,7 +76,7 @@ def random_fields(random: Random, config: CoreConfig) -> dict[str, int]:
     for k in range(3):
         fields[f"count_{k}"] = random.choice([n for n in range(1, left + 1) if left % n == 0])
         left //= fields[f"count_{k}"]
-        if random.random() < 0.2:  # more turns than there are places: it does not end
+        if random.random() < 0.2:  # The loop has more turns than the multiply has groups, so it does not end.
             fields[f"count_{k}"] = min(4095, fields[f"count_{k}"] + left * random.getrandbits(11))
             break
     for k in range(4):
@@ -89,7 +89,7 @@ def random_fields(random: Random, config: CoreConfig) -> dict[str, int]:
 
 
 class Bench:
-    """A buffer model and the golden core beside the unit."""
+    """Bench of the output unit, with a model of the buffer and the golden core."""
 
     def __init__(self, dut: Any, name: str) -> None:
         self.job, self.random, self.pins = start_bench(dut, name)
@@ -100,7 +100,7 @@ class Bench:
         )
 
     async def begin(self) -> None:
-        """Reset; random operands everywhere."""
+        """Reset the unit, and fill streams and buffer with random operands."""
         for side in "ab":
             streams = self.golden.streams[side]
             streams[...] = np.reshape(random_values(self.random, self.config, streams.size), streams.shape)
@@ -110,9 +110,9 @@ class Bench:
         await self.pins.reset(**IDLE, **self.buffer.idle())
 
     def place_biases(self, first: int) -> None:
-        """Biases from a group on of which a sum drops bits, or for which it has hardly any.
+        """Place biases near a group, with exponents near the lower and the upper end of the sums.
 
-        Biases of binned sums have every exponent, and integers every number of bits.
+        Biases of binned sums have every exponent, and integers have every magnitude.
         """
         sums, random = make_sum(self.config.tile), self.random
         fields: tuple[range, ...] = (range(FP32.exponent_range + 1),)
@@ -137,7 +137,7 @@ class Bench:
             self._place(group, patterns)
 
     def _place_integers(self, first: int) -> None:
-        """Place INT32 biases of every number of bits, those at the ends of the range among them."""
+        """Place INT32 biases of every magnitude, including the limits of the range."""
         for group in range(first - 4, first + 12):
             signs = [self.random.choice((0, -1)) for _ in range(self.config.group_bytes // 4)]
             magnitudes = [self.random.getrandbits(self.random.choice((31, self.random.randint(1, 31)))) for _ in signs]
@@ -149,16 +149,16 @@ class Bench:
         self.golden.buffer[group] = self.buffer.groups[group] = made
 
     async def execute(self, fields: dict[str, int], stall: float, cut: int | None = None) -> bool:
-        """Execute one descriptor; with `cut`, reset in that cycle. Return whether the descriptor was done before."""
+        """Execute one descriptor, and compare; with `cut`, reset in that cycle. Return whether it was done."""
         bits = encode(OPERATIONS["multiply"], fields)
         _, values = decode(bits)
         rows = self._rows(values)
         beats = [bits >> (128 * k) & ((1 << 128) - 1) for k in range(4)]
-        # Banks of a bias, and of a turn of a mask: to read others takes energy, and may keep their readers waiting.
+        # Banks that a bias or a turn of a mask needs. Reads of other banks waste energy and may stall other readers.
         lanes = self.config.tile.lanes
         banks = {"bias": 32 // self.config.value_bits, "mask": lanes // gcd(values["stride"], lanes)}
         most = max((count for name, count in banks.items() if values[name]), default=0)
-        offered, last = False, 0  # the cycle in which the last row was taken
+        offered, last = False, 0  # `last`: the cycle in which the unit accepted the last row
         for cycle in range(self.job.patience(20_000)):
             offered = bool(rows) and (offered or self.random.random() >= stall)
             self.pins.drive(
@@ -188,9 +188,9 @@ class Bench:
             if done:
                 break
         else:
-            raise AssertionError("it is never done")
-        assert not rows, f"done, and {len(rows)} rows were not taken"
-        assert cycle >= last + 2, f"done, and the last row has only just come ({fields})"
+            raise AssertionError("the descriptor is never done")
+        assert not rows, f"done before {len(rows)} rows were accepted"
+        assert cycle >= last + 2, f"done less than 2 cycles after the last row ({fields})"
         expected = 0
         try:
             self.golden._multiply(values)
@@ -212,7 +212,7 @@ class Bench:
         return f"{actual:#x}, golden has {expected:#x}"
 
     def _rows(self, values: Any) -> list[int]:
-        """The rows of all blocks, as the tile gives them."""
+        """Return the rows of all blocks, in the tile's order and format."""
         tile, depth = self.config.tile, self.config.tile.window_depth
         size = -(-values["steps"] // depth) * depth
         rows = []

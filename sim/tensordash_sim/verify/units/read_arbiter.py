@@ -1,4 +1,4 @@
-"""Bench of the read arbiter: two readers, each of which must get its own data."""
+"""Bench of the read arbiter: check that each of two readers gets its own data."""
 
 import cocotb
 
@@ -14,7 +14,7 @@ PAGE = 4096
 @cocotb.test()
 @cocotb.parametrize(latency=[0, 40], pause=[0.0, 0.4])
 async def random_bursts(dut, latency: int, pause: float) -> None:
-    """Bursts of both, whose data come in any order; a reset among them."""
+    """Send bursts of both readers, whose data memory reorders, and reset once."""
     job, random, pins = start_bench(dut, f"arbiter {latency} {pause}")
     config, content = job.config, Memory(SIZE, draw_base(job.config.address_bits, job.seed, latency > 0))
     content.bytes[:] = random.randbytes(SIZE)
@@ -42,11 +42,11 @@ async def random_bursts(dut, latency: int, pause: float) -> None:
         memory.drive()
         ready = {name: int(random.random() >= pause) for name in names}
         for name in names:
-            # The first reader is the command queue, which asks seldom.
+            # The first reader is the command queue, which reads rarely.
             eager = 0.1 if name == "first" else 0.6
             if offers[name] is None and len(expected[name]) < 60 and random.random() < eager:
                 length = random.choice([1, 2, 8, 16, 1, 2, 8, random.randint(17, min(256, PAGE // size))])
-                # Anywhere in a page, but for what crosses its end.
+                # Choose a random place in a page such that the burst does not cross its end.
                 room = PAGE - length * size
                 begin = PAGE * random.randrange(SIZE // PAGE) + size * random.randint(0, room // size)
                 offers[name] = content.base + begin, length

@@ -1,4 +1,4 @@
-"""Bench of the registers: random accesses with any pauses against REGISTERS."""
+"""Bench of the registers: compare random accesses, with random pauses, with docs/core.md."""
 
 from random import Random
 
@@ -14,7 +14,7 @@ from tensordash_sim.verify.units.bounds import bounds_value
 
 
 class Port:
-    """An AXI4-Lite master that lets address, data and answers wait as it likes."""
+    """AXI4-Lite master that delays addresses, data and responses at random."""
 
     IDLE = {
         **{f"axi_{name}": 0 for name in ("awaddr", "awprot", "awvalid", "wdata", "wstrb", "wvalid", "bready")},
@@ -25,7 +25,7 @@ class Port:
         self.pins, self.random = pins, random
 
     def check_pulses(self, written: int = 0) -> None:
-        """Check what the counters are asked for: only in the cycle in which `snapshot` is written, by its bits."""
+        """Check that `take` and `clear` are high only in the cycle of a write of `snapshot`, according to its bits."""
         pulses = self.pins.read("take") | self.pins.read("clear") << 1
         assert pulses == written & 3, f"take and clear are {pulses:#b}, not {written & 3:#b}"
 
@@ -80,11 +80,11 @@ class Port:
 
 
 CODES = {"fp16": 1, "bf16": 2, "fp8_e4m3": 3, "fp8_e5m2": 4, "int8": 5}
-"""Of operand formats, from docs/core.md."""
+"""Codes of operand formats, from docs/core.md."""
 
 
 def features_of(config: CoreConfig) -> int:
-    """Return the register, from its table in docs/core.md."""
+    """Return the value of `features`, from its table in docs/core.md."""
     flags = [config.bias, config.scale, config.relu, config.mask, config.stochastic, config.compression]
     flags.append(config.tile.sparsity != "none")
     built = sum(int(flag) << 16 + k for k, flag in enumerate(flags))
@@ -93,7 +93,7 @@ def features_of(config: CoreConfig) -> int:
 
 @cocotb.test()
 async def events_while_causes_are_cleared(dut) -> None:
-    """An event in any cycle around the one in which its cause is cleared: one in that cycle or later stays."""
+    """Check events in cycles near the clearing of their cause: an event in that cycle or later sets the cause."""
     pins, cause = Pins(dut), named("cause").offset
     status = dict.fromkeys(("head", "done", "error", "error_index", "busy", "failed", "ended", "idle", "counters"), 0)
     await pins.reset(**Port.IDLE, **status)
@@ -103,7 +103,7 @@ async def events_while_causes_are_cleared(dut) -> None:
             pins.drive(axi_awvalid=1, axi_awaddr=cause, axi_wvalid=1, axi_wdata=3, axi_wstrb=15, axi_bready=1)
             taken = None
             for cycle in range(8):
-                # Causes are set by an error's first cycle, and by each cycle with an `end`.
+                # The first cycle of an error, and each cycle with an `end`, set a cause.
                 pins.drive(**{event: int(cycle == at or (cycle > at and event == "failed"))})
                 await pins.settle()
                 if taken is None and pins.read("axi_awready"):
@@ -156,14 +156,14 @@ def writable_masks(config: CoreConfig) -> dict[str, int]:
 
 
 class Model:
-    """The registers at a port, and the contents that docs/core.md defines.
+    """Model of the registers, with the contents that docs/core.md defines.
 
     Attributes
     ----------
     held : dict
-        Values of the registers that keep what is written.
+        Values of the writable registers.
     fixed : dict
-        Values of the others.
+        Values of the read-only registers.
     caused : int
         Value of `cause`.
     """
@@ -176,7 +176,7 @@ class Model:
         self.held, self.caused, self.fixed = dict(self.after_reset), 0, fixed_values(config)
 
     def draw_status(self) -> dict[str, int]:
-        """Draw what the core reports, and return the pins for it."""
+        """Draw values of the core's status and counters; return the pins with them."""
         status = {
             name: self.random.getrandbits(4 if name == "error" else 32)
             for name in ("head", "done", "error", "error_index")
@@ -186,7 +186,7 @@ class Model:
         return {**status, "counters": packed(counters, 32)}
 
     async def write(self, name: str, data: int, strobe: int = 15, at: int | None = None) -> None:
-        """Write a register, or an address without one."""
+        """Write a register, or with `at` another address, in the model and at the port."""
         mask = sum(255 << 8 * k for k in range(4) if strobe >> k & 1)
         if name == "cause":
             self.caused &= ~(data & mask)
@@ -199,20 +199,20 @@ class Model:
         value = (self.held[name] & ~mask | data & mask) & self.masks[name]
         if name == "bounds_limit":
             value |= 0xFFF
-        unfit = 0xFFFFFFFF & ~self.masks[name]  # of the high half of an address
+        unfit = 0xFFFFFFFF & ~self.masks[name]  # bits of an address's high half that the bus lacks
         if name.endswith("_high") and unfit:
             stays = self.held[name] & unfit and unfit & ~mask
             value |= (unfit & -unfit) * bool(data & mask & unfit or stays)
         return value
 
     async def check(self, name: str, when: str = "", at: int | None = None) -> None:
-        """Read a register, or an address without one, and compare."""
+        """Read a register, or with `at` another address, and compare with the model."""
         seen = await self.port.read(named(name).offset if at is None else at)
         wanted = self.caused if name == "cause" else self.held.get(name, self.fixed.get(name, 0))
         assert seen == wanted, f"{name} is {seen:#x}, not {wanted:#x}{when}"
 
     async def end_program(self) -> None:
-        """Let `ended` set its cause, which stands until it is cleared."""
+        """Let `ended` set its cause, which stays set until it is cleared."""
         self.pins.drive(ended=1)
         await self.pins.settle()
         await self.pins.tick()
@@ -221,7 +221,7 @@ class Model:
         self.caused |= 1
 
     async def access_any(self, turn: int) -> None:
-        """Read or write a register, or an address without one; each register once for certain."""
+        """Read or write a random register, or an address without one; the first turns read each register once."""
         random, first_round = self.random, turn < len(REGISTERS)
         register = REGISTERS[turn] if first_round else random.choice(REGISTERS)
         if not first_round and random.random() < 0.5:
@@ -236,16 +236,16 @@ class Model:
             await self.check(name, at=address)
 
     async def write_bytes(self, name: str) -> None:
-        """Write every byte of a register alone: what is written goes in, what is not stays."""
+        """Write each byte of a register alone, and check that the other bytes do not change."""
         for old, new in ((0xFFFFFFFF, 0), (0, 0xFFFFFFFF)):
-            reset = 2 if name == "control" else 0  # not now
+            reset = 2 if name == "control" else 0  # Do not start a soft reset.
             await self.write(name, old & ~reset)
             for k in range(4):
                 await self.write(name, new & ~reset, 1 << k)
                 await self.check(name, f", when its byte {k} is written")
 
     async def check_addresses(self, *, fits: bool) -> None:
-        """Check what the core gets of addresses, and whether they fit."""
+        """Check the outputs with addresses, with values that fit the bus or do not."""
         bits, pins = self.config.address_bits, self.pins
         base, limit = 0x7_5123_5000 % (1 << bits), 0x9_8765_4FFF % (1 << bits)
         for name, value in {"queue_base": base & -64, "bounds_base": base, "bounds_limit": limit}.items():
@@ -258,7 +258,7 @@ class Model:
 
 
 async def check_causes(model: Model) -> None:
-    """Causes are set by events, and cleared by ones."""
+    """Check that events set causes, and that writing ones clears them."""
     pins, port = model.pins, model.port
     await model.write("interrupt_enable", 2)
     await model.write("cause", 3)
@@ -270,13 +270,13 @@ async def check_causes(model: Model) -> None:
     assert await port.read(named("cause").offset) == 3
     assert pins.read("irq")
     await model.write("cause", 2)
-    assert await port.read(named("cause").offset) == 1, "an error that stands sets its cause once"
+    assert await port.read(named("cause").offset) == 1, "a standing error sets its cause once"
     await pins.settle()
     assert not pins.read("irq")
 
 
 async def check_snapshot(model: Model) -> None:
-    """Both bits of `snapshot` act, each alone, if the lowest byte is written; in no other register does one."""
+    """Check that each bit of `snapshot` acts alone if the lowest byte is written, and that no other register acts."""
     for data in range(4):
         for strobe in (15, 1, 14):
             await model.write("snapshot", data, strobe)
@@ -284,7 +284,7 @@ async def check_snapshot(model: Model) -> None:
 
 
 async def check_soft_reset(model: Model) -> None:
-    """A soft reset waits until all is idle, and leaves the ring's place."""
+    """Check that a soft reset waits until all units are idle, and keeps the ring's registers and the bounds."""
     pins = model.pins
     await model.write("control", 3)
     await pins.settle()
@@ -309,12 +309,12 @@ async def check_soft_reset(model: Model) -> None:
 
 @cocotb.test()
 async def random_accesses(dut) -> None:
-    """Every register, read and written; addresses without one; causes, soft resets and a reset."""
+    """Check reads and writes of every register and of other addresses, causes, soft resets and a reset."""
     job, random, pins = start_bench(dut, "registers")
     model = Model(pins, random, job.config)
     await pins.reset(**Port.IDLE, **IDLE_EVENTS, busy=1, **model.draw_status())
     for turn in range(len(REGISTERS) + round(300 * job.effort)):
-        if turn % 20 == 0:  # the reported status changes
+        if turn % 20 == 0:  # Change the core's status.
             pins.drive(**model.draw_status())
             await model.end_program()
         await model.access_any(turn)

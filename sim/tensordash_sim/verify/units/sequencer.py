@@ -1,4 +1,4 @@
-"""Bench of the sequencer: units of any speed that check order and tokens, and the outcome against the golden rules."""
+"""Bench of the sequencer: units of random speed check order and tokens; the outcome must follow the golden rules."""
 
 import dataclasses
 from collections import Counter
@@ -17,12 +17,12 @@ from tensordash_sim.verify.pins import Pins
 from tensordash_sim.verify.stimulus import packed
 
 UNREAD_EVERY = 5
-"""In every fifth random program memory answers one beat of a descriptor with an error."""
+"""One random program out of this number has a descriptor with a beat that memory answers with an error."""
 UNIT_ERRORS = ("range", "address", "compressed", "read", "write")
 
 
 def owners(bits: int) -> list[tuple[str, str, str]]:
-    """Units that a descriptor is for, and the names of their fields of tokens."""
+    """Return the units of a descriptor, and the names of their token fields."""
     operation, _ = decode(bits)
     assert operation is not None
     if not operation.unit:
@@ -32,7 +32,7 @@ def owners(bits: int) -> list[tuple[str, str, str]]:
 
 
 def random_fields(random: Random, config: CoreConfig, name: str) -> dict[str, int]:
-    """Return fields that a core of this kind allows, tokens left out."""
+    """Return random legal fields of an operation on this core, without tokens."""
     operation = OPERATIONS[name]
     fields = {}
     for field in operation.fields:
@@ -53,11 +53,11 @@ def random_fields(random: Random, config: CoreConfig, name: str) -> dict[str, in
 
 
 def random_program(random: Random, config: CoreConfig, length: int) -> list[int]:
-    """Descriptors that keep to the rules, one of them perhaps not."""
+    """Return a random program of legal descriptors, mostly with one random error."""
     tokens: Counter[tuple[str, str]] = Counter()
     program: list[int] = []
     names = [name for name in OPERATIONS if name != "end"]
-    hoards = random.random() < 0.3  # tokens are given until no more may be
+    hoards = random.random() < 0.3  # Units signal tokens up to the maximum.
     if hoards:
         names = random.sample(names, 2)
     draining = False
@@ -103,18 +103,18 @@ def random_program(random: Random, config: CoreConfig, length: int) -> list[int]
 
 
 class Unit:
-    """Takes descriptors, is busy for a while, and is done."""
+    """Model of a unit: it accepts a descriptor, is busy for a random time, and is done."""
 
     def __init__(self, pins: Pins, random: Random, name: str, expected: list[tuple[int, int]]) -> None:
         self.pins, self.random, self.name, self.expected = pins, random, name, expected
         self.beats: list[int] = []
         self.busy = self.offered = 0
         self.index: int | None = None
-        self.last = -1  # the last descriptor that it was done with
+        self.last = -1  # index of the last descriptor done
         self.ready = self.done = False
 
     def goes_on(self, units: dict[str, "Unit"]) -> bool:
-        """Return whether it may be done: the two that share a multiply wait for each other."""
+        """Return whether the unit may be done; the two units of a multiply wait for each other."""
         if self.name not in ("multiply", "output") or self.index is None:
             return True
         other = units["output" if self.name == "multiply" else "multiply"]
@@ -125,7 +125,7 @@ class Unit:
         return self.index is not None and self.done and (self.name, self.index) in errors
 
     def drive(self, errors: dict[tuple[str, int], str], units: dict[str, "Unit"]) -> None:
-        """Inputs of a cycle."""
+        """Drive the sequencer's inputs for a cycle."""
         self.done = self.index is not None and len(self.beats) == 4 and self.busy == 0 and self.goes_on(units)
         self.ready = len(self.beats) < 4 and self.random.random() < 0.8
         error = ERRORS[errors[self.name, self.index]] if self.index is not None and self._fails(errors) else 0
@@ -140,14 +140,14 @@ class Unit:
 
 WAYS = {unit: (next(each for each in OPERATIONS.values() if each.unit == unit), "") for unit in UNITS[:4]}
 WAYS |= {"output": (OPERATIONS["multiply"], "output_"), "store": (OPERATIONS["record"], "")}
-"""An operation of each unit, and the prefix of its fields of tokens."""
+"""An operation of each unit, and the prefix of the unit's token fields."""
 
 
 def wait_sets() -> list[list[int]]:
-    """Return for every unit, and every set of others, a program in which the unit waits for exactly this set.
+    """Return a program for each unit and each set of other units, in which the unit waits for exactly this set.
 
-    Each of the others first signals all units but this one, then this one alone. Last the unit waits for those that are
-    not in the set: their tokens must still be there.
+    Each other unit first signals all units except this one, then only this one. At the end the unit waits for the units
+    outside the set, whose tokens must still exist.
     """
     programs = []
     for consumer, (takes, take) in WAYS.items():
@@ -164,16 +164,16 @@ def wait_sets() -> list[list[int]]:
 
 
 def _mask(units: list[str]) -> int:
-    """Return the bits of some units in a field of tokens."""
+    """Return the bits of units in a token field."""
     return sum(1 << UNITS.index(each) for each in units)
 
 
 def hoards() -> list[list[int]]:
-    """Return for every pair of units a program whose producer signals all allowed tokens before the consumer takes one.
+    """Return a program for each pair of units, in which the producer signals the maximum of tokens before any is taken.
 
     The consumer first waits for a third unit, which waits for the last of these tokens. While the third unit works, the
     producer continues, so that the sequencer counts more tokens than the rule allows in program order. At the end the
-    producer waits for the consumer before it signals a last token: none may be left over.
+    producer waits for the consumer before it signals a last token, so that no token remains.
     """
     programs = []
     for producer, (gives, give) in WAYS.items():
@@ -198,22 +198,22 @@ def hoards() -> list[list[int]]:
 
 @dataclasses.dataclass
 class Plan:
-    """A program, its errors, and the outcome by the golden rules.
+    """A program, its errors, and its outcome by the golden rules.
 
     Attributes
     ----------
     errors : dict
-        Errors that a unit finds in a descriptor, by unit and index.
+        Errors that a unit reports for a descriptor, by unit and index.
     queues : dict
         Descriptors of each unit, with their indices.
     index : int
-        The first descriptor with an error, or how many there are.
+        Index of the first descriptor with an error, or the number of descriptors.
     codes : set of int
         Error codes that the sequencer may report.
     ends : int
-        Descriptors `end` before the first error.
+        Number of `end` descriptors before the first error.
     unread : (int, int)
-        The beat that memory answers with an error: its descriptor, and its place there.
+        The beat that memory answers with an error: the descriptor's index, and the beat's number in it.
     """
 
     program: list[int]
@@ -225,7 +225,7 @@ class Plan:
     ends: int = 0
 
     def beats(self) -> list[int]:
-        """All beats, as from memory, their errors included."""
+        """Return all beats in the format of the command queue, including errors of memory."""
         return [
             (bits >> 128 * k & ((1 << 128) - 1)) | int((n, k) == self.unread) << 128
             for n, bits in enumerate(self.program)
@@ -234,10 +234,10 @@ class Plan:
 
 
 def plan(drawn: Random, config: CoreConfig, given_program: list[int] | None, number: int) -> Plan:
-    """Take a program, or draw a random one with errors."""
+    """Return the plan of a program, or of a random one with errors."""
     program = given_program or random_program(drawn, config, drawn.choice([5, 20, 60]))
     golden = Sequencer(config)
-    # Memory answers one beat of the descriptor with an error: each of the four in turn.
+    # Memory answers one beat of the descriptor with an error, each of the four beats in turn.
     is_unread = given_program is None and number % UNREAD_EVERY == 0
     unread = drawn.randrange(len(program)) if is_unread else len(program)
     made = Plan(program, (unread, number // UNREAD_EVERY % 4), index=len(program))
@@ -255,27 +255,27 @@ def plan(drawn: Random, config: CoreConfig, given_program: list[int] | None, num
     first = min((k for _, k in made.errors), default=made.index)
     if first < made.index:
         made.index = first
-        # Two units may find two errors in one descriptor: either may be reported.
+        # If two units find errors in one descriptor, the sequencer may report either.
         made.codes = {ERRORS[name] for (_, k), name in made.errors.items() if k == first}
     made.ends = sum(decode(bits)[0] is OPERATIONS["end"] for bits in program[: made.index])
     return made
 
 
 class Run:
-    """A program in the sequencer, with its units.
+    """Run of a program on the sequencer and models of its units.
 
     Parameters
     ----------
     bench : (BenchJob, Random, Pins)
-        As from `start_bench`.
+        Result of `start_bench`.
     made : Plan
         The program.
     title : str
-        What messages begin with.
+        Prefix of messages.
     slow : int
         Maximum number of cycles that a unit is busy.
     earlier : int
-        Descriptors that were done before.
+        Value of the sequencer's `done` before the program.
     """
 
     def __init__(self, bench: tuple[BenchJob, Random, Pins], made: Plan, title: str, slow: int, earlier: int) -> None:
@@ -288,11 +288,11 @@ class Run:
         self.beats, self.sent, self.ends = made.beats(), 0, 0
 
     def done(self) -> int:
-        """Descriptors of this program that are done."""
+        """Return the number of this program's descriptors that are done."""
         return (self.pins.read("done") - self.earlier) % (1 << 32)
 
     async def execute(self) -> None:
-        """Give the sequencer descriptors until nothing has happened for a while."""
+        """Send descriptors until the sequencer has been inactive for 60 cycles."""
         pins, made, units = self.pins, self.made, self.units
         quiet, began = 0, pins.cycle
         while quiet < 60:
@@ -317,7 +317,7 @@ class Run:
             assert pins.cycle - began < self.job.patience(30_000), f"{self.title} hangs"
 
     def _finish(self, unit: Unit) -> None:
-        """See what a unit is done with in this cycle."""
+        """Process a unit's `done` in this cycle."""
         if unit.done:
             assert unit.index is not None
             k = unit.last = unit.index
@@ -334,7 +334,7 @@ class Run:
             unit.busy = max(unit.busy - 1, 0)
 
     def _take(self, unit: Unit) -> None:
-        """See which beat a unit takes in this cycle."""
+        """Process the beat that a unit accepts in this cycle, and check its descriptor and tokens."""
         pins, where = self.pins, f"{self.title}, cycle {self.pins.cycle}, {unit.name}"
         offered = pins.read(f"{unit.name}_descriptor_valid")
         if not offered or unit.beats:
@@ -367,7 +367,7 @@ class Run:
 @cocotb.test()
 @cocotb.parametrize(slow=[0, 12, 60])
 async def random_programs(dut, slow: int) -> None:
-    """Programs, most with tokens, many with an error somewhere, and units that find errors; a reset between them."""
+    """Run programs, most with tokens and many with errors, on units that also report errors; reset between them."""
     job, random, pins = bench = start_bench(dut, f"sequencer {slow}")
     drawn = Random(f"{job.seed} programs {slow}")  # The hardware's timing must not change the programs.
     inputs = {f"{unit}_{name}": 0 for unit in UNITS for name in ("descriptor_ready", "done", "error")}
@@ -376,7 +376,7 @@ async def random_programs(dut, slow: int) -> None:
     programs = [*[None] * round(24 * job.effort), *(wait_sets() if slow == 12 else hoards() if slow else [])]
     for number, given_program in enumerate(programs):
         made = plan(drawn, job.config, given_program, number)
-        # As after many descriptors: a multiple of twice the window, so that places stay as they are.
+        # Start `done` at a high value; a multiple of twice the window keeps the descriptors' places in the window.
         earlier = random.choice([0, 1 << 16, 1 << 32])
         earlier -= 2 * job.config.window if earlier else 0
         dut.done.value = earlier

@@ -1,4 +1,4 @@
-"""Bench of store: memory afterwards, and the error, against the golden core."""
+"""Bench of store: compare memory and the error with the golden core."""
 
 from random import Random
 from typing import Any
@@ -46,12 +46,12 @@ def plain_move(random: Random, config, base: int) -> dict[str, Any]:
 
 
 def compressed_move(random: Random, config, base: int) -> dict[str, Any]:
-    """Return fields of a compressed store, now and then beyond an end."""
+    """Return fields of a compressed store, sometimes beyond the end of memory or of the buffer."""
     count, segment = random.choice([1, random.randint(1, 30), 40]), random.choice([1, 2, 3, 7, 100])
     memory = base + 16 * random.randrange(SIZE // 64)
     place = base + SIZE // 2 + 4 * random.randrange(SIZE // 16)
     across_middle = random.random()
-    if across_middle < 0.3:  # units on both sides of the middle, or entries
+    if across_middle < 0.3:  # Units, or in the next case table entries, are on both sides of the middle.
         memory, place = base + SIZE // 2 - 16 * random.randrange(1, 30), base + 4 * random.randrange(SIZE // 16)
     elif across_middle < 0.6:
         place = base + SIZE // 2 - 4 * random.randint(1, -(-count // segment))
@@ -66,14 +66,17 @@ def compressed_move(random: Random, config, base: int) -> dict[str, Any]:
 
 
 def moves_across(config, middle: int) -> list[dict[str, Any]]:
-    """Return fields of compressed stores whose units, or whose tables, lie on both sides of an address."""
+    """Return fields of compressed stores whose units or tables are on both sides of an address."""
     usual = {"compressed": 1, "address": 0, "count_0": min(40, config.groups), "segment": 7}
     places = ({"memory": middle - 160, "table": middle + SIZE // 4}, {"memory": middle + 64, "table": middle - 8})
     return [{**usual, **place} for place in places]
 
 
 def sparse_move(random: Random, config, base: int) -> dict[str, Any]:
-    """Fields of a compressed store of many groups, in segments of fewer than it asks for at once if all are zeros."""
+    """Return fields of a compressed store of many groups.
+
+    If all values are zeros, the unit requests more groups at once than a segment has.
+    """
     fields = {"memory": base, "table": base + SIZE // 2, "address": 0, "count_0": min(160, config.groups)}
     return {"compressed": 1, "segment": random.randint(33, 63), **fields}
 
@@ -82,12 +85,12 @@ MOVES = {"plain": plain_move, "compressed": compressed_move, "sparse": sparse_mo
 
 
 class StoreBench(MoveBench):
-    """A store unit beside the golden core; parameters as of `MoveBench`."""
+    """Bench of a store unit and the golden core; for the parameters see `MoveBench`."""
 
     def __init__(self, dut, latency: int, pause: float) -> None:
         super().__init__(dut, "store", latency, pause, writes=True)
         self.base = self.content.base
-        # What is not zero shows a byte that should have been written, and one that should not.
+        # Random bytes reveal both missing and excess writes.
         self.expected = Memory(SIZE, self.base)
         self.expected.bytes[:] = self.content.bytes
         self.golden = GoldenCore(self.config, self.expected)
@@ -95,12 +98,12 @@ class StoreBench(MoveBench):
         self.cleared = 0
 
     async def begin(self) -> None:
-        """Start in reset."""
+        """Reset the unit."""
         inputs = {**IDLE, "bounds": bounds_value(self.config.address_bits)}
         await self.pins.reset(**inputs, **self.command.IDLE, **self.memory.idle_pins())
 
     def fill(self, share: float) -> None:
-        """Put random values into the buffer, of which a share is not zero, and draw the counts of results."""
+        """Fill the buffer with random values, a share of them nonzero, and draw the counts of results."""
         random, golden = self.random, self.golden
         values = np.frombuffer(random.randbytes(golden.buffer.nbytes), golden.buffer.dtype)
         nonzero = np.array([random.random() < share for _ in range(values.size)])
@@ -119,7 +122,7 @@ class StoreBench(MoveBench):
         while command.error is None and not (cut_after is not None and pins.cycle - began > cut_after):
             self.memory.drive()
             command.drive()
-            # Data are there for one cycle only.
+            # Read data are valid for one cycle only.
             data = int.from_bytes(golden.buffer[reading].tobytes(), "little") if reading is not None else 0
             ready = int(self.random.random() >= self.pause)
             counts = dict.fromkeys(COUNTS, 7) if self.cleared else self.counts
@@ -136,7 +139,7 @@ class StoreBench(MoveBench):
                 if ready:
                     reading, held = group, None
             else:
-                assert held is None, f"cycle {pins.cycle}: a read was taken back"
+                assert held is None, f"cycle {pins.cycle}: a read was dropped before it was accepted"
             self.cleared += pins.read("clear")
             await pins.tick()
             assert pins.cycle - began < self.job.patience(30_000), f"store hangs: {program.listing()}"
@@ -193,7 +196,7 @@ async def random_stores(dut, latency: int, pause: float) -> None:
         if not outcome.error:
             assert content.bytes == expected.bytes, f"{where}: memory differs"
             goods += number >= 0
-        if outcome.error == "bounds":  # the unit takes nothing more until a reset
+        if outcome.error == "bounds":  # The unit accepts no descriptor until a reset.
             refusals += 1
             low, high = (address - base for address in golden.bounds)
             for part in (slice(0, low), slice(high + 1, None)):
@@ -206,7 +209,7 @@ async def random_stores(dut, latency: int, pause: float) -> None:
 
 @cocotb.test()
 async def the_bus_is_kept_busy(dut) -> None:
-    """A plain store of many groups, with a memory that always takes: a beat in every cycle."""
+    """Check that a plain store of many groups writes a beat in every cycle, if memory is always ready."""
     config, pins = current_job().config, Pins(dut)
     content = Memory(SIZE)
     memory = AxiMemory(pins, Random(1), content, bits=config.axi_bits, writes=True, latency=(0, 0), pause=0.0)
@@ -224,7 +227,7 @@ async def the_bus_is_kept_busy(dut) -> None:
 
 @cocotb.test()
 async def whole_buffer(dut) -> None:
-    """Store the buffer in one run, and compressed in segments of a quarter with as many units as possible."""
+    """Store the full buffer in one run, and compressed in segments of a quarter with the most units."""
     config, pins = current_job().config, Pins(dut)
     groups, size = config.groups, 2 * config.groups * config.group_bytes
     random = Random(f"{current_job().seed} whole buffer")

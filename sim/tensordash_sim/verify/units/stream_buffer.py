@@ -1,4 +1,4 @@
-"""Bench of a stream buffer: words of each bank against lists of them, and which banks can be read."""
+"""Bench of a stream buffer: compare each bank's words with lists, and check which banks are ready."""
 
 from collections.abc import Sequence
 from random import Random
@@ -9,7 +9,7 @@ from tensordash_sim.verify.bench import start_bench
 from tensordash_sim.verify.pins import Pins, split
 
 Write = tuple[int, int, int, int]
-"""The bank as reads count it, word, part and data."""
+"""The bank, in the numbering of reads, and word, part and data."""
 
 
 def _packed(values: Sequence[int], bits: int) -> int:
@@ -36,7 +36,7 @@ def _drawn(random: Random, shape: dict[str, int]) -> tuple[dict[str, int], list[
 
 @cocotb.test()
 async def random_groups(dut) -> None:
-    """Parts of words written anywhere, to one bank or several, and reads of each bank on its own, where it can."""
+    """Write random parts of words to one or more banks, and read each bank independently when it is ready."""
     job, random, pins = start_bench(dut, "stream buffer")
     shape = job.options
     depth, words, parts, bits = (shape[name] for name in ("depth", "words", "parts", "group_bits"))
@@ -45,7 +45,7 @@ async def random_groups(dut) -> None:
     held = {(bank, word, part): 0 for bank in range(depth) for word in range(words) for part in range(parts)}
     pins, checked = Pins(dut), 0
     await pins.reset(write_bank=0, write_word=0, write_part=0, write_data=0, read_enable=0, read_address=0)
-    # Everything once, so that nothing is undefined.
+    # Write everything once, so that nothing is undefined.
     for word in range(words):
         for part in range(parts):
             copies = depth if pairs else 1
@@ -68,7 +68,7 @@ async def random_groups(dut) -> None:
             offered = split(pins.read("data"), parts * bits, depth)
             assert offered == shown, f"cycle {pins.cycle}: banks show {offered}, not {shown}"
             checked += 1
-        # A bank that is written cannot be read; of a single one, only its words of the other parity.
+        # A written bank cannot be read. A single bank can be read at words of the other parity.
         taken = sum({1 << bank for bank, word, _, _ in writes if depth > 1 or (word - addresses[0]) % 2 == 0})
         ready = pins.read("read_ready")
         assert ready == ~taken & ((1 << depth) - 1), f"cycle {pins.cycle}: ready is {ready:b}, written are {taken:b}"
@@ -79,7 +79,7 @@ async def random_groups(dut) -> None:
             held[bank, word, part] = data
         await pins.tick()
     assert checked > 300 * job.effort
-    # Where a word is: what is read alone does not tell, as long as it is always sought where it was put.
+    # Check the place of each word in the memories, which reads alone cannot check.
     for bank in range(depth if depth > 1 else 0):
         memory = getattr(dut, f"bank_{bank}").memory
         for word in range(words):

@@ -9,7 +9,7 @@ __all__ = ["min_cycles", "random_tensor"]
 
 
 def random_tensor(random: Random, config: CoreConfig) -> tuple[list[list[int]], bool, list[int]]:
-    """Groups with any share of zeros, (count, lanes**2); whether they are sent as they are; units of each."""
+    """Draw groups, (count, lanes**2), with a random share of zeros; also return whether they are plain, and units."""
     width, size = config.value_bits, config.tile.lanes**2
     count = random.choice([1, 2, random.randint(3, 40)])
     share = random.choice([0.0, 0.1, 0.5, 0.9, 1.0])
@@ -20,7 +20,7 @@ def random_tensor(random: Random, config: CoreConfig) -> tuple[list[list[int]], 
 
 
 def min_cycles(needs: Iterable[int], place: int, per_beat: int) -> int:
-    """Cycles that groups take if no beat is late, where the first unit is `place` units after the start of a beat."""
+    """Return the cycles of groups if no beat is late and the first unit is `place` units after a beat's start."""
     cycles = 0
     for need in needs:
         cycles += max(1, (place + need) // per_beat - place // per_beat)

@@ -1,4 +1,4 @@
-"""Bench of the unit counters: events, copies and clears in any cycle, with counts near the ends of their range."""
+"""Bench of the unit counters: random events, copies and clears, with counts near carries and their largest value."""
 
 import cocotb
 
@@ -9,7 +9,7 @@ from tensordash_sim.verify.pins import split
 BITS = 32
 LARGEST = (1 << BITS) - 1
 NEAR = (0, 1 << 16, 1 << 20, 1 << 31, 1 << BITS)
-"""Carries that counts are set shortly before."""
+"""Carries; counts are set to values just below them."""
 
 
 @cocotb.test()

@@ -1,4 +1,4 @@
-"""Bench of a walk: where it stands in every cycle, against loops written as loops."""
+"""Bench of a walk: compare its position in every cycle with a model of nested loops."""
 
 from collections.abc import Iterator
 from random import Random
@@ -14,7 +14,7 @@ PLACES = ("address", "x", "y")
 
 
 def places(fields: dict[str, Any]) -> Iterator[tuple[int, int, int]]:
-    """Address, x and y of each group, all modulo 2^16; the outermost loop never ends."""
+    """Yield address, x and y of each group, all modulo 2^16; the outermost loop never ends."""
     counts = fields["counts"]
     now = list(fields["first"])
     turns = [0] * len(counts)
@@ -30,7 +30,7 @@ def places(fields: dict[str, Any]) -> Iterator[tuple[int, int, int]]:
 
 
 def drawn(random: Random, loops: int) -> dict:
-    """First values, steps and counts: short loops mostly, so that the outer ones turn as well."""
+    """Draw first values, steps and counts; most loops are short, so that outer loops turn as well."""
     return {
         "first": [random.getrandbits(16) for _ in range(3)],
         "steps": [[random.getrandbits(16) for _ in range(loops)] for _ in range(3)],
@@ -39,21 +39,21 @@ def drawn(random: Random, loops: int) -> dict:
 
 
 def packed(values: list[int], width: int) -> int:
-    """Return values beside each other, the first lowest."""
+    """Pack values into one number, the first one lowest."""
     return sum(value << k * width for k, value in enumerate(values))
 
 
 @cocotb.test()
 @cocotb.parametrize(rate=[1.0, 0.5])
 async def random_loops(dut, rate: float) -> None:
-    """Walks of any loops, stepping in every cycle or now and then, and started again in their midst."""
+    """Run walks of random loops, with steps in every cycle or in random cycles, and restart them before their end."""
     job, random, pins = start_bench(dut, f"walk {rate}")
     loops, steps = job.options["loops"], 0
     await pins.reset(start=0, step=0)
     for number in range(round(12 * max(job.effort, 0.5))):
         fields = drawn(random, loops)
         if number == 1:
-            fields["counts"][0] = 0xFFF  # as many as there can be
+            fields["counts"][0] = 0xFFF  # the largest count
         pins.drive(
             start=1,
             step=random.getrandbits(1),
@@ -83,7 +83,7 @@ async def random_loops(dut, rate: float) -> None:
 
 @cocotb.test()
 async def one_bit_of_a_count(dut) -> None:
-    """Each loop alone, with a count of 2 and one higher bit: without that bit it would be 2, and end soon."""
+    """Run each loop alone, with a count of 2 plus one higher bit; without that bit, the loop would end early."""
     job = current_job()
     loops, random, pins = job.options["loops"], Random(f"{job.seed} walk bits"), Pins(dut)
     await pins.reset(start=0, step=0)
@@ -96,7 +96,7 @@ async def one_bit_of_a_count(dut) -> None:
 
 
 async def _walked(pins: Pins, fields: dict, steps: int) -> None:
-    """Start a walk, and go some of its steps."""
+    """Start a walk, and check some of its steps."""
     pins.drive(start=1, step=0, counts=packed(fields["counts"], 12))
     pins.drive(**{f"first_{name}": value for name, value in zip(PLACES, fields["first"], strict=True)})
     pins.drive(**{f"{name}_steps": packed(value, 16) for name, value in zip(PLACES, fields["steps"], strict=True)})

@@ -1,7 +1,7 @@
-/* Executes the calls of a program folder, and compares every tensor with the expected contents by CRC-32.
+/* Executes the calls of a program folder, and compares each tensor with the expected contents by CRC-32.
  *
- * STEPS repeats the calls. steps.h has checksums of each step, and inputs of each batch if there are batches. Without it,
- * only the first step is compared.
+ * STEPS is the number of repetitions. steps.h has the checksums of each step, and the inputs of each batch, if any.
+ * Without steps.h, only the first step is compared.
  */
 #include "program.h"
 #include "soc.h"
@@ -10,8 +10,8 @@
 #include "steps.h"
 #endif
 
-#define LIMIT 50000000u  /* cycles for a program */
-#define WATCHDOG 100000u /* cycles without progress */
+#define LIMIT 50000000u  /* maximum cycles of a program */
+#define WATCHDOG 100000u /* maximum cycles without progress */
 
 #ifndef STEPS
 #define STEPS 1u
@@ -24,9 +24,9 @@
 #endif
 
 /* Cycles of a step. */
-static uint32_t in_programs; /* from the start of a program to its end */
-static uint32_t asleep;      /* those of them in which the processor slept */
-static uint32_t multiplying; /* those of them in which the core multiplied */
+static uint32_t in_programs; /* cycles of programs, from start to end */
+static uint32_t asleep;      /* cycles of programs in which the processor slept */
+static uint32_t multiplying; /* cycles of programs in which the core multiplied */
 static uint32_t in_call[TENSORDASH_PROGRAM_CALLS];
 
 static uint32_t read_cycles(void *context) {
@@ -34,7 +34,7 @@ static uint32_t read_cycles(void *context) {
   return SOC_CYCLES;
 }
 
-/* The alarm ends the sleep, so that the driver checks its limits. */
+/* Sleep until an interrupt. The alarm ends the sleep, so that the driver checks its limits. */
 static void sleep(void *context) {
   (void)context;
   const uint32_t began = SOC_CYCLES;
@@ -109,7 +109,7 @@ static tensordash_status run_calls(tensordash_device *device) {
   return TENSORDASH_OK;
 }
 
-/* Cycles of host calls, by function. */
+/* Print the cycles of host calls, by function. */
 static void print_host_calls(void) {
   uint32_t total = 0u;
   for (uint32_t k = 0u; k < TENSORDASH_PROGRAM_CALLS; k++) {
@@ -140,7 +140,7 @@ static void print_host_calls(void) {
 #endif
 }
 
-/* The tensor `loss`, if there is one, with four decimals. */
+/* Print the tensor `loss`, if the program has one, with four decimals. */
 static void print_loss(void) {
   for (uint32_t k = 0u; k < TENSORDASH_PROGRAM_TENSORS; k++) {
     const struct tensordash_tensor *tensor = &tensordash_tensors[k];
@@ -155,7 +155,7 @@ static void print_loss(void) {
   }
 }
 
-/* Set the inputs to those of a step's batch. */
+/* Set the inputs to a step's batch. */
 static void set_inputs(uint32_t step) {
 #if BATCHES
   const uint32_t *next = tensordash_batches[step % BATCHES];
@@ -182,7 +182,7 @@ static uint32_t expected_checksum(uint32_t step, uint32_t tensor) {
 #endif
 }
 
-/* Compare all tensors with their expected contents; print a checksum of their checksums. */
+/* Compare all tensors with their expected contents, print a checksum of all checksums, and return the differences. */
 static uint32_t count_differences(uint32_t step) {
   uint32_t sums[TENSORDASH_PROGRAM_TENSORS];
   uint32_t wrong = 0u;

@@ -1,4 +1,4 @@
-/* Devices of the system: see soc.v. */
+/* Devices of the system; see soc.v. */
 #ifndef SOC_H
 #define SOC_H
 
@@ -11,7 +11,7 @@
 #define SOC_STOP_CORE (*(volatile uint32_t *)0x10000010u)
 #define SOC_CORE ((volatile uint32_t *)0x20000000u)
 
-/* Sleep until the core or the alarm has an interrupt. */
+/* Sleep until an interrupt of the core or of the alarm. */
 void wait_for_interrupt(void);
 
 void print(const char *text);
