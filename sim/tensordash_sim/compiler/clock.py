@@ -133,8 +133,8 @@ FETCHED, CAME, LEFT, LAYOUTS, MOVES, LOADS, SENT, COUNTS = range(8)
 def run_clock(program, pace_cycles, pace_losses, core):
     """Time all descriptors of a program.
 
-    A multiply is timed after all descriptors that do not wait for it. By then the loop knows every layout that writes
-    during the multiply.
+    A multiply is timed after all descriptors that do not wait for it. By then every layout that writes during the
+    multiply has been timed.
 
     Parameters
     ----------

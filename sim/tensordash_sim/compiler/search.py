@@ -67,7 +67,7 @@ def search_tilings(space: IterationSpace) -> SearchResult:
     first, best = next(fitting, (0, None))
     if best is None:
         problem = space.problem
-        raise ProgramError(f"{problem.operation} of {problem.layer} does not fit this core, however it is cut")
+        raise ProgramError(f"{problem.operation} of {problem.layer} does not fit this core with any tiling")
     if len(best.multiplies) > MAX_ESTIMATED_MULTIPLIES:
         return SearchResult(best, tried, len(ranked), 0)
     limit = ranked[first][0] * MAX_ROUGH_RATIO
