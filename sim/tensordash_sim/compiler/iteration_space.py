@@ -78,7 +78,9 @@ class IterationSpace:
     def __post_init__(self) -> None:
         self.problem.require_core(self.core)
         if self.problem.turned and not self.can_turn:
-            raise ProgramError("turned must be false except for FP32 results of one group per block, in order, without bias")
+            raise ProgramError(
+                "turned must be false except for FP32 results of one group per block, in order, without bias"
+            )
 
     @property
     def can_turn(self) -> bool:

@@ -43,8 +43,8 @@ def idle_energy(busy: int, cycles: int, chip: ChipConfig, *, skips: bool) -> flo
 
     Examples
     --------
-    Two tiles with an idle power of 10 mW, at 500 MHz. One works for 300 cycles, one for 100, and DRAM takes 500. So they
-    wait for 200 and 400 cycles, 1.2 microseconds in total.
+    Two tiles with an idle power of 10 mW, at 500 MHz. One works for 300 cycles, one for 100, and DRAM takes 500. So
+    they wait for 200 and 400 cycles, 1.2 microseconds in total.
 
     >>> from tensordash_sim.performance.chip import Power
     >>> chip = ChipConfig(tiles=2, power=Power(cores=100, transposers=0, dense_idle=0.1))

@@ -99,14 +99,14 @@ class Grid:
 
 @njit(cache=True, nogil=True)
 def _run(paces, made, has_rows, beats, sequence, ahead, end, place, cycle, position):
-    """Run the tiles of a copy, cycle by cycle, until the first has no pass left, or, at the `end`, all.
+    """Run the tiles of a copy, cycle by cycle, until the first tile has no pass left; with `end`, until all have none.
 
-    A tile's pass is `paces` (bands, tiles, T), the steps that it takes in each of the `made` (bands, tiles) cycles; it
-    lasts as long as its `beats` need to leave, if that is longer. `has_rows` (bands, tiles) is set where it has rows.
-    `sequence` (passes, 2) has the band of each pass, and how many groups of columns take part. Where the tiles stand is
-    in `place`, `cycle` and `position` (tiles,): the pass, its cycle, and the steps taken of all passes.
+    `paces` (bands, tiles, T) are the steps that a tile takes in each of the `made` (bands, tiles) cycles of a pass. A
+    pass lasts at least `beats` cycles, in which its results leave. `has_rows` (bands, tiles) marks tiles with rows.
+    `sequence` (passes, 2) has the band of each pass and its number of column groups. `place`, `cycle` and `position`
+    (tiles,) are the state of the tiles: the pass, its cycle, and the steps taken in all passes.
 
-    Returns the cycles, and of all tiles together those in which they waited.
+    Returns the cycles, and the cycles in which tiles waited, summed over tiles.
     """
     tiles, passes, cycles, waits = len(place), len(sequence), 0, 0
     while True:
