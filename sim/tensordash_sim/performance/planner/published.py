@@ -126,7 +126,7 @@ def resnet50(
     images, zeros, cycles, size, thin
         As for `vgg16`.
     ghost : bool
-        Whether normalisations use the statistics of parts of a batch (ghost batch normalisation) instead of all of it.
+        Whether each part of a batch is normalised by itself (ghost batch normalisation), for any number of parts.
     """
     layers = dict(resnet50_layers(images, size, thin))
     step = GraphWriter({SAMPLES: images}, cycles, gradient_density=1 - zeros)
