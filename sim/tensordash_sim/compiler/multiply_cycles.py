@@ -205,7 +205,7 @@ def write_rates(layouts, words, streams, begin, is_dense, has_pairs):
 
     A dense tile has one bank, in two memories that alternate. Reads and writes of consecutive words collide once and
     then alternate without conflict. They collide again after a pass with an odd number of words, because reads then
-    continue in the same memory, and with each write of a layout that does not write in every cycle.
+    continue in the same memory. They also collide with each write of a layout that does not write in every cycle.
 
     Parameters
     ----------

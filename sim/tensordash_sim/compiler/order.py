@@ -24,7 +24,7 @@ MAX_OVERTAKEN_MULTIPLIES = {"load": 3, "layout_a": 1, "layout_b": 1}
 
 @dataclass(frozen=True)
 class Race:
-    """Two unordered descriptors, one of which writes what the other reads or writes.
+    """Two unordered descriptors, one of which writes a place that the other accesses.
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ class Race:
 
     def __str__(self) -> str:
         (one, unit), (two, other) = self.first, self.second
-        return f"descriptor {two} ({other}) and descriptor {one} ({unit}) meet, and no token orders them"
+        return f"descriptor {two} ({other}) and descriptor {one} ({unit}) conflict, and no token orders them"
 
 
 def find_races(config: CoreConfig, program: Sequence[int]) -> list[Race]:

@@ -17,8 +17,8 @@ __all__ = ["pair_cycles"]
 def pair_cycles(config: CoreConfig, bits: int) -> int:
     """Count the cycles in which a layout reads groups, if it never waits.
 
-    It reads two consecutive groups in one cycle, unless `stride` is 2 or 4, both go to one bank of the stream buffer,
-    or a bank of the buffer would have to read two words of one half.
+    It reads two consecutive groups in one cycle, with three exceptions: `stride` is 2 or 4; both groups go to one bank
+    of the stream buffer; a bank of the buffer would have to read two words of one half.
 
     Parameters
     ----------

@@ -38,7 +38,7 @@ class Tiling:
 
 
 def split(box: Box, sizes: tuple[int, ...]) -> Iterator[Box]:
-    """Split a box into boxes of at most the given sizes, the innermost dimension first.
+    """Split a box into boxes of at most `sizes`; the innermost dimension runs fastest.
 
     Examples
     --------

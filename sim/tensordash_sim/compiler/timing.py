@@ -52,7 +52,7 @@ class Timing:
     Attributes
     ----------
     cycles : int
-        Cycles of the whole program.
+        Cycles of the program.
     busy : dict of str to float
         By unit, the cycles in which the unit has a descriptor.
     """

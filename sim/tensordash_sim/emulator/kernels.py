@@ -470,8 +470,8 @@ def add_fused(a_terms, b_terms, turned, order, block, dense, product_fraction, f
     `a_terms` and `b_terms` are significands and exponents, (M, K) and (N, K), and marks of vectors with special values.
     `turned` are the columns' significands and exponents as (K, M), or empty arrays if columns are added one by one.
     `order` is the schedule of each block of rows. `block` is the number of rows of a block and of schedulers of a row.
-    `fused` are the fraction bits, whether rounding is to nearest, the exponent of zero, whether the addend comes after,
-    and for results: the fraction bits, the exponent of the least bit, and the pattern of a magnitude that is too large.
+    `fused` are the fraction bits, whether rounding is to nearest, the exponent of zero, and whether the addend comes
+    after; then for results the fraction bits, the exponent of the least bit, and the pattern of too large magnitudes.
     """
     (a, a_exponent, a_special), (b, b_exponent, b_special), (cycles, chosen, ends) = a_terms, b_terms, order
     together, across = turned[0].size > 0, -(-len(a) // BLOCK_COLUMNS)

@@ -178,7 +178,7 @@ def scaled_steps(made: Scaled, config: TileConfig) -> NDArray[np.uint8]:
     Returns
     -------
     array of uint8, (..., T, lanes + 1)
-        The last step is filled up with zeros.
+        The last step is padded with zeros.
 
     Raises
     ------

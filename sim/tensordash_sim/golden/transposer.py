@@ -34,8 +34,7 @@ class Transposer:
 
     The transposer has a single array. Block i of a group lies in row i or column i. To transpose a group written by
     rows, the transposer reads it by columns, and vice versa. It writes the next group in the orientation in which it
-    reads this one: block i of the next group takes the place of block i of this one, in the cycle in which that
-    leaves or later.
+    reads this one. Block i of the next group replaces block i of this one, in the cycle in which that leaves or later.
 
     Parameters
     ----------

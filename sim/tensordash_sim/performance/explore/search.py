@@ -28,7 +28,7 @@ class Structure:
         As in `TileConfig`.
     sources : int
         Inputs of each lane's mux. With shifting steps, these are its options. In a ring, a lane reads every slot at the
-        same lane offsets, but may take only its own position of the oldest step, so it has fewer options than sources.
+        same lane offsets, but may take only its own position of the oldest step. It has fewer options than sources.
     staging : "shift" or "ring"
         As in `TileConfig`.
     """

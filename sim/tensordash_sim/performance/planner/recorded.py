@@ -33,7 +33,7 @@ def step_graph(step: Step, cycles: Sequence[int], apart: Sequence[int] | None = 
 
     The assumptions are the same as in `GraphWriter`. Operands are fp16; weights, their gradients and optimizer states
     are FP32; masks of ReLU are bits. Biases, gains and scalars are left out. Tensors are cut along their first
-    dimension, into at most as many parts as the batch has elements.
+    dimension, into at most one part per batch element.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ def step_graph(step: Step, cycles: Sequence[int], apart: Sequence[int] | None = 
     if why := unrecorded(step):
         raise ValueError(why)
     if len(cycles) != len(step.records):
-        raise ValueError(f"cycles must be given for {len(step.records)} records, not {len(cycles)}")
+        raise ValueError(f"cycles must have one entry for each of {len(step.records)} records, not {len(cycles)}")
     return _Recorded(step, cycles, cycles if apart is None else apart).graph()
 
 
