@@ -87,10 +87,10 @@ def _window(graph: Graph, stages: Sequence[Stage], number: int, spans: Mapping[i
             first, min((spans.get(place, range(place, place + 1)).start for place in after), default=len(stages))
         )
     # No stage of this step reads its results; the next step does.
-    reloaded_bytes = [where[reader] for tensor in written if tensor.becomes for reader in graph.readers[tensor.becomes]]
+    next_readers = [where[reader] for tensor in written if tensor.becomes for reader in graph.readers[tensor.becomes]]
     return range(
         first,
-        len(stages) + min((spans.get(place, range(place, place + 1)).start for place in reloaded_bytes), default=0),
+        len(stages) + min((spans.get(place, range(place, place + 1)).start for place in next_readers), default=0),
     )
 
 

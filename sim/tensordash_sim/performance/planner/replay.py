@@ -202,14 +202,14 @@ class _Replay:
             if len(products) > 1:
                 raise PlanError(f"{stage.around} must be completely on the chip for several products")
             reads = products[0].reads
-            repeated_bytes = [
+            streamed_operands = [
                 names
                 for names in (reads[:1], reads[1:])
                 if stage.around not in names and set(names) <= inputs | self.on_chip_before
             ]
-            if not repeated_bytes:
+            if not streamed_operands:
                 raise PlanError(f"the operand that streams past {stage.around} again must be in DRAM")
-            for name in min(repeated_bytes, key=lambda names: sum(loads.get(name, 0.0) for name in names)):
+            for name in min(streamed_operands, key=lambda names: sum(loads.get(name, 0.0) for name in names)):
                 if name in loads:
                     loads[name] *= stage.parts
         # The part on the chip is at most the space that the stage may use.
