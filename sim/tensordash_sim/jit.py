@@ -1,4 +1,4 @@
-"""Numba's compiler of loops. Without Numba, Python interprets the same loops: same results, but slowly."""
+"""Numba's loop compiler. Without Numba, Python interprets the same loops: slowly, with the same results."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,7 @@ else:
     prange = range
 
     def njit(**options: bool) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-        """Return a decorator that leaves a function as it is."""
+        """Return a decorator that does not change the function."""
         return lambda loop: loop
 
     def get_num_threads() -> int:

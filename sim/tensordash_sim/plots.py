@@ -1,6 +1,6 @@
-"""One style for every plot: matplotlib's figures of the evaluation, of `explore` and of the benches.
+"""One style for all plots: matplotlib figures of the evaluation, of `explore` and of the benches.
 
-The colours are those of the report's style sheet on a light page; tests/sim/evaluation compares them.
+The colours match the report's style sheet on a light page; tests/sim/evaluation compares them.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,20 +13,20 @@ if TYPE_CHECKING:
 __all__ = ["COLORS", "LIGHT", "MUTED", "PAPER", "is_spread", "style", "use_integer_ticks"]
 
 COLORS = ("#0072b2", "#c65102", "#00805c", "#a3408f", "#7a6a00", "#4b45b8", "#b3303f", "#4d6273")
-"""Of series, in order."""
+"""Colours of series, in order."""
 ROUNDS = (("o", "-"), ("s", "--"), ("^", "-."))
-"""Marker and line of the first eight series, and of those beyond: no two series look alike."""
+"""Marker and line style: one pair for each round of eight colours, so that no two series look alike."""
 TEXT = "#16202c"
 GRID = "#e4e8ed"
 MUTED = "#566273"
-"""What is not on the front, or stands aside."""
+"""Colour of secondary elements, such as axes."""
 LIGHT = "#cdd4dd"
-"""What is there for comparison."""
+"""Colour of series for comparison."""
 PAPER: dict[str, Any] = {"color": TEXT, "zorder": 5}
-"""Of marks for the paper's numbers."""
+"""Style of markers for the paper's numbers."""
 MAX_TICKS = 12
 SPREAD = 50
-"""From here on, the largest place over the least, an axis of whole numbers is logarithmic."""
+"""Ratio of the largest to the smallest place from which an axis of whole numbers is logarithmic."""
 
 
 @contextmanager
@@ -36,7 +36,7 @@ def style(salt: str) -> Iterator[None]:
     Parameters
     ----------
     salt : str
-        Of the names of an SVG's elements.
+        Salt of the hashes that name an SVG's elements.
     """
     from cycler import cycler
     from matplotlib.style import context
@@ -76,7 +76,7 @@ def style(salt: str) -> Iterator[None]:
 
 
 def is_spread(places: Sequence[float]) -> bool:
-    """Return whether whole numbers are so far apart that their axis has to be logarithmic.
+    """Return whether places are positive whole numbers with a ratio that needs a logarithmic axis.
 
     >>> is_spread([4, 16, 36, 144, 757]), is_spread([1, 2, 4, 8, 16]), is_spread([0.1, 0.9999])
     (True, False, False)

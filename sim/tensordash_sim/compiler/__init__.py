@@ -1,1 +1,1 @@
-"""The compiler of a core: from layers to descriptors, and tensors in memory. `pipeline` lists its stages."""
+"""The compiler of a core: lowers layers to descriptors and places tensors in memory. `pipeline` lists its stages."""

@@ -1,4 +1,4 @@
-"""The loop of `timing.py`: when each descriptor of a program is fetched, begins and is done."""
+"""The compiled loop of `timing.py`: the cycles in which each descriptor of a program is fetched, begins and ends."""
 
 from typing import NamedTuple
 
@@ -15,52 +15,53 @@ __all__ = ["DESCRIPTOR", "Core", "run_clock"]
 
 DESCRIPTOR = np.dtype(
     [(name, np.int64) for name in ("is_multiply", "unit", "wait", "signal", "output_wait", "output_signal")]
-    + [("cycles", np.float64)]  # Of its unit; of a multiply, those of the output unit for a block.
-    + [("is_layout", np.int64), ("period", np.int64), ("groups", np.float64)]  # Of a layout, as `LayoutWrites`.
-    + [(name, np.int64) for name in ("beats", "burst", "region")]  # Of a load or a store: data, and the first burst.
+    + [("cycles", np.float64)]  # Cycles of its unit; for a multiply, of the output unit per block.
+    + [("is_layout", np.int64), ("period", np.int64), ("groups", np.float64)]  # For a layout, as in `LayoutWrites`.
+    + [(name, np.int64) for name in ("beats", "burst", "region")]  # For a load or a store: all data, the first burst.
     + [(name, np.int64) for name in ("words", "a_streams", "b_streams", "mask", "bias_cycles", "pace", "next_pace")]
 )
-"""What the time of a descriptor depends on. `pace` and `next_pace` are the range of a multiply's entries in paces."""
+"""The properties that determine a descriptor's time. `pace` and `next_pace` bound a multiply's entries in the paces."""
 LOAD, LAYOUT_A, MULTIPLY, OUTPUT = (UNITS.index(unit) for unit in ("load", "layout_a", "multiply", "output"))
 LOAD_ADDRESS_CYCLES = 7
-"""Cycles from a load's descriptor until it sends its first address."""
+"""Cycles from a load's descriptor to its first address on the bus."""
 KNOWN_CYCLES = 4
 """Cycles from a descriptor's arrival in the window until the sequencer has it."""
 OFFER_CYCLES = 4
-"""Cycles from a descriptor's fetch, or from the end of the unit's last descriptor, until the unit is offered it."""
+"""Cycles from a descriptor's fetch, or from the end of the unit's last descriptor, to its offer to the unit."""
 TOKEN_CYCLES = 4
-"""Cycles from the last token that a descriptor waits for until its unit is offered it."""
+"""Cycles from the last token that a descriptor waits for to its offer to the unit."""
 SEND_CYCLES = 5
 """Cycles in which the sequencer sends a descriptor."""
 MULTIPLY_CYCLES = 5
-"""Cycles from a multiply's descriptor until the tile is offered its first steps."""
+"""Cycles from a multiply's descriptor to the offer of its first steps to the tile."""
 OUTPUT_CYCLES = 2
 """Cycles from the output unit's descriptor until it takes the first row, without biases."""
 WRITTEN_CYCLES = 8
 """Cycles from the end of the last block until its results are in the buffer."""
 NOTED_LOADS = 8
-"""Latest loads that fetches may wait for."""
+"""Number of latest loads for which fetches may wait."""
 UNKNOWN = -1.0
-"""Time of what has not happened yet."""
+"""Time of an event that has not happened yet."""
 
 
 class Core(NamedTuple):
-    """Numbers of a core.
+    """Parameters of a core.
 
     Attributes
     ----------
     window, prefetch : int
-        Descriptors of the sequencer's window and of its queue.
+        Descriptors in the sequencer's window and in its queue.
     outstanding : int
-        Bursts of loads on their way.
+        Maximum of load bursts in flight.
     fetch_cycles : int
         Beats of a descriptor.
     interval_cycles : int
-        Fewest cycles from one descriptor to the next.
+        Minimum of cycles between descriptors.
     latency : float
-        Of memory, in cycles.
+        Memory latency in cycles.
     is_dense, has_pairs, has_conflicts : bool
-        Whether the tile is dense, a layout takes two groups a cycle, and moves delay an output unit with a mask.
+        Whether the tile is dense, whether a layout takes two groups per cycle, and whether moves delay an output unit
+        with a mask.
     """
 
     window: int
@@ -75,33 +76,33 @@ class Core(NamedTuple):
 
 
 class _State(NamedTuple):
-    """What has happened so far. Times are `UNKNOWN` until then.
+    """The events so far. The time of a later event is `UNKNOWN`.
 
     Attributes
     ----------
     fetched, came, done, left : array of float, (descriptors,)
-        When each descriptor is in the queue and in the window, when it is done, and when all up to it are.
+        Times at which each descriptor is in the queue, is in the window, is done, and is done with all before it.
     counts : array of int, (COUNTS,)
-        Entries of `fetched`, `came` and `left`, and of `layouts` and `moves`; loads; descriptors that units were sent.
+        Numbers of entries in `fetched`, `came`, `left`, `layouts` and `moves`; of loads; of descriptors sent to units.
     asked : array of float, (1,)
-        When the last descriptor was asked for.
+        Time of the last fetch request.
     loads : array of float, (NOTED_LOADS, 3)
-        The latest loads: begin, end, and beats on their way meanwhile.
+        The latest loads: begin, end, and beats in flight.
     layouts : array of float, (descriptors, 5)
-        Layouts that end after all multiplies so far, as `write_rates` takes them.
+        Layouts that end after all multiplies so far, in the format of `write_rates`.
     moves : array of float, (descriptors, 4)
-        Loads and stores that end after all multiplies so far, as `move_losses` takes them.
+        Loads and stores that end after all multiplies so far, in the format of `move_losses`.
     tokens : array of float, (units, units, descriptors)
-        When each token was signalled, by the unit that gives it and the one that takes it.
+        Times at which tokens were signalled, by signalling unit and waiting unit.
     signalled, used : array of int, (units, units)
-        Tokens that were signalled, and that were taken.
+        Numbers of tokens that were signalled, and that a unit has waited for.
     taken, place : array of int, (units,)
-        Descriptors that each unit has taken, and the index of the last one.
+        Number of descriptors that each unit has taken, and the index of the last one.
     free, busy, begun : array of float, (units,)
-        When each unit was done with its last descriptor, in how many cycles it had one, and when the multiply that
-        runs, and its output, got their descriptors.
+        Time at which each unit finished its last descriptor, and its busy cycles. For the multiply that runs and its
+        output: the time of their descriptors.
     sent : array of float, (2 * units,)
-        When units got their last descriptors.
+        Times of the last descriptors sent to units.
     """
 
     fetched: NDArray[np.float64]
@@ -132,21 +133,22 @@ FETCHED, CAME, LEFT, LAYOUTS, MOVES, LOADS, SENT, COUNTS = range(8)
 def run_clock(program, pace_cycles, pace_losses, core):
     """Time all descriptors of a program.
 
-    A multiply is timed last of all that does not wait for it: by then all layouts that write meanwhile are known.
+    A multiply is timed after all descriptors that do not wait for it. By then every layout that writes during the
+    multiply has been timed.
 
     Parameters
     ----------
     program : array of DESCRIPTOR
         The descriptors.
     pace_cycles, pace_losses : array of float
-        Those of all paces, one after the other.
+        `cycles` and `losses` of all paces, concatenated.
     core : Core
         The core.
 
     Returns
     -------
     float
-        When all are done.
+        Time at which all are done.
     array of float, (units,)
         Cycles in which each unit has a descriptor.
     """
@@ -196,7 +198,10 @@ def run_clock(program, pace_cycles, pace_losses, core):
 
 @njit(cache=True, nogil=True)
 def _begin(state, core, each, unit, index):
-    """When a unit has its next descriptor, whose tokens it takes; `UNKNOWN` if the sequencer or a token is late."""
+    """Return when a unit gets its next descriptor, and take its tokens.
+
+    The time is `UNKNOWN` if the time of the descriptor's arrival or of a token is unknown.
+    """
     wait = each["output_wait"] if unit == OUTPUT else each["wait"]
     begin = _known(state, core, index)
     for other in range(len(UNITS)):
@@ -204,13 +209,13 @@ def _begin(state, core, each, unit, index):
             return UNKNOWN
     if begin == UNKNOWN:
         return UNKNOWN
-    # Every place from its last descriptor on is looked at.
+    # The sequencer searches the window from the unit's last descriptor on, one place per cycle.
     begin = max(begin, state.free[unit] + index - state.place[unit] - 1) + OFFER_CYCLES
     for other in range(len(UNITS)):
         if wait >> other & 1:
             begin = max(begin, state.tokens[other, unit, state.used[other, unit]] + TOKEN_CYCLES)
             state.used[other, unit] += 1
-    # One unit at a time is sent its descriptor.
+    # The sequencer sends one descriptor at a time.
     for before in np.sort(state.sent):
         if before - SEND_CYCLES < begin < before + SEND_CYCLES:
             begin = before + SEND_CYCLES
@@ -223,7 +228,7 @@ def _begin(state, core, each, unit, index):
 
 @njit(cache=True, nogil=True)
 def _execute(state, core, each, unit, index, begin):
-    """Time a descriptor other than a multiply, and note what it accesses until when."""
+    """Time a descriptor other than a multiply, and record its accesses."""
     counts, done = state.counts, begin + each["cycles"]
     if unit == LOAD:
         done += _wait_for_fetches(state, core, begin + LOAD_ADDRESS_CYCLES)
@@ -246,7 +251,7 @@ def _execute(state, core, each, unit, index, begin):
 
 @njit(cache=True, nogil=True)
 def _finish(state, core, each, pace_cycles, pace_losses):
-    """Time the multiply that has begun: the tile, and the output unit after it."""
+    """Time the tile and the output unit of the multiply that has begun."""
     counts, begun, index = state.counts, state.begun, state.place[MULTIPLY]
     first = begun[MULTIPLY] + MULTIPLY_CYCLES
     opens = begun[OUTPUT] + OUTPUT_CYCLES + each["bias_cycles"]
@@ -272,7 +277,7 @@ def _finish(state, core, each, pace_cycles, pace_losses):
 
 @njit(cache=True, nogil=True)
 def _end(state, unit, index, begin, done, signal):
-    """End a unit's part of a descriptor, and give the tokens that it signals."""
+    """End a unit's part of a descriptor and signal its tokens."""
     state.busy[unit] += done - begin
     state.free[unit] = done
     state.done[index] = done
@@ -284,7 +289,7 @@ def _end(state, unit, index, begin, done, signal):
 
 @njit(cache=True, nogil=True)
 def _queue(program):
-    """Return the indices of each unit's descriptors, and how many it has."""
+    """Return the indices of each unit's descriptors, and their numbers."""
     queues, lengths = np.zeros((len(UNITS), len(program)), np.int64), np.zeros(len(UNITS), np.int64)
     for index in range(len(program)):
         unit = program[index]["unit"]
@@ -297,7 +302,7 @@ def _queue(program):
 
 @njit(cache=True, nogil=True)
 def _keep_later(rows, count, column, time):
-    """Move the rows whose column is greater than a time to the front; return how many there are."""
+    """Move the rows with a value greater than `time` in `column` to the front; return their number."""
     remaining = 0
     for k in range(count):
         if rows[k, column] > time:
@@ -308,7 +313,7 @@ def _keep_later(rows, count, column, time):
 
 @njit(cache=True, nogil=True)
 def _over(state, index):
-    """When all descriptors up to one are done, if that is known."""
+    """Return when all descriptors up to `index` are done, or `UNKNOWN`."""
     counts = state.counts
     while counts[LEFT] <= index:
         done = state.done[counts[LEFT]]
@@ -321,7 +326,7 @@ def _over(state, index):
 
 @njit(cache=True, nogil=True)
 def _known(state, core, index):
-    """When the sequencer has a descriptor, if that is known."""
+    """Return when the sequencer has a descriptor, or `UNKNOWN`."""
     counts = state.counts
     while counts[CAME] <= index:
         place = counts[CAME]
@@ -338,14 +343,14 @@ def _known(state, core, index):
 
 @njit(cache=True, nogil=True)
 def _next_fetch(state, core):
-    """When the next descriptor is asked for: in every cycle one, while there is a place in the queue."""
+    """Return when the next descriptor is requested: one in every cycle while the queue has a free place."""
     place = state.counts[FETCHED] - core.prefetch
     return max(state.asked[0] + 1, state.came[place] if place >= 0 else 0.0)
 
 
 @njit(cache=True, nogil=True)
 def _fetch(state, core, asked):
-    """Fetch a descriptor; its data come after those of earlier fetches and of loads that were asked for before."""
+    """Fetch a descriptor; its data follow the data of earlier fetches and of loads requested before."""
     state.asked[0] = asked
     wait = core.latency
     for k in range(min(state.counts[LOADS], NOTED_LOADS)):
@@ -360,7 +365,7 @@ def _fetch(state, core, asked):
 
 @njit(cache=True, nogil=True)
 def _wait_for_fetches(state, core, asked):
-    """Cycles that a load's first data wait for those of fetches that were asked for before it."""
+    """Return the cycles that a load's first data wait for the data of fetches requested before it."""
     counts = state.counts
     while counts[FETCHED] < min(len(state.fetched), counts[CAME] + core.prefetch):
         asked_next = _next_fetch(state, core)

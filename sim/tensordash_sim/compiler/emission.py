@@ -1,4 +1,4 @@
-"""Emission: the descriptors of a schedule, with tokens, for tensors at their addresses."""
+"""Emission of a schedule's descriptors, with tokens and the addresses of tensors."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -21,19 +21,19 @@ PLACEHOLDER_BYTES = 1 << 28
 
 
 def emit(schedule: Schedule, tensors: Mapping[str, int] | None = None) -> Program:
-    """Emit the program of a schedule, and an end.
+    """Emit the program of a schedule, with an `end`.
 
     Parameters
     ----------
     schedule : Schedule
         All multiplies of a problem.
     tensors : mapping of str to int, optional
-        The address of each of `Problem.tensors`; `placeholder_addresses` if they do not matter.
+        The address of each of `Problem.tensors`; by default `placeholder_addresses`.
 
     Raises
     ------
     ProgramError
-        If a field has no room for its value.
+        If a value exceeds its field.
     """
     space = schedule.space
     addresses = placeholder_addresses(space.problem) if tensors is None else tensors
@@ -54,14 +54,14 @@ def emit_unordered(schedule: Schedule, tensors: Mapping[str, int]) -> list[int]:
 
 
 def order_program(core: CoreConfig, descriptors: Sequence[int]) -> Program:
-    """Move loads and layouts of descriptors ahead, add tokens and an end.
+    """Move loads and layouts ahead of multiplies, add tokens and an `end`.
 
     Parameters
     ----------
     core : CoreConfig
         The core.
     descriptors : sequence of int
-        As `emit_unordered` returns them, of one problem or of several after each other.
+        Results of `emit_unordered` for one problem or several, concatenated.
     """
     program = Program()
     program.descriptors = order_descriptors(core, descriptors)
@@ -70,7 +70,7 @@ def order_program(core: CoreConfig, descriptors: Sequence[int]) -> Program:
 
 
 def placeholder_addresses(problem: Problem) -> dict[str, int]:
-    """Return addresses of a problem's tensors, for estimates and wherever else addresses do not matter."""
+    """Return addresses of a problem's tensors, for estimates and other uses in which addresses do not matter."""
     return {name: (k + 1) * PLACEHOLDER_BYTES for k, name in enumerate(problem.tensors)}
 
 
@@ -84,7 +84,7 @@ class _Emitter:
     def add(self, each: ScheduledMultiply) -> None:
         """Add a multiply, the loads and layouts before it, and the store after it."""
         multiply, product = each.multiply, each.multiply.product
-        # The side whose layout takes longer comes first: the other one's groups are loaded meanwhile.
+        # The side whose layout takes longer comes first: the load unit loads the other side's groups meanwhile.
         for side in sorted(SIDES, key=lambda side: self._layout_cycles(each, side), reverse=True):
             if each.sides[side].is_loaded:
                 self._add_loads(each.sides[side].moves, each.sides[side].address, product)
@@ -122,7 +122,7 @@ class _Emitter:
         self._add(f"layout_{SIDES[side]}", fields, layout.loops)
 
     def _output(self, each: ScheduledMultiply) -> tuple[dict[str, int], list[Loop]]:
-        """Return fields and walk of a multiply that makes results."""
+        """Return fields and loops of a multiply that writes results."""
         space, problem, multiply = self.space, self.space.problem, each.multiply
         tile, streams = (
             (boxes[space.position_side], boxes[space.channel_side])
@@ -137,7 +137,7 @@ class _Emitter:
         return fields, loops
 
     def _add_loads(self, moves: Iterable[Move], address: int, product: int) -> None:
-        """Add loads to groups of the buffer that follow each other."""
+        """Add loads to consecutive groups of the buffer."""
         for move in moves:
             self._add_move("load", move, address, product)
             address += move.groups

@@ -1,4 +1,4 @@
-"""Estimates of a schedule's cycles: a rough one from the work of each unit, and one that times all descriptors."""
+"""Two estimates of a schedule's cycles: a rough one from each unit's work, and one that times every descriptor."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -19,20 +19,20 @@ DESCRIPTOR_CYCLES = 18
 FETCH_CYCLES = 31
 """Cycles from one fetch of a descriptor to the next."""
 WAIT_SHARE = 0.06
-"""Cycles in which units wait for each other, as a share of the work of all units."""
+"""Cycles in which units wait for each other, as a share of all units' work."""
 
 
 def estimate_cycles(schedule: Schedule, *, latency: int = LATENCY) -> int:
-    """Estimate the cycles of a schedule, descriptor by descriptor with their tokens (`timing`).
+    """Estimate the cycles of a schedule from the time of each descriptor and its tokens (`timing`).
 
-    `Problem.speedup` is the tile's gain.
+    The tile's speedup is `Problem.speedup`.
 
     Parameters
     ----------
     schedule : Schedule
         All multiplies of a problem.
     latency : int
-        Cycles of latency of memory, which transfers a beat a cycle.
+        Latency of memory in cycles. Memory transfers one beat per cycle.
 
     Raises
     ------
@@ -44,9 +44,9 @@ def estimate_cycles(schedule: Schedule, *, latency: int = LATENCY) -> int:
 
 
 def rough_cycles(schedule: Schedule) -> float:
-    """Count the cycles of a schedule roughly, to compare it with others.
+    """Estimate the cycles of a schedule roughly, to compare it with others.
 
-    If the schedule has only the first multiplies, the others are extrapolated from the second half of those.
+    If the schedule has only the first multiplies of a problem, the function extrapolates from their second half.
     """
     work = UnitWork(schedule)
     middle = work.sums
@@ -61,17 +61,17 @@ def rough_cycles(schedule: Schedule) -> float:
 
 @dataclass
 class UnitSums:
-    """Cycles of each unit up to a multiply, and dense steps until then."""
+    """Cycles of each unit and dense steps, up to a multiply."""
 
     units: dict[str, float] = field(
         default_factory=lambda: dict.fromkeys(("fetch", "load", "column", "row", "multiply", "output", "store"), 0.0)
     )
     exposed: float = 0.0
-    """Cycles of loads, layouts and stores during which the tile waits, as the memory has room for only one of them."""
+    """Cycles of loads, layouts and stores in which the tile waits, because their memory cannot be double-buffered."""
     steps: int = 0
 
     def copy(self) -> "UnitSums":
-        """Return the same sums, which do not change any more."""
+        """Return a copy of the sums."""
         return UnitSums(dict(self.units), self.exposed, self.steps)
 
     def extrapolate(self, before: "UnitSums", steps: int) -> "UnitSums":
@@ -84,7 +84,7 @@ class UnitSums:
 
 
 class UnitWork:
-    """The work of all units, which grows multiply by multiply.
+    """Adds up the work of all units, multiply by multiply.
 
     Parameters
     ----------
@@ -97,12 +97,12 @@ class UnitWork:
         self.buffer = {name: size for name, (_, size) in schedule.regions.items()}
         self.stream_words = {side: self.core.stream_words(key) for side, key in SIDES.items()}
         self.speedup = self.space.problem.speedup if self.core.tile.sparsity != "none" else 1.0
-        self.cycles_before, self.store_cycles = inf, 0.0  # Until the first multiply, and of the last store.
+        self.cycles_before, self.store_cycles = inf, 0.0  # Before the first multiply; of the last store.
         self._rates: dict[tuple[str, int], tuple[int, float]] = {}
         self._blocks: dict[tuple[int, bool, bool], float] = {}
 
     def add(self, each: ScheduledMultiply) -> None:
-        """Add a multiply, and the store after it."""
+        """Add a multiply and the store after it."""
         core, sums, units = self.core, self.sums, self.sums.units
         words, passes = -(-each.steps // core.tile.window_depth), 1
         for side in SIDES:
@@ -135,14 +135,14 @@ class UnitWork:
             sums.exposed += cycles * (2 * words * use.streams > self.stream_words[side])
 
     def _layout_rates(self, side: str, phase: int) -> tuple[int, float]:
-        """Return the stride of a side's layouts, and the cycles that a multiply loses for each of their cycles."""
+        """Return the stride of a side's layouts, and the cycles that a multiply loses per cycle of a layout."""
         if (side, phase) not in self._rates:
             loss = layout_loss(self.core, self.speedup, self.space.write_period(side, phase))
             self._rates[side, phase] = self.space.stride(side, phase), loss
         return self._rates[side, phase]
 
     def add_store(self, each: ScheduledMultiply) -> None:
-        """Add the store of a tile of results, and the load of its mask."""
+        """Add the store of a tile of results and the load of its mask."""
         space, units, move = self.space, self.sums.units, each.tile.move
         self.store_cycles = DESCRIPTOR_CYCLES + store_cycles(self.core, move.groups, move.runs, LATENCY)
         units["store"] += self.store_cycles
@@ -178,6 +178,6 @@ class UnitWork:
         return self._blocks[kind]
 
     def cycles(self, sums: UnitSums) -> float:
-        """Return all cycles, with the loads before the first multiply and the store after the last one."""
+        """Return the total cycles, including the loads before the first multiply and the store after the last one."""
         units = sums.units.values()
         return max(units) + sums.exposed + self.cycles_before + self.store_cycles + WAIT_SHARE * sum(units)

@@ -1,4 +1,4 @@
-"""What a descriptor reads and writes, so that it can be seen which descriptors need an order."""
+"""Read and write sets of descriptors, from which `order` derives which descriptors need tokens."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -23,19 +23,19 @@ OUTSIDE_WALK = frozenset(
         *("a_streams", "b_streams", "a_base", "b_base", "seed"),
     )
 )
-"""Fields of a layout or a multiply that do not say which groups it reads or writes, or only how many."""
+"""Fields of a layout or a multiply that do not affect which groups it accesses, or only their number."""
 SIZES = frozenset(
     (
         *("base", "steps", "streams", "a_streams", "b_streams", "a_base", "b_base"),
         *("emit", "fp32", "mask", "bias"),
     )
 )
-"""Fields of a layout or a multiply that its footprint depends on beside its walk."""
+"""Fields of a layout or a multiply, apart from its loops, that affect its footprint."""
 
 
 @dataclass
 class Footprint:
-    """What one unit does with a descriptor.
+    """Read and write sets of one unit for a descriptor.
 
     Parameters
     ----------
@@ -45,9 +45,9 @@ class Footprint:
     Attributes
     ----------
     reads, writes : dict of str to int
-        Sets of places, as bits of a number: groups of "buffer", words of "a" and "b".
+        Sets of places as bit masks: groups of "buffer", words of "a" and "b".
     memory : list of (int, int, bool)
-        First byte and the one after the last, and whether they are written.
+        Ranges of memory: the first byte, the byte after the last one, and whether the unit writes them.
     """
 
     unit: str
@@ -57,7 +57,7 @@ class Footprint:
 
 
 def footprints(config: CoreConfig, bits: int) -> list[Footprint]:
-    """What a legal descriptor's unit reads and writes; of a multiply, what both of its units do; of an end, nothing.
+    """Return the read and write sets of a legal descriptor: of both units of a multiply, of none for an `end`.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ def footprints(config: CoreConfig, bits: int) -> list[Footprint]:
 
 
 def walk_bits(bits: int) -> int:
-    """Return the bits of a layout or a multiply that say which groups it reads or writes, and the operation's code."""
+    """Return the operation's code and the bits of a layout or a multiply that determine the groups it accesses."""
     operation, _ = decode(bits, frozenset())
     assert operation is not None
     return bits & _walk_mask(operation.name)
@@ -97,7 +97,7 @@ def walk_bits(bits: int) -> int:
 
 @cache
 def _walk_mask(operation: str) -> int:
-    """Return the bits of a layout or a multiply that say which groups it reads or writes, and the operation's code."""
+    """Return the mask of `walk_bits` for an operation."""
     fields = [field for field in OPERATIONS[operation].fields if field.name not in OUTSIDE_WALK]
     return HEADER[0].mask | sum(field.mask for field in fields)
 
@@ -116,13 +116,13 @@ def _move(config: CoreConfig, name: str, bits: int) -> Footprint:
     if name == "store":
         return Footprint(name, reads=groups, memory=_spans(written_memory(bits, config), True))
     memory = _spans(read_memory(bits, config), False)
-    if values["compressed"]:  # it begins at the segment that the table names: anywhere
+    if values["compressed"]:  # the table determines the first segment's address
         memory.append((0, 1 << config.address_bits, False))
     return Footprint(name, writes=groups, memory=memory)
 
 
 def _walked(values: Mapping[str, int], loops: int, groups: int) -> dict[str, NDArray[np.int64]]:
-    """Address, x and y of each group of a walk, as `_Walk` of the golden core would have them one by one."""
+    """Return address, x and y of each group of a walk, as `LoopWalk` of the golden core does one by one."""
     counts = [values[f"count_{k}"] for k in range(loops - 1)]
     counts.append(-(-groups // prod(counts)))
     walked = {}
@@ -140,27 +140,27 @@ def _walked(values: Mapping[str, int], loops: int, groups: int) -> dict[str, NDA
 
 
 def _positions(values: Mapping[str, int], at: Mapping[str, NDArray], lanes: int, size: int) -> NDArray[np.int64]:
-    """Positions below a size of every group, or -1."""
+    """Return the positions of every group; -1 for positions outside 0 to `size` - 1."""
     x = at["x"][:, None] + np.arange(lanes) * values["stride"]
     return np.where((x >= 0) & (x < size), x, -1)
 
 
 def _places(groups: NDArray, buffer_groups: int) -> int:
-    """Return groups as bits of a number, without those beyond the buffer, which are an error of the program."""
+    """Return groups as a bit mask, without groups beyond the buffer, which are an error of the program."""
     used = np.zeros(buffer_groups, np.uint8)
     used[groups[groups < buffer_groups]] = 1
     return int.from_bytes(np.packbits(used, bitorder="little").tobytes(), "little")
 
 
 def walked_groups(values: Mapping[str, int], count: int, lanes: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the group of the buffer and the position that a layout reads for each port (or lane) of `count` groups.
+    """Return the group and the position that a layout reads for each port (or lane) of `count` groups.
 
     Returns
     -------
     array of int, (count, lanes)
-        Groups, not all of which need to be in the buffer.
+        Groups; some may be beyond the buffer.
     array of int, (count, lanes)
-        Positions, modulo L those in the group; -1 where a zero is laid.
+        Positions; modulo L they are positions in the group. -1 for a zero that is not read.
     """
     at = _walked(values, 6, count)
     x = _positions(values, at, lanes, values["x_size"])
@@ -179,7 +179,7 @@ def _layout(config: CoreConfig, name: str, values: Mapping[str, int], walk: int)
 
 @lru_cache(maxsize=1 << 13)
 def _read_places(walk: int, count: int, lanes: int, buffer_groups: int) -> int:
-    """Return the groups that a layout reads, as bits of a number; `walk` are those of its bits that matter."""
+    """Return the groups that a layout reads, as a bit mask; `walk` are its `walk_bits`."""
     groups, x = walked_groups(decode(walk)[1], count, lanes)
     return _places(groups[x >= 0], buffer_groups)
 
@@ -202,7 +202,7 @@ def _multiply(config: CoreConfig, values: Mapping[str, int], walk: int) -> list[
 def _result_places(
     walk: int, blocks: int, width: int, lanes: int, buffer_groups: int, group_bytes: int
 ) -> tuple[int, int]:
-    """Return the groups that an output unit writes and reads, as bits of numbers; `walk` as of `_read_places`."""
+    """Return the groups that an output unit writes and reads, as bit masks; `walk` are the `walk_bits`."""
     _, values = decode(walk)
     at = _walked(values, 4, blocks)
     x = _positions(values, at, lanes, -(-values["x_size"] // lanes) * lanes)

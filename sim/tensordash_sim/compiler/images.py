@@ -1,4 +1,4 @@
-"""Tensors of a layer in a core's memory, and what a contraction of them must be."""
+"""Images of a layer's tensors in a core's memory, and the expected result of a contraction."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -36,44 +36,44 @@ TENSOR_TYPES = {
     "fp8_e5m2": "float8_e5m2",
     "int8": "int8",
 }
-"""What NumPy (with ml_dtypes) and PyTorch call a format."""
+"""Names of formats in NumPy (with ml_dtypes) and PyTorch."""
 
 
 class TensorImage:
-    """The operands of a contraction, and room for its result, in memory.
+    """The operands of a contraction in memory, and the space for its result.
 
     Parameters
     ----------
     config : CoreConfig
-        Its tile's formats are those of the operands: the column side's has `a_format`, the row side's `b_format`.
+        The core. The column side's operand has its tile's `a_format`, the row side's operand its `b_format`.
     memory : Memory
-        Address of the first; each starts at the end of the one before.
+        The memory. Tensors are placed one after the other.
     layer : Layer
         Shapes.
     operation : str
         "AxW", "WxG" or "AxG".
     values : mapping of str to array
-        Both operands, in the order of PyTorch; products lead, if there are more than one. Bit patterns or numbers, as
-        `bit_patterns` takes them. With "bias", float32 (int8: int32) of (products,) filters, biases are put there, too;
-        with "mask", of the result's shape and side A's format, a mask.
+        Both operands with PyTorch's axes, as bit patterns or numbers (see `bit_patterns`). The leading axis is products
+        if there are more than one. Optional: "bias", float32 (int8: int32) of shape (products,) filters, and "mask",
+        with the result's shape and side A's format.
     rows : str
         The operand on the row side; may be left out if both formats are the same.
     fp32, turned : bool
-        Of the result.
+        Whether the result is FP32, and whether channels and positions are swapped in its groups.
 
     Attributes
     ----------
     tensors : dict of str to int
-        Addresses of the operands and of "result", and of "bias" and "mask" if there are any.
+        Addresses of the operands and of "result"; of "bias" and "mask" if present.
     end : int
-        Of the first byte behind all of them, a multiple of 64.
+        Address of the first byte after all tensors, a multiple of 64.
 
     Raises
     ------
     TypeError
         If values are neither bit patterns nor numbers of their side's format.
     ValueError
-        If memory is too small, values have another shape, or `rows` is no operand.
+        If memory is too small, if values have the wrong shape, or if `rows` is no operand.
     """
 
     def __init__(
@@ -106,14 +106,14 @@ class TensorImage:
             raise ValueError(f"memory must have room for the result, up to {self.end:#x}")
 
     def _grouped(self, name: str, bits: NDArray, like: str) -> bytes:
-        """A tensor shaped and ordered like A, W or G."""
+        """Return the bytes of a tensor with the shape and the order of A, W or G."""
         layer = self.layer
         if bits.shape != layer.whole_shape(like):
             raise ValueError(f"{name} must have the shape {layer.whole_shape(like)}, not {bits.shape}")
         return to_groups(bits.reshape(-1, *layer.shape(like)).transpose(_order(like)), self.config).tobytes()
 
     def _biases(self, vectors: Any) -> bytes:
-        """Return the vector of each product, padded to whole groups."""
+        """Return the bytes of each product's bias vector, padded to full groups."""
         layer, biases = self.layer, np.asarray(vectors)
         wide = _wide_type(self.config)
         if biases.dtype != wide:
@@ -132,7 +132,7 @@ class TensorImage:
         self.end = -(-(self.end + size) // ALIGNED) * ALIGNED
 
     def result(self) -> NDArray:
-        """The result in the order of PyTorch: float32, int32 or side A's format, fp16 as float16, others as bits."""
+        """Return the result with PyTorch's axes: float32, int32, float16 for fp16, or bits of another format."""
         config, bits = self.config, 32 if self.fp32 else self.config.value_bits
         width = config.fp32_groups if self.fp32 else 1
         data = self.memory.read(self.tensors["result"], int(np.prod(self._shape)) * width * config.group_bytes)
@@ -143,7 +143,7 @@ class TensorImage:
 
 
 def non_zero_groups(config: CoreConfig, layer: Layer, name: str, non_zeros: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Where the groups of a tensor in memory are not zero.
+    """Return which values of a tensor's groups in memory are not zero.
 
     Parameters
     ----------
@@ -154,7 +154,7 @@ def non_zero_groups(config: CoreConfig, layer: Layer, name: str, non_zeros: NDAr
     name : str
         "A", "W" or "G".
     non_zeros : array of bool
-        Where the tensor is not zero, of `Layer.whole_shape`.
+        Which values of the tensor are not zero, with `Layer.whole_shape`.
 
     Returns
     -------
@@ -165,18 +165,18 @@ def non_zero_groups(config: CoreConfig, layer: Layer, name: str, non_zeros: NDAr
 
 
 def _order(name: str) -> tuple[int, ...]:
-    """Axes of a tensor of PyTorch, products before them, in the order of docs/core.md, "Tensors"."""
+    """Return the permutation from PyTorch's axes, after the products, to the order of docs/core.md, "Tensors"."""
     return (0, 3, 4, 2, 1) if name == "W" else (0, 1, 3, 2, 4)
 
 
 def _ordered_shape(layer: Layer, name: str) -> tuple[int, ...]:
-    """What leads, channels and positions of a tensor in that order."""
+    """Return a tensor's shape in the order of memory: leading axes, channels, positions."""
     shape = (layer.products, *layer.shape(name))
     return tuple(shape[axis] for axis in _order(name))
 
 
 def grouped_shape(config: CoreConfig, layer: Layer, name: str) -> tuple[int, ...]:
-    """How many groups a tensor has in each direction, in the order in which they stand in memory."""
+    """Return the number of a tensor's groups in each direction, in the order of memory."""
     *outer, channels, positions = _ordered_shape(layer, name)
     return (*outer, -(-channels // config.tile.lanes), -(-positions // config.tile.lanes))
 
@@ -184,16 +184,16 @@ def grouped_shape(config: CoreConfig, layer: Layer, name: str) -> tuple[int, ...
 def of_groups(
     groups: NDArray, config: CoreConfig, layer: Layer, name: str, *, bits: int = 0, turned: bool = False
 ) -> NDArray:
-    """A tensor in the order of PyTorch.
+    """Convert groups to a tensor with PyTorch's axes.
 
     Parameters
     ----------
     groups : array, (*grouped_shape, values of a group)
-        As they stand in memory.
+        Groups in the order of memory.
     config, bits, turned
-        As `from_groups` takes them.
+        As for `from_groups`.
     layer : Layer
-        Its shape.
+        Shapes.
     name : str
         "A", "W" or "G".
     """
@@ -202,17 +202,17 @@ def of_groups(
 
 
 def _wide_type(config: CoreConfig) -> np.dtype:
-    """Return the type of biases and of results of 32 bits."""
+    """Return the type of biases and of 32-bit results."""
     return np.dtype(np.int32 if config.tile.numerics.result == "int32" else np.float32)
 
 
 def _shown(bits: NDArray, fmt: Format) -> NDArray:
-    """Bit patterns, fp16 as the floats that they are."""
+    """Return bit patterns; those of fp16 as float16."""
     return bits.view(np.float16) if fmt.name == "fp16" else bits
 
 
 def side_formats(config: CoreConfig, operation: str, rows: str = "") -> dict[str, Format]:
-    """Formats of an operation's operands: the row side's is the tile's `b_format`, the other's its `a_format`."""
+    """Return the formats of an operation's operands: `b_format` of the tile for the row side, else `a_format`."""
     a, b = config.tile.a_format, config.tile.b_format
     if rows not in OPERANDS[operation] and (rows or a != b):
         raise ValueError(f"rows must be one of {', '.join(OPERANDS[operation])}, not {rows!r}")
@@ -220,22 +220,22 @@ def side_formats(config: CoreConfig, operation: str, rows: str = "") -> dict[str
 
 
 def bit_patterns(values: Any, fmt: Format, *, name: str = "values") -> NDArray[np.unsignedinteger]:
-    """Values as bit patterns of a format.
+    """Return values of a format as bit patterns, without rounding.
 
     Parameters
     ----------
     values : array or tensor
-        Of unsigned integers as wide as the format, which are taken as they are; or of its numbers: int8, float16, and
+        Bit patterns, that is, unsigned integers of the format's width. Or numbers in the format: int8, float16, and
         bfloat16, float8_e4m3fn or float8_e5m2 of ml_dtypes or PyTorch.
     fmt : Format
         The format.
     name : str
-        What an error calls them.
+        Name of the values in an error message.
 
     Raises
     ------
     TypeError
-        If they are something else: nothing is rounded.
+        If the values have another type.
 
     Examples
     --------
@@ -257,16 +257,16 @@ def bit_patterns(values: Any, fmt: Format, *, name: str = "values") -> NDArray[n
 
 
 def layer_values(geometry: Geometry, name: str, values: Any) -> Any:
-    """A tensor in PyTorch's shapes as `Layer.of` its geometry has it: groups and batches become products.
+    """Reshape a tensor from PyTorch's shape to the shape of `Layer.of(geometry)`: groups and batches become products.
 
     Parameters
     ----------
     geometry : Convolution or MatrixProduct
-        Its shapes.
+        The layer.
     name : str
         "A", "W" or "G".
     values : array or tensor
-        Of the shape `geometry.shapes` gives; of a MatrixProduct A[b, n, c], W[b, f, c] and G[b, n, f].
+        A tensor with the shape in `geometry.shapes`; for a MatrixProduct A[b, n, c], W[b, f, c] or G[b, n, f].
 
     Examples
     --------
@@ -289,14 +289,14 @@ def layer_values(geometry: Geometry, name: str, values: Any) -> Any:
 
 
 def geometry_values(geometry: Geometry, name: str, values: Any) -> Any:
-    """The reverse of `layer_values`: a result of a layer in PyTorch's shapes.
+    """Reshape a layer's tensor to PyTorch's shape, the inverse of `layer_values`.
 
     Parameters
     ----------
     geometry, name
-        As there.
+        As for `layer_values`.
     values : array or tensor
-        Of the shape that `Layer.whole_shape` gives.
+        A tensor with the shape `Layer.whole_shape`.
     """
     layer = Layer.of(geometry)
     whole = values.reshape(layer.products, *layer.shape(name))
@@ -326,24 +326,24 @@ def expected(
     fp32: bool = False,
     relu: bool = False,
 ) -> NDArray:
-    """Return the result of PyTorch in float64, rounded to FP32 and then to the format of results; integers saturate.
+    """Compute the result with PyTorch in float64, rounded to FP32 and then to the result format; integers saturate.
 
-    That is what the core's bits are, as long as float64 holds the sums of the products: values of ordinary size. Binned
-    sums may differ where large terms cancel. Integer sums must be within INT32.
+    It equals the core's bits if float64 represents all sums exactly, as for values of ordinary size. Binned sums may
+    differ if large terms cancel. Integer sums must be within INT32.
 
     Parameters
     ----------
     layer, operation, values, rows, fp32
-        As `TensorImage` takes them.
+        As for `TensorImage`.
     config : CoreConfig, optional
-        Whose formats values have; fp16 if left out.
+        The core, with the formats of the values; fp16 if left out.
     relu : bool
-        Negative results become zero.
+        Replace negative results by zero.
 
     Returns
     -------
     array
-        As `TensorImage.result` gives it.
+        As `TensorImage.result` returns it.
     """
     import torch
     from torch.nn.functional import conv2d
@@ -371,7 +371,7 @@ def expected(
             made.append(conv2d_weight(each["A"], layer.shape("W"), each["G"], **how))
     sums = torch.stack(made) + 0.0  # a sum that is zero is +0
     if "bias" in values:
-        # A sum's least bit, 1 of integers.
+        # The weight of a sum's least bit; 1 for integers.
         unit = 2.0 ** sum(fmt.least_exponent for fmt in formats.values() if isinstance(fmt, FloatFormat))
         biases = np.trunc(np.asarray(values["bias"], np.float64) / unit) * unit
         sums += torch.as_tensor(biases).reshape(layer.products, 1, -1, 1, 1)

@@ -1,4 +1,4 @@
-"""The loops of a problem on a core: streams of either side, steps of the reduction, and groups that move."""
+"""The loops of a problem on a core: streams of both sides, steps of the reduction, and groups to load and store."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -18,7 +18,7 @@ from .weight_gradient import Activations, Gradient
 __all__ = ["SIDES", "BufferPlan", "IterationSpace"]
 
 SIDES = {"column": "a", "row": "b"}
-"""Sides of the tile, and the letter that fields of descriptors have for each."""
+"""Sides of the tile, and the letter of each in descriptor fields."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,12 +28,12 @@ class BufferPlan:
     Parameters
     ----------
     groups : int, optional
-        Groups from the first one on that hold tiles of operands and results; all if left out.
+        Number of groups, from group 0 on, for tiles of operands and results; all if left out.
     resident : tuple of (str, int)
-        Tensors of the problem that are in the buffer as a whole: "A", "W", "G", "mask" or "result", and the first
-        group. A mask and the result over it have the same place: both are resident or none.
+        Tensors that are completely in the buffer, "A", "W", "G", "mask" or "result", and their first groups. A result
+        overwrites its mask in place, so both are resident or neither.
     loaded : tuple of str
-        Those of them that the problem loads. The others are there before, or made by it.
+        Resident tensors that the problem loads. The others are in the buffer before, or the problem computes them.
     """
 
     groups: int | None = None
@@ -43,9 +43,9 @@ class BufferPlan:
 
 @dataclass(frozen=True, kw_only=True)
 class IterationSpace:
-    """A problem in a core's units.
+    """A problem in units of a core.
 
-    The ports of the *position side* are positions of the result, those of the *channel side* are its channels.
+    The ports of the *position side* are positions of the result; the ports of the *channel side* are its channels.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ class IterationSpace:
     Raises
     ------
     ProgramError
-        If the core cannot compute the problem (`Problem.require_core`), or its results cannot be turned.
+        If the core cannot compute the problem (`Problem.require_core`), or if `turned` is set but not possible.
 
     Examples
     --------
@@ -78,32 +78,34 @@ class IterationSpace:
     def __post_init__(self) -> None:
         self.problem.require_core(self.core)
         if self.problem.turned and not self.can_turn:
-            raise ProgramError("turned must be false but for FP32 results of one group a block, in order, without bias")
+            raise ProgramError(
+                "turned must be false except for FP32 results of one group per block, in order, without bias"
+            )
 
     @property
     def can_turn(self) -> bool:
-        """Whether results may be turned: FP32 ones with positions in rows, one group a block, all in order."""
+        """Whether results may be turned: FP32, positions in rows, one group per block, all in order, no bias."""
         single = all(self.parts(side) == 1 for side in SIDES) and all(phase.x.apart == 1 for phase in self.phases)
         return self.problem.fp32 and self.position_side == "row" and single and not self.problem.bias
 
     def with_turned_results(self) -> "IterationSpace":
-        """Return the same space with turned results, or itself if they cannot be turned."""
+        """Return the space with turned results, or unchanged if they cannot be turned."""
         return replace(self, problem=replace(self.problem, turned=True)) if self.can_turn else self
 
     # The buffer
 
     def with_buffer(self, buffer: BufferPlan) -> "IterationSpace":
-        """Return the same space with another plan of the buffer."""
+        """Return the space with another buffer plan."""
         return replace(self, buffer=buffer)
 
     @cached_property
     def resident(self) -> dict[str, int]:
-        """First groups of what is in the buffer as a whole: by side, "row" or "column", and of "mask" and "result"."""
+        """First groups of resident tensors, by side ("row" or "column"), "mask" and "result"."""
         sides = {operand.name: side for side, operand in self.operands.items()}
         return {sides.get(name, name): address for name, address in self.buffer.resident}
 
     def can_stay(self, tensor: str) -> bool:
-        """Return whether a tensor can be in the buffer as a whole, in the order of memory."""
+        """Return whether a tensor can be completely in the buffer, in the order of memory."""
         if self.problem.layer.products > 1 or tensor == "bias":
             return False
         if tensor in ("result", "mask"):
@@ -135,7 +137,7 @@ class IterationSpace:
 
     @cached_property
     def operands(self) -> dict[str, Operand]:
-        """The operand on either side."""
+        """The operand of each side."""
         problem = self.problem
         kinds: dict[str, type[Operand]] = {"A": Positions, "G": Positions, "W": Weights}
         if problem.operation == "AxG":
@@ -170,7 +172,7 @@ class IterationSpace:
         return list(self.problem.layer.phases("AxW" if operation == "AxG" else operation))
 
     def dimensions(self, side: str, phase: int = 0) -> tuple[int, ...]:
-        """Streams of a side in each of its dimensions, in groups of ports."""
+        """Return the streams of a side in each of its dimensions, in groups of ports."""
         return self._dimensions[phase][side]
 
     @cached_property
@@ -192,7 +194,7 @@ class IterationSpace:
         return tuple((0, size) for size in self.reduction)
 
     def steps(self, chunk: tuple[int, ...], phase: int) -> int:
-        """Count the steps of the streams of a chunk of the reduction; one of zeros where no tap reaches."""
+        """Count the steps of a chunk of the reduction; one step of zeros if the phase has no taps."""
         taps = self.phases[phase].taps
         return prod(chunk) * (1 if self.problem.operation == "AxG" else taps) if taps else 1
 
@@ -221,7 +223,7 @@ class IterationSpace:
 
     def plan_loads(self, side: str, tile: Box, span: Box, phase: int) -> list[Move]:
         """Return the loads of a side's tile and a span of the reduction, in order."""
-        # The tiling search asks for the same moves many times.
+        # The tiling search requests the same moves many times.
         key = side, tile, span, phase
         if key not in self._moves:
             self._moves[key] = self.operands[side].plan_loads(tile, span, self.phases[phase])
@@ -242,13 +244,13 @@ class IterationSpace:
         )
 
     def plan_result_tile(self, tiles: Mapping[str, Box]) -> ResultTile:
-        """Return the tile of results of a box of either side."""
+        """Return the tile of results for a box of each side."""
         return self.result_layout.plan_tile(tiles[self.position_side], tiles[self.channel_side], self.phases[0])
 
     def plan_mask_loads(self, tile: ResultTile) -> list[Move]:
-        """Return the loads of the mask of a tile of results, laid out like them.
+        """Return the loads of the mask of a tile of results, with the layout of the results.
 
-        Results that only fill up streams have a mask, too: they must not depend on what the buffer had.
+        Padding of streams has a mask, too, since results must not depend on the buffer's previous content.
         """
         moves = [replace(tile.move, tensor="mask")]
         if more := tile.groups - tile.move.groups:
@@ -256,7 +258,7 @@ class IterationSpace:
         return moves
 
     def plan_bias_load(self, channels: Box) -> tuple[Move, int]:
-        """Return the load of the biases of a tile's channels, and the number of its channel groups before them."""
+        """Return the load of the biases of a tile's channels, and the channel groups in it before the first channel."""
         lanes, size = self.core.tile.lanes, self.core.group_bytes // 4
         ((first, stop),) = channels
         begin, end = first * lanes // size, -(-stop * lanes // size)

@@ -1,4 +1,4 @@
-"""A convolution or matrix product as a core's memory has it: sizes, and the phases of its operations."""
+"""Layers of a core's compiler: sizes of a convolution or matrix product, and the phases of its operations."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,30 +14,30 @@ from ..lowering.geometry import Axis, Geometry, MatrixProduct
 __all__ = ["OPERANDS", "RESULTS", "Layer", "Phase", "Walk"]
 
 OPERANDS = {"AxW": ("A", "W"), "WxG": ("G", "W"), "AxG": ("G", "A")}
-"""Of each operation: the operand whose positions are those of the result, and the other one."""
+"""Operands of each operation; the first one's positions are the positions of the result."""
 RESULTS = {"AxW": "G", "WxG": "A", "AxG": "W"}
-"""The tensor whose shape a result has."""
+"""The tensor whose shape the result of each operation has."""
 MAX_SIZE = 1 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
 class Walk:
-    """Results along one axis that have the same taps, and how the operand with positions is walked for them.
+    """Results along one axis that have the same taps, and the operand's positions for them.
 
     Parameters
     ----------
     first, apart : int
-        The first result, and from one to the next.
+        The first result, and the distance between results.
     taps : int
-        How many taps there are.
+        Number of taps.
     tap, tap_step : int
-        The first one, and from one to the next.
+        The first tap, and the distance between taps.
     start : int
-        Of the operand: the position that the first result has with the first tap.
+        The operand's position for the first result and the first tap.
     stride : int
-        Of the operand, from one result to the next.
+        Distance between the operand's positions for consecutive results.
     step : int
-        Of the operand, from one tap to the next.
+        Distance between the operand's positions for consecutive taps.
     """
 
     first: int
@@ -52,12 +52,12 @@ class Walk:
 
 @dataclass(frozen=True, kw_only=True)
 class Phase:
-    """Results that have the same taps: all of them, but for the gradient of a strided convolution.
+    """Results that have the same taps: all results, except in the input gradient of a strided convolution.
 
     Parameters
     ----------
     y, x : Walk
-        Along either axis.
+        Walks along rows and columns.
     """
 
     y: Walk
@@ -65,15 +65,15 @@ class Phase:
 
     @property
     def taps(self) -> int:
-        """Taps of a result; if there is none, results are zeros."""
+        """Taps of a result; without taps, results are zeros."""
         return self.y.taps * self.x.taps
 
 
 @dataclass(frozen=True, kw_only=True)
 class Layer:
-    """A convolution; a matrix product is one with a kernel of 1x1 on one row, whose columns are samples.
+    """A convolution, or a matrix product as a 1x1 convolution on one row whose columns are samples.
 
-    Output `o` and tap `k` meet at input ``o * stride + k * dilation - padding``, along either axis.
+    Along each axis, output `o` and tap `k` use input ``o * stride + k * dilation - padding``.
 
     Parameters
     ----------
@@ -84,21 +84,21 @@ class Layer:
     kernel : (int, int)
         Rows and columns of W.
     stride : int or (int, int)
-        Of rows and columns; 1 to 4 along columns. One number stands for both, here and below.
+        Strides of rows and columns; 1 to 4 for columns. One number applies to both, here and below.
     padding : int or (int, int)
         Zeros around A, at both ends.
     end_padding : (int, int), optional
-        At the end, where they are fewer than `padding`; if negative, the last positions of A meet no output.
+        Zeros at the end if they are fewer than `padding`. If negative, no output uses the last positions of A.
     dilation : int or (int, int)
-        Positions from one tap to the next.
+        Distance between taps, in positions.
     products : int
-        Layers like this, independent of each other, whose tensors follow each other in memory: groups of a
-        convolution, a batch of matrix products. All other sizes are those of one.
+        Number of independent layers of this shape whose tensors are consecutive in memory: groups of a convolution, or
+        a batch of matrix products. All other sizes are sizes of one product.
 
     Raises
     ------
     TypeError, ValueError
-        Naming the field, what is allowed and what was given.
+        If a field is illegal. The message names the field, what is allowed and its value.
 
     Examples
     --------
@@ -146,14 +146,14 @@ class Layer:
     @classmethod
     @lru_cache(maxsize=1 << 10)
     def of(cls, geometry: Geometry) -> "Layer":
-        """A layer of a trace, or whatever else has a geometry.
+        """Return the layer of a geometry, for instance of a traced layer.
 
-        Groups of a convolution and products of a batch are `products`; `layer_values` cuts tensors accordingly.
+        Groups of a convolution and products of a batch become `products`; `layer_values` reshapes tensors accordingly.
 
         Raises
         ------
         ValueError
-            If a core has no program for the layer, with the reason.
+            If a core cannot run the layer. The message contains the reason.
         """
         if isinstance(geometry, MatrixProduct):
             size = (1, geometry.samples)
@@ -190,7 +190,7 @@ class Layer:
         return y.outputs, x.outputs
 
     def shape(self, tensor: str) -> tuple[int, ...]:
-        """Of a tensor of one product, in the order of PyTorch: A and G are N, C, Y, X; W is F, C, KY, KX; "bias" F."""
+        """Return the shape of one product's tensor: A and G are N, C, Y, X; W is F, C, KY, KX; "bias" is F."""
         return {
             "A": (self.samples, self.channels, *self.size),
             "G": (self.samples, self.filters, *self.output_size),
@@ -199,22 +199,22 @@ class Layer:
         }[tensor]
 
     def whole_shape(self, tensor: str) -> tuple[int, ...]:
-        """Of a tensor of all products: they lead, if there are more than one."""
+        """Return the shape of a tensor of all products; the leading axis is products if there are more than one."""
         return (*[self.products][: self.products > 1], *self.shape(tensor))
 
     def phases(self, operation: str) -> Iterator[Phase]:
-        """Of the operations whose results are positions."""
+        """Yield the phases of AxW or WxG, the operations whose results have positions."""
         y, x = self.axes
         if operation == "AxW":
             yield Phase(y=_forward(y), x=_forward(x))
             return
-        # Columns that only fill up a group are written, too: they need a phase.
+        # The core also writes columns that pad a group, so they need a phase.
         for row, column in product(range(min(y.stride, y.size)), range(x.stride)):
             yield Phase(y=_backward(y, row), x=_backward(x, column))
 
 
 def _forward(axis: Axis) -> Walk:
-    """All outputs."""
+    """Return the walk of all outputs."""
     return Walk(
         first=0,
         apart=1,
@@ -228,9 +228,12 @@ def _forward(axis: Axis) -> Walk:
 
 
 def _backward(axis: Axis, first: int) -> Walk:
-    """Inputs from one on, `stride` apart: input i meets tap k at output ``(i + padding - k * dilation) / stride``."""
+    """Return the walk of the inputs from `first` on, `stride` apart.
+
+    Input i and tap k use output ``(i + padding - k * dilation) / stride``.
+    """
     common = gcd(axis.dilation, axis.stride)
-    apart = axis.stride // common  # of taps that meet the same inputs
+    apart = axis.stride // common  # distance between taps that use the same inputs
     tap = next(
         (k for k in range(min(apart, axis.kernel)) if (first + axis.padding - k * axis.dilation) % axis.stride == 0),
         axis.kernel,

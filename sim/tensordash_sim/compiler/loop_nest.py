@@ -1,4 +1,4 @@
-"""The loop nest of a tiled problem: its multiplies in order, with the tiles, streams and loads that each needs."""
+"""The loop nest of a tiled problem: its multiplies in order, with the tiles, streams and loads of each."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -11,7 +11,7 @@ from .unit_cycles import LATENCY, load_cycles
 __all__ = ["TiledMultiply", "tiled_multiplies"]
 
 MAX_SPLIT_LOAD_RATIO = 1.1
-"""Cycles of loading chunks one by one, over those of one load of all, below which they are loaded one by one."""
+"""Chunks are loaded one by one if that takes less than this many times the cycles of one load of all chunks."""
 
 
 class TiledMultiply(NamedTuple):
@@ -26,13 +26,13 @@ class TiledMultiply(NamedTuple):
     streams : mapping of str to int
         Number of these streams.
     spans : mapping of str to Box
-        The part of the reduction that one load brings.
+        The part of the reduction that is loaded together.
     chunk : Box
         The part of the reduction that this multiply adds up.
     phase : int
         Number of the phase.
     is_first_chunk, is_last_chunk : bool
-        Whether it is the first chunk of the reduction, and the last one, which makes results.
+        Whether it is the first chunk of the reduction, and the last chunk, which completes the results.
     partial : int
         Index of the first block among the partial sums.
     is_last : bool
@@ -52,7 +52,7 @@ class TiledMultiply(NamedTuple):
     is_last: bool
 
     def streams_key(self, side: str) -> tuple:
-        """Return a key: equal for two multiplies that need the same streams."""
+        """Return a key that is equal for multiplies with the same streams."""
         return self.product, self.tiles[side], self.phase, self.chunk, self.sets[side]
 
 
@@ -86,7 +86,7 @@ def tiled_multiplies(space: IterationSpace, tiling: Tiling, regions: Mapping[str
 
 
 class _LoopNest:
-    """A problem with a tiling, tile after tile of results."""
+    """Loops of a problem with a tiling, over tiles of results."""
 
     def __init__(self, space: IterationSpace, tiling: Tiling, regions: Mapping[str, int]) -> None:
         self.space, self.tiling, self.regions = space, tiling, regions
@@ -105,7 +105,7 @@ class _LoopNest:
             yield from self._walk_phase(product, tiles, part, number, is_last_phase=number == parts[-1][0])
 
     def _part(self, tiles: dict[str, Box], phase: int) -> dict[str, Box]:
-        """Return the part of a tile that a phase has; nothing if it has none."""
+        """Return a phase's part of a tile; empty if the phase has none."""
         boxes = {
             side: tuple(
                 (start, min(stop, size))
@@ -139,10 +139,10 @@ class _LoopNest:
                 )
 
     def _spans(self, side: str, tile: Box, phase: int, chunks: Sequence[Box]) -> Sequence[Box]:
-        """Return the part of the reduction to load for each chunk: the whole part if it fits, else the chunk.
+        """Return the part of the reduction to load for each chunk: the full reduction if it fits, else the chunk.
 
-        If all chunks fit one by one, they are loaded one by one: multiplying begins earlier. If that takes too many
-        cycles, some chunks are loaded together.
+        If all chunks fit separately, they are loaded one by one, so that multiplying begins earlier. If that takes too
+        many cycles, some chunks are loaded together.
         """
         room, count = self.regions[side], len(chunks)
         full, one = (

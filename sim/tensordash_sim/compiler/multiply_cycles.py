@@ -1,8 +1,8 @@
 """Cycles of a multiply: the passes of the tile, the output unit after it, and layouts that write meanwhile.
 
-Three things share the time of a multiply. The tile takes its passes one after the other. The output unit takes a block
-of sums after each, and lets the tile be two blocks ahead. A layout that writes to a bank of a stream buffer keeps the
-tile from reading that bank in the same cycle.
+Three units determine the time of a multiply. The tile runs its passes one after the other. The output unit takes a
+block of sums after each pass; the tile may be two blocks ahead. A layout that writes to a bank of a stream buffer
+prevents the tile from reading that bank in the same cycle.
 """
 
 from dataclasses import dataclass
@@ -34,31 +34,31 @@ BLOCKS_AHEAD_CYCLES = 2
 BLOCK_CYCLES = 4
 """Cycles from a pass's last step to the first row of its block."""
 MERGED_SHARE = 0.85
-"""Share of the cases in which the tile takes steps that a late bank held back together with those after them."""
+"""Share of cases in which the tile takes steps delayed by a late bank together with the steps after them."""
 CROSSED_RATE = 1 / 3
-"""Cycles lost in each cycle by a dense tile while both sides are laid out: their ways of the memories differ in parity
-in every second pass, which then takes twice its cycles."""
+"""Cycles that a dense tile loses per cycle while both sides are laid out. The parities of the memories that both sides
+read differ in every second pass, which then takes twice its cycles."""
 LOAD_LOSS = 1 / 3
-"""Share by which a load of one group per cycle lengthens the cycles of an output unit with a mask in the same region of
-the buffer, measured on single layers. Slower moves fit between the output unit's accesses."""
+"""Relative increase of the cycles of an output unit with a mask while a load of one group per cycle accesses the same
+region of the buffer (measured on single layers). Slower moves fit between the output unit's accesses."""
 STORE_LOSS = 1 / 12
-"""As `LOAD_LOSS`, of a store."""
+"""As `LOAD_LOSS`, for a store."""
 MIN_SPEED = 0.25
-"""Progress of a tile in a cycle in spite of all layouts."""
+"""Minimum progress of a tile per cycle, despite all layouts."""
 EVEN_CYCLES = 512
-"""Cycles of the random pace for which `even_losses` counts."""
+"""Cycles of the random pace on which `even_losses` is based."""
 
 
 @dataclass(frozen=True)
 class Pace:
-    """What the tile takes for the streams of the row side of a multiply.
+    """The tile's cycles for the row side's streams of a multiply.
 
     Parameters
     ----------
     cycles : array of float, (streams,)
-        Of each stream, if no layout writes; one entry may stand for several streams that follow each other.
+        Cycles of each stream if no layout writes. One entry may represent several consecutive streams.
     losses : array of float, (streams, periods)
-        Cycles lost for each write of a layout during that stream, by the layout's period.
+        Cycles lost per write of a layout during that stream, by the layout's period.
     """
 
     cycles: NDArray[np.float64]
@@ -68,21 +68,22 @@ class Pace:
 def losses_of(
     paces: NDArray[np.uint8], counts: NDArray[np.int64], depth: int, *, pairs: bool = False
 ) -> NDArray[np.float64]:
-    """Cycles that a sparse tile loses for each write of a layout.
+    """Return the cycles that a sparse tile loses per write of a layout.
 
-    A bank whose step is taken reads its next step; if it is written in that cycle, it is late by one. The tile takes
-    the steps before the late bank alone, and the others with those after them, or in a cycle of their own.
+    When the tile takes a bank's step, the bank reads its next step. A write in the same cycle delays that read by one
+    cycle. The tile takes only the steps before the late bank. It takes the others with the steps after them, or in a
+    cycle of their own.
 
     Parameters
     ----------
     paces : array of uint8, (streams, cycles)
-        Steps that are taken in each cycle if nothing is late.
+        Steps that the tile takes in each cycle if no bank is late.
     counts : array of int, (streams,)
         Cycles of each stream.
     depth : int
-        Banks.
+        Number of banks.
     pairs : bool
-        Count a last column, too: of layouts that write two banks in every cycle.
+        Add a last column, for layouts that write two banks in every cycle.
 
     Returns
     -------
@@ -104,7 +105,7 @@ def _even_losses(depth: int, speedup: float, pairs: bool) -> NDArray[np.float64]
 
 
 def even_losses(config: CoreConfig, speedup: float) -> NDArray[np.float64]:
-    """Cycles lost for each write, as of `losses_of`, of a tile that takes a mean number of steps a cycle."""
+    """Return the cycles lost per write, as `losses_of` does, for a tile with a mean number of steps per cycle."""
     if config.tile.sparsity == "none":
         return np.ones((1, len(PERIODS)))
     depth = config.tile.window_depth
@@ -112,7 +113,7 @@ def even_losses(config: CoreConfig, speedup: float) -> NDArray[np.float64]:
 
 
 def layout_loss(config: CoreConfig, speedup: float, period: int) -> float:
-    """Estimate the cycles lost for each cycle of a layout that writes once in a period."""
+    """Estimate the cycles lost per cycle of a layout that writes once in a period."""
     if config.tile.sparsity == "none" and period == 1:
         return 0.0
     losses = even_losses(config, speedup)[0]
@@ -123,9 +124,9 @@ def layout_loss(config: CoreConfig, speedup: float, period: int) -> float:
 
 @njit(cache=True, nogil=True)
 def _bank_losses(paces, counts, depth, kind, merged):
-    """Cycles lost for each write, stream by stream, while a layout writes to one bank after the other.
+    """Return the cycles lost per write, for each stream, while a layout writes to one bank after the other.
 
-    `kind` are the cycles from one write to the next, and the banks of each.
+    `kind` is the cycles from one write to the next, and the banks of each write.
     """
     period, banks = kind
     losses = np.zeros(len(counts))
@@ -158,12 +159,12 @@ def _bank_losses(paces, counts, depth, kind, merged):
 
 @njit(cache=True, nogil=True)
 def run_passes(cycles, losses, streams, opens, block, times, rates, moves):
-    """When the tile and the output unit are done with all passes of a multiply.
+    """Return when the tile and the output unit end all passes of a multiply.
 
-    `cycles` and `losses` are those of a `Pace`; `streams` the numbers of streams of side B and A; `opens` when the tile
-    and the output unit begin; `block` the output unit's cycles for a block. In the cycles from `times[k]` to
-    `times[k + 1]` layouts of each period make `rates[k]` writes a cycle. Each row of `moves` is a move in the output
-    unit's region of the buffer: its first and last cycle, and by how much it lengthens a cycle of the output unit.
+    `cycles` and `losses` are the fields of a `Pace`. `streams` are the numbers of streams of sides B and A. `opens` is
+    when the tile and the output unit begin. `block` is the output unit's cycles per block. From `times[k]` to
+    `times[k + 1]`, layouts of each period make `rates[k]` writes per cycle. Each row of `moves` is a move in the output
+    unit's region of the buffer: its first and last cycle, and the relative increase of the output unit's cycles.
     """
     now, b_streams, a_streams = opens[0], streams[0], streams[1]
     done, before = opens[1], -np.inf
@@ -200,31 +201,31 @@ def run_passes(cycles, losses, streams, opens, block, times, rates, moves):
 
 @njit(cache=True, nogil=True)
 def write_rates(layouts, words, streams, begin, is_dense, has_pairs):
-    """Times at which layouts begin or end to write, and between two of them the writes in each cycle, by period.
+    """Return the times at which layouts begin or end to write, and the writes per cycle between them, by period.
 
-    A dense tile has one bank, in two memories that take turns: reads and writes of word after word collide once and
-    then pass each other by. They collide again where reads go on in the same memory, after a pass with an odd number
-    of words, and with each write of a layout that does not write in every cycle.
+    A dense tile has one bank, in two memories that alternate. Reads and writes of consecutive words collide once and
+    then alternate without conflict. They collide again after a pass with an odd number of words, because reads then
+    continue in the same memory. They also collide with each write of a layout that does not write in every cycle.
 
     Parameters
     ----------
     layouts : array of float, (layouts, 5)
-        Of each layout its side (0 or 1), the cycles of the first and the last write, those from one write to the next,
-        and the groups that are written at once, 1 to 2 on average.
+        For each layout: its side (0 or 1), the cycles of the first and the last write, the cycles between writes, and
+        the groups per write, 1 to 2 on average.
     words : int
         Words of a stream.
     streams : int
         Streams of side A.
     begin : float
-        When the multiply begins.
+        Time at which the multiply begins.
     is_dense : bool
         Whether the tile is dense.
     has_pairs : bool
-        Whether layouts take two groups a cycle. The last column then has the writes of two banks.
+        Whether layouts take two groups per cycle. The last column then has the writes to two banks.
     """
     later = layouts[layouts[:, 2] > begin]
     times = np.unique(np.concatenate((np.maximum(later[:, 1], begin), later[:, 2])))
-    # Of the dense tile: how often in a pass reads of a side go on in the same memory.
+    # For a dense tile: how often per pass reads of a side continue in the same memory.
     repeats = (words * streams % 2 / streams, words % 2 * (streams - 1) / streams)
     rates = np.zeros((max(0, len(times) - 1), len(PERIODS) + has_pairs))
     for k in range(len(rates)):
@@ -249,7 +250,7 @@ def write_rates(layouts, words, streams, begin, is_dense, has_pairs):
 def move_losses(moves, region, begin):
     """Return the moves that delay an output unit with a mask in a region after cycle `begin`, for `run_passes`.
 
-    Of each move `moves` has whether it is a load, the region of its first group, and its first and its last access.
+    Each row of `moves` has whether the move is a load, the region of its first group, and its first and last access.
     """
     met = moves[(moves[:, 1] == region) & (moves[:, 3] > begin)]
     losses = np.empty((len(met), 3))

@@ -1,8 +1,8 @@
 """Operands of a problem: the loads of a part of a tensor, and the layout of its streams.
 
-A *box* is a range for each of an operand's stream dimensions, the innermost first; a *span* is a range for each of the
-reduction's. The buffer holds loaded groups in the order of memory, without gaps. Positions along X and rows are
-counted from the first loaded one, so that tensors may be larger than a descriptor's field allows.
+A *box* is a range for each of an operand's stream dimensions, the innermost first. A *span* is a range for each
+dimension of the reduction. The buffer holds loaded groups in the order of memory, without gaps. Positions along X and
+rows count from the first loaded one, so that tensors may exceed the range of a descriptor's field.
 """
 
 from abc import ABC, abstractmethod
@@ -28,14 +28,14 @@ def size_of(box: Box) -> int:
 
 @dataclass(frozen=True)
 class Move:
-    """Groups between a tensor in memory and the buffer.
+    """A transfer of groups between a tensor in memory and the buffer.
 
     Parameters
     ----------
     tensor : str
         The tensor: "A", "W", "G", "result", "bias" or "mask".
     first : int
-        Its first group that moves, of the first product.
+        The first group to move, for the first product.
     groups : int
         Number of groups.
     fields : dict of str to int
@@ -49,12 +49,12 @@ class Move:
 
     @property
     def runs(self) -> int:
-        """Pieces of memory that stand apart."""
+        """Number of contiguous pieces of memory."""
         return self.groups // self.fields["count_0"]
 
     @classmethod
     def of(cls, tensor: str, first: int, loops: Sequence[tuple[int, int]]) -> "Move":
-        """Walk through a tensor in memory: counts and strides in groups, the innermost first."""
+        """Return the move of nested loops over a tensor in memory; counts and strides in groups, innermost first."""
         merged: list[tuple[int, int]] = [(1, 1)]
         for count, stride in loops:
             inside, step = merged[-1]
@@ -66,7 +66,7 @@ class Move:
                 merged[-1] = inside * count, step
             else:
                 merged.append((count, stride))
-        if merged[0][1] != 1:  # not even the innermost stand together
+        if merged[0][1] != 1:  # the innermost groups are not contiguous
             merged.insert(0, (1, 1))
         fields = {"count_0": 1}
         for k, (count, stride) in enumerate(merged):
@@ -76,14 +76,14 @@ class Move:
 
 @dataclass(frozen=True)
 class Layout:
-    """Streams of an operand.
+    """The layout of an operand's streams.
 
     Parameters
     ----------
     fields : dict
-        Fields of a layout, but for `base`, `steps` and `streams`.
+        Fields of a layout, except `base`, `steps` and `streams`.
     loops : list of Loop
-        Its walk.
+        Its loops.
     """
 
     fields: dict[str, int]
@@ -97,7 +97,7 @@ class Operand(ABC):
     Parameters
     ----------
     config : CoreConfig
-        Gives the lanes.
+        Supplies the lanes.
     layer : Layer
         The layer.
     operation : str
@@ -115,7 +115,7 @@ class Operand(ABC):
     parts: int
 
     def groups(self, values: int) -> int:
-        """Count the groups that a number of values takes."""
+        """Return the number of groups for a number of values."""
         return -(-values // self.config.tile.lanes)
 
     def filled(self, groups: int) -> int:
@@ -125,7 +125,7 @@ class Operand(ABC):
     @property
     @abstractmethod
     def names(self) -> tuple[str, ...]:
-        """The result's dimensions that its stream dimensions are."""
+        """The result's dimensions to which the stream dimensions correspond."""
 
     @abstractmethod
     def dimensions(self, phase: Phase) -> tuple[int, ...]:
@@ -134,7 +134,7 @@ class Operand(ABC):
     @property
     @abstractmethod
     def size(self) -> int:
-        """Groups in memory, of one product."""
+        """Groups of one product in memory."""
 
     def stride(self, phase: Phase) -> int:
         """Return the positions from one port (or lane) to the next."""
@@ -146,22 +146,22 @@ class Operand(ABC):
 
     @abstractmethod
     def plan_layout(self, tile: Box, span: Box, phase: Phase, streams: Box, chunk: Box, at: int) -> Layout:
-        """Return the layout of some streams from the groups that were loaded for `tile` and `span` to group `at`."""
+        """Return the layout of `streams` from the groups that were loaded for `tile` and `span`, from group `at` on."""
 
 
 NOTHING = Layout({"x_size": 1, "checked": 1}, [])
-"""Streams of results that no tap reaches: a step of zeros."""
+"""Layout for results without taps: a step of zeros."""
 
 
 def meeting(ends: Iterable[int], size: int) -> tuple[int, int]:
-    """Return the range of positions from the least to the greatest that are below `size`; one position if none is."""
+    """Return the range from the least to the greatest position, clipped to 0 to `size`, with at least one position."""
     listed = list(ends) or [0]
     low = min(max(min(listed), 0), size - 1)
     return low, max(min(max(listed) + 1, size), low + 1)
 
 
 class Positions(Operand):
-    """A of AxW and G of WxG: streams are positions (x group, row, sample); reductions channel groups, then taps."""
+    """A of AxW and G of WxG: streams are positions (x group, row, sample); the reduction is channel groups and taps."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -169,7 +169,7 @@ class Positions(Operand):
         return "x", "y", "sample"
 
     def dimensions(self, phase: Phase) -> tuple[int, ...]:
-        """See `Operand`; columns of the result that fill up its last group are written, too."""
+        """See `Operand`; includes columns that pad the result's last group."""
         rows, columns = self.layer.output_size if self.operation == "AxW" else self.layer.size
         columns = self.groups(columns) * self.config.tile.lanes
         across, down = (-(-(size - walk.first) // walk.apart) for size, walk in ((columns, phase.x), (rows, phase.y)))
@@ -177,7 +177,7 @@ class Positions(Operand):
 
     @cached_property
     def _sizes(self) -> tuple[int, int, int, int]:
-        """Channel groups, rows, columns, column groups."""
+        """Numbers of channel groups, rows, columns and column groups."""
         _, channels, rows, columns = self.layer.shape("A" if self.operation == "AxW" else "G")
         return self.groups(channels), rows, columns, self.groups(columns)
 
@@ -193,13 +193,13 @@ class Positions(Operand):
 
     @cached_property
     def _walks(self) -> tuple[list[Walk], list[Walk]]:
-        """Of all phases, along both axes."""
+        """Walks of all phases, along rows and columns."""
         phases = list(self.layer.phases(self.operation))
         y, x = ({getattr(phase, axis).first: getattr(phase, axis) for phase in phases} for axis in "yx")
         return list(y.values()), list(x.values())
 
     def _read(self, tile: Box) -> tuple[int, int, int, int]:
-        """Return the rows and column groups that any phase reads: the first, and the one after the last."""
+        """Return the ranges of rows and of column groups that any phase reads."""
         _, rows, columns, _ = self._sizes
         lanes, (down, across) = self.config.tile.lanes, self._walks
         y = meeting(_ends(tile[1], down), rows)
@@ -207,7 +207,7 @@ class Positions(Operand):
         return *y, x[0] // lanes, self.groups(x[1])
 
     def plan_loads(self, tile: Box, span: Box, phase: Phase) -> list[Move]:
-        """See `Operand`; all phases read the same."""
+        """See `Operand`; all phases load the same groups."""
         if not phase.taps:
             return []
         channels, rows, _, across = self._sizes
@@ -262,7 +262,7 @@ def _ends(results: tuple[int, int], walks: Sequence[Walk]) -> list[int]:
 
 
 class Weights(Operand):
-    """W: streams are filter groups (AxW) or channel groups (WxG); reductions the other ones, then taps."""
+    """W: streams are filter groups (AxW) or channel groups (WxG); the reduction is the other groups and taps."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -279,7 +279,7 @@ class Weights(Operand):
         return prod(self.layer.kernel) * self.groups(self.layer.channels) * self.groups(self.layer.filters)
 
     def _ranges(self, tile: Box, span: Box) -> tuple[tuple[int, int], tuple[int, int]]:
-        """Return the ranges of channel groups and filter groups, without those that fill up streams."""
+        """Return the ranges of channel groups and filter groups, without padding of streams."""
         (c0, c1), (f0, f1) = (span[0], tile[0]) if self.operation == "AxW" else (tile[0], span[0])
         return (c0, min(c1, self.groups(self.layer.channels))), (f0, min(f1, self.groups(self.layer.filters)))
 
@@ -300,7 +300,7 @@ class Weights(Operand):
         return [Move.of(self.name, first, loops)]
 
     def plan_layout(self, tile: Box, span: Box, phase: Phase, streams: Box, chunk: Box, at: int) -> Layout:
-        """See `Operand`; streams beyond the last are zeros."""
+        """See `Operand`; streams beyond the last one are zeros."""
         if not phase.taps:
             return NOTHING
         lanes = self.config.tile.lanes

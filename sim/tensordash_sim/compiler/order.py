@@ -1,4 +1,4 @@
-"""The order of a program's descriptors: tokens, races without them, and loads and layouts ahead of multiplies."""
+"""The order of a program's descriptors: adds tokens, finds races, and moves loads and layouts ahead of multiplies."""
 
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -17,14 +17,14 @@ from .order_kernels import Tasks, find_meetings, hoisted_items, tasks_of
 __all__ = ["Race", "add_tokens", "find_races", "hoist", "order_descriptors"]
 
 TOKEN_FIELDS = {"output": ("output_wait", "output_signal")}
-"""Fields of a unit's tokens, where they are not `wait` and `signal`."""
+"""Fields of a unit's tokens if they are not `wait` and `signal`."""
 MAX_OVERTAKEN_MULTIPLIES = {"load": 3, "layout_a": 1, "layout_b": 1}
 """Multiplies that a unit's descriptor may overtake. More would fill the sequencer's window."""
 
 
 @dataclass(frozen=True)
 class Race:
-    """Two unordered descriptors, one of which writes what the other reads or writes.
+    """Two unordered descriptors, one of which writes a place that the other accesses.
 
     Parameters
     ----------
@@ -37,11 +37,11 @@ class Race:
 
     def __str__(self) -> str:
         (one, unit), (two, other) = self.first, self.second
-        return f"descriptor {two} ({other}) and descriptor {one} ({unit}) meet, and no token orders them"
+        return f"descriptor {two} ({other}) and descriptor {one} ({unit}) conflict, and no token orders them"
 
 
 def find_races(config: CoreConfig, program: Sequence[int]) -> list[Race]:
-    """Find pairs of descriptors that need an order and have none.
+    """Find pairs of descriptors that need an order but have none.
 
     Parameters
     ----------
@@ -72,14 +72,14 @@ def find_races(config: CoreConfig, program: Sequence[int]) -> list[Race]:
 def add_tokens(config: CoreConfig, program: Sequence[int]) -> list[int]:
     """Add the tokens without which two descriptors would race.
 
-    A descriptor waits for the last one of each unit that meets it, unless an earlier wait already covers it.
+    A descriptor waits for the last conflicting descriptor of each unit, unless an earlier wait already covers that.
 
     Parameters
     ----------
     config : CoreConfig
         The core.
     program : sequence of int
-        Legal descriptors in an order in which they could be executed one by one; their tokens are replaced.
+        Legal descriptors in an order in which they could be executed one by one. The function replaces their tokens.
 
     Examples
     --------
@@ -156,7 +156,7 @@ def hoist(
     program : sequence of int
         Legal descriptors in an order in which they could be executed one by one.
     max_overtaken : mapping of str to int
-        By unit, the multiplies that a descriptor may overtake. It overtakes none that it meets.
+        By unit, the number of multiplies that a descriptor may overtake. It overtakes no conflicting descriptor.
     """
     tasks = tasks_of(footprints(config, bits) for bits in program)
     return [program[k] for k in _hoist(tasks, len(program), max_overtaken).tolist()]

@@ -1,4 +1,4 @@
-"""Loops of `order.py`: which tasks of a program's units meet, and which of them no wait orders yet."""
+"""Compiled loops of `order.py`: find conflicting tasks of a program's units that no wait orders yet."""
 
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
@@ -22,20 +22,20 @@ MEETING_UNITS = {
     "output": ("load", "layout_a", "layout_b", "store"),
     "store": ("load", "output"),
 }
-"""Units that share the buffer, a stream buffer or memory with a unit, one of both writing."""
+"""Units that share the buffer, a stream buffer or memory with a unit, if one of the two units writes."""
 UNITS_MEET = np.array([[other in MEETING_UNITS[unit] for other in UNITS] for unit in UNITS])
 MEMORIES = ("buffer", "a", "b")
-"""Keys of what a footprint reads and writes: the buffer and the two stream buffers."""
+"""Keys of a footprint's read and write sets: the buffer and the two stream buffers."""
 OUTPUT = UNITS.index("output")
 MULTIPLY = UNITS.index("multiply")
 WORD_BITS = 64
 """Bits of a word of a set of places."""
 NO_BYTES = np.array([1, 0], np.uint64)
-"""First and last byte of no memory."""
+"""First and last byte of an empty range."""
 
 
 class Tasks(NamedTuple):
-    """The parts that units have in descriptors, in the order of the program.
+    """Tasks in the order of the program; a task is the part of one unit in a descriptor.
 
     Attributes
     ----------
@@ -44,11 +44,11 @@ class Tasks(NamedTuple):
     units : array of int64, (tasks,)
         Number of its unit.
     places : array of uint64, (2, tasks, words)
-        Sets of places that it reads and that it writes, as bits: of the buffer, then of both stream buffers.
+        Read and write sets as bit masks of places, in the buffer and then in both stream buffers.
     hulls : array of uint64, (tasks, 2)
-        First and last byte of memory that it reads or writes; the first one is greater if there are none.
+        First and last byte of memory that a task accesses. If it accesses none, the first one is greater.
     run_counts : array of int64, (tasks + 1,)
-        Runs of memory of all tasks before each one.
+        Number of runs of memory of all tasks before each task.
     runs : array of uint64, (runs, 2)
         First and last byte of each run.
     """
@@ -61,7 +61,7 @@ class Tasks(NamedTuple):
     runs: NDArray[np.uint64]
 
     def reorder(self, order: NDArray[np.int64]) -> "Tasks":
-        """Return the tasks of the same descriptors in another order: `order[k]` is the descriptor that comes k-th."""
+        """Return the tasks of the same descriptors in another order: `order[k]` is the new k-th descriptor."""
         place = np.empty(len(order), np.int64)
         place[order] = np.arange(len(order))
         items = place[self.items]
@@ -110,7 +110,7 @@ def tasks_of(places: Iterable[Sequence[Footprint]]) -> Tasks:
 
 @njit(cache=True, nogil=True)
 def _meet(tasks, one, other):
-    """Whether one of two tasks of different units writes what the other reads or writes."""
+    """Return whether one of two tasks of different units writes a place or byte that the other accesses."""
     reads, writes = tasks.places
     for word in range(writes.shape[1]):
         if writes[one, word] & (reads[other, word] | writes[other, word]) or writes[other, word] & reads[one, word]:
@@ -120,7 +120,7 @@ def _meet(tasks, one, other):
 
 @njit(cache=True, nogil=True)
 def _meet_in_memory(tasks, one, other):
-    """Whether two tasks, one of which writes to memory, have bytes in common."""
+    """Return whether two tasks, one of which writes to memory, have bytes in common."""
     hulls, run_counts, runs = tasks.hulls, tasks.run_counts, tasks.runs
     if hulls[one, 0] > hulls[other, 1] or hulls[other, 0] > hulls[one, 1]:
         return False
@@ -133,9 +133,9 @@ def _meet_in_memory(tasks, one, other):
 
 @njit(cache=True, nogil=True)
 def hoisted_items(tasks, count, max_overtaken):
-    """Return the order of `count` descriptors in which loads and layouts have moved ahead.
+    """Return an order of `count` descriptors with loads and layouts moved ahead.
 
-    `max_overtaken` are the multiplies that a descriptor may overtake, by its unit's number.
+    `max_overtaken` is the number of multiplies that a descriptor may overtake, by unit.
     """
     first = np.searchsorted(tasks.items, np.arange(count + 1))
     moved = np.empty(count, np.int64)
@@ -166,29 +166,30 @@ def hoisted_items(tasks, count, max_overtaken):
 
 @njit(cache=True, nogil=True)
 def find_meetings(tasks, waits, window):
-    """Find tasks that meet an earlier one of another unit and may begin before its end.
+    """Find tasks that conflict with an earlier task of another unit and may begin before that ends.
 
     Parameters
     ----------
     tasks : Tasks
         All tasks.
     waits : array of int64, (waits, 2)
-        A task, and an earlier one for whose end it waits, in the order of the first column.
+        A task, and an earlier task for whose end it waits, in the order of the first column.
     window : int
-        If not 0, each task that is found waits for what it meets, or for the last task of that unit whose descriptor
-        has left the window: waiting for that is free, and saves tokens.
+        If not 0, each task found waits for the conflicting task, or for the last task of the same unit whose descriptor
+        has left the window. A wait for the latter costs no time, and saves tokens.
 
     Returns
     -------
     list of (int, int)
-        A task, and the one that it meets or waits for. Tasks are in order; the latest that they meet come first.
+        A task, and the task with which it conflicts or for which it waits. Tasks are in order; for each, the latest
+        conflict comes first.
     """
     count, words = tasks.places.shape[1:]
     (reads, writes), hulls = tasks.places, tasks.hulls
-    done = np.zeros((count, len(UNITS)), np.int64)  # Tasks of each unit that are over at the end of each task.
+    done = np.zeros((count, len(UNITS)), np.int64)  # Number of each unit's tasks done at the end of each task.
     numbers = np.zeros((len(UNITS), count), np.int64)  # Tasks of each unit.
     counts = np.zeros(len(UNITS), np.int64)
-    # By unit, the number of the last task that reads or writes each place, and one more.
+    # By unit, the number (from 1) of the last task that reads or writes each place.
     last = np.zeros((2, len(UNITS), words * WORD_BITS), np.int64)
     found = [(0, 0)]
     wait = 0
@@ -241,7 +242,7 @@ def find_meetings(tasks, waits, window):
 
 @njit(cache=True, nogil=True)
 def _note_use(places, last, number):
-    """Set the entries of `last` in a set of places."""
+    """Set the entries of `last` for a set of places to `number`."""
     for word in range(len(places)):
         left, place = places[word], word * WORD_BITS
         while left:
@@ -253,7 +254,7 @@ def _note_use(places, last, number):
 
 @njit(cache=True, nogil=True)
 def _last_use(places, last):
-    """Return the greatest entry of `last` in a set of places; 0 in none."""
+    """Return the greatest entry of `last` in a set of places; 0 for an empty set."""
     greatest = 0
     for word in range(len(places)):
         left, place = places[word], word * WORD_BITS

@@ -1,4 +1,4 @@
-"""Cycles of a layout that reads and writes two groups in a cycle where it can (`core.layout_groups = 2`)."""
+"""Cycles of a layout that reads and writes up to two groups per cycle (`core.layout_groups = 2`)."""
 
 from functools import lru_cache
 from math import gcd
@@ -15,10 +15,10 @@ __all__ = ["pair_cycles"]
 
 
 def pair_cycles(config: CoreConfig, bits: int) -> int:
-    """Count the cycles in which a layout reads groups, if it waits for nothing else.
+    """Count the cycles in which a layout reads groups, if it never waits.
 
-    Two groups that follow each other are read in one cycle, unless `stride` is 2 or 4, they are written to one bank of
-    the stream buffer, or a bank of the buffer would have to read two words of one half.
+    It reads two consecutive groups in one cycle, with three exceptions: `stride` is 2 or 4; both groups go to one bank
+    of the stream buffer; a bank of the buffer would have to read two words of one half.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ def pair_cycles(config: CoreConfig, bits: int) -> int:
 def _single_turn_cycles(walk: int, runs: int, steps: int, sizes: tuple[int, int, int]) -> int:
     lanes, depth, buffer_groups = sizes
     groups, x = walked_groups(decode(walk)[1], runs * steps, lanes)
-    # Of each group and bank: the group that is read there, or -1.
+    # For each group of the walk and each bank: the buffer's group that it reads there, or -1.
     banks = np.full((runs * steps, lanes), -1, np.int64)
     group, port = np.nonzero((x >= 0) & (groups < buffer_groups))
     banks[group, x[group, port] % lanes] = groups[group, port]
@@ -51,13 +51,13 @@ def _single_turn_cycles(walk: int, runs: int, steps: int, sizes: tuple[int, int,
 
 @njit(cache=True, nogil=True)
 def _pairs(banks, halves, steps, depth):
-    """Count the groups and pairs of groups that are read one after the other."""
+    """Count the groups and pairs of groups that a layout reads one after the other."""
     cycles = 0
     group, count = 0, len(banks)
     while group < count:
         cycles += 1
         step = group % steps
-        # A run's last step fills up its word: all banks from its own on.
+        # A run's last step also writes the padding of its word, that is, all banks from its own on.
         if step + 2 == steps:
             is_pair = group + 1 < count and (step + 1) % depth > 0
         else:

@@ -1,7 +1,7 @@
 """The compiler's stages in order.
 
-A `Problem` on a core has an `IterationSpace`. `tilings` yields candidates for it. `schedule_tiling` walks the loops of
-one candidate and makes a `Schedule`. `rough_cycles`, `estimate_cycles` and `emit` read the schedule. `search_tilings`
+A `Problem` on a core has an `IterationSpace`. `tilings` yields candidate tilings. `schedule_tiling` walks the loops of
+one candidate and returns a `Schedule`. `rough_cycles`, `estimate_cycles` and `emit` read the schedule. `search_tilings`
 compares the candidates.
 """
 
@@ -19,7 +19,7 @@ __all__ = ["compile_problem"]
 
 
 def compile_problem(problem: Problem, core: CoreConfig, tensors: Mapping[str, int] | None = None) -> Program:
-    """Compile a problem with the tiling that takes the fewest estimated cycles.
+    """Compile a problem with the tiling that has the fewest estimated cycles.
 
     Parameters
     ----------
@@ -28,7 +28,7 @@ def compile_problem(problem: Problem, core: CoreConfig, tensors: Mapping[str, in
     core : CoreConfig
         The core.
     tensors : mapping of str to int, optional
-        The address of each of `Problem.tensors`, as `emit` takes them.
+        The address of each of `Problem.tensors`, as for `emit`.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Problems: one of the three operations of a layer, with its sides and what the core fuses into it."""
+"""Problems: one of a layer's three operations, its mapping to the tile's sides, and its fused functions."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ from .program import ProgramError
 __all__ = ["ASSUMED_SPEEDUP", "Problem"]
 
 ASSUMED_SPEEDUP = 2.0
-"""Speedup of a tile that skips zeros, as long as they are not counted."""
+"""Assumed speedup of a tile that skips zeros, if zeros are not counted."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,18 +24,18 @@ class Problem:
     operation : str
         "AxW", "WxG" or "AxG".
     rows : str
-        The operand on the tile's row side, whose zeros are skipped.
+        The operand on the tile's row side, whose zeros the tile skips.
     fp32 : bool
-        Results stay FP32.
+        Write FP32 results.
     relu : bool
-        Negative results become zero.
+        Replace negative results by zero.
     bias : bool
-        A vector of FP32, of `bias_length` for each product, is added to results. Only AxW has one.
+        Add a vector of FP32 values, of `bias_length` for each product. Only for AxW.
     mask : bool
-        Results become zero where a mask of their shape and format is zero. FP32 results have none.
+        Set results to zero where a mask of their shape and format is zero. Not for FP32 results.
     turned : bool
-        In each group of results positions and channels have changed places, so that FP32 results with positions on the
-        row side are written in fewer cycles. `zeros` and `non_finite` then count all that fills up groups.
+        Swap positions and channels in each group of results. The output unit then writes FP32 results with positions on
+        the row side in fewer cycles. `zeros` and `non_finite` then also count the padding of groups.
     speedup : float
         Assumed speedup of the tile over the dense one. The tiling depends on it.
     """
@@ -52,22 +52,22 @@ class Problem:
 
     @property
     def fused(self) -> tuple[str, ...]:
-        """What the output unit does with sums: of "bias", "relu" and "mask"."""
+        """The functions that the output unit applies to sums, of "bias", "relu" and "mask"."""
         return tuple(name for name in ("bias", "relu", "mask") if getattr(self, name))
 
     @property
     def tensors(self) -> tuple[str, ...]:
-        """Names of its tensors in memory: both operands, "result", and of "bias" and "mask" those that it has."""
+        """Names of the problem's tensors in memory: both operands, "result", and "bias" and "mask" if present."""
         return *OPERANDS[self.operation], "result", *(name for name in ("bias", "mask") if getattr(self, name))
 
     def require_core(self, core: CoreConfig) -> None:
-        """Require that a core can compute it, whatever its size.
+        """Check that a core can compute the problem, independently of its size.
 
         Raises
         ------
         ProgramError
-            If there is no such operation, its operand is not on that side, results of this kind have no bias or mask,
-            or the core is built without what it needs.
+            If the operation or `rows` is illegal, if such results cannot have a bias or mask, or if the core lacks a
+            fused function.
         """
         if self.operation not in OPERANDS:
             raise ProgramError(f"operation must be one of {', '.join(OPERANDS)}, not {self.operation!r}")

@@ -1,4 +1,4 @@
-"""Programs: descriptors put together from names, loops and tokens."""
+"""Programs: descriptors built from field names, loops and tokens."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -14,19 +14,19 @@ __all__ = ["Loop", "Program", "ProgramError", "dense_steps", "walk"]
 
 
 class ProgramError(ValueError):
-    """An impossible program. The message names the descriptor, the field and the values that are allowed."""
+    """An illegal program. The message names the descriptor, the field and the values that are allowed."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Loop:
-    """A loop around a walk through the buffer.
+    """A loop of a walk through the buffer.
 
     Parameters
     ----------
     count : int
-        How often it runs.
+        Number of iterations.
     address, x, y : int
-        What one turn adds.
+        Increments of each iteration.
     """
 
     count: int
@@ -36,24 +36,24 @@ class Loop:
 
 
 def walk(loops: Sequence[Loop], most: int) -> dict[str, int]:
-    """Fields of a nest of loops, the innermost first.
+    """Return the descriptor fields of a loop nest, the innermost loop first.
 
     Parameters
     ----------
     loops : sequence of Loop
         At most `most`.
     most : int
-        Loops that the descriptor has room for.
+        Number of loops in the descriptor.
 
     Returns
     -------
     dict of str to int
-        What loop k adds when it steps undoes what those inside have added, modulo 2^16.
+        The increments of loop k include the undoing of all inner loops' increments, modulo 2^16.
 
     Raises
     ------
     ProgramError
-        If there are more loops, or one does not run.
+        If there are more than `most` loops, or if a count is below 1.
 
     Examples
     --------
@@ -80,7 +80,7 @@ def walk(loops: Sequence[Loop], most: int) -> dict[str, int]:
 
 
 def _wrapped(value: int) -> int:
-    """As a signed number of 16 bits."""
+    """Wrap a value to a signed number of 16 bits."""
     return (value + (1 << 15)) % (1 << 16) - (1 << 15)
 
 
@@ -121,11 +121,11 @@ class Program:
         operation : str
             One of `OPERATIONS`.
         wait, signal : iterable of str
-            Units of which tokens are taken, and that get one.
+            Units for whose tokens the descriptor waits, and units to which it signals a token.
         output_wait, output_signal : iterable of str
             Tokens of the output unit, for a multiply.
         loops : sequence of Loop, optional
-            Of a layout or an output: how it walks, the innermost loop first.
+            Loops of a layout or an output, the innermost first.
         fields : int
             Other fields by name. `memory` and `table` are full addresses.
 
@@ -137,7 +137,7 @@ class Program:
         Raises
         ------
         ProgramError
-            If that is no descriptor.
+            If the operation, a unit, a loop or a field is illegal.
         """
         if operation not in OPERATIONS:
             raise ProgramError(f"operation must be one of {', '.join(OPERATIONS)}, not {operation!r}")
@@ -158,11 +158,11 @@ class Program:
         return len(self.descriptors) - 1
 
     def image(self) -> bytes:
-        """Return the descriptors as bytes in memory."""
+        """Return the memory image of the descriptors."""
         return b"".join(bits.to_bytes(BYTES, "little") for bits in self.descriptors)
 
     def listing(self) -> str:
-        """Return a line for each descriptor, with the fields that do not have their defaults."""
+        """Return a line for each descriptor, with the fields that differ from their defaults."""
         lines = []
         for index, bits in enumerate(self.descriptors):
             operation, values = decode(bits)
@@ -178,7 +178,7 @@ class Program:
 
 @cache
 def _count_loops(operation: str) -> int:
-    """Return how many loops descriptors of an operation have."""
+    """Return the number of loops in an operation's descriptors."""
     return sum(field.name.startswith("address_") for field in OPERATIONS[operation].fields)
 
 

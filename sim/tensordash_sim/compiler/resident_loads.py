@@ -1,4 +1,4 @@
-"""Loads of resident tensors, in pieces, each before the first descriptor that reads it."""
+"""Loads of resident tensors in pieces; each piece is loaded before the first descriptor that reads it."""
 
 from collections.abc import Mapping, Sequence
 
@@ -11,13 +11,13 @@ from .program import Program
 __all__ = ["ResidentLoads"]
 
 PIECES = 8
-"""Loads of a resident tensor: multiplies begin while later pieces are loaded."""
+"""Number of loads of a resident tensor. Multiplies begin while later pieces are loaded."""
 MIN_PIECE_GROUPS = 32
-"""Groups of a piece, but for the last one."""
+"""Minimum of groups in a piece, except the last one."""
 
 
 class ResidentLoads:
-    """Loads of resident tensors into descriptors of the problems of a program, one problem after the other.
+    """Inserts loads of resident tensors into a program's descriptors, one problem after the other.
 
     Parameters
     ----------
@@ -28,7 +28,7 @@ class ResidentLoads:
     def __init__(self, core: CoreConfig) -> None:
         self.core = core
         self._missing: dict[str, list[tuple[int, int]]] = {}
-        """Of each tensor, the first and the number of its groups in each piece that is not loaded."""
+        """For each tensor, the first group and the number of groups of each piece that is not loaded yet."""
 
     def insert(
         self,
@@ -37,14 +37,14 @@ class ResidentLoads:
         tensors: Mapping[str, int],
         descriptors: Sequence[int],
     ) -> list[int]:
-        """Insert the loads that a problem needs before the descriptors that read what they load.
+        """Insert a problem's loads, each before the first descriptor that reads the loaded groups.
 
         Parameters
         ----------
         space : IterationSpace
             The problem with its buffer plan.
         names : mapping of str to str
-            The name of each of its tensors.
+            The unique name of each of the problem's tensors.
         tensors : mapping of str to int
             Their addresses in memory.
         descriptors : sequence of int

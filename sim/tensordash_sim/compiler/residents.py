@@ -1,6 +1,6 @@
-"""Resident tensors: those that stay in the buffer as a whole from one problem of a program to the next.
+"""Resident tensors: tensors that stay completely in the buffer from one problem of a program to the next.
 
-`plan_buffers` chooses them for the problems of a program. The image of a resident tensor in the buffer is that in
+`plan_buffers` chooses them for the problems of a program. A resident tensor has the same layout in the buffer and in
 memory.
 """
 
@@ -15,12 +15,12 @@ from .problem import Problem
 __all__ = ["NamedProblem", "plan_buffers"]
 
 MIN_FREE_SHARE = 8
-"""Resident tensors leave at least one of this number of parts of the buffer to other operands and results."""
+"""Resident tensors leave at least ``1 / MIN_FREE_SHARE`` of the buffer to other operands and results."""
 
 
 @dataclass(frozen=True)
 class NamedProblem:
-    """A problem, and the name of each of its tensors, unique in a program."""
+    """A problem, and names of its tensors that are unique in a program."""
 
     problem: Problem
     names: Mapping[str, str]
@@ -28,7 +28,7 @@ class NamedProblem:
 
 @dataclass(frozen=True)
 class _Use:
-    """A use of a tensor by a problem, as one of its operands, its mask or its result."""
+    """A problem's use of a tensor as an operand, the mask or the result."""
 
     problem: int
     role: str
@@ -37,14 +37,14 @@ class _Use:
 
 @dataclass(frozen=True)
 class _Stay:
-    """Uses of a place in the buffer by tensors of the same size: of one, or of a mask and then the result over it."""
+    """Uses of a place in the buffer by one tensor, or by a mask and then the result that overwrites it."""
 
     groups: int
     uses: tuple[_Use, ...]
 
     @property
     def saved_groups(self) -> int:
-        """Groups that are not loaded: all that are read, but for those of the first tensor if no problem writes it."""
+        """Groups that need no load: all groups that are read, minus one load if no problem computes the tensor."""
         reads = [use for use in self.uses if use.role != "result"]
         return self.groups * (len(reads) - (self.uses[0].role != "result"))
 
@@ -54,16 +54,17 @@ class _Stay:
 
     @property
     def span(self) -> range:
-        """The problems meanwhile."""
+        """The problems during the stay."""
         return range(self.uses[0].problem, self.uses[-1].problem + 1)
 
 
 def plan_buffers(
     core: CoreConfig, problems: Sequence[NamedProblem], has_schedule: Callable[[IterationSpace], bool]
 ) -> list[BufferPlan]:
-    """Choose the tensors that stay in the buffer while the problems of a program are computed, and their places.
+    """Choose the tensors that stay in the buffer between the problems of a program, and their places.
 
-    Those that save most loads are chosen first. A tensor stays only if each problem meanwhile has a schedule beside it.
+    The function tries tensors that save most loads first. A tensor stays only if every problem during its stay still
+    has a schedule.
 
     Parameters
     ----------
@@ -77,7 +78,7 @@ def plan_buffers(
     Returns
     -------
     list of BufferPlan
-        Of each problem.
+        The plan of each problem.
     """
     spaces = [IterationSpace(problem=each.problem, core=core) for each in problems]
     chosen: list[tuple[_Stay, int]] = []

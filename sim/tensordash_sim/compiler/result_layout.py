@@ -1,4 +1,4 @@
-"""The layout of results: a tile of them in the buffer and in memory, and the walk of a multiply's groups through it."""
+"""The layout of results: tiles in the buffer and in memory, and the loops of a multiply's groups over a tile."""
 
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -18,11 +18,11 @@ class ResultTile:
     Parameters
     ----------
     move : Move
-        Its store.
+        The store of the tile.
     groups : int
-        Groups that it takes in the buffer. Those that only fill up streams come last, and are not stored.
+        Groups of the tile in the buffer. Groups that only pad streams come last, and are not stored.
     steps : dict of str to int
-        By dimension, groups from one result to the next in the buffer.
+        By dimension, the groups between consecutive results in the buffer.
     """
 
     move: Move
@@ -43,13 +43,13 @@ class ResultLayout:
     operation : str
         "AxW", "WxG" or "AxG".
     width : int
-        Groups of memory for a group of results: more than 1 for FP32.
+        Groups of memory for a group of results; more than 1 for FP32.
     position_operand, channel_operand : Operand
-        The operand whose ports are positions of the result, and the one whose ports are its channels.
+        The operand whose ports are positions of the result, and the operand whose ports are its channels.
     transposed : bool
         Positions are the tile's columns.
     turned : bool
-        In each group positions and channels have changed places. A group has one block then.
+        Positions and channels are swapped in each group. A group then has one block.
     """
 
     lanes: int
@@ -64,7 +64,7 @@ class ResultLayout:
 
     @cached_property
     def sizes(self) -> dict[str, int]:
-        """Sizes of the result's dimensions, in groups where it has groups, the innermost in memory first."""
+        """Sizes of the result's dimensions, in groups for grouped dimensions, the innermost in memory first."""
         layer, groups = self.layer, self.position_operand.groups
         if self.operation == "AxG":
             rows, columns = layer.kernel
@@ -87,15 +87,15 @@ class ResultLayout:
         return (self.layer.output_size if self.operation == "AxW" else self.layer.size)[1]
 
     def _ranges(self, positions: Box, channels: Box, phase: Phase) -> dict[str, tuple[int, int]]:
-        """Return a tile's range in every dimension of the result. Beyond its size, it fills up streams."""
+        """Return a tile's range in every dimension of the result; the part beyond the result's size pads streams."""
         apart = {"x": phase.x.apart, "y": phase.y.apart}
         names = (*self.position_operand.names, *self.channel_operand.names)
         ranges = dict(zip(names, (*positions, *channels), strict=True))
         return {name: (start * apart.get(name, 1), stop * apart.get(name, 1)) for name, (start, stop) in ranges.items()}
 
     def plan_tile(self, positions: Box, channels: Box, phase: Phase) -> ResultTile:
-        """Return the tile of results of these streams, with all phases."""
-        # The tiling search asks for the same tiles many times.
+        """Return the tile of results for boxes of streams, with all phases."""
+        # The tiling search requests the same tiles many times.
         key = positions, channels, phase.x.apart, phase.y.apart
         if key not in self._tiles:
             self._tiles[key] = self._plan_tile(positions, channels, phase)
@@ -121,12 +121,12 @@ class ResultLayout:
     def plan_walk(
         self, tile: tuple[Box, Box], streams: tuple[Box, Box], phase: Phase, at: int
     ) -> tuple[dict[str, int], list[Loop]]:
-        """Return the walk of a multiply's groups through a tile of results.
+        """Return the loops of a multiply's groups over a tile of results.
 
         Parameters
         ----------
         tile, streams : (Box, Box)
-            Boxes of positions and of channels: all of the tile, and the streams that are multiplied.
+            Boxes of positions and of channels: the complete tile, and the multiply's streams.
         phase : Phase
             The phase of the multiply.
         at : int
@@ -137,7 +137,7 @@ class ResultLayout:
         dict of str to int
             Fields; `y` counts channel groups from the tile's first.
         list of Loop
-            The walk, innermost first.
+            The loops, innermost first.
         """
         lanes = self.lanes
         steps = self.plan_tile(*tile, phase).steps
@@ -150,7 +150,7 @@ class ResultLayout:
             fields |= {"x": phase.x.first, "address": at + phase.y.first * steps["y"], "stride": apart}
             turns["y"] = Loop(count=1, address=phase.y.apart * steps["y"])
             turns["channel"] = Loop(count=1, address=steps["channel"], y=1)
-        # Turned, a group's positions are channels, all of which are written.
+        # In a turned group, positions are channels, and the output unit writes all of them.
         turns[inner] = Loop(count=1, address=steps[inner]) if self.turned else Loop(count=1, x=lanes * apart)
         names = self.position_operand.names, self.channel_operand.names
         loops: list[list[Loop]] = [[], []]

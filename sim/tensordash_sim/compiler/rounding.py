@@ -1,4 +1,4 @@
-"""Programs whose results are rounded stochastically or toward zero, or multiplied by a power of two."""
+"""Changes a program to round results stochastically or toward zero, or to multiply them by a power of two."""
 
 from collections.abc import Callable, Sequence
 
@@ -17,14 +17,14 @@ Z0 = "11111010001001010110000111001101111101000100101011000011100110"
 
 
 def multiply_seeds(seed: int, operation: int, count: int, first: int = 0) -> NDArray[np.uint32]:
-    """Encrypt the numbers of an operation's multiplies with SIMON32/64: their seeds.
+    """Return the seeds of an operation's multiplies: their numbers, encrypted with SIMON32/64.
 
     Parameters
     ----------
     seed, operation : int
         The key's lower and upper half: the user's seed, and the operation's number.
     count, first : int
-        How many multiplies, and the first one's number.
+        The number of multiplies, and the number of the first one.
 
     Raises
     ------
@@ -45,7 +45,7 @@ def multiply_seeds(seed: int, operation: int, count: int, first: int = 0) -> NDA
 
 
 def _simon32(blocks: NDArray[np.uint32], key: int) -> NDArray[np.uint32]:
-    """Encrypt blocks of 32 bits with a key of 64."""
+    """Encrypt blocks of 32 bits with a key of 64 bits."""
     keys = [key >> 16 * k & 0xFFFF for k in range(4)]
     for k in range(ROUNDS - 4):
         mixed = (keys[-1] >> 3 | keys[-1] << 13) & 0xFFFF ^ keys[-3]
@@ -53,7 +53,7 @@ def _simon32(blocks: NDArray[np.uint32], key: int) -> NDArray[np.uint32]:
         keys.append(~keys[-4] & 0xFFFF ^ mixed ^ int(Z0[k]) ^ 3)
     left, right = blocks >> np.uint32(16), blocks & np.uint32(0xFFFF)
     for each in keys:
-        # Rotations to the left: a half is twice there, so that its upper bits come in below.
+        # Rotate to the left: concatenate a half with itself, so that its upper bits come in from below.
         double = left << np.uint32(16) | left
         by_1, by_8, by_2 = (double >> np.uint32(16 - places) for places in (1, 8, 2))
         left, right = (right ^ by_1 & by_8 ^ by_2 ^ np.uint32(each)) & np.uint32(0xFFFF), left
@@ -92,7 +92,7 @@ def stochastic(descriptors: Sequence[int], seed: int, operation: int = 0) -> lis
 
 
 def toward_zero(descriptors: Sequence[int]) -> list[int]:
-    """A program with all results of the operand format rounded toward zero.
+    """Return a program that rounds all results of the operand format toward zero.
 
     Examples
     --------
@@ -106,7 +106,7 @@ def toward_zero(descriptors: Sequence[int]) -> list[int]:
 
 
 def scaled(descriptors: Sequence[int], scale: int) -> list[int]:
-    """A program whose results are multiplied by ``2**scale``.
+    """Return a program that multiplies its results by ``2**scale``.
 
     Parameters
     ----------
@@ -133,7 +133,10 @@ def scaled(descriptors: Sequence[int], scale: int) -> list[int]:
 def _with_fields(
     descriptors: Sequence[int], fields: Callable[[int], dict[str, int]], *, fp32: bool = False
 ) -> list[int]:
-    """Replace fields of the k-th multiply where it makes results: of the operand format, with `fp32` of any format."""
+    """Replace fields of each multiply with results in the operand format; with `fp32`, in either format.
+
+    `fields` maps the number of the multiply to the fields.
+    """
     made, multiplies = [], 0
     for bits in descriptors:
         operation, values = decode(bits)

@@ -1,4 +1,4 @@
-"""Streams of a program's row side: where in memory their values are, and what the tile takes for them."""
+"""Streams of a program's row side: the places of their values in memory, and the tile's cycles for them."""
 
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,19 +21,19 @@ __all__ = ["CountedPaces", "EvenPaces", "Paces", "RowStreams"]
 
 
 Counted = tuple[int, float, NDArray[np.float64]]
-"""Of a stream: its steps with those that fill up its last word, its cycles, and what it loses for each write."""
+"""A stream's steps, including padding of its last word, its cycles, and the cycles that it loses per write."""
 
 
 @dataclass(frozen=True)
 class _Batch:
-    """Chosen streams of one layout.
+    """Sampled streams of one layout.
 
     Parameters
     ----------
     streams : list of int
-        Numbers of the streams, as the multiplies that use them count them.
+        Numbers of the streams in the program.
     places : array of int32, (streams, parts, steps, L)
-        Of each port (transposed: lane) the tensor's group, times L, and the position in it; -1 for a zero.
+        For each port (transposed: lane), the tensor's group times L plus the position in the group; -1 for a zero.
     transposed : bool
         Whether ports are channels.
     """
@@ -44,7 +44,7 @@ class _Batch:
 
 
 class RowStreams:
-    """Streams of the row side of a program, all or some that are evenly spread over its passes.
+    """Streams of the row side of a program: all, or a sample that is evenly spread over its passes.
 
     Parameters
     ----------
@@ -53,16 +53,16 @@ class RowStreams:
     program : sequence of int
         Legal descriptors; moves are plain.
     address : int
-        Of the row side's tensor in memory.
+        Address of the row side's tensor in memory.
     most : int, optional
-        How many streams at most; all if left out.
+        Maximum of streams; all if left out.
     """
 
     def __init__(self, config: CoreConfig, program: Sequence[int], address: int, most: int | None = None) -> None:
         self._config = config
         self._first = address // config.group_bytes
         decoded = [decode(bits) for bits in program]
-        laid: dict[int, int] = {}  # the stream that begins at each word of the stream buffer
+        laid: dict[int, int] = {}  # stream that begins at each word of the stream buffer
         first: dict[int, int] = {}  # the first stream of each layout
         weights: list[int] = []  # steps of the passes of each stream
         self._multiplies: dict[int, list[int]] = {}
@@ -84,16 +84,16 @@ class RowStreams:
         self._batches = list(self._locate(decoded, first))
 
     def _choose(self, most: int | None) -> list[int]:
-        """Streams that are counted, in order."""
+        """Return the streams to count, in order."""
         if most is None or len(self._weights) <= most:
             return list(range(len(self._weights)))
         ends = np.cumsum(self._weights)
-        # At random in each of as many parts: what repeats from stream to stream must not meet the sample's steps.
+        # Stratified sampling: a random place in each of `most` equal parts, so that periodic streams do not bias it.
         places = (np.arange(most) + np.random.default_rng(most).random(most)) / most * ends[-1]
         return sorted(set(np.searchsorted(ends, places, side="right").tolist()))
 
     def _locate(self, decoded: Sequence[tuple[Any, Mapping[str, int]]], first: Mapping[int, int]) -> Iterator[_Batch]:
-        """Find the chosen streams' values in memory: loads say which of its groups the buffer holds."""
+        """Find the chosen streams' values in memory: loads determine which of its groups the buffer holds."""
         config, lanes = self._config, self._config.tile.lanes
         held = np.full(config.groups, -1, np.int64)
         for index, (operation, values) in enumerate(decoded):
@@ -114,22 +114,22 @@ class RowStreams:
                 yield _Batch(streams, places, bool(values["transposed"]))
 
     def paces(self, non_zeros: NDArray[np.bool_]) -> "CountedPaces":
-        """Count what the tile takes for the streams.
+        """Count the tile's cycles for the streams.
 
         Parameters
         ----------
         non_zeros : array of bool, (groups, L * L)
-            Where the groups of the row side's tensor are not zero.
+            Which values of the row side's tensor are not zero.
         """
         config, tile = self._config, self._config.tile
         lanes, depth = tile.lanes, tile.window_depth
         found = np.zeros((non_zeros.size // lanes + 1, lanes), np.bool_)
-        found[:-1] = non_zeros.reshape(-1, lanes)  # channels of each position; the last stands for zeros
+        found[:-1] = non_zeros.reshape(-1, lanes)  # channels of each position; the last row represents zeros
         counted: dict[int, Counted] = {}
         scheduler = Scheduler(tile)
         for batch in self._batches:
             count, parts, steps, _ = batch.places.shape
-            ports = found[batch.places]  # -1: the last
+            ports = found[batch.places]  # -1 selects the last row
             words = pack(ports.swapaxes(-1, -2) if batch.transposed else ports)
             size = -(-steps // depth) * depth
             laid = np.zeros((count, parts, lanes, size), np.uint32)
@@ -142,7 +142,7 @@ class RowStreams:
 
 
 class Paces:
-    """What the tile takes for the row side's streams of each multiply of a program."""
+    """The tile's cycles for the row side's streams of each multiply of a program."""
 
     speedup: float
     """Dense steps over cycles of all passes."""
@@ -153,7 +153,7 @@ class Paces:
         Parameters
         ----------
         index : int
-            Of its descriptor in the program.
+            Index of its descriptor in the program.
         values : mapping of str to int
             Its fields.
         """
@@ -168,7 +168,7 @@ class EvenPaces(Paces):
     config : CoreConfig
         The core.
     speedup : float
-        Steps over cycles; steps that only fill up the last word of a stream do not count.
+        Steps over cycles, without padding of a stream's last word.
     """
 
     def __init__(self, config: CoreConfig, speedup: float) -> None:
@@ -185,18 +185,18 @@ class EvenPaces(Paces):
 
 @dataclass(frozen=True)
 class CountedPaces(Paces):
-    """Cycles counted from where values are zero.
+    """Cycles counted from the zeros of an operand.
 
     Parameters
     ----------
     config : CoreConfig
         The core.
     multiplies : mapping of int to list of int
-        Of each multiply, by its index in the program, the numbers of its row side's streams.
+        For each multiply, by its index in the program, the numbers of its row side's streams.
     weights : array of int
-        Of each stream, the words of all its passes.
+        For each stream, the words of all its passes.
     counted : mapping of int to Counted
-        Of each stream that was counted.
+        Counts of each sampled stream.
     """
 
     config: CoreConfig
@@ -206,7 +206,7 @@ class CountedPaces(Paces):
     _by_size: dict[int, Pace] = field(default_factory=dict)
 
     def of(self, index: int, values: Mapping[str, int]) -> Pace:
-        """Return the pace of a multiply: of its own streams, or of all that were counted if some were not."""
+        """Return the pace of a multiply, from its own streams, or from all sampled streams if some are missing."""
         depth = self.config.tile.window_depth
         size = -(-values["steps"] // depth) * depth
         streams = self.multiplies[index]
@@ -219,7 +219,7 @@ class CountedPaces(Paces):
 
     @cached_property
     def speedup(self) -> float:  # type: ignore[override]
-        """Steps over cycles of all passes, steps that fill up the last word of a stream among them."""
+        """Steps over cycles of all passes, including padding of a stream's last word."""
         if len(self.counted) == len(self.weights):
             cycles = sum(self.weights[k] / each[0] * each[1] for k, each in self.counted.items())
             return float(self.weights.sum() / cycles) if cycles else 1.0
@@ -227,13 +227,13 @@ class CountedPaces(Paces):
 
 
 def _pace(counted: Sequence[Counted], size: int) -> Pace:
-    """Cycles of streams, for as many steps as a stream has."""
+    """Return the pace of streams, scaled to streams of `size` steps."""
     sizes, cycles, losses = (np.array(column, np.float64) for column in zip(*counted, strict=True))
     return Pace(cycles * (size / sizes), losses)
 
 
 def _loaded(config: CoreConfig, values: Mapping[str, int]) -> NDArray[np.int64]:
-    """Groups of memory that a load moves, in the order in which the buffer gets them."""
+    """Return the groups of memory that a load moves, in the order of the buffer."""
     away = np.zeros(1, np.int64)
     for k in (1, 2, 3):
         away = (away + np.arange(values[f"count_{k}"])[:, None] * values[f"stride_{k}"]).reshape(-1)

@@ -1,6 +1,6 @@
-"""Schedules: one walk over a problem's multiplies, which decides where operands, streams and results are and stay.
+"""Schedules: one walk over a problem's multiplies places operands, streams and results in the core's memories.
 
-Estimate and emission read a schedule. Neither of them walks the loops or places data.
+Estimate and emission read a schedule. Neither walks the loops or places data.
 """
 
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ from .tiling import Tiling, split
 __all__ = ["BiasVector", "Residency", "Schedule", "ScheduledMultiply", "SideStreams", "schedule_tiling"]
 
 REGIONS = 4
-"""Parts of the buffer: for the column side's operand, the row side's, results and biases."""
+"""Number of parts of the buffer: for the column side's operand, the row side's operand, results and biases."""
 
 
 class SideStreams(NamedTuple):
@@ -31,17 +31,17 @@ class SideStreams(NamedTuple):
     Attributes
     ----------
     moves : list of Move
-        The loads that bring its groups, in order.
+        The loads of its groups, in order.
     address : int
         The first of these groups in the buffer.
     is_loaded : bool
-        Whether they are loaded now. Otherwise, they stayed in the buffer.
+        Whether they are loaded now. Otherwise, they are still in the buffer.
     streams : int
         Number of streams.
     base : int
         First word of the streams in the stream buffer.
     is_laid_out : bool
-        Whether the streams are laid out now. Otherwise, they stayed in the stream buffer.
+        Whether the streams are laid out now. Otherwise, they are still in the stream buffer.
     """
 
     moves: list[Move]
@@ -53,7 +53,7 @@ class SideStreams(NamedTuple):
 
 
 class BiasVector(NamedTuple):
-    """Biases of a multiply that makes results.
+    """Biases of a multiply that writes results.
 
     Attributes
     ----------
@@ -64,7 +64,7 @@ class BiasVector(NamedTuple):
     is_loaded : bool
         Whether they are loaded now.
     groups_before : int
-        Channel groups of the load that come before those of the tile.
+        Channel groups of the load before the first one of the tile.
     """
 
     move: Move
@@ -74,7 +74,7 @@ class BiasVector(NamedTuple):
 
 
 class ScheduledMultiply(NamedTuple):
-    """A multiply, and what the other units do for it.
+    """A multiply, and the loads, layouts and stores that belong to it.
 
     Attributes
     ----------
@@ -83,9 +83,9 @@ class ScheduledMultiply(NamedTuple):
     steps : int
         Steps of a stream.
     sides : mapping of str to SideStreams
-        Either side.
+        Streams of each side.
     tile : ResultTile
-        Its tile of results: all of them if the result is resident.
+        Its tile of results; all results if they are resident.
     address : int
         The tile's first group in the buffer.
     is_stored : bool
@@ -129,7 +129,7 @@ class Schedule:
 
     @property
     def counts(self) -> dict[str, int]:
-        """Loads, layouts, operands and streams that are there already, tiles of results, and groups that move."""
+        """Numbers of loads, layouts, hits of operands and of streams, tiles of results, and groups moved."""
         counts = dict.fromkeys(("loads", "operand_hits", "layouts", "stream_hits", "tiles"), 0)
         moved = {"loaded_groups": 0, "stored_groups": 0}
         for each in self.multiplies:
@@ -146,23 +146,23 @@ class Schedule:
 
     @property
     def descriptors(self) -> int:
-        """Descriptors that are emitted for it."""
+        """Number of descriptors to emit."""
         counts = self.counts
         return len(self.multiplies) + sum(counts[name] for name in ("loads", "layouts", "tiles"))
 
     def _loads(self, each: ScheduledMultiply) -> list[Move]:
-        """Return all loads that a multiply needs and that are not in the buffer yet."""
+        """Return a multiply's loads of groups that are not in the buffer yet."""
         moves = [move for side in each.sides.values() if side.is_loaded for move in side.moves]
         moves += self.space.plan_mask_loads(each.tile) if each.loads_mask else []
         return moves + ([each.bias.move] if each.bias and each.bias.is_loaded else [])
 
 
 class Residency:
-    """What the buffer and the stream buffers hold from one problem of a program to the next.
+    """The content of the buffer and the stream buffers from one problem of a program to the next.
 
-    Problems that follow each other use other places as far as they can, so that loads and layouts of one run under the
-    multiplies of the one before. An operand that the problem before has loaded in the same way is not loaded again. No
-    tensor may be written after it is loaded.
+    Consecutive problems use different places as far as possible, so that loads and layouts of a problem overlap with
+    the multiplies of the previous one. An operand that the previous problem loaded in the same way is not loaded again.
+    No tensor may be written after it is loaded.
 
     Parameters
     ----------
@@ -176,7 +176,7 @@ class Residency:
         self.problems = 0
 
     def begin_problem(self, regions: Mapping[str, tuple[int, int]]) -> dict[str, Slots]:
-        """Return the slots of a problem's regions of the buffer. A region that no longer exists holds nothing."""
+        """Return the slots of a problem's regions of the buffer. A region that did not exist before is empty."""
         self.problems += 1
         slots = {
             name: self._buffer.get(region) or Slots(*region, f"the buffer's room of the {name} side")
@@ -194,7 +194,7 @@ def schedule_tiling(
     residency: Residency | None = None,
     names: Mapping[str, str] = MappingProxyType({}),
 ) -> Schedule:
-    """Walk the multiplies of a problem with a tiling, and place all that they need.
+    """Walk the multiplies of a problem with a tiling, and place their operands, streams, results and biases.
 
     Parameters
     ----------
@@ -205,7 +205,7 @@ def schedule_tiling(
     max_multiplies : int, optional
         Multiplies after which the walk ends; all if left out.
     residency : Residency, optional
-        What the problems before it in a program have left; nothing if left out.
+        Memory contents left by the previous problems of a program; none if left out.
     names : mapping of str to str
         With `residency`: names of the problem's tensors that are unique in the program.
 
@@ -225,11 +225,10 @@ def schedule_tiling(
 
 
 def buffer_regions(space: IterationSpace, tiling: Tiling) -> dict[str, tuple[int, int]]:
-    """Return the first group of the buffer, and the number of groups, for each operand, results and biases.
+    """Return the first group and the number of groups of the buffer for each operand, results and biases.
 
-    Each has a quarter of the buffer beside resident tensors. What is resident needs none, neither do biases that a
-    problem has not: one of the operands has these quarters, too. It is the one that then fits and otherwise would not,
-    or else the one whose tiles are larger.
+    Each gets a quarter of the buffer that resident tensors leave. Resident tensors and missing biases need no quarter.
+    One operand gets the free quarters, too: the operand that fits only with them, or else the one with larger tiles.
     """
     quarter = (space.core.groups if space.buffer.groups is None else space.buffer.groups) // REGIONS
     quarters = {name: int(name not in space.resident) for name in (*SIDES, "result", "bias")}
@@ -254,7 +253,7 @@ def _first_tile_groups(space: IterationSpace, tiling: Tiling, side: str) -> int:
 
 
 class _Walk:
-    """Places what multiplies need, one after the other."""
+    """Places the data of multiplies, one after the other."""
 
     def __init__(
         self,
@@ -271,10 +270,10 @@ class _Walk:
         self.tile: ResultTile | None = None  # The tile of results that is not stored yet.
         self.address = 0  # Its first group in the buffer.
         self.tiles, self.masks = 0, 0  # Tiles of results that are stored, and masks that are loaded.
-        self.loaded: dict[str, tuple] = {}  # Of each side, what the multiply before loaded, and where it is.
+        self.loaded: dict[str, tuple] = {}  # By side: the previous multiply's load, its moves and its address.
 
     def add(self, each: TiledMultiply) -> ScheduledMultiply:
-        """Place what the next multiply needs."""
+        """Place the data of the next multiply."""
         space = self.space
         steps = space.steps(tuple([stop - start for start, stop in each.chunk]), each.phase)
         sides = {side: self._place_side(each, side, -(-steps // self.depth)) for side in SIDES}
@@ -298,7 +297,7 @@ class _Walk:
         return ScheduledMultiply(each, steps, sides, tile, self.address, is_stored, loads_mask, bias)
 
     def _place_side(self, each: TiledMultiply, side: str, words: int) -> SideStreams:
-        # The walk goes through sets of streams innermost, so that most multiplies find their operands placed.
+        # Sets of streams are the innermost loop, so most multiplies find their operands placed.
         load = each.product, each.tiles[side], each.spans[side], each.phase
         is_loaded = load != self.loaded.get(side, (None,))[0]
         if is_loaded:
@@ -321,7 +320,7 @@ class _Walk:
         return moves, *self.buffer[side].place(key, sum([move.groups for move in moves]))
 
     def _loaded_data(self, moves: list[Move], product: int) -> tuple:
-        """Return a key that is equal for loads of the same groups in the same order, whichever problem they are of."""
+        """Return a key that is equal for loads of the same groups in the same order, also across problems."""
         return tuple(
             (
                 self.names[move.tensor],
@@ -332,7 +331,7 @@ class _Walk:
         )
 
     def _place_bias(self, each: TiledMultiply) -> BiasVector:
-        # The walk through a resident result counts channels from the first one of all.
+        # The loops over a resident result count channels from the first one of all.
         tiles = self.space.full_tiles if "result" in self.space.resident else each.tiles
         channels = tiles[self.space.channel_side]
         move, before = self.space.plan_bias_load(channels)

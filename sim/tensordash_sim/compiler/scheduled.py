@@ -1,4 +1,4 @@
-"""How much faster than dense a core's tile is for the row side's streams of a program."""
+"""Speedup of a core's tile over the dense tile for the row side's streams of a program."""
 
 from collections.abc import Sequence
 
@@ -15,7 +15,7 @@ __all__ = ["scheduled_paces", "scheduled_speedup"]
 
 
 def scheduled_paces(config: CoreConfig, program: Sequence[int], memory: Memory) -> Paces:
-    """Count the tile's cycles for all streams of a program; nothing is multiplied.
+    """Count the tile's cycles for all streams of a program, without multiplying.
 
     Parameters
     ----------
@@ -24,7 +24,7 @@ def scheduled_paces(config: CoreConfig, program: Sequence[int], memory: Memory) 
     program : sequence of int
         Legal descriptors; moves are plain.
     memory : Memory
-        Before the program, which loads nothing that it has stored before.
+        The memory before the program. The program must not load data that it has stored.
     """
     if config.tile.sparsity == "none":
         return EvenPaces(config, 1.0)
@@ -35,8 +35,8 @@ def scheduled_paces(config: CoreConfig, program: Sequence[int], memory: Memory) 
 
 
 def scheduled_speedup(config: CoreConfig, program: Sequence[int], memory: Memory) -> float:
-    """Dense steps over the cycles with a schedule of all passes of a program; 1 for the dense tile.
+    """Return dense steps over the tile's cycles for all passes of a program; 1 for the dense tile.
 
-    Steps that fill up the last word of a stream are dense steps, too. Parameters are those of `scheduled_paces`.
+    Padding of a stream's last word counts as dense steps. Parameters are those of `scheduled_paces`.
     """
     return scheduled_paces(config, program, memory).speedup

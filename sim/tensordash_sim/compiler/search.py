@@ -1,4 +1,4 @@
-"""Tiling search: the schedule of a problem that takes the fewest cycles."""
+"""Tiling search: finds the schedule of a problem with the fewest cycles."""
 
 from dataclasses import dataclass, replace
 
@@ -12,23 +12,23 @@ from .tilings import tilings
 __all__ = ["SearchResult", "best_schedule", "search_tilings"]
 
 MAX_FITTING_TILINGS = 120
-"""Tilings that fit after which the search stops."""
+"""Number of fitting tilings after which the search stops."""
 MAX_TILINGS = 400
-"""Tilings after which the search stops if one of them fits."""
+"""Number of tilings after which the search stops if one of them fits."""
 MAX_ROUGH_MULTIPLIES = 32
-"""Multiplies of a tiling that the rough count takes; it extrapolates the others."""
+"""Number of a tiling's first multiplies that the rough estimate counts; it extrapolates the others."""
 FIRST_PARTS = (3, 2, 6)
-"""Numbers of parts of the first tile or chunk to try; the later ones only if the first one gains."""
+"""Values of `Tiling.first_parts` to try; the later ones only if the first one reduces cycles."""
 MAX_FIRST_PART_TILINGS = 3
-"""Best tilings for which a smaller first part is tried."""
+"""Number of best tilings for which the search tries a smaller first part."""
 MAX_ESTIMATED_TILINGS = 8
-"""Best tilings by the rough count whose cycles are estimated."""
+"""Number of best tilings by rough cycles for which the search estimates cycles."""
 MAX_ROUGH_RATIO = 1.4
-"""Rough cycles over the least rough cycles up to which a tiling's cycles are estimated."""
+"""Ratio to the least rough cycles up to which the search estimates a tiling's cycles."""
 MAX_ESTIMATED_MULTIPLIES = 160
-"""Multiplies of a tiling up to which its cycles are estimated."""
+"""Number of multiplies up to which the search estimates a tiling's cycles."""
 MIN_GAIN = 1.02
-"""Estimated cycles of the roughly best tiling over those of another one that replaces it."""
+"""Factor by which a tiling's estimated cycles must beat the tiling with the least rough cycles to replace it."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class SearchResult:
     schedule : Schedule
         The best schedule.
     tried, fitting, estimated : int
-        Tilings that were tried, those of them whose first multiplies fit, and those whose cycles were estimated.
+        Numbers of tilings tried, of tilings whose first multiplies fit, and of tilings whose cycles were estimated.
     """
 
     schedule: Schedule
@@ -50,7 +50,7 @@ class SearchResult:
 
 
 def best_schedule(space: IterationSpace) -> Schedule:
-    """Return the schedule of a problem with the fewest estimated cycles; errors as of `search_tilings`."""
+    """Return the schedule of a problem with the fewest estimated cycles; raises the errors of `search_tilings`."""
     return search_tilings(space).schedule
 
 
@@ -67,7 +67,7 @@ def search_tilings(space: IterationSpace) -> SearchResult:
     first, best = next(fitting, (0, None))
     if best is None:
         problem = space.problem
-        raise ProgramError(f"{problem.operation} of {problem.layer} does not fit this core, however it is cut")
+        raise ProgramError(f"{problem.operation} of {problem.layer} does not fit this core with any tiling")
     if len(best.multiplies) > MAX_ESTIMATED_MULTIPLIES:
         return SearchResult(best, tried, len(ranked), 0)
     limit = ranked[first][0] * MAX_ROUGH_RATIO
@@ -80,7 +80,7 @@ def search_tilings(space: IterationSpace) -> SearchResult:
 
 
 def _rank_tilings(space: IterationSpace) -> tuple[list[tuple[float, Tiling]], int]:
-    """Return tilings whose first multiplies fit, with the least rough cycles first, and how many were tried."""
+    """Return tilings whose first multiplies fit, by rough cycles, and the number of tilings tried."""
     ranked: list[tuple[float, Tiling]] = []
     tried = 0
     for tiling in tilings(space):
@@ -101,16 +101,16 @@ def _schedule_if_fitting(space: IterationSpace, tiling: Tiling, max_multiplies: 
 
 
 def _choose(candidates: list[Schedule], tried: int, fitting: int) -> SearchResult:
-    """Choose the schedule with the fewest estimated cycles, the first part of some of them cut smaller."""
+    """Choose the schedule with the fewest estimated cycles, after trying smaller first parts for the best ones."""
     best = candidates[0].tiling
     schedules: dict[Tiling, Schedule] = {}
     estimates: dict[Tiling, int] = {}
     cycles: dict[Tiling, float] = {}
 
     def estimate(schedule: Schedule) -> None:
-        """Estimate the cycles of a schedule, which must gain something over the roughly best one."""
+        """Estimate the cycles of a schedule, weighted by `MIN_GAIN` unless its tiling has the least rough cycles."""
         tiling = schedule.tiling
-        # A tiling whose first part cannot be cut smaller has the program of another one.
+        # A tiling whose first part cannot be split has the same program as the tiling with one part.
         same = next((each for each, other in schedules.items() if other.multiplies == schedule.multiplies), None)
         estimates[tiling] = estimate_cycles(schedule) if same is None else estimates[same]
         schedules[tiling] = schedule

@@ -1,4 +1,4 @@
-"""Places in a memory of the core, of which the least recently used make room for what is new."""
+"""Places in a memory of the core, with least-recently-used replacement."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ __all__ = ["Slots"]
 
 
 class Slots:
-    """A range of places that holds data by key. The least recently used data make room for new data.
+    """A range of places that holds data by key. New data replace the least recently used data.
 
     Parameters
     ----------
@@ -30,7 +30,7 @@ class Slots:
         self._held: dict[Any, tuple[int, int]] = {}  # The least recently used comes first.
 
     def place(self, key: Any, size: int) -> tuple[int, bool]:
-        """Return the first place of some data, and whether they are new there.
+        """Return the first place of the data with a key, and whether they were placed now.
 
         Raises
         ------
@@ -45,7 +45,7 @@ class Slots:
         end = self.size - size
         places = [0, end]
         if self._next <= end:
-            # At the end, if another one of the same size would not fit after this one.
+            # Place data at the end if further data of the same size would not fit after them.
             places = [self._next, 0, end] if self._next + size <= end else [end, self._next, 0]
         at = self._choose(places, size)
         self._next = stop = at + size
@@ -56,7 +56,7 @@ class Slots:
         return self.first + at, True
 
     def _choose(self, places: list[int], size: int) -> int:
-        """Return the place whose most recent data have been used the longest ago; the first one of several."""
+        """Return the first place whose most recently used data are the oldest."""
         best, rank = places[0], len(self._held)
         for at in places:
             evicted = self._latest_evicted(at, size)
@@ -67,7 +67,7 @@ class Slots:
         return best
 
     def _latest_evicted(self, at: int, size: int) -> int:
-        """Return the rank in use of the most recent data that a range of places would evict, or -1."""
+        """Return the LRU rank of the most recently used data that a range would evict, or -1 if it evicts none."""
         stop = at + size
         for k, (begin, count) in enumerate(reversed(self._held.values())):
             if begin < stop and at < begin + count:

@@ -9,12 +9,12 @@ from .operands import Box, size_of
 __all__ = ["Tiling", "fit_sizes", "growing_spans", "split", "split_first"]
 
 MIN_SPANS = 4
-"""Least number of loads of a reduction whose chunks are loaded in growing spans."""
+"""Minimum number of loads of a reduction whose chunks are loaded in growing spans."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Tiling:
-    """Sizes of all parts of a problem, each in the dimensions of its side or of the reduction, the innermost first.
+    """Sizes of a problem's parts, in the dimensions of a side or of the reduction, the innermost first.
 
     Parameters
     ----------
@@ -25,7 +25,7 @@ class Tiling:
     chunk : tuple of int
         Steps that are laid out together.
     first_parts : int
-        The first multiplies take one of `first_parts` parts of their tile or chunk. Less is loaded before them.
+        The first multiplies take ``1 / first_parts`` of their tile or chunk, so that they wait for fewer loads.
     """
 
     tiles: dict[str, tuple[int, ...]]
@@ -38,7 +38,7 @@ class Tiling:
 
 
 def split(box: Box, sizes: tuple[int, ...]) -> Iterator[Box]:
-    """Split a box into boxes of at most the given sizes, the innermost dimension first.
+    """Split a box into boxes of at most `sizes`; the innermost dimension runs fastest.
 
     Examples
     --------
@@ -55,14 +55,14 @@ def split(box: Box, sizes: tuple[int, ...]) -> Iterator[Box]:
 
 
 def split_first(box: Box, parts: int, unit: int = 1) -> list[Box]:
-    """Split a box in two across its outermost dimension of more than `unit`, the first one small.
+    """Split a box in two, the first one small, along its outermost dimension of more than `unit`.
 
     Parameters
     ----------
     box : Box
-        The box. It stays in one piece with 1 part, or if no dimension can be split.
+        The box. It is not split if `parts` is 1 or no dimension can be split.
     parts : int
-        The first box gets one of this number of parts.
+        The first box gets ``1 / parts`` of the dimension, rounded up.
     unit : int
         Edges along the innermost dimension are multiples of `unit`.
 
@@ -81,9 +81,9 @@ def split_first(box: Box, parts: int, unit: int = 1) -> list[Box]:
 
 
 def growing_spans(chunks: Sequence[Box]) -> list[Box]:
-    """Return the span that is loaded with each chunk: the first alone, then as many as before, if they are a box.
+    """Return the span to load with each chunk: the first chunk alone, then spans as long as all before, if boxes.
 
-    A span has at most a quarter of the chunks. Where loads take as long as multiplies, the last load must be short.
+    A span has at most a quarter of the chunks. If loads take as long as multiplies, the last load must be short.
 
     Examples
     --------
@@ -107,7 +107,7 @@ def growing_spans(chunks: Sequence[Box]) -> list[Box]:
 
 
 def fit_sizes(dimensions: tuple[int, ...], limit: int, unit: int = 1) -> tuple[int, ...]:
-    """Return sizes whose product is at most `limit`, filling the innermost dimension first, by multiples of `unit`.
+    """Return sizes whose product is at most `limit`; the innermost dimension, in multiples of `unit`, fills first.
 
     Examples
     --------

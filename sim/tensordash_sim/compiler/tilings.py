@@ -1,4 +1,4 @@
-"""Candidates of tilings, by size alone."""
+"""Candidate tilings, selected by size."""
 
 from collections.abc import Iterator
 from itertools import product
@@ -20,7 +20,7 @@ SET_COUNTS = ((1, 1), (2, 1), (4, 1), (8, 1), (16, 1), (1, 2), (1, 4), (2, 2), (
 def tilings(space: IterationSpace) -> Iterator[Tiling]:
     """Yield tilings whose streams and partial sums fit, ordered by the number of multiplies, then of tiles.
 
-    Operands and results need not fit: `schedule_tiling` decides that.
+    Operands and results may not fit; `schedule_tiling` checks that.
     """
     core, positions, channels = space.core, space.position_side, space.channel_side
     phase = max(range(len(space.phases)), key=lambda number: space.phases[number].taps)

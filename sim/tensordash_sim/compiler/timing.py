@@ -1,8 +1,8 @@
-"""Estimate when a core is done with a program, from its descriptors alone, without executing them.
+"""Estimate of a core's time for a program, from its descriptors alone, without executing them.
 
-Each unit takes its descriptors in order, as soon as they are fetched and their tokens are there. Its time for a
-descriptor is the time on the hardware's pages. Shared resources count where they matter: fetches wait until a load's
-bursts are done, and the tile waits for layouts that write the banks that it reads.
+Each unit takes its descriptors in order, as soon as they are fetched and their tokens have arrived. Its time for a
+descriptor follows the hardware's pages. The estimate includes the shared resources that matter: fetches wait for a
+load's bursts, and the tile waits for layouts that write the banks that it reads.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,7 +32,7 @@ from .unit_cycles import (
 __all__ = ["Timing", "timing"]
 
 MIN_FETCH_BEATS = 4
-"""Fewest cycles from one descriptor to the next."""
+"""Minimum of cycles from one descriptor to the next."""
 BIAS_READ_CYCLES = 2
 """Cycles in which the output unit reads the biases of a group."""
 FIELDS = frozenset(
@@ -42,19 +42,19 @@ FIELDS = frozenset(
         *("add", "emit", "transposed", "fp32", "bias", "mask"),
     )
 )
-"""Fields of descriptors that their times depend on."""
+"""Fields of descriptors that affect their times."""
 
 
 @dataclass
 class Timing:
-    """What a program takes.
+    """The estimated time of a program.
 
     Attributes
     ----------
     cycles : int
-        Cycles of the whole program.
+        Cycles of the program.
     busy : dict of str to float
-        By unit, the cycles in which it has a descriptor.
+        By unit, the cycles in which the unit has a descriptor.
     """
 
     cycles: int = 0
@@ -62,7 +62,7 @@ class Timing:
 
 
 def _describe(config: CoreConfig, bits: int, name: str, values: Mapping[str, int], latency: int) -> dict[str, float]:
-    """Return what the time of a descriptor depends on, for `DESCRIPTOR`."""
+    """Return the properties of a descriptor that determine its time, as entries of `DESCRIPTOR`."""
     if name in ("load", "store"):
         groups, runs = _runs(values)
         count = load_cycles if name == "load" else store_cycles
@@ -96,7 +96,7 @@ def _describe(config: CoreConfig, bits: int, name: str, values: Mapping[str, int
 
 
 def _runs(values: Mapping[str, int]) -> tuple[int, int]:
-    """Groups of a move, and in how many runs."""
+    """Return the numbers of groups and of runs of a move."""
     runs = prod(values[f"count_{k}"] for k in (1, 2, 3))
     return runs * values["count_0"], runs
 
@@ -104,19 +104,19 @@ def _runs(values: Mapping[str, int]) -> tuple[int, int]:
 def timing(
     config: CoreConfig, program: Sequence[int], *, speedup: float | Paces = 1.0, latency: int = LATENCY
 ) -> Timing:
-    """Estimate how long a core takes for a program.
+    """Estimate the cycles of a program on a core.
 
     Parameters
     ----------
     config : CoreConfig
         The core.
     program : sequence of int
-        Legal descriptors; moves are taken for plain ones.
+        Legal descriptors. Compressed moves count as uncompressed ones.
     speedup : float or Paces
-        Steps over cycles of the tile in all passes, steps that only fill up the last word of a stream left out; or what
-        was counted of this program's streams. The dense tile's is 1.
+        Steps over cycles of the tile in all passes, without padding of a stream's last word; 1 for the dense tile. Or
+        the paces of this program's streams.
     latency : int
-        Of memory, which gives and takes a beat a cycle.
+        Latency of memory in cycles. Memory transfers one beat per cycle in each direction.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Cycles that each unit of a core takes for a descriptor, if it waits for nothing else."""
+"""Cycles of each unit of a core for a descriptor, if the unit never waits."""
 
 from collections.abc import Mapping
 from math import gcd
@@ -24,43 +24,43 @@ LATENCY = 50
 MAX_BURST_BEATS = 32
 """Beats of the longest burst."""
 LOAD_CYCLES = 9
-"""Cycles of a load beside memory's latency and its data."""
+"""Cycles of a load, in addition to memory latency and data."""
 BURST_CYCLES = 2
-"""Cycles of a burst beside memory's latency and its data."""
+"""Cycles of a burst, in addition to memory latency and data."""
 STORE_CYCLES = 10
-"""Cycles of a store beside memory's latency and its data."""
+"""Cycles of a store, in addition to memory latency and data."""
 LAYOUT_CYCLES = 10
-"""Cycles of a layout beside those for its groups."""
+"""Cycles of a layout, in addition to the cycles for its groups."""
 
 
 PAIR_GROUPS = 1.8
-"""Groups that a layout of two groups a cycle reads in a cycle, roughly; `pair_cycles` counts them."""
+"""Approximate groups per cycle of a layout that reads up to two; `pair_cycles` counts them exactly."""
 
 
 def _bursts(config: CoreConfig, groups: int, runs: int) -> tuple[float, int]:
-    """Bursts of a move and its beats; a run begins with any group of its first burst."""
+    """Return a move's mean number of bursts and its beats; a run may begin at any group of its first burst."""
     group_beats = config.group_bits // config.axi_bits
     beats = groups * group_beats
     return runs * (1 + (beats / runs - group_beats) / MAX_BURST_BEATS), beats
 
 
 def load_cycles(config: CoreConfig, groups: int, runs: int, latency: int) -> float:
-    """Cycles of a plain load of some groups in some runs."""
+    """Return the cycles of an uncompressed load."""
     bursts, beats = _bursts(config, groups, runs)
-    # `outstanding` bursts are on their way; the first of the next `outstanding` waits for the first of these.
+    # `outstanding` bursts are in flight; the first of the next `outstanding` bursts waits for the first of these.
     burst = beats / bursts
     wait = max(0.0, latency + BURST_CYCLES + burst - config.outstanding * burst)
     return LOAD_CYCLES + latency + beats + (bursts - 1) // config.outstanding * wait
 
 
 def store_cycles(config: CoreConfig, groups: int, runs: int, latency: int) -> float:
-    """Cycles of a plain store in some runs; memory answers when it has all data."""
+    """Return the cycles of an uncompressed store; memory responds when it has all data."""
     bursts, beats = _bursts(config, groups, runs)
     return STORE_CYCLES + latency + beats + (bursts - 1) * max(0.0, 2 - beats / bursts)
 
 
 def layout_cycles(config: CoreConfig, runs: int, steps: int, stride: int) -> float:
-    """Cycles of a layout with a run for each part of each stream; rough if the core lays out two groups a cycle."""
+    """Return the cycles of a layout with a run for each part of each stream; approximate for `layout_groups` = 2."""
     if config.layout_groups == 2:
         turns = gcd(stride, config.tile.lanes)
         return LAYOUT_CYCLES + runs * steps * (turns if turns > 1 else 1 / PAIR_GROUPS)
@@ -71,27 +71,27 @@ def layout_cycles(config: CoreConfig, runs: int, steps: int, stride: int) -> flo
 def block_cycles(
     config: CoreConfig, stride: int, *, fp32: int, transposed: int, mask: int, emit: int, add: int, bias: int
 ) -> float:
-    """Cycles of the output unit for a block: its rows, and the groups of results."""
+    """Return the output unit's cycles for a block: for its rows and its groups of results."""
     lanes, parts = config.tile.lanes, config.parts("a")
-    # In a cycle goes a row to which nothing is added, or a piece of one that gets a partial sum or a bias.
+    # In a cycle, the unit takes a row without an addend, or a piece of a row with a partial sum or a bias.
     row = max(1, config.result_cycles * (max(add, 1 - emit) + emit * bias))
     rows = lanes * row
     if not emit:
         return config.parts("b") * rows
-    # A group of FP32 is written a word, or as many of its positions, at a time.
+    # The unit writes a group of FP32 results in `batches` batches, a word or a share of the positions at a time.
     batches = config.fp32_groups if fp32 else 1
     words = gcd(stride, lanes) * (1 + 2 * mask) * (1 if transposed else batches)
-    # Three rows of the next batch wait for the last word, with which the first is taken; then come the others, if any.
-    # Of one that gets both, the partial sum is there by then.
+    # Three rows of the next batch wait for the last word. The first is taken with that word, then the others, if any.
+    # A row with both a partial sum and a bias has its partial sum by then.
     more = lanes // batches - 1
     late = max(more - 2, 0) * (row - (add & bias))
     written = batches * (words * parts + min(more, 2) + late + (fp32 & (parts > 1)))
-    # Meanwhile the next rows' biases are read, which wait for the mask.
+    # Meanwhile, the unit reads the next rows' biases, after the mask.
     read = bias * (2 * parts - add + (mask & (parts > 1)))
     return config.parts("b") * max(rows + read, written)
 
 
 def block_cycles_of(config: CoreConfig, values: Mapping[str, int]) -> float:
-    """Cycles of the output unit for a block, from the fields of a multiply."""
+    """Return the output unit's cycles for a block, from the fields of a multiply."""
     how = {name: values[name] for name in ("fp32", "transposed", "mask", "emit", "add", "bias")}
     return block_cycles(config, values["stride"], **how)

@@ -1,4 +1,4 @@
-"""Operands of the gradient of weights, whose positions are reduced: G by filters, and A by taps and channels."""
+"""Operands of the weight gradient, which reduces positions: G by filters, and A by taps and channels."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,7 +11,7 @@ __all__ = ["Activations", "Gradient"]
 
 
 class Gradient(Operand):
-    """G of AxG: streams are filter groups; reductions x groups, rows and samples."""
+    """G of AxG: streams are filter groups; the reduction is x groups, rows and samples."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -38,7 +38,7 @@ class Gradient(Operand):
         return [Move.of(self.name, ((n0 * rows + y0) * filters + f0) * across + x0, loops)]
 
     def plan_layout(self, tile: Box, span: Box, phase: Phase, streams: Box, chunk: Box, at: int) -> Layout:
-        """See `Operand`; streams beyond the last are zeros."""
+        """See `Operand`; streams beyond the last one are zeros."""
         columns, lanes = self.layer.output_size[1], self.config.tile.lanes
         ((f0, f1),), ((f2, f3),) = tile, streams
         (x0, x1), (y0, y1), (n0, _) = span
@@ -65,7 +65,7 @@ class Gradient(Operand):
 
 @dataclass(frozen=True)
 class _Loaded:
-    """The part of A that is loaded for a gradient of the weights: rows, column groups, and steps in groups."""
+    """The part of A that is loaded for a weight gradient: its rows and column groups, and distances in groups."""
 
     low: int
     high: int
@@ -77,10 +77,10 @@ class _Loaded:
 
 
 class Activations(Operand):
-    """A of AxG: streams are taps and channel groups; reductions as of `Gradient`.
+    """A of AxG: streams are taps and channel groups; the reduction is as for `Gradient`.
 
-    If a step has several parts, they are kernel columns or channel groups, whichever fill up less. What fills up
-    channel groups are copies of the first ones; kernel columns beyond the last meet positions further on.
+    If a step has several parts, they are kernel columns or channel groups, whichever need less padding. Copies of the
+    first channel groups pad channel groups. Kernel columns beyond the last one read positions further on.
     """
 
     @cached_property
@@ -120,7 +120,7 @@ class Activations(Operand):
         low, high = meeting((end - y.padding for end in ends[1]), y.size)
         left, right = left // lanes, self.groups(right)
         across = right - left
-        if c1 > self.groups(self.layer.channels):  # those that fill up come last
+        if c1 > self.groups(self.layer.channels):  # padding comes last
             sample = (high - low) * across
             return _Loaded(low, high, left, right, row=across, sample=sample, channel=(n1 - n0) * sample)
         row = (c1 - c0) * across

@@ -1,4 +1,4 @@
-"""Emulator: golden's bits in compiled code, without cycles: matrix products, operations of layers, conversions."""
+"""Emulator: compiled matrix products, layer operations and conversions, bit-identical to golden but without cycles."""
 
 from .contraction import contract
 from .conversions import decode, encode, result_bits

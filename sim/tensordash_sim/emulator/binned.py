@@ -1,4 +1,4 @@
-"""Binned accumulators: the largest bin of each sum first, and then the sum of what is cut at it."""
+"""Binned accumulators: find each sum's largest bin, then add the terms, cut off at its quantum."""
 
 from functools import cache
 
@@ -31,7 +31,7 @@ def binned_products(
     rows : array of unsigned, (N, K)
         Bit patterns of both sides, with scales if there are any (`operand_formats`).
     config : TileConfig
-        Formats, accumulator and what is skipped.
+        Formats, accumulator and sparsity.
     added : array of uint32, (N, M), optional
         FP32 bits of a core's biases, one more term of each sum (docs/core.md, "Binned sums").
 
@@ -72,7 +72,7 @@ def binned_products(
 
 @cache
 def _terms(fmt: Operand) -> Scaled:
-    """Tabulate as `scaled` does, but zeros, infinities and NaN are no terms."""
+    """Tabulate a format as `scaled` does, but with `NO_TERM` for zeros, infinities and NaN."""
     significand, exponent = scaled(fmt)
     none = marks(fmt) & (ZERO | INFINITE | NAN) != 0
     return Scaled(np.where(none, 0, significand).astype(np.int32), np.where(none, NO_TERM, exponent).astype(np.int32))

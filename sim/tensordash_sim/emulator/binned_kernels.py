@@ -1,4 +1,4 @@
-"""Compiled loops of binned sums, up to rounding. They call nothing of another file, for the reason in `kernels`."""
+"""Compiled loops of binned sums, up to rounding. They call no function of another file; `kernels` gives the reason."""
 
 import numpy as np
 
@@ -7,13 +7,13 @@ from ..jit import njit, prange
 __all__ = ["NO_TERM", "add_bins", "add_together"]
 
 NO_TERM = -(1 << 24)
-"""Exponent of what is no term: zeros, infinities and NaN."""
+"""Exponent of zeros, infinities and NaN, which are no terms of a sum."""
 MAX_SHIFT = 63
 
 
 @njit(cache=True, nogil=True)
 def _unpack(bits, unit):
-    """Return signed significand, exponent and place of an FP32 number; what lies below ``2**unit`` is cut off."""
+    """Return signed significand, exponent and highest place of an FP32 number; bits below ``2**unit`` are cut off."""
     field, fraction = np.int64(bits >> 23 & 0xFF), np.int64(bits & 0x7FFFFF)
     if field == 0xFF or field | fraction == 0:
         return np.int64(0), np.int64(NO_TERM), np.int64(NO_TERM)
@@ -25,7 +25,10 @@ def _unpack(bits, unit):
 
 @njit(cache=True, nogil=True)
 def _quantum(a_exponent, b_exponent, bias_place, first_place, unit, bins, bin_bits):
-    """Return the exponent of the lowest place that counts; a product's highest is `first_place` above its least bit."""
+    """Return the exponent of the lowest place that counts.
+
+    A product's highest place is `first_place` above its least bit.
+    """
     most = np.int32(2 * NO_TERM)
     for k in range(len(a_exponent)):
         most = max(most, a_exponent[k] + b_exponent[k])
@@ -38,18 +41,18 @@ def _quantum(a_exponent, b_exponent, bias_place, first_place, unit, bins, bin_bi
 def _digit(signed, away, mask):
     """Return the signed digit of ``signed * 2**away`` below `mask`."""
     sign = signed >> 63
-    # A term has 24 bits at most, and a bin no more than 32.
+    # A term has at most 24 bits, and a bin at most 32.
     digit = ((signed ^ sign) - sign) << min(max(away, 0), 40) >> min(max(-away, 0), MAX_SHIFT) & mask
     return (digit ^ sign) - sign
 
 
 @njit(parallel=True, cache=True, nogil=True)
 def add_together(a, a_exponent, b, b_exponent, added, shape, unit, high, low, exponents):
-    """Sums in 64 bits that hold all bins, none of which wraps: (rows, columns), each in units of its quantum.
+    """Add terms in 64 bits that hold all bins, if no bin wraps: sums (rows, columns), each in units of its quantum.
 
-    `a`, `a_exponent` (columns, K) and `b`, `b_exponent` (rows, K) are significands and exponents; `added` are FP32 bits
-    of one more term of each sum; `shape` is the bits of a product, the bins and their bits. `high` and `low` get the
-    sums in 128 bits, `exponents` those of their quanta.
+    `a`, `a_exponent` (columns, K) and `b`, `b_exponent` (rows, K) are significands and exponents. `added` are FP32 bits
+    of one more term of each sum. `shape` is the bits of a product, the number of bins and their bits. The function
+    writes sums of 128 bits to `high` and `low`, and the exponents of their quanta to `exponents`.
     """
     product_bits, bins, bin_bits = shape
     up, whole = bins * bin_bits - product_bits, (np.int64(1) << (bins * bin_bits)) - 1
@@ -71,7 +74,7 @@ def add_together(a, a_exponent, b, b_exponent, added, shape, unit, high, low, ex
 
 @njit(parallel=True, cache=True, nogil=True)
 def add_bins(a, a_exponent, b, b_exponent, added, shape, width, unit, high, low, exponents):
-    """Sums bin by bin, each of which wraps at `width` bits; otherwise as `add_together`."""
+    """Add terms as `add_together` does, but bin by bin; each bin wraps at `width` bits."""
     product_bits, bins, bin_bits = shape
     mask = (np.int64(1) << bin_bits) - 1
     for row in prange(len(b)):
@@ -89,7 +92,8 @@ def add_bins(a, a_exponent, b, b_exponent, added, shape, width, unit, high, low,
             for place in range(bins - 1):
                 sums[place + 1] += sums[place] >> bin_bits
                 sums[place] &= mask
-            # Four wide bins leave 128 bits. Where the highest is more than a sign, rounding needs of the lowest a mark.
+            # Four wide bins exceed 128 bits. If the highest bin is more than a sign, the lowest bin only affects
+            # rounding: one bit that marks whether it is zero suffices.
             long = bins == 4 and bin_bits > 16 and sums[3] != 0 and sums[3] != -1
             upper, lower = sums[bins - 1] >> 63, np.uint64(sums[bins - 1])
             for place in range(bins - 2, np.int64(long) - 1, -1):

@@ -1,4 +1,4 @@
-"""Operations of layers with the bits that a core leaves in memory."""
+"""Layer operations, bit-identical to a core's results in memory."""
 
 from collections.abc import Mapping
 from math import prod
@@ -24,7 +24,7 @@ EXPONENT_FIELD = np.uint32(0x7F800000)
 SIGN = np.uint32(0x80000000)
 """Bits of FP32."""
 BATCHED_MACS = 1 << 22
-"""Multiply-accumulates of products that are computed together: enough to make a call's overhead negligible."""
+"""Multiply-accumulates of a batch of products: enough to make a call's overhead negligible."""
 
 
 def contract(
@@ -42,46 +42,47 @@ def contract(
     random: NDArray[np.uint16] | None = None,
     scale: int = 0,
 ) -> NDArray:
-    """Return one of the three operations of a layer, as a core computes it.
+    """Compute one of a layer's three operations as a core does.
 
     Parameters
     ----------
     config : CoreConfig or TileConfig
-        The core, or a tile of any numbers as if it were a core's: a reduction is one stream.
+        The core, or a tile with any number format that stands for a core's tile: a reduction is one stream.
     layer : Layer
         Shapes.
     operation : str
         "AxW", "WxG" or "AxG".
     rows : str
-        The operand on the tile's row side, whose zeros are skipped: its format is side B's.
+        The operand on the tile's row side, whose zeros the tile skips. It has side B's format.
     values : mapping of str to array of unsigned
-        Bit patterns of both operands ("A", "W" or "G"), in the order of PyTorch.
+        Bit patterns of both operands ("A", "W" or "G"), with PyTorch's axes.
     fp32 : bool
-        Results stay FP32, for int8 INT32.
+        Return FP32 results; for int8, INT32 results.
     bias : array of float32, for int8 of int32, (products,) filters, optional
         Added to the sums of AxW before they are rounded.
     relu : bool
-        Negative results become zero.
+        Replace negative results by zero.
     mask : array of unsigned, optional
-        Bit patterns of side A's format, shaped like the result, which becomes +0 where they are zeros of either sign.
-        FP32 results have none.
+        Bit patterns of side A's format, shaped like the result. Where they are zeros of either sign, the result is +0.
+        Not allowed for FP32 results.
     toward_zero : bool
-        The result is rounded toward zero, whatever random bits there are. FP32 results are not.
+        Round toward zero, even if there are random bits. FP32 results are always rounded to nearest.
     random : array of uint16, optional
-        Random bits shaped like the result, which is rounded stochastically: `RandomBits` has a program's. FP32 results
-        have none.
+        Random bits for stochastic rounding, shaped like the result; `RandomBits` computes a program's bits. Not allowed
+        for FP32 results.
     scale : int
-        Results are multiplied by this power of two after the bias, ReLU and mask, before they are rounded.
+        Exponent of a power of two. Results are multiplied by it after bias, ReLU and mask, before they are rounded.
 
     Returns
     -------
-    array of unsigned, in the order of PyTorch
-        Bit patterns of side A's format or of FP32, for int8 of INT32; of a tile in int8 always INT32.
+    array of unsigned, with PyTorch's axes
+        Bit patterns of side A's format, or of FP32 (int8: INT32). A `TileConfig` in int8 always returns INT32.
 
     Raises
     ------
     TypeError, ValueError
-        Naming the field, what is allowed and what was given.
+        If an argument has the wrong type, shape or values. The message names the argument, what is allowed and its
+        value.
 
     Source: docs/core.md, "Multiply", and docs/compiler.md.
 
@@ -127,7 +128,7 @@ def _refuse_for_int8(tile: TileConfig, **requested: bool) -> None:
 
 
 def _check_shapes(arrays: Mapping[str, NDArray | None], shape: tuple[int, ...] | None) -> None:
-    """Check that arrays have the result's shape, or that there are none if results are FP32 (`shape` is None)."""
+    """Check that arrays have the result's shape, or that all are None if results are FP32 (`shape` is None)."""
     for name, array in arrays.items():
         if array is not None and array.shape != shape:
             wanted = "none for FP32 results" if shape is None else f"of shape {shape}"
@@ -167,7 +168,7 @@ def _checked_bias(
 
 
 class Sides:
-    """A tile that is given vectors of both operands.
+    """Multiplies vectors of an operation's two operands on a tile.
 
     Parameters
     ----------
@@ -179,11 +180,11 @@ class Sides:
     Attributes
     ----------
     fill : Fill
-        What is filled up: exact and binned sums do not depend on zeros that meet zeros, nor on what other rows do.
+        Units of padding. Exact and binned sums need none, since they do not depend on pairs of zeros or on other rows.
     gathered : int
-        Values of windows at a time: windows overlap, all of them may be more than there is room for.
+        Maximum of values that are gathered at once. Windows overlap, so all of them may exceed the memory.
     batched : int
-        Multiply-accumulates of the products that are computed together. If 0, each product is computed alone.
+        Multiply-accumulates of a batch of products; if 0, each product is computed alone.
     """
 
     gathered = 1 << 25
@@ -206,7 +207,7 @@ class Sides:
 
 
 def all_sums(sides: Sides, layer: Layer, operation: str, values: Mapping[str, NDArray]) -> NDArray[np.uint32]:
-    """Return an operation's sums in PyTorch's order, from the layer's operands and its "bias", if it has one."""
+    """Return an operation's sums, with PyTorch's axes, from the layer's operands and its "bias", if any."""
     compute = _over_taps if operation == "AxG" else _over_positions
     if layer.products == 1:
         return compute(sides, layer, operation, {name: array[None] for name, array in values.items()})[0]
@@ -219,7 +220,7 @@ def all_sums(sides: Sides, layer: Layer, operation: str, values: Mapping[str, ND
 
 
 def _over_positions(sides: Sides, layer: Layer, operation: str, values: Mapping[str, NDArray]) -> NDArray[np.uint32]:
-    """Return the sums of positions of AxW or WxG, for some products, phase by phase."""
+    """Return the sums of all positions of AxW or WxG for a batch of products, phase by phase."""
     placed, other = OPERANDS[operation]
     fill, bias, tensor = sides.fill, values.get("bias"), values[placed]
     products, (samples, made, down, across) = len(tensor), layer.shape(RESULTS[operation])
@@ -240,7 +241,7 @@ def _over_positions(sides: Sides, layer: Layer, operation: str, values: Mapping[
 
 
 def _over_taps(sides: Sides, layer: Layer, operation: str, values: Mapping[str, NDArray]) -> NDArray[np.uint32]:
-    """Return the sums of AxG for each filter, channel and tap, for some products."""
+    """Return the sums of AxG for each filter, channel and tap, for a batch of products."""
     fill = sides.fill
     mine, theirs = gradient(values["G"], fill), activations(values["A"], layer, fill)
     sums, shape = sides.sums(mine, theirs), mine.shape[:2]

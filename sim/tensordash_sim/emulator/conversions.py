@@ -1,4 +1,4 @@
-"""Numbers as bit patterns and back, and results of sums, compiled."""
+"""Compiled conversions: numbers to bit patterns and back, and sums to results."""
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -43,30 +43,30 @@ def _converted(
 
 
 def encode(values: ArrayLike, fmt: Format, scale: int = 0) -> NDArray:
-    """Return bit patterns of numbers.
+    """Convert numbers to bit patterns.
 
     Parameters
     ----------
     values : array, any shape
-        For a floating-point format float16, float32 or float64, rounded to nearest, ties to even, or taken as they are
-        if that is the format. For an integer format signed integers.
+        For a floating-point format: float16, float32 or float64, rounded to nearest, ties to even. An array that
+        already has the format keeps its bits. For an integer format: signed integers.
     fmt : Format
-        The format wanted.
+        The format of the patterns.
     scale : int
-        Floats are multiplied by this power of two, exactly, before they are rounded.
+        Exponent of a power of two. Floats are multiplied by it exactly before they are rounded.
 
     Returns
     -------
     array of uint8, uint16 or uint32, the same shape
-        Floats beyond the largest finite one after rounding give infinities, or NaN if the format has none, or the
-        largest if it has no NaN either.
+        A float that rounds beyond the largest finite magnitude gives an infinity; a NaN if the format has no
+        infinities; the largest finite magnitude if it has neither.
 
     Raises
     ------
     TypeError
         If the values are of the wrong kind.
     ValueError
-        If an integer does not fit, or there is a NaN and the format has none.
+        If an integer is out of range, or a value is NaN and the format has no NaN.
 
     Examples
     --------
@@ -101,7 +101,7 @@ def _encode_integers(array: NDArray, fmt: IntegerFormat) -> NDArray:
 
 
 def decode(bits: ArrayLike, fmt: Format) -> NDArray[np.float32]:
-    """Return the values of bit patterns; float32 holds those of every format.
+    """Convert bit patterns to float32, which represents the values of every format exactly.
 
     Parameters
     ----------
@@ -117,7 +117,7 @@ def decode(bits: ArrayLike, fmt: Format) -> NDArray[np.float32]:
     Raises
     ------
     TypeError, ValueError
-        If they are no patterns of the format.
+        If `bits` are not unsigned integers or are out of range.
 
     Examples
     --------
@@ -141,34 +141,34 @@ def result_bits(
     random: NDArray[np.uint16] | None = None,
     scale: int = 0,
 ) -> NDArray:
-    """Round sums with their bias as a core's output unit does.
+    """Round sums, including their bias, as a core's output unit does.
 
     Parameters
     ----------
     sums : array of uint32, any shape
         FP32 bits.
     fmt : FloatFormat
-        Of the results: an operand format, or FP32.
+        Format of the results: an operand format, or FP32.
     relu : bool
-        Negative results become zero.
+        Replace negative results by zero.
     mask : array of unsigned, the same shape, optional
-        Patterns of the format: where they are zeros of either sign, results are +0.
+        Patterns of the format. Where they are zeros of either sign, results are +0.
     toward_zero : bool
-        Results are rounded toward zero, whatever random bits there are; not to FP32.
+        Round toward zero, even if there are random bits. FP32 results ignore this.
     random : array of uint16, the same shape, optional
-        Random bits: results are rounded stochastically.
+        Random bits for stochastic rounding.
     scale : int
-        Results are multiplied by this power of two, exactly, before they are rounded.
+        Exponent of a power of two. Results are multiplied by it exactly before they are rounded.
 
     Returns
     -------
     array of unsigned, the same shape
-        Rounded to nearest, ties to even, toward zero or stochastically; one NaN for all, without sign.
+        Results, by default rounded to nearest, ties to even. All NaN have the same pattern, without sign.
 
     Raises
     ------
     ValueError
-        If there are not as many random bits as sums.
+        If `random` and `sums` differ in shape.
 
     Source: docs/core.md, "Multiply", 3 to 7, and "Stochastic rounding".
 

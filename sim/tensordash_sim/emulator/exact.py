@@ -1,8 +1,8 @@
-"""Exact accumulators: products of matrices of integers, without an error, from those of digits in float64.
+"""Exact accumulators: error-free products of integer matrices, computed from products of digits in float64.
 
-Values in fixed point are cut into digits so short that float64 holds a sum of their products, in any order (an
-error-free splitting, as in the Ozaki scheme): the matrix product of a library for floating point does all of the work.
-Sums of digits' products make up 128 bits, which wrap at the accumulator's width and are rounded once.
+Fixed-point values are split into short digits, so that float64 represents a sum of their products exactly, in any
+order (an error-free splitting, as in the Ozaki scheme). BLAS therefore computes the matrix products. The sums of
+digits' products add up to 128 bits, which wrap at the accumulator's width and are rounded once.
 """
 
 from itertools import product
@@ -22,13 +22,13 @@ __all__ = ["exact_products"]
 
 FLOAT64_BITS = 53
 BLOCK = 2048
-"""Vectors of each side that are multiplied together: a bound on the memory of digits."""
+"""Vectors of each side in a matrix product: bounds the memory for digits."""
 BLOCK_VALUES = 1 << 18
-"""Values and results of products that are computed together, so that their digits fit the cache."""
+"""Values and results of a batch of products, so that their digits fit the cache."""
 MAX_PIECE_LENGTH = 1 << 13
-"""Values of a vector that are multiplied at once, so that their digits fit the cache."""
+"""Values of a vector in a matrix product, so that their digits fit the cache."""
 MAX_BIAS_EXPONENT = 127
-"""Power of two, in units of a sum's least bit, from which a bias is an infinity for every width of sums."""
+"""Exponent, in units of a sum's least bit, of the power of two from which a bias is an infinity for every width."""
 
 
 def exact_products(
@@ -42,10 +42,10 @@ def exact_products(
     rows : array of unsigned, (products, N, K)
         Bit patterns of both sides, with scales if there are any (`operand_formats`).
     config : TileConfig
-        Formats, accumulator and what is skipped.
+        Formats, accumulator and sparsity.
     added : array of uint32, (products, N, M), optional
-        FP32 bits, added before sums are rounded: what lies below a sum's least bit is dropped, and one
-        that is too large is an infinity (docs/core.md, "Multiply", 1). INT32 bits for integers, added modulo 2^32.
+        Addends: FP32 bits, added before sums are rounded. Bits below a sum's least bit are dropped, and an addend that
+        is too large becomes an infinity (docs/core.md, "Multiply", 1). For integers: INT32 bits, added modulo 2^32.
 
     Returns
     -------
@@ -88,7 +88,7 @@ def _block(columns: NDArray, rows: NDArray, config: TileConfig, added: NDArray[n
 
 
 def _sums(columns: NDArray, rows: NDArray, a: Digits, b: Digits) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
-    """Return the high and the low 64 bits of sums; sums of fewer than 2**46 products fit."""
+    """Return the high and the low 64 bits of sums, which hold up to 2**46 - 1 products."""
     shape = len(rows), rows.shape[1], columns.shape[1]
     high, low = np.zeros(shape, np.int64), np.zeros(shape, np.uint64)
     longest = min(MAX_PIECE_LENGTH, 1 << (FLOAT64_BITS - a.bits - b.bits))
@@ -102,7 +102,7 @@ def _sums(columns: NDArray, rows: NDArray, a: Digits, b: Digits) -> tuple[NDArra
 
 
 def _cut(vectors: NDArray, table: Digits) -> NDArray[np.float64]:
-    """Return all vectors' lowest digits, then the next ones: (products, digits * vectors, K)."""
+    """Return the digits of vectors, (products, digits * vectors, K): all lowest digits first."""
     products, count, length = vectors.shape
     out = np.empty((products, len(table.values), count, length))
     cut(vectors, table.values, out)

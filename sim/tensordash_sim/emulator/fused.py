@@ -1,4 +1,4 @@
-"""Fused accumulators: what each cycle of a tile adds at once, as the tile's schedulers would choose it."""
+"""Fused accumulators: add the products of each cycle together, in the order that the tile's schedulers choose."""
 
 from functools import cache
 
@@ -17,9 +17,9 @@ from .tables import INFINITE, NAN, Operand, Scaled, is_finite, marks, operand_fo
 __all__ = ["fused_products"]
 
 Terms = tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.bool_]]
-"""Significands and exponents of vectors, and which of them have an infinity or NaN."""
-KEPT = 1 << 25
-"""Entries of an order at a time."""
+"""Significands and exponents of vectors, and whether each vector has an infinity or NaN."""
+MAX_SCHEDULE_ENTRIES = 1 << 25
+"""Maximum of schedule entries that are computed at a time."""
 
 
 def fused_products(columns: NDArray, rows: NDArray, config: TileConfig) -> NDArray[np.uint32]:
@@ -31,7 +31,7 @@ def fused_products(columns: NDArray, rows: NDArray, config: TileConfig) -> NDArr
     rows : array of unsigned, (N, K)
         Bit patterns of both sides, with scales if there are any (`operand_formats`).
     config : TileConfig
-        Formats, accumulator, and the tile: its schedule decides what is added at once.
+        The tile: formats, accumulator and connectivity. Its schedule decides which products are added together.
 
     Returns
     -------
@@ -49,18 +49,19 @@ def fused_products(columns: NDArray, rows: NDArray, config: TileConfig) -> NDArr
     width = config.columns if both else 1
     a_bits, b_bits = _filled(columns, width, lanes), _filled(rows, config.rows, lanes)
     product_fraction = a.fraction_bits + b.fraction_bits
-    # An emulated tile has no C, and without C "last" is "inside".
+    # An emulated tile has no C; without C, an addend "last" equals "inside".
     after = accumulator.addend == "after"
     exponent_bits, result_bits = accumulator.result_exponent_bits, accumulator.result_bits
     narrow = exponent_bits < FP32.exponent_bits
-    # A column of its own schedule, a sum of more than 64 bits, in two steps or of other exponents, is added alone.
+    # Columns are added one by one if they have their own schedules, if sums exceed 64 bits, if the addend comes
+    # after, or if results have fewer exponent bits than FP32.
     together = not both and not after and not narrow and accumulator.fraction_bits - product_fraction < 32
     result = result_bits, 2 - (1 << (exponent_bits - 1)) - result_bits, (1 << exponent_bits) - 1 << result_bits
     nearest = accumulator.rounding == "nearest"
     left = _terms(a_bits, a_operand)
     turned = [np.ascontiguousarray(side.T if together else side[:0]) for side in left[:2]]
     out = np.empty((len(b_bits), len(a_bits)), np.uint32)
-    batch = max(1, KEPT // (config.rows * width * b_bits.shape[1])) * config.rows
+    batch = max(1, MAX_SCHEDULE_ENTRIES // (config.rows * width * b_bits.shape[1])) * config.rows
     for i in range(0, len(b_bits), batch):
         right = _terms(b_bits[i : i + batch], b_operand)
         for j in range(0, len(a_bits), width if both else len(a_bits)):
@@ -80,12 +81,12 @@ def fused_products(columns: NDArray, rows: NDArray, config: TileConfig) -> NDArr
 
 
 def _filled(vectors: NDArray, ports: int, lanes: int) -> NDArray:
-    """Zeros up to whole blocks and whole steps."""
+    """Pad vectors with zeros to full blocks and full steps."""
     return np.pad(vectors, [(0, -size % unit) for size, unit in zip(vectors.shape, (ports, lanes), strict=True)])
 
 
 def _order(a: NDArray[np.int32], b: NDArray[np.int32], config: TileConfig) -> Order:
-    """Return the order of steps for each block of rows; the dense tile has one order for all blocks."""
+    """Return the schedule of each block of rows; the dense tile has one schedule for all blocks."""
     lanes, steps = config.lanes, b.shape[1] // config.lanes
     if config.sparsity == "none":
         chosen = np.arange(b.shape[1], dtype=np.int32).reshape(1, 1, -1)
@@ -98,7 +99,7 @@ def _order(a: NDArray[np.int32], b: NDArray[np.int32], config: TileConfig) -> Or
 
 @cache
 def _table(fmt: Operand) -> Scaled:
-    """Tabulate as `scaled` does, except for the exponents of infinities and NaN."""
+    """Tabulate a format as `scaled` does, but with exponents that mark infinities and NaN (`FAR`)."""
     significand, exponent = scaled(fmt)
     marked = marks(fmt)
     far = np.where(marked & INFINITE, FAR, np.where(marked & NAN, 4 * FAR, exponent))
@@ -106,6 +107,6 @@ def _table(fmt: Operand) -> Scaled:
 
 
 def _terms(vectors: NDArray, fmt: Operand) -> Terms:
-    """Significands and exponents, and which vectors have an infinity or NaN."""
+    """Return significands and exponents, and whether each vector has an infinity or NaN."""
     significand, exponent = _table(fmt)
     return significand[vectors], exponent[vectors], np.any(~is_finite(vectors, fmt), axis=1)

@@ -1,4 +1,4 @@
-"""Results of integer sums in a core, compiled: a power of two, rounding, saturation, ReLU and masks."""
+"""Compiled results of a core's integer sums: scaling by a power of two, rounding, saturation, ReLU and masks."""
 
 import numpy as np
 from numba import njit, prange
@@ -12,9 +12,9 @@ __all__ = ["integer_result_bits"]
 
 NEAREST, TOWARD_ZERO, STOCHASTIC = range(3)
 MAX_LEFT_SHIFT = 24
-"""Places that saturate every integer but 0, of a format of up to 16 bits."""
+"""Left shift that saturates every integer but 0, for formats of up to 16 bits."""
 MAX_RIGHT_SHIFT = 48
-"""Places below which nothing rounds up: 32 of a sum and 16 of random bits."""
+"""Right shift from which nothing rounds up: 32 bits of a sum and 16 random bits."""
 NOT_RANDOM = np.empty(0, np.uint16)
 
 
@@ -33,11 +33,11 @@ def integer_result_bits(
     Parameters
     ----------
     sums : array of uint32, any shape
-        INT32 bits, biases included.
+        INT32 bits, including biases.
     fmt : IntegerFormat
-        Of the results.
+        Format of the results.
     relu, mask, toward_zero, random, scale
-        As of `result_bits`; a mask is zero where its pattern is 0.
+        As for `result_bits`; a mask is zero where its pattern is 0.
 
     Returns
     -------
@@ -46,7 +46,7 @@ def integer_result_bits(
     Raises
     ------
     ValueError
-        If there are not as many random bits as sums.
+        If `random` and `sums` differ in shape.
 
     Source: docs/core.md, "Integers".
 

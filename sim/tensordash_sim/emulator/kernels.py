@@ -1,7 +1,7 @@
 """All compiled loops that compute numbers.
 
-They stand in one file, since Numba keeps what it compiled as long as the caller's file is the same: a caller elsewhere
-would not see a change here.
+They are in one file, since Numba's cache checks only the caller's file: a caller in another file would keep using
+old code after a change here.
 """
 
 import numpy as np
@@ -36,18 +36,18 @@ MIN_EXPONENT = FP32.least_exponent
 BEYOND = FP32.largest + 1
 HALF = np.uint64(1 << 63)
 TOWARD_ZERO = 0
-"""Rounding that adds nothing to the dropped bits; a stochastic rounding is its 16 random bits."""
+"""Rounding mode that adds 0 to the dropped bits. Stochastic rounding passes 16 random bits as its mode."""
 NEAREST = -1
 """Rounding to nearest, ties to even."""
 FAR = 1 << 14
-"""Exponent of infinities; NaN have four times as much, so that the sum of two exponents identifies special values."""
-TOGETHER = 128
-"""Columns whose sums fit in the nearest cache."""
+"""Exponent of infinities. A NaN has four times this exponent, so the sum of two exponents identifies special values."""
+BLOCK_COLUMNS = 128
+"""Columns of a block, so that their sums fit in the L1 cache."""
 
 
 @intrinsic
 def _leading_zeros(typingctx, bits):
-    """Count leading zeros of 64 bits, which Numba has no function for."""
+    """Count leading zeros of 64 bits; Numba has no such function."""
 
     def generate(context, builder, signature, arguments):
         return builder.ctlz(arguments[0], ir.Constant(ir.IntType(1), 0))
@@ -65,13 +65,13 @@ def _bit_length(magnitude):
 def _round_magnitude(magnitude, exponent, fraction_bits, least_exponent, beyond, rounding):
     """Round ``magnitude * 2**exponent`` to the pattern of a format without its sign (IEEE 754-2019, section 4.3).
 
-    `magnitude` is a uint64. Bits that were cut off below it may be marked in its lowest bit, if its highest one is set.
-    `beyond` is the pattern of what is too large. `rounding`: NEAREST, ties to even, TOWARD_ZERO, or 16 random bits: up
-    if they and what is cut off, in 16 bits, reach 2^16.
+    `magnitude` is a uint64. If its highest bit is set, its lowest bit may be a sticky bit for bits that were cut off.
+    `beyond` is the pattern of a magnitude that is too large. `rounding` is NEAREST (ties to even), TOWARD_ZERO, or 16
+    random bits: round up if they plus the first 16 dropped bits reach 2^16.
     """
     if magnitude == 0:
         return 0
-    # The result's least bit: as many significant bits as the format has, but never below the subnormals' bit.
+    # The weight of the result's least bit: set by the number of significand bits, but never below the subnormals' bit.
     least = max(exponent + _bit_length(magnitude) - fraction_bits - 1, least_exponent)
     shift = least - exponent
     if shift <= 0:
@@ -85,17 +85,17 @@ def _round_magnitude(magnitude, exponent, fraction_bits, least_exponent, beyond,
             significand += (np.int64(rest >> np.uint64(48)) + np.int64(rounding)) >> 16
         elif rest > HALF or (rest == HALF and significand & 1):
             significand += 1
-    # The hidden bit, where there is one, adds 1 to the exponent field, and a significand rounded up to 2 another 1.
+    # A hidden bit adds 1 to the exponent field. A significand that was rounded up to 2 adds another 1.
     return min(((least - least_exponent) << fraction_bits) + significand, beyond)
 
 
 @njit(parallel=True, cache=True, nogil=True)
 def convert(bits, source, target, signed_nan, relu, toward_zero, random, out, scale):
-    """Round patterns of one format, times ``2**scale``, to another; `relu`: those with their sign set, but for NaN,
-    give +0.
+    """Multiply patterns of one format by ``2**scale`` and round them to another format.
 
-    `random` are 16 random bits for each, to be rounded stochastically, or none at all: to nearest, ties to even; but
-    `toward_zero` if that is set, where no finite number becomes an infinity.
+    `relu`: patterns with the sign bit set, except NaN, give +0. Rounding is toward zero with `toward_zero`, and then no
+    finite number becomes an infinity. Otherwise it is stochastic if `random` has 16 bits for each pattern, and to
+    nearest, ties to even, if `random` is empty.
     """
     width, fraction_bits, least_exponent, largest, infinities, _ = source
     to_width, to_fraction_bits, to_least_exponent, to_largest, _, to_beyond = target
@@ -125,9 +125,9 @@ def convert(bits, source, target, signed_nan, relu, toward_zero, random, out, sc
 
 @njit(parallel=True, cache=True, nogil=True)
 def scan(bits, sign, largest):
-    """Return the patterns' largest finite magnitude, and how many are zeros and not finite.
+    """Return the patterns' largest finite magnitude and the numbers of zeros and of non-finite patterns.
 
-    `sign` is the sign's bit, and `largest` the pattern of the format's largest finite number.
+    `sign` is the sign bit's value, `largest` the pattern of the format's largest finite number.
     """
     most, zeros, others = np.int64(0), 0, 0
     for index in prange(bits.size):
@@ -171,7 +171,7 @@ def add_digits(high, low, products, counts, bits):
 
 @njit(parallel=True, cache=True, nogil=True)
 def wrap(high, low, width):
-    """Add in two's complement of `bits` bits, below 128."""
+    """Wrap sums to two's complement in `width` bits, fewer than 128."""
     for row in prange(high.shape[0]):
         for column in range(high.shape[1]):
             if width <= 64:
@@ -186,7 +186,7 @@ def wrap(high, low, width):
 
 @njit(cache=True, nogil=True)
 def _round_signed(high, low, exponent):
-    """A sum in units of ``2**exponent`` as FP32 bits, to nearest, ties to even. Every zero is +0."""
+    """Round a sum in units of ``2**exponent`` to FP32 bits, to nearest, ties to even. Every zero is +0."""
     upper, lower = np.uint64(high), low
     sign = np.int64(upper >> np.uint64(63))
     if sign:
@@ -198,7 +198,7 @@ def _round_signed(high, low, exponent):
 
 @njit(parallel=True, cache=True, nogil=True)
 def round_sums(high, low, exponent, out):
-    """Round all sums, which have one exponent (`_round_signed`)."""
+    """Round all sums, which share one exponent (`_round_signed`)."""
     for row in prange(high.shape[0]):
         for column in range(high.shape[1]):
             out[row, column] = _round_signed(high[row, column], low[row, column], exponent)
@@ -206,7 +206,7 @@ def round_sums(high, low, exponent, out):
 
 @njit(parallel=True, cache=True, nogil=True)
 def round_each(high, low, exponents, out):
-    """Round all sums, each of which has an exponent of its own (`_round_signed`)."""
+    """Round all sums, each with its own exponent (`_round_signed`)."""
     for row in prange(high.shape[0]):
         for column in range(high.shape[1]):
             out[row, column] = _round_signed(high[row, column], low[row, column], exponents[row, column])
@@ -214,9 +214,9 @@ def round_each(high, low, exponents, out):
 
 @njit(cache=True, nogil=True)
 def _moved(upper, lower, places):
-    """``(upper * 2**64 + lower) * 2**places`` in 128 bits, `places` from -127 to 127.
+    """Return ``(upper * 2**64 + lower) * 2**places`` in 128 bits, `places` from -127 to 127.
 
-    Bits that were cut off below are marked in the lowest.
+    The lowest bit is a sticky bit for bits that are cut off below it.
     """
     if places >= 64:
         return lower << np.uint64(places - 64), np.uint64(0)
@@ -236,7 +236,7 @@ def _moved(upper, lower, places):
 
 @njit(cache=True, nogil=True)
 def _round_pair(upper, lower, unit):
-    """``(upper * 2**64 + lower) * 2**unit`` as FP32's pattern without its sign."""
+    """Round ``(upper * 2**64 + lower) * 2**unit`` to an FP32 pattern without sign."""
     if upper:
         moved = np.int64(64) - np.int64(_bit_length(upper))
         unit += np.int64(64) - moved
@@ -246,9 +246,9 @@ def _round_pair(upper, lower, unit):
 
 @njit(parallel=True, cache=True, nogil=True)
 def add_biases(high, low, exponent, added):
-    """Add FP32 numbers `added` to sums in units of ``2**exponent``: what lies below a unit is dropped.
+    """Add FP32 numbers `added` to sums in units of ``2**exponent``; bits below a unit are dropped.
 
-    Infinities and NaN are left alone, and others must be below 2**127 units.
+    The function ignores infinities and NaN. Other numbers must be below 2**127 units.
     """
     for row in prange(high.shape[0]):
         for column in range(high.shape[1]):
@@ -292,7 +292,10 @@ def mark_specials(a_marks, b_marks, skips_a, skips_b, nan, out):
 
 @njit(cache=True, nogil=True)
 def _aligned(magnitude, shift):
-    """``magnitude * 2**shift``, cut off below 1, in units of 2**32 and of 1: sums of 33 fit in 64 bits each."""
+    """Return ``magnitude * 2**shift``, truncated to an integer, as words in units of 2**32 and 1.
+
+    Sums of 33 such words fit in 64 bits.
+    """
     if shift >= 32:
         return magnitude << (shift - 32), np.int64(0)
     if shift >= 0:
@@ -302,14 +305,14 @@ def _aligned(magnitude, shift):
 
 @njit(cache=True, nogil=True)
 def _rounded(high, low, least, nearest, result_bits, least_result, beyond):
-    """``(high * 2**32 + low) * 2**least`` as FP32's sign and pattern, of what a result can be."""
+    """Round ``(high * 2**32 + low) * 2**least`` to the result's format; return an FP32 sign and pattern."""
     sign = np.int64(0)
     if high:
         high += low >> np.int64(32)
         low &= np.int64(0xFFFFFFFF)
         if high < 0:
             sign, high, low = np.int64(1), -high - (low != 0), (-low) & np.int64(0xFFFFFFFF)
-        # At most 2**47: the highest 64 bits, and a mark for what is below them.
+        # `high` is at most 2**47: take the highest 64 bits and a sticky bit for the bits below.
         moved = max(_bit_length(np.uint64(high)) - 32, 0)
         cut = low & ((np.int64(1) << moved) - 1)
         magnitude = np.uint64(high) << np.uint64(32 - moved) | np.uint64(low >> moved) | np.uint64(cut != 0)
@@ -333,19 +336,19 @@ def _rounded(high, low, least, nearest, result_bits, least_result, beyond):
 
 @njit(cache=True, nogil=True)
 def _unpack(pattern):
-    """Significand and exponent of its least bit, of FP32's pattern without its sign."""
+    """Return the significand of an FP32 pattern without sign, and the exponent of its least bit."""
     field = pattern >> FRACTION
     return pattern & ((1 << FRACTION) - 1) | np.int64(field > 0) << FRACTION, max(field, 1) - 1 + MIN_EXPONENT
 
 
 @njit(cache=True, nogil=True)
 def _fp32_sum(sign, pattern, other_sign, other):
-    """Two finite FP32 numbers, as sign and pattern, added to nearest: sign and pattern, +0 for a zero."""
+    """Add two finite FP32 numbers, rounded to nearest; return sign and pattern, +0 for a zero."""
     if pattern < other:
         sign, pattern, other_sign, other = other_sign, other, sign, pattern
     significand, exponent = _unpack(pattern)
     less, less_exponent = _unpack(other)
-    # 32 bits below the larger one, which hold the smaller one, or all that rounding needs.
+    # 32 bits below the larger number's significand hold the smaller number, or all that rounding needs.
     down = min(exponent - less_exponent, 62)
     moved = (less << 32 >> down) | np.int64((less << 32) & ((np.int64(1) << down) - 1) != 0)
     total = (significand << 32) + (moved if sign == other_sign else -moved)
@@ -355,9 +358,9 @@ def _fp32_sum(sign, pattern, other_sign, other):
 
 @njit(cache=True, nogil=True)
 def _accumulated(a, a_exponent, b, b_exponent, chosen, ends, product_fraction, fused):
-    """FP32 bits of one PE's result: the products of each cycle and the sum before are added at once.
+    """Return FP32 bits of one PE's result: each cycle adds its products and the previous sum in one step.
 
-    Or, with the addend after, the products alone, and then their sum and the one before.
+    With `after`, each cycle adds its products in one step and their sum to the previous sum in a second step.
     """
     fraction_bits, nearest, zero_exponent, after, result_bits, least_result, beyond = fused
     sign, pattern, signs, begin = np.int64(0), np.int64(0), np.int64(0), np.int64(0)
@@ -366,7 +369,7 @@ def _accumulated(a, a_exponent, b, b_exponent, chosen, ends, product_fraction, f
             continue
         significand, weight = _unpack(np.int64(0) if after else pattern)
         largest = np.int64(zero_exponent)
-        if significand:  # a subnormal number counts with the exponent of the least normal one
+        if significand:  # a subnormal number has the exponent of the smallest normal one
             largest = max(weight + FRACTION, least_result + result_bits)
         these = np.int64(0)
         for place in range(begin, end):
@@ -408,9 +411,9 @@ def _accumulated(a, a_exponent, b, b_exponent, chosen, ends, product_fraction, f
 def _accumulate_together(a, a_exponent, b, b_exponent, chosen, ends, product_fraction, fused, largest, total, sums):
     """Accumulate finite numbers as `_accumulated` does, for columns that share a schedule: `a` (K, columns).
 
-    Without a branch inside a loop over columns, so that many are added in one instruction. Fraction bits are so few
-    that 64 bits hold the sum, whose exponents are FP32's. `largest`, `total` and `sums` have room for each column;
-    `sums` gets the FP32 bits.
+    Loops over columns have no branch, so the compiler can vectorise them. The caller ensures that a sum fits in 64
+    bits and that results have FP32's exponent bits. `largest`, `total` and `sums` have one entry for each column. The
+    function writes FP32 bits to `sums`.
     """
     fraction_bits, nearest, zero_exponent, _, result_bits, _, _ = fused
     without = FRACTION - result_bits
@@ -462,18 +465,19 @@ def _accumulate_together(a, a_exponent, b, b_exponent, chosen, ends, product_fra
 
 @njit(parallel=True, cache=True, nogil=True)
 def add_fused(a_terms, b_terms, turned, order, block, dense, product_fraction, fused, out):
-    """All results `out` (N, M) of significands, exponents and marks of special vectors, (M, K) and (N, K).
+    """Compute all results `out` (N, M).
 
-    `turned` are significands and exponents of the columns as (K, M), or empty if they are not to be added together.
-    `order` is what schedulers take, of each block of rows; `block` are the rows of a block and the schedulers of a row.
-    `fused` are fraction bits, whether it is to nearest, zero's exponent, whether the addend comes after, and of a
-    result its fraction bits, the exponent of its least bit, and the pattern of what is too large for it.
+    `a_terms` and `b_terms` are significands and exponents, (M, K) and (N, K), and marks of vectors with special values.
+    `turned` are the columns' significands and exponents as (K, M), or empty arrays if columns are added one by one.
+    `order` is the schedule of each block of rows. `block` is the number of rows of a block and of schedulers of a row.
+    `fused` are the fraction bits, whether rounding is to nearest, the exponent of zero, and whether the addend comes
+    after; then for results the fraction bits, the exponent of the least bit, and the pattern of too large magnitudes.
     """
     (a, a_exponent, a_special), (b, b_exponent, b_special), (cycles, chosen, ends) = a_terms, b_terms, order
-    together, across = turned[0].size > 0, -(-len(a) // TOGETHER)
+    together, across = turned[0].size > 0, -(-len(a) // BLOCK_COLUMNS)
     for item in prange(len(b) * across):
-        row, first = np.int64(item) // across, np.int64(item) % across * TOGETHER
-        stop = min(first + TOGETHER, len(a))
+        row, first = np.int64(item) // across, np.int64(item) % across * BLOCK_COLUMNS
+        stop = min(first + BLOCK_COLUMNS, len(a))
         group, one = (0, 0) if dense else (row // block[0], row % block[0] * block[1])
         end = cycles[group]
         if together:

@@ -1,4 +1,4 @@
-"""Operands of a layer's operations as vectors: reductions in the order in which a core lays out streams."""
+"""Lowering of a layer's operands to vectors, with reductions in the order of a core's streams."""
 
 from dataclasses import dataclass
 
@@ -13,16 +13,17 @@ __all__ = ["Fill", "activations", "filled", "gradient", "weights", "windows"]
 
 @dataclass(frozen=True, kw_only=True)
 class Fill:
-    """To multiples of what a core fills up with zeros.
+    """Units to whose multiples a core pads operands with zeros.
 
     Parameters
     ----------
     channels : int
-        Of channels, where they are reduced.
+        Unit of reduced channels.
     ports : int
-        Of positions along X; there are none, but something is computed for them, for which other rows may wait.
+        Unit of positions along X. Results of padded positions are dropped, but other rows of the tile may wait for
+        them.
     lanes : int
-        Of positions, where they are reduced.
+        Unit of reduced positions.
     """
 
     channels: int
@@ -54,18 +55,18 @@ def _gather(tensor, ys, xs, out):
 
 
 def windows(tensor: NDArray, phase: Phase, counts: tuple[int, int], unit: int) -> NDArray:
-    """Return all windows that a phase has on a tensor.
+    """Return all windows of a phase on a tensor.
 
     Parameters
     ----------
     tensor : array, (products, N, C, Y, X)
         Bit patterns.
     phase : Phase
-        Where windows lie, and their taps.
+        The places of the windows, and their taps.
     counts : (int, int)
-        How many there are of them, down and across.
+        Numbers of windows down and across.
     unit : int
-        Channels are padded to a multiple.
+        Channels are padded to a multiple of this.
 
     Returns
     -------
@@ -95,12 +96,12 @@ def weights(tensor: NDArray, phase: Phase, operation: str, fill: Fill) -> NDArra
     operation : str
         "AxW", reduced over channels, or "WxG", over filters.
     fill : Fill
-        Of what is reduced.
+        Padding of the reduction.
 
     Returns
     -------
     array, (products, filters or channels, K)
-        Reduced are taps down, taps across, then channels or filters, the last fastest.
+        K is taps down, taps across, then channels or filters; the last runs fastest.
     """
     down, across = (
         slice(walk.tap, walk.tap + (walk.taps - 1) * walk.tap_step + 1, walk.tap_step) for walk in (phase.y, phase.x)
@@ -111,13 +112,13 @@ def weights(tensor: NDArray, phase: Phase, operation: str, fill: Fill) -> NDArra
 
 
 def gradient(tensor: NDArray, fill: Fill) -> NDArray:
-    """Return G of AxG, (products, filters, K). K is samples, rows and columns, which are padded to whole groups."""
+    """Return G of AxG, (products, filters, K). K is samples, rows and columns, padded to full groups of columns."""
     ordered = tensor.transpose(0, 2, 1, 3, 4)
     return _filled_last(ordered, fill.lanes).reshape(*ordered.shape[:2], -1)
 
 
 def activations(tensor: NDArray, layer: Layer, fill: Fill) -> NDArray:
-    """Return a of AxG.
+    """Return A of AxG.
 
     Parameters
     ----------
@@ -126,12 +127,12 @@ def activations(tensor: NDArray, layer: Layer, fill: Fill) -> NDArray:
     layer : Layer
         Shapes.
     fill : Fill
-        Of columns of G: A is what there is opposite those, too.
+        Padding of channels and of G's columns. A has values opposite G's padding, too.
 
     Returns
     -------
     array, (products, channel groups * KY * KX * channels of a group, K)
-        As a core's streams and their ports follow each other; reduced as `gradient` is.
+        Vectors in the order of a core's streams and their ports; K as in `gradient`.
     """
     (phase,) = layer.phases("AxW")
     rows, columns = layer.output_size
@@ -142,6 +143,6 @@ def activations(tensor: NDArray, layer: Layer, fill: Fill) -> NDArray:
 
 
 def _filled_last(array: NDArray, unit: int) -> NDArray:
-    """Zeros up to a multiple along the last axis."""
+    """Pad the last axis with zeros to a multiple of `unit`."""
     more = filled(array.shape[-1], unit) - array.shape[-1]
     return np.pad(array, [(0, 0)] * (array.ndim - 1) + [(0, more)]) if more else array

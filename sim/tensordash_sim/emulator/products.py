@@ -1,4 +1,4 @@
-"""Matrix products on a tile's numbers, in compiled code: golden's bits, without its cycles."""
+"""Compiled matrix products in a tile's number formats, bit-identical to golden but without cycles."""
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,26 +22,26 @@ def matrix_product(
     *,
     scales: tuple[ArrayLike, ArrayLike] | None = None,
 ) -> NDArray[np.uint32]:
-    """Multiply matrices: ``result[n, m]`` is the sum of the products of row vector n and column vector m.
+    """Multiply matrices: ``result[n, m]`` is the dot product of row vector n and column vector m.
 
-    Vectors are cut into steps of `lanes`, the last one filled up with zeros; row vectors are the tile's rows in
-    order, `config.rows` at a time, and column vectors its columns. That decides what a fused accumulator adds together;
-    the tile skips by its `sparsity`, which decides whether an infinity meets a zero.
+    Vectors are split into steps of `lanes` values, the last one padded with zeros. Row vectors go to the tile's rows in
+    order, `config.rows` at a time, and column vectors to its columns. This mapping decides which products a fused
+    accumulator adds together. `config.sparsity` decides which zeros are skipped, so whether a zero meets an infinity.
 
     Parameters
     ----------
     columns : array of unsigned, (..., M, K)
         Bit patterns of `config.a_format`.
     rows : array of unsigned, (..., N, K)
-        Bit patterns of `config.b_format`. What leads is the same on both sides, or is repeated as NumPy does.
+        Bit patterns of `config.b_format`. The leading axes of both sides broadcast as in NumPy.
     config : TileConfig
         The tile, without a C input.
     added : array of float32, for int8 of int32, optional
-        Biases of a core (docs/core.md, "Multiply", 1): added to the sums before they are rounded, repeated to
-        (..., N, M) as NumPy does; only to exact and binned sums.
+        Biases of a core (docs/core.md, "Multiply", 1), broadcast to (..., N, M) and added to the sums before they are
+        rounded. Only for exact and binned sums.
     scales : (array of unsigned, (..., M, blocks), array of unsigned, (..., N, blocks)), optional
-        Bit patterns of the scales of the columns' and of the rows' blocks, if the tile has scales, and only then; the
-        last block may be shorter.
+        Bit patterns of the scales of the columns' and the rows' blocks; the last block may be shorter. Required if the
+        tile has scales, and not allowed otherwise.
 
     Returns
     -------
@@ -51,7 +51,7 @@ def matrix_product(
     Raises
     ------
     TypeError, ValueError
-        Naming the operand, what it must be and what it was.
+        If an operand has the wrong type, shape or values. The message names the operand, what is allowed and its value.
 
     Source: docs/numerics.md.
 

@@ -1,4 +1,4 @@
-"""The random bits that a program's results are rounded with, where they are in the result."""
+"""The random bits of a program's stochastic rounding, arranged like its result."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -20,10 +20,10 @@ OUTPUT_LOOPS = 4
 
 
 class RandomBits:
-    """Follows a program's multiplies and stores, with random bits instead of results.
+    """Replays a program's multiplies and stores with random bits instead of results.
 
-    The bits of a result depend on its multiply's seed, on the row of all its blocks (the beat), and on the column: on
-    how the operation is cut.
+    A result's bits depend on its multiply's seed, its row in the multiply's blocks (the beat), and its column. They
+    therefore depend on the operation's tiling.
 
     Parameters
     ----------
@@ -34,7 +34,7 @@ class RandomBits:
     operation : str
         "AxW", "WxG" or "AxG".
     descriptors : sequence of int
-        Its program, with results of the operand format.
+        The operation's program, with results in the operand format.
     result : int
         The address of the result.
 
@@ -58,7 +58,7 @@ class RandomBits:
                 self._moves.append(("store", self._store(values, result)))
 
     def of(self, seed: int, operation: int = 0) -> NDArray[np.uint16]:
-        """Return the bits for a seed and an operation's number, as `stochastic` takes them, shaped like the result."""
+        """Return the bits for a seed and an operation's number, shaped like the result."""
         config, layer = self._config, self._layer
         tile = config.tile
         buffer = np.zeros((config.groups, tile.lanes, tile.lanes), np.uint16)
@@ -75,7 +75,7 @@ class RandomBits:
         return of_groups(memory.reshape(*shape, -1), config, layer, self._made)
 
     def _store(self, values: dict[str, int], result: int) -> dict[str, Any]:
-        """Groups in the buffer, and in the result."""
+        """Return a store's groups in the buffer and in the result."""
         memory = (values["memory"] | values["memory_high"] << 32) - result
         first = memory // self._config.group_bytes
         counts = [values[f"count_{k}"] for k in (3, 2, 1, 0)]
@@ -86,7 +86,7 @@ class RandomBits:
 
 
 def _walk(values: dict[str, int], number: int) -> dict[str, Any]:
-    """Yield the arguments of `_draw` for each multiply, with its number."""
+    """Return the arguments of `_draw` for a multiply, and its number."""
     loops = range(OUTPUT_LOOPS)
     return {
         "number": number,
@@ -100,7 +100,7 @@ def _walk(values: dict[str, int], number: int) -> dict[str, Any]:
 
 
 def _round_keys() -> NDArray[np.uint32]:
-    """Return the round keys of SIMON64/128 that are used."""
+    """Return the round keys of the first 18 rounds of SIMON64/128."""
     keys = [0x03020100, 0x0B0A0908, 0x13121110, 0x1B1A1918]
     for constant in "11011011101011":
         mixed = (keys[-1] >> 3 | keys[-1] << 29) ^ keys[-3]
@@ -110,12 +110,12 @@ def _round_keys() -> NDArray[np.uint32]:
 
 
 ROUND_KEYS = _round_keys()
-"""Of the 18 rounds of SIMON64/128."""
+"""Keys of the 18 rounds of SIMON64/128."""
 
 
 @njit(cache=True, nogil=True)
 def draw_beats(seed, first, out):
-    """Put the random bits of these beats, the first one's number given, into `out`: (beats, columns) of uint16."""
+    """Write the random bits of consecutive beats, from number `first` on, to `out`: (beats, columns) of uint16."""
     beats, columns = out.shape
     for i in range(beats):
         beat = (first + i) & 0xFFFFFFF
@@ -127,7 +127,7 @@ def draw_beats(seed, first, out):
 
 @njit(cache=True, nogil=True)
 def _cipher(left, right):
-    """Both words after the rounds of SIMON64/128, as one number of 64 bits."""
+    """Encrypt two words with SIMON64/128; return one number of 64 bits."""
     for key in ROUND_KEYS:
         by_1, by_2, by_8 = left << np.uint32(1), left << np.uint32(2), left << np.uint32(8)
         by_1, by_2, by_8 = by_1 | left >> np.uint32(31), by_2 | left >> np.uint32(30), by_8 | left >> np.uint32(24)
@@ -137,10 +137,10 @@ def _cipher(left, right):
 
 @njit(cache=True, nogil=True)
 def _draw(seed, blocks, transposed, place, size, counts, steps, shape, buffer):
-    """Put the random bits of a multiply's results where they go.
+    """Write the random bits of a multiply's results to the places of the results.
 
-    `place` is (address, x), `size` (x_size, stride), `steps` what a turn of each loop adds to address and x, `shape`
-    (rows, columns, lanes). `buffer`: (groups, positions, channels).
+    `place` is (address, x). `size` is (x_size, stride). `steps` are each loop's increments of address and x. `shape` is
+    (rows, columns, lanes). `buffer` is (groups, positions, channels).
     """
     rows, columns, lanes = shape
     address, x = place

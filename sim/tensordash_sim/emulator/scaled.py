@@ -1,4 +1,4 @@
-"""Operations of layers on a tile with scales: numbers become elements and scales as they are laid out."""
+"""Layer operations on a tile with scales; operands are quantised to elements and scales in the order of streams."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -27,11 +27,11 @@ def contract_scaled(
     seed: int | None = None,
     weight_block_height: int = 1,
 ) -> NDArray[np.float32]:
-    """Return one of the three operations of a layer on a tile with scales.
+    """Compute one of a layer's three operations on a tile with scales.
 
-    Vectors are reductions in the order of a core's streams; blocks run along them, from their beginning, so that a
-    value may have another scale in each operation, and in each window of a convolution. A block with an infinity or
-    NaN makes every result NaN that it is multiplied for.
+    Vectors are reductions in the order of a core's streams. Blocks run along a vector, from its beginning, so a value's
+    scale may differ between operations and between windows of a convolution. A block with an infinity or NaN makes all
+    results NaN to which it contributes.
 
     Parameters
     ----------
@@ -42,23 +42,25 @@ def contract_scaled(
     operation : str
         "AxW", "WxG" or "AxG".
     rows : str
-        The operand on the tile's row side, whose zeros are skipped: its elements are of side B's format.
+        The operand on the tile's row side, whose zeros the tile skips. Its elements have side B's format.
     values : mapping of str to array of float32
-        Both operands ("A", "W" or "G"), in the order of PyTorch.
+        Both operands ("A", "W" or "G"), with PyTorch's axes.
     seed : int, optional
-        If given, elements of G are rounded stochastically, as gradients have to be: with NumPy's Philox of this key.
+        Key of NumPy's Philox, for stochastic rounding of G's elements, which gradients need. Without it, rounding is to
+        nearest.
     weight_block_height : int
-        How many vectors of W share the scales of their blocks (`quantise_blocks`).
+        Number of vectors of W that share the scales of their blocks (`quantise_blocks`).
 
     Returns
     -------
-    array of float32, in the order of PyTorch
-        Sums, for NVFP4 times the product of both tensors' scales, each of these steps rounded to FP32.
+    array of float32, with PyTorch's axes
+        Sums; for NVFP4 multiplied by the product of both tensors' scales. Each of these steps is rounded to FP32.
 
     Raises
     ------
     TypeError, ValueError
-        Naming the field, what is allowed and what was given.
+        If an argument has the wrong type, shape or values. The message names the argument, what is allowed and its
+        value.
 
     Source: docs/numerics.md, "Scales". Gradients: arXiv:2509.25149, section 4.4.
 
@@ -94,7 +96,7 @@ def contract_scaled(
 
 
 class _ScaledSides(Sides):
-    """Vectors of numbers, quantised on their way to the tile."""
+    """Quantises vectors and multiplies them on a tile with scales."""
 
     gathered = 1 << 22
 
@@ -139,16 +141,16 @@ class _ScaledSides(Sides):
         )
         self.factors[which] = np.float32(made.tensor)
         bad = np.repeat(made.scales == scale.nan, scale.block, axis=-1)[..., : vectors.shape[-1]]
-        # Zeros would be skipped, and the NaN of their scale with them.
+        # The tile would skip zeros, and with them the NaN of their scale.
         return replace(made, bits=np.where(bad, 1, made.bits).astype(np.uint8)) if bad.any() else made
 
 
 def drawn(random: np.random.Philox, shape: tuple[int, ...]) -> NDArray[np.uint16]:
-    """The next bits, 16 for each value: each number of the generator has those of four, its lowest ones first."""
+    """Draw 16 random bits for each value. Each number of the generator supplies four values, lowest bits first."""
     size = int(np.prod(shape))
     return random.random_raw(-(-size // 4)).astype("<u8").view("<u2")[:size].reshape(shape)
 
 
 def _largest(values: NDArray[np.float32]) -> float:
-    """Return the largest magnitude that is finite."""
+    """Return the largest finite magnitude."""
     return float(np.abs(values, where=np.isfinite(values), out=np.zeros_like(values)).max(initial=0.0))

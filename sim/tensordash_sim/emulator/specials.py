@@ -1,4 +1,4 @@
-"""Infinities and NaN of exact and binned sums, which are summed apart from finite terms."""
+"""Infinities and NaN of exact and binned sums, added separately from finite terms."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,11 +11,11 @@ from .tables import is_finite, marks, operand_formats
 __all__ = ["bounded", "insert_specials"]
 
 FP32_EXPONENTS = 128
-"""From this power of two on there are no finite FP32 numbers."""
+"""Exponent of the smallest power of two that is not a finite FP32 number."""
 
 
 def bounded(added: NDArray[np.uint32], exponent: int) -> NDArray[np.uint32]:
-    """Return FP32 bits, but of infinities in place of magnitudes from ``2**exponent`` on."""
+    """Replace FP32 numbers with a magnitude of at least ``2**exponent`` by infinities."""
     if exponent >= FP32_EXPONENTS:
         return added
     numbers = added.view(np.float32)
@@ -34,7 +34,7 @@ def insert_specials(
     rows : array of unsigned, (products, N, K)
         Bit patterns of both sides, with scales if there are any (`operand_formats`).
     config : TileConfig
-        Formats, and what is skipped.
+        Formats and sparsity.
     out : array of uint32, (products, N, M)
         FP32 bits of the sums of finite terms.
     added : array of uint32, (products, N, M), optional

@@ -1,4 +1,4 @@
-"""What each bit pattern of a format is worth, as tables."""
+"""Tables of the values of all bit patterns of a format."""
 
 from functools import cache
 from typing import NamedTuple
@@ -33,13 +33,13 @@ ZERO = 1
 INFINITE = 2
 NAN = 4
 NEGATIVE = 8
-"""The last of the marks of a bit pattern, which are bits of a number."""
+"""The last of the marks of a bit pattern; marks are flags that combine by `|`."""
 MAX_DIGIT_BITS = 20
 """Bits of a digit: 2**13 products of two digits are below 2**53."""
 
 
 class Scaled(NamedTuple):
-    """Finite values are ``significand * 2**exponent``; what infinities and NaN have means nothing.
+    """A format's finite values, ``significand * 2**exponent``; the entries of infinities and NaN are undefined.
 
     Attributes
     ----------
@@ -52,14 +52,14 @@ class Scaled(NamedTuple):
 
 
 class ScaledFormat(NamedTuple):
-    """Patterns of values with their scales: the scale stands above the element.
+    """Patterns of values with their scales; the scale's bits are above the element's bits.
 
     Attributes
     ----------
     element : FloatFormat
-        Of the lower bits.
+        Format of the lower bits.
     scale : ScaleFormat
-        Of the upper ones.
+        Format of the upper bits.
     """
 
     element: FloatFormat
@@ -71,7 +71,7 @@ class ScaledFormat(NamedTuple):
 
     @property
     def least_exponent(self) -> int:
-        """Weight of the least bit of a value, if scales are numbers."""
+        """Weight of a value's least bit, as a power of two."""
         number = self.scale.number
         return self.element.least_exponent + (-self.scale.bias if number is None else number.least_exponent)
 
@@ -82,16 +82,16 @@ class ScaledFormat(NamedTuple):
 
 
 Operand = Format | ScaledFormat
-"""What operands are patterns of."""
+"""Format of an operand's patterns."""
 
 
 class Digits(NamedTuple):
-    """Values as integers in units of the least one above zero, cut into signed digits; infinities and NaN are zero.
+    """Values as integers in units of the smallest positive value, split into signed digits; infinities and NaN are 0.
 
     Attributes
     ----------
     bits : int
-        Of a digit's magnitude.
+        Bits of a digit's magnitude.
     largest : int
         The largest magnitude of a value.
     values : array of float32, (digits, 2**width)
@@ -104,7 +104,7 @@ class Digits(NamedTuple):
 
 
 def pattern_type(fmt: Format) -> np.dtype:
-    """Return the type of a format's patterns: as wide as the format, or the next wider.
+    """Return the narrowest unsigned type, of 8, 16 or 32 bits, that holds a format's patterns.
 
     >>> from tensordash.configuration.formats import FORMATS
     >>> [pattern_type(FORMATS[name]).itemsize for name in ("fp8_e4m3", "fp16", "tf32")]
@@ -114,7 +114,7 @@ def pattern_type(fmt: Format) -> np.dtype:
 
 
 def _patterns(fmt: Format) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Return all patterns without their sign, and their signs."""
+    """Return all patterns without sign, and their signs."""
     every = np.arange(1 << fmt.width)
     return every & ((1 << (fmt.width - 1)) - 1), every >> (fmt.width - 1) == 1
 
@@ -137,7 +137,7 @@ def is_finite(bits: NDArray, fmt: Operand) -> NDArray[np.bool_]:
 
 @cache
 def _scales(scale: ScaleFormat) -> tuple[Scaled, NDArray[np.uint8]]:
-    """Significands, exponents and marks of all patterns of a scale."""
+    """Return significands, exponents and marks of all patterns of a scale."""
     if scale.number is not None:
         return scaled(scale.number), marks(scale.number)
     powers = np.arange(256, dtype=np.int32) - np.int32(scale.bias)
@@ -147,7 +147,7 @@ def _scales(scale: ScaleFormat) -> tuple[Scaled, NDArray[np.uint8]]:
 
 @cache
 def scaled(fmt: Operand) -> Scaled:
-    """Significand and exponent of every pattern.
+    """Return the significand and the exponent of every pattern.
 
     >>> from tensordash.configuration.formats import FORMATS
     >>> table = scaled(FORMATS["bf16"])
@@ -171,7 +171,7 @@ def scaled(fmt: Operand) -> Scaled:
 
 @cache
 def marks(fmt: Operand) -> NDArray[np.uint8]:
-    """Return whether patterns are a zero, an infinity, a NaN, and negative, as a bit each.
+    """Return every pattern's marks: `ZERO`, `INFINITE`, `NAN` and `NEGATIVE`.
 
     >>> from tensordash.configuration.formats import FORMATS
     >>> marks(FORMATS["fp16"])[[0x8000, 0x3C00, 0xFC00, 0x7C01]].tolist()
@@ -180,7 +180,7 @@ def marks(fmt: Operand) -> NDArray[np.uint8]:
     if isinstance(fmt, ScaledFormat):
         element, of_scale = fmt.both(marks(fmt.element), _scales(fmt.scale)[1])
         unlike: NDArray[np.uint8] = (element ^ of_scale) & NEGATIVE
-        # A zero stays one beside a NaN scale: it is skipped before it is looked at.
+        # A zero with a NaN scale keeps the mark of a zero, because the tile skips it.
         kinds = (element | of_scale) & (ZERO | INFINITE | NAN)
         kinds = np.where(kinds & NAN, kinds & (ZERO | NAN), kinds)
         return np.asarray(kinds | unlike, np.uint8)
@@ -195,7 +195,7 @@ def marks(fmt: Operand) -> NDArray[np.uint8]:
 
 @cache
 def digits(fmt: Operand) -> Digits:
-    """Digits of every pattern's value, each exact in float32.
+    """Return the digits of every pattern's value; float32 represents each digit exactly.
 
     >>> from tensordash.configuration.formats import FORMATS
     >>> table = digits(FORMATS["fp16"])
@@ -216,7 +216,7 @@ def digits(fmt: Operand) -> Digits:
 
 @cache
 def floats(fmt: Format) -> NDArray[np.float32]:
-    """Return the value of every pattern; exact.
+    """Return the exact value of every pattern.
 
     >>> from tensordash.configuration.formats import FORMATS
     >>> floats(FORMATS["fp16"])[[0x3C00, 0xFC00, 0x7C01]]
@@ -231,7 +231,7 @@ def floats(fmt: Format) -> NDArray[np.float32]:
 
 
 def operand_formats(config: TileConfig) -> tuple[Operand, Operand]:
-    """Return the formats of the patterns of sides a and b; with scales, of elements and scales."""
+    """Return the formats of the patterns of sides a and b; for a tile with scales, both are `ScaledFormat`."""
     a, b, scale = config.a_format, config.b_format, config.numerics.scale
     if scale is None:
         return a, b
@@ -241,12 +241,12 @@ def operand_formats(config: TileConfig) -> tuple[Operand, Operand]:
 
 
 def with_scales(name: str, bits: NDArray, scales: ArrayLike, fmt: ScaledFormat) -> NDArray[np.uint16]:
-    """Elements, (..., K), with the scales of their blocks, (..., blocks), above them.
+    """Join elements, (..., K), and the scales of their blocks, (..., blocks), to patterns of `fmt`.
 
     Raises
     ------
     TypeError, ValueError
-        If these are no scales of such blocks.
+        If the scales have the wrong type, shape or values.
     """
     array, scale = np.asarray(scales), fmt.scale
     if not np.issubdtype(array.dtype, np.unsignedinteger):
@@ -261,12 +261,12 @@ def with_scales(name: str, bits: NDArray, scales: ArrayLike, fmt: ScaledFormat) 
 
 
 def checked_bits(name: str, values: ArrayLike, fmt: Format) -> NDArray:
-    """Return an operand as an array as wide as its format.
+    """Convert an operand to an array of its format's `pattern_type`.
 
     Raises
     ------
     TypeError, ValueError
-        If it is no array of bit patterns.
+        If `values` are not unsigned integers or are out of range.
     """
     array = np.asarray(values)
     if not np.issubdtype(array.dtype, np.unsignedinteger):

@@ -1,7 +1,7 @@
-"""Golden model: bit by bit and cycle by cycle what a tile does, in Python integers and NumPy.
+"""Golden model: a bit-accurate and cycle-accurate tile in Python integers and NumPy.
 
-Written from the definitions (docs/tile.md, docs/numerics.md), apart from the hardware, to be obvious rather than fast.
-`matmul` is the way in; `Tile` is the model to run beside a simulation, `dot_exact` the mathematics above it all.
+It follows the definitions (docs/tile.md, docs/numerics.md), shares no code with the hardware and puts clarity before
+speed. Start with `matmul`. `Tile` runs in lockstep with a simulation. `dot_exact` is the mathematical reference.
 """
 
 from tensordash.configuration.formats import FP32, INT32

@@ -1,4 +1,4 @@
-"""The accumulator of a configuration."""
+"""Choice of the accumulator that a configuration asks for."""
 
 from collections.abc import Iterable
 from typing import Protocol
@@ -15,10 +15,10 @@ __all__ = ["Accumulator", "make_accumulator", "starts_from_c"]
 
 
 class Accumulator(Protocol):
-    """What all accumulators have in common. C is 0 where a tile has no C input."""
+    """Interface of all accumulators. C is 0 for a tile without a C input."""
 
     def accumulate(self, pairs: Iterable[tuple[int, ...]], first: bool, c: int = 0) -> bool:
-        """Add the products of one schedule; `first`: start anew, or from C. Answers whether the sum wrapped."""
+        """Add one schedule's products (if `first`, to zero or C); return whether the sum wrapped."""
 
     def result_bits(self, c: int = 0) -> int:
         """Return the result, FP32 or INT32 bits, with C if the accumulator adds it last."""
@@ -31,7 +31,7 @@ class Accumulator(Protocol):
 
 
 def make_accumulator(config: TileConfig) -> Accumulator:
-    """Return an accumulator for the numbers of a configuration.
+    """Return an accumulator for a configuration.
 
     >>> numbers = {}, {"format": "int8"}, {"format": "bf16", "accumulator": "hopper"}, {"accumulator": {"bins": 3}}
     >>> [type(make_accumulator(TileConfig(**each))).__name__ for each in numbers]
@@ -47,7 +47,7 @@ def make_accumulator(config: TileConfig) -> Accumulator:
 
 
 def starts_from_c(config: TileConfig) -> bool:
-    """Return whether streams start from C, and C is not added to their sums last.
+    """Return whether streams start from C; otherwise a tile with a C input adds C to their sums last.
 
     >>> [starts_from_c(TileConfig(initial=True, accumulator=each)) for each in ("exact", "volta", {"bins": 3})]
     [False, True, True]

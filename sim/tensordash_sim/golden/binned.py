@@ -1,4 +1,4 @@
-"""Binned dot products: the digits of all terms of a stream in bins, whatever the order of the terms."""
+"""Binned dot products: bins sum the digits of a stream's terms, so the result is independent of their order."""
 
 from collections.abc import Iterable
 
@@ -16,10 +16,10 @@ FP32_SUBNORMALS = -149
 
 
 class BinnedAccumulator:
-    """Sums of digits by bin, of which the highest `bins` up to the largest top bin count.
+    """Sums of digits by bin; the result uses the `bins` bins from the largest top bin downwards.
 
-    No bin is ever dropped here: which of them count is decided by `top` alone, when they are read. So nothing depends
-    on the order of the terms.
+    The model never drops a bin. `top` alone selects the bins to count when the result is read, so the order of the
+    terms does not matter.
 
     Parameters
     ----------
@@ -29,7 +29,7 @@ class BinnedAccumulator:
     Attributes
     ----------
     sums : dict of int to int
-        The sum of the signed digits of each bin, by its number, without wrapping.
+        The sum of each bin's signed digits, by bin number, without wrapping.
     top : int
         The largest top bin of the terms; 0 without terms.
     unit : int
@@ -91,7 +91,7 @@ class BinnedAccumulator:
         self.infinities: frozenset[int] = frozenset()
 
     def _bin_of(self, place: int) -> int:
-        """Return the bin that a binary place is in."""
+        """Return the bin of a binary place."""
         return (place - self.unit) // self.bin_bits
 
     def accumulate(self, pairs: Iterable[tuple[int, ...]], first: bool, c: int = 0) -> bool:
@@ -100,17 +100,16 @@ class BinnedAccumulator:
         Parameters
         ----------
         pairs : iterable of (int, int) or (int, int, int, int)
-            The bit patterns (a, b), with their scales (if any), of the pairs that are multiplied; those skipped
-            are left out.
+            The bit patterns (a, b) of the pairs to multiply, with their scales (if any). Skipped pairs are left out.
         first : bool
-            Start anew, with C as the first term.
+            Start a new sum with C as its first term.
         c : int
             FP32 bits of C. Only used if `first`.
 
         Returns
         -------
         bool
-            Whether a bin left the range of its register and was wrapped.
+            Whether a bin left the range of its register and wrapped.
         """
         if first:
             self.sums, self.top, self.infinities = {}, 0, frozenset()
@@ -134,7 +133,7 @@ class BinnedAccumulator:
         Returns
         -------
         bool
-            Whether a bin that counts left the range of its register and was wrapped.
+            Whether a bin that counts left the range of its register and wrapped.
 
         Examples
         --------
@@ -157,8 +156,7 @@ class BinnedAccumulator:
     def add_bias(self, fp32: int) -> bool:
         """Add an FP32 number as one more term (docs/core.md, "Multiply", 1).
 
-        What lies below the unit is cut off. A number whose top bin is above the largest one of all products counts
-        as an infinity.
+        Bits below the unit are cut off. A number whose top bin is above `max_top` counts as an infinity.
 
         Parameters
         ----------
@@ -168,14 +166,14 @@ class BinnedAccumulator:
         Returns
         -------
         bool
-            As `merge`.
+            As for `merge`.
         """
         before = dict(self.sums)
         self._add_fp32(fp32)
         return self._leaves(before, {k: number - before.get(k, 0) for k, number in self.sums.items()})
 
     def _leaves(self, before: dict[int, int], added: dict[int, int]) -> bool:
-        """Return whether a bin that counts left the range of its register as this was added."""
+        """Return whether an addition overflowed the register of a bin that counts."""
         return any(
             self._wrapped(before.get(k, 0)) + added[k] != self._wrapped(self.sums[k])
             for k in self._counting()
@@ -209,7 +207,7 @@ class BinnedAccumulator:
             number += 1
 
     def _counting(self) -> range:
-        """Return the numbers of the bins that count; some may be below 0, and empty."""
+        """Return the numbers of the bins that count; bins below 0 are empty."""
         return range(self.top - self.bins + 1, self.top + 1)
 
     def _wrapped(self, value: int) -> int:
@@ -223,7 +221,7 @@ class BinnedAccumulator:
         Parameters
         ----------
         c : int
-            Not used: the sum started from C.
+            Unused: the sum started from C.
         """
         special = special_bits(self.infinities, FP32_NAN)
         if special is not None:
@@ -234,14 +232,14 @@ class BinnedAccumulator:
         return bits if bits % (1 << 31) else 0
 
     def result_overflow(self, c: int = 0) -> bool:
-        """Return whether the result left its range: never, FP32 has infinities."""
+        """Return False: FP32 has infinities, so the result never leaves its range."""
         return False
 
     def block_bits(self) -> int:
         """Return the bits of the PE's `block` port.
 
-        The registers of the bins, the lowest first; the number of the top bin; above it, whether infinities or a NaN
-        of plus sign came in, and of minus sign.
+        From the lowest bit: the registers of the bins, the lowest bin first; the number of the top bin; one bit each
+        for a positive and a negative infinity. A NaN sets both bits.
         """
         made = 0
         for place, number in enumerate(self._counting()):

@@ -1,4 +1,4 @@
-"""The block quantiser: FP32 numbers as elements of 32 that share a power of two."""
+"""The block quantiser: rounds blocks of 32 FP32 numbers to elements that share a power of two."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -26,26 +26,26 @@ def quantised_block(
     *,
     scale_rounding: str = "floor",
 ) -> Step:
-    """Elements and scale of a block of FP32 numbers.
+    """Return the elements and the scale of a block of FP32 numbers.
 
     Parameters
     ----------
     values : sequence of int
-        Bit patterns. Subnormal ones count as zeros.
+        Bit patterns. Subnormal numbers count as zeros.
     fmt : FloatFormat
-        Of the elements.
+        Format of the elements.
     rounding : "nearest", "zero" or "stochastic"
-        Of elements.
+        Rounding of the elements.
     random : sequence of int
-        16 bits for each value, if it is stochastic.
+        16 bits for each value, for stochastic rounding.
     scale_rounding : "floor" or "up"
-        Of the scale: the exponent of the largest magnitude less the largest element's; or the least power of two
-        that makes no element larger than the largest.
+        Rounding of the scale. "floor": the exponent of the largest magnitude minus the exponent of the largest element.
+        "up": the smallest power of two with which no element exceeds the largest one.
 
     Returns
     -------
     tuple of int, int
-        Bit patterns.
+        Bit patterns of the elements and of the scale.
 
     Source
     ------
@@ -80,7 +80,7 @@ def _scale(values: Sequence[int], fmt: FloatFormat, scale_rounding: str) -> int:
 def _elements(
     values: Sequence[int], scale: int, fmt: FloatFormat, rounding: str, random: Sequence[int]
 ) -> tuple[int, ...]:
-    """Return numbers over their scale, as elements."""
+    """Divide numbers by their scale and round them to elements."""
     elements = []
     for k, bits in enumerate(values):
         number, magnitude = decode(bits, FP32), 0
@@ -102,7 +102,7 @@ def _exceeds(number: Decoded, top: Decoded, power: int) -> bool:
 
 
 class QuantiserOutputs(NamedTuple):
-    """What is visible at the ports in a cycle; `out_step` is None where `out_valid` is false."""
+    """Outputs of one cycle; `out_step` is None if `out_valid` is false."""
 
     in_ready: bool
     out_valid: bool
@@ -110,16 +110,16 @@ class QuantiserOutputs(NamedTuple):
 
 
 class BlockQuantiser:
-    """Takes blocks of 32 FP32 numbers, some of them a cycle, and gives them quantised, as many a cycle.
+    """Quantises blocks of 32 FP32 numbers; takes and returns `lanes` of them per cycle.
 
-    *Timing*: the first beat of a block can leave in the cycle after its last one entered. Then one beat leaves and one
-    enters in every cycle in which both sides allow it, with no bubble between blocks: a beat enters where one of the
-    block before has left, or leaves in this cycle.
+    *Timing*: the first beat of a block can leave in the cycle after its last beat has entered. From then on, one beat
+    leaves and one enters in every cycle in which both sides allow it, with no bubble between blocks. A beat enters the
+    place of a beat of the previous block that has left or leaves in this cycle.
 
     Parameters
     ----------
     fmt : FloatFormat
-        Of the elements.
+        Format of the elements.
     lanes : int
         Values of a beat.
 
@@ -149,7 +149,7 @@ class BlockQuantiser:
         self._seed, self._beat, self._filling = seed, 0, FILL_CYCLES
 
     def bits_of_next_block(self) -> list[int]:
-        """The random bits of the numbers that enter next, if they begin a block and nothing restarts the bits."""
+        """Return the random bits for the next block to enter, if no block is partly entered and no restart follows."""
         ahead = (len(self._resident) + len(self._entered)) // self.lanes
         beats = range(self._beat + ahead, self._beat + ahead + BLOCK // self.lanes)
         return [bits for beat in beats for bits in random_bits(self._seed, beat, self.lanes)]
@@ -157,18 +157,18 @@ class BlockQuantiser:
     def cycle(
         self, in_valid: bool, values: Sequence[int] | None, out_ready: bool, rounding: int = 0
     ) -> QuantiserOutputs:
-        """Return one clock cycle.
+        """Simulate one clock cycle.
 
         Parameters
         ----------
         in_valid : bool
             A beat is offered.
         values : sequence of int, (lanes,)
-            FP32 bit patterns; not looked at unless `in_valid`.
+            FP32 bit patterns; ignored unless `in_valid`.
         out_ready : bool
-            The beat that is offered at the output is taken.
+            The consumer takes the beat at the output.
         rounding : int
-            0 to nearest, 1 stochastically, 2 toward zero.
+            0: to nearest, 1: stochastic, 2: toward zero.
 
         Returns
         -------

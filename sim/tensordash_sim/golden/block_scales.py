@@ -1,6 +1,6 @@
-"""Numbers as elements and scales: what a tile with scales is fed (MXFP8, MXFP6, MXFP4, NVFP4).
+"""Quantisation to elements and scales, the operands of a tile with scales (MXFP8, MXFP6, MXFP4, NVFP4).
 
-Written from docs/numerics.md, "Quantisation", independently of `block_formats`, which has no bit patterns.
+Follows docs/numerics.md, "Quantisation", and shares no code with `block_formats`, which has no bit patterns.
 """
 
 from dataclasses import dataclass
@@ -19,16 +19,16 @@ __all__ = ["Scaled", "quantise_blocks", "scale_values", "scaled_steps"]
 
 @dataclass(frozen=True)
 class Scaled:
-    """Elements, their blocks' scales and the tensor's.
+    """Elements, the scales of their blocks and the scale of the tensor.
 
     Parameters
     ----------
     bits : array of uint8, (..., K)
-        Bit patterns of elements.
+        Bit patterns of the elements.
     scales : array of uint8, (..., blocks)
-        Of their blocks along the last axis, from its beginning; the last one may be shorter.
+        Bit patterns of the scales of blocks along the last axis. The last block may be shorter.
     tensor : float
-        NVFP4: what everything is multiplied by besides, an FP32 number; 1 elsewhere.
+        NVFP4: an FP32 factor of all elements. 1 for other formats.
     """
 
     bits: NDArray[np.uint8]
@@ -72,18 +72,20 @@ def quantise_blocks(
     values : array of float32, (..., K)
         Blocks run along the last axis. Subnormal numbers count as zeros.
     fmt : FloatFormat
-        Of the elements.
+        Format of the elements.
     scale : ScaleFormat
-        "e8m0": the OCP's rule. "e4m3": NVFP4's, with a scale for the tensor.
+        "e8m0": the OCP's rule. "e4m3": NVFP4's rule, with a scale for the tensor.
     largest : float, optional
-        The tensor's largest magnitude, if the values are only a part.
+        The tensor's largest magnitude, if the values are only a part of the tensor.
     random : array of uint16, the shape of the values, optional
-        Random bits: elements are rounded stochastically, with zeros toward zero. Scales never are.
+        Random bits for stochastic rounding of the elements; all-zero bits round toward zero. Scales are never rounded
+        stochastically.
     scale_rounding : "floor" or "up"
-        Of "e8m0": "floor", the OCP's rule; "up", the least power of two that no element exceeds the largest with.
+        Rounding of an "e8m0" scale. "floor": the OCP's rule. "up": the smallest power of two with which no element
+        exceeds the largest one.
     block_height : int
-        How many vectors, along the axis before the last, share the scales of their blocks. If it is the scale's block
-        size, a matrix and its transpose have the same quantised values.
+        Number of vectors, along the axis before the last, that share the scales of their blocks. If it equals the
+        scale's block size, a matrix and its transpose have the same quantised values.
 
     Returns
     -------
@@ -93,8 +95,8 @@ def quantise_blocks(
     Source
     ------
     OCP Microscaling Formats (MX) Specification 1.0, section 6.3; "Pretraining Large Language Models with NVFP4" (NVIDIA
-    2025, arXiv:2509.25149), appendix on quantisation, and section 4.3 on scales of 16 x 16 blocks; rounded to nearest,
-    ties to even, or as docs/core.md rounds stochastically.
+    2025, arXiv:2509.25149), appendix on quantisation, and section 4.3 on scales of 16 x 16 blocks. Stochastic rounding:
+    docs/core.md. Other rounding is to nearest, ties to even.
 
     Examples
     --------
@@ -119,7 +121,7 @@ def quantise_blocks(
         magnitudes = _share(magnitudes, block_height, np.maximum)
     top, tensor = to_float(fmt.largest, fmt), 1.0
     if scale.number is None:
-        # The exponent of the largest magnitude, less the largest element's exponent.
+        # The exponent of the largest magnitude, minus the largest element's exponent.
         exponents = np.frexp(magnitudes)[1] - np.frexp(top)[1]
         if scale_rounding == "up":
             exponents = exponents + (magnitudes > np.ldexp(top, exponents))
@@ -130,7 +132,7 @@ def quantise_blocks(
             tensor = float(np.float32(most / (to_float(scale.number.largest, scale.number) * top)))
         scales = _saturated(magnitudes / (top * tensor), scale.number)
     divisors = (scale_values(scales, scale) * tensor)[..., np.newaxis]
-    # A double distinguishes a quotient of FP32 numbers from a tie, so rounding happens once.
+    # A double distinguishes a quotient of FP32 numbers from a tie, so the division does not round twice.
     scaled = np.divide(blocks, divisors, out=np.zeros_like(blocks), where=divisors != 0)
     scaled = scaled.reshape(*array.shape[:-1], -1)[..., : array.shape[-1]]
     if random is not None:
@@ -140,22 +142,22 @@ def quantise_blocks(
 
 
 def _share(blocks: NDArray, height: int, combine: np.ufunc) -> NDArray:
-    """Combine values of blocks, (..., vectors, blocks), over each `height` vectors; repeat the result for each."""
+    """Combine values of blocks, (..., vectors, blocks), over groups of `height` vectors; repeat the result for each."""
     vectors = blocks.shape[-2]
     combined = combine.reduceat(blocks, np.arange(0, vectors, height), axis=-2)
     return np.repeat(combined, height, axis=-2)[..., :vectors, :]
 
 
 def _saturated(values: NDArray[np.float64], fmt: FloatFormat) -> NDArray[np.uint8]:
-    """Return bit patterns, rounded to nearest even; beyond the largest the largest."""
+    """Round values to nearest, ties to even, and saturate at the largest magnitude; return bit patterns."""
     top = to_float(fmt.largest, fmt)
     return np.asarray(encode(np.clip(values, -top, top), fmt), np.uint8)
 
 
 def _moved(values: NDArray[np.float64], fmt: FloatFormat, random: NDArray[np.uint16]) -> NDArray[np.float64]:
-    """Round stochastically: a value between two magnitudes becomes the upper one with its share of the distance.
+    """Round stochastically: the probability of the upper magnitude is the value's relative distance to the lower one.
 
-    The random bits are added after the last place, and what is then after it is cut off.
+    The random bits are added below the last place; then the bits below it are cut off.
     """
     exponents = np.frexp(values)[1] - 1
     places = np.maximum(exponents - fmt.fraction_bits, fmt.least_exponent)
@@ -164,7 +166,7 @@ def _moved(values: NDArray[np.float64], fmt: FloatFormat, random: NDArray[np.uin
 
 
 def scaled_steps(made: Scaled, config: TileConfig) -> NDArray[np.uint8]:
-    """Return elements and scales as steps of a tile, each with its scale after its values.
+    """Arrange elements and scales as steps of a tile, each with its scale after its values.
 
     Parameters
     ----------
@@ -176,7 +178,7 @@ def scaled_steps(made: Scaled, config: TileConfig) -> NDArray[np.uint8]:
     Returns
     -------
     array of uint8, (..., T, lanes + 1)
-        The last step is filled up with zeros.
+        The last step is padded with zeros.
 
     Raises
     ------

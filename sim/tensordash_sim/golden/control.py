@@ -1,4 +1,4 @@
-"""A tile's window and its schedules: steps 3 and 5 of docs/tile.md."""
+"""Control of a tile: its window and its schedules (steps 3 and 5 of docs/tile.md)."""
 
 from collections.abc import Mapping, Sequence
 
@@ -17,7 +17,7 @@ scales of its step (of a, of b), if any."""
 
 
 class Control:
-    """The window of a tile: the steps of all ports, and which positions are effectual and not consumed.
+    """The window of a tile: the steps of all ports, and the effectual positions that are not consumed.
 
     Parameters
     ----------
@@ -27,9 +27,9 @@ class Control:
     Attributes
     ----------
     columns, rows : list of StagingBuffer
-        Column side, one for each column, and row side, one for each row. All hold equally many steps.
+        Column side, one for each column, and row side, one for each row. All hold the same number of steps.
     effectual : list of list of list of list of bool, (rows, schedulers of a row, steps present, lanes)
-        The positions that each scheduler has still to serve.
+        The positions that each scheduler still has to consume.
     first : bool
         The next schedule is the first of its stream.
     """
@@ -53,7 +53,7 @@ class Control:
 
     @property
     def idle(self) -> bool:
-        """No step is in the window, and no stream has begun that has not ended."""
+        """Whether the window is empty and every stream that began has ended."""
         return self.first and self.rows[0].present == 0
 
     def decide(self, may_start: bool = True) -> TileSchedule | None:
@@ -62,7 +62,7 @@ class Control:
         Parameters
         ----------
         may_start : bool
-            A stream may start: its C is there, or needs not be.
+            A stream may start: the tile holds its C or has no C input.
         """
         if self.first and not may_start:
             return None
@@ -88,7 +88,7 @@ class Control:
         )
 
     def operands(self, made: TileSchedule) -> Pairs:
-        """The pairs that every PE multiplies: its row's B values with the same positions of its column's A values."""
+        """Return the pairs that each PE multiplies: B values of its row, A values of its column, same positions."""
         operands: list[list[tuple]] = []
         for row, schedules in zip(self.rows, made.schedules, strict=True):
             operands.append([])
@@ -99,11 +99,11 @@ class Control:
         return tuple(map(tuple, operands))
 
     def _pair(self, a: Sequence[int], b: Sequence[int], lane: int) -> tuple[int, ...]:
-        """Return the values of a lane of a step, with the step's scales, which stand after the values."""
+        """Return a lane's two values of a step and the step's scales, the last entry of each side."""
         return (a[lane], b[lane]) if self._scale is None else (a[lane], b[lane], a[-1], b[-1])
 
     def clock(self, made: TileSchedule | None, a: Sequence[Offer], b: Sequence[Offer], taken: int) -> tuple[bool, bool]:
-        """Return the clock edge: steps leave, then the first `taken` steps offered enter.
+        """Apply a clock edge: steps leave, then the first `taken` steps offered enter.
 
         Parameters
         ----------
@@ -131,7 +131,7 @@ class Control:
         return any(port_ends) and not all(port_ends), self._non_finite(taken)
 
     def offered(self, offer: Offer) -> int:
-        """Steps that a port offers; what it has beyond the window's depth does not count."""
+        """Return the steps that a port offers, limited to the window's depth."""
         return min(offer.available, self.config.window_depth)
 
     def _drain(self, made: TileSchedule) -> None:
@@ -141,7 +141,7 @@ class Control:
         self.first = made.last
 
     def _mark(self, index: int) -> None:
-        """Note which positions of the step at `index` are effectual."""
+        """Mark the effectual positions of the step at `index`."""
         sparsity = self.config.sparsity
         columns = [self._nonzero(buffer.steps[index], self._a_values) for buffer in self.columns]
         rows = [self._nonzero(buffer.steps[index], self._b_values) for buffer in self.rows]
@@ -153,7 +153,7 @@ class Control:
                     steps.append(b_marks if sparsity == "rows" else [True] * self.config.lanes)
 
     def _nonzero(self, step: Sequence[int], values: Mapping[int, int | None]) -> list[bool]:
-        """Return which values of a step are not zero: a scale of zero makes all of them zeros."""
+        """Return which values of a step are not zero. A scale of zero makes all of them zeros."""
         if self._scale is not None and decode_scale(step[-1], self._scale).kind is Kind.ZERO:
             return [False] * self.config.lanes
         return [values[bits] != 0 for bits in step[: self.config.lanes]]

@@ -16,11 +16,11 @@ __all__ = ["Datapath", "Work", "latency_of"]
 
 
 BUFFER_BEATS = 2
-"""What the output buffer holds."""
+"""Capacity of the output buffer, in beats."""
 
 
 def latency_of(config: TileConfig) -> int:
-    """Return cycles from a schedule to its accumulation.
+    """Return the cycles from a schedule to its accumulation.
 
     >>> latency_of(TileConfig(pipeline=2))
     1
@@ -30,7 +30,7 @@ def latency_of(config: TileConfig) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """The operands of one schedule on their way to the accumulators, with its marks."""
+    """The operands of one schedule in the pipeline; `first` and `last` mark its place in the stream."""
 
     pairs: Pairs
     first: bool
@@ -48,18 +48,18 @@ class Datapath:
     Attributes
     ----------
     pipeline : list of (Work or None)
-        `latency` slots; the last one is due for accumulation.
+        `latency` slots; the last one is accumulated next.
     accumulators : list of list of Accumulator, (rows, columns)
         One for each PE.
     block : list of list of list of Accumulator, (beats, out_rows, columns)
-        Sums of the last stream that ended that are still to be moved.
+        Sums of the last stream that ended, as far as they have not moved on.
     sum, output : Beat or None
-        The sum register, always None where there is none, and the output register. Results are rounded before both,
-        since rounding on the way out gives the same.
+        The sum register (None if the tile has none) and the output register. The model rounds results before both;
+        the hardware rounds at the output, with the same result.
     buffer : list of Beat
-        The output buffer, oldest first; always empty where there is none.
+        The output buffer, oldest first; empty if the tile has none.
     initial : InitialStore or None
-        The C store, if there is a C input.
+        The C store, if the tile has a C input.
     """
 
     def __init__(self, config: TileConfig) -> None:
@@ -90,18 +90,18 @@ class Datapath:
 
     @property
     def empty(self) -> bool:
-        """No stream's last schedule is in the pipeline, and no result or C anywhere."""
+        """Whether the pipeline holds no stream's last schedule and the datapath holds no result and no C."""
         ending = any(work is not None and work.last for work in self.pipeline)
         results = self.block or self.sum or self.output or self.buffer
         return not ending and not results and (self.initial is None or not self.initial.beats)
 
     def is_frozen(self, decided: TileSchedule | None, out_ready: bool) -> bool:
-        """Return whether the sum that is due has no block to go to.
+        """Return whether a stream's last schedule is due for accumulation while the block is still occupied.
 
         Parameters
         ----------
         decided : TileSchedule or None
-            The schedule to be made; without latency it is the one that is due.
+            The schedule to be made; with a latency of 0 it is the one that is due.
         out_ready : bool
             The consumer takes the beat in the output register.
         """
@@ -111,14 +111,14 @@ class Datapath:
         return work_due is not None and work_due.last and not block_free
 
     def clock(self, work: Work | None, out_ready: bool, frozen: bool) -> tuple[bool, bool]:
-        """Return the clock edge.
+        """Apply a clock edge.
 
         Parameters
         ----------
         work : Work or None
-            What was scheduled in this cycle.
+            The operands that were scheduled in this cycle.
         out_ready, frozen : bool
-            As in `is_frozen`, and its answer.
+            As for `is_frozen`, and its result.
 
         Returns
         -------
@@ -161,7 +161,7 @@ class Datapath:
         return self._output_free(out_ready) or (self._has_sum_register and self.sum is None)
 
     def _move_out(self, out_ready: bool) -> bool:
-        """Beats move towards the output; answers whether adding C to one of them overflowed."""
+        """Move beats towards the output; return whether adding C to one of them overflowed."""
         if not self._block_moves(out_ready):
             return False
         beat, overflow = self._leave_block() if self.block else (None, False)
@@ -172,7 +172,7 @@ class Datapath:
         return overflow
 
     def _leave_block(self) -> tuple[Beat, bool]:
-        """Return the block's next beat, with its C, and whether adding that overflowed."""
+        """Return the block's next beat with C added, and whether adding C overflowed."""
         sums = self.block.pop(0)
         no_c = ((0,) * self.config.columns,) * self.config.out_rows
         c = no_c if self.initial is None or self._starts_from_c else self.initial.pop_beat()
@@ -182,7 +182,7 @@ class Datapath:
         return Beat(values, last=not self.block), overflow
 
     def _accumulate(self, work_due: Work) -> bool:
-        """Add one schedule's products; answers whether that overflowed."""
+        """Add one schedule's products; return whether a sum overflowed."""
         c: Rows = ((0,) * self.config.columns,) * self.config.rows
         if work_due.first and self._starts_from_c and self.initial is not None:
             c = self.initial.pop_block()

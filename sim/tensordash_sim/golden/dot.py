@@ -16,7 +16,9 @@ __all__ = ["ExactAccumulator", "IntegerAccumulator", "product_bits"]
 
 @cache
 def product_bits(a_format: Format, b_format: Format, scale: ScaleFormat | None = None) -> int:
-    """Bits of the largest product's magnitude in units of the least product above zero, numbers for scales included.
+    """Return the bits of the largest product's magnitude, in units of the smallest positive product.
+
+    A product includes both sides' scales if these are floating-point numbers (E4M3).
 
     >>> from tensordash.configuration.formats import FORMATS, SCALES
     >>> [product_bits(FORMATS[name], FORMATS[name]) for name in ("fp16", "fp8_e4m3", "int8")]
@@ -36,7 +38,7 @@ def product_bits(a_format: Format, b_format: Format, scale: ScaleFormat | None =
 
 
 def _numbers(scale: ScaleFormat | None) -> list[FloatFormat]:
-    """Formats of both sides' scales, if there are numbers for scales."""
+    """Return the formats of both sides' scales; an empty list if scales are no floating-point numbers."""
     return [] if scale is None or scale.number is None else [scale.number] * 2
 
 
@@ -61,17 +63,16 @@ class _FixedPoint:
         Parameters
         ----------
         pairs : iterable of (int, int) or (int, int, int, int)
-            The bit patterns (a, b), with their scales (if any), of the pairs that are multiplied; those skipped
-            are left out.
+            The bit patterns (a, b) of the pairs to multiply, with their scales (if any). Skipped pairs are left out.
         first : bool
             Start from zero.
         c : int
-            Not used: an exact accumulator takes C when its result is read.
+            Unused: an exact accumulator adds C when its result is read.
 
         Returns
         -------
         bool
-            Whether the sum left the accumulator's range and was wrapped.
+            Whether the sum left the accumulator's range and wrapped.
         """
         if first:
             self.total, self.infinities = 0, frozenset()
@@ -88,12 +89,12 @@ class _FixedPoint:
         return self.total != total
 
     def _factor(self, scales: list[int]) -> int | None:
-        """Return the product of both scales in units of the least one, None if it is NaN."""
+        """Return the product of both scales in units of the smallest one; None if it is NaN."""
         values = [table[bits] for table, bits in zip(self._scale_values, scales, strict=True)]
         return None if None in values else prod(value for value in values if value is not None)
 
     def _decoded(self, a: int, b: int, *scales: int) -> list[Decoded]:
-        """Return a pair's factors taken apart."""
+        """Decode a pair's factors."""
         factors = [decode(a, self._a_format), decode(b, self._b_format)]
         return factors + [decode_scale(bits, self._scale) for bits in scales if self._scale is not None]
 
@@ -105,8 +106,8 @@ class _FixedPoint:
 class ExactAccumulator(_FixedPoint):
     """Sum of floating-point products in fixed point, two's complement, rounded once when it is read.
 
-    Its least bit is the least product of subnormals; its width is the products' plus a sign and `headroom_bits`.
-    A sum outside that range wraps. Infinities and NaN are kept apart.
+    Its least bit is the smallest product of subnormals. Its width is the products' width plus a sign and
+    `headroom_bits`. A sum outside that range wraps. `infinities` records infinities and NaN.
 
     Parameters
     ----------
@@ -118,9 +119,9 @@ class ExactAccumulator(_FixedPoint):
     total : int
         The sum of the finite products, in units of ``2**exponent``.
     exponent, width : int
-        Weight of the least bit, as a power of two, and number of bits, sign included.
+        Weight of the least bit, as a power of two; number of bits, sign included.
     infinities : frozenset of int
-        The signs (0: plus) of the infinite products met; a NaN counts as both.
+        The signs (0: plus) of the infinite products so far; a NaN counts as both.
 
     Raises
     ------
@@ -140,7 +141,7 @@ class ExactAccumulator(_FixedPoint):
     False
     >>> accumulator.total == 2 * 2**48 + 2**24, hex(accumulator.result_bits())
     (True, '0x40000000')
-    >>> accumulator.accumulate([(0x3C00, 0xC000)], first=False)  # 1 * -2: what was rounded away is still there
+    >>> accumulator.accumulate([(0x3C00, 0xC000)], first=False)  # 1 * -2; only the result was rounded
     False
     >>> hex(accumulator.result_bits()), hex(accumulator.result_bits(c=0x33800000))  # C = 2**-24
     ('0x33800000', '0x34000000')
@@ -154,7 +155,7 @@ class ExactAccumulator(_FixedPoint):
         self.exponent = sum(fmt.least_exponent for fmt in formats)
 
     def result_bits(self, c: int = 0) -> int:
-        """C plus the sum as FP32 bits, rounded once to nearest, ties to even; NaN is 0x7FC00000, a zero +0.
+        """Return C plus the sum as FP32 bits, rounded once to nearest, ties to even; NaN is 0x7FC00000, a zero +0.
 
         Parameters
         ----------
@@ -165,27 +166,27 @@ class ExactAccumulator(_FixedPoint):
         special = special_bits(self.infinities | term_signs(initial), FP32_NAN)
         if special is not None:
             return special
-        # Both in units of the finer least bit.
+        # Both terms in units of the finer least bit.
         least = min(self.exponent, initial.exponent)
         added = initial.significand << (initial.exponent - least)
         total = self.total << (self.exponent - least)
         return round_fixed(total - added if initial.sign else total + added, least, FP32)
 
     def result_overflow(self, c: int = 0) -> bool:
-        """Return whether adding C leaves the result's range: never, FP32 has infinities."""
+        """Return False: FP32 has infinities, so adding C never leaves the result's range."""
         return False
 
     def block_bits(self) -> int:
         """Return the bits of the PE's `block` port.
 
-        The sum, two's complement in `width` bits; above it, whether infinities or a NaN of plus sign came in, and of
-        minus sign. The sum means nothing if one of them did.
+        The low `width` bits are the sum in two's complement. The two bits above record a positive and a negative
+        infinity; a NaN sets both. If either is set, the sum is undefined.
         """
         return super().block_bits() | (0 in self.infinities) << self.width | (1 in self.infinities) << (self.width + 1)
 
 
 class IntegerAccumulator(_FixedPoint):
-    """Sum of integer products, two's complement; with 16 bits of headroom an INT32.
+    """Sum of integer products, two's complement; an INT32 for int8 with 16 bits of headroom.
 
     Parameters
     ----------
@@ -218,7 +219,7 @@ class IntegerAccumulator(_FixedPoint):
     """
 
     def result_bits(self, c: int = 0) -> int:
-        """C plus the sum modulo 2**32, as INT32 bits.
+        """Return C plus the sum modulo 2**32, as INT32 bits.
 
         Parameters
         ----------

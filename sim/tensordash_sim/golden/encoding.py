@@ -1,4 +1,4 @@
-"""Numbers as bit patterns."""
+"""Conversion of numbers to bit patterns."""
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,28 +12,29 @@ _NATIVE = {"fp16": np.float16, "fp32": np.float32}
 
 
 def encode(values: ArrayLike, fmt: Format) -> NDArray:
-    """Return bit patterns of numbers.
+    """Convert numbers to bit patterns.
 
     Parameters
     ----------
     values : array, any shape
-        For a floating-point format floats, each rounded to nearest, ties to even; float16 and float32 are taken as
-        they are if that is the format. For an integer format signed integers.
+        For a floating-point format: floats, each rounded to nearest, ties to even. float16 and float32 arrays keep
+        their bits if the format is the same. For an integer format: signed integers.
     fmt : Format
-        The format wanted.
+        The format of the patterns.
 
     Returns
     -------
     array of uint8, uint16 or uint32, the same shape
-        As wide as the format, or the next wider. Floats beyond the largest finite one after rounding give infinities,
-        or NaN if the format has none (OCP's non-saturating mode), or the largest if it has no NaN either.
+        The narrowest of these types that holds the format. A float that rounds beyond the largest finite magnitude
+        gives an infinity; a NaN if the format has no infinities (OCP's non-saturating mode); the largest finite
+        magnitude if it has neither.
 
     Raises
     ------
     TypeError
         If the values are of the wrong kind.
     ValueError
-        If an integer does not fit, or there is a NaN and the format has none.
+        If an integer is out of range, or a value is NaN and the format has no NaN.
 
     Examples
     --------
@@ -72,7 +73,7 @@ def _encode_floats(array: NDArray, fmt: FloatFormat) -> NDArray[np.int64]:
     with np.errstate(invalid="ignore"):  # signalling NaN
         wide = array.astype(np.result_type(array, np.float64))
     finite = np.where(np.isfinite(wide), np.abs(wide), 0)
-    # The result's least bit, then as in `round_fixed`.
+    # The weight of the result's least bit; the rest as in `round_fixed`.
     least = np.maximum(np.frexp(finite)[1] - fmt.significand_bits, fmt.least_exponent)
     least = np.where(finite == 0, fmt.least_exponent, least).astype(np.int64)
     significand = np.rint(np.ldexp(finite, -least)).astype(np.int64)

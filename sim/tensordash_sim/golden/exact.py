@@ -1,6 +1,6 @@
-"""The mathematical level: dot products in rational arithmetic, correctly rounded, or wrapped to INT32.
+"""Mathematical reference: dot products in rational arithmetic, correctly rounded, or wrapped to INT32.
 
-Kept apart from `numbers` and `dot`, whose integers are checked against it.
+It shares no code with `numbers` and `dot`, because tests check those against it.
 """
 
 import math
@@ -21,7 +21,7 @@ _NAN_BITS = 0x7FC00000
 
 @lru_cache(1 << 17)  # two 16-bit formats
 def value_of(bits: int, fmt: Format) -> Fraction | float:
-    """Return the value of a bit pattern: a fraction, or a float if it is an infinity or NaN.
+    """Return the value of a bit pattern as a fraction; an infinity or NaN as a float.
 
     >>> from tensordash.configuration.formats import FORMATS
     >>> value_of(0xB555, FORMATS["fp16"])
@@ -49,7 +49,7 @@ def round_fraction(value: Fraction) -> int:
     >>> hex(round_fraction(Fraction(1, 3)))
     '0x3eaaaaab'
     """
-    # The power of two at or below the magnitude: off by one at most, then corrected.
+    # The power of two at or below the magnitude. The first estimate may be one too high.
     power = abs(value.numerator).bit_length() - value.denominator.bit_length()
     if abs(value) < Fraction(2) ** power:
         power -= 1
@@ -69,17 +69,17 @@ def dot_exact(
     sparsity: str = "none",
     c: int = 0,
 ) -> int:
-    """Return the correctly rounded dot product of two vectors, plus C; for integer formats, modulo 2**32.
+    """Return the dot product of two vectors plus C, correctly rounded; for integer formats, modulo 2**32.
 
     Parameters
     ----------
     a_bits, b_bits : array of int, the same shape
         Bit patterns.
     a_format, b_format : Format
-        Their formats; one stands for both.
+        Their formats; `b_format` defaults to `a_format`.
     sparsity : "none", "rows" or "both"
-        Which pairs do not count: none, those whose b is zero, those with any zero. It only matters for a zero
-        that is paired with an infinity or NaN.
+        The pairs to skip: none, pairs whose b is zero, pairs with a zero on either side. This changes the result only
+        if a zero is paired with an infinity or NaN.
     c : int
         FP32 or INT32 bits of C.
 
@@ -115,14 +115,14 @@ def dot_exact(
 
 
 def _sign_or_special(value: Fraction | float) -> float:
-    """Return an infinity or NaN as it is, a finite value as its sign: beside an infinity nothing else counts."""
+    """Return an infinity or NaN unchanged, and the sign of a finite value, which suffices next to an infinity."""
     return value if isinstance(value, float) else float((value > 0) - (value < 0))
 
 
 def matmul_exact(
     a_bits: ArrayLike, b_bits: ArrayLike, config: TileConfig, c_bits: ArrayLike | None = None
 ) -> NDArray[np.uint32]:
-    """Return the results of a tile with exact accumulators for one stream, if none overflows.
+    """Return the results of a tile with exact accumulators for one stream, assuming that none overflows.
 
     Parameters
     ----------
@@ -130,7 +130,7 @@ def matmul_exact(
     b_bits : array of int, (rows, T, lanes)
         Bit patterns.
     config : TileConfig
-        Gives formats and sparsity.
+        Supplies formats and sparsity.
     c_bits : array of int, (rows, columns), optional
         FP32 or INT32 bits of C; zeros if left out.
 

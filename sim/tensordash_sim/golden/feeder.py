@@ -1,4 +1,4 @@
-"""The feeders of AXI4-Streams, as docs/tile.md defines them, "AXI4-Stream"."""
+"""The AXI4-Stream feeders, as docs/tile.md defines them under "AXI4-Stream"."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -29,9 +29,9 @@ class AxiBeat:
 
 
 class Feeder:
-    """A feeder after reset.
+    """An AXI4-Stream feeder after reset.
 
-    A cycle is: `offer`; `ready` with the steps that the tile takes; `clock` with the beat on the port, if any.
+    Each cycle, call `offer`, then `ready` with the steps that the tile takes, then `clock` with the beat on the port.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ class Feeder:
 
     Examples
     --------
-    A beat of two steps, whose end a null beat marks:
+    A beat of two steps; a null beat marks the end of the stream:
 
     >>> feeder = Feeder(depth=2, step_bytes=1)
     >>> feeder.clock(0, AxiBeat([[1], [2]], keep=0b11, last=False))
@@ -83,7 +83,7 @@ class Feeder:
         return Offer(tuple(offered), len(offered), last=False)
 
     def ready(self, taken: int) -> bool:
-        """Return whether a beat enters that is on the port while the tile takes `taken` steps; not so in reset."""
+        """Return whether a beat on the port enters while the tile takes `taken` steps; in reset none does."""
         return 2 * self.depth - (len(self._held) - taken) >= self.depth
 
     def clock(self, taken: int, beat: AxiBeat | None) -> bool:
@@ -94,12 +94,12 @@ class Feeder:
         taken : int
             Steps that leave.
         beat : AxiBeat or None
-            What is on the port; it enters if `ready`.
+            The beat on the port; it enters if `ready`.
 
         Returns
         -------
         bool
-            Whether a beat entered that is an error.
+            Whether a beat entered that breaks the protocol.
         """
         entering = beat if self.ready(taken) else None
         for _ in range(taken):
@@ -121,7 +121,7 @@ class Feeder:
         return len(steps) not in (0, self.depth)
 
     def _settle(self, ends: bool) -> None:
-        """Whether the open step, if there is one, ends its stream."""
+        """Set whether the open step, if any, ends its stream."""
         if self._held and self._held[-1][1] is None:
             self._held[-1] = self._held[-1][0], ends
 

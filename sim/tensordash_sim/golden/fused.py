@@ -16,7 +16,7 @@ FUSED_NAN = 0x7FFFFFFF
 
 
 class FusedAccumulator:
-    """A number to which the products of each schedule are added at once, aligned to the largest exponent.
+    """FP32 accumulator that adds a schedule's products in one step, aligned to the largest exponent.
 
     Parameters
     ----------
@@ -26,7 +26,7 @@ class FusedAccumulator:
     Attributes
     ----------
     bits : int
-        The number, as FP32.
+        The sum, as FP32 bits.
 
     Raises
     ------
@@ -39,7 +39,7 @@ class FusedAccumulator:
 
     Examples
     --------
-    With 23 fraction bits, 2**-24 is lost beside 1 (twice, not added up first), and remains without it.
+    With 23 fraction bits, each 2**-24 that is added together with 1 is lost; without the 1 it remains.
 
     >>> accumulator = FusedAccumulator(TileConfig(accumulator="volta"))
     >>> one, small, minus_one = (0x3C00, 0x3C00), (0x3C00, 0x0001), (0x3C00, 0xBC00)
@@ -67,23 +67,22 @@ class FusedAccumulator:
         self.bits = 0
 
     def accumulate(self, pairs: Iterable[tuple[int, ...]], first: bool, c: int = 0) -> bool:
-        """Add the products of one schedule; without pairs the number stays as it is.
+        """Add the products of one schedule; without pairs the sum does not change.
 
         Parameters
         ----------
         pairs : iterable of (int, int) or (int, int, int, int)
-            The bit patterns (a, b), with their scales (if any), of the pairs that are multiplied; those skipped
-            are left out.
+            The bit patterns (a, b) of the pairs to multiply, with their scales (if any). Skipped pairs are left out.
         first : bool
-            Start from C, or with the addend last from +0.
+            Start from C; with `addend` "last", from +0.
         c : int
-            FP32 bits of C, rounded toward zero to what a result has (beyond FP16's range to an infinity): -0 counts as
-            +0, a NaN as 0x7FFFFFFF. Only used if `first`, and not with the addend last.
+            FP32 bits of C. It is rounded toward zero to the result's precision (to an infinity beyond FP16's range).
+            -0 counts as +0, a NaN as 0x7FFFFFFF. Only used if `first`, and not with `addend` "last".
 
         Returns
         -------
         bool
-            Whether the sum left the accumulator's range: never, there are infinities.
+            False: with infinities, the sum never leaves the accumulator's range.
         """
         if first:
             self.bits = 0 if self._adds_c_last else self._started(c)
@@ -93,13 +92,13 @@ class FusedAccumulator:
         return False
 
     def _added(self, pairs: tuple[tuple[int, ...], ...]) -> int:
-        """The number after one addition: steps 1 to 4 of the definition, or with the addend after also step 5."""
+        """Return the sum after one addition: steps 1 to 4 of the definition; with `addend` "after" also step 5."""
         if self._fused.addend == "after":
             return self._sum_of_two(self.bits, self._fused_sum(pairs, 0))
         return self._fused_sum(pairs, self.bits)
 
     def _sum_of_two(self, left: int, right: int) -> int:
-        """Return the sum of two results, FP32 bits each, rounded once to what a result has, to nearest."""
+        """Return the sum of two results, FP32 bits each, rounded once to nearest at the result's precision."""
         terms = decode(left, FP32), decode(right, FP32)
         special = special_bits(term_signs(terms[0]) | term_signs(terms[1]), FUSED_NAN)
         if special is not None:
@@ -109,13 +108,13 @@ class FusedAccumulator:
         return self._as_fp32(round_fixed(total, least, self._format))
 
     def _fused_sum(self, pairs: tuple[tuple[int, ...], ...], addend: int) -> int:
-        """Steps 1 to 4: the sum of the products and FP32 bits, aligned and rounded, as FP32 bits."""
+        """Align, add and round the products and the addend (steps 1 to 4); return FP32 bits."""
         start = decode(addend, FP32)
         infinities = term_signs(start)
-        # A term is (signed significand, weight of its least bit); its exponent belongs to the significand's 1.
+        # A term is (signed significand, weight of its least bit). Its exponent is the weight of the significand's 1.
         terms = [(-start.significand if start.sign else start.significand, start.exponent)]
         largest = self._fused.zero_exponent
-        if start.significand:  # a subnormal number counts with the exponent of the least normal one
+        if start.significand:  # a subnormal number has the exponent of the smallest normal one
             largest = max(start.exponent + FP32.fraction_bits, 1 - self._format.bias)
         for a, b, *scale_bits in pairs:
             left, right = self._a_values[a], self._b_values[b]
@@ -134,14 +133,14 @@ class FusedAccumulator:
         return self._as_fp32(round_fixed(total, least, self._format, self._fused.rounding))
 
     def _as_fp32(self, bits: int) -> int:
-        """Return a result's value, an infinity or a number, as FP32: never -0."""
+        """Convert a result, an infinity or a number, to FP32 bits; never -0."""
         number = decode(bits, self._format)
         if number.kind is Kind.INFINITE:
             return number.sign << 31 | (FP32.largest + 1)
         return round_fixed(-number.significand if number.sign else number.significand, number.exponent, FP32)
 
     def _cut(self, fp32: int) -> int:
-        """Return a number's bits as a result has them, cut toward zero."""
+        """Truncate an FP32 number to the result's format; return its bits."""
         number = decode(fp32, FP32)
         signed = -number.significand if number.sign else number.significand
         return round_fixed(signed, number.exponent, self._format, "zero")
@@ -160,19 +159,19 @@ class FusedAccumulator:
         return self._as_fp32(self._cut(c))
 
     def result_bits(self, c: int = 0) -> int:
-        """Return the result as FP32 bits: with the addend last the number with C added, otherwise the number alone."""
+        """Return the result as FP32 bits: the sum; with `addend` "last", the sum plus C."""
         return self._sum_of_two(self.bits, self._started(c)) if self._adds_c_last else self.bits
 
     def result_overflow(self, c: int = 0) -> bool:
-        """Return whether the result left its range: never."""
+        """Return False: the result never leaves its range."""
         return False
 
     def block_bits(self) -> int:
-        """Return the bits of the PE's `block` port: FP32's upper bits, or FP16, and the marks `positive` and
+        """Return the bits of the PE's `block` port: FP32's upper bits, or FP16, then the flags `positive` and
         `negative`.
 
-        They say that the number is an infinity of that sign, or NaN (both); the bits below mean nothing then. A zero's
-        sign means nothing either: results get theirs on the way out.
+        A flag marks an infinity of its sign; a NaN sets both. The bits below are then undefined. The sign of a zero is
+        undefined too: the output stage sets it.
         """
         signs = term_signs(decode(self.bits, FP32))
         number = 0 if signs else self._cut(self.bits)
@@ -180,7 +179,7 @@ class FusedAccumulator:
 
 
 def _aligned(significand: int, shift: int) -> int:
-    """``significand * 2**shift``, its magnitude truncated to an integer."""
+    """Return ``significand * 2**shift``, its magnitude truncated to an integer."""
     if shift >= 0:
         return significand << shift
     return significand >> -shift if significand >= 0 else -(-significand >> -shift)

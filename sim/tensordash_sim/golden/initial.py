@@ -13,7 +13,7 @@ Rows = tuple[tuple[int, ...], ...]
 
 
 class InitialStore:
-    """Beats of C on their way to the results that they are part of.
+    """FIFO of C beats that wait for the streams to which they are added.
 
     Parameters
     ----------
@@ -25,7 +25,7 @@ class InitialStore:
     beats : list of tuple of tuple of int, (beats, out_rows, columns)
         Bit patterns, the oldest beat first.
     blocks : int
-        Blocks of C: complete ones that no stream has started with.
+        Complete blocks of C with which no stream has started yet.
 
     Examples
     --------
@@ -41,14 +41,15 @@ class InitialStore:
     def __init__(self, config: TileConfig) -> None:
         self.config = config
         self.block_beats = config.rows // config.out_rows
-        # A block leaves at the start of a stream, or if C is added last at its end, when the next may be there.
+        # A block leaves at the start of its stream. If C is added last, it leaves at the end of the stream, when the
+        # next block may have arrived.
         self.capacity = self.block_beats if starts_from_c(config) else 2 * self.block_beats
         self.reset()
 
     def reset(self) -> None:
         self.beats: list[Rows] = []
         self.blocks = 0
-        self._entered = 0  # beats of the block that is not complete
+        self._entered = 0  # beats of the incomplete block
 
     @property
     def ready(self) -> bool:
@@ -56,18 +57,18 @@ class InitialStore:
         return len(self.beats) < self.capacity
 
     def check(self, beat: Beat) -> None:
-        """Refuse a beat of another shape."""
+        """Raise ValueError for a beat of the wrong shape."""
         height, columns = self.config.out_rows, self.config.columns
         if len(beat.values) != height or any(len(row) != columns for row in beat.values):
             raise ValueError(f"c must be a beat of out_rows={height} rows of columns={columns} values, not {beat}")
 
     def push(self, beat: Beat) -> tuple[bool, bool]:
-        """Return a beat enters.
+        """Store a beat.
 
         Returns
         -------
         protocol_error, non_finite : bool
-            Its `last` is not where a block ends; it holds an infinity or NaN.
+            Whether `last` does not match the end of a block; whether the beat holds an infinity or NaN.
         """
         self.beats.append(beat.values)
         self._entered += 1
@@ -85,11 +86,11 @@ class InitialStore:
         self.blocks -= 1
 
     def pop_beat(self) -> Rows:
-        """Return the oldest beat leaves."""
+        """Remove and return the oldest beat."""
         return self.beats.pop(0)
 
     def pop_block(self) -> Rows:
-        """Return the oldest block leaves: (rows, columns)."""
+        """Remove and return the oldest block, (rows, columns)."""
         block = tuple(row for beat in self.beats[: self.block_beats] for row in beat)
         del self.beats[: self.block_beats]
         return block

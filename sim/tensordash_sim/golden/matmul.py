@@ -20,7 +20,7 @@ __all__ = ["MatmulResult", "checked_operands", "matmul", "run_streams"]
 
 @dataclass(frozen=True)
 class MatmulResult:
-    """What a tile gave, and how long it took.
+    """Results, counters and flags of a tile.
 
     Parameters
     ----------
@@ -30,7 +30,7 @@ class MatmulResult:
         For each stream, scheduling cycles, dense steps and positions consumed (docs/tile.md, "Counters"). Without a
         batch axis there is one stream.
     row_wait : array of int64, (batch, rows)
-        For each stream and row, the steps that the row waited for others.
+        For each stream and row, the steps for which the row waited for other rows.
     counters : Counters
         The tile's counters at the end, over all streams.
     elapsed : int
@@ -61,23 +61,22 @@ class MatmulResult:
 
 
 def matmul(a: ArrayLike, b: ArrayLike, config: TileConfig, c: ArrayLike | None = None) -> MatmulResult:
-    """Multiply on the tile model, bit by bit and cycle by cycle: ``result.c[r, k] = c[r, k] + sum(a[k] * b[r])``.
+    """Multiply on the bit-accurate and cycle-accurate tile: ``result.c[r, k] = c[r, k] + sum(a[k] * b[r])``.
 
-    Producers always offer all they can and the output is always taken. The streams of a batch follow each other
-    without a gap.
+    Producers never stall and the output is always ready. The streams of a batch follow each other without a gap.
 
     Parameters
     ----------
     a : array, (columns, T, lanes) or (batch, columns, T, lanes)
     b : array, (rows, T, lanes) or (batch, rows, T, lanes)
-        Bit patterns (unsigned integers) or floats, which are rounded to the format (nearest, ties to even); for int8
-        bit patterns or signed integers. Side B is the one whose zeros are skipped. Of a tile with a scale bit patterns
-        alone, lanes + 1 of a step: after the values the step's scale (`block_scales.scaled_steps`).
+        Bit patterns (unsigned integers) or floats, which are rounded to the format (nearest, ties to even). For int8:
+        bit patterns or signed integers. The tile skips zeros of side B. A tile with scales takes only bit patterns,
+        lanes + 1 for each step: the values, then the step's scale (`block_scales.scaled_steps`).
     config : TileConfig
         The tile.
     c : array, (rows, columns) or (batch, rows, columns), optional
-        What is added, if the tile has a C input, and only then: FP32 bit patterns (unsigned integers) or floats,
-        which are rounded to FP32; for int8 INT32 bit patterns or signed integers.
+        The addend; required if the tile has a C input, and not allowed otherwise. FP32 bit patterns (unsigned integers)
+        or floats, which are rounded to FP32. For int8: INT32 bit patterns or signed integers.
 
     Returns
     -------
@@ -86,11 +85,11 @@ def matmul(a: ArrayLike, b: ArrayLike, config: TileConfig, c: ArrayLike | None =
     Raises
     ------
     TypeError, ValueError
-        Naming the operand, what it must be and what it was.
+        If an operand has the wrong type, shape or values, or C is missing or not allowed.
 
     Examples
     --------
-    Two dot products of eight values, five of them zero; the baseline takes two cycles for what takes one here.
+    Two dot products of eight values, five of them zero. This tile takes one cycle, the baseline two.
 
     >>> import numpy as np
     >>> config = TileConfig(rows=1, columns=2)
@@ -112,7 +111,7 @@ def matmul(a: ArrayLike, b: ArrayLike, config: TileConfig, c: ArrayLike | None =
 def checked_operands(
     a: ArrayLike, b: ArrayLike, config: TileConfig, c: ArrayLike | None = None
 ) -> tuple[NDArray, NDArray, NDArray | None]:
-    """Return operands as bit patterns, after all checks that `matmul` makes; same parameters and errors."""
+    """Check operands as `matmul` does and return them as bit patterns; same parameters and errors."""
     if not isinstance(config, TileConfig):
         raise TypeError(f"config must be a TileConfig, not {config!r}")
     a_bits = _side("a", a, config.a_format, config)
@@ -129,25 +128,25 @@ def checked_operands(
 
 
 def run_streams(streams: Sequence[tuple[NDArray, ...]], config: TileConfig) -> MatmulResult:
-    """Run streams, one after the other, as `matmul` does, but each with its own T.
+    """Run streams one after the other, as `matmul` does, but each with its own T.
 
     Parameters
     ----------
     streams : sequence of (a, b) or, with a C input, (a, b, c)
-        Bit patterns, arrays of unsigned int: a (columns, T, lanes), b (rows, T, lanes), c (rows, columns). With a
-        scale lanes + 1, as for `matmul`.
+        Bit patterns, arrays of unsigned int: a (columns, T, lanes), b (rows, T, lanes), c (rows, columns). With
+        scales, a and b have lanes + 1 values for each step, as for `matmul`.
     config : TileConfig
         The tile.
 
     Returns
     -------
     MatmulResult
-        With a batch axis. If T is 0 or not the same for a and b of a stream, the tile cannot work: see Raises.
+        With a batch axis.
 
     Raises
     ------
     ValueError
-        If the shapes do not fit, or C is missing or too much.
+        If a stream's T is 0 or differs between a and b, if a shape is wrong, or if C is missing or not allowed.
     """
     for index, (a, b, *c) in enumerate(streams):
         if len(c) != config.initial:
@@ -194,7 +193,7 @@ def run_streams(streams: Sequence[tuple[NDArray, ...]], config: TileConfig) -> M
 
 
 def _beats(c: NDArray, config: TileConfig) -> list[Beat]:
-    """Return a block of C as the beats of its port."""
+    """Split a block of C into beats of the C port."""
     rows = [tuple(row) for row in c.tolist()]
     height = config.out_rows
     starts = range(0, config.rows, height)

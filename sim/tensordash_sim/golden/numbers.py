@@ -1,4 +1,4 @@
-"""Bit patterns as exact integers, and back to floating point."""
+"""Conversion of bit patterns to exact integers, and back to floating point."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ Value = TypeVar("Value")
 
 
 class Kind(Enum):
-    """What a bit pattern stands for."""
+    """Class of the number that a bit pattern encodes."""
 
     ZERO = "zero"
     SUBNORMAL = "subnormal"
@@ -41,18 +41,18 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """A bit pattern taken apart.
+    """The fields of a bit pattern.
 
     Parameters
     ----------
     kind : Kind
-        What it stands for.
+        Class of the number.
     sign : int
         1 if the sign bit is set, else 0.
     significand : int
-        Hidden bit included; of an integer the magnitude; of an infinity or NaN it means nothing.
+        Includes the hidden bit. For an integer: the magnitude. For an infinity or NaN: undefined.
     exponent : int
-        Weight of the significand's least bit, as a power of two: a finite value is
+        Weight of the significand's least significant bit, as a power of two: a finite value is
         ``(-1)**sign * significand * 2**exponent``.
     """
 
@@ -63,7 +63,7 @@ class Decoded:
 
 
 def decode(bits: int, fmt: Format) -> Decoded:
-    """Take a bit pattern apart (IEEE 754-2019, section 3.4; E4M3: OCP 8-bit floating point specification, section 5;
+    """Decode a bit pattern (IEEE 754-2019, section 3.4; E4M3: OCP 8-bit floating point specification, section 5;
     6 and 4 bits: OCP MX specification 1.0, section 5.3).
 
     Parameters
@@ -76,7 +76,7 @@ def decode(bits: int, fmt: Format) -> Decoded:
     Raises
     ------
     ValueError
-        If `bits` is no pattern of the format.
+        If `bits` is out of range.
 
     Examples
     --------
@@ -107,19 +107,19 @@ def decode(bits: int, fmt: Format) -> Decoded:
 
 
 def decode_scale(bits: int, scale: ScaleFormat) -> Decoded:
-    """Take a scale apart (docs/numerics.md, "Scales"; E8M0: OCP MX specification 1.0, section 5.4.1).
+    """Decode a scale (docs/numerics.md, "Scales"; E8M0: OCP MX specification 1.0, section 5.4.1).
 
     Parameters
     ----------
     bits : int
         The pattern, 0 to 255.
     scale : ScaleFormat
-        What it is a pattern of.
+        Its format.
 
     Raises
     ------
     ValueError
-        If `bits` is no pattern of a scale.
+        If `bits` is out of range.
 
     Examples
     --------
@@ -137,7 +137,7 @@ def decode_scale(bits: int, scale: ScaleFormat) -> Decoded:
 
 
 def is_zero(bits: int, fmt: Format) -> bool:
-    """Return whether the pattern is a zero of either sign, the values that are skipped."""
+    """Return whether the pattern is a zero of either sign; a tile skips these values."""
     return decode(bits, fmt).kind is Kind.ZERO
 
 
@@ -152,7 +152,7 @@ def is_finite(bits: int, fmt: Format) -> bool:
 
 
 class _Table(dict[int, Value], Generic[Value]):
-    """A function of bit patterns, computed on first use of each."""
+    """A function of bit patterns, computed on the first lookup of each pattern."""
 
     def __init__(self, compute: Callable[[int], Value]) -> None:
         super().__init__()
@@ -165,10 +165,10 @@ class _Table(dict[int, Value], Generic[Value]):
 
 @cache
 def fixed_values(fmt: Format) -> dict[int, int | None]:
-    """Return a format's finite values as integers: bit pattern to value in units of the least one above zero.
+    """Return a mapping from bit patterns of a format to their finite values, as integers.
 
-    That is ``2**fmt.least_exponent`` for floating point, 1 for integers. Infinities and NaN give None, zeros 0. The
-    mapping is filled on first use, so that each value is decoded once.
+    The unit is the smallest positive value: ``2**fmt.least_exponent`` for floating point, 1 for integers. Infinities
+    and NaN map to None. The mapping decodes each value once, on first use.
 
     Examples
     --------
@@ -191,9 +191,9 @@ def fixed_values(fmt: Format) -> dict[int, int | None]:
 
 @cache
 def float_values(fmt: FloatFormat) -> dict[int, tuple[int, int] | None]:
-    """Return a format's finite values: bit pattern to signed significand and exponent, as `Decoded` has them.
+    """Return a mapping from bit patterns of a format to signed significands and exponents, as in `Decoded`.
 
-    Infinities and NaN give None. The mapping is filled on first use.
+    Infinities and NaN map to None. The mapping decodes each value on first use.
 
     Examples
     --------
@@ -222,16 +222,17 @@ def round_fixed(value: int, exponent: int, fmt: FloatFormat = FP32, rounding: st
     fmt : FloatFormat
         Format of the result.
     rounding : "nearest", "zero" or "stochastic"
-        To nearest, ties to even; toward zero; or away from zero where what is cut off, as 16 bits below the last place,
-        and `random` come to a whole place.
+        "nearest": ties to even. "zero": truncate. "stochastic": take the first 16 bits of the discarded part and round
+        away from zero if their sum with `random` carries.
     random : int
         16 random bits.
 
     Returns
     -------
     int
-        The pattern: a subnormal or a zero of the number's sign where it is too small. A magnitude beyond the largest
-        finite one after rounding, with either rounding, gives an infinity; NaN without one; the largest without NaN.
+        The pattern. Small numbers give a subnormal or a zero of their sign. If the rounded magnitude exceeds the
+        largest finite one, every rounding gives an infinity; a NaN if the format has no infinities; the largest finite
+        magnitude if it has neither.
 
     Examples
     --------
@@ -246,7 +247,7 @@ def round_fixed(value: int, exponent: int, fmt: FloatFormat = FP32, rounding: st
         return 0
     sign = (1 << (fmt.width - 1)) if value < 0 else 0
     magnitude = abs(value)
-    # The result's least bit: as many significant bits as the format has, but never below the subnormals' bit.
+    # The weight of the result's least bit: set by the number of significand bits, but never below the subnormals' bit.
     least = max(exponent + magnitude.bit_length() - fmt.significand_bits, fmt.least_exponent)
     shift = least - exponent
     if shift <= 0:
@@ -258,13 +259,13 @@ def round_fixed(value: int, exponent: int, fmt: FloatFormat = FP32, rounding: st
             significand += 1
         elif rounding == "stochastic":
             significand += (rest << 16 >> shift) + random >= 1 << 16
-    # The hidden bit, where there is one, adds 1 to the exponent field, and a significand rounded up to 2 another 1.
+    # A hidden bit adds 1 to the exponent field. A significand that was rounded up to 2 adds another 1.
     pattern = ((least - fmt.least_exponent) << fmt.fraction_bits) + significand
     return sign | min(pattern, fmt.beyond)
 
 
 def to_float(bits: int, fmt: Format) -> float:
-    """Return the value of a bit pattern; exact for every format that a Python float holds.
+    """Return the value of a bit pattern as a float; exact for every format whose values fit one.
 
     >>> to_float(0xC2280000, FP32)
     -42.0

@@ -1,4 +1,4 @@
-"""What is visible at a tile's ports."""
+"""The signals at a tile's ports."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,19 +8,19 @@ from .scheduler import TileSchedule
 __all__ = ["COUNTER_LIMIT", "Beat", "Counters", "Offer", "Outputs"]
 
 COUNTER_LIMIT = 2**32 - 1
-"""Where counters stay."""
+"""Value at which counters saturate."""
 
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """What one producer offers in one cycle.
+    """The steps that a producer offers in one cycle.
 
     Parameters
     ----------
     steps : sequence of sequence of int, (at least `available`, lanes, or with a scale lanes + 1)
-        Bit patterns, the oldest step first; a step's scale stands after its values.
+        Bit patterns, the oldest step first. A step's scale follows its values.
     available : int
-        How many of them are offered; more than the tile's window count as the window.
+        Number of steps offered. The tile ignores steps beyond its window's depth.
     last : bool
         The step at ``available - 1`` is the last of its stream.
     """
@@ -61,27 +61,27 @@ class Counters:
 
 @dataclass(frozen=True, slots=True)
 class Outputs:
-    """All that is visible at a tile's ports in one cycle, before its clock edge.
+    """The outputs of a tile in one cycle, before its clock edge.
 
     Parameters
     ----------
     taken : int
         Steps taken from every port; depends on this cycle's offers.
     out_valid : bool
-        There is a beat at the output.
+        The output port holds a beat.
     out : Beat or None
         That beat.
     c_ready : bool
-        A beat of C that is offered enters; False if there is no C input.
+        The tile accepts a beat of C; False if it has no C input.
     counters : Counters
-        What happened up to the previous cycle; with `counters` = "snapshot" the copy of that. Without counters at the
-        ports, what they would show.
+        Counts up to the previous cycle; with `counters` = "snapshot", the copy. If the tile has no counter ports, the
+        values that they would show.
     protocol_error, non_finite, overflow, result_non_finite : bool
-        Sticky flags: what happened up to the previous cycle.
+        Sticky flags: events up to the previous cycle.
     idle : bool
         Nothing is in flight.
     entry_line : int or None
-        Of a ring: the line of the next step to enter.
+        The ring's line that the next step enters; None without a ring.
     schedule : TileSchedule or None
         For debugging: the schedule made in this cycle, if any.
     frozen : bool

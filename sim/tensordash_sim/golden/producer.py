@@ -8,7 +8,7 @@ __all__ = ["Producer"]
 
 
 class Producer:
-    """Offers streams one after the other; never steps of two streams in the same cycle.
+    """Offers streams one after the other, in each cycle steps of only one stream.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ class Producer:
         return self._stream == len(self._streams)
 
     def offer(self, most: int) -> Offer:
-        """Offer up to `most` of the next steps, as far as the end of the stream."""
+        """Offer up to `most` of the stream's next steps."""
         if self.done:
             return Offer()
         stream = self._streams[self._stream]
@@ -47,7 +47,7 @@ class Producer:
         return Offer(steps, len(steps), last=len(steps) > 0 and self._step + len(steps) == len(stream))
 
     def take(self, count: int) -> None:
-        """Go on after the first `count` steps offered."""
+        """Remove the first `count` steps offered."""
         if count == 0:
             return
         self._step += count

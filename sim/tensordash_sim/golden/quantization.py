@@ -1,4 +1,4 @@
-"""Values in the number formats of a tile."""
+"""Rounding of values to the number formats of a tile."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,10 +12,10 @@ __all__ = ["non_zeros", "quantized", "scale"]
 
 
 def quantized(values: NDArray[np.float32], fmt: Format) -> NDArray:
-    """Return values as bit patterns of a format, each rounded to nearest, ties to even.
+    """Round values to nearest, ties to even, and return bit patterns of a format.
 
-    For formats of 8 bits and fewer, whose range is small, they are first scaled by a power of two: the largest one that
-    leaves all of them in range.
+    For formats of at most 8 bits, whose range is small, the function first multiplies all values by the largest power
+    of two that leaves them in range.
 
     Parameters
     ----------
@@ -65,6 +65,6 @@ def scale(values: NDArray[np.float32], fmt: Format) -> int:
 
 
 def non_zeros(bits: NDArray, fmt: Format) -> NDArray[np.bool_]:
-    """Return which bit patterns of a format are not zero; there are two zeros where there is a sign."""
+    """Return which bit patterns of a format are not zero; floating-point formats have two zeros."""
     magnitudes = bits & (1 << (fmt.width - 1)) - 1 if isinstance(fmt, FloatFormat) else bits
     return magnitudes != 0

@@ -14,12 +14,12 @@ Z = "11011011101011000110010111100000010010001010011100110100001111"
 
 
 def _left(word: int, places: int) -> int:
-    """Return a word, rotated to the left."""
+    """Rotate a word to the left."""
     return (word << places | word >> (32 - places)) & WORD
 
 
 def _right(word: int, places: int) -> int:
-    """Return a word, rotated to the right."""
+    """Rotate a word to the right."""
     return _left(word, 32 - places)
 
 
@@ -40,7 +40,7 @@ def simon64(x: int, y: int, rounds: int = ALL_ROUNDS) -> tuple[int, int]:
     x, y : int
         The plaintext's left and right word.
     rounds : int
-        Do only the first ones of the 44.
+        Number of rounds, at most 44.
 
     Source: Beaulieu et al., "The SIMON and SPECK Families of Lightweight Block Ciphers", 2013 (IACR ePrint 2013/404).
 
@@ -66,7 +66,7 @@ def random_bits(seed: int, beat: int, columns: int) -> list[int]:
     beat : int
         Counted from 0.
     columns : int
-        How many, at most 64.
+        Number of columns, at most 64.
 
     Source: docs/core.md, "Stochastic rounding".
 

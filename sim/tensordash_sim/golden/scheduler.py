@@ -1,4 +1,4 @@
-"""The scheduler: which position of the window each lane takes in one cycle."""
+"""The scheduler: chooses the position of the window that each lane takes in a cycle."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ Position = tuple[int, int]
 
 
 def reach(lane: int, options: Sequence[Option], lanes: int) -> list[Position]:
-    """Positions that a lane may take, in priority order; lane offsets wrap around the ring.
+    """Return the positions that a lane may take, in priority order; lane offsets wrap around the lanes.
 
     >>> reach(3, ((0, 0), (1, 0), (1, 1)), 4)
     [(0, 3), (1, 3), (1, 0)]
@@ -27,10 +27,10 @@ def reach(lane: int, options: Sequence[Option], lanes: int) -> list[Position]:
 
 @cache
 def levels(options: tuple[Option, ...], lanes: int) -> tuple[tuple[int, ...], ...]:
-    """Sets of lanes that decide at the same time, because no two of a set can reach the same position.
+    """Partition the lanes into levels; no two lanes of a level can reach the same position, so they choose in parallel.
 
-    Greedy, in lane order: the first level takes lane 0 and every later lane that conflicts with none already in it,
-    the next level does the same with the lanes that are left, and so on.
+    The partition is greedy, in lane order: the first level takes lane 0 and every later lane that conflicts with no
+    lane already in it. Each further level does the same with the remaining lanes.
 
     Parameters
     ----------
@@ -68,11 +68,11 @@ class Schedule:
     Parameters
     ----------
     selected : tuple of (step, lane) or None, one for each lane
-        The position whose pair the lane multiplies; None: it has no work.
+        The position whose pair the lane multiplies; None if the lane has no work.
     options : tuple of int or None, one for each lane
-        The same as an index into the connectivity's options (MS in the paper).
+        The index of the lane's choice among the connectivity's options (MS in the paper).
     remaining : tuple of tuple of bool, (depth, lanes)
-        The effectual positions that are still not consumed.
+        The effectual positions that are not consumed after this cycle.
     advance : int
         Leading eligible steps with no effectual position left (AS in the paper).
     """
@@ -90,20 +90,20 @@ class Schedule:
 
 @dataclass(frozen=True, slots=True)
 class TileSchedule:
-    """What all schedulers of a tile decide in one cycle.
+    """The schedules of all schedulers of a tile in one cycle.
 
     Parameters
     ----------
     schedules : tuple of tuple of Schedule, (rows, schedulers of a row)
-        One scheduler for a row; with sparsity "both" one for each of its PEs.
+        One scheduler for each row; with sparsity "both" one for each PE.
     row_advance : tuple of int, (rows,)
         AS of each row.
     advance : int
         AS of the tile: steps that leave the window.
     first, last : bool
-        Whether it is the first, and the last, of its stream.
+        Whether this is the first, and the last, schedule of its stream.
     input_limited : bool
-        More steps might have been drained, had they been there.
+        The tile drained all steps present; with more input it might have advanced further.
     """
 
     schedules: tuple[tuple[Schedule, ...], ...]
@@ -120,7 +120,7 @@ class TileSchedule:
 
     @property
     def row_wait(self) -> tuple[int, ...]:
-        """Steps by which each row was ready to advance further than the tile does."""
+        """For each row, the steps by which it could have advanced further than the tile."""
         return tuple(advance - self.advance for advance in self.row_advance)
 
 
@@ -129,15 +129,15 @@ def schedule(
 ) -> Schedule:
     """Make the schedule of one cycle.
 
-    Levels in order; in each level every lane takes the first option of its list that is eligible, effectual and not
-    consumed, and consumes it.
+    The levels choose in order. Every lane of a level takes the first position among its options that is eligible,
+    effectual and not consumed, and consumes it.
 
     Parameters
     ----------
     effectual : array of bool, (depth, lanes)
         The effectual positions that are not consumed, the oldest step first.
     eligible_steps : int
-        Leading steps that may be scheduled, 0 to depth: those present, as far as the end of the stream.
+        Leading steps that may be scheduled, 0 to depth: the steps present, up to the end of the stream.
     options : tuple of (step, lane offset)
         In priority order.
 
@@ -148,7 +148,7 @@ def schedule(
     Raises
     ------
     ValueError
-        If `eligible_steps` does not fit the window.
+        If `eligible_steps` exceeds the window.
 
     Source
     ------
@@ -156,8 +156,8 @@ def schedule(
 
     Examples
     --------
-    In the manner of Fig. 3: 16 pairs, seven of them effectual, a 2-deep window and the four options of Fig. 3c
-    (dense, lookahead, lookaside to either side). Two cycles do what the dense schedule does in four.
+    Similar to Fig. 3: 16 pairs, seven of them effectual, a window of depth 2 and the four options of Fig. 3c (dense,
+    lookahead, lookaside to both sides). The schedule takes two cycles, the dense schedule four.
 
     >>> options = ((0, 0), (1, 0), (1, 1), (1, -1))
     >>> pairs = [[0, 1, 0, 0],
@@ -196,7 +196,7 @@ def schedule(
                 if step < eligible_steps and remaining[step][source]:
                     selected[lane], indices[lane] = (step, source), index
                     break
-        # The whole level has decided on what the levels before it left over; only now do its choices go.
+        # All lanes of the level chose from the same positions. Remove their choices for the next level.
         for lane in level:
             position = selected[lane]
             if position is not None:
@@ -206,9 +206,9 @@ def schedule(
 
 
 def schedule_stream(effectual: ArrayLike, options: tuple[Option, ...], depth: int) -> NDArray[np.int64]:
-    """Schedule one stream with all its steps at hand: schedulers in parallel that advance together.
+    """Schedule a complete stream on parallel schedulers that advance together.
 
-    A tile that is never short of input and never waits for its output takes as many cycles for the stream.
+    A tile that never stalls for input or output takes the same number of cycles for the stream.
 
     Parameters
     ----------
@@ -222,7 +222,7 @@ def schedule_stream(effectual: ArrayLike, options: tuple[Option, ...], depth: in
     Returns
     -------
     array of int64, (cycles, schedulers)
-        AS of each scheduler in each cycle. The tile's AS is the least of a cycle, and those add up to T.
+        AS of each scheduler in each cycle. The tile's AS is the minimum of a cycle; these minima add up to T.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Infinities and NaN in sums: docs/numerics.md, "Products"."""
+"""Infinities and NaN in sums (docs/numerics.md, "Products")."""
 
 from collections.abc import Set
 
@@ -13,15 +13,15 @@ _INFINITY = {sign: (sign << 31) | 0x7F800000 for sign in (0, 1)}
 
 
 def product_signs(*factors: Decoded) -> frozenset[int]:
-    """Return the signs (0: plus) of the infinities that a product with an infinite or NaN factor stands for."""
+    """Return the signs (0: plus) of the infinities that represent a product with an infinite or NaN factor."""
     kinds = {factor.kind for factor in factors}
-    if Kind.NAN in kinds or Kind.ZERO in kinds:  # times an infinity
+    if Kind.NAN in kinds or Kind.ZERO in kinds:  # a zero times an infinity is a NaN
         return NOT_A_NUMBER
     return frozenset((sum(factor.sign for factor in factors) % 2,))
 
 
 def term_signs(number: Decoded) -> frozenset[int]:
-    """Return the signs of the infinities that a number stands for; empty if it is finite."""
+    """Return the signs of the infinities that represent a number; empty if it is finite."""
     if number.kind is Kind.NAN:
         return NOT_A_NUMBER
     return frozenset((number.sign,)) if number.kind is Kind.INFINITE else frozenset()

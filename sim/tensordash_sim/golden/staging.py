@@ -6,16 +6,16 @@ __all__ = ["StagingBuffer"]
 
 
 class StagingBuffer:
-    """The window of one port: 0 to `depth` steps, the oldest first, and which of them end a stream.
+    """The window of one port: 0 to `depth` steps, the oldest first, each marked if it ends a stream.
 
-    In one cycle of a tile, first `advance`, then `push`: the space of the steps that leave is free at once.
+    In each cycle, a tile calls `advance`, then `push`: steps can enter the space of steps that leave in the same cycle.
 
     Parameters
     ----------
     depth : int
-        Most steps that it holds.
+        Capacity in steps.
     lanes : int
-        Values of a step, its scale among them if there is one.
+        Values of a step, including its scale (if any).
 
     Attributes
     ----------
@@ -55,12 +55,12 @@ class StagingBuffer:
 
     @property
     def space(self) -> int:
-        """Steps that it could still take."""
+        """Free steps."""
         return self.depth - len(self.steps)
 
     @property
     def eligible(self) -> int:
-        """Steps from the oldest to the first one that ends a stream, or all."""
+        """Steps from the oldest to the first that ends a stream, or all steps if none does."""
         return self.ends.index(True) + 1 if True in self.ends else len(self.ends)
 
     def advance(self, count: int) -> None:
@@ -71,7 +71,7 @@ class StagingBuffer:
         del self.ends[:count]
 
     def push(self, steps: Sequence[Sequence[int]], ends: bool = False) -> None:
-        """Append steps after the youngest; `ends`: the last of them is the last of its stream."""
+        """Append steps after the youngest; with `ends`, the last one ends its stream."""
         if len(steps) > self.space:
             raise ValueError(f"steps must be at most {self.space}, the space left, not {len(steps)}")
         for step in steps:

@@ -16,9 +16,9 @@ __all__ = ["Tile"]
 class Tile:
     """A tile after reset; every call of `cycle` is one clock cycle.
 
-    *Timing*: a stream's results are at the output two cycles after its last schedule is accumulated, that is
-    `latency` + 2 cycles after it is made, unless results before it are still waiting; one cycle later if there is a
-    sum register, and one if there is an output buffer.
+    *Timing*: a stream's results reach the output two cycles after its last schedule is accumulated, `latency` + 2
+    cycles after that schedule is made. A sum register adds one cycle, and an output buffer one. Earlier results that
+    still wait at the output delay them further.
 
     Parameters
     ----------
@@ -32,9 +32,9 @@ class Tile:
     datapath : Datapath
         Pipeline, accumulators, output and the store of C.
     counters : Counters
-        May be set, for instance close to `COUNTER_LIMIT`.
+        The live counters. A test may set them, for instance close to `COUNTER_LIMIT`.
     copied : Counters
-        With `counters` = "snapshot": what the ports show.
+        With `counters` = "snapshot": the counters at the ports.
     protocol_error, non_finite, overflow, result_non_finite : bool
         Sticky flags.
     entered : int
@@ -85,7 +85,7 @@ class Tile:
 
     @property
     def shown(self) -> Counters:
-        """The counters that the ports show, if they show any."""
+        """The counters at the ports, if the tile has counter ports."""
         return self.copied if self.config.snapshot else self.counters
 
     def cycle(
@@ -99,32 +99,32 @@ class Tile:
         snapshot: bool = False,
         reset: bool = False,
     ) -> Outputs:
-        """Return one clock cycle.
+        """Simulate one clock cycle.
 
         Parameters
         ----------
         a, b : sequence of Offer
             Column side, one for each column, and row side, one for each row.
         out_ready : bool
-            The consumer takes the output beat, if there is one.
+            The consumer takes the output beat, if any.
         clear : bool
-            Counters and flags are zero after this cycle.
+            Clear counters and flags at the end of this cycle.
         c : Beat or None
-            What is offered at the C input; it enters if `c_ready`.
+            The beat offered at the C input; it enters if `c_ready`.
         snapshot : bool
-            The counters are copied.
+            Copy the counters.
         reset : bool
-            A cycle in reset: nothing is taken, and after it the tile is as new.
+            Reset the tile in this cycle; no step enters.
 
         Returns
         -------
         Outputs
-            What is visible before the clock edge.
+            The outputs before the clock edge.
 
         Raises
         ------
         ValueError
-            If the offers do not fit the tile, or C or a snapshot is offered to one that does not take it.
+            If the offers do not fit the tile, or if the tile has no C input for C or no snapshot of its counters.
         """
         self._check(a, b, c, snapshot=snapshot)
         initial = self.datapath.initial
@@ -170,7 +170,7 @@ class Tile:
         return outputs
 
     def _clock_c(self, made: TileSchedule | None, c: Beat | None) -> tuple[bool, bool]:
-        """Clock the store of C; whether a beat that enters breaks the port's rules, and whether it is not finite."""
+        """Clock the C store; return whether a beat that enters breaks the protocol, and whether it is not finite."""
         initial = self.datapath.initial
         if initial is not None and made is not None and made.first:
             initial.start()

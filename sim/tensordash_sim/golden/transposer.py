@@ -1,4 +1,4 @@
-"""The transposer: groups of blocks, as they are or transposed, through one array written in place."""
+"""The transposer: passes groups of blocks, transposed or not, through one array written in place."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -9,7 +9,7 @@ Block = tuple[int, ...]
 
 
 def transpose_group(group: Sequence[Sequence[int]]) -> list[Block]:
-    """Return a group of `lanes` blocks of `lanes` values, transposed: what a transposer gives where `transpose` is set.
+    """Transpose a group of `lanes` blocks of `lanes` values, as a transposer does if `transpose` is set.
 
     >>> transpose_group([(1, 2), (3, 4)])
     [(1, 3), (2, 4)]
@@ -18,7 +18,7 @@ def transpose_group(group: Sequence[Sequence[int]]) -> list[Block]:
 
 
 class TransposerOutputs(NamedTuple):
-    """What is visible at the ports in a cycle; `out_block` is None where `out_valid` is false."""
+    """Outputs of one cycle; `out_block` is None if `out_valid` is false."""
 
     in_ready: bool
     out_valid: bool
@@ -26,15 +26,15 @@ class TransposerOutputs(NamedTuple):
 
 
 class Transposer:
-    """Takes a group of `lanes` blocks, one a cycle, and gives them, or their transpose, one a cycle.
+    """Takes a group of `lanes` blocks, one per cycle, and returns them or their transpose, one per cycle.
 
-    *Timing*: the first block of a group can leave in the cycle after its last one entered. Then one block leaves and
-    one enters in every cycle in which both sides allow it, with no bubble between groups. `in_ready` depends on
-    `out_ready` in the same cycle, never on `in_valid`.
+    *Timing*: the first block of a group can leave in the cycle after its last block has entered. From then on, one
+    block leaves and one enters in every cycle in which both sides allow it, with no bubble between groups. `in_ready`
+    depends on `out_ready` in the same cycle, never on `in_valid`.
 
-    There is a single array. Block i of a group lies in its row i or its column i. To transpose, a group written by
-    rows is read by columns, or the other way round. The next group is written in the orientation in which this one is
-    read: its block i replaces what block i has left, in the same cycle or later.
+    The transposer has a single array. Block i of a group lies in row i or column i. To transpose a group written by
+    rows, the transposer reads it by columns, and vice versa. It writes the next group in the orientation in which it
+    reads this one. Block i of the next group replaces block i of this one, in the cycle in which that leaves or later.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ class Transposer:
 
     Source
     ------
-    The transposers of Section II and Table IV of the paper (which do not say how it is built); design, section 6.
+    The transposers of Section II and Table IV of the paper, which does not describe their structure; design, section 6.
 
     Examples
     --------
@@ -64,14 +64,14 @@ class Transposer:
 
     def reset(self) -> None:
         self._array = [[0] * self.lanes for _ in range(self.lanes)]
-        self._by_columns = False  # the orientation in which one is read and the next one written
-        self._resident = False  # a complete group is in the array and has blocks left
-        self._blocks_gone = 0  # of that group, how many have left
-        self._blocks_written = 0  # of the next group
-        self._transpose = False  # of the next group, once its first block is written
+        self._by_columns = False  # orientation of reads of the resident group and writes of the next one
+        self._resident = False  # a complete group is in the array, and some of its blocks have not left
+        self._blocks_gone = 0  # blocks of the resident group that have left
+        self._blocks_written = 0  # blocks of the next group in the array
+        self._transpose = False  # transpose the next group; valid once its first block is written
 
     def _cells(self, index: int) -> list[tuple[int, int]]:
-        """Return where block `index` lies."""
+        """Return the cells of block `index`."""
         if self._by_columns:
             return [(row, index) for row in range(self.lanes)]
         return [(index, column) for column in range(self.lanes)]
@@ -79,18 +79,18 @@ class Transposer:
     def cycle(
         self, in_valid: bool, in_block: Sequence[int] | None, in_transpose: bool, out_ready: bool
     ) -> TransposerOutputs:
-        """Return one clock cycle.
+        """Simulate one clock cycle.
 
         Parameters
         ----------
         in_valid : bool
             A block is offered.
         in_block : sequence of int, (lanes,)
-            The block; not looked at unless `in_valid`.
+            The block; ignored unless `in_valid`.
         in_transpose : bool
-            Give the group transposed; sampled with its first block.
+            Transpose the group; sampled with its first block.
         out_ready : bool
-            The block that is offered at the output is taken.
+            The consumer takes the block at the output.
 
         Returns
         -------
@@ -98,7 +98,7 @@ class Transposer:
             The ports before the clock edge.
         """
         leaving = self._resident and out_ready
-        # Slot i can be written once block i of the group being read has left it, or while it does.
+        # Block i can enter in the cycle in which block i of the resident group leaves, or later.
         in_ready = not self._resident or self._blocks_written < self._blocks_gone + leaving
         out_block = None
         if self._resident:

@@ -1,1 +1,1 @@
-"""Speedup, traffic and energy of whole training steps: many tiles, a planner, a search for shapes."""
+"""Speedup, traffic and energy of complete training steps: a chip of many tiles, a planner, a design-space search."""

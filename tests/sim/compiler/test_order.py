@@ -46,7 +46,7 @@ def test_a_missing_token_is_named():
     program.add("load", memory=0, address=0, count_0=4)
     program.add("layout_a", steps=4, streams=1, x_size=4, loops=[Loop(count=4, address=1)])
     (race,) = find_races(CONFIG, program.descriptors)
-    assert str(race) == "descriptor 1 (layout_a) and descriptor 0 (load) meet, and no token orders them"
+    assert str(race) == "descriptor 1 (layout_a) and descriptor 0 (load) conflict, and no token orders them"
 
 
 @pytest.mark.parametrize(

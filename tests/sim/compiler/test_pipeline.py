@@ -65,7 +65,7 @@ def test_turned_results_are_pytorch_s(name, operation):
     """FP32 results with positions in rows; an error if results are not in order, as in a strided gradient."""
     rows = OPERANDS[operation][0]
     if operation == "WxG" and "stride" in name:
-        with pytest.raises(ProgramError, match="turned must be false but for FP32 results of one group a block"):
+        with pytest.raises(ProgramError, match="turned must be false except for FP32 results of one group per block"):
             run(CONFIG, LAYERS[name], operation, rows, fp32=True, turned=True)
         return
     got, wanted = run(CONFIG, LAYERS[name], operation, rows, fp32=True, turned=True)
@@ -84,5 +84,5 @@ def test_other_cores(name):
 def test_what_does_not_fit():
     small = CoreConfig.from_toml("", ["core.buffer=1", "core.stream_buffer=1"])
     layer = Layer(samples=1, channels=4, filters=4, size=(64, 64), kernel=(33, 33))
-    with pytest.raises(ProgramError, match="AxW of Layer.*does not fit this core, however it is cut"):
+    with pytest.raises(ProgramError, match="AxW of Layer.*does not fit this core with any tiling"):
         compile_problem(Problem(layer=layer, operation="AxW", rows="A"), small)

@@ -69,7 +69,7 @@ def test_the_chosen_tiling_fits(operation, rows, monkeypatch):
     assert replace(best.tiling, first_parts=right.first_parts) == right
     emit(best)
     monkeypatch.setattr(search, "tilings", lambda _: iter(wrong))
-    with pytest.raises(ProgramError, match="does not fit this core, however it is cut"):
+    with pytest.raises(ProgramError, match="does not fit this core with any tiling"):
         search.best_schedule(space)
 
 

@@ -1,5 +1,5 @@
 """The golden core: the results of programs, descriptor by descriptor, as docs/core.md defines them.
 
-`golden_core` executes a program. `legal` refuses illegal descriptors, `moves` loads and stores, `sums` adds partial
-sums and biases, and `results` applies ReLU and rounds. `effects` lists what a descriptor reads and writes.
+`golden_core` executes a program. `legal` rejects illegal descriptors, `moves` executes loads and stores, `sums` adds
+partial sums and biases, and `results` applies ReLU and rounds. `effects` lists a descriptor's reads and writes.
 """

@@ -23,8 +23,8 @@ def written_memory(bits: int, config: CoreConfig) -> list[tuple[int, int]]:
     Returns
     -------
     list of (int, int)
-        Address and number of bytes. The longest compressed tensor has all its values and masks. Groups beyond the
-        buffer's end are not written.
+        Address and number of bytes. A compressed tensor counts with its maximum size: all values and masks. Groups
+        beyond the buffer's end are not written.
 
     Source: docs/core.md, "Loops" and "Tensors".
     """
@@ -44,7 +44,7 @@ def written_memory(bits: int, config: CoreConfig) -> list[tuple[int, int]]:
 
 
 def read_memory(bits: int, config: CoreConfig) -> list[tuple[int, int]]:
-    """Return the runs of memory that a descriptor may read, as `written_memory` does.
+    """Return the runs of memory that a descriptor may read, in the format of `written_memory`.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ def _wide_field(values: Mapping[str, int], name: str) -> int:
 
 
 def _runs(values: Mapping[str, int], config: CoreConfig, memory: int) -> Iterator[tuple[int, int]]:
-    """Yield the runs of a plain move that are not wholly beyond the buffer's end."""
+    """Yield the runs of an uncompressed move, without groups beyond the buffer's end."""
     size, count, left = config.group_bytes, values["count_0"], config.groups - values["address"]
     for k in range(values["count_3"]):
         for j in range(values["count_2"]):
@@ -81,7 +81,7 @@ def _runs(values: Mapping[str, int], config: CoreConfig, memory: int) -> Iterato
 
 
 def written_groups(bits: int, config: CoreConfig) -> set[int]:
-    """Return the groups of the buffer that a descriptor may write: loads, and results of multiplies.
+    """Return the groups of the buffer that a descriptor, a load or a multiply with results, may write.
 
     Parameters
     ----------
@@ -102,7 +102,7 @@ def written_groups(bits: int, config: CoreConfig) -> set[int]:
 
 
 def _results(values: Mapping[str, int], config: CoreConfig) -> Iterator[int]:
-    """Yield the groups of all positions of a multiply, the padding included."""
+    """Yield the groups of all positions of a multiply, including padding."""
     lanes = config.tile.lanes
     width = config.fp32_groups if values["fp32"] else 1
     walk = LoopWalk(values, loops=4)

@@ -1,4 +1,4 @@
-"""The golden core: executes a program on an image of memory, one descriptor after the other, and defines the bits."""
+"""The golden core: executes a program on a memory image, one descriptor at a time, with bit-accurate results."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
@@ -34,13 +34,13 @@ class Outcome:
     Parameters
     ----------
     done : int
-        Descriptors that were executed.
+        Number of descriptors executed.
     error : str
-        One of `ERRORS`, empty if there was none.
+        One of `ERRORS`; empty without an error.
     index : int
-        Of the descriptor that has it.
+        Index of the descriptor with the error.
     ends : int
-        How many `end` there were.
+        Number of `end` descriptors executed.
     """
 
     done: int
@@ -50,7 +50,7 @@ class Outcome:
 
     @property
     def code(self) -> int:
-        """Content of the register."""
+        """Content of the error register."""
         return ERRORS[self.error] if self.error else 0
 
 
@@ -67,15 +67,15 @@ class GoldenCore(Mover):
     Attributes
     ----------
     buffer : array of unsigned, (groups, L, L)
-        The buffer: group, position, channel.
+        The buffer, indexed by group, position and channel.
     streams : dict of str to array, (D * words, ports, L)
-        The stream buffers "a" and "b": step, port, lane. Step t of a stream at `base` is at D * base + t.
+        The stream buffers "a" and "b", indexed by step, port and lane. Step t of a stream at `base` is at D * base + t.
     partial : list of list of CoreSum
-        Partial sums: place, then row by row.
-    counts
+        Partial sums, indexed by place and PE, row by row.
+    counts : ResultCounts
         `zeros`, `non_finite` and `overflow` since the last record.
     bounds : (int, int)
-        The lowest and the highest address that it may use; every one after a reset.
+        The lowest and the highest address that the core may access; the full range after a reset.
 
     Source: docs/core.md.
     """
@@ -96,7 +96,7 @@ class GoldenCore(Mover):
         Parameters
         ----------
         program : sequence of int
-            Descriptors, as from a reset: indices and tokens begin anew.
+            Descriptors. Indices and tokens start from zero, as after a reset.
         """
         sequencer, ends = Sequencer(self.config), 0
         for index, bits in enumerate(program):
@@ -111,7 +111,7 @@ class GoldenCore(Mover):
         return Outcome(done=len(program), ends=ends)
 
     def run_queue(self, base: int, count: int) -> Outcome:
-        """Execute the descriptors at an address of memory."""
+        """Execute `count` descriptors from memory at `base`."""
         program: list[int] = []
         for index in range(count):
             error, address = "", base + BYTES * index
@@ -127,7 +127,7 @@ class GoldenCore(Mover):
         return self.run(program)
 
     def _execute(self, bits: int) -> int:
-        """Execute a legal descriptor; 1 if it is an end."""
+        """Execute a legal descriptor; return 1 for `end`, else 0."""
         operation, values = decode(bits)
         assert operation is not None
         name = operation.name
@@ -166,7 +166,7 @@ class GoldenCore(Mover):
             raise CoreFailure("address")
 
     def _gathered(self, walk: LoopWalk, values: Mapping[str, int]) -> tuple[NDArray, bool]:
-        """L positions, and whether those that count lie in the buffer."""
+        """Return L positions, and whether all of them that are not padding lie in the buffer."""
         lanes = self.config.tile.lanes
         step, inside = np.zeros(self.buffer.shape[1:], self.buffer.dtype), True
         if values["checked"] and not 0 <= walk.y < values["y_size"]:
@@ -213,7 +213,7 @@ class GoldenCore(Mover):
             raise CoreFailure("address")
 
     def _block(self, rows: NDArray, columns: NDArray) -> list[CoreSum]:
-        """Return the sums of a pass, row by row; a pair whose b is zero is skipped, as the tile does."""
+        """Return the sums of a pass, row by row. A tile that skips zeros skips pairs whose b is zero."""
         tile = self.config.tile
         block: list[CoreSum] = []
         skips = tile.sparsity != "none"
@@ -223,7 +223,7 @@ class GoldenCore(Mover):
             multiplied = [k for k, bits in enumerate(b) if not (skips and is_zero(bits, tile.b_format))]
             for c in range(tile.columns):
                 a = columns[:, c].ravel().tolist()
-                # Zeros of a change nothing but infinities and NaN, which `accumulate` sees to where b is special.
+                # A zero of a changes the sum only if b is an infinity or NaN, so other pairs with it are left out.
                 pairs = [(a[k], b[k]) for k in multiplied if a_values[a[k]] != 0 or not is_finite(b[k], tile.b_format)]
                 sums = make_sum(tile)
                 sums.accumulate(pairs, first=True)
@@ -235,15 +235,15 @@ class GoldenCore(Mover):
         self._count_overflows(sum(add_partial(sums, other) for sums, other in zip(block, partial, strict=True)))
 
     def _add_biases(self, sums: Sequence[CoreSum], values: Mapping[str, int], first: int) -> None:
-        """Add the biases of channels from the first on to the sums of a position."""
+        """Add the biases of the channels from `first` on to the sums of a position."""
         self._count_overflows(sum(add_bias(each, self._bias(values, first + c)) for c, each in enumerate(sums)))
 
     def _count_overflows(self, count: int) -> None:
-        """Count sums that have left their range."""
+        """Count sums that left their range."""
         self.counts.overflow = min(MAX_COUNT, self.counts.overflow + count)
 
     def _emit(self, block: Sequence[CoreSum], values: Mapping[str, int], walk: LoopWalk, first_beat: int) -> bool:
-        """Make results of a block and write them; whether all that count lie in the buffer."""
+        """Write the results of a block; return whether all of them that are not padding lie in the buffer."""
         tile, transposed, words = self.config.tile, values["transposed"], self.config.fp32_groups
         lanes, inside = tile.lanes, True
         randoms = [[0] * tile.columns] * tile.rows
@@ -253,7 +253,7 @@ class GoldenCore(Mover):
             groups = []
             for first_column in range(0, tile.columns, lanes):
                 for i in range(lanes):
-                    # Position i is a row, or with `transposed` a column.
+                    # Position i is a row; with `transposed`, a column.
                     places = [
                         (first_row + c, first_column + i) if transposed else (first_row + i, first_column + c)
                         for c in range(lanes)
@@ -263,7 +263,7 @@ class GoldenCore(Mover):
                         self._add_biases(sums, values, walk.y * lanes)
                     groups.append((i, sums, [randoms[row][column] for row, column in places], copy(walk)))
                 walk.step()
-            # FP32 results of one batch of rows are written before the next batch's.
+            # FP32 results: write one batch of rows to all groups, then the next batch.
             for batch in range(words if values["fp32"] else 1):
                 for i, sums, random, place in groups:
                     if values["fp32"] and not transposed and i * words // lanes != batch:
@@ -281,7 +281,7 @@ class GoldenCore(Mover):
         walk: LoopWalk,
         words: Iterable[int],
     ) -> bool:
-        """Write the results of one position, of FP32 these of its words; whether all lie in the buffer."""
+        """Write one position's results, for FP32 only `words`; return whether the position lies in the buffer."""
         config = self.config
         lanes, fmt = config.tile.lanes, config.tile.a_format
         width = config.fp32_groups if values["fp32"] else 1
@@ -318,7 +318,7 @@ class GoldenCore(Mover):
         counts.non_finite = min(MAX_COUNT, counts.non_finite + sum(not is_finite(bits, fmt) for bits in results))
 
     def _bias(self, values: Mapping[str, int], channel: int) -> int:
-        """Return the bits of a value of the vector of biases."""
+        """Return the bits of a channel's bias."""
         size = self.config.group_bytes // 4
         group, place = divmod(channel, size)
         words = self.buffer[(values["bias_address"] + group) % len(self.buffer)].reshape(-1).view("<u4")

@@ -1,4 +1,4 @@
-"""What the sequencer refuses: descriptors that no core, or not this one, executes."""
+"""The sequencer's checks: which descriptors are illegal for every core or for this one."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -9,13 +9,13 @@ from tensordash.configuration.descriptors import BITS, HEADER, UNITS, Operation,
 __all__ = ["MAX_TOKENS", "Sequencer"]
 
 MAX_TOKENS = 15
-"""Tokens from one unit to another, given less taken, in the program's order."""
+"""Maximum of tokens from one unit to another that are signalled and not waited for yet, in the program's order."""
 
 SWITCHED = ("bias", "relu", "mask", "stochastic")
 
 
 class Sequencer:
-    """Looks at descriptors in the program's order.
+    """Checks descriptors in the program's order.
 
     Parameters
     ----------
@@ -30,7 +30,7 @@ class Sequencer:
         self.tokens: Counter[tuple[str, str]] = Counter()
 
     def refusal(self, bits: int) -> str:
-        """Why a descriptor is refused, as one of `ERRORS`; empty if it is not. Its tokens count from then on."""
+        """Return the error of a descriptor, one of `ERRORS`, or an empty string; count its tokens."""
         operation, values = decode(bits)
         if operation is None:
             return "operation"
@@ -42,7 +42,7 @@ class Sequencer:
         return "" if self._pass(operation, values) else "tokens"
 
     def _missing(self, values: Mapping[str, int]) -> bool:
-        """Return whether it wants what this core is built without."""
+        """Return whether a descriptor uses a feature that this core lacks."""
         config = self.config
         return (
             any(values.get(name) and not getattr(config, name) for name in SWITCHED)
@@ -51,7 +51,7 @@ class Sequencer:
         )
 
     def _fit(self, operation: Operation, values: Mapping[str, int]) -> bool:
-        """Return whether fields go with each other."""
+        """Return whether the fields are consistent and in range."""
         memory, table = (values.get(name, 0) + (values.get(f"{name}_high", 0) << 32) for name in ("memory", "table"))
         if memory >> self.config.address_bits:
             return False
@@ -66,7 +66,7 @@ class Sequencer:
         return all(field.greatest is None or values[field.name] <= field.greatest for field in operation.fields)
 
     def _pass(self, operation: Operation, values: Mapping[str, int]) -> bool:
-        """Count its tokens; whether they keep to the rule."""
+        """Count a descriptor's tokens; return whether every count stays from 0 to `MAX_TOKENS`."""
         if not operation.unit:
             return not (values["wait"] or values["signal"] or any(self.tokens.values()))
         ends = [("wait", "signal", operation.unit)]

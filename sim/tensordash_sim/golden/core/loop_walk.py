@@ -1,4 +1,4 @@
-"""The state of a walk through the buffer: docs/core.md, "Loops"."""
+"""Nested loops over the buffer (docs/core.md, "Loops")."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,19 +8,19 @@ __all__ = ["LoopWalk"]
 
 @dataclass
 class LoopWalk:
-    """Where a layout or an output stands.
+    """Address and coordinates of a layout or an output in its loops.
 
     Parameters
     ----------
     values : mapping of str to int
         The descriptor's fields.
     loops : int
-        How many it has.
+        Number of loops.
 
     Attributes
     ----------
     address, x, y : int
-        Address without a sign, the others with one.
+        The address is unsigned; `x` and `y` are signed.
     """
 
     values: Mapping[str, int]
@@ -34,7 +34,7 @@ class LoopWalk:
         self._turns = [0] * self.loops
 
     def step(self) -> None:
-        """Go on to the next group."""
+        """Advance to the next group."""
         outermost = self.loops - 1
         k = next((k for k in range(outermost) if self._turns[k] < self.values[f"count_{k}"] - 1), outermost)
         self._turns[: k + 1] = [*[0] * k, self._turns[k] + 1]

@@ -4,21 +4,21 @@ __all__ = ["Memory"]
 
 
 class Memory:
-    """Bytes at some addresses; all others answer with an error.
+    """A range of bytes; an access to any other address gives a bus error.
 
     Parameters
     ----------
     size : int
-        Bytes.
+        Size in bytes.
     base : int
-        The first one's address.
+        Address of the first byte.
     line : int
-        Bytes of a line: what a beat of the bus has.
+        Bytes of a line, that is, of a beat on the bus.
 
     Attributes
     ----------
     faults : set of int
-        Numbers of lines that answer with an error though they are there: address divided by `line`.
+        Numbers of lines inside the range that give a bus error: address divided by `line`.
     """
 
     def __init__(self, size: int, base: int = 0, *, line: int = 1) -> None:
@@ -27,12 +27,12 @@ class Memory:
         self.faults: set[int] = set()
 
     def read(self, address: int, count: int) -> bytes | None:
-        """Return some bytes, None if one of them is outside of memory."""
+        """Read `count` bytes; return None if one of them gives a bus error."""
         begin = address - self.base
         return bytes(self.bytes[begin : begin + count]) if self._answers(address, count) else None
 
     def write(self, address: int, data: bytes) -> bool:
-        """Write bytes; whether all of them are there. None is written if not."""
+        """Write bytes and return True; if one of them gives a bus error, write none and return False."""
         if not self._answers(address, len(data)):
             return False
         begin = address - self.base

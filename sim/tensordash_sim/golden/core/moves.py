@@ -1,4 +1,4 @@
-"""Loads, stores and records of the golden core: what moves between its buffer and memory."""
+"""Loads, stores and records of the golden core: transfers between its buffer and memory."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ class ResultCounts:
 
 
 class Mover:
-    """A buffer, the memory that it is loaded from and stored to, and the addresses that are allowed.
+    """Executes loads, stores and records between a buffer and memory, within the bounds of addresses.
 
     Parameters
     ----------
@@ -61,16 +61,16 @@ class Mover:
 
     @staticmethod
     def _wide_field(values: Mapping[str, int], name: str, offset: int = 0) -> int:
-        """Join an address of its two halves and an offset in bytes. The core may not have that address."""
+        """Join an address from its two halves and an offset in bytes; it may exceed the core's address bits."""
         return (values[name] | values[f"{name}_high"] << 32) + offset
 
     def is_allowed(self, address: int, count: int) -> bool:
-        """Return whether all of some bytes are within the bounds and the bus."""
+        """Return whether `count` bytes at an address are within the bounds and the bus's address range."""
         low, high = self.bounds
         return low <= address and address + count - 1 <= min(high, (1 << self.config.address_bits) - 1)
 
     def _require_allowed(self, *runs: tuple[int, int]) -> None:
-        """Fail unless all runs of (address, bytes) are within the bounds. Nothing is moved before that."""
+        """Raise CoreFailure unless all runs of (address, bytes) are within the bounds. Nothing has moved before."""
         if not all(self.is_allowed(*run) for run in runs):
             raise CoreFailure("bounds")
 
@@ -101,7 +101,7 @@ class Mover:
     def store(self, values: Mapping[str, int]) -> None:
         """Copy runs of the buffer into memory."""
         self._require_runs(values)
-        # Everything is read before an error is reported.
+        # All runs are written before an error is reported.
         runs = [(address, self.buffer[group : group + values["count_0"]]) for address, group in self._runs(values)]
         written = [self.memory.write(address, run.tobytes()) for address, run in runs]
         if not all(written):
@@ -148,7 +148,7 @@ class Mover:
             raise CoreFailure("write")
 
     def _require_runs(self, values: Mapping[str, int]) -> None:
-        """Fail at the first run of a plain move that is beyond the buffer or outside the bounds."""
+        """Raise CoreFailure at the first run of an uncompressed move beyond the buffer or outside the bounds."""
         count = values["count_0"]
         for address, group in self._runs(values):
             if group + count > len(self.buffer):
@@ -156,7 +156,7 @@ class Mover:
             self._require_allowed((address, count * self.config.group_bytes))
 
     def _require_range(self, values: Mapping[str, int]) -> None:
-        """Fail if a compressed move is beyond the buffer: its other effects are undefined."""
+        """Raise CoreFailure if a compressed move is beyond the buffer; its other effects are then undefined."""
         if values["address"] + values["count_0"] > len(self.buffer):
             raise CoreFailure("range")
 

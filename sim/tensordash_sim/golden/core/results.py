@@ -1,4 +1,4 @@
-"""What the output unit makes of rounded or integer sums: its element-wise functions, and the operand format."""
+"""The output unit's element-wise functions on sums, and the conversion to the operand format."""
 
 from collections.abc import Mapping
 from fractions import Fraction
@@ -12,12 +12,12 @@ __all__ = ["integer_result_bits", "result_bits"]
 
 
 def result_bits(fp32: int, values: Mapping[str, int], fmt: FloatFormat, *, masked: bool, random: int) -> int:
-    """Return a result of an FP32 number.
+    """Return the result of a floating-point sum.
 
     Parameters
     ----------
     fp32 : int
-        The sum, bias included, rounded to FP32. A subnormal number counts as a zero of its sign.
+        The sum, including the bias, rounded to FP32. A subnormal number counts as a zero of its sign.
     values : mapping
         The descriptor's fields.
     fmt : FloatFormat
@@ -65,14 +65,14 @@ def result_bits(fp32: int, values: Mapping[str, int], fmt: FloatFormat, *, maske
 
 
 def integer_result_bits(int32: int, values: Mapping[str, int], fmt: IntegerFormat, *, masked: bool, random: int) -> int:
-    """Return a result of an integer sum.
+    """Return the result of an integer sum.
 
     Parameters
     ----------
     int32 : int
-        Bits of the sum, bias included.
+        Bits of the sum, including the bias.
     values, masked, random
-        As of `result_bits`.
+        As for `result_bits`.
     fmt : IntegerFormat
         The operand format.
 

@@ -1,4 +1,4 @@
-"""What the output unit adds to the sums of a pass: partial sums and biases."""
+"""The output unit's additions to the sums of a pass: partial sums and biases."""
 
 from tensordash.configuration.config import TileConfig
 from tensordash.configuration.formats import FP32, INT32
@@ -11,7 +11,7 @@ from ..numbers import Kind, decode, fixed_values
 __all__ = ["CoreSum", "add_bias", "add_partial", "fixed_bias", "make_sum"]
 
 CoreSum = ExactAccumulator | IntegerAccumulator | BinnedAccumulator
-"""The sums that a core adds."""
+"""The accumulators that a core's tile may have."""
 
 
 def make_sum(config: TileConfig) -> CoreSum:
@@ -22,7 +22,7 @@ def make_sum(config: TileConfig) -> CoreSum:
 
 
 def add_partial(sums: CoreSum, partial: CoreSum) -> bool:
-    """Add a partial sum to a sum of the same kind; return whether it left its range and was wrapped."""
+    """Add a partial sum to a sum of the same kind; return whether the sum left its range and wrapped."""
     if isinstance(sums, BinnedAccumulator):
         assert isinstance(partial, BinnedAccumulator)
         return sums.merge(partial)
@@ -31,7 +31,7 @@ def add_partial(sums: CoreSum, partial: CoreSum) -> bool:
 
 
 def add_bias(sums: CoreSum, bits: int) -> bool:
-    """Add a bias, FP32 or INT32 bits, to a sum; return whether it left its range and was wrapped."""
+    """Add a bias, FP32 or INT32 bits, to a sum; return whether the sum left its range and wrapped."""
     if isinstance(sums, BinnedAccumulator):
         return sums.add_bias(bits)
     if isinstance(sums, IntegerAccumulator):
@@ -40,7 +40,7 @@ def add_bias(sums: CoreSum, bits: int) -> bool:
 
 
 def _add_fixed(sums: ExactAccumulator | IntegerAccumulator, added: int, infinities: frozenset[int]) -> bool:
-    """Add a number in the accumulator's units and infinities of these signs to a sum."""
+    """Add a number in the accumulator's units, and infinities with these signs, to a sum."""
     half = 1 << (sums.width - 1)
     total = sums.total + added
     sums.total = (total + half) % (2 * half) - half
@@ -49,20 +49,20 @@ def _add_fixed(sums: ExactAccumulator | IntegerAccumulator, added: int, infiniti
 
 
 def fixed_bias(fp32: int, width: int, exponent: int) -> tuple[int, frozenset[int]]:
-    """Return a bias as it is added to a sum: what lies below the sum's least bit is dropped.
+    """Convert a bias to the units of a sum; bits below the sum's least bit are dropped.
 
     Parameters
     ----------
     fp32 : int
         The bias.
     width, exponent : int
-        Bits of a sum, sign included, and the weight of its least bit, as a power of two.
+        Number of bits of a sum, sign included; weight of its least bit, as a power of two.
 
     Returns
     -------
     int, frozenset of int
-        A number in units of ``2**exponent``, and the signs (0: plus) of infinities; a NaN is both. A magnitude of
-        2^127 units, or that the sum has no bits for, is an infinity.
+        A number in units of ``2**exponent``, and the signs (0: plus) of infinities; a NaN has both. A magnitude of at
+        least 2^127 units, or one that exceeds the sum's width, becomes an infinity.
 
     Source: docs/core.md, "Multiply", 1.
 

@@ -1,4 +1,4 @@
-"""Tensors as a core's memory has them: groups, FP32 results, vectors, and the compressed format."""
+"""Layout of tensors in a core's memory: groups, FP32 results, vectors, and the compressed format."""
 
 from math import lcm
 
@@ -11,12 +11,12 @@ __all__ = ["bias_length", "deflate", "from_groups", "inflate", "to_groups", "val
 
 
 def value_type(bits: int) -> np.dtype:
-    """Return the type of a value's bits, little-endian."""
+    """Return the little-endian unsigned type with this number of bits."""
     return np.dtype({8: "<u1", 16: "<u2", 32: "<u4"}[bits])
 
 
 def bias_length(config: CoreConfig, filters: int) -> int:
-    """Values in a vector of biases: one for each filter, and as many zeros as fill up groups and steps of the tile.
+    """Return the length of a bias vector: one value for each filter, padded to full groups and passes of the tile.
 
     >>> bias_length(CoreConfig(), 10)
     16
@@ -26,21 +26,21 @@ def bias_length(config: CoreConfig, filters: int) -> int:
 
 
 def to_groups(values: ArrayLike, config: CoreConfig, *, bits: int = 0) -> NDArray:
-    """Cut an array into groups; what fills up the last of each direction is zero.
+    """Split an array into groups; zeros pad the last group of each direction.
 
     Parameters
     ----------
     values : array of int, (..., channels, positions)
-        Bit patterns. What leads is in the order in which groups shall stand.
+        Bit patterns. The leading axes are in the order of the groups in memory.
     config : CoreConfig
-        Gives the lanes.
+        Supplies the lanes.
     bits : int
-        Of a value: as an operand's if 0, or 32.
+        Bits of a value: 32, or 0 for the operands' width.
 
     Returns
     -------
     array of unsigned, (..., channel groups, position groups, L * L * bits // w)
-        Each group's values as they stand in memory, FP32 ones as words of the operands' width.
+        Each group's values in memory order. FP32 values are words of the operands' width w.
 
     Source: docs/core.md, "Tensors".
 
@@ -68,20 +68,20 @@ def to_groups(values: ArrayLike, config: CoreConfig, *, bits: int = 0) -> NDArra
 def from_groups(
     groups: ArrayLike, config: CoreConfig, channels: int, positions: int, *, bits: int = 0, turned: bool = False
 ) -> NDArray[np.unsignedinteger]:
-    """Return the reverse of `to_groups`.
+    """Join groups into an array, the inverse of `to_groups`.
 
     Parameters
     ----------
     groups : array of int, (..., channel groups, position groups, values of a group)
-        As `to_groups` gives them.
+        As `to_groups` returns them.
     config : CoreConfig
-        Gives the lanes.
+        Supplies the lanes.
     bits : int
-        Of a value: 32, of FP32 ones; as wide as the array's if 0.
+        Bits of a value: 32 for FP32 values, or 0 for the array's width.
     channels, positions : int
-        How many there are.
+        Numbers of channels and positions, without padding.
     turned : bool
-        In each group they have changed places.
+        Channels and positions are swapped in each group.
     """
     lanes, array = config.tile.lanes, np.asarray(groups)
     parts = bits // config.value_bits if bits else 1
@@ -97,21 +97,21 @@ def from_groups(
 
 
 def deflate(groups: ArrayLike, config: CoreConfig, segment: int) -> tuple[bytes, NDArray[np.uint32]]:
-    """Compress.
+    """Compress groups.
 
     Parameters
     ----------
     groups : array of int, (groups, L * L)
         Values of the operands' width.
     config : CoreConfig
-        Gives the lanes and the width.
+        Supplies the lanes and the width.
     segment : int
         Groups in a segment.
 
     Returns
     -------
-    bytes, array of uint32 of the number of segments and one
-        The units, and at which of them each segment begins.
+    bytes, array of uint32, (segments + 1,)
+        The units, and the index of the unit at which each segment begins, with the end of the last one.
 
     Source: docs/core.md, "Tensors".
 
@@ -135,16 +135,16 @@ def deflate(groups: ArrayLike, config: CoreConfig, segment: int) -> tuple[bytes,
 
 
 def inflate(units: ArrayLike, config: CoreConfig, count: int) -> NDArray[np.unsignedinteger] | None:
-    """Decompress.
+    """Decompress groups.
 
     Parameters
     ----------
     units : array of int
-        All units from the first group's on.
+        All units, starting with the first group.
     config : CoreConfig
-        Gives the lanes and the width.
+        Supplies the lanes and the width.
     count : int
-        Groups.
+        Number of groups.
 
     Returns
     -------

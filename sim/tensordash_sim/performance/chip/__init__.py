@@ -1,8 +1,8 @@
-"""The accelerator of Table III: tiles, memories and DRAM; cycles and energy of an operation, next to the baseline.
+"""The accelerator of Table III: tiles, memories and DRAM; cycles and energy of an operation and of the baseline.
 
 `operation` runs the products of an operation (`run`). `passes` counts the cycles of each tile pass with the scheduler
-of `tensordash_sim.cycles`. `spread` assigns passes to tiles, and `traffic` counts what memories move. The slowest of
-tiles, DRAM, banks and transposers sets the cycles.
+of `tensordash_sim.cycles`. `spread` assigns passes to tiles, and `traffic` counts bytes. The slowest of tiles, DRAM,
+banks and transposers sets the cycles.
 """
 
 from .bandwidth import BANDWIDTHS, at_bandwidth, cycles_at, energy_at_bandwidth, sufficient_bandwidth

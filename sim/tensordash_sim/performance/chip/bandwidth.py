@@ -1,4 +1,4 @@
-"""What memory leaves of a speedup and of energy saved, at several bandwidths."""
+"""Speedup and energy of operations at several DRAM bandwidths."""
 
 from collections.abc import Sequence
 from math import ceil
@@ -11,13 +11,13 @@ from .operation import ratio
 __all__ = ["BANDWIDTHS", "at_bandwidth", "cycles_at", "energy_at_bandwidth", "sufficient_bandwidth"]
 
 BANDWIDTHS = (25.6, 102.4, 256.0)
-"""GB/s: four channels of 16 bits of LPDDR4-3200, as many of 64 bits, and a stack of HBM2."""
+"""GB/s of four 16-bit channels of LPDDR4-3200, of four 64-bit channels, and of a stack of HBM2."""
 MAX_GBPS = 1e6
 """Highest bandwidth that `sufficient_bandwidth` tries."""
 
 
 def at_bandwidth(results: Sequence[dict[str, Any]], gbps: float, clock_mhz: int) -> dict[str, Any]:
-    """Return cycles of operations, one after the other, if DRAM had another bandwidth.
+    """Return the total cycles of operations at another DRAM bandwidth.
 
     Parameters
     ----------
@@ -26,12 +26,12 @@ def at_bandwidth(results: Sequence[dict[str, Any]], gbps: float, clock_mhz: int)
     gbps : float
         GB/s.
     clock_mhz : int
-        Of the chip.
+        Clock of the chip.
 
     Returns
     -------
     dict
-        "gbps", "dense_cycles", "cycles", and "speedup", None if there is nothing to do.
+        "gbps", "dense_cycles", "cycles" and "speedup". "speedup" is None if "cycles" is 0.
 
     Examples
     --------
@@ -45,9 +45,9 @@ def at_bandwidth(results: Sequence[dict[str, Any]], gbps: float, clock_mhz: int)
 
 
 def cycles_at(result: dict[str, Any], gbps: float, clock_mhz: int) -> tuple[int, int]:
-    """Return cycles of an operation if DRAM had another bandwidth: (baseline, TensorDash).
+    """Return the cycles of an operation at another DRAM bandwidth: (baseline, TensorDash).
 
-    Parameters are those of `at_bandwidth`, but for `result`, which is one of its results.
+    `result` is one of the results of `at_bandwidth`; the other parameters are the same.
     """
     bytes_per_cycle = gbps * 1e3 / clock_mhz
     dram = ceil(result["traffic"]["dram"] / bytes_per_cycle)
@@ -64,12 +64,12 @@ def energy_at_bandwidth(results: Sequence[dict[str, Any]], gbps: float, machine:
     gbps : float
         GB/s.
     machine : Machine
-        Whose tiles wait.
+        The machine of the results.
 
     Returns
     -------
     dict
-        "gbps"; "dense_energy" and "energy", of everything, in microjoule; "energy_ratio", None if there is none.
+        "gbps"; "dense_energy" and "energy", of all parts, in microjoule; "energy_ratio", None if "energy" is 0.
     """
     chip, skips = machine.chip, machine.config.sparsity != "none"
     sums = [0.0, 0.0]
@@ -85,14 +85,14 @@ def energy_at_bandwidth(results: Sequence[dict[str, Any]], gbps: float, machine:
 
 
 def sufficient_bandwidth(results: Sequence[dict[str, Any]], clock_mhz: int) -> float:
-    """Return the GB/s from which DRAM adds at most a hundredth to the cycles of all operations, to three digits.
+    """Return the GB/s, to three digits, from which DRAM adds at most 1% to the cycles of all operations.
 
     Parameters
     ----------
     results : sequence of dict
         `OperationResult.to_json`.
     clock_mhz : int
-        Of the chip.
+        Clock of the chip.
 
     Examples
     --------

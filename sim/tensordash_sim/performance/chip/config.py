@@ -1,4 +1,4 @@
-"""The accelerator around the tiles: how many, their memories, and what they cost in energy."""
+"""Configuration of a chip: the number of tiles, memories, and the energy of both."""
 
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -13,7 +13,7 @@ from tensordash.configuration.parameters import require_bool, require_int
 __all__ = ["ChipConfig", "Energy", "Memory", "Power"]
 
 MAX_COUNT = 1 << 20
-"""Largest count in a chip's document: beyond every chip, and exact in a float."""
+"""Largest count in a chip's document: larger than in any chip, and exact in a float."""
 MAX_NUMBER = 1e12
 """Largest energy or power in a chip's document."""
 
@@ -34,27 +34,27 @@ def _check_numbers(table: str, instance: Any) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Memory:
-    """On-chip memories: AM, BM and CM, alike, and the tiles' scratchpads.
+    """On-chip memories: AM, BM and CM, which are equal, and the tiles' scratchpads.
 
     Parameters
     ----------
     banks : int
-        Banks of each of the three.
+        Banks of each of the three memories.
     bank_kib : int
         Capacity of a bank.
     access_bytes : int
-        What a bank gives or takes in a cycle.
+        Bytes that a bank reads or writes per cycle.
     broadcast : int
-        Tiles that one read of a row's or a column's steps reaches.
+        Number of tiles that one read of a row's or a column's steps reaches.
     transposers : int
-        Of the chip; each gives a block of `lanes` values a cycle.
+        Transposers of the chip; each passes a block of `lanes` values per cycle.
     scratchpad_kib : int
-        Of all tiles together.
+        Capacity of all tiles' scratchpads together.
 
     Source: Table III of the paper for banks and capacities. The paper does not print the width of a port, how tiles
-    share reads, or how many transposers there are: a group of 4 x 4 fp16 values a cycle (32 bytes) from each of 64
-    banks, on 16 x 16 tiles that share along rows and columns, is what four steps a cycle need; 512 transposers pass on
-    what two such memories give.
+    share reads, or the number of transposers. Four steps per cycle on 16 x 16 tiles that share reads along rows and
+    columns need a group of 4 x 4 fp16 values (32 bytes) per cycle from each of 64 banks. 512 transposers have the
+    bandwidth of two such memories.
     """
 
     banks: int = 64
@@ -85,11 +85,11 @@ class Energy:
     Parameters
     ----------
     dram_pj_per_bit : float
-        LPDDR4: 8.
+        Energy of an LPDDR4 transfer: 8.
     bank_read_pj, bank_write_pj : float
-        For 64 bits of a 128 KiB bank (CACTI 7, 65 nm).
+        Energy of accessing 64 bits in a 128 KiB bank (CACTI 7, 65 nm).
     scratchpad_pj : float
-        For 64 bits (8 KiB, 45 nm).
+        Energy of accessing 64 bits (8 KiB, 45 nm).
     """
 
     dram_pj_per_bit: float = 8.0
@@ -103,23 +103,22 @@ class Energy:
 
 @dataclass(frozen=True, kw_only=True)
 class Power:
-    """Power of one tile's logic: by component in mW while it works, and as a share of that while it waits.
+    """Power of one tile's logic: active power by component in mW, and idle power as a share of active power.
 
     Parameters
     ----------
     cores, transposers : float
-        Of both tiles.
+        Components of both the baseline's and TensorDash's tile.
     schedulers, a_muxes, staging : float
-        What TensorDash adds.
+        Components that TensorDash adds.
     dense_idle, sparse_idle : float
-        What a tile of the baseline, or of TensorDash, draws while it waits, as a share of that at work: 0 to 1.
+        Idle power of a tile of the baseline, or of TensorDash, as a share of its active power: 0 to 1.
     provisional : bool
-        The figures are not those of the configured tile.
+        The figures do not belong to the configured tile.
 
-    Source: Table IV of the paper (65 nm, 500 MHz), divided by its 256 tiles. They are those of the paper's tile,
-    whatever tile is simulated, until they are replaced by results of synthesis. The paper has no power of idle tiles
-    (both shares 0 are its figures): those here are of the row "waiting" of ``tensordash synth --preset paper``, over
-    its 0% zeros.
+    Source: Table IV of the paper (65 nm, 500 MHz), divided by its 256 tiles. These figures of the paper's tile apply to
+    every tile until results of synthesis replace them. The paper has no idle power; shares of 0 reproduce its figures.
+    The shares here are the row "waiting" of ``tensordash synth --preset paper``, divided by its row for 0% zeros.
     """
 
     cores: float = 23_748 / 256
@@ -149,7 +148,7 @@ class Power:
         return self.dense + self.schedulers + self.a_muxes + self.staging
 
     def working(self, skips: bool) -> float:
-        """Return the power of a tile at work, TensorDash's if it skips zeros."""
+        """Return a tile's active power; TensorDash's if it skips zeros."""
         return self.sparse if skips else self.dense
 
     def waiting(self, skips: bool) -> float:
@@ -158,7 +157,7 @@ class Power:
 
 
 PARTS: dict[str, type] = {"memory": Memory, "energy": Energy, "power": Power}
-"""Tables of a chip's document beside `chip` itself, and its fields that are no integers."""
+"""Tables of a chip's document other than `chip`, and the fields of `ChipConfig` that are no integers."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,7 +167,7 @@ class ChipConfig:
     Parameters
     ----------
     tiles : int
-        Tiles, all alike.
+        Number of tiles, all equal.
     clock_mhz : int
         Clock of tiles and on-chip memories.
     dram_channels, dram_channel_bits, dram_mega_transfers : int
@@ -177,14 +176,14 @@ class ChipConfig:
     memory : Memory
         On-chip memories.
     energy : Energy
-        Of memory accesses.
+        Energy of memory accesses.
     power : Power
-        Of tiles.
+        Power of tiles.
 
     Raises
     ------
     TypeError, ValueError
-        Naming the field, what is allowed and what was given.
+        If a field is illegal. The message names the field, what is allowed and its value.
 
     Examples
     --------
@@ -218,7 +217,7 @@ class ChipConfig:
 
     @classmethod
     def from_toml(cls, text: str) -> "ChipConfig":
-        """Build from TOML: tables `chip`, `memory`, `energy` and `power`, every key optional.
+        """Build a chip from TOML: tables `chip`, `memory`, `energy` and `power`, every key optional.
 
         >>> ChipConfig.from_toml("[chip]\\ntiles = 16\\n[memory]\\nbanks = 4").memory.capacity
         524288
@@ -236,15 +235,15 @@ class ChipConfig:
 
     @classmethod
     def load(cls, path: Path) -> "ChipConfig":
-        """Read a TOML file; errors name it."""
+        """Read a TOML file; error messages name the file."""
         return loaded(path, cls.from_toml, "chip")
 
     def to_mapping(self) -> dict[str, Any]:
-        """Return the document that builds this chip again, every key written out."""
+        """Return the document of this chip, with every key."""
         table = asdict(self)
         parts = {name: table.pop(name) for name in PARTS}
         return {"chip": table, **parts}
 
     def to_toml(self) -> str:
-        """Return the chip as TOML, every key written out."""
+        """Return the chip as TOML, with every key."""
         return tomlkit.dumps(self.to_mapping())

@@ -1,4 +1,4 @@
-"""Energy of an operation: working tiles, waiting tiles, and memories."""
+"""Energy of an operation: active tiles, idle tiles, and memories."""
 
 from .config import ChipConfig
 from .traffic import Traffic
@@ -6,7 +6,7 @@ from .traffic import Traffic
 __all__ = ["ENERGY_PARTS", "energy", "idle_energy"]
 
 ENERGY_PARTS = ("core", "idle", "sram", "dram")
-"""Working tiles, waiting tiles, memories on the chip, and DRAM."""
+"""Active tiles, idle tiles, on-chip memories, and DRAM."""
 
 
 def energy(busy: int, cycles: int, traffic: Traffic, chip: ChipConfig, *, skips: bool) -> dict[str, float]:
@@ -23,7 +23,7 @@ def energy(busy: int, cycles: int, traffic: Traffic, chip: ChipConfig, *, skips:
     chip : ChipConfig
         Number and power of tiles, and energy of memories.
     skips : bool
-        Whether tiles are TensorDash's, or the baseline's.
+        Whether tiles are TensorDash's; otherwise they are the baseline's.
     """
     cost = chip.energy
     reads = traffic.rows + traffic.columns + traffic.sums
@@ -37,14 +37,14 @@ def energy(busy: int, cycles: int, traffic: Traffic, chip: ChipConfig, *, skips:
 
 
 def idle_energy(busy: int, cycles: int, chip: ChipConfig, *, skips: bool) -> float:
-    """Return the microjoule of tiles that wait for memory, for each other, or because no pass is left.
+    """Return the energy, in microjoule, of tiles that wait for memory, for each other, or have no pass left.
 
     Parameters are those of `energy`.
 
     Examples
     --------
-    Two tiles that draw 10 mW when they wait, at 500 MHz: one works for 300 cycles, one for 100, and DRAM takes 500, so
-    they wait for 200 and 400 cycles, 1.2 microseconds in all.
+    Two tiles with an idle power of 10 mW, at 500 MHz. One works for 300 cycles, one for 100, and DRAM takes 500. So
+    they wait for 200 and 400 cycles, 1.2 microseconds in total.
 
     >>> from tensordash_sim.performance.chip import Power
     >>> chip = ChipConfig(tiles=2, power=Power(cores=100, transposers=0, dense_idle=0.1))

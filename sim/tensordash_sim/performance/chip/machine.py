@@ -1,4 +1,4 @@
-"""What operations are simulated on: a tile, a chip around it, and how work is put on them."""
+"""Machines on which operations are simulated: a tile, a chip, and the mapping of work to them."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -13,38 +13,38 @@ from .passes import ROW_ORDERS
 __all__ = ["JOINS", "SIDES", "Machine"]
 
 SIDES = ("sparser", "left", "right", "faster")
-"""Which operand is scheduled: `faster` counts the cycles of both."""
+"""Choices of the scheduled operand; `faster` simulates both."""
 JOINS = ("never", "always", "faster")
-"""Whether weights' gradients of a convolution are summed over all samples at once; `faster` counts both."""
+"""Whether a convolution's weight gradients are summed over all samples at once; `faster` simulates both."""
 
 
 @dataclass(frozen=True)
 class Machine:
-    """What is simulated.
+    """A tile, a chip and the mapping of operations to them.
 
     Attributes
     ----------
     config : TileConfig
         The tile.
     chip : ChipConfig
-        What is around it.
+        The chip around the tile.
     side : "sparser", "left", "right" or "faster"
-        The operand whose zeros are skipped; the operation's name has the left one first. `faster` is the one with which
-        the operation takes fewer cycles, without DRAM, or the sparser one if it does not matter.
+        The operand whose zeros the tile skips; the operation's name has the left one first. `faster` selects the
+        operand with fewer cycles, without DRAM, or the sparser one if both are equal.
     row_order : "natural" or "density"
-        Which vectors share the rows of a tile.
+        The order in which vectors are grouped onto the rows of a tile.
     join_samples : "never", "always" or "faster"
-        Whether the gradients of a convolution's weights are sums over all samples at once (`lowering.join_samples`),
-        instead of one for each sample that are added up in memory. Streams are fewer and longer: where few are left,
-        some tiles have none. `faster` is as of `side`.
+        Whether a convolution's weight gradients are summed over all samples at once (`lowering.join_samples`), instead
+        of separately for each sample and added up in memory. Joined streams are fewer and longer, so some tiles may
+        have none. `faster` as for `side`.
     drop_steps : bool
-        Whether cycles of tiles that drop empty steps (`cycles.drop_empty_steps`) are counted, too. No hardware drops
-        steps yet; memory and energy are counted without it.
+        Whether to also count cycles of tiles that drop empty steps (`cycles.drop_empty_steps`). No hardware drops steps
+        yet; memory and energy are counted without it.
 
     Raises
     ------
     ValueError
-        Naming the field, what is allowed and what was given.
+        If a field is illegal. The message names the field, what is allowed and its value.
     """
 
     config: TileConfig
@@ -63,7 +63,7 @@ class Machine:
             require_row_side(self.config)
 
     def to_mapping(self) -> dict[str, Any]:
-        """Everything that results depend on."""
+        """Return all settings that affect results."""
         return {
             **self.config.to_mapping(),
             **self.chip.to_mapping(),

@@ -1,4 +1,4 @@
-"""Passes whose outputs nobody needs are left out: how long the others take."""
+"""Cycles of an operation that leaves out passes with unneeded outputs."""
 
 from math import ceil
 
@@ -13,23 +13,23 @@ __all__ = ["masked_rounds"]
 
 
 def masked_rounds(needed: NDArray[np.bool_], config: TileConfig, chip: ChipConfig) -> int:
-    """Rounds of passes, one on each tile at most, until all needed passes are done.
+    """Count the rounds of passes, at most one pass per tile and round, until all needed passes are done.
 
-    The tiles of a round share reads as far as they can: a memory gives as many groups a cycle as its banks are wide,
-    and each reaches at most `broadcast` tiles, whichever they are. So a round takes passes of some groups of rows, as
-    many as can be read at a time, with as many groups of columns. That needs a network from any bank to any tile; tiles
-    in rows and columns that share fixed reads would find little to share in a mask without structure.
+    The tiles of a round share reads. The banks' width limits the groups that a memory reads per cycle, and a read
+    reaches at most `broadcast` tiles, at any place. A round takes passes of as many row groups and column groups as can
+    be read at a time. That needs a network from any bank to any tile. A fixed sharing along rows and columns of tiles
+    would share few reads under an unstructured mask.
 
     Parameters
     ----------
     needed : array of bool, (row groups, column groups)
-        Passes of which an output is needed.
+        Whether an output of each pass is needed.
     config, chip : TileConfig, ChipConfig
-        The tile, and how many there are, with their memories.
+        The tile, and the chip with the number of tiles and the memories.
 
     Examples
     --------
-    All of 64 x 64 passes, and every eighth column of them:
+    All of 64 x 64 passes, and the passes in every eighth column:
 
     >>> needed = np.ones((64, 64), bool)
     >>> masked_rounds(needed, TileConfig(), ChipConfig())

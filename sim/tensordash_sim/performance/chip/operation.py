@@ -1,4 +1,4 @@
-"""An operation of a layer on the chip: cycles, what limits them, energy; TensorDash next to the baseline."""
+"""Simulation of a layer's operation on the chip: cycles, the limiting resource and energy, with the baseline's."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
@@ -18,7 +18,7 @@ __all__ = ["OperationResult", "ratio", "scheduled_operand", "simulate_operation"
 
 
 def ratio(dividend: float, divisor: float) -> float | None:
-    """Return how many times as much; None if it is of nothing."""
+    """Return ``dividend / divisor``, or None if the divisor is 0."""
     return dividend / divisor if divisor else None
 
 
@@ -29,46 +29,47 @@ class OperationResult:
     Attributes
     ----------
     scheduled : str
-        The operand whose zeros are skipped: "A", "W" or "G".
+        The operand whose zeros the tile skips: "A", "W" or "G".
     macs : int
-        Multiplications of the operation, padding and fragmentation left out.
+        Multiplications of the operation, without padding and fragmentation.
     zeros : float
         Share of zeros in the scheduled operand.
     padding_share : float
-        Share of the dense schedule's multiplications whose scheduled position (`both`: either one) is spatial padding
-        or fragmentation: zeros not of the data.
+        Share of the dense schedule's multiplications whose scheduled position (`both`: either position) is spatial
+        padding or fragmentation.
     ideal_speedup : float or None
         All other multiplications over the effectual ones (`none`: 1); None if none is effectual.
     dense_compute, compute : int
-        Cycles of the baseline's tiles and of TensorDash's, output stalls with them, if none waits for another one.
+        Cycles of the baseline's and of TensorDash's tiles, including output stalls, if no tile waits for another one.
     dense_shared, shared : int
-        The same of tiles that share reads, and wait for each other (`both`: as if they did not wait).
+        The same for tiles that share reads and wait for each other (`both`: without waits).
     dense_busy, busy : int
-        Cycles that tiles have work, over all tiles: the rest they wait for each other, for memory, or have no pass.
+        Cycles in which tiles have work, summed over tiles. In the remaining cycles they wait for each other or for
+        memory, or have no pass.
     dense_unpadded : int
-        Of a baseline that skips steps that are padding in all vectors of a side (`padding.skip_padding`), if no tile
-        waits for another one.
+        Cycles of a baseline that skips steps that are padding in all vectors of a side (`padding.skip_padding`), if no
+        tile waits for another one.
     dram_cycles, bank_cycles, transposer_cycles : int
-        What the memories and transposers need.
+        Cycles of memories and transposers.
     dense_cycles, cycles : int
-        The largest of shared, DRAM, banks and transposers.
+        The maximum of the cycles of shared tiles, DRAM, banks and transposers.
     dense_on_chip, on_chip : int
         The same without DRAM.
     limit : str
-        Which of them: "compute", "dram", "banks" or "transposers".
+        The resource with the maximum: "compute", "dram", "banks" or "transposers".
     utilisation : float
         Effectual positions over all slots of the chip's multipliers in `cycles`.
     idle : dict
-        Shares of slots idle by cause: "options" (no option of the lane had work), "waits" (for the slowest row),
-        "rows" and "columns" (no vector for them), "stalls" (results could not leave), "reads" (for tiles that share
-        them), "tail" (no pass left for the tile), "memory".
+        Shares of idle slots by cause: "options" (no option of the lane had work), "waits" (for the slowest row),
+        "rows" and "columns" (without a vector), "stalls" (results could not leave), "reads" (waits for tiles that share
+        reads), "tail" (no pass left for the tile), "memory".
     traffic : Traffic
         Bytes moved by TensorDash.
     dense_energy, energy : dict
-        "core" (tiles at work), "idle" (tiles that wait), "sram" and "dram", in microjoule, of the baseline and of
+        "core" (active tiles), "idle" (idle tiles), "sram" and "dram", in microjoule, of the baseline and of
         TensorDash.
     dropped : int or None
-        Cycles of tiles that drop empty steps, if no tile waits for another one; None unless they were asked for.
+        Cycles of tiles that drop empty steps, if no tile waits for another one; None unless `Machine.drop_steps`.
     """
 
     scheduled: str
@@ -105,17 +106,17 @@ class OperationResult:
 
     @property
     def shared_speedup(self) -> float | None:
-        """The same with tiles that wait for those with which they share reads."""
+        """The same for tiles that wait for the tiles with which they share reads."""
         return ratio(self.dense_shared, self.shared)
 
     @property
     def speedup(self) -> float | None:
-        """The same with memory."""
+        """The same, including memory."""
         return ratio(self.dense_cycles, self.cycles)
 
     @property
     def dropped_speedup(self) -> float | None:
-        """The baseline's compute cycles over those of tiles that drop empty steps."""
+        """The baseline's compute cycles over the cycles of tiles that drop empty steps."""
         return ratio(self.dense_compute, self.dropped) if self.dropped is not None else None
 
     def to_json(self) -> dict[str, Any]:
@@ -136,11 +137,11 @@ def simulate_operation(
     Parameters
     ----------
     geometry, operation : Geometry, Operation
-        The layer, and what is done.
+        The layer and its operation.
     operands : mapping of str to array of bool
         The two operands by name: true where not zero.
     machine : Machine
-        Tile, chip and how work is put on them.
+        Tile, chip and mapping.
 
     Returns
     -------
@@ -149,7 +150,7 @@ def simulate_operation(
     Raises
     ------
     ValueError
-        If operands do not have the shapes of the geometry.
+        If operands do not match the shapes of the geometry.
 
     Source
     ------
@@ -172,14 +173,14 @@ def simulate_operation(
 
 
 def _sums(geometry: Geometry, operation: Operation) -> int:
-    """Return how many sums make one result: each sample gives one of the gradient of a convolution's weights."""
+    """Return the number of sums per result: one per sample for a convolution's weight gradient, otherwise 1."""
     return geometry.batch if operation is Operation.WEIGHT_GRADIENT and isinstance(geometry, Convolution) else 1
 
 
 def _choices(
     geometry: Geometry, operation: Operation, sides: Mapping[str, NDArray[np.bool_]], machine: Machine
 ) -> list[Machine]:
-    """Machines of which the fastest is meant; the first is the one that it would be without counting."""
+    """Return the machines to simulate for `faster`; the first one wins a tie."""
     joins, names = [machine.join_samples], [machine.side]
     if machine.join_samples == "faster":
         joins = ["never", "always"] if _sums(geometry, operation) > 1 else ["never"]
@@ -193,7 +194,7 @@ def _choices(
 def _simulated(
     geometry: Geometry, operation: Operation, sides: Mapping[str, NDArray[np.bool_]], machine: Machine
 ) -> OperationResult:
-    """`simulate_operation` on a machine that leaves nothing to choose but by zeros."""
+    """Simulate an operation as `simulate_operation` does, on a machine without `faster`."""
     config, chip = machine.config, machine.chip
     products = lower(geometry, operation, sides, config.lanes)
     has_padding = any(side.padding for product in products for side in (product.left, product.right))
@@ -206,7 +207,7 @@ def _simulated(
     ran = ProductsRun(machine, scheduled, sums)
     for product, without_zeros in zip(products, full, strict=True):
         ran.run(product, without_zeros)
-    if config.sparsity == "both":  # each pair of groups has a pass of its own
+    if config.sparsity == "both":  # each pair of groups has its own pass
         ran.dense_shared, ran.shared = ran.dense.cycles, ran.spread.cycles
     elements = products[0].left.batch if products else 1
     dram = Traffic(dram=_dram(geometry, operation, sides, scheduled, machine, elements, sums))
@@ -252,7 +253,7 @@ def _simulated(
 
 
 def scheduled_operand(sides: Mapping[str, NDArray[np.bool_]], operation: Operation, side: str = "sparser") -> str:
-    """Return the operand that is scheduled; of two that are as sparse, the left one."""
+    """Return the scheduled operand; the left one if both are equally sparse."""
     if side != "sparser":
         return operation.left if side == "left" else operation.right
     left, right = (np.count_nonzero(sides[name]) / sides[name].size for name in (operation.left, operation.right))
@@ -272,7 +273,7 @@ def _dram(
     elements: int,
     sums: int,
 ) -> float:
-    """Off-chip traffic: weights' gradients leave in full precision, other results in their own."""
+    """Return the off-chip traffic: weight gradients leave as FP32 or INT32, other results in side B's format."""
     config = machine.config
     widths = {name: config.b_format.width if name == scheduled else config.a_format.width for name in sides}
     left, right = (

@@ -1,4 +1,4 @@
-"""A baseline that skips steps which are padding in a whole group of vectors: zeros that it need not look for."""
+"""A baseline that skips steps that are padding in all vectors of a group; shapes alone determine them."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,7 +9,7 @@ from .spread import Spread
 __all__ = ["skip_padding", "steps_inside"]
 
 BLOCK_WORDS = 1 << 22
-"""Steps that are held at a time."""
+"""Maximum of steps in memory at a time."""
 
 
 def steps_inside(vectors: Vectors, groups: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -18,9 +18,9 @@ def steps_inside(vectors: Vectors, groups: NDArray[np.int64]) -> NDArray[np.int6
     Parameters
     ----------
     vectors : Vectors
-        Those of a tensor without zeros.
+        Vectors of a tensor without zeros.
     groups : array of int64, (groups, size)
-        Numbers of vectors, -1 where there is none.
+        Numbers of vectors, -1 for none.
 
     Returns
     -------
@@ -39,16 +39,16 @@ def steps_inside(vectors: Vectors, groups: NDArray[np.int64]) -> NDArray[np.int6
 def skip_padding(
     rows: tuple[Vectors, NDArray[np.int64]], columns: tuple[Vectors, NDArray[np.int64]], beats: int, spread: Spread
 ) -> None:
-    """Deal the passes of a product to tiles that skip such steps of either side.
+    """Distribute the passes of a product to tiles that skip padding steps of both sides.
 
-    Where a step is padding is known from the shapes: of the sides of a product at most one has any.
+    The shapes determine which steps are padding. At most one side of a product has padding.
 
     Parameters
     ----------
     rows, columns : (Vectors, array of int64 (batch, groups, size))
-        The sides, of tensors without zeros, with their groups.
+        The sides, with tensors without zeros, and their groups.
     beats : int
-        Cycles that a pass's results need to leave.
+        Cycles in which a pass's results leave.
     spread : Spread
         The tiles.
     """

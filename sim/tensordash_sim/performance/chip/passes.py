@@ -1,4 +1,4 @@
-"""Tile passes: which vectors share one, and how long each takes."""
+"""Tile passes: cycles and idle slots of each pass of a product."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
@@ -19,26 +19,27 @@ __all__ = ["ROW_ORDERS", "Passes", "run_passes"]
 
 ROW_ORDERS = ("natural", "density")
 BLOCK_WORDS = 1 << 22
-"""Steps that are held at a time."""
+"""Maximum of steps in memory at a time."""
 
 
 @dataclass
 class Passes:
-    """What passes took; slots are positions of multipliers: rows x columns x lanes of a tile, in every cycle.
+    """Cycles and slots of passes; each cycle of a tile has rows x columns x lanes slots, one per multiplier.
 
     Attributes
     ----------
     passes : int
-        Passes of a tile.
+        Number of passes.
     dense, cycles, stalls : int
-        Cycles of the baseline (output stalls with them), cycles with a schedule, and output stalls, over all passes.
+        Cycles of the baseline (including output stalls), cycles with a schedule, and output stalls, over all passes.
     work : int
         Slots with an effectual position.
     options, waits : int
-        Slots idle since no option of the lane had work, or the stream ended: as many as the row would leave idle
-        alone; and those in cycles beyond, when it waited for another row (`both`: not told apart, all in `options`).
+        `options`: idle slots that a row would also have alone, because no option of the lane had work or the stream
+        ended. `waits`: idle slots in further cycles, in which the row waited for another row (`both`: counted in
+        `options`).
     no_row, no_column : int
-        Slots idle in rows and in columns that had no vector.
+        Idle slots in rows and in columns without a vector.
     """
 
     passes: int = 0
@@ -56,15 +57,15 @@ class Passes:
 
 
 class _Block(NamedTuple):
-    """Passes that are scheduled together: `cycles` of each, how often each comes, and their idle slots."""
+    """Passes that are scheduled together: cycles of each pass, its number of repeats, and slots of all."""
 
     cycles: NDArray[np.int64]
     repeats: int
     slots: Passes
     paces: NDArray[np.uint8] | None = None
-    """If the same rows have the same pass with any columns."""
+    """Paces, if a pass does not depend on its columns."""
     words: NDArray[np.uint32] | None = None
-    """The steps of the rows, in the same case."""
+    """Steps of the rows, if a pass does not depend on its columns."""
 
 
 def run_passes(
@@ -84,17 +85,17 @@ def run_passes(
     rows : Vectors
         The scheduled side.
     columns : Vectors
-        The other one.
+        The other side.
     order : array of int64, (batch, groups, rows)
-        What `grouped` gave for `rows`.
+        Result of `grouped` for `rows`.
     config : TileConfig
         The tile.
     spread, dense : Spread
-        Tiles, and tiles of the baseline, that get the passes.
+        Tiles, and the baseline's tiles, to which the passes go.
     shared : SharedReads, optional
-        Tiles that get them, too, and wait for each other; not with both sides scheduled.
+        Tiles that wait for each other; not with both sides scheduled.
     dropped : Spread, optional
-        Tiles that drop empty steps, and get the passes, too; not with both sides scheduled.
+        Tiles that drop empty steps; not with both sides scheduled.
     """
     totals = Passes()
     scheduler = Scheduler(config)
@@ -122,7 +123,7 @@ def run_passes(
 def _blocks_of_rows(
     rows: Vectors, columns: Vectors, order: NDArray[np.int64], config: TileConfig, scheduler: Scheduler
 ) -> Iterator[_Block]:
-    """Yield a group of rows takes as long with any columns: it is scheduled once."""
+    """Yield passes with one side scheduled. A group of rows has the same cycles with any columns: schedule it once."""
     lanes, size = config.lanes, config.rows
     column_groups = -(-columns.count // config.columns)
     spare = column_groups * config.columns - columns.count
@@ -134,7 +135,7 @@ def _blocks_of_rows(
         cycles, _, paces = scheduler.schedule(words, paces=True)
         present = numbers >= 0
         alone = scheduler.schedule(words.reshape(-1, 1, rows.steps)).cycles.reshape(numbers.shape)
-        # A row that is held back sees other windows, and now and then takes a cycle less than it does alone.
+        # A row that waits has other windows than alone, and sometimes takes a cycle less.
         own = int(np.minimum(alone, cycles[:, None])[present].sum())
         spent = int(cycles @ present.sum(axis=1))
         non_zeros = int(np.bitwise_count(words).sum(dtype=np.int64))
@@ -152,7 +153,7 @@ def _blocks_of_rows(
 def _blocks_of_pairs(
     rows: Vectors, columns: Vectors, order: NDArray[np.int64], config: TileConfig, scheduler: Scheduler
 ) -> Iterator[_Block]:
-    """Yield passes with both sides scheduled, where every pair of groups differs."""
+    """Yield passes with both sides scheduled; every pair of groups has its own pass."""
     lanes, steps = config.lanes, rows.steps
     sides = [(config.rows, rows, order), (config.columns, columns, grouped(columns, config.columns))]
     height, width = (max(1, int((BLOCK_WORDS / steps) ** 0.5) // size) for size, _, _ in sides)
@@ -183,7 +184,7 @@ def _side(
 
 
 def _pairs_non_zero(b: NDArray[np.uint32], a: NDArray[np.uint32], lanes: int) -> int:
-    """Pairs of a vector of each side, and positions, where neither is zero."""
+    """Count the positions of all pairs of vectors in which neither side is zero."""
     total = 0
     for lane in range(lanes):
         b_lane, a_lane = ((side >> np.uint32(lane) & 1).sum(axis=(0, 1), dtype=np.int64) for side in (b, a))

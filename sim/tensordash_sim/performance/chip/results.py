@@ -1,4 +1,4 @@
-"""Results of a trace, one operation after the other, kept as they come."""
+"""Results of a trace, simulated operation by operation and stored in a file."""
 
 import hashlib
 import json
@@ -21,27 +21,27 @@ __all__ = ["Results", "code_digest", "totals"]
 
 @cache
 def code_digest() -> str:
-    """Hash of all code that results depend on."""
+    """Return a hash of all code that affects results."""
     here = Path(__file__).parent
     package = here.parents[1]
-    # Of `tensordash` the connectivities, whose names alone are in a machine's mapping, and their levels.
+    # `tensordash` has the connectivities, of which a machine's mapping has only the names, and their levels.
     return files.code_digest(here, package / "cycles", package / "lowering", Path(tensordash.__file__).parent)
 
 
 class Results:
-    """Results of a trace on a machine, in a file that a later run goes on with.
+    """Results of a trace on a machine, in a file that a later run continues.
 
-    The file has a line for each operation. It is named after the trace's content, the machine and the code, so that
-    other results are never taken for these.
+    The file has a line for each operation. Its name is a hash of the trace's content, the machine and the code, so that
+    different results never share a file.
 
     Parameters
     ----------
     folder : Path
-        For such files; made when the first result is there.
+        Folder of result files; created with the first result.
     trace : Trace
         The trace.
     machine : Machine
-        What it runs on.
+        The machine.
     """
 
     def __init__(self, folder: Path, trace: Trace, machine: Machine) -> None:
@@ -52,12 +52,12 @@ class Results:
         self._done: dict[tuple[int, str, str, int], dict[str, Any]] = dict(self._journal.entries())
 
     def run(self, records: Iterable[Record]) -> Iterator[tuple[Record, dict[str, Any]]]:
-        """Simulate what is not there yet.
+        """Yield operations with their results; simulate operations that the file does not have yet.
 
         Parameters
         ----------
         records : iterable of Record
-            Operations of the trace, in its order; of those that share step, layer and operation, all or none.
+            Operations of the trace, in its order. Records that share step, layer and operation must be complete.
 
         Yields
         ------
@@ -81,10 +81,10 @@ class Results:
 
 
 def totals(results: Iterable[dict[str, Any]]) -> dict[str, Any]:
-    """Return sums over operations, and the ratios of sums; None where the divisor is 0.
+    """Return sums over operations, and ratios of sums; a ratio is None if its divisor is 0.
 
-    The ideal speedup is the ratio of all multiplications to the remaining ones. Ratios of energy are of tiles at
-    work ("core"), of those and what they draw while they wait ("logic"), and of the whole chip.
+    The ideal speedup is the ratio of all multiplications to the effectual ones. Energy ratios are for active tiles
+    ("core"), active and idle tiles ("logic"), and the complete chip.
 
     Parameters
     ----------

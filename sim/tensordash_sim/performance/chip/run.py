@@ -1,4 +1,4 @@
-"""The products of an operation, one after the other: passes on tiles, and traffic on the chip."""
+"""Runs the products of an operation: passes on tiles, and traffic on the chip."""
 
 from dataclasses import dataclass, field
 from functools import partial
@@ -24,19 +24,19 @@ class ProductsRun:
     machine : Machine
         Tile and chip.
     scheduled : str
-        The operand whose zeros are skipped.
+        The operand whose zeros the tile skips.
     sums : int
-        How many sums make one result.
+        Number of sums per result.
     spread, dense, unpadded : Spread
-        Tiles, the baseline's tiles, and tiles of a baseline that skips padding, if no tile waits for another one.
+        Tiles, the baseline's tiles, and tiles of a baseline that skips padding, none of which wait for each other.
     dropped : Spread or None
-        Tiles that drop empty steps, if the machine has such, and none waits for another one.
+        Tiles that drop empty steps, which do not wait for each other; None without `Machine.drop_steps`.
     passes, traffic, dense_traffic
         Cycles of all passes, and the bytes that tiles and the baseline's tiles move.
     shared, dense_shared, reads : int
-        Cycles of tiles, and of the baseline's tiles, that wait for each other, and cycles that tiles wait.
+        Cycles of tiles, and of the baseline's tiles, that wait for each other; cycles in which tiles wait.
     positions, padding : int
-        Positions of the dense schedule, and those of them that are padding.
+        Positions of the dense schedule, and the number of them that are padding.
     """
 
     machine: Machine
@@ -60,7 +60,7 @@ class ProductsRun:
         self.dropped = Spread(self.machine.chip.tiles) if self.machine.drop_steps else None
 
     def run(self, product: Product, without_zeros: Product) -> None:
-        """Run a product; a second run without zeros locates the padding."""
+        """Run a product; `without_zeros` is the same product without zeros and locates the padding."""
         config, chip = self.machine.config, self.machine.chip
         rows, columns = self._in_order(product)
         natural, column_groups = grouped(rows, config.rows), grouped(columns, config.columns)
@@ -102,6 +102,6 @@ class ProductsRun:
         }
 
     def _in_order(self, product: Product) -> tuple[Vectors, Vectors]:
-        """Return the scheduled side first, then the other one."""
+        """Return the scheduled side, then the other side."""
         sides = (product.left, product.right)
         return sides if self.scheduled == product.left.name else sides[::-1]

@@ -1,4 +1,4 @@
-"""Tiles that share reads: none runs further ahead of the slowest one than its scratchpad holds."""
+"""Tiles that share reads: the capacity of a tile's scratchpad limits its lead over the slowest tile."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -15,7 +15,7 @@ __all__ = ["Grid", "SharedReads", "run_ahead", "scratchpad_side"]
 
 
 def scratchpad_side(chip: ChipConfig) -> float:
-    """Return bytes of a tile's scratchpad for one side: a half."""
+    """Return the bytes of a tile's scratchpad for one side, which is half of its capacity."""
     return chip.memory.scratchpad_kib * 1024 / chip.tiles / 2
 
 
@@ -32,17 +32,17 @@ def run_ahead(config: TileConfig, chip: ChipConfig) -> int:
 class Grid:
     """How the tiles share the reads of a product.
 
-    The groups of both sides make a table, which is worked off in blocks: each of a block's groups of rows meets each of
-    its groups of columns, on a tile of their own. What a tile reads reaches all that need the same.
+    The groups of both sides form a table of passes, which the tiles process in blocks. Each pair of a block's row group
+    and column group has its own tile. A read reaches all tiles of the block that need the same group.
 
     Attributes
     ----------
     batch, row_groups, column_groups : int
-        Batch elements, and groups of each.
+        Batch elements, and row and column groups of each.
     rows, columns : int
-        Of a block: `rows` tiles share a group of columns, `columns` tiles a group of rows; at most `broadcast` each.
+        Size of a block: `rows` tiles share a column group, `columns` tiles a row group; at most `broadcast` each.
     copies : int
-        Blocks at a time. Block k is for copy ``k % copies``.
+        Number of blocks at a time. Block k belongs to copy ``k % copies``.
 
     Examples
     --------
@@ -59,14 +59,14 @@ class Grid:
 
     @classmethod
     def of(cls, *, batch: int, row_groups: int, column_groups: int, chip: ChipConfig) -> "Grid":
-        """Blocks of which the busiest copy gets the fewest; of such shapes the one with the fewest reads.
+        """Return the grid with the fewest rounds, and among these with the fewest reads.
 
         Parameters
         ----------
         batch, row_groups, column_groups : int
-            Batch elements, and groups of each.
+            Batch elements, and row and column groups of each.
         chip : ChipConfig
-            Its number of tiles, and how many of them a read reaches.
+            Supplies the number of tiles, and the number of tiles that a read reaches.
         """
         most = chip.memory.broadcast
         shapes = (
@@ -78,35 +78,35 @@ class Grid:
 
     @property
     def bands(self) -> int:
-        """Blocks above each other in the table of a batch element."""
+        """Blocks along the row groups in the table of a batch element."""
         return -(-self.row_groups // self.rows)
 
     @property
     def repeats(self) -> int:
-        """Blocks beside each other: passes of the same rows with other columns."""
+        """Blocks along the column groups: passes of the same rows with other columns."""
         return -(-self.column_groups // self.columns)
 
     @property
     def rounds(self) -> int:
-        """Blocks that the busiest copy gets."""
+        """Blocks of the busiest copy."""
         return -(-self.batch * self.bands * self.repeats // self.copies)
 
     @property
     def reads(self) -> int:
-        """Reads of a group, of a batch element."""
+        """Reads of groups for a batch element."""
         return self.row_groups * self.repeats + self.column_groups * self.bands
 
 
 @njit(cache=True, nogil=True)
 def _run(paces, made, has_rows, beats, sequence, ahead, end, place, cycle, position):
-    """Run the tiles of a copy, cycle by cycle, until the first has no pass left, or, at the `end`, all.
+    """Run the tiles of a copy, cycle by cycle, until the first tile has no pass left; with `end`, until all have none.
 
-    A tile's pass is `paces` (bands, tiles, T), the steps that it takes in each of the `made` (bands, tiles) cycles; it
-    lasts as long as its `beats` need to leave, if that is longer. `has_rows` (bands, tiles) is set where it has rows.
-    `sequence` (passes, 2) has the band of each pass, and how many groups of columns take part. Where the tiles stand is
-    in `place`, `cycle` and `position` (tiles,): the pass, its cycle, and the steps taken of all passes.
+    `paces` (bands, tiles, T) are the steps that a tile takes in each of the `made` (bands, tiles) cycles of a pass. A
+    pass lasts at least `beats` cycles, in which its results leave. `has_rows` (bands, tiles) marks tiles with rows.
+    `sequence` (passes, 2) has the band of each pass and its number of column groups. `place`, `cycle` and `position`
+    (tiles,) are the state of the tiles: the pass, its cycle, and the steps taken in all passes.
 
-    Returns the cycles, and of all tiles together those in which they waited.
+    Returns the cycles, and the cycles in which tiles waited, summed over tiles.
     """
     tiles, passes, cycles, waits = len(place), len(sequence), 0, 0
     while True:
@@ -134,19 +134,19 @@ def _run(paces, made, has_rows, beats, sequence, ahead, end, place, cycle, posit
 
 
 class _Bands(NamedTuple):
-    """What tiles need to know of their passes: see `_run`."""
+    """Data of the tiles' passes; see `_run`."""
 
     paces: NDArray[np.uint8]
     made: NDArray[np.int64]
     has_rows: NDArray[np.bool_]
 
     def after(self, count: int) -> "_Bands":
-        """Without the first ones."""
+        """Return the bands without the first `count`."""
         return _Bands(self.paces[count:], self.made[count:], self.has_rows[count:])
 
 
 class _Copy:
-    """A block of tiles: the bands of the passes that it has not done, and where each tile stands."""
+    """A block of tiles: the bands of its remaining passes, and the state of each tile."""
 
     def __init__(self, tiles: int) -> None:
         self.sequence = np.empty((0, 2), np.int64)
@@ -154,7 +154,7 @@ class _Copy:
         self.cycles = self.waits = 0
 
     def run(self, bands: "_Bands", beats: int, ahead: int, *, end: bool) -> None:
-        """Run, and forget the passes that all tiles have done."""
+        """Run the tiles, and drop the passes that all tiles have done."""
         state = (self.place, self.cycle, self.position)
         cycles, waits = _run(*bands, beats, self.sequence, ahead, end, *state)
         self.cycles += cycles
@@ -165,27 +165,27 @@ class _Copy:
 
 
 class SharedReads:
-    """The tiles of a product, which wait for each other where they share reads.
+    """The tiles of a product; tiles that share reads wait for each other.
 
-    The groups of rows of a block share each step of their columns: it is read once, for all of them, when there is room
-    in every scratchpad. So a tile makes a schedule only while it is at most `run_ahead` steps further than the slowest
-    that shares with it; what its staging buffer holds comes on top of that. Tiles do not wait between passes: the next
-    pass's steps follow the last one's. Tiles with the same rows have the same schedules, and wait for nobody.
+    The row groups of a block share the steps of their columns: each step is read once, when every scratchpad has room
+    for it. So a tile schedules only while it is at most `run_ahead` steps ahead of the slowest tile that shares with
+    it; its staging buffer holds further steps. Tiles do not wait between passes: the next pass's steps follow directly.
+    Tiles with the same rows have the same schedules, and do not wait for each other.
 
     Parameters
     ----------
     grid : Grid
-        How reads are shared.
+        The sharing of reads.
     steps, depth : int
         Steps of a pass, and of a window.
     ahead : int
-        Steps that a tile may be ahead.
+        Maximum lead of a tile, in steps.
     beats : int
-        Cycles that a pass's results need to leave.
+        Cycles in which a pass's results leave.
 
     Examples
     --------
-    Two tiles with two passes each; in one a tile takes a step in every cycle, in the other one all four at once:
+    Two tiles with two passes each. In one pass, a tile takes a step per cycle; in the other, all four at once:
 
     >>> def cycles(ahead):
     ...     shared = SharedReads(Grid(1, 4, 1, 2, 1, 1), steps=4, depth=4, ahead=ahead, beats=1)
@@ -198,14 +198,14 @@ class SharedReads:
 
     def __init__(self, grid: Grid, *, steps: int, depth: int, ahead: int, beats: int) -> None:
         self.grid, self.ahead, self.beats = grid, ahead, beats
-        # A tile without rows takes whole windows.
+        # A tile without rows takes full windows.
         shortest = -(-steps // depth)
         self._none = np.zeros(steps, np.uint8)
         self._none[:shortest] = depth
         self._none[shortest - 1] = steps - depth * (shortest - 1)
         self._bands = self._empty(0)
         self._copies = [_Copy(grid.rows) for _ in range(grid.copies)]
-        self._groups = self._dropped = self._whole = 0  # groups of rows; bands that are forgotten, and that are whole
+        self._groups = self._dropped = self._whole = 0  # row groups; dropped bands; complete bands
 
     def _empty(self, count: int) -> _Bands:
         shape = (count, self.grid.rows)
@@ -213,14 +213,14 @@ class SharedReads:
         return _Bands(paces, np.full(shape, np.count_nonzero(self._none)), np.zeros(shape, np.bool_))
 
     def add(self, paces: NDArray[np.uint8], made: NDArray[np.int64]) -> None:
-        """Take the next groups of rows, the batch element first: their passes go to the tiles.
+        """Distribute the passes of the next row groups, in the order of batch elements, to the tiles.
 
         Parameters
         ----------
         paces : array of uint8, (groups, T)
             Steps taken in each cycle of a pass.
         made : array of int64, (groups,)
-            Cycles of a pass, those left out that it waits for its results to leave.
+            Cycles of a pass, without waits for its results to leave.
         """
         grid = self.grid
         element, group = np.divmod(np.arange(self._groups, self._groups + len(paces)), grid.row_groups)
@@ -241,16 +241,16 @@ class SharedReads:
 
     @property
     def waits(self) -> int:
-        """Cycles in which a tile waited for others, of all tiles together."""
+        """Cycles in which tiles waited for others, summed over tiles."""
         return sum(copy.waits for copy in self._copies)
 
     def finish(self) -> int:
-        """Return cycles until the last tile is done."""
+        """Run the remaining passes; return the cycles until the last tile is done."""
         self._run(end=True)
         return max(copy.cycles for copy in self._copies)
 
     def _deal(self, whole: int) -> None:
-        """Give the blocks of bands that have become whole to the copies, in turn."""
+        """Distribute the blocks of complete bands to the copies, round-robin."""
         grid = self.grid
         widths = np.full(grid.repeats, grid.columns)
         widths[-1] = grid.column_groups - grid.columns * (grid.repeats - 1)

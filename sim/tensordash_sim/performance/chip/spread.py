@@ -1,4 +1,4 @@
-"""Work on many tiles: each piece goes to the tile that is free first."""
+"""Distribution of work to many tiles: each piece goes to the tile that is free first."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +10,7 @@ __all__ = ["Spread"]
 
 @njit(cache=True, nogil=True)
 def _deal(ends, durations, repeats):
-    """Give pieces to the tile that is first in a heap of the times at which tiles are free."""
+    """Assign each piece to the tile that is free first; `ends` is a heap of the times at which tiles are free."""
     tiles = len(ends)
     for duration in durations:
         for _ in range(repeats):
@@ -30,12 +30,12 @@ def _deal(ends, durations, repeats):
 
 
 class Spread:
-    """Tiles that take pieces of work in the order in which they come.
+    """Tiles that take pieces of work in order of arrival.
 
     Parameters
     ----------
     tiles : int
-        How many.
+        Number of tiles.
 
     Examples
     --------
@@ -48,11 +48,11 @@ class Spread:
     def __init__(self, tiles: int) -> None:
         self._ends = np.zeros(tiles, np.int64)
         self.busy = 0
-        """Cycles worked, over all tiles."""
+        """Cycles with work, summed over tiles."""
 
     @property
     def cycles(self) -> int:
-        """When the last tile is done."""
+        """Cycle in which the last tile is done."""
         return int(self._ends.max())
 
     def deal(self, durations: NDArray[np.int64], repeats: int = 1) -> None:

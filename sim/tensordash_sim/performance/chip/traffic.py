@@ -1,4 +1,4 @@
-"""What an operation moves: between DRAM and the chip, in and out of the banks, through the scratchpads."""
+"""Traffic of an operation: between DRAM and the chip, in and out of the banks, through the scratchpads."""
 
 from dataclasses import dataclass, fields
 from math import ceil
@@ -15,13 +15,13 @@ from .shared import Grid, scratchpad_side
 __all__ = ["Operand", "Traffic", "dram_traffic", "on_chip_traffic"]
 
 INDEX_BYTES = 4
-"""Bytes of a vector's number, which places its results if vectors are not in their natural order."""
+"""Bytes of a vector's index, which locates its results if vectors are not in their natural order."""
 TRANSPOSED = {Operation.FORWARD: "", Operation.INPUT_GRADIENT: "W", Operation.WEIGHT_GRADIENT: "AG"}
-"""Operands that are not stored along the operation's reduction: A and W lie along channels, G along filters."""
+"""Operands that are not stored along the operation's reduction. A and W are stored along channels, G along filters."""
 RESULT_BYTES = 4
-"""FP32 or INT32: what a tile gives, and what gradients of weights are kept in."""
+"""Bytes of FP32 or INT32, the formats of a tile's results and of weight gradients."""
 BLOCK_NUMBERS = 1 << 20
-"""Numbers of vectors whose blocks are counted at a time."""
+"""Number of vectors whose blocks are counted at a time."""
 
 
 @dataclass(frozen=True)
@@ -31,9 +31,9 @@ class Operand:
     Attributes
     ----------
     size, non_zeros : int
-        Values, and how many of them are not zero.
+        Numbers of values and of non-zero values.
     value_bytes : float
-        Of a value.
+        Bytes of a value.
     """
 
     size: int
@@ -42,12 +42,12 @@ class Operand:
 
     @property
     def bytes(self) -> float:
-        """On the chip, where zeros are kept."""
+        """Bytes on the chip, where zeros are stored, too."""
         return self.size * self.value_bytes
 
     @property
     def compressed(self) -> float:
-        """Return the bytes in DRAM: a bit for each value, and the values that are not zero."""
+        """Bytes in DRAM: a bit for each value, and the non-zero values."""
         return self.size / 8 + self.non_zeros * self.value_bytes
 
 
@@ -58,15 +58,15 @@ class Traffic:
     Attributes
     ----------
     dram : float
-        Off-chip, reads and writes, operands compressed.
+        Off-chip reads and writes, with compressed operands.
     rows, columns : float
-        Read by tiles from the memories of the scheduled operand and of the other one.
+        Reads of tiles from the memories of the scheduled operand and of the other one.
     sums, results : float
-        Read from and written to the memory of the results.
+        Reads from and writes to the memory of the results.
     scratchpad : float
-        Reads and writes.
+        Reads and writes of scratchpads.
     transposed : float
-        Blocks of `lanes` values that pass a transposer; no bytes.
+        Number of blocks (not bytes) of `lanes` values that pass a transposer.
     """
 
     dram: float = 0.0
@@ -81,12 +81,12 @@ class Traffic:
         return Traffic(*(getattr(self, each.name) + getattr(other, each.name) for each in fields(self)))
 
     def bank_cycles(self, chip: ChipConfig) -> int:
-        """Return cycles of the busiest of the three memories."""
+        """Return the cycles of the busiest of the three memories."""
         busiest = max(self.rows, self.columns, self.sums + self.results)
         return ceil(busiest / chip.memory.bytes_per_cycle)
 
     def transposer_cycles(self, chip: ChipConfig) -> int:
-        """Return cycles of the transposers."""
+        """Return the cycles of the transposers."""
         return ceil(self.transposed / chip.memory.transposers)
 
     def dram_cycles(self, chip: ChipConfig) -> int:
@@ -96,14 +96,13 @@ class Traffic:
 def dram_traffic(
     left: Operand, right: Operand, result: Operand, chip: ChipConfig, *, elements: int = 1, sums: int = 1
 ) -> float:
-    """Return bytes between DRAM and the chip.
+    """Return the bytes between DRAM and the chip.
 
-    Operands are read and the result is written once, if one of the operands fits into its memory. If neither does,
-    one of them passes by again for every part of the other, whichever way is less. The result's zeros are not known
-    when it leaves: it is not compressed. The batch elements of a product, `elements` of equal size, have nothing in
-    common: they come one after the other. With several `sums` to a result, all of which stay on the chip meanwhile, a
-    result that does not fit into its memory is made in parts: all elements for each, so that one operand passes by
-    again.
+    If one operand fits into its memory, both operands are read once. If neither fits, one of them is read again for
+    each part of the other, whichever needs fewer bytes. The result is written once, uncompressed, because its zeros are
+    unknown when it leaves. The `elements` of a batch, of equal size, share no data and are processed one after the
+    other. With several `sums` per result, sums stay on the chip. A result that does not fit into its memory is then
+    computed in parts over all elements, so one operand is read again for each part.
 
     Source: section III-E and Table III of the paper (CompressingDMA).
 
@@ -113,7 +112,7 @@ def dram_traffic(
     >>> dram_traffic(half, half, half, ChipConfig())
     4250.0
     """
-    # An operand that fits is one part, and the other one passes by once.
+    # An operand that fits is one part, and the other operand is read once.
     parts = ceil(result.bytes / chip.memory.capacity) if sums > 1 else 1
     left_parts, right_parts = (
         max(parts, ceil(operand.bytes / elements / chip.memory.capacity)) for operand in (left, right)
@@ -133,27 +132,27 @@ def on_chip_traffic(
     reordered: bool,
     sums: int = 1,
 ) -> Traffic:
-    """Return bytes that the passes of a product move on the chip.
+    """Return the bytes that the passes of a product move on the chip.
 
-    A block of `lanes` values that several vectors of a group read, such as overlapping windows, is read once for the
-    group; one read reaches all tiles that need it at the same time. A group of rows that fits into half of a tile's
-    scratchpad is not read again for more columns. Vectors out of their natural order have an index each. Sums of which
-    several make one result, such as those of the samples in a convolution's `AxG`, are added up in the banks.
+    A block of `lanes` values that several vectors of a group use, such as overlapping windows, is read once for the
+    group. One read reaches all tiles that need it at the same time. A row group that fits into half of a tile's
+    scratchpad is not read again for further columns. Reordered vectors have an index each. If a result has several
+    sums, such as one per sample in a convolution's `AxG`, the banks add them up.
 
     Parameters
     ----------
     product : Product
-        What is multiplied.
+        The product.
     rows, columns : (Vectors, array of int64 (batch, groups, size))
-        The scheduled side and the other one, with their groups.
+        The scheduled side and the other side, with their groups.
     config, chip : TileConfig, ChipConfig
         The tile and the chip.
     grid : Grid
-        Which tiles share reads.
+        The sharing of reads.
     reordered : bool
         Whether rows are not in natural order.
     sums : int
-        How many sums make one result.
+        Number of sums per result.
     """
     sides = ((rows, columns, config.b_format, grid.repeats), (columns, rows, config.a_format, grid.bands))
     reads = []
@@ -163,17 +162,17 @@ def on_chip_traffic(
         block_bytes = vectors.lanes * fmt.width / 8
         blocks = _distinct_blocks(vectors, groups.reshape(-1, groups.shape[-1]))
         if vectors is rows[0] and groups.shape[2] * vectors.steps * block_bytes <= scratchpad_bytes:
-            times = min(times, grid.copies)  # the group stays where it is
+            times = min(times, grid.copies)  # the group stays in the scratchpad
         blocks *= times
         reads.append(blocks * block_bytes)
         if vectors.name in TRANSPOSED[product.operation]:
             transposed += blocks
-        # Every pass has the steps of its vectors written to and read from its scratchpad.
+        # Every pass writes the steps of its vectors to its scratchpad and reads them.
         scratchpad += 2 * vectors.batch * vectors.count * others.shape[1] * vectors.steps * block_bytes
     if reordered:
         reads[0] += rows[0].batch * rows[0].count * INDEX_BYTES
     result = product.outputs * RESULT_BYTES
-    # The first sum of a result is written only, all others are added to what is read.
+    # The first sum of a result is only written; all others are added to the sum that is read.
     return Traffic(
         rows=reads[0],
         columns=reads[1],
@@ -185,7 +184,7 @@ def on_chip_traffic(
 
 
 def _distinct_blocks(vectors: Vectors, groups: NDArray[np.int64]) -> int:
-    """Blocks that all groups read, some groups at a time: there may be millions."""
+    """Count the blocks that all groups read, in batches, since there may be millions of groups."""
     most = max(1, BLOCK_NUMBERS // groups.shape[1])
     parts = (groups[start : start + most] for start in range(0, len(groups), most))
     return sum(int(vectors.distinct_blocks(part).sum()) for part in parts)

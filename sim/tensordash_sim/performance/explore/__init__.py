@@ -1,4 +1,4 @@
-"""Design-space search: which connectivity and shape of a tile is fastest on recorded training, and what it costs."""
+"""Design-space search: finds the fastest connectivity and shape of a tile on recorded training, and its cost."""
 
 from .campaign import Campaign, Point
 from .pareto import pareto_front, plot_front, ties

@@ -1,4 +1,4 @@
-"""A search over structures, which keeps what it has found."""
+"""A search over structures that stores its results."""
 
 import hashlib
 import json
@@ -20,16 +20,16 @@ __all__ = ["Campaign", "Point"]
 
 @dataclass(frozen=True)
 class Point:
-    """A tile to be judged.
+    """A tile to evaluate.
 
     Attributes
     ----------
     label : str
-        What it is called: a preset's name, or its structure.
+        Name of the tile: a preset's name, or its structure.
     config : TileConfig
         The tile.
     row_order : "natural" or "density"
-        Which vectors share its rows.
+        The order in which vectors are grouped onto its rows.
     """
 
     label: str
@@ -39,24 +39,24 @@ class Point:
 
 @dataclass(frozen=True)
 class Campaign:
-    """What all searches share.
+    """Settings that all searches share.
 
     Attributes
     ----------
     base : TileConfig
-        For everything that a structure does not say.
+        Supplies all fields that a structure does not define.
     known : mapping of str to TileConfig
-        Good tiles by name: a search of their structure begins with them, and with `auto_options`.
+        Good tiles by name. A search of their structure starts from them and from `auto_options`.
     traces : sequence of Trace
-        What tiles are to be fast on.
+        The traces for which tiles are optimised.
     row_steps : int
         As in `sample_workload`.
     tries : int
-        Candidates of a structure.
+        Number of candidates for each structure.
     seed : int
-        Of draws and climbs.
+        Seed of the samples and the hill climbing.
     folder : Path
-        Keeps results; those of other traces, settings or tiles stay apart. Absolute, like the paths of traces.
+        Folder of results, separate for each set of traces, settings and tile. Absolute, like the paths of traces.
     """
 
     base: TileConfig
@@ -68,7 +68,7 @@ class Campaign:
     folder: Path
 
     def find(self, structures: Iterable[tuple[Structure, str]], runner: Runner = LOCAL) -> list[Point]:
-        """Find the best tile of each structure and row order; answers of earlier runs are read from `folder`.
+        """Find the best tile of each structure and row order; reuse results of earlier runs in `folder`.
 
         Raises
         ------
@@ -106,7 +106,7 @@ class Campaign:
         ]
 
     def presets(self, points: Sequence[Point]) -> list[Point]:
-        """Known tiles in the shapes and row orders of points, where their options fit."""
+        """Return the known tiles with the shapes and row orders of points, for equal numbers of lanes."""
         orders = dict.fromkeys(point.row_order for point in points)
         shapes = {(point.config.lanes, point.config.rows, point.config.columns) for point in points}
         return [
@@ -118,14 +118,14 @@ class Campaign:
         ]
 
     def speedups(self, points: Sequence[Point], runner: Runner = LOCAL) -> list[list[float | None]]:
-        """Simulate each point's tile on the default chip: exact speedups of its compute cycles on every trace.
+        """Simulate each point's tile on the default chip; return exact compute speedups on every trace.
 
         Raises
         ------
         JobError
             As in `Runner.run`.
         """
-        # Two processes must not write the results of one tile.
+        # Two processes must not write results of the same tile.
         keys = [f"{point.config.digest} {point.row_order}" for point in points]
         jobs = [Job(key, self._speedups, (point,)) for key, point in zip(keys, points, strict=True)]
         speedups = dict(runner.run(jobs, title="judging"))

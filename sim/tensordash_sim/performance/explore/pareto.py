@@ -1,4 +1,4 @@
-"""The points that nothing beats in both area and speed, and their plot."""
+"""The Pareto front of area and speedup, and its plot."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,11 +10,11 @@ from ...plots import COLORS, MUTED, style
 __all__ = ["pareto_front", "plot_front", "ties"]
 
 TIE = 0.01
-"""A share of area or speedup that decides nothing: synthesis and the choice of operands move points by as much."""
+"""Relative difference in area or speedup below the noise of synthesis and of the choice of operands."""
 
 
 def pareto_front(points: Sequence[tuple[float, float]]) -> list[bool]:
-    """Return which points (area, speedup) no other beats: none is better in one of both, and as good in the other.
+    """Return which points (area, speedup) are on the front: no other point is better in one and as good in the other.
 
     >>> pareto_front([(1.1, 1.5), (1.2, 1.4), (1.2, 1.9), (1.1, 1.5)])
     [True, False, True, True]
@@ -26,7 +26,7 @@ def pareto_front(points: Sequence[tuple[float, float]]) -> list[bool]:
 
 
 def ties(points: Sequence[tuple[float, float]]) -> list[list[int]]:
-    """Return for each point (area, speedup) the others that are as good in both, within 1%.
+    """Return for each point (area, speedup) the indices of the others that are as good in both, within `TIE`.
 
     >>> ties([(1.1, 1.5), (1.2, 1.502), (1.105, 1.49)])
     [[2], [0, 2], [0]]
@@ -47,11 +47,11 @@ def plot_front(labels: Sequence[str], points: Sequence[tuple[float, float]], pat
     Parameters
     ----------
     labels : sequence of str
-        Of the points.
+        Labels of the points.
     points : sequence of (float, float)
-        Area over the baseline's, speedup.
+        Area relative to the baseline, and speedup.
     path : Path
-        Without suffix: an SVG and a PNG are written.
+        Path without suffix; the function writes an SVG and a PNG.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Hill climbing over the sets and orders of options of one structure."""
+"""Hill climbing over the options of a structure and their order."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -13,22 +13,22 @@ from .workload import Workload
 __all__ = ["MAX_LEVELS", "Found", "Structure", "climb", "search", "start_options"]
 
 MAX_LEVELS = 6
-"""Levels of a scheduler, which take their time one after the other: as many as the paper's widest has (Fig. 14)."""
+"""Maximum of levels in a scheduler, which form its critical path: the number in the paper's widest one (Fig. 14)."""
 REACH = 3
-"""Lane offsets are tried up to this one, either way: a longer wire brings no other choice of work."""
+"""Largest lane offset to try, in both directions. A longer wire gives a lane no better choice of work."""
 
 
 @dataclass(frozen=True)
 class Structure:
-    """What a search keeps fixed.
+    """The parameters of a tile that a search does not change.
 
     Attributes
     ----------
     lanes, depth, rows, columns : int
         As in `TileConfig`.
     sources : int
-        Inputs of each lane's mux: its options, where steps shift. In a ring, a lane looks into every slot at the same
-        lane offsets, but may take only its own position of the oldest step: it has fewer options than sources.
+        Inputs of each lane's mux. With shifting steps, these are its options. In a ring, a lane reads every slot at the
+        same lane offsets, but may take only its own position of the oldest step. It has fewer options than sources.
     staging : "shift" or "ring"
         As in `TileConfig`.
     """
@@ -42,38 +42,38 @@ class Structure:
 
     @property
     def offsets(self) -> tuple[int, ...]:
-        """Lane offsets that are tried, the nearest first."""
-        # Offsets count modulo `lanes`: the far side of an even number of lanes is reached one way only.
+        """Lane offsets to try, the nearest first."""
+        # Offsets count modulo `lanes`: with an even number of lanes, include the opposite lane only once.
         reach = range(-min(REACH, (self.lanes - 1) // 2), min(REACH, self.lanes // 2) + 1)
         return tuple(sorted(reach, key=lambda offset: (abs(offset), -offset)))
 
     @property
     def positions(self) -> tuple[Option, ...]:
-        """Return possible options besides (0, 0): (step, lane offset), the oldest step first."""
+        """Possible options besides (0, 0), as (step, lane offset), the oldest step first."""
         return tuple((step, offset) for step in range(1, self.depth) for offset in self.offsets)
 
     @property
     def is_possible(self) -> bool:
-        """Whether a lane can have that many sources."""
+        """Whether a lane can have `sources` sources."""
         if self.staging == "ring":
             return self.sources % self.depth == 0 and self.sources // self.depth <= len(self.offsets)
         return self.sources <= len(self.positions) + 1
 
     @property
     def label(self) -> str:
-        """Return a short name, such as "4 lanes, 3 deep, 4 sources, 4x4"."""
+        """Short name, such as "4 lanes, 3 deep, 4 sources, 4x4"."""
         ring = ", ring" if self.staging == "ring" else ""
         return f"{self.lanes} lanes, {self.depth} deep, {self.sources} sources{ring}, {self.rows}x{self.columns}"
 
     def fits(self, config: TileConfig) -> bool:
-        """Return whether a tile's options are of this structure."""
+        """Return whether a tile's options have this structure."""
         if (config.lanes, config.depth, config.staging) != (self.lanes, self.depth, self.staging):
             return False
         connectivity = Connectivity(config.options, lanes=config.lanes, depth=config.depth)
         return len(connectivity.sources(config.ring)) == self.sources
 
     def config(self, base: TileConfig, options: Sequence[Option]) -> TileConfig:
-        """Return a tile with these options, and all else as in `base`."""
+        """Return a tile with this structure and these options, and all other fields from `base`."""
         return replace(
             base,
             lanes=self.lanes,
@@ -94,9 +94,9 @@ class Found:
     options : tuple of (step, lane offset)
         In priority order.
     speedup : float
-        Mean over the workloads.
+        Mean speedup over the workloads.
     start : float
-        The same of what the search began with.
+        Mean speedup of the start of the search.
     """
 
     options: tuple[Option, ...]
@@ -105,12 +105,12 @@ class Found:
 
     @classmethod
     def from_json(cls, document: dict[str, Any]) -> "Found":
-        """Build from the output of `dataclasses.asdict`, whose tuples JSON has made lists."""
+        """Build from the output of `dataclasses.asdict`, with lists for tuples as in JSON."""
         return cls(**document | {"options": tuple((step, offset) for step, offset in document["options"])})
 
 
 def start_options(structure: Structure) -> tuple[Option, ...]:
-    """Options to begin with: each lane's own first, then its neighbours', the oldest step first.
+    """Return start options: the nearest lane offsets, in the order of steps, the oldest first.
 
     >>> start_options(Structure(lanes=4, depth=3, rows=4, columns=4, sources=5))
     ((0, 0), (1, 0), (1, 1), (2, 0), (2, 1))
@@ -134,24 +134,24 @@ def search(
     tries: int,
     seed: int,
 ) -> Found:
-    """Climb from the best start: swap two options in the order or replace one, and keep what is faster.
+    """Climb from the best start: swap two options in the order or replace one, and accept each faster candidate.
 
-    Of a ring, a lane offset is replaced, in every step.
+    In a ring, a replacement changes a lane offset in every step.
 
     Parameters
     ----------
     structure : Structure
-        What is kept.
+        The structure, which does not change.
     base : TileConfig
-        For everything that a structure does not say.
+        Supplies all fields that the structure does not define.
     workloads : sequence of Workload
-        What it is to be fast on: the mean of their speedups counts.
+        The workloads whose mean speedup is maximised.
     starts : sequence of tuple of (step, lane offset)
-        Known good ones, beside `start_options`.
+        Good options to start from, in addition to `start_options`.
     tries : int
-        Candidates.
+        Number of candidates.
     seed : int
-        Of the climb.
+        Seed of the climb.
 
     Returns
     -------
@@ -195,7 +195,7 @@ def _level_count(options: Sequence[Option], structure: Structure) -> int:
 def _neighbour(options: tuple[Option, ...], structure: Structure, random: Random) -> tuple[Option, ...]:
     changed = list(options)
     if structure.staging == "ring":
-        # A lane's own offset stays: the oldest step may be in any slot.
+        # A lane's own offset must stay, because the oldest step may be in any slot.
         offsets = sorted({offset for _, offset in options[1:]} - {0})
         used = {offset % structure.lanes for offset in offsets}
         unused = [offset for offset in structure.offsets if offset != 0 and offset % structure.lanes not in used]

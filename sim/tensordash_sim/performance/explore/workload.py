@@ -1,4 +1,4 @@
-"""A trace's passes in memory, some of each operation, on which thousands of candidates can be tried."""
+"""A sample of a trace's passes in memory, small enough to try thousands of candidates on."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -24,16 +24,16 @@ class Workload:
     Attributes
     ----------
     words : list of array of uint32, (passes, rows, T)
-        Side B of the passes that have the same number of steps: bit `lane` of each step.
+        Side B of passes with the same number of steps: bit `lane` of each step is set for a non-zero value.
     weights : list of array of float, (passes,)
-        Of how many passes of the trace each stands for.
+        Number of the trace's passes that each pass represents.
     """
 
     words: list[NDArray[np.uint32]]
     weights: list[NDArray[np.float64]]
 
     def speedup(self, config: TileConfig) -> float:
-        """Return the baseline's cycles over the tile's; `config` has the lanes and rows of the words."""
+        """Return the baseline's cycles over the tile's cycles; `config` must have the lanes and rows of the words."""
         scheduler = Scheduler(config)
         beats = config.rows // config.out_rows
         dense = cycles = 0.0
@@ -54,18 +54,19 @@ def sample_workload(
     records : iterable of Record
         Operations of the trace; the sparser operand of each is scheduled.
     config : TileConfig
-        Its lanes, rows and columns decide what a pass is; sparsity `rows`.
+        The tile, whose lanes, rows and columns define a pass; with sparsity `rows`.
     row_order : "natural" or "density"
-        Which vectors share the rows of a tile.
+        The order in which vectors are grouped onto the rows of a tile.
     row_steps : int
-        About how many steps of rows are drawn of each product of an operation; one pass at least.
+        Approximate number of row steps to draw from each product of an operation; at least one pass.
     seed : int
-        Of the draw.
+        Seed of the sample.
 
     Returns
     -------
     Workload
-        With all passes of a trace, its speedup equals `tensordash simulate`'s, from compute cycles summed over tiles.
+        With all passes of a trace, its speedup equals that computed from `tensordash simulate`'s compute cycles,
+        summed over tiles.
     """
     random = np.random.default_rng(seed)
     words: dict[int, list[NDArray[np.uint32]]] = {}
@@ -92,18 +93,18 @@ def sample_workload(
 
 
 def random_workload(lanes: int, rows: int, *, zeros: float, passes: int, steps: int, seed: int) -> Workload:
-    """Passes with random zeros.
+    """Draw passes with random zeros.
 
     Parameters
     ----------
     lanes, rows : int
-        Of the tile.
+        Lanes and rows of the tile.
     zeros : float
-        Chance of a zero.
+        Probability of a zero.
     passes, steps : int
-        How many, and of how many steps each.
+        Number of passes, and steps of each.
     seed : int
-        Of the draw.
+        Seed of the sample.
 
     >>> random_workload(4, 2, zeros=0.5, passes=3, steps=10, seed=0).words[0].shape
     (3, 2, 10)

@@ -1,4 +1,4 @@
-"""How a training step runs on the chip as a whole: which tensors stay there, and what runs together."""
+"""Planner of a training step on the chip: chooses the tensors that stay there and the nodes that run together."""
 
 from .budget import Budget
 from .graph import Graph, Node, Tensor

@@ -1,4 +1,4 @@
-"""What a plan may use of a chip, and what its stages take there."""
+"""The resources of a chip that a plan may use, and the cycles of stages on them."""
 
 from dataclasses import dataclass
 from math import ceil
@@ -13,19 +13,19 @@ PREFETCH_SHARE = 8
 
 @dataclass(frozen=True)
 class Budget:
-    """What a plan may use.
+    """The resources that a plan may use.
 
-    The three memories are one to the planner: any tensor may lie in any of them. An eighth of them is left for what is
-    loaded ahead and stored behind.
+    The planner treats the three memories as one: any tensor may be in any of them. It reserves an eighth for early
+    loads and late stores.
 
     Attributes
     ----------
     capacity, prefetch : float
-        Bytes for what stages need, and for what comes early or leaves late.
+        Bytes for running stages, and for early loads and late stores.
     dram_bytes_per_cycle : float
         Off-chip bandwidth.
     elements_per_cycle : int
-        Values that the element-wise units take in a cycle.
+        Values that the element-wise units process per cycle.
 
     Examples
     --------
@@ -41,16 +41,16 @@ class Budget:
 
     @classmethod
     def of(cls, chip: ChipConfig, *, gbps: float, columns: int) -> "Budget":
-        """Return a chip's: every tile has an element-wise unit for a row of its results.
+        """Return the budget of a chip; every tile has an element-wise unit for a row of its results.
 
         Parameters
         ----------
         chip : ChipConfig
-            Has the memories.
+            Supplies tiles and memories.
         gbps : float
-            DRAM's GB/s.
+            DRAM bandwidth in GB/s.
         columns : int
-            Of a tile.
+            Columns of a tile.
         """
         every = 3 * chip.memory.capacity
         return cls(
@@ -61,9 +61,9 @@ class Budget:
         )
 
     def on_chip(self, stage: Stage) -> int:
-        """Return cycles of a stage without DRAM: tiles and element-wise units work at the same time."""
+        """Return a stage's cycles without DRAM; tiles and element-wise units work at the same time."""
         return max(stage.cycles, stage.element_cycles)
 
     def dram(self, stage: Stage) -> int:
-        """Return cycles that DRAM needs for a stage."""
+        """Return the DRAM cycles of a stage."""
         return ceil(stage.dram / self.dram_bytes_per_cycle)

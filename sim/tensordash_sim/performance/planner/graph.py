@@ -1,4 +1,4 @@
-"""A training step as a graph: tensors, and the nodes that read and write them."""
+"""A training step as a graph of tensors, and of nodes that read and write them."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
@@ -17,8 +17,8 @@ BIT = 0.125
 """Bytes of a value of a mask."""
 
 KINDS = ("product", "element-wise", "sums", "row-wise", "update")
-"""Of a node: on the tiles; next to them, value by value, or adding values up, which can be read once all are there, or
-with a row at hand, as of softmax; the optimizer's."""
+"""Kinds of nodes. Tiles compute products; element-wise units compute the others. Sums can be read when they are
+complete. A row-wise node, such as a softmax, needs complete rows. An update belongs to the optimizer."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,24 +28,24 @@ class Tensor:
     Attributes
     ----------
     name : str
-        Its own in the graph.
+        Unique name in the graph.
     values : int
-        How many.
+        Number of values.
     value_bytes : float
-        Of one; a mask's bit is an eighth.
+        Bytes of a value; 1/8 for a bit of a mask.
     density : float
         Share of values that are not zero.
     axes : frozenset of str
-        Along which it can be taken part by part, such as "samples"; a weight has none.
+        Axes along which it can be processed part by part, such as "samples"; a weight has none.
     has_mask : bool
-        Whether, compressed, it comes with a mask of its own: what is zero where a static mask has it does not.
+        Whether its compressed form has its own mask. A tensor whose zeros follow a static mask has none.
     max_parts : int
-        Into how many it can be cut at most, if that is fewer than the axis has: the keys of a head are needed whole by
-        each of the head's parts. 0 if it does not matter.
-    given, wanted : bool
-        Whether it is in DRAM before the step, and has to be there after it.
+        Maximum of parts if the axis has more: each part of a head, for instance, needs all of the head's keys. 0 for no
+        limit.
+    is_input, wanted : bool
+        Whether it is in DRAM before the step, and must be there after it.
     becomes : str
-        Of a wanted tensor: the given one that it is in the next step; "" if it is none.
+        For a wanted tensor: the input that it becomes in the next step; "" for none.
 
     Examples
     --------
@@ -67,50 +67,49 @@ class Tensor:
 
     @property
     def bytes(self) -> float:
-        """On the chip, and in DRAM as it is."""
+        """Bytes on the chip, and uncompressed in DRAM."""
         return float(self.values * self.value_bytes)
 
     @property
     def packed(self) -> float:
-        """Bytes in DRAM, compressed if that is less: a bit for each value, and the values that are not zero."""
+        """Bytes in DRAM, compressed if that is smaller: a bit for each value, and the non-zero values."""
         return min(self.bytes, self.has_mask * self.values / 8 + self.values * self.density * self.value_bytes)
 
     def part(self, parts: int) -> float:
-        """Return the bytes on the chip that one of `parts` needs."""
+        """Return the bytes on the chip for one of `parts` parts."""
         return self.bytes / min(parts, self.max_parts or parts)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Node:
-    """Something that is computed.
+    """A computation.
 
-    A product's first tensor is one of its operands, all others are the other one.
+    The first tensor that a product reads is one of its operands; all others form the other operand.
 
-    A node with an axis works part by part along it. What it reads that has no such axis, it needs whole for every part;
-    what it writes that has none is a sum over all parts, and is there after the last one.
+    A node with an axis works part by part along it. It needs tensors without that axis completely for every part. A
+    tensor that it writes without that axis is a sum over all parts, and complete after the last one.
 
     Attributes
     ----------
     name : str
-        Its own in the graph.
+        Unique name in the graph.
     kind : str
         One of `KINDS`.
     reads, writes : tuple of str
         Tensors.
     axis : str
-        "" if it has no parts: an update.
+        The axis of its parts; "" for none, as for an update.
     max_parts : int
-        Into how many it can be cut, if that is fewer than its axis has: a part has to fill the tiles. 0 if it does not
-        matter.
+        Maximum of parts if its axis has more, since a part must fill the tiles. 0 for no limit.
     cycles : int
-        Of the chip's tiles, without DRAM.
+        Cycles of the chip's tiles, without DRAM.
     apart : int
-        The same if it is cut into parts; 0 if that makes no difference.
+        Cycles if it is cut into parts; 0 if they are the same.
     values : int
-        That pass the element-wise units.
+        Values that the element-wise units process.
     phase : int
-        All nodes of a phase come before those of the next: what lies between them, such as the later blocks of a
-        network of which this is one, is not in the graph.
+        All nodes of a phase run before all nodes of the next one. Work between phases, such as later blocks of the
+        network, is not in the graph.
     """
 
     name: str
@@ -129,21 +128,22 @@ class Node:
 
 
 class Graph:
-    """A step: nodes in an order in which they can be computed.
+    """A training step: nodes in an order in which they can be computed.
 
     Parameters
     ----------
     tensors : iterable of Tensor
-        All of them.
+        All tensors.
     nodes : iterable of Node
-        In order.
+        The nodes in order.
     axes : mapping of str to int
-        Into how many parts each axis can be cut at most.
+        Maximum of parts along each axis.
 
     Raises
     ------
     ValueError
-        If names repeat, a tensor is unknown, read before it is there, written twice or never made, or an axis unknown.
+        If names repeat, an axis or a tensor is unknown, or a tensor is read before it is written, written twice or
+        neither an input nor written.
 
     Examples
     --------
@@ -153,7 +153,7 @@ class Graph:
     ('copy', ('copy',))
     >>> Graph(tensors[1:], [], {})
     Traceback (most recent call last):
-    ValueError: tensor y must be given or written by a node
+    ValueError: tensor y must be an input or be written by a node
     """
 
     def __init__(self, tensors: Iterable[Tensor], nodes: Iterable[Node], axes: Mapping[str, int]) -> None:
@@ -177,20 +177,20 @@ class Graph:
                     raise ValueError(f"tensors of {node.name} must be the graph's, not {name}")
             for name in node.reads:
                 if name not in available:
-                    raise ValueError(f"tensor {name} must be there when {node.name} reads it")
+                    raise ValueError(f"tensor {name} must be written before {node.name} reads it")
             for name in node.writes:
                 if name in available:
                     raise ValueError(f"tensor {name} must not be written again by {node.name}")
                 available.add(name)
                 if (old := self.tensors[name].becomes) and not (old in self.tensors and self.tensors[old].is_input):
-                    raise ValueError(f"what {name} becomes must be a given tensor, not {old}")
+                    raise ValueError(f"tensor {name} must become an input of the graph, not {old}")
         for name in self.tensors:
             if name not in available:
-                raise ValueError(f"tensor {name} must be given or written by a node")
+                raise ValueError(f"tensor {name} must be an input or be written by a node")
 
     @cached_property
     def writer(self) -> dict[str, str]:
-        """The node that writes a tensor, of those that are written."""
+        """The node that writes each tensor that is written."""
         return {tensor: node.name for node in self.nodes.values() for tensor in node.writes}
 
     @cached_property
@@ -203,13 +203,13 @@ class Graph:
         return {name: tuple(nodes) for name, nodes in found.items()}
 
     def needed_after(self, tensor: str, inside: Iterable[str]) -> bool:
-        """Return whether a tensor is wanted, or read by a node that is not `inside`."""
+        """Return whether a tensor is wanted, or read by a node that is not in `inside`."""
         return self.tensors[tensor].wanted or not set(self.readers[tensor]) <= set(inside)
 
     def with_copy(self, node: str, readers: Collection[str]) -> "Graph":
         """Return the graph in which a node is computed a second time, for some of its readers.
 
-        What the copy gives has names of its own. If nobody reads what the node itself gives any more, it is gone.
+        The copy's results have new names. The node itself is removed if nothing needs its results any more.
         """
         old, suffix = self.nodes[node], f" for {min(readers)}"
         mine = [name for name in old.writes if any(name in self.nodes[reader].reads for reader in readers)]
@@ -233,7 +233,7 @@ class Graph:
         if not any(name in read or tensors[name].wanted for name in old.writes):
             nodes = [each for each in nodes if each.name != node]
             tensors = {name: each for name, each in tensors.items() if name not in old.writes}
-        made = object.__new__(Graph)  # right by construction
+        made = object.__new__(Graph)  # consistent by construction, so `_check` is not needed
         made.tensors, made.nodes, made.axes = tensors, {each.name: each for each in nodes}, self.axes
         changed = {*old.reads, *old.writes, *renamed.values()} & tensors.keys()
         made.readers = {name: found for name, found in self.readers.items() if name in tensors}

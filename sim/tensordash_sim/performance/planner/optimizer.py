@@ -1,4 +1,4 @@
-"""What an optimizer does to the weights of a layer, as a node of a graph."""
+"""An optimizer's update of a layer's weights, as a node of a graph."""
 
 from .graph import SINGLE, Node, Tensor
 
@@ -8,28 +8,31 @@ __all__ = ["optimizer_update"]
 def optimizer_update(
     name: str, weights: Tensor, gradient: str, states: int, *, density: float = 1.0, mask: Tensor | None = None
 ) -> tuple[Node, list[Tensor]]:
-    """Update of weights: reads their gradient, they in full precision and its states; writes all but the gradient.
+    """Return the update of weights and its tensors.
+
+    The update reads the gradient, the FP32 master weights and the optimizer's states. It writes master weights, states
+    and the products' weights.
 
     Parameters
     ----------
     name : str
-        Of the layer: the node is `name`.update.
+        Name of the layer; the node's name is `name`.update.
     weights : Tensor
-        As products read them.
+        The weights that products read.
     gradient : str
         Their gradient.
     states : int
-        Tensors that the optimizer keeps for each of weights.
+        Number of state tensors that the optimizer has for the weights.
     density : float
-        Of the weights in full precision and of the states.
+        Density of master weights and states.
     mask : Tensor, optional
-        The static one of the weights: it is read, and never written.
+        A static mask of the weights, which the update reads and never writes.
 
     Returns
     -------
     Node
     list of Tensor
-        All that come with it: those that it reads, but for the gradient, and those that it writes.
+        The tensors that it reads, except the gradient, and the tensors that it writes.
     """
     state = [
         Tensor(name=f"{name}.{what}", values=weights.values, value_bytes=SINGLE, density=density, is_input=True)

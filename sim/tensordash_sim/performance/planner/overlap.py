@@ -21,10 +21,10 @@ class Overlap:
         Index of the stage.
     shares : tuple of (int, float)
         Index of each stage that it overlaps, in order, and the share that runs there. The rest runs in its own
-        place. Indices from the number of stages on are stages of the next step: an update has time until the next
+        place. Indices from the number of stages on are stages of the next step: an update may run until the next
         step reads its weights.
     reloaded_bytes : float
-        Bytes to load after each pause: the tensors that the stage holds. It has no space during a pause.
+        Bytes to load after each pause, for the tensors that the stage holds. It has no space during a pause.
     """
 
     stage: int
@@ -33,36 +33,36 @@ class Overlap:
 
     @property
     def left(self) -> float:
-        """Return the share that runs in its own place."""
+        """The share that runs in its own place."""
         return 1 - sum(share for _, share in self.shares)
 
     @property
     def places(self) -> list[int]:
-        """Return the places where it runs, in order."""
+        """The places where it runs, in order."""
         own = [self.stage] if self.left > 1e-9 else []
         return sorted([*own, *(place for place, _ in self.shares)])
 
     @property
     def span(self) -> range:
-        """Return the range from the first place to the last."""
+        """The range from the first place to the last."""
         return range(self.places[0], self.places[-1] + 1)
 
     @property
     def resumed(self) -> list[int]:
-        """Return the places where it goes on after a pause."""
+        """The places where it resumes after a pause."""
         places = self.places
         return [place for before, place in pairwise(places) if place > before + 1]
 
 
 def _reloaded_bytes(graph: Graph, stage: Stage) -> float | None:
-    """Return the bytes that a stage holds; None if they are sums, of which there is no copy."""
+    """Return the bytes of the tensors that a stage holds; None if it holds sums, which have no copy in DRAM."""
     made = {name for node in stage.nodes for name in graph.nodes[node].writes}
     held = {*stage.held, *([stage.around] if stage.around else [])}
     return None if held & made else sum(graph.tensors[name].packed for name in held)
 
 
 def _window(graph: Graph, stages: Sequence[Stage], number: int, spans: Mapping[int, range]) -> range:
-    """Return the places where a stage can run: after its operands are made, before its results are read.
+    """Return the places where a stage can run: after its operands are written, before its results are read.
 
     Parameters
     ----------
@@ -86,27 +86,27 @@ def _window(graph: Graph, stages: Sequence[Stage], number: int, spans: Mapping[i
         return range(
             first, min((spans.get(place, range(place, place + 1)).start for place in after), default=len(stages))
         )
-    # No stage of this step reads its results; the next step starts with them.
-    reloaded_bytes = [where[reader] for tensor in written if tensor.becomes for reader in graph.readers[tensor.becomes]]
+    # No stage of this step reads its results; the next step does.
+    next_readers = [where[reader] for tensor in written if tensor.becomes for reader in graph.readers[tensor.becomes]]
     return range(
         first,
-        len(stages) + min((spans.get(place, range(place, place + 1)).start for place in reloaded_bytes), default=0),
+        len(stages) + min((spans.get(place, range(place, place + 1)).start for place in next_readers), default=0),
     )
 
 
 def overlap_stages(
     graph: Graph, stages: Sequence[Stage], resident_bytes: Sequence[float], fixed: set[int], budget: Budget
 ) -> tuple[Overlap, ...]:
-    """Overlap stages that are limited by DRAM with stages that are limited by the tiles, the longest first.
+    """Overlap stages that DRAM limits with stages that the tiles limit, starting with the longest waits for DRAM.
 
     Parameters
     ----------
     graph, stages : Graph, sequence of Stage
         The step.
     resident_bytes : sequence of float
-        Bytes that are kept on the chip for other stages, during each.
+        For each stage, the bytes of tensors that stay on the chip for other stages.
     fixed : set of int
-        Stages that stay in their places, as tensors that they read or write stay on the chip.
+        Stages that cannot move, because tensors that they read or write stay on the chip.
     budget : Budget
         Budget of the chip.
     """

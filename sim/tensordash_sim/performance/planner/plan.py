@@ -1,4 +1,4 @@
-"""A plan: how a step's graph runs on a chip."""
+"""A plan: the schedule of a step's graph on a chip."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,15 +13,15 @@ from .timeline import alone, overlapped
 __all__ = ["MEASURES", "Plan", "Resident"]
 
 MEASURES = {
-    "fuse": "element-wise work and updates run with what makes or takes their values",
+    "fuse": "element-wise nodes and updates run with the nodes that write or read their values",
     "share": "products that read the same tensor run together",
     "depth-first": "a product's results flow into the next product, part by part",
-    "recompute": "what is cheap to make again is not stored",
+    "recompute": "tensors that are cheap to recompute are not stored",
     "keep": "tensors stay on the chip from one stage to a later one",
     "compress": "results leave compressed",
-    "overlap": "loads run ahead of the stages, stores after them, and what waits for DRAM beside what does not",
+    "overlap": "loads run ahead of stages, stores after them, and stages that wait for DRAM overlap with others",
 }
-"""What a plan may do, in the order in which tables add it."""
+"""Optimisations that a plan may use, in the order in which tables add them."""
 
 
 @dataclass(frozen=True)
@@ -31,9 +31,9 @@ class Resident:
     Attributes
     ----------
     tensor : str
-        Which.
+        Name of the tensor.
     first, last : int
-        The stage that writes it, and the last one that reads it.
+        The stage that writes it, and the last stage that reads it.
     """
 
     tensor: str
@@ -43,22 +43,22 @@ class Resident:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """How a step runs.
+    """The stages of a step, and the tensors that stay on the chip.
 
     Attributes
     ----------
     graph : Graph
-        The step, recomputed nodes included.
+        The step, including recomputed nodes.
     stages : tuple of Stage
         In order.
     residents : tuple of Resident
         Tensors that stay on the chip between stages.
     budget : Budget
-        What it may use.
+        Resources of the chip.
     overlaps : tuple of Overlap
         Stages that run at the same time as others.
     measures : frozenset of str
-        Of `MEASURES`.
+        The allowed `MEASURES`.
     """
 
     graph: Graph
@@ -81,7 +81,7 @@ class Plan:
 
     @property
     def dram_cycles(self) -> int:
-        """Return the DRAM cycles of all stages."""
+        """DRAM cycles of all stages."""
         return ceil(self.dram / self.budget.dram_bytes_per_cycle)
 
     @cached_property

@@ -9,7 +9,7 @@ from .step import Cycles, GraphWriter, Value
 __all__ = ["GPT_HEADS", "STAGES", "convolution", "gpt_block", "resnet50", "vgg16"]
 
 VGG = ((64, 2), (128, 2), (256, 3), (512, 3), (512, 3))
-"""Filters and convolutions between two poolings (Simonyan and Zisserman, Table 1, D)."""
+"""Filters and number of convolutions between poolings (Simonyan and Zisserman, Table 1, D)."""
 VGG_LINEAR = (4096, 4096, 1000)
 STAGES = ((64, 3), (128, 4), (256, 6), (512, 3))
 """Width and blocks of each stage of ResNet-50 (He et al., Deep Residual Learning for Image Recognition, Table 1)."""
@@ -18,20 +18,20 @@ GPT_HEADS = 40
 GPT_LENGTH = 2048
 """Sequence length of the 13B network of Srinivasan et al. 2023, as are the hidden size and the heads."""
 GPT_POSITIONS = 8
-"""Positions of a head that look at all of its keys at a time."""
+"""Parts into which a head's positions can be cut; each part needs all of the head's keys."""
 SAMPLES = "samples"
 TOKENS = "tokens"
 HEADS = "heads"
 BIT = 1 / 8
-"""Bytes that ReLU saves of a result."""
+"""Bytes that a ReLU saves for each result."""
 INDEX = 1 / 4
-"""Bytes that a pooling of 2 x 2 saves of a result."""
+"""Bytes that a 2 x 2 pooling saves for each result."""
 
 
 def convolution(
     images: int, channels: int, filters: int, size: int, kernel: int, stride: int = 1, *, padding: int | None = None
 ) -> Convolution:
-    """Return a square one, padded to keep its size."""
+    """Return a square convolution, by default padded to keep the size."""
     border = kernel // 2 if padding is None else padding
     return Convolution(
         batch=images,
@@ -54,18 +54,18 @@ def _relu(step: GraphWriter, name: str, x: Value, zeros: float) -> Value:
 
 
 def vgg16(images: int, zeros: float, cycles: Cycles, *, size: int = 224, thin: int = 1) -> Graph:
-    """Return VGG16 on images of 224 x 224, with momentum.
+    """Return the graph of VGG16 on images of 224 x 224, with momentum.
 
     Parameters
     ----------
     images : int
-        Of a batch.
+        Images of a batch.
     zeros : float
-        Share in activations and in the gradients that meet products.
+        Share of zeros in activations and in gradients that products read.
     cycles : Cycles
-        Of products.
+        Cycles of products.
     size, thin : int
-        Extent of images, a multiple of 32; all widths are divided by `thin`.
+        Size of images, a multiple of 32; divisor of all widths.
     """
     step = GraphWriter({SAMPLES: images}, cycles, gradient_density=1 - zeros)
     x = step.add_input("images", images * 3 * size * size, axes={SAMPLES}, density=1 - zeros)
@@ -98,7 +98,7 @@ def vgg16(images: int, zeros: float, cycles: Cycles, *, size: int = 224, thin: i
 
 
 def resnet50_layers(images: int, size: int = 224, thin: int = 1) -> Iterator[tuple[str, Convolution]]:
-    """Yield its convolutions, the stride of a block in the 3 x 3 one; `size` and `thin` as of `vgg16`."""
+    """Yield ResNet-50's convolutions; a block's 3 x 3 one has its stride. `size` and `thin` are as for `vgg16`."""
     channels = 64 // thin
     yield "conv1", convolution(images, 3, channels, size, 7, 2)
     size //= 4
@@ -119,14 +119,14 @@ def resnet50_layers(images: int, size: int = 224, thin: int = 1) -> Iterator[tup
 def resnet50(
     images: int, zeros: float, cycles: Cycles, *, ghost: bool = False, size: int = 224, thin: int = 1
 ) -> Graph:
-    """Return ResNet-50 on images of 224 x 224, with momentum.
+    """Return the graph of ResNet-50 on images of 224 x 224, with momentum.
 
     Parameters
     ----------
     images, zeros, cycles, size, thin
-        As of `vgg16`.
+        As for `vgg16`.
     ghost : bool
-        Whether batches are normalised in parts, whatever parts they are worked off in.
+        Whether each part of a batch is normalised by itself (ghost batch normalisation), for any number of parts.
     """
     layers = dict(resnet50_layers(images, size, thin))
     step = GraphWriter({SAMPLES: images}, cycles, gradient_density=1 - zeros)
@@ -162,16 +162,16 @@ def resnet50(
 
 
 def gpt_block(zeros: float, cycles: Cycles, *, thin: int = 1) -> Graph:
-    """Return a block of a 13B GPT on one sequence, in the middle of the network, with Adam; weights with a static mask.
+    """Return the graph of a block in the middle of a 13B GPT on one sequence, with Adam and statically masked weights.
 
-    Masked weights have neither gradients nor state: those are as sparse as they are.
+    Masked weights have neither gradients nor state, so these are as sparse as the weights.
 
     Parameters
     ----------
     zeros : float
-        Share in the weights of linear layers.
+        Share of zeros in the weights of linear layers.
     cycles : Cycles
-        Of products.
+        Cycles of products.
     thin : int
         Divides the width, the length and the number of heads.
     """
@@ -202,7 +202,7 @@ def gpt_block(zeros: float, cycles: Cycles, *, thin: int = 1) -> Graph:
         into=("Q", "K", "V"),
     )
     scores = attention("attention.scores", q, k, head, length, {HEADS})
-    # What is left of the scores is half of them: a position looks at those before it.
+    # Causal masking leaves half of the scores: a position attends to the positions before it.
     weights = step.element_wise(
         "attention.softmax",
         [scores],

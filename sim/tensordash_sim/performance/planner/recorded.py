@@ -18,7 +18,7 @@ SAMPLES = "samples"
 INDEX_BYTES = 0.5
 """Bytes that pooling stores of each result: an index in a window of up to 16 values."""
 _MASKED = {"threshold_backward", "leaky_relu_backward", "hardtanh_backward"}
-"""Gradients that need one bit of their second operand: whether it is beyond a threshold."""
+"""Gradients that need only one bit of their second operand: whether it exceeds a threshold."""
 _POOLED = {"max_pool2d_with_indices_backward", "_adaptive_avg_pool2d_backward", "avg_pool2d_backward"}
 """Gradients that need only the shape of their second operand."""
 _NORM = re.compile(r"batch_norm")
@@ -33,7 +33,7 @@ def step_graph(step: Step, cycles: Sequence[int], apart: Sequence[int] | None = 
 
     The assumptions are the same as in `GraphWriter`. Operands are fp16; weights, their gradients and optimizer states
     are FP32; masks of ReLU are bits. Biases, gains and scalars are left out. Tensors are cut along their first
-    dimension, into at most as many parts as the batch has elements.
+    dimension, into at most one part per batch element.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ def step_graph(step: Step, cycles: Sequence[int], apart: Sequence[int] | None = 
     Raises
     ------
     ValueError
-        If the step has no flow, or products that were not recorded, or there are not as many cycles as records.
+        If the step has no flow or unrecorded products, or if the number of cycles differs from the number of records.
 
     Examples
     --------
@@ -71,7 +71,7 @@ def step_graph(step: Step, cycles: Sequence[int], apart: Sequence[int] | None = 
     if why := unrecorded(step):
         raise ValueError(why)
     if len(cycles) != len(step.records):
-        raise ValueError(f"cycles must be given for {len(step.records)} records, not {len(cycles)}")
+        raise ValueError(f"cycles must have one entry for each of {len(step.records)} records, not {len(cycles)}")
     return _Recorded(step, cycles, cycles if apart is None else apart).graph()
 
 
@@ -87,7 +87,7 @@ def unrecorded(step: Step) -> str:
 
 
 class _Recorded:
-    """Walks a flow once and adds a node for each work."""
+    """Walks a flow once and adds the nodes of each work item."""
 
     def __init__(self, step: Step, cycles: Sequence[int], apart: Sequence[int]) -> None:
         assert step.flow is not None
@@ -140,7 +140,7 @@ class _Recorded:
         return Graph(self.tensors.values(), self.nodes, {SAMPLES: self.samples})
 
     def _samples(self) -> int:
-        """Return the number of batch elements: the greatest common divisor of the first extents of layers' tensors."""
+        """Return the number of batch elements: the greatest common divisor of the layers' first dimensions."""
         extents = 0
         for work in self.flow.work:
             if work.phase == "forward" and work.products:
@@ -191,7 +191,7 @@ class _Recorded:
         if len(records) <= len(writes) and all(len(operands) == 2 for _, _, operands in records):
             for (record, cycles, operands), place in zip(records, writes, strict=False):
                 reads = [self._read(operands[each]) for each in (record.operation.left, record.operation.right)]
-                # An operand beside the factors is a sum that the product continues.
+                # A further operand is a sum to which the product is added.
                 added = [] if name.endswith("backward") else self._large_places(work.reads)
                 reads += [self._read(each) for each in added if each not in operands.values()]
                 self._product(record, cycles, reads, place)
@@ -209,7 +209,7 @@ class _Recorded:
         self._node(own, "product", reads, [output], cycles=cycles, max_parts=_max_parts(record))
 
     def _attention(self, work: Work, records: Sequence[tuple[Record, _Cycles, Mapping[str, int]]]) -> bool:
-        """Add the two products of attention and the softmax between them. Return False if a product is missing."""
+        """Add the two products of attention and the softmax between them; return False if a product is missing."""
         parts = {(record.layer.rpartition("/")[2], record.operation): (record, cycles) for record, cycles, _ in records}
         layer = records[0][0].layer.rpartition("/")[0]
         reads = [self._read(place) for place in work.reads if place not in self.small]
@@ -250,7 +250,7 @@ class _Recorded:
         return True
 
     def _within(self, name: str, record: Record, density: float | None) -> str:
-        """Return the tensor of attention's scores, which one product writes and the other reads."""
+        """Add a tensor of attention's scores, which one product writes and the other reads; return its name."""
         own = self._unique(name)
         shape = record.geometry.shapes["G" if record.layer.endswith("/qk") else "A"]
         if density is None:
@@ -259,7 +259,7 @@ class _Recorded:
         return own
 
     def _norm(self, name: str, work: Work, reads: list[int]) -> None:
-        """Add a normalisation: its sums, then its element-wise part. The backward pass also reads the forward sums."""
+        """Add a normalisation: its sums, then its element-wise part. A backward pass also reads the forward sums."""
         large = [place for place in reads if place not in self.sums and len(self.flow.tensors[place].shape) > 1]
         inputs = [self._read(place) for place in large]
         inputs += list(dict.fromkeys(self.sums[place] for place in work.reads if place in self.sums))
@@ -284,7 +284,7 @@ class _Recorded:
         self.nodes.append(node)
 
     def _drop(self) -> None:
-        """Remove nodes whose results nothing reads; gradients that no optimizer takes stay."""
+        """Remove nodes whose results nothing reads, except gradients that no optimizer reads."""
         read = {name for node in self.nodes for name in node.reads}
         for node in self.nodes:
             if node.kind == "product" and node.name.endswith(str(Operation.WEIGHT_GRADIENT)):
@@ -313,7 +313,7 @@ class _Recorded:
         return name if self.names[name] == 1 else f"{name} {self.names[name]}"
 
     def _read(self, place: int) -> str:
-        """Return the tensor of a place. A tensor that nothing has written is an input."""
+        """Return the name of a place's tensor; a tensor that no node has written becomes an input."""
         if place not in self.tensor:
             name = f"given {place}"
             if place in self.parameters:
@@ -324,7 +324,7 @@ class _Recorded:
         return self.tensor[place]
 
     def _write(self, place: int, name: str, reads: Sequence[str], is_sum: bool) -> str:
-        """Add the tensor of a place that the current node writes."""
+        """Add the tensor of a place that the current node writes; return its name."""
         is_sum = is_sum or place in self.gradients
         extent = (self.flow.tensors[place].shape or (1,))[0]
         is_cut = not is_sum and any(self.tensors[each].axes for each in reads) and extent % self.samples == 0
@@ -348,7 +348,7 @@ class _Recorded:
         )
 
     def _mask(self, name: str) -> str:
-        """Return the mask of a tensor. The node that writes the tensor also writes the mask."""
+        """Return the name of a tensor's mask; the node that writes the tensor also writes the mask."""
         mask = f"{name}.mask"
         if mask not in self.tensors:
             like = self.tensors[name]

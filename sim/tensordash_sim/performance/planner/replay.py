@@ -1,6 +1,6 @@
-"""Replays a plan and checks it: tensors are present when read, fit, and move as many bytes as the plan claims.
+"""Checks a plan by replay: tensors are present when read, fit on the chip, and move the bytes that the plan claims.
 
-Written apart from the planner: it reads the graph and the plan's decisions, and works out the rest by itself.
+The replay shares no code with the planner. It reads the graph and the plan's decisions, and derives the rest itself.
 """
 
 from dataclasses import dataclass
@@ -18,23 +18,23 @@ SUM_BYTES = 4
 
 
 class PlanError(ValueError):
-    """A plan that cannot run, or does not move the bytes that it claims."""
+    """A plan that cannot run, or that moves other bytes than it claims."""
 
 
 @dataclass(frozen=True)
 class Replayed:
-    """What a plan moves and takes.
+    """Bytes and cycles of a plan.
 
     Attributes
     ----------
     loads, stores : float
         Bytes from and to DRAM.
     fullest : float
-        Bytes on the chip at the fullest moment.
+        Peak of bytes on the chip.
     tile_cycles, dram_cycles : int
-        What tiles or element-wise units, and DRAM, need.
+        Cycles of tiles or element-wise units, and of DRAM.
     alone : int
-        Cycles if no stage begins before the one before is done.
+        Cycles without overlap between stages.
     """
 
     loads: float
@@ -46,18 +46,18 @@ class Replayed:
 
 
 def replay(plan: Plan) -> Replayed:
-    """Go through a plan.
+    """Replay a plan and check it.
 
     Parameters
     ----------
     plan : Plan
-        Of `plan_step`, or made by hand.
+        Result of `plan_step`, or written by hand.
 
     Raises
     ------
     PlanError
-        If a node never runs or runs twice, or reads a tensor that is missing or incomplete; if what it needs does not
-        fit; or if a stage's bytes differ from its tensors'.
+        If a node never runs or runs twice, or reads a tensor that is missing or incomplete; if a stage's tensors do not
+        fit; or if a stage's bytes differ from its tensors' bytes.
     """
     return _Replay(plan).run()
 
@@ -95,7 +95,7 @@ class _Replay:
         return Replayed(loads, stores, fullest, tiles, dram, alone)
 
     def _stage(self, place: int, stage: Stage) -> tuple[float, float, float]:
-        """Return bytes loaded, stored, and on the chip."""
+        """Check a stage; return its bytes loaded, stored, and on the chip."""
         self.on_chip_before = {one.tensor for one in self.plan.residents if one.first < place <= one.last}
         nodes = [self.graph.nodes[name] for name in stage.nodes]
         made: dict[str, Node] = {}
@@ -124,16 +124,16 @@ class _Replay:
         return sum(loads.values()), sum(stores.values()), space
 
     def _check_source(self, stage: Stage, node: Node, tensor: Tensor, made: dict[str, Node]) -> None:
-        """Check that a tensor that a node reads is on the chip, in DRAM, or was made before it in the same part."""
+        """Check that a tensor that a node reads is on the chip, in DRAM, or written before it in the same part."""
         if tensor.name not in made:
             if tensor.name not in self.on_chip_before and tensor.name not in self.in_dram:
-                raise PlanError(f"{node.name} reads {tensor.name}, which is not there")
+                raise PlanError(f"{node.name} reads {tensor.name}, which is neither on the chip nor in DRAM")
             return
         by_parts = bool(made[tensor.name].axis)
         if node.axis and (not by_parts or node.axis not in tensor.axes):
-            raise PlanError(f"{node.name} reads {tensor.name}, of which its stage has only a part")
+            raise PlanError(f"{node.name} reads {tensor.name}, but its stage has only a part of that")
         if not node.axis and by_parts and stage.axis in tensor.axes:
-            raise PlanError(f"{node.name} reads {tensor.name} as a whole, which its stage never has")
+            raise PlanError(f"{node.name} reads all of {tensor.name}, which its stage never has")
 
     def _stored(self, tensor: Tensor) -> float:
         return tensor.packed if "compress" in self.plan.measures else tensor.bytes
@@ -141,7 +141,7 @@ class _Replay:
     def _parts(
         self, stage: Stage, nodes: list[Node], inputs: set[str], leaves: set[str], on_chip: set[str]
     ) -> tuple[dict[str, float], dict[str, float], float]:
-        """Each part passes all nodes: what it needs comes when it is needed and goes when it was needed last."""
+        """Replay a stage in which each part passes all nodes; tensors stay from their first to their last use."""
         tensors, cut = self.graph.tensors, [node for node in nodes if node.axis]
         if {node.axis for node in cut} - {stage.axis}:
             raise PlanError(f"the stage of {stage.nodes[0]} must have one axis")
@@ -173,7 +173,7 @@ class _Replay:
     def _around(
         self, stage: Stage, nodes: list[Node], inputs: set[str], leaves: set[str], on_chip: set[str]
     ) -> tuple[dict[str, float], dict[str, float], float]:
-        """Return one tensor stays, in pieces if it does not fit; everything else passes by."""
+        """Replay a stage in which one tensor, or a piece of one, stays on the chip while all others stream past."""
         tensors = self.graph.tensors
         products = [node for node in nodes if node.kind == "product"]
         is_sum = any(stage.around in node.writes for node in products)
@@ -188,10 +188,10 @@ class _Replay:
             if node.axis and sums & set(node.reads):
                 raise PlanError(f"{node.name} reads sums before everything has passed {stage.around}")
             if node.kind == "row-wise":
-                raise PlanError(f"{node.name} needs a row at hand, which passes by {stage.around}")
+                raise PlanError(f"{node.name} needs complete rows, which stream past {stage.around}")
             if derived & set(node.reads):
                 if node.kind == "product":
-                    raise PlanError(f"{node.name} takes what another product of its stage gives")
+                    raise PlanError(f"{node.name} reads the result of another product of its stage")
                 derived |= set(node.writes)
         size = tensors[stage.around].values * SUM_BYTES if is_sum else tensors[stage.around].bytes
         size = 0.0 if stage.around in on_chip and not is_sum else size
@@ -200,19 +200,19 @@ class _Replay:
             raise PlanError(f"{stage.around} must be cut into more pieces than {stage.parts}")
         if stage.parts > 1:
             if len(products) > 1:
-                raise PlanError(f"{stage.around} must be on the chip as a whole for several products")
+                raise PlanError(f"{stage.around} must be completely on the chip for several products")
             reads = products[0].reads
-            repeated_bytes = [
+            streamed_operands = [
                 names
                 for names in (reads[:1], reads[1:])
                 if stage.around not in names and set(names) <= inputs | self.on_chip_before
             ]
-            if not repeated_bytes:
-                raise PlanError(f"what passes {stage.around} again must be in DRAM")
-            for name in min(repeated_bytes, key=lambda names: sum(loads.get(name, 0.0) for name in names)):
+            if not streamed_operands:
+                raise PlanError(f"the operand that streams past {stage.around} again must be in DRAM")
+            for name in min(streamed_operands, key=lambda names: sum(loads.get(name, 0.0) for name in names)):
                 if name in loads:
                     loads[name] *= stage.parts
-        # Its share on the chip is at most what stages may use.
+        # The part on the chip is at most the space that the stage may use.
         return (
             loads,
             {name: self._stored(tensors[name]) for name in leaves},
@@ -220,7 +220,7 @@ class _Replay:
         )
 
     def _pauses(self, one: Overlap, stage: Stage) -> float:
-        """After a pause, what a stage holds is loaded again; sums cannot be."""
+        """Check and return the bytes that a stage loads again after pauses; it must hold no sums."""
         held = set(stage.held) | ({stage.around} if stage.around else set())
         made = {name for node in stage.nodes for name in self.graph.nodes[node].writes}
         needed = sum(self.graph.tensors[name].packed for name in held - made)
@@ -229,9 +229,9 @@ class _Replay:
         return needed * len(one.resumed)
 
     def _check_overlaps(self, at: list[float]) -> float:
-        """Check that overlapping stages run after the stages that they read and before those that read them.
+        """Check that overlapping stages run after the stages that they read and before the stages that read them.
 
-        Adds their space to the stages that they overlap, and returns the bytes that they load again.
+        The method adds their space to the stages that they overlap, and returns the bytes that they load again.
         """
         repeated_bytes = 0.0
         spans = {place: range(place, place + 1) for place in range(len(at))}
@@ -262,5 +262,5 @@ class _Replay:
                 if last > min(
                     (spans[place].start for place in next_reads), default=0 if not tensor.becomes else len(at)
                 ):
-                    raise PlanError(f"{tensor.name} must be there before the next step reads it")
+                    raise PlanError(f"{tensor.name} must be complete before the next step reads it")
         return repeated_bytes

@@ -1,4 +1,4 @@
-"""The planner: which nodes run together, what is made twice, and what stays on the chip."""
+"""The planner: decides which nodes run together, which are recomputed, and which tensors stay on the chip."""
 
 import heapq
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -13,25 +13,25 @@ from .stages import Stage, best_stage
 __all__ = ["plan_step"]
 
 MAX_RECOMPUTED_STAGES = 8
-"""Stages recomputed together for one tensor."""
+"""Maximum of stages recomputed together for one tensor."""
 BOTH = 0.3
-"""Weight of a cycle that does not limit the step, if DRAM and tiles overlap: it may limit some stages."""
+"""Weight of a cycle that does not limit the step if DRAM and tiles overlap; it may still limit some stages."""
 
 
 def plan_step(graph: Graph, budget: Budget, measures: Collection[str] = tuple(MEASURES)) -> Plan:
-    """Plan a step: from each node alone, take what saves most, until nothing saves any more.
+    """Plan a step greedily: start with each node alone, and repeat the change that saves most cycles.
 
-    Two stages become one; or what a stage reads is made again in it; or a tensor stays on the chip. The order of stages
-    follows the graph's. A plan is made for TensorDash's cycles: a baseline that is compared with it runs the same plan.
+    A change merges two stages, recomputes a tensor in the stage that reads it, or keeps a tensor on the chip. The order
+    of stages follows the graph. The plan minimises TensorDash's cycles; a baseline runs the same plan.
 
     Parameters
     ----------
     graph : Graph
         The step.
     budget : Budget
-        Of the chip.
+        Resources of the chip.
     measures : collection of str
-        Which of `MEASURES` it may take.
+        The allowed `MEASURES`.
 
     Returns
     -------
@@ -40,11 +40,11 @@ def plan_step(graph: Graph, budget: Budget, measures: Collection[str] = tuple(ME
     Raises
     ------
     ValueError
-        If a measure is none of `MEASURES`, or a node does not fit on the chip by itself.
+        If a measure is not in `MEASURES`, or a node does not fit on the chip by itself.
     """
     if unknown := set(measures) - set(MEASURES):
         raise ValueError(f"measures must be of {', '.join(MEASURES)}, not {', '.join(sorted(unknown))}")
-    # Either DRAM or the tiles limit each stage; if stages overlap, one of the two limits the whole step.
+    # Without overlap, DRAM or the tiles limit each stage; with overlap, one of the two limits the complete step.
     goals = (False, True) if "overlap" in measures else (False,)
     plans = (_planned(graph, budget, frozenset(measures), per_step) for per_step in goals)
     return min(plans, key=lambda plan: plan.cycles)
@@ -60,7 +60,7 @@ def _planned(graph: Graph, budget: Budget, measures: frozenset[str], per_step: b
 
 
 class _Search:
-    """Stages by number, and how they depend on each other."""
+    """State of the search: stages by number, and their dependencies."""
 
     def __init__(self, graph: Graph, budget: Budget, measures: frozenset[str], per_step: bool) -> None:
         self.graph, self.budget, self.measures, self.per_step = graph, budget, measures, per_step
@@ -76,7 +76,7 @@ class _Search:
             self.put(stage)
 
     def stage(self, nodes: Iterable[str], *, graph: Graph | None = None, **how) -> Stage | None:
-        """Return the best stage of nodes, put in order."""
+        """Return the best stage of nodes, in the order of the graph."""
         options = {"capacity": self.budget.capacity} | how
         return best_stage(
             graph or self.graph,
@@ -87,7 +87,7 @@ class _Search:
         )
 
     def put(self, stage: Stage) -> int:
-        """Return a new stage instead of those that its nodes were in; its number."""
+        """Replace the stages of a new stage's nodes by it; return its number."""
         number = next(self.numbers)
         for old in {self.stage_of[name] for name in stage.nodes if self.stage_of.get(name) in self.stages}:
             self.remove(old)
@@ -103,7 +103,7 @@ class _Search:
         self.moved -= self.budget.dram(stage)
 
     def saved(self, old: Iterable[Stage], new: Iterable[Stage]) -> float:
-        """Return cycles that the step is shorter with the new stages instead of the old ones."""
+        """Return the cycles that the step saves with new stages instead of old ones."""
         if not self.per_step:
             return self._alone(old) - self._alone(new)
         tiles, moved = self.tiles, self.moved
@@ -118,7 +118,7 @@ class _Search:
         return sum(max(self.budget.on_chip(stage), self.budget.dram(stage)) for stage in stages)
 
     def neighbours(self, number: int) -> set[int]:
-        """Stages that share a tensor with this one."""
+        """Return the stages that share a tensor with a stage."""
         names = {name for node in self.stages[number].nodes for name in self.tensors_of(node)}
         nodes = {node for name in names for node in self.graph.readers[name]}
         nodes |= {self.graph.writer[name] for name in names if name in self.graph.writer}
@@ -129,7 +129,7 @@ class _Search:
         return (*self.graph.nodes[node].reads, *self.graph.nodes[node].writes)
 
     def merge(self) -> None:
-        """Make two stages one as long as that saves something, the most at first."""
+        """Merge two stages as long as that saves cycles, the largest saving first."""
         heap = [move for number in self.stages for move in self._merges(number, above=number)]
         heapq.heapify(heap)
         while heap:
@@ -139,7 +139,7 @@ class _Search:
             current = -self.saved([self.stages[first], self.stages[second]], [merged])
             if current >= 0:
                 continue
-            if current > gain and heap and current > heap[0][0]:  # worth less by now
+            if current > gain and heap and current > heap[0][0]:  # it saves less than when it was queued
                 heapq.heappush(heap, (current, first, second, merged))
                 continue
             if self._between(first, second):
@@ -159,7 +159,7 @@ class _Search:
                     yield -gain, number, other, merged
 
     def _may_merge(self, first: int, second: int) -> bool:
-        """Return whether the measures allow it."""
+        """Return whether the measures allow two stages to merge."""
         nodes = [[self.graph.nodes[name] for name in self.stages[each].nodes] for each in (first, second)]
         products = [any(node.kind == "product" for node in each) for each in nodes]
         if not all(products):
@@ -170,7 +170,7 @@ class _Search:
         return ("depth-first" if flows else "share") in self.measures
 
     def _between(self, first: int, second: int) -> bool:
-        """Return whether a third stage needs the one and is needed by the other, so that they cannot be one."""
+        """Return whether a third stage depends on one of two stages and the other on it, so that they cannot merge."""
         for start, end in ((first, second), (second, first)):
             reached, todo = set[int](), [each for each in self._after(start) if each != end]
             while todo:
@@ -183,7 +183,7 @@ class _Search:
         return False
 
     def _after(self, number: int) -> set[int]:
-        """Stages that read what this one writes."""
+        """Return the stages that read results of a stage."""
         nodes = self.stages[number].nodes
         readers = {
             reader for node in nodes for name in self.graph.nodes[node].writes for reader in self.graph.readers[name]
@@ -191,7 +191,7 @@ class _Search:
         return {self.stage_of[reader] for reader in readers} - {number}
 
     def recompute(self) -> bool:
-        """Make tensors again where they are read, as long as that saves something; whether anything was done."""
+        """Recompute tensors in the stages that read them if that saves cycles; return whether anything changed."""
         changed = False
         for number in list(self.stages):
             if number in self.stages:
@@ -203,7 +203,7 @@ class _Search:
         return changed
 
     def _copy(self, writer: str, target: int) -> bool:
-        """Make what a stage reads again in it, with everything that is not stored either, if that saves cycles."""
+        """Recompute a node in a stage that reads its results, with all unstored inputs, if that saves cycles."""
         graph, place = self.graph, dict(self.place)
         nodes = list(self.stages[target].nodes)
         touched = {target}
@@ -253,10 +253,10 @@ class _Search:
         self.stages, self.stage_of = dict(stages), dict(stage_of)
 
     def plan(self) -> Plan:
-        """Return the stages as they are, in order, with what stays on the chip, and what overlaps.
+        """Return the plan of the current stages, with resident tensors and overlaps.
 
-        A stage that reads what is kept, or makes it, stays in its place, and what is kept leaves less room beside
-        others. So nothing is kept of stages that wait for DRAM, or nothing at all, if that is better.
+        A stage that reads or writes a resident tensor cannot overlap others, and resident tensors leave less space for
+        overlaps. So the search also tries no resident tensors of stages that wait for DRAM, and none at all.
         """
         if not {"keep", "overlap"} <= self.measures:
             return self._plan(self.graph.tensors if "keep" in self.measures else ())
@@ -292,7 +292,7 @@ class _Search:
         )
 
     def in_order(self) -> list[Stage]:
-        """All stages, each after those whose tensors it reads; of those that could be next the one that began first."""
+        """Return the stages in topological order; among the ready ones, the one with the earliest node comes first."""
         waits_for = dict.fromkeys(self.stages, 0)
         for number in self.stages:
             for later in self._after(number):
@@ -315,7 +315,7 @@ class _Search:
 
 
 def _split(search: "_Search", plan: Plan) -> Plan:
-    """Take updates, with their gradients, out of stages that wait for DRAM, if that makes the step shorter."""
+    """Move updates, with their gradients, out of stages that wait for DRAM if that shortens the step."""
     budget = search.budget
     waiting = [stage for stage in search.stages.values() if budget.dram(stage) > budget.on_chip(stage)]
     updates = [name for stage in waiting for name in stage.nodes if search.graph.nodes[name].kind == "update"]
@@ -332,7 +332,7 @@ def _split(search: "_Search", plan: Plan) -> Plan:
         search.remove(search.stage_of[name])
         for each in fitting:
             search.put(each)
-        # Two stages may need each other: what an update reads may be made for others as well.
+        # The two stages may depend on each other, because other nodes may also read the update's gradient.
         changed = search.plan() if len(search.in_order()) == len(search.stages) else None
         if changed is not None and changed.cycles < plan.cycles:
             plan = changed
@@ -344,7 +344,7 @@ def _split(search: "_Search", plan: Plan) -> Plan:
 def _keep_on_chip(
     search: _Search, stages: Sequence[Stage], may_stay: Collection[str]
 ) -> tuple[list[Stage], tuple[Resident, ...]]:
-    """Keep tensors on the chip, those first that save most for the room and time that they take."""
+    """Keep tensors on the chip, in the order of bytes saved per byte and stage."""
     graph, chosen = search.graph, list(stages)
     where = {name: number for number, stage in enumerate(stages) for name in stage.nodes}
     taken = [0.0] * len(chosen)

@@ -1,4 +1,4 @@
-"""Nodes that run together, part by part: what passes between them never leaves the chip."""
+"""Stages: nodes that run together, part by part; tensors between them never leave the chip."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from .graph import Graph, Node, Tensor
 __all__ = ["Stage", "best_stage"]
 
 SUM_BYTES = 4
-"""Of a sum that is not complete: FP32."""
+"""Bytes of an incomplete sum: FP32."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,23 +20,23 @@ class Stage:
     Attributes
     ----------
     nodes : tuple of str
-        In the order in which each part passes them.
+        The nodes in the order in which each part passes them.
     axis : str
-        Of its nodes; "" for updates alone.
+        Axis of its nodes; "" for updates alone.
     around : str
-        "": each part passes all nodes. Or what lies on the chip while everything else passes by: the operand that all
-        products share, or the sums of the only one.
+        "" if each part passes all nodes. Otherwise the tensor that stays on the chip while all others stream past: the
+        operand that all products share, or the sums of the only product.
     parts : int
-        Into how many the axis is cut; or what lies on the chip, if it does not fit: an operand passes by for each.
+        Number of parts of the axis. With `around`, the number of pieces of that tensor; an operand streams past each.
     held : frozenset of str
-        Tensors without parts that stay on the chip for all parts. What is needed whole and is not among them is loaded
-        for every part; a sum over parts that is not is stored and loaded again for every part.
+        Tensors without parts that stay on the chip for all parts. Other tensors that are needed completely are loaded
+        for every part; other sums over parts are stored and loaded again for every part.
     loads, stores : mapping of str to float
         Bytes from and to DRAM, by tensor.
     space : float
-        Bytes on the chip at the fullest moment, without tensors that are kept for other stages.
+        Peak of bytes on the chip, without tensors that stay for other stages.
     cycles, element_cycles : int
-        Of the tiles, and of the element-wise units, which work at the same time.
+        Cycles of the tiles, and of the element-wise units, which work at the same time.
     """
 
     nodes: tuple[str, ...]
@@ -58,7 +58,7 @@ class Stage:
 
 @dataclass(frozen=True)
 class _Touched:
-    """What the nodes of a stage read and write."""
+    """The nodes of a stage, and the tensors that they read and write."""
 
     parts: list[Node]
     updates: list[Node]
@@ -76,29 +76,29 @@ def best_stage(
     resident: Collection[str] = (),
     packed: bool = True,
 ) -> Stage | None:
-    """The stage of these nodes with the fewest bytes to and from DRAM; of such the one that needs the least space.
+    """Return the stage of nodes with the fewest bytes to and from DRAM; among these the one with the least space.
 
     Parameters
     ----------
     graph : Graph
         The step.
     nodes : sequence of str
-        In the graph's order.
+        The nodes in the graph's order.
     capacity : float
-        Bytes of the chip's memories that it may use.
+        Bytes of the chip's memories that the stage may use.
     elements_per_cycle : int
-        Values that the element-wise units take in a cycle.
+        Values that the element-wise units process per cycle.
     resident : collection of str
-        Tensors that are on the chip as a whole, before or after it: their space is not counted, and they are neither
-        loaded nor, unless they are wanted, stored.
+        Tensors that are completely on the chip before or after the stage. Their space does not count. They are not
+        loaded, and only stored if they are wanted.
     packed : bool
         Whether results leave compressed.
 
     Returns
     -------
     Stage or None
-        None if they cannot run together: different axes or phases, a sum over all parts that is read part by part, or
-        no room.
+        None if the nodes cannot run together: they have different axes or phases, read a sum over all parts part by
+        part, or do not fit.
     """
     touched = _touched(graph, nodes, resident)
     if touched is None:
@@ -123,7 +123,7 @@ def best_stage(
 
 @dataclass(frozen=True)
 class _Choice:
-    """How nodes could run together: see `Stage`."""
+    """A way to run nodes together; see `Stage`."""
 
     parts: int
     around: str
@@ -150,12 +150,12 @@ def _touched(graph: Graph, nodes: Sequence[str], resident: Collection[str]) -> _
             if name not in made:
                 inputs[name] = tensor
             elif node.axis and node.axis not in tensor.axes:
-                return None  # a sum over all parts, which this part does not have yet
+                return None  # a sum over all parts, incomplete in this part
             elif not node.axis and tensor.axes & axes:
-                return None  # an update comes after the last part, and has none
+                return None  # an update runs after the last part, when no part is on the chip
         made |= dict.fromkeys(node.writes, node)
     if axes:
-        # Updates come after the parts: nothing that they write is there for these.
+        # Updates run after all parts, so no part can read their results.
         written = {name for node in members if not node.axis for name in node.writes}
         if any(name in written for node in members if node.axis for name in node.reads):
             return None
@@ -189,7 +189,7 @@ def _by_parts(
         for tensor in touched.made
         if tensor.name in touched.leaving
     }
-    if not axis:  # values pass one by one
+    if not axis:  # values are processed one by one
         yield _Choice(1, "", frozenset(), loads, stores, 0.0)
         return
     fullest = _fullest(graph, touched, axis, resident)
@@ -203,7 +203,7 @@ def _by_parts(
         room = capacity - fullest(parts)
         if room < 0:
             continue
-        # What holding saves, for each that could be held.
+        # Bytes saved by each tensor that could be held.
         saved = {tensor.name: (parts - 1) * tensor.packed for tensor in full}
         for tensor in sums:
             stays = tensor.name in touched.leaving
@@ -229,7 +229,7 @@ def _by_parts(
 
 
 def _fullest(graph: Graph, touched: _Touched, axis: str, resident: Collection[str]) -> Callable[[int], float]:
-    """Return bytes of a part that are on the chip at the fullest moment, by the number of parts."""
+    """Return a function from the number of parts to the peak of bytes on the chip."""
     first: dict[str, int] = {}
     last: dict[str, int] = {}
     for place, node in enumerate(touched.parts):
@@ -256,12 +256,12 @@ def _fullest(graph: Graph, touched: _Touched, axis: str, resident: Collection[st
 def _around(
     graph: Graph, touched: _Touched, capacity: float, resident: Collection[str], packed: bool
 ) -> Iterator[_Choice]:
-    """Yield one tensor lies on the chip, everything else passes by.
+    """Yield all choices in which one tensor stays on the chip while all others stream past.
 
-    It may be an operand that all products share: results are made whole, one by one. Or the only product's result, as
-    sums of FP32 to which each piece of the operands adds. What does not fit is cut into pieces, if there is one product
-    only: one operand passes by for each of them. No product can take what another one gives, and nothing needs a row at
-    hand.
+    The tensor may be an operand that all products share; results are then completed one by one. It may be the result of
+    the only product, as FP32 sums to which each piece of the operands adds. If it does not fit, a single product cuts
+    it into pieces, and one operand streams past each piece. No product can read another one's result, and no node may
+    be row-wise.
 
     Source: `chip.traffic.dram_traffic`, for the operands of one product.
     """
@@ -284,7 +284,7 @@ def _around(
         for tensor in touched.made
         if tensor.name in touched.leaving
     }
-    # What stays, its size, and what passes by again for each of its pieces.
+    # The tensor that stays, its size, and the operand that streams past each of its pieces.
     operands = (products[0].reads[:1], products[0].reads[1:])
     choices = [
         (one[0], 0.0 if one[0] in resident else graph.tensors[one[0]].bytes, other)
@@ -297,6 +297,6 @@ def _around(
     for name, size, operand in choices:
         pieces = max(1, ceil(size / capacity))
         if pieces > 1 and (len(products) > 1 or not set(operand) <= inputs):
-            continue  # what is made here is made once
+            continue  # a result of this stage is computed only once
         more = {each: loads[each] * pieces for each in operand if each in loads}
         yield _Choice(pieces, name, frozenset(), loads | more, stores, min(size, capacity))

@@ -1,4 +1,4 @@
-"""Writer of a training step as a graph: it differentiates the forward pass that it gets."""
+"""Builds the graph of a training step by differentiating a forward pass."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -11,36 +11,36 @@ from .optimizer import optimizer_update
 __all__ = ["Cycles", "GraphWriter", "Value"]
 
 Cycles = Callable[[Geometry, Operation, str], tuple[int, int]]
-"""Cycles of the chip's tiles for an operation, without DRAM: as a whole, and if it is cut into parts, or 0 if that
-makes no difference. The last argument is the kind of its layer: "convolution", "linear", or a contraction's name."""
+"""Function that returns the cycles of the chip's tiles for an operation, without DRAM: uncut, and cut into parts (0 if
+the same). The last argument is the kind of its layer: "convolution", "linear", or a contraction's name."""
 MIN_ROWS = 64
-"""Rows of a linear layer that a part has at least: fewer would leave tiles without work."""
+"""Minimum of rows in a part of a linear layer; fewer would leave tiles without work."""
 
 
 @dataclass(frozen=True)
 class Value:
-    """What a forward pass gives: a tensor, and whether its gradient is needed."""
+    """A value of a forward pass: its tensor, and whether its gradient is needed."""
 
     tensor: str
     needs_gradient: bool = True
 
 
 class GraphWriter:
-    """Collects the nodes of a forward pass, and of what belongs to it on the way back.
+    """Collects the nodes of a forward pass and of its backward pass.
 
-    Operands are fp16; weights are kept in FP32 with the optimizer's state, and their gradients are FP32, until the
-    update gives new ones and their fp16. Not in the graph, since they are small: biases, gains, and the loss.
+    Operands are fp16. Gradients of weights, master weights and optimizer states are FP32. The update writes new master
+    weights and their fp16 copies. Biases, gains and the loss are small and not in the graph.
 
     Parameters
     ----------
     axes : dict of str to int
-        Axes of tensors, and into how many parts each can be cut.
+        Maximum of parts along each axis of tensors.
     cycles : Cycles
-        Of products.
+        Cycles of products.
     states : int
-        Tensors of FP32 that the optimizer keeps for each weight: 1 with momentum, 2 for Adam.
+        FP32 tensors that the optimizer has for each weight tensor: 1 with momentum, 2 for Adam.
     gradient_density : float
-        Share of values that are not zero in gradients that meet products, unless a layer has its own.
+        Share of non-zero values in gradients that products read, unless a layer has its own.
 
     Examples
     --------
@@ -64,7 +64,7 @@ class GraphWriter:
     def add_input(
         self, name: str, values: int, *, axes: set[str], density: float = 1.0, needs_gradient: bool = False
     ) -> Value:
-        """Something that is in DRAM before the step: a batch; or what an earlier block gives, with its gradient."""
+        """Add a tensor that is in DRAM before the step: a batch, or the result of an earlier block with a gradient."""
         self._tensor(name, values, HALF, density, axes, is_input=True)
         return Value(name, needs_gradient)
 
@@ -80,7 +80,7 @@ class GraphWriter:
         weight_density: float = 1.0,
         axes: set[str] | None = None,
     ) -> Value:
-        """Return a layer with weights; `density` and `axes` describe its results."""
+        """Add a layer with weights; `density` and `axes` describe its result."""
         return self.products(
             name,
             geometry,
@@ -106,7 +106,7 @@ class GraphWriter:
         axes: set[str],
         into: Sequence[str],
     ) -> list[Value]:
-        """`product` whose results are several tensors of equal size, such as queries, keys and values of attention."""
+        """Add a layer as `product` does, with several results of equal size, such as attention's Q, K and V."""
         values = {operand: prod(shape) for operand, shape in geometry.shapes.items()}
         w, ys, dw = f"{name}.W", tuple(f"{name}.{each}" for each in into), f"{name}.dW"
         self._tensor(w, values["W"], HALF, weight_density, set(), is_input=True)
@@ -134,9 +134,9 @@ class GraphWriter:
     def contraction(
         self, name: str, geometry: Geometry, a: Value, b: Value, *, axis: str, density: float, axes: set[str]
     ) -> Value:
-        """Return a product of two activations, as in attention: A, and W, which is an activation as well.
+        """Add a product of two activations, as in attention; `a` is the operand A, `b` the operand W.
 
-        A batch element, such as a head, needs all of its W for each part of its A.
+        Each part of A in a batch element, such as a head, needs all of the element's W.
         """
         y = f"{name}.Y"
         elements = geometry.shapes["W"][0]
@@ -175,26 +175,27 @@ class GraphWriter:
         keeps_size: bool = True,
         row_wise: bool = False,
     ) -> Value:
-        """Something that is done value by value, or with a row at hand.
+        """Add an element-wise or row-wise node.
 
         Parameters
         ----------
         name, inputs, axis
-            Its own, and what it takes.
+            Name, inputs and axis of the node.
         density : float
-            Of its result.
+            Density of its result.
         values : int, optional
-            Of its result; as many as the first input has if left out.
+            Number of values of its result; by default the number of the first input.
         saved : sequence of str
-            Tensors of the forward pass that its way back reads.
+            Tensors of the forward pass that its backward pass reads.
         mask_bytes : float
-            Of what it writes for its way back, for each value of the result: an eighth for a bit. 0 if it writes none.
+            Bytes of the mask that it writes for its backward pass, for each value of the result: 1/8 for a bit, 0 for
+            no mask.
         gradient_density : float
-            Of the gradients that it gives.
+            Density of its inputs' gradients.
         keeps_size : bool
-            Whether each input's gradient has values of its own; of a sum it is the result's itself.
+            Whether the backward pass computes a gradient for each input; for a sum, it is the result's gradient.
         row_wise : bool
-            Whether it needs a row at hand.
+            Whether it needs complete rows.
         """
         like = self.tensors[inputs[0].tensor]
         count = like.values if values is None else values
@@ -232,20 +233,20 @@ class GraphWriter:
         return Value(y)
 
     def add(self, name: str, first: Value, second: Value, *, axis: str) -> Value:
-        """Return a sum: its gradient goes to both."""
+        """Add a sum; both inputs get its gradient."""
         return self.element_wise(name, [first, second], axis=axis, keeps_size=False)
 
     def norm(self, name: str, x: Value, *, sums: int, over: set[str], axis: str) -> Value:
-        """Return a normalisation: sums first, then value by value; both ways.
+        """Add a normalisation: sums, then an element-wise node, in both passes.
 
         Parameters
         ----------
         name, x, axis
-            Its own, and what it takes.
+            Name, input and axis of the node.
         sums : int
-            How many things are normalised: channels, or rows.
+            Number of normalised channels or rows.
         over : set of str
-            Axes that the sums can be cut along: none of a batch normalisation.
+            Axes along which the sums can be cut; none for a batch normalisation.
         """
         like = self.tensors[x.tensor]
         found, y = f"{name}.sums", f"{name}.Y"
@@ -269,16 +270,16 @@ class GraphWriter:
         return Value(y)
 
     def finish(self, y: Value, *, axis: str, is_block: bool = False) -> Graph:
-        """Return the way back from a result; the graph.
+        """Add the backward pass from a result; return the graph.
 
         Parameters
         ----------
         y : Value
-            What the loss, or the next block, gives a gradient for.
+            The result for which the loss, or the next block, supplies a gradient.
         axis : str
-            Along which the loss is taken, and gradients are added up where a tensor has several.
+            Axis of the loss, and of sums of a tensor's gradients.
         is_block : bool
-            Whether others follow: what it gives is wanted, and the gradient is given in another phase.
+            Whether further blocks follow. The result is then wanted, and the gradient is an input in another phase.
         """
         last = self.tensors[y.tensor]
         self._tensor("loss.gradient", last.values, HALF, 1.0, set(last.axes), is_input=is_block)
@@ -337,7 +338,7 @@ class GraphWriter:
         return replace(self._element(name, reads, writes, axis, values), kind="sums")
 
     def _update(self, name: str, density: float) -> Node:
-        """Return the optimizer. Weights with zeros have a static mask: it is read once, and never written."""
+        """Return the optimizer's node. Weights with zeros have a static mask, which it reads and never writes."""
         gradient, weights = self.tensors[f"{name}.dW"], self.tensors[f"{name}.W"]
         masked = density < 1
         mask = Tensor(name=f"{name}.mask", values=weights.values, value_bytes=BIT, is_input=True) if masked else None
@@ -347,7 +348,7 @@ class GraphWriter:
         return node
 
     def _gradient(self, y: str) -> str:
-        """Return the gradient of a tensor: the sum of what its readers gave, if they are several."""
+        """Return the gradient of a tensor; add up the gradients of several readers."""
         gradients = self._gradients[y]
         while len(gradients) > 1:
             first, second = gradients[:2]

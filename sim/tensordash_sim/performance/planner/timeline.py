@@ -1,4 +1,4 @@
-"""Stages one after the other: loads run ahead of the work, and stores after it."""
+"""Timeline of stages: loads run ahead of the work, and stores after it."""
 
 from bisect import bisect_left
 from collections.abc import Sequence
@@ -13,42 +13,42 @@ from .stages import Stage
 __all__ = ["alone", "overlapped"]
 
 MIN_SLICES = 8
-"""Into which a stage is cut, or into more, none of which moves more than half of what may be ahead or behind: work
-on a slice begins when its loads are there, its stores begin when it is done."""
+"""Minimum of slices of a stage; a slice moves at most half of the bytes that may be loaded early or stored late. Work
+on a slice begins after its loads, and its stores begin after its work."""
 
 
 def alone(stages: Sequence[Stage], budget: Budget) -> int:
-    """Return cycles if no stage begins before the one before is done; within one, DRAM and tiles work at the same time.
+    """Return the cycles without overlap between stages; within a stage, DRAM and tiles work at the same time.
 
     Parameters
     ----------
     stages : sequence of Stage
-        In order.
+        The stages in order.
     budget : Budget
-        Bandwidth.
+        Resources of the chip.
     """
     return sum(max(budget.on_chip(stage), budget.dram(stage)) for stage in stages)
 
 
 def overlapped(stages: Sequence[Stage], budget: Budget, overlaps: Sequence[Overlap] = ()) -> int:
-    """Cycles if a stage's loads come while the ones before still work, and its stores leave while the next ones do.
+    """Return the cycles if a stage's loads overlap with earlier stages, and its stores with later ones.
 
-    What is loaded and not in use yet lies where the stage that is working leaves room, and so do the stages in
-    between; what is done and not stored yet has half of the budget's `prefetch`. Of either, one slice may be larger.
-    DRAM does one thing at a time: what could begin first. What is counted is the second of two steps, whose first loads
-    come while the one before still works.
+    Loaded tensors wait in the space that the working stage and the stages in between leave. Results wait for their
+    store in half of the budget's `prefetch`. In both, one slice may exceed the space. DRAM runs one transfer at a time,
+    the one that can begin first. The function simulates two steps and counts the second one, whose first loads overlap
+    with the first step.
 
     Parameters
     ----------
     stages, budget
-        As in `alone`.
+        As for `alone`.
     overlaps : sequence of Overlap
         Stages that run at the same time as others.
 
     Returns
     -------
     int
-        At least what tiles and element-wise units need, and at least what DRAM needs.
+        At least the cycles of tiles and element-wise units, and at least the cycles of DRAM.
     """
     slots = _slots(stages, budget, overlaps)
     work = sum(slot.work for slot in slots)
@@ -58,7 +58,7 @@ def overlapped(stages: Sequence[Stage], budget: Budget, overlaps: Sequence[Overl
 
 @dataclass
 class _Slot:
-    """What happens while a stage has its place."""
+    """Work, transfers and space while a stage is in its place."""
 
     work: float
     loads: float
@@ -87,11 +87,11 @@ def _slots(stages: Sequence[Stage], budget: Budget, overlaps: Sequence[Overlap])
 
 
 class _Timeline:
-    """The slices of all stages: when each is loaded, begun, done and stored."""
+    """The slices of all stages, and the times at which each is loaded, begun, done and stored."""
 
     def __init__(self, slots: Sequence[_Slot], budget: Budget) -> None:
         self.rate, self.room = budget.dram_bytes_per_cycle, budget.prefetch / 2
-        # What each stage leaves for the loads of later ones, and its first slice.
+        # The space that each stage leaves for loads of later stages, and its first slice.
         self.rooms = [budget.capacity + budget.prefetch - self.room - slot.space for slot in slots]
         self.starts: list[int] = []
         self.stage: list[int] = []
@@ -108,13 +108,13 @@ class _Timeline:
         # Bytes of all slices before each.
         self.loads, self.stores = ([0.0, *accumulate(each)] for each in (loads, stores))
         self.loaded: list[float] = []
-        self.used = 0  # slices that have to be in use before the next one is loaded
+        self.used = 0  # slices that must have begun before the next one is loaded
         self.begun: list[float] = []
         self.done: list[float] = []
         self.stored: list[float] = []
 
     def run(self) -> float:
-        """Return cycles from the end of the first half's work to the end of all work."""
+        """Simulate all slices; return the cycles from the end of the first half's work to the end of all work."""
         free = 0.0
         while len(self.stored) < len(self.work):
             self._work()
@@ -128,9 +128,9 @@ class _Timeline:
         return self.done[-1] - self.done[len(self.work) // 2 - 1] if self.done else 0.0
 
     def _work(self) -> None:
-        """Begin the slices of which it is known when they can."""
+        """Begin the slices whose start is determined."""
         for number in range(len(self.begun), len(self.loaded)):
-            # Room for results: the earlier ones, but for the last few, are stored.
+            # Space for results: all earlier results except the last few must be stored.
             gone = min(bisect_left(self.stores, self.stores[number] - self.room), number)
             if gone > len(self.stored):
                 return
@@ -140,7 +140,7 @@ class _Timeline:
             self.done.append(begin + self.work[number])
 
     def _can_load(self) -> float:
-        """When the next slice's loads have room: those of earlier slices, but for the last few, are in use."""
+        """Return when the next slice's loads have space: all earlier slices except the last few must have begun."""
         number = len(self.loaded)
         if number == len(self.work):
             return inf
@@ -151,7 +151,7 @@ class _Timeline:
         return self.begun[self.used - 1] if self.used else 0.0
 
     def _has_room(self, number: int) -> bool:
-        """Return whether a slice can be loaded once the first `used` are in use, and stay until it is used itself."""
+        """Return whether a slice can be loaded once the first `used` slices have begun, and stay until it begins."""
         now, then = self.stage[max(self.used - 1, 0)], self.stage[number]
         until = self.loads[number + 1]
         if until - self.loads[self.used] > self.rooms[now]:

@@ -23,15 +23,15 @@ def node(name: str, reads: Sequence[str], writes: Sequence[str], **more: Any) ->
         ([GIVEN, GIVEN], [], "tensor x must have a name of its own"),
         ([GIVEN, MADE], [node("a", "x", "y"), node("a", "x", "y")], "node a must have a name of its own"),
         ([GIVEN, MADE], [node("a", "x", "z")], "tensors of a must be the graph's, not z"),
-        ([GIVEN, MADE], [node("a", "y", "y")], "tensor y must be there when a reads it"),
+        ([GIVEN, MADE], [node("a", "y", "y")], "tensor y must be written before a reads it"),
         ([GIVEN, MADE], [node("a", "x", "y"), node("b", "x", "y")], "tensor y must not be written again by b"),
         ([GIVEN, MADE], [node("a", "x", "x")], "tensor x must not be written again by a"),
         ([GIVEN, MADE], [node("a", "x", "y", axis="rows")], "axis of a must be one of samples, not rows"),
-        ([MADE], [], "tensor y must be given or written by a node"),
+        ([MADE], [], "tensor y must be an input or be written by a node"),
         (
             [GIVEN, Tensor(name="y", values=8, wanted=True, becomes="z")],
             [node("a", "x", "y")],
-            "what y becomes must be a given tensor, not z",
+            "tensor y must become an input of the graph, not z",
         ),
     ],
 )

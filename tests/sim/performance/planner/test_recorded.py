@@ -350,5 +350,5 @@ class TestWrong:
 
     def test_too_few_cycles(self, tmp_path):
         step = recorded(tmp_path, nn.Linear(2, 2), torch.rand(4, 2))
-        with pytest.raises(ValueError, match=r"cycles must be given for 2 records, not 1"):
+        with pytest.raises(ValueError, match=r"cycles must have one entry for each of 2 records, not 1"):
             step_graph(step, [1])

@@ -109,15 +109,15 @@ FAULTS: dict[Fault, tuple[tuple[str, ...], float, str]] = {
     not_stored: (("fuse",), 40, "must store .* bytes of .*, not 0"),
     dropped: ((), 40, "each node must run once"),
     run_twice: ((), 40, "each node must run once, not some twice"),
-    too_early: ((), 40, "reads .*, which is not there"),
-    too_late: (("fuse",), 40, "reads .*, which is not there"),
+    too_early: ((), 40, "reads .*, which is neither on the chip nor in DRAM"),
+    too_late: (("fuse",), 40, "reads .*, which is neither on the chip nor in DRAM"),
     less_space: ((), 40, "needs .* bytes on the chip, not"),
     less_room: ((), 40, "on the chip|more pieces"),
     nothing_held: (("fuse", "depth-first"), 120, "must load .* bytes of"),
     fewer_parts: (("fuse", "depth-first"), 120, "must load|on the chip"),
     fewer_pieces: ((), 12, "must be cut into more pieces than 1"),
     around_another: ((), 12, "must be an operand of"),
-    too_short_a_stay: (("fuse", "keep"), 200, "which is not there|must store|must load"),
+    too_short_a_stay: (("fuse", "keep"), 200, "which is neither on the chip nor in DRAM|must store|must load"),
     a_stay_from_nowhere: (("fuse", "keep"), 200, "on the chip|must"),
 }
 
@@ -167,7 +167,7 @@ def stage(nodes: str, **more: Any) -> Stage:
     ("stages", "message"),
     [
         # The gradient is a sum over all parts: an update must wait for it.
-        ([stage("relu, add up, divide, update, gradient")], "reads dW, which is not there"),
+        ([stage("relu, add up, divide, update, gradient")], "reads dW, which is neither on the chip nor in DRAM"),
         # Sums are complete after all parts.
         (
             [stage("relu, add up, divide, gradient", around="x"), stage("update", axis="")],
@@ -194,7 +194,7 @@ def sound() -> Plan:
 @pytest.mark.parametrize(
     ("overlap", "message"),
     [
-        (Overlap(4, ((5, 1.0),)), "must be there before the next step reads it|"),
+        (Overlap(4, ((5, 1.0),)), "must be complete before the next step reads it|"),
         (Overlap(3, ((4, 1.0),)), "reads dW before it is complete"),
         (Overlap(4, ((3, 1.0),)), "reads dW before it is complete"),
         (Overlap(2, ((1, 0.5),)), "reads s before it is complete"),
@@ -216,7 +216,7 @@ def test_weights_that_come_too_late() -> None:
     nodes = [replace(node, reads=("x", "W")) if node.name == "relu" else node for node in graph.nodes.values()]
     plan = plan_step(Graph(graph.tensors.values(), nodes, graph.axes), budget(1000), ())
     replay(replace(plan, overlaps=()))
-    with pytest.raises(PlanError, match="W.new must be there before the next step reads it"):
+    with pytest.raises(PlanError, match="W.new must be complete before the next step reads it"):
         replay(replace(plan, overlaps=(Overlap(4, ((5, 1.0),)),)))
 
 
