@@ -1,4 +1,4 @@
-"""Normalisation: shifting a number's first one to the top, inside the components that round."""
+"""Normalisation: shifts a number's leading one to the top, for the components that round."""
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 
@@ -39,12 +39,12 @@ def normalize(m: Module, bits: Signal, fill, limit: Signal | None = None, *, wan
     rest_any: Value = Const(0)
     rest_all: Value = Const(1)
     stages = len(bits).bit_length()
-    # Whether more of the limit is left than all stages to come could use up.
+    # Whether more of the limit is left than all later stages together can use.
     plenty = Const(1) if limit is None else limit[stages:].any()
     for stage in reversed(range(stages)):
         reach, width = 1 << stage, len(bits)
         allowed = plenty if limit is None else plenty | limit[stage : stage + 1].any()
-        # The stages to come move by less than `reach` in all. What this one leaves off is `fill` if it moves.
+        # Later stages move by less than `reach` in total. If this stage moves, the bits that it drops are `fill`.
         lost = max(0, width - (wanted + reach - 1))
         move, moved = Signal(name=f"move_{stage}"), Signal(width - lost, name=f"normal_{stage}")
         shifted = Cat(fill.replicate(reach), bits[: width - reach])

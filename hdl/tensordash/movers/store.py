@@ -305,7 +305,7 @@ class Store(Block):
         entry_asked = Signal()
         entries_end = Signal()  # the last entry, at the end of all segments, has been made
         entry_sent = Signal()
-        before_entry = Signal(len(to_send), reset_less=True)  # beats of units requested before the entry that are not sent
+        before_entry = Signal(len(to_send), reset_less=True)  # beats of units to send before the entry
         unit_sent = Signal()
         begins = Signal(name="begins_segment")
         shorter = Signal(17)  # groups left after the next segment; negative if that one is shorter
