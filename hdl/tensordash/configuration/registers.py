@@ -1,6 +1,6 @@
-"""The register map of all cores, as data: hardware, docs/core.md, Python constants and the C header come from here.
+"""Register map of all cores, as data, for the hardware, docs/core.md, Python constants and the C header.
 
-`register_map` adds what depends on one core, for SVD, SystemRDL and IP-XACT.
+`register_map` adds the values of one core, for SVD, SystemRDL and IP-XACT.
 """
 
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ PAGE_BITS = 12
 """Bits of an address within a page of 4 KiB, the unit of bounds."""
 
 IDENTITY = 0x54440001
-"""Content of the first register: "TD", and the version of the registers and descriptors."""
+"""Value of the first register: "TD", and the version of the registers and descriptors."""
 
 ERRORS = {
     "operation": 1,
@@ -63,9 +63,9 @@ class Bits:
     name : str
         Their name.
     low, width : int
-        The lowest, and how many.
+        The lowest bit, and the number of bits.
     doc : str
-        What they say, in one line.
+        Their meaning, in one line.
     """
 
     name: str
@@ -76,7 +76,7 @@ class Bits:
 
 @dataclass(frozen=True, kw_only=True)
 class Register:
-    """A register of 32 bits.
+    """A 32-bit register.
 
     Parameters
     ----------
@@ -85,12 +85,12 @@ class Register:
     offset : int
         Its address in bytes.
     access : str
-        "ro": read; "rw": read and written; "w1c": read, and ones that are written clear bits; "wo": acts when it is
-        written, reads 0.
+        "ro": read only. "rw": read and write. "w1c": read, and writing a one clears its bit. "wo": a write triggers an
+        action; reads 0.
     doc : str
-        What it is, in one line.
+        Its content, in one line.
     bits : tuple of Bits
-        What it consists of; itself if empty.
+        Its named bits; empty if it is one value.
     """
 
     name: str
@@ -101,7 +101,7 @@ class Register:
 
     @property
     def mask(self) -> int:
-        """The bits that there are."""
+        """The bits that exist."""
         return sum(((1 << each.width) - 1) << each.low for each in self.bits) if self.bits else 0xFFFFFFFF
 
 
@@ -126,7 +126,7 @@ COUNTERS = (
     ("read_beats", "beats of data that memory has sent, descriptors not counted"),
     ("write_beats", "beats of data that memory was sent"),
 )
-"""Counters, of 32 bits, that stay at their largest value."""
+"""Saturating 32-bit counters."""
 
 _FIRST_COUNTER = 0x80
 
@@ -241,7 +241,7 @@ REGISTERS: tuple[Register, ...] = (
 
 
 def named(name: str) -> Register:
-    """Return the register of a name.
+    """Return the register with a name.
 
     >>> hex(named("tail").offset)
     '0x34'
@@ -250,7 +250,7 @@ def named(name: str) -> Register:
 
 
 def bit_mask(register: str, bits: str) -> int:
-    """Return the mask of some bits of a register, both by name.
+    """Return the mask of a register's bits, both by name.
 
     >>> bit_mask("status", "failed")
     4

@@ -1,4 +1,4 @@
-"""C of a core: a header with its registers, its descriptors, and what it is built as; a driver that uses it."""
+"""C for a core: a header with its registers, descriptors and parameters, and a driver that uses the header."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -54,21 +54,21 @@ static inline void {prefix}_set(uint32_t *descriptor, unsigned bit, unsigned wid
 
 
 def c_header(config: CoreConfig, prefix: str = "tensordash") -> str:
-    """Registers, errors, units, operations and fields of descriptors as C, and what the core is built as.
+    """Return the header: registers, errors, units, operations, fields of descriptors, and the core's parameters.
 
     Parameters
     ----------
     config : CoreConfig
         The core.
     prefix : str
-        What names begin with: macros in capitals.
+        Prefix of names; in capitals for macros.
 
     Returns
     -------
     str
         C99, of macros and two inline functions.
 
-    Source: docs/core.md, whose tables come from the same descriptions.
+    Source: docs/core.md, whose tables have the same source.
     """
     names = {"prefix": check_prefix(prefix), "macro": prefix.upper(), "digest": config.digest}
     lines = [
@@ -90,14 +90,14 @@ def c_header(config: CoreConfig, prefix: str = "tensordash") -> str:
 
 
 def driver_files(prefix: str = "tensordash") -> dict[str, str]:
-    """Return the driver and its part for Linux: ``PREFIX_driver.h``, ``PREFIX_linux.h`` and their ``.c``.
+    """Return the driver and its Linux part: ``PREFIX_driver.h``, ``PREFIX_linux.h`` and their ``.c`` files.
 
     They include the header ``PREFIX.h``.
 
     Parameters
     ----------
     prefix : str
-        What names begin with: macros in capitals. Drivers of two cores can then stand in one program.
+        Prefix of names; in capitals for macros. With two prefixes, one program can have drivers for two cores.
     """
     return {
         f"{check_prefix(prefix)}_{name}": text.replace("tensordash", prefix).replace("TENSORDASH", prefix.upper())
@@ -106,7 +106,7 @@ def driver_files(prefix: str = "tensordash") -> dict[str, str]:
 
 
 def device_tree_files(prefix: str = "tensordash") -> dict[str, str]:
-    """Return the binding of device trees, ``PREFIX_binding.yaml``, and an example, ``PREFIX_node.dtsi``."""
+    """Return the device-tree binding ``PREFIX_binding.yaml`` and the example ``PREFIX_node.dtsi``."""
     return {f"{prefix}_{name}": text for name, text in _driver_texts("binding.yaml", "node.dtsi")}
 
 
@@ -117,7 +117,7 @@ def _driver_texts(*names: str) -> Iterator[tuple[str, str]]:
 
 
 def core_parameters(config: CoreConfig) -> dict[str, int]:
-    """Return the parameters of a core as numbers by name."""
+    """Return the numeric parameters of a core, by name."""
     tile = config.tile
     return {
         "LANES": tile.lanes,
@@ -187,7 +187,7 @@ def _fields(kind: str, fields: tuple[Field, ...]) -> Iterator[str]:
 
 
 def _lists(config: CoreConfig) -> Iterator[str]:
-    """Lists of names for tables in C: macros that apply a macro X to each row."""
+    """Yield lists of names for tables in C: macros that apply a macro X to each row."""
     yield "\n/* Lists for tables: each calls X with a row. Errors and counters: X(NAME, name). */"
     yield from _list("ERRORS", (f"{name.upper()}, {name}" for name in ERRORS))
     yield from _list("COUNTERS", (f"{name.upper()}, {name}" for name, _ in COUNTERS))

@@ -1,4 +1,4 @@
-"""Timing constraints of a top: its clock, and how much of the period belongs to what is around it."""
+"""Timing constraints of a top: its clock, and the share of the period that is used outside the top."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -29,11 +29,11 @@ CORE: Rules = {
     "output": ((r".*", 50, "to registers of an interconnect"),),
 }
 OUTSIDE = {"tile": TILE, "core": CORE}
-"""Of each kind of top and direction: ports, the per cent of the period that passes outside the top, and why. Of rules
-for a port the first counts."""
+"""For each kind of top and direction: a pattern of ports, the percentage of the period outside the top, and the reason.
+The first matching rule counts."""
 
 PERIOD_NS = 2.0
-"""Of the clock, to begin with."""
+"""Default period of the clock."""
 HEAD = """\
 # {top}: one clock. Reset is synchronous, and every port belongs to the clock. Set the period to your own.
 # Delays are what passes outside, as shares of the period{chosen}.
@@ -51,7 +51,7 @@ def constraints(top: str, ports: Iterable[tuple[str, str, int]], kind: str = "ti
     top : str
         The module.
     ports : iterable of (name, "input" or "output", bits)
-        All of its ports.
+        All ports of the module.
     kind : str
         One of `OUTSIDE`: "tile" or "core".
     clock : str

@@ -1,4 +1,4 @@
-"""A configuration of LibreLane for a top: from the Verilog beside it to a layout, untried here."""
+"""LibreLane configuration for a top: a layout flow from its Verilog, not tried in this project."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -45,15 +45,15 @@ def librelane(name: str, top: str, verilog: Iterable[str], sdc: str, memories: I
     Parameters
     ----------
     name : str
-        Its own name.
+        Name of the configuration's file.
     top : str
         The module.
     verilog : iterable of str
-        Files of Verilog, the memories' last.
+        Verilog files, the memories' last.
     sdc : str
-        The file of its constraints.
+        The file of the constraints.
     memories : iterable of mappings
-        A core's memories, as ``config.json`` has them: noted as macros that may stand in for them.
+        A core's memories as in ``config.json``, listed as macros that can replace them.
 
     Examples
     --------
