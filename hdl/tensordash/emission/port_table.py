@@ -38,7 +38,7 @@ def describe_port(top: str, name: str, order: str) -> str:
     name : str
         The port.
     order : str
-        Where a tile's steps stand on its inputs.
+        Order of a tile's steps on its inputs.
 
     Raises
     ------

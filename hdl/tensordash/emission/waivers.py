@@ -1,4 +1,4 @@
-"""Lint waivers for Verilator: warnings about Verilog that is as it should be, signal by signal."""
+"""Lint waivers for Verilator: warnings about intended Verilog, signal by signal."""
 
 import re
 import tomllib
@@ -23,10 +23,10 @@ lint_off -rule DECLFILENAME -file "*{prefix}_block_quantiser.v"
 """
 
 UNUSED: dict[str, str] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
-"""Signals of which some bits are of no use, and why; a * stands for a number, or several."""
+"""Signals with unused bits, and the reason. A * stands for one or more numbers."""
 
 FAMILY = re.compile(r"(_\d+)+(?=_|$)")
-"""Numbers of signals of one kind."""
+"""Pattern of numbers in the names of signals of one kind."""
 
 OTHER = "Some of its bits are of no use in this configuration."
 
@@ -36,20 +36,20 @@ LOOPS = {
         "A level is one vector, whose bits depend on each other: no loop, bit by bit.",
     ),
 }
-"""Of components that Verilator finds loops in: what it calls them, and why they are none."""
+"""For components in which Verilator reports loops: a pattern of its messages, and why they are not loops."""
 
 
 def waivers(prefix: str, texts: Mapping[str, str], partly_unused: Mapping[str, Iterable[str]]) -> str:
-    """Return a configuration file for Verilator, with no more than what the modules need.
+    """Return a configuration file for Verilator, with only the waivers that the modules need.
 
     Parameters
     ----------
     prefix : str
-        Of the file that holds several modules.
+        Prefix of file and module names.
     texts : mapping of str to str
         Verilog files by name, of a tile or of a core.
     partly_unused : mapping of str to iterable of str
-        Of each file, the signals of which nobody reads all bits.
+        For each file: the signals with bits that are never read.
     """
     memories = f"{prefix}_memories.v" in texts
     lines = []
