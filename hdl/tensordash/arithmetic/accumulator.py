@@ -21,7 +21,7 @@ __all__ = ["ExactAccumulator", "shifted_up"]
 def shifted_up(
     m: Module, bits: list[Value], shift: Value, *, below: Value, above: Value | None = None, width: int, name: str
 ) -> list[Value]:
-    """Build a barrel shifter to the left. Return at most `width` bits; upper bits are lost.
+    """Shift bits to the left. The result has at most `width` bits; upper bits are lost.
 
     Parameters
     ----------
@@ -106,7 +106,7 @@ class ExactAccumulator(Block):
         return [self._term(m, lane) for lane in range(self.lanes)]
 
     def _term(self, m: Module, lane: int) -> tuple[Value, Value]:
-        """Return a product in its place, as (one's complement number, sign). Their sum is the product's value."""
+        """Place a product, as (one's complement number, sign). Their sum is the product's value."""
         product = self.products[lane]
         counts = Signal(name=f"counts_{lane}")
         negative = Signal(name=f"negative_{lane}")

@@ -24,7 +24,7 @@ def adder_members(layout: RawSumLayout | Shape, *, biased: bool) -> dict[str, An
 
 
 def chosen_terms(m: Module, adder: Any, layout: RawSumLayout | Shape) -> tuple[Any, Any, Value]:
-    """Return the two terms of an adder, and the carry of the second one."""
+    """Select the two terms of an adder, and the carry of the second one."""
     left, right = Signal(layout, name="left"), Signal(layout, name="right")
     added = Value.cast(adder.partial) & adder.add.replicate(Shape.cast(layout).width)
     m.d.comb += [left.eq(adder.sum), right.eq(added)]

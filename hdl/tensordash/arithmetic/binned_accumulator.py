@@ -131,7 +131,7 @@ class BinnedAccumulator(Block):
         )
 
     def _digits_of_products(self, m: Module, active: Value) -> tuple[Value, list[Value]]:
-        """Return the largest top bin of the products, and each product as a lane of `added_layout`."""
+        """Find the largest top bin of the products, and cut each product to a lane of `added_layout`."""
         counts, tops, digits = [], [], []
         for lane, product in enumerate(self.products):
             counted, top = Signal(name=f"counted_{lane}"), Signal(self.shape.top_bits, name=f"top_{lane}")
@@ -163,7 +163,7 @@ class BinnedAccumulator(Block):
         return reduce(or_, marks)
 
     def _basis(self, m: Module, accumulated: View) -> "_Basis":
-        """Return the addend of this cycle's digits: the accumulated sum, or C where a sum starts from it."""
+        """Select the addend of this cycle's digits: the accumulated sum, or C where a sum starts from it."""
         sum_so_far = View(self.shape.layout, accumulated.number)
         basis = _Basis(
             [Signal(signed(self.shape.bin_width), name=f"basis_{place}") for place in range(self.bins)],
@@ -191,7 +191,7 @@ class BinnedAccumulator(Block):
     def _alignment(
         self, m: Module, top: Value, basis: "_Basis", top_next: Value, total: View
     ) -> tuple[list[Value], list[Value]]:
-        """Return the distances, one-hot in bins, by which the sum so far and this cycle's digits move down.
+        """Compute the distances, one-hot in bins, by which the sum so far and this cycle's digits move down.
 
         Also drive the top bin of the total. With a register after the digits, the distances are computed a cycle ahead,
         from the next accumulated top bin. At the start of a sum they are not used, or computed again with C.
@@ -248,7 +248,7 @@ class BinnedAccumulator(Block):
         return reduce(or_, leaves)
 
     def _placed(self, m: Module, lane: View, joining: list[Value], name: str) -> list[tuple[Value, Value]]:
-        """Return the digits of a product in their bins, the lowest bin first, as (one's complement, sign)."""
+        """Place the digits of a product in their bins, the lowest bin first, as (one's complement, sign)."""
         below = [Signal(name=f"{name}_below_{i}") for i in range(self.bins)]
         for i, each in enumerate(below):
             m.d.comb += each.eq(reduce(or_, (lane.below[i - moved] & joining[moved] for moved in range(i + 1))))

@@ -29,7 +29,7 @@ class BinnedTerm(NamedTuple):
 def cut_digits(
     m: Module, shape: BinnedShape, significand: Value, negative: Value, place: Value, name: str
 ) -> tuple[Value, Value]:
-    """Return the bin of a significand's highest place, and its digits. The top digit is the upper `bin_bits` bits.
+    """Find the bin of a significand's highest place, and its digits. The top digit is the upper `bin_bits` bits.
 
     Digits are complemented before the shift, with the sign shifted in at both ends: fewer gates than after the shift.
     """
@@ -49,7 +49,7 @@ def digits_of(shape: BinnedShape, cut: Value, negative: Value) -> list[Value]:
 
 
 def fp32_term(m: Module, shape: BinnedShape, bits: Value, name: str, *, enable: Value | None = None) -> BinnedTerm:
-    """Return an FP32 number in bins. Bits below bin 0 are dropped, and a number above `max_top` is an infinity.
+    """Place an FP32 number in bins. Bits below bin 0 are dropped, and a number above `max_top` is an infinity.
 
     The number is zero while `enable` is low.
     """
@@ -85,7 +85,7 @@ def fp32_term(m: Module, shape: BinnedShape, bits: Value, name: str, *, enable: 
 
 
 def distances(m: Module, top: Value, basis: Value, bins: int, name: str) -> tuple[list[Value], list[Value]]:
-    """Return the one-hot distances, in bins, of the larger top bin from `basis` and from `top`."""
+    """Compute the one-hot distances, in bins, of the larger top bin from `basis` and from `top`."""
     rise = Signal(signed(len(basis) + 1), name=f"{name}_rise")
     m.d.comb += rise.eq(top - basis)
     kept, joining = ([rise == sign * i for i in range(1, bins)] for sign in (1, -1))
@@ -102,7 +102,7 @@ def moved_down(bins: list[Value], down: list[Value]) -> list[Value]:
 
 
 def _split(m: Module, place: Value, bin_bits: int, name: str) -> tuple[Value, Value]:
-    """Return the number of a place's bin, and the place's offset in the bin."""
+    """Find the number of a place's bin, and the place's offset in the bin."""
     low = (bin_bits - 1).bit_length()
     if (1 << len(place)) <= bin_bits:
         return Const(0, 1), place

@@ -117,7 +117,7 @@ class BinnedResult(Block):
         return m
 
     def _moved_down(self, m: Module, whole: Signal, top: Value) -> Value:
-        """Return the sum moved down by its distance from `lowest_top` in bins, with a sticky bit below it."""
+        """Move the sum down by its distance from `lowest_top` in bins, with a sticky bit below it."""
         width, step = len(whole), self.shape.bin_bits
         farthest = min(self.lowest_top, -(-width // step))
         choices = []

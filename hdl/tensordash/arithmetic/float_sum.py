@@ -58,7 +58,7 @@ def shifted_right(m: Module, bits: Value, distance: Value, name: str, *, marked:
 
 
 def signed_total(m: Module, pairs: Sequence[tuple[Value, Value]], width: int) -> Signal:
-    """Return the sum of (magnitude of `width` bits, sign) pairs. A negative one is complemented, and its sign added."""
+    """Add (magnitude of `width` bits, sign) pairs. A negative one is complemented, and its sign added."""
     sum_width = width + len(pairs).bit_length() + 1
     total = Signal(signed(sum_width))
     signs = reduce(add, (negative for _, negative in pairs))

@@ -111,7 +111,7 @@ class FusedAccumulator(Block):
         return m
 
     def _add(self, m: Module, basis: View, level: Signal, terms: View, marks: View) -> View:
-        """Return the sum of the accumulated number and the products, with its marks."""
+        """Add the accumulated number and the products, with their marks."""
         width, level_bits, result_bits = self.terms.width, self.terms.level_bits, self.result_bits
         number = basis.number
         field, sign = number[result_bits:-1], number[-1]
@@ -142,7 +142,7 @@ class FusedAccumulator(Block):
 
 
 def started(m: Module, ports: View, accumulated: View, numerics: Numerics) -> View:
-    """Return the addend of this cycle's products: the accumulated number, or at a sum's start C (truncated) or zero."""
+    """Select the addend of this cycle's products: the accumulated number, or at a sum's start C (truncated) or zero."""
     width, _ = accumulator_shape(numerics)
     basis = Signal(RawSumLayout(width))
     m.d.comb += basis.eq(accumulated)
@@ -172,7 +172,7 @@ def cut_c(m: Module, c: Value, basis: View, numerics: Numerics) -> None:
 
 
 def _as_fp16(m: Module, fraction: Value, field: Value, accumulator: Fused) -> tuple[Value, Value]:
-    """Return the magnitude of an FP32 number as FP16, truncated, and whether it is too large for FP16."""
+    """Convert the magnitude of an FP32 number to FP16, truncated, and find whether it is too large for FP16."""
     result_bits, up = accumulator.result_bits, levels_up(accumulator.result_exponent_bits)
     below = Signal(range(-(1 << len(field)), up + 2), name="c_below")  # distance below the least normal number
     m.d.comb += below.eq(1 + up - field)

@@ -65,7 +65,7 @@ class FusedResult(Block):
         return m
 
     def _widened(self, m: Module) -> Value:
-        """Return the magnitude with FP32's exponents. Subnormal numbers become normal."""
+        """Extend the magnitude to FP32's exponents. Subnormal numbers become normal."""
         result_bits, exponent_bits = self.accumulator.result_bits, self.accumulator.result_exponent_bits
         field = self.sum.number[result_bits:-1]
         normal = field.any()

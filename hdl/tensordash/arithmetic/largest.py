@@ -8,7 +8,7 @@ __all__ = ["largest_of"]
 
 
 def largest_of(m: Module, numbers: Sequence[Value], name: str) -> Value:
-    """Return the largest of `numbers` (unsigned, of one width), from a tree that is log2 of their count deep.
+    """Find the largest of `numbers` (unsigned, of one width) in a tree that is log2 of their count deep.
 
     Its signals in `m` are named `name_PAIRS_INDEX`. A chain would be as small, but deeper, and its signal events would
     double with each comparison.

@@ -72,7 +72,7 @@ class ProductTerms:
     def align(
         self, m: Module, products: Any, active: Value, hold: Value, *, registered: bool, common: Any = None
     ) -> tuple[Signal, Any, Any]:
-        """Return the largest level of the products that count, and the products aligned to it.
+        """Find the largest level of the products that count, and align the products to it.
 
         Parameters
         ----------
@@ -151,7 +151,7 @@ class ProductTerms:
         return level, terms, marks
 
     def _highest(self, m: Module, levels: list[Signal]) -> Value:
-        """Return the largest level, at least that for an accumulator of zero, by a tree of comparisons."""
+        """Find the largest level, at least that for an accumulator of zero, by a tree of comparisons."""
         rest: list[Value] = [*levels]
         if not self.shared:
             rest.append(Const(self.below - self.beneath, len(levels[0])))

@@ -75,7 +75,7 @@ class ScaledAccumulator(ExactAccumulator):
         }
 
     def _terms(self, m: Module) -> list[tuple[Value, Value]]:
-        """Return each sum times its scales, in its place, as (one's complement number, sign)."""
+        """Multiply each sum by its scales, and place it, as (one's complement number, sign)."""
         return [self._scaled(m, step) for step in range(self.steps)]
 
     def _scaled(self, m: Module, step: int) -> tuple[Value, Value]:

@@ -170,7 +170,7 @@ class DescriptorCheck(Block):
         return self._any(found)
 
     def _count_tokens(self, m: Module, code: Signal, first: Signal, last: Signal) -> Value:
-        """Return whether the descriptor's tokens break the rule. They are counted with its last beat."""
+        """Count a descriptor's tokens with its last beat, and find whether they break the rule."""
         names = {field.name: field for field in (*HEADER, *OPERATIONS["multiply"].fields)}
         fields = {name: names[name] for name in ("wait", "signal", "output_wait", "output_signal")}
         held = {name: Signal(len(UNITS), name=f"{name}_held", reset_less=True) for name in fields}

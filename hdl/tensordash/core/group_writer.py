@@ -174,7 +174,7 @@ class GroupWriter(Block):
         ]
 
     def _select(self, m: Module, word, batch) -> tuple[list[list[Any]], list[Any]]:
-        """Return for each bank the store's columns that it writes, and whether it holds one of the rows' positions."""
+        """Find for each bank the store's columns that it writes, and whether it holds one of the rows' positions."""
         lanes, placement = self.lanes, self.placement
         bits, rows = (lanes - 1).bit_length(), lanes // self.config.fp32_groups
         self._low = Signal(bits, name="low")
@@ -315,7 +315,7 @@ class GroupWriter(Block):
         return value if self.config.tile.numerics.result == "int32" else value[:-1]
 
     def _address(self, m: Module, bank: int, first, number) -> Any:
-        """Return the group that a bank writes, or whose mask it reads."""
+        """Compute the group that a bank writes, or whose mask it reads."""
         group = self.placement.group[bank]
         address = Signal(ADDRESS_BITS, name=f"address_{bank}")
         m.d.comb += address.eq(first + Mux(self.fp32, Cat(number, group), group))

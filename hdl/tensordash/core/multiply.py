@@ -143,7 +143,7 @@ class Multiply(Block):
         depth, taken = self.depth, self.taken
         ends, ahead, late = limits
         shut = Signal(depth)  # banks whose step is not offered
-        short = Signal()  # if the head's word ends the pass: a late bank is before that end
+        short = Signal()  # a late bank is before the end of the pass
         m.d.comb += [shut.eq(late | Mux(ends, ahead, 0)), short.eq((late & ~ahead).any())]
         # Bit k: step k from the head on, and all steps before it, are offered.
         open_ = Signal(depth, name="offered")

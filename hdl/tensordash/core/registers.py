@@ -158,7 +158,7 @@ class Registers(Block):
         return value | (((data & mask)[first:].any() | stays) << first)
 
     def _written(self, m: Module) -> tuple[dict[str, Signal], Value, Signal]:
-        """Return which register is written in this cycle, the data, and the mask of written bits."""
+        """Decode a write: the register that is written in this cycle, the data, and the mask of written bits."""
         axi = self.axi
         taken = Signal()  # address and data are taken in this cycle
         mask = Signal(WORD)

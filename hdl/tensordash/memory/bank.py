@@ -113,7 +113,7 @@ class Bank(Block):
         return m
 
     def _decoded(self, m: Module, name: str, ports: Any, addresses: Any) -> list[Signal]:
-        """Return for each region the ports that access it."""
+        """Decode for each region the ports that access it."""
         wanted = [Signal(len(ports), name=f"{name}_{region}") for region in range(self.regions)]
         for port, address in enumerate(addresses):
             for region, wants in enumerate(wanted):
@@ -122,7 +122,7 @@ class Bank(Block):
         return wanted
 
     def _returned(self, m: Module, port: int):
-        """Return the data that a reader read in the previous cycle."""
+        """Select the data that a reader read in the previous cycle."""
         if not self.region_bits:
             return self.memories[0].read_data
         address = self.read_address[port]

@@ -105,7 +105,7 @@ class Buffer(Block):
         return port
 
     def _arbitrate(self, m: Module, kind: str, ports: Sequence[Any]) -> Signal:
-        """Return which of the ports' requests are granted."""
+        """Grant the ports' requests."""
         count = len(ports)
         goes = Signal(count, name=f"{kind}_goes")
         if count == 1:

@@ -148,7 +148,7 @@ class Axi4Signature(Signature):
 
 
 def fixed(axi, *, prot: int, cache: int) -> list:
-    """Return assignments to the constant signals of an AXI4 port. `prot` and `cache` come from the configuration."""
+    """Assign the constant signals of an AXI4 port. `prot` and `cache` come from the configuration."""
     size = (axi.signature.data_bits // 8).bit_length() - 1
     values = {"size": size, "burst": INCREMENTING, "lock": 0, "cache": cache, "prot": prot, "qos": 0}
     return [getattr(axi, f"{channel}{name}").eq(value) for channel in ("ar", "aw") for name, value in values.items()]

@@ -31,7 +31,7 @@ def require_bursts(data_bits: int, address_bits: int, count_bits: int, burst: in
 
 
 def next_burst(m: Module, beat: Signal, left: Signal, burst: int) -> tuple[Signal, Signal]:
-    """Return the length of the burst that begins at a beat, and whether it is the last of the request.
+    """Compute the length of the burst that begins at a beat, and whether it is the request's last.
 
     A burst ends where the address is a multiple of the longest burst.
     """

@@ -150,7 +150,7 @@ class Deflate(Block):
         return m
 
     def _blocks(self, m: Module, filled: Signal, total: Signal) -> list[tuple[Value, list[Value], list[Value]]]:
-        """Return for each network the place of its first unit, the places that it has a unit for, and the units.
+        """Build the networks: for each the place of its first unit, the places that it has units for, and the units.
 
         The first unit's place counts from the start of the first beat; the others are within a beat. Masks come first.
         """

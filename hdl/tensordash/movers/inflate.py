@@ -194,7 +194,7 @@ class Inflate(Block):
     def _mask(
         self, m: Module, buffered: list[Signal], held: Signal, head: Signal, done: Signal
     ) -> tuple[Signal, Signal]:
-        """Return the mask of the group's values that are still to come, and the place of their first unit."""
+        """Find the mask of the group's values that are still to come, and the place of their first unit."""
         units = [unit for beat in buffered for unit in self._units(beat)]
         for k in reversed(range(self.shift)):
             count = min(len(units), self.masks + (1 << k) - 1)
@@ -228,7 +228,7 @@ class Inflate(Block):
     def _values(
         self, m: Module, window: list[Value], mask: Signal, after_mask: Signal
     ) -> tuple[list[Signal], list[Value]]:
-        """Return where the units of each part end, and all values. Unmarked values are zero."""
+        """Find where the units of each part end, and all values. Unmarked values are zero."""
         part, bits = self.part, self.part.bit_length() - 1
         rows = -(-len(window) // part)
         ends: list[Signal] = []

@@ -154,7 +154,7 @@ class Layout(LayoutUnit):
         return walked
 
     def _positions(self, descriptor: DescriptorRegister, walked: Any, filling: Signal) -> list[Any]:
-        """Return assignments of port 0's group and bank, and its distances to the first position and to the end."""
+        """Compute port 0's group and bank, and its distances to the first position and to the end."""
         walk, most = self.walk, (1 << DISTANCE_BITS) - 1
         before = (-walk.x)[:16]  # of an x below 0: distance to position 0
         rest = (descriptor["x_size"] - walk.x)[:18]

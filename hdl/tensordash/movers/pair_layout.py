@@ -266,7 +266,7 @@ class PairLayout(LayoutUnit):
         return asked
 
     def _locate(self, m: Module, k: int, descriptor: DescriptorRegister, group: Any, turn: Value) -> tuple[Any, ...]:
-        """Return the banks that a group reads, the half and group in each, and the banks beyond the buffer's end."""
+        """Find the banks that a group reads, the half and group in each, and the banks beyond the buffer's end."""
         placement, lanes, bits = self.placements[k], self.lanes, self.address_bits
         m.d.comb += [
             placement.low.eq(group.low),

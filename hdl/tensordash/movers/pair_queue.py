@@ -138,7 +138,7 @@ class PairQueue(Block):
         )
 
     def _positions(self, prefix: str, group: Any) -> list[Any]:
-        """Return assignments of port 0's group and bank, and its distances to the first position and to the end."""
+        """Compute port 0's group and bank, and its distances to the first position and to the end."""
         address, x, y = (getattr(self.walk, f"{prefix}{name}") for name in ("address", "x", "y"))
         most = (1 << DISTANCE_BITS) - 1
         before = (-x)[:16]  # of an x below 0: distance to position 0

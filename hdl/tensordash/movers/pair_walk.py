@@ -92,7 +92,7 @@ class PairWalk(Block):
     def _advanced(
         self, m: Module, prefix: str, state: tuple[Sequence[Value], Value, dict[str, Any]]
     ) -> tuple[list[Signal], Signal, dict[str, Signal]]:
-        """Return the state one group further than a given state."""
+        """Compute the state one group further."""
         left, ends, now = state
         steps = Signal(self.loops, name=f"{prefix}_steps")  # the loop that steps, one-hot
         m.d.comb += [steps[k].eq(ends[:k].all() & (~ends[k] if k < self.loops - 1 else 1)) for k in range(self.loops)]

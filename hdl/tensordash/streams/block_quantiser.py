@@ -93,7 +93,7 @@ class BlockQuantiser(Block):
         write = Signal(beats, init=1)
         read = Signal(beats, init=1)
         resident = Signal()  # a complete block is there
-        ahead = Signal(beats - 1)  # its beats that have left; zero again when the last one leaves
+        ahead = Signal(beats - 1)  # its beats that have left; zero when the last one leaves
         moves_in = Signal()
         moves_out = Signal()
         m.d.comb += [

@@ -76,7 +76,7 @@ class Transposer(Block):
         reads_columns = Signal()
         moves_in = Signal()
         moves_out = Signal()
-        ahead = Signal(lanes - 1)  # slots of the resident group that have left; zero again when the last one leaves
+        ahead = Signal(lanes - 1)  # its slots that have left; zero when the last one leaves
         m.d.comb += [
             reads_columns.eq(by_column ^ turned),
             self.out.valid.eq(resident),

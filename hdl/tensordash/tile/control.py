@@ -157,7 +157,7 @@ class Control(Block):
             m.d.sync += self._first.eq(self.ends)
 
     def _advance(self, m: Module):
-        """Return how many steps leave (one-hot, from 0), and which ages remain (a thermometer)."""
+        """Find how many steps leave (one-hot, from 0), and which ages remain (a thermometer)."""
         depth, present = self.depth, self._present
         staying = Signal(depth)
         m.d.comb += self._leaving.eq(_one_hot(self.advance))

@@ -116,7 +116,7 @@ class Drain(Block):
         """Build a one-hot beat counter, a row mux, and the registers of a beat after it."""
         m = Module()
         beats = self.rows // self.out_rows
-        beat = Signal(beats)  # the beat that moves next, one-hot; zero when the block has left
+        beat = Signal(beats)  # the beat that moves next, one-hot; zero without a block
         loads = self._beat_registers(m, beat)
         m.d.comb += self.free.eq(~beat.any() | (beat[-1] & self.moves))
         with m.If(self.take):
@@ -153,7 +153,7 @@ class Drain(Block):
         return m
 
     def _beat_registers(self, m: Module, beat: Signal):
-        """Return when each register of a beat loads. The last one is the output register."""
+        """Find when each register of a beat loads. The last one is the output register."""
         free = Signal()
         sum_valid = Signal()
         m.d.comb += [

@@ -66,7 +66,7 @@ class SumDrain(Block):
     def elaborate(self, platform):
         """Build a one-hot beat counter and a row mux."""
         m = Module()
-        beat = Signal(self.rows)  # the row that is offered, one-hot; zero when the block has left
+        beat = Signal(self.rows)  # the row that is offered, one-hot; zero without a block
         m.d.comb += [
             self.out.valid.eq(beat.any()),
             self.moves.eq(beat.any() & self.out.ready),
