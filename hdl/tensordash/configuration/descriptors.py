@@ -142,9 +142,9 @@ def _fields(*rows: tuple[int, int, int, str, str] | tuple[int, int, int, str, st
 
 
 HEADER = _fields(
-    (0, 0, 4, "operation", "which operation"),
-    (0, 8, 6, "wait", "units of which one token each is taken before it begins"),
-    (0, 16, 6, "signal", "units that get a token each when it is done"),
+    (0, 0, 4, "operation", "code of the operation"),
+    (0, 8, 6, "wait", "units from which one token each is taken before it begins"),
+    (0, 16, 6, "signal", "units that get one token each when it is done"),
 )
 """The fields of every descriptor."""
 
@@ -176,16 +176,16 @@ def loop_fields(first_word: int, loops: int, counts: tuple[int, int]) -> tuple[F
         fields += _fields((word, 16 * (k % 2), 16, f"y_{k}", f"added to y when loop {k} steps", SIGNED))
     for k in range(loops - 1):
         low = 32 * counts[0] + counts[1] + 12 * k
-        fields.append(Field(name=f"count_{k}", low=low, width=12, doc=f"how often loop {k} runs", least=1))
+        fields.append(Field(name=f"count_{k}", low=low, width=12, doc=f"iterations of loop {k}", least=1))
     return tuple(fields)
 
 
 AGU_FIELDS = _fields(
-    (2, 0, 16, "address", "group of position 0 to begin with"),
+    (2, 0, 16, "address", "group of position 0 at the start"),
     (2, 28, 3, "stride", f"positions from one port to the next, 1 to {MAX_STRIDE}", STRIDES),
-    (3, 0, 16, "x", "position of port 0 to begin with", SIGNED),
-    (3, 16, 16, "y", "row to begin with", SIGNED),
-    (4, 0, 16, "x_size", "positions that there are", AT_LEAST_ONE),
+    (3, 0, 16, "x", "position of port 0 at the start", SIGNED),
+    (3, 16, 16, "y", "row at the start", SIGNED),
+    (4, 0, 16, "x_size", "number of positions", AT_LEAST_ONE),
 )
 """Fields of the operations that walk the buffer."""
 
@@ -193,10 +193,10 @@ _MOVE = _fields(
     (1, 0, 32, "memory", "address in memory, bytes, low half"),
     (2, 0, 32, "memory_high", "the same, high half"),
     (3, 0, 16, "address", "first group in the buffer"),
-    (4, 0, 16, "count_0", "groups that stand together in memory; compressed: all groups", AT_LEAST_ONE),
-    (4, 16, 16, "count_1", "how often loop 1 runs; compressed: 1", AT_LEAST_ONE),
-    (5, 0, 16, "count_2", "how often loop 2 runs; compressed: 1", AT_LEAST_ONE),
-    (5, 16, 16, "count_3", "how often loop 3 runs; compressed: 1", AT_LEAST_ONE),
+    (4, 0, 16, "count_0", "consecutive groups in memory; compressed: all groups", AT_LEAST_ONE),
+    (4, 16, 16, "count_1", "iterations of loop 1; compressed: 1", AT_LEAST_ONE),
+    (5, 0, 16, "count_2", "iterations of loop 2; compressed: 1", AT_LEAST_ONE),
+    (5, 16, 16, "count_3", "iterations of loop 3; compressed: 1", AT_LEAST_ONE),
     (6, 0, 32, "stride_1", "groups from one turn of loop 1 to the next, in memory", SIGNED),
     (7, 0, 32, "stride_2", "groups from one turn of loop 2 to the next, in memory", SIGNED),
     (8, 0, 32, "stride_3", "groups from one turn of loop 3 to the next, in memory", SIGNED),
@@ -209,11 +209,11 @@ _MOVE = _fields(
 _LAYOUT = (
     *_fields(
         (0, 24, 1, "transposed", "ports are channels and lanes are positions"),
-        (0, 25, 1, "checked", "rows of y below 0 and from y_size on are zero; otherwise y does not matter"),
+        (0, 25, 1, "checked", "rows with y below 0 or at least y_size are zero; otherwise y is ignored"),
         (1, 0, 16, "base", "first word of each bank of the stream buffer"),
         (1, 16, 16, "steps", "steps of each stream", AT_LEAST_ONE),
-        (2, 16, 12, "streams", "streams", AT_LEAST_ONE),
-        (4, 16, 16, "y_size", "rows that there are"),
+        (2, 16, 12, "streams", "number of streams", AT_LEAST_ONE),
+        (4, 16, 16, "y_size", "number of rows"),
     ),
     *AGU_FIELDS,
     *loop_fields(5, 6, counts=(14, 0)),
@@ -221,12 +221,12 @@ _LAYOUT = (
 
 _MULTIPLY = _fields(
     (0, 14, 1, "add", "partial sums are added"),
-    (0, 15, 1, "emit", "results are made; otherwise partial sums"),
+    (0, 15, 1, "emit", "sums become results; otherwise partial sums"),
     (0, 22, 1, "transposed", "the tile's columns are positions, and its rows channels"),
     (0, 23, 1, "fp32", "results stay FP32"),
     (0, 24, 1, "bias", "a bias is added for each channel"),
     (0, 25, 1, "relu", "negative results become zero"),
-    (0, 26, 1, "mask", "results become zero where the mask's tensor is"),
+    (0, 26, 1, "mask", "results become zero where the mask is zero"),
     (0, 27, 1, "stochastic", "results are rounded stochastically to the operand format"),
     (0, 28, 1, "toward_zero", "results are rounded toward zero to the operand format, even if `stochastic`"),
     (1, 0, 6, "output_wait", "like `wait`, for the output unit"),
@@ -239,8 +239,8 @@ _MULTIPLY = _fields(
     (11, 16, 16, "b_base", "first word of side B's streams"),
     (13, 4, 12, "b_streams", "streams of the row side", AT_LEAST_ONE),
     (14, 0, 16, "bias_address", "group of the biases' first values"),
-    (14, 16, 16, "mask_address", "group of the mask that belongs to `address`"),
-    (15, 0, 32, "seed", "of stochastic rounding"),
+    (14, 16, 16, "mask_address", "group of the mask for `address`"),
+    (15, 0, 32, "seed", "seed of stochastic rounding"),
 )
 
 OPERATIONS: Mapping[str, Operation] = MappingProxyType(
@@ -262,14 +262,14 @@ OPERATIONS: Mapping[str, Operation] = MappingProxyType(
                 name="record",
                 code=6,
                 unit="store",
-                doc="counts since the last record to memory, which begin anew",
+                doc="counts since the last record to memory, and reset of the counts",
                 fields=_MOVE[:2],
             ),
             Operation(
                 name="end",
                 code=7,
                 unit="",
-                doc="wait until all is done, and interrupt",
+                doc="wait until all descriptors are done, and raise the interrupt",
                 fields=(),
             ),
         )

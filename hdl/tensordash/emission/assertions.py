@@ -13,10 +13,10 @@ WIDTH = 118
 
 HEADER = """\
 // Rules of the ports of {prefix}_tile and {prefix}_axi_stream_tile.
-// Compile this file beside {prefix}.v: it binds itself to both. `assert` is what the tile does, and is proven;
-// `assume` is what it wants of its surroundings. docs/tile.md defines every port.
+// Compile this file with {prefix}.v. It binds itself to both. The tile keeps the rules with `assert`, which are proven.
+// Its surroundings must keep the rules with `assume`. docs/tile.md defines every port.
 
-// The rules of both tops are one file to take away.
+// One file has the rules of both tops.
 // verilator lint_off DECLFILENAME
 """
 
@@ -151,7 +151,7 @@ def _tile_rules(config: TileConfig, tile: Block) -> _Rules:
         if port != ports[0]:
             rules.rule(f"{port}_moves_with_the_others", f"{taken} == {first}")
     if config.ring:
-        rules.title("The line that the next step enters moves on by the steps that are taken.")
+        rules.title("The line of the next step advances by the number of steps taken.")
         line = rules.port("entry_line")
         depth = config.window_depth
         # Bits that leave at the top enter at the bottom.

@@ -19,7 +19,7 @@ HEAD = """\
  *   {macro}_SET(descriptor, HEADER_OPERATION, {macro}_OPERATION_LOAD);
  *   {macro}_SET(descriptor, LOAD_COUNT_0, 4);
  *
- * Words of a descriptor are stored as they stand, little-endian.
+ * Words of a descriptor are little-endian in memory.
  */
 #ifndef {macro}_H
 #define {macro}_H
@@ -28,13 +28,13 @@ HEAD = """\
 """
 
 ACCESS = """
-/* A field of a descriptor by its name here without {macro}_ and _BIT. Values that are too long lose their high bits. */
+/* Access a field of a descriptor by its name below without {macro}_ and _BIT. Values too long lose their high bits. */
 #define {macro}_SET(descriptor, field, value) \\
   {prefix}_set((descriptor), {macro}_##field##_BIT, {macro}_##field##_WIDTH, (uint32_t)(value))
 #define {macro}_GET(descriptor, field) \\
   {prefix}_get((descriptor), {macro}_##field##_BIT, {macro}_##field##_WIDTH)
 
-/* Bits of a descriptor, at most 32, which may lie in two words. */
+/* Bits of a descriptor, at most 32, which may span two words. */
 static inline uint32_t {prefix}_get(const uint32_t *descriptor, unsigned bit, unsigned width) {{
   uint64_t words = descriptor[bit / 32];
   if (bit % 32 + width > 32) words |= (uint64_t)descriptor[bit / 32 + 1] << 32;
@@ -141,7 +141,7 @@ def core_parameters(config: CoreConfig) -> dict[str, int]:
 
 def _shape(config: CoreConfig) -> Iterator[str]:
     tile = config.tile
-    yield "\n/* What this core is built as. */"
+    yield "\n/* Parameters of this core. */"
     yield from (f"#define @{name} {number}" for name, number in core_parameters(config).items())
     for side, each in (("A", tile.a_format), ("B", tile.b_format)):
         yield f"#define @FORMAT_{side} @FORMAT_{each.name.upper()}"
@@ -149,8 +149,8 @@ def _shape(config: CoreConfig) -> Iterator[str]:
 
 
 def _registers() -> Iterator[str]:
-    yield "\n/* Registers: addresses in bytes, and their bits. ro: to be read, wo: written, rw: both;"
-    yield " * w1c: read, and ones that are written clear. */"
+    yield "\n/* Registers: addresses in bytes, and their bits. ro: read only, wo: write only, rw: both;"
+    yield " * w1c: read, and writing a one clears its bit. */"
     yield f"#define @IDENTITY_VALUE 0x{IDENTITY:08x}u"
     for register in REGISTERS:
         name = f"@REGISTER_{register.name.upper()}"
@@ -167,10 +167,10 @@ def _numbers(title: str, kind: str, numbers: dict) -> Iterator[str]:
 
 
 def _descriptors() -> Iterator[str]:
-    yield "\n/* Descriptors: of each field its lowest bit, counted from bit 0 of word 0, and how many there are. */"
+    yield "\n/* Descriptors: each field's lowest bit, counted from bit 0 of word 0, and its number of bits. */"
     yield f"#define @DESCRIPTOR_BYTES {BYTES}"
     yield f"#define @DESCRIPTOR_WORDS {BYTES // 4}"
-    yield "\n/* Of every descriptor. */"
+    yield "\n/* Fields of every descriptor. */"
     yield from _fields("HEADER", HEADER)
     for name, operation in OPERATIONS.items():
         if operation.fields:

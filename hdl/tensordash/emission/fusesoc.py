@@ -69,7 +69,7 @@ targets:
 
 CORE_OF_CORE = f"""\
 {HEAD}\
-  # Memories as registers: leave them out, with the flag macros, where macros of the same names stand in for them.
+  # Memories as registers. The flag `macros` leaves them out, if macros with the same names replace them.
   memories:
     files: [{{prefix}}_memories.v]
     file_type: verilogSource-2005

@@ -20,15 +20,15 @@ CLOCK_PORT: clk
 CLOCK_PERIOD: {period}
 PNR_SDC_FILE: dir::{sdc}
 SIGNOFF_SDC_FILE: dir::{sdc}
-# Thousands of port bits may want more room around the edge than the cells need inside.
+# Thousands of port bits may need more room at the edge than the cells need inside.
 FP_SIZING: relative
 FP_CORE_UTIL: 40
 PL_TARGET_DENSITY_PCT: 50
 """
 
 MACROS = """\
-# The last file has memories as registers: leave it out, and name macros of the same modules and ports instead, each
-# around one of your PDK's, as integration.md shows ("Memories to swap"):
+# The last file has memories as registers. To use macros, leave it out, and list modules with the same names and ports,
+# each around a macro of your PDK, as integration.md shows ("Memories to swap"):
 # MACROS:
 """
 MACRO = """\
@@ -66,7 +66,7 @@ def librelane(name: str, top: str, verilog: Iterable[str], sdc: str, memories: I
     files = "\n".join(f"  - dir::{file}" for file in verilog)
     text = HEAD.format(name=name, top=top, verilog=files, period=PERIOD_NS, sdc=sdc)
     listed = [
-        MACRO.format(**{**each, "ports": "one port for both" if "both" in each["ports"] else "a port each way"})
+        MACRO.format(**{**each, "ports": "one port for both" if "both" in each["ports"] else "write and read port"})
         for each in memories
     ]
     return text + (MACROS + "".join(listed) if listed else "")

@@ -9,11 +9,11 @@ __all__ = ["waivers"]
 
 HEAD = """\
 `verilator_config
-// Several modules in one file, so that a {what} is one file to take away.
+// Several modules in one file, so that a {what} is a single file.
 lint_off -rule DECLFILENAME -file "*{prefix}.v"
 """
 MEMORIES = """\
-// All memories in one file, which another one with macros can stand in for.
+// All memories in one file, which a file with macros can replace.
 lint_off -rule DECLFILENAME -file "*{prefix}_memories.v"
 """
 
@@ -28,12 +28,12 @@ UNUSED: dict[str, str] = tomllib.loads(Path(__file__).with_suffix(".toml").read_
 FAMILY = re.compile(r"(_\d+)+(?=_|$)")
 """Pattern of numbers in the names of signals of one kind."""
 
-OTHER = "Some of its bits are of no use in this configuration."
+OTHER = "Some of its bits are unused in this configuration."
 
 LOOPS = {
     "fused_accumulator": (
         ".pe_*",
-        "A level is one vector, whose bits depend on each other: no loop, bit by bit.",
+        "A level is one vector whose bits depend on each other. Bit by bit there is no loop.",
     ),
 }
 """For components in which Verilator reports loops: a pattern of its messages, and why they are not loops."""

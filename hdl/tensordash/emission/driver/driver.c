@@ -81,7 +81,7 @@ tensordash_status tensordash_restrict(tensordash_device *device, uint64_t base, 
   return TENSORDASH_OK;
 }
 
-/* Reset an idle core, and give it a ring; it need not fill all places of the next power of two. */
+/* Reset an idle core, and set its ring. The ring may have fewer places than the next power of two. */
 static tensordash_status set_ring(
     tensordash_device *device, uint32_t *ring, uint64_t address, uint32_t places, uint32_t limit) {
   if ((ring == NULL) || (places == 0u) || (places > MAX_PLACES) ||
@@ -117,7 +117,7 @@ tensordash_status tensordash_set_ring(
   return set_ring(device, ring, address, places, limit);
 }
 
-/* Let the core execute the descriptors that now stand in the ring. */
+/* Let the core execute the next `count` descriptors in the ring. */
 static void advance(tensordash_device *device, uint32_t count) {
   device->tail += count;
   write_register(device, TENSORDASH_REGISTER_TAIL, device->tail);
@@ -133,7 +133,7 @@ tensordash_status tensordash_submit(tensordash_device *device, const uint32_t *d
   if ((status(device) & TENSORDASH_REGISTER_STATUS_FAILED_MASK) != 0u) {
     return TENSORDASH_FAILED;
   }
-  /* Places of descriptors that are not done stay, so that an error can be described. */
+  /* Places of descriptors that are not done are not reused, so that an error can be described. */
   const uint32_t pending = device->tail - read_register(device, TENSORDASH_REGISTER_DONE);
   if (count > (device->places - pending)) {
     return TENSORDASH_FULL;
@@ -170,7 +170,7 @@ static uint32_t progress(const tensordash_device *device) {
 tensordash_status tensordash_wait(tensordash_device *device, uint32_t limit) {
   const uint32_t began = now(device);
   uint32_t checked = began;
-  uint32_t last = 0u; /* of `progress`: a core that has done anything differs, and is checked once more */
+  uint32_t last = 0u; /* the last `progress`: after any progress it differs from 0, and the core is checked again */
   for (;;) {
     /* First, so that a cause that is set after the registers are read ends the sleep below. */
     if (device->port.sleep != NULL) {
@@ -259,7 +259,7 @@ static const char *const error_names[] = {
 
 #define ERROR_COUNT (sizeof error_names / sizeof error_names[0])
 
-/* The lowest bit that may not be set. */
+/* The lowest bit that is set and must not be. */
 static uint32_t reserved_bit(const uint32_t *descriptor, uint32_t operation) {
   uint32_t bit = 0u;
   while ((bit < (8u * TENSORDASH_DESCRIPTOR_BYTES)) &&
@@ -269,8 +269,8 @@ static uint32_t reserved_bit(const uint32_t *descriptor, uint32_t operation) {
   return bit;
 }
 
-/* The field of a move or record that does not go with the others: docs/core.md, error `field`. Loads and stores have the
- * same fields, and a record has the first two of them. */
+/* The field of a move or record that contradicts the others: docs/core.md, error `field`. Loads and stores have the same
+ * fields, and a record has the first two of them. */
 static const char *unfit_field(const uint32_t *descriptor, uint32_t operation) {
   const bool compressed = TENSORDASH_GET(descriptor, LOAD_COMPRESSED) != 0u;
   uint32_t unit = compressed ? 16u : TENSORDASH_GROUP_BYTES;

@@ -21,7 +21,7 @@ typedef enum {
   TENSORDASH_FULL,         /* the ring has fewer free places than descriptors are submitted */
   TENSORDASH_NOT_READY,    /* no ring since the last reset */
   TENSORDASH_FAILED,       /* a descriptor ended with an error: `tensordash_read_fault` */
-  TENSORDASH_TIMEOUT,      /* the time limit is over */
+  TENSORDASH_TIMEOUT,      /* the time limit has expired */
   TENSORDASH_SILENT        /* the watchdog: memory does not answer */
 } tensordash_status;
 
@@ -33,19 +33,19 @@ typedef struct {
   void (*write)(void *context, uint32_t offset, uint32_t value);   /* default: a store to `base` */
   uint32_t (*now)(void *context);      /* a clock in ticks, modulo 2^32. Default: calls of `now` so far */
   void (*sleep)(void *context);        /* return at an interrupt, or earlier. Default: poll */
-  /* Cache maintenance. Default: none, for memory that processor and core see alike. */
-  void (*publish)(void *context, const volatile void *start, size_t bytes); /* let the core see the processor's writes */
-  void (*acquire)(void *context, const volatile void *start, size_t bytes); /* let the processor see the core's writes */
+  /* Cache maintenance. Default: none, for coherent memory. */
+  void (*publish)(void *context, const volatile void *start, size_t bytes); /* show the core the processor's writes */
+  void (*acquire)(void *context, const volatile void *start, size_t bytes); /* show the processor the core's writes */
 } tensordash_port;
 
-/* A core. The members belong to the driver, but `watchdog`: ticks without progress after which memory is silent; 0: never. */
+/* A core. All members except `watchdog` belong to the driver. */
 typedef struct {
   tensordash_port port;
   volatile uint32_t *ring; /* the processor's address of the descriptors */
   uint32_t places;         /* descriptors in the ring; 0: no ring */
   uint32_t tail;           /* descriptors submitted since the last reset */
-  uint32_t calls;          /* of the default clock */
-  uint32_t watchdog;
+  uint32_t calls;          /* calls of the default clock */
+  uint32_t watchdog;       /* ticks without progress until TENSORDASH_SILENT; 0: never */
 } tensordash_device;
 
 /* Counters of the core, each a member with the register's name. */
@@ -55,35 +55,35 @@ typedef struct {
 #undef TENSORDASH_MEMBER
 } tensordash_counts;
 
-/* The first error since the last reset. Names are those of docs/core.md; an unknown one is "". */
+/* The first error since the last reset. Names are as in docs/core.md. An unknown name is "". */
 typedef struct {
   uint32_t code;         /* TENSORDASH_ERROR_CODE_... */
   uint32_t index;        /* number of the descriptor since the last reset */
   const char *error;     /* name of the code */
-  const char *operation; /* of the descriptor */
-  const char *field;     /* the field to look at */
-  uint32_t bit;          /* of `reserved`: the lowest bit that may not be set, counted from bit 0 of word 0 */
+  const char *operation; /* the descriptor's operation */
+  const char *field;     /* the field to check */
+  uint32_t bit;          /* error `reserved`: the lowest bit that must not be set, counted from bit 0 of word 0 */
   const volatile uint32_t *descriptor; /* in the ring, or null */
 } tensordash_fault;
 
-/* Check identity and digest, and reset the core softly. */
+/* Check identity and digest, and soft-reset the core. */
 tensordash_status tensordash_open(tensordash_device *device, const tensordash_port *port, uint32_t limit);
 
-/* Reset softly, and wait at most `limit` ticks. Ring and counters are gone; bounds and the buffer's contents stay. */
+/* Soft-reset, and wait at most `limit` ticks. Ring and counters are lost. Bounds and the buffer's contents remain. */
 tensordash_status tensordash_reset(tensordash_device *device, uint32_t limit);
 
 /* Restrict an idle core to the memory from `base` to `limit`: whole pages of 4 KiB. */
 tensordash_status tensordash_restrict(tensordash_device *device, uint64_t base, uint64_t limit);
 
-/* Reset softly, and give the core a ring of `places` descriptors, a power of two up to 32,768. `address` is where the core
- * finds `ring`; both are multiples of 64. */
+/* Soft-reset, and set the core's ring of `places` descriptors, a power of two up to 32,768. `address` is the core's
+ * address of `ring`. Both are multiples of 64. */
 tensordash_status tensordash_set_ring(
     tensordash_device *device, uint32_t *ring, uint64_t address, uint32_t places, uint32_t limit);
 
-/* Copy descriptors to the ring's next places, and let the core execute them. All of them, or none if there is no room. */
+/* Copy descriptors to the ring's next places, and let the core execute them: all, or none if there is no room. */
 tensordash_status tensordash_submit(tensordash_device *device, const uint32_t *descriptors, uint32_t count);
 
-/* Reset softly, and execute `count` descriptors where they stand, up to 32,768. */
+/* Soft-reset, and execute `count` descriptors in place, up to 32,768. */
 tensordash_status tensordash_start(
     tensordash_device *device, uint32_t *program, uint64_t address, uint32_t count, uint32_t limit);
 
@@ -93,13 +93,13 @@ tensordash_status tensordash_wait(tensordash_device *device, uint32_t limit);
 /* Acknowledge the interrupt, and return its causes: bits of the register `cause`. For an interrupt handler. */
 uint32_t tensordash_acknowledge(tensordash_device *device);
 
-/* Copy all counters, and let them begin at 0 if `clear`. */
+/* Copy all counters, and reset them to 0 if `clear`. */
 void tensordash_count(tensordash_device *device, tensordash_counts *counts, bool clear);
 
 /* Describe the first error. TENSORDASH_OK: there is none. */
 tensordash_status tensordash_read_fault(tensordash_device *device, tensordash_fault *fault);
 
-/* Before the core reads what the processor wrote, and before the processor reads what the core wrote. */
+/* Call before the core reads the processor's writes (publish), and before the processor reads the core's (acquire). */
 void tensordash_publish(tensordash_device *device, const volatile void *start, size_t bytes);
 void tensordash_acquire(tensordash_device *device, const volatile void *start, size_t bytes);
 

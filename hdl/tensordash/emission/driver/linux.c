@@ -34,7 +34,7 @@ static uint32_t read_milliseconds(void *context) {
   return (uint32_t)(((uint64_t)time.tv_sec * 1000u) + ((uint64_t)time.tv_nsec / 1000000u));
 }
 
-/* UIO disables the interrupt when it comes, and a write of 1 enables it again. A lost one costs MAX_SLEEP_MS. */
+/* UIO disables the interrupt when it occurs, and a write of 1 enables it again. A lost interrupt costs MAX_SLEEP_MS. */
 static void sleep_until_interrupt(void *context) {
   const tensordash_linux *devices = context;
   const uint32_t enable = 1u;

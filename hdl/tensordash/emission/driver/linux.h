@@ -1,4 +1,4 @@
-/* The driver of tensordash_core in a process of Linux, on user-space I/O (UIO). docs/driver.md is its reference. */
+/* The driver of tensordash_core in a Linux process, on user-space I/O (UIO). docs/driver.md is its reference. */
 #ifndef TENSORDASH_LINUX_H
 #define TENSORDASH_LINUX_H
 
@@ -6,20 +6,20 @@
 
 /* Devices of a core. */
 typedef struct {
-  int interrupt;                /* the opened device of UIO */
+  int interrupt;                /* the open UIO device */
   volatile uint32_t *registers; /* its first map */
   uint8_t *memory;              /* mapped memory that the core can use */
   size_t bytes;                 /* size of the memory */
   uint64_t address;             /* the core's address of the memory's first byte */
 } tensordash_linux;
 
-/* Open and map `registers`, a device of UIO, and `bytes` bytes of `memory`, for example a device of u-dma-buf.
+/* Open and map `registers`, a UIO device, and `bytes` bytes of `memory`, for example a u-dma-buf device.
  *
- * Returns a null pointer, or what has failed; `errno` has the reason, and nothing stays open. */
+ * Returns a null pointer, or the name of the step that failed. Then `errno` has the reason, and nothing stays open. */
 const char *tensordash_linux_open(
     tensordash_linux *devices, const char *registers, const char *memory, uint64_t address, size_t bytes);
 
-/* The port of opened devices. Ticks are milliseconds. It sleeps until the interrupt, at most 100 ms. */
+/* The port of open devices. Ticks are milliseconds. Its `sleep` returns at the interrupt, or after 100 ms. */
 tensordash_port tensordash_linux_port(tensordash_linux *devices);
 
 /* The core's address of a byte of the mapped memory. */

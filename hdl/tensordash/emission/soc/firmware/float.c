@@ -1,7 +1,6 @@
 /* Addition and multiplication in single precision, rounded to nearest even, for a processor without a floating-point unit.
  *
- * They take the place of the compiler's library, which is slower here. The bits are those of IEEE 754. A result that is
- * NaN is 0x7fc00000.
+ * They replace the compiler's library, which is slower here. Results are as in IEEE 754. A NaN result is 0x7fc00000.
  */
 #include <stdint.h>
 
@@ -14,12 +13,12 @@ uint32_t __addsf3(uint32_t a, uint32_t b);
 uint32_t __subsf3(uint32_t a, uint32_t b);
 uint32_t __mulsf3(uint32_t a, uint32_t b);
 
-/* Rounds a significand with `GUARD` more bits than the result; a carry goes into the exponent. */
+/* Rounds a significand that has `guard` more bits than the result. A carry goes into the exponent. */
 #define ROUNDED(bits, significand, guard) \
   ((bits) + ((((significand) & ((1u << (guard)) - 1u)) + (((significand) >> (guard)) & 1u)) > (1u << ((guard) - 1u))))
 
 uint32_t __addsf3(uint32_t a, uint32_t b) {
-  if ((a << 1u) < (b << 1u)) { /* a becomes the one of larger magnitude. */
+  if ((a << 1u) < (b << 1u)) { /* a becomes the number of larger magnitude. */
     const uint32_t swapped = a;
     a = b;
     b = swapped;
@@ -81,7 +80,7 @@ uint32_t __addsf3(uint32_t a, uint32_t b) {
 
 uint32_t __subsf3(uint32_t a, uint32_t b) { return __addsf3(a, b ^ SIGN); }
 
-/* Products with a factor or a result that is no normal number. */
+/* Products with a factor or a result that is not a normal number. */
 static uint32_t multiply_rest(uint32_t a, uint32_t b) {
   const uint32_t sign = (a ^ b) & SIGN;
   a &= ~SIGN;
@@ -101,7 +100,7 @@ static uint32_t multiply_rest(uint32_t a, uint32_t b) {
   uint32_t left = (a << 8u) | SIGN;
   uint32_t right = (b << 8u) | SIGN;
   if (a < 0x00800000u) {
-    return sign; /* The product of two subnormal numbers is below half of the smallest one. */
+    return sign; /* The product of two subnormal numbers is below half of the smallest number. */
   }
   if (b < 0x00800000u) {
     right = b << 8u;

@@ -25,8 +25,8 @@
 
 /* Cycles of a step. */
 static uint32_t in_programs; /* from the start of a program to its end */
-static uint32_t asleep;      /* those of them in which the processor slept */
-static uint32_t multiplying; /* those of them in which the core multiplied */
+static uint32_t asleep;      /* cycles of these in which the processor slept */
+static uint32_t multiplying; /* cycles of these in which the core multiplied */
 static uint32_t in_call[TENSORDASH_PROGRAM_CALLS];
 
 static uint32_t read_cycles(void *context) {
@@ -109,7 +109,7 @@ static tensordash_status run_calls(tensordash_device *device) {
   return TENSORDASH_OK;
 }
 
-/* Cycles of host calls, by function. */
+/* Print the cycles of host calls, by function. */
 static void print_host_calls(void) {
   uint32_t total = 0u;
   for (uint32_t k = 0u; k < TENSORDASH_PROGRAM_CALLS; k++) {
@@ -140,7 +140,7 @@ static void print_host_calls(void) {
 #endif
 }
 
-/* The tensor `loss`, if there is one, with four decimals. */
+/* Print the tensor `loss`, if there is one, with four decimals. */
 static void print_loss(void) {
   for (uint32_t k = 0u; k < TENSORDASH_PROGRAM_TENSORS; k++) {
     const struct tensordash_tensor *tensor = &tensordash_tensors[k];
@@ -182,7 +182,7 @@ static uint32_t expected_checksum(uint32_t step, uint32_t tensor) {
 #endif
 }
 
-/* Compare all tensors with their expected contents; print a checksum of their checksums. */
+/* Compare all tensors with their expected contents. Print a checksum of their checksums. */
 static uint32_t count_differences(uint32_t step) {
   uint32_t sums[TENSORDASH_PROGRAM_TENSORS];
   uint32_t wrong = 0u;

@@ -1,4 +1,4 @@
-/* What firmware uses: text over the UART, and the functions that a compiler calls. */
+/* Functions for firmware: text over the UART, CRC-32, and functions that compilers call. */
 #include "soc.h"
 
 #include <stddef.h>
@@ -26,7 +26,7 @@ void print_hex(uint32_t number) {
   }
 }
 
-/* `table[k]` has the sum of a byte before k bytes of zeros: the four bytes of a word take one step. */
+/* `table[k]` has the sums of a byte before k bytes of zeros, so that the four bytes of a word take one step. */
 uint32_t crc32(const volatile uint32_t *words, uint32_t count) {
   static uint32_t table[4][256];
   if (table[3][255] == 0u) {
