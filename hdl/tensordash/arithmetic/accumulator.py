@@ -34,7 +34,7 @@ def shifted_up(
     below, above : Value
         Bits shifted in at both ends. By default `above` is the highest bit, a sign bit.
     width : int
-        Maximum number of bits, at least that of `bits`.
+        Maximum number of bits, at least the length of `bits`.
     name : str
         Name of the signals, without the level.
     """
