@@ -1,4 +1,4 @@
-"""What every hardware component here shares: it can stand for itself, or for one Verilog module used many times."""
+"""Base class of all hardware components: equal components can share one Verilog module."""
 
 import inspect
 from contextlib import suppress
@@ -14,25 +14,25 @@ class ModuleLibrary(Protocol):
     """An Amaranth platform that turns components into references to shared modules."""
 
     def place(self, block: "Block", reset: Value | None = None) -> Elaboratable:
-        """A reference to the module of `block`, wired to its members; `reset` is a reset besides the domain's."""
+        """Return a reference to the module of `block`, wired to its members, with a `reset` besides the domain's."""
         ...
 
 
 class Block(wiring.Component):
-    """A component whose hardware is a function of its class and what it was constructed with, and of nothing else.
+    """A component whose hardware is a function only of its class and its constructor's arguments.
 
     Parameters
     ----------
     signature : dict or wiring.Signature
         Members.
     variant : str
-        What the module's name ends in, where a design has several modules of the class: letters, digits, underscores.
+        Suffix of the module's name, if a design has several modules of the class: letters, digits, underscores.
 
     Attributes
     ----------
     identity : tuple
-        The class and the arguments that the component was constructed with, those left out as well; they must be
-        hashable. Blocks of equal identity become one Verilog module.
+        The class and the constructor's arguments, including defaults. They must be hashable. Blocks of equal identity
+        become one Verilog module.
     """
 
     # A block that shares another's module is never elaborated itself: Amaranth would warn.
@@ -40,7 +40,7 @@ class Block(wiring.Component):
     identity: tuple[Any, ...]
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
-        """Remember the arguments, whatever the constructor of a subclass makes of them."""
+        """Store the arguments, independently of a subclass's constructor."""
         self = super().__new__(cls, *args, **kwargs)
         with suppress(TypeError):  # the constructor raises the error
             bound = inspect.signature(cls).bind(*args, **kwargs)
@@ -54,22 +54,22 @@ class Block(wiring.Component):
 
 
 def placed(block: Block, platform: Any, reset: Value | None = None) -> Elaboratable:
-    """What a parent adds to its submodules: the component, or a reference to its module where modules are shared.
+    """Return the submodule for a component: the component, or a reference to its shared module.
 
     Parameters
     ----------
     block : Block
         The component.
     platform
-        What `elaborate` was given.
+        The argument of `elaborate`.
     reset : Value, optional
         Resets the component, besides its domain's reset.
 
     Raises
     ------
     TypeError
-        If a transformer (`ResetInserter`, `EnableInserter`, `DomainRenamer`) is around it: a module that others share
-        is as it is.
+        If a transformer (`ResetInserter`, `EnableInserter`, `DomainRenamer`) is around it: a shared module cannot be
+        transformed.
     """
     if hasattr(platform, "place"):
         return platform.place(block, reset)

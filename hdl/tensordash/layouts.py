@@ -28,7 +28,7 @@ RESULT_BITS = 32
 
 
 def steps_layout(width: int, lanes: int, depth: int) -> ArrayLayout:
-    """`depth` steps of `lanes` values of `width` bits; element 0 is the oldest step."""
+    """Return the layout of `depth` steps of `lanes` values of `width` bits. Element 0 is the oldest step."""
     return ArrayLayout(ArrayLayout(unsigned(width), lanes), depth)
 
 
@@ -40,7 +40,7 @@ class FloatLayout(StructLayout):
         super().__init__({"fraction": fmt.fraction_bits, "exponent": fmt.exponent_bits, "sign": 1})
 
     def __call__(self, value):
-        """A view of `value`."""
+        """Return a view of `value`."""
         return FloatView(self, value)
 
 
@@ -49,7 +49,7 @@ class FloatView(View):
 
     @property
     def is_zero(self):
-        """Zero of either sign."""
+        """Whether the value is a zero of either sign."""
         return self.as_value()[:-1] == 0
 
     @property
@@ -64,15 +64,15 @@ class FloatView(View):
 
     @property
     def is_subnormal(self):
-        """Zero or subnormal: no hidden bit, and the exponent of the smallest binade."""
+        """Whether the value is zero or subnormal: no hidden bit, and the exponent of the smallest binade."""
         return self.exponent == 0
 
 
 def product_layout(a: FloatFormat, b: FloatFormat, scale: ScaleFormat | None = None) -> StructLayout:
-    """An exact product ``(-1)**sign * significand << shift``, in units of the least product of subnormals.
+    """Return the layout of a product ``(-1)**sign * significand << shift``, in units of subnormals' least product.
 
-    With a `scale` that is a power of two, in units of that product with both scales the least.
-    Where `infinite` or `nan` is set, the number means nothing; never both are set.
+    With a `scale` that is a power of two, the unit is that product with the least scales.
+    Where `infinite` or `nan` is set, the number is undefined. They are never both set.
     """
     scales = 0 if scale is None else 2 * (scale.exponent_range - 1)
     return StructLayout(
@@ -87,7 +87,7 @@ def product_layout(a: FloatFormat, b: FloatFormat, scale: ScaleFormat | None = N
 
 
 def product_shape(numerics: Numerics) -> StructLayout | Shape:
-    """A product as the multipliers give it: `product_layout`, or for integers the product itself."""
+    """Return the shape of a multiplier's product: `product_layout`, or for integers the product itself."""
     a, b = numerics.a_format, numerics.b_format
     if isinstance(a, IntegerFormat) or isinstance(b, IntegerFormat):
         return signed(a.width + b.width)
@@ -95,7 +95,7 @@ def product_shape(numerics: Numerics) -> StructLayout | Shape:
 
 
 class FixedPoint:
-    """Shape of an exact accumulator: every product of two formats fits, and 2**headroom_bits of the largest.
+    """Shape of an exact accumulator, which fits every product of two formats, and 2**headroom_bits of the largest.
 
     Parameters
     ----------
@@ -104,7 +104,7 @@ class FixedPoint:
     headroom_bits : int
         Bits above the largest product.
     scale : ScaleFormat, optional
-        Both operands have one of these numbers.
+        Format of both operands' scales.
 
     Source: paper, section IV ("mixed-precision floating-point units"), made exact; docs/numerics.md, "exact".
     """
@@ -129,13 +129,13 @@ class BinnedShape:
     Attributes
     ----------
     bins, bin_bits : int
-        As of `Binned`.
+        As in `Binned`.
     unit : int
         Weight of the lowest place of bin 0, as a power of two.
     first_place : int
         Place, counted from `unit`, of the highest bit of a product whose shift is 0.
     place_bits, bin_width, top_bits : int
-        Bits of a product's place, of a bin's register, sign included, and of the number of a top bin.
+        Bits of a product's place, of a bin's register (sign included), and of a top bin's number.
     max_top : int
         The largest top bin of all terms.
     layout : StructLayout
@@ -146,7 +146,7 @@ class BinnedShape:
     Raises
     ------
     ValueError
-        If the formats or the accumulator are of another kind.
+        If the formats are not floating-point, or the accumulator is not binned.
 
     Source: docs/numerics.md, "binned".
     """
@@ -158,7 +158,7 @@ class BinnedShape:
         self.bins, self.bin_bits = accumulator.bins, accumulator.bin_bits
         least_product = a.least_exponent + b.least_exponent - (0 if scale is None else 2 * scale.bias)
         max_shift = a.exponent_range + b.exponent_range - 2 + (0 if scale is None else 2 * (scale.exponent_range - 1))
-        # With C, the least place of FP32 is a place of a bin; bins begin where they do without C.
+        # With C, FP32's least place is in a bin. The boundaries of bins are the same as without C.
         lowered = -(-(least_product - FP32.least_exponent) // self.bin_bits) if numerics.initial else 0
         self.unit = least_product - max(0, lowered) * self.bin_bits
         self.first_place = least_product - self.unit + a.significand_bits + b.significand_bits - 1
@@ -172,7 +172,7 @@ class BinnedShape:
 
 
 def accumulator_shape(numerics: Numerics) -> tuple[int, int | None]:
-    """Bits of an accumulator, sign included, and the weight of its least bit as a power of two (None if it floats).
+    """Return an accumulator's bits, with sign, and the weight of its least bit as a power of two (None if floating).
 
     >>> from tensordash import TileConfig
     >>> accumulator_shape(TileConfig().numerics), accumulator_shape(TileConfig(format="int8").numerics)
@@ -190,12 +190,12 @@ def accumulator_shape(numerics: Numerics) -> tuple[int, int | None]:
 
 
 class RawSumLayout(StructLayout):
-    """A sum before rounding, and whether it is a number.
+    """A sum before rounding, and marks of infinities and NaN.
 
-    Two's complement, bins and the top bin's number (`BinnedShape`), FP32's upper bits, or FP16; a zero of these two has
-    no sign.
+    The number is in two's complement, bins and the top bin's number (`BinnedShape`), FP32's upper bits, or FP16. A zero
+    in FP32 or FP16 has no sign.
 
-    `positive` and `negative` say that an infinity of that sign came in, or (both) that the sum is NaN.
+    `positive` or `negative` is set if an infinity of that sign is among the terms; both are set if the sum is NaN.
     """
 
     def __init__(self, width: int) -> None:
@@ -203,16 +203,16 @@ class RawSumLayout(StructLayout):
 
 
 def sum_shape(numerics: Numerics) -> StructLayout | Shape:
-    """A PE's finished sum: `RawSumLayout`, or for integers the number alone."""
+    """Return the shape of a PE's finished sum: `RawSumLayout`, or for integers only the number."""
     width, _ = accumulator_shape(numerics)
     return unsigned(width) if numerics.result == "int32" else RawSumLayout(width)
 
 
 def beat_layout(out_rows: int, columns: int) -> StructLayout:
-    """A beat of results, or of C: values of `out_rows` rows of a block, and whether it is the block's final one."""
+    """Return the layout of a beat of results or C: `out_rows` rows of a block, and a mark of the block's last beat."""
     return StructLayout({"values": ArrayLayout(ArrayLayout(RESULT_BITS, columns), out_rows), "last": 1})
 
 
 def sum_beat_layout(numerics: Numerics, columns: int) -> StructLayout:
-    """A row of a block before rounding, and whether it is the block's final one."""
+    """Return the layout of a block's row before rounding, and whether it is the block's last row."""
     return StructLayout({"values": ArrayLayout(sum_shape(numerics), columns), "last": 1})

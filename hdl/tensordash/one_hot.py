@@ -1,4 +1,4 @@
-"""Choosing by one-hot signals."""
+"""Selection by one-hot signals."""
 
 from functools import reduce
 from operator import or_
@@ -7,7 +7,7 @@ __all__ = ["one_hot_mux"]
 
 
 def one_hot_mux(choices, sources):
-    """The source that is chosen, as an AND-OR: about half of what nested muxes need. Of a single one, that one."""
+    """Return the selected source, by an AND-OR: about half the area of nested muxes. Return a single source itself."""
     if len(sources) == 1:
         return sources[0]
     return reduce(

@@ -1,4 +1,4 @@
-"""The version that is installed."""
+"""Version of the installed package."""
 
 import re
 from importlib.metadata import PackageNotFoundError, version
@@ -21,4 +21,4 @@ def numeric_version(text: str) -> str:
 
 
 NUMERIC_VERSION = numeric_version(__version__)
-"""The version in files for other tools."""
+"""The version for files of other tools."""

@@ -1,1 +1,1 @@
-"""What is kept on disk between runs. No hardware."""
+"""Storage on disk between runs, without any hardware."""

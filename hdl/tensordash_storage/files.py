@@ -19,7 +19,7 @@ FRESH = 60
 
 @contextmanager
 def annotate_oserror(path: Path, *, if_nameless: bool = False) -> Iterator[None]:
-    """Set the file name of an OSError that the block raises: the error of a full disk has none.
+    """Set the file name of an OSError that the block raises. The error of a full disk has none.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ def scratch(prefix: str, parent: Path | None = None) -> Iterator[Path]:
     prefix : str
         Prefix of the folder's name, and of the names of folders to remove.
     parent : Path, optional
-        Its parent; the system's folder for temporary files if left out.
+        Its parent. By default the system's folder for temporary files.
 
     Examples
     --------
@@ -90,12 +90,12 @@ def _is_left(folder: Path) -> bool:
 
 @contextmanager
 def atomic_path(path: Path) -> Iterator[Path]:
-    """Yield a temporary path; a file written there replaces `path` when the block ends. Makes the folder of `path`.
+    """Yield a temporary path. A file written there replaces `path` when the block ends. Create the folder of `path`.
 
     Raises
     ------
     OSError
-        If the file cannot be written; names `path`, whose content is unchanged.
+        If the file cannot be written. The error names `path`, whose content is unchanged.
 
     Examples
     --------
@@ -118,7 +118,7 @@ def atomic_path(path: Path) -> Iterator[Path]:
 
 
 def atomic_write(path: Path, text: str) -> None:
-    """Write a text file atomically: readers find the old text or all of the new one."""
+    """Write a text file atomically: readers find the complete old or new text."""
     with atomic_path(path) as place:
         place.write_text(text, encoding="utf-8", newline="\n")
 

@@ -1,4 +1,4 @@
-"""Jobs of a campaign: run the ones without a stored answer, in processes of this machine or on a Dask cluster."""
+"""Jobs of a campaign: runs those without a stored answer, in processes of this machine or on a Dask cluster."""
 
 import json
 import warnings
@@ -24,7 +24,7 @@ _one_at_a_time = Lock()
 
 
 class JobError(Exception):
-    """Jobs cannot run where they should; the message is one line, and the command exits with status 2."""
+    """Jobs cannot run in the requested place. The message is one line, and the command exits with status 2."""
 
 
 @dataclass(frozen=True)
@@ -34,8 +34,8 @@ class Job:
     Parameters
     ----------
     key : str
-        Identifies the job among those of a run, and its answer in a store: there it must depend on everything that the
-        answer depends on.
+        Identifies the job in a run, and its answer in a store. For a store it must depend on everything that the answer
+        depends on.
     function : callable
         Does the work and returns the answer. It and the answer can be pickled.
     arguments : tuple
@@ -56,11 +56,11 @@ class AnswerStore:
     Parameters
     ----------
     folder : Path
-        Made with the first answer.
+        Created with the first answer.
     read : callable
-        Returns the answer of a file's document. Raises ValueError, KeyError or TypeError if it is not one.
+        Returns the answer of a file's document. Raises ValueError, KeyError or TypeError for an invalid document.
     is_final : callable
-        Returns whether an answer is stored. A job without a stored answer runs again.
+        Returns whether to store an answer. A job without a stored answer runs again.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class AnswerStore:
         self.folder, self._read, self._is_final = folder, read, is_final
 
     def get(self, key: str) -> Any:
-        """Return the answer of a job, or None if there is none or its file is damaged."""
+        """Return the answer of a job, or None if it is missing or its file is damaged."""
         try:
             return self._read(json.loads((self.folder / f"{key}.json").read_text(encoding="utf-8")))
         except (FileNotFoundError, ValueError, KeyError, TypeError):
@@ -86,7 +86,7 @@ class AnswerStore:
 
 @dataclass(frozen=True)
 class Runner:
-    """Where jobs run.
+    """Runs jobs on this machine or on a cluster.
 
     Parameters
     ----------
@@ -111,12 +111,12 @@ class Runner:
         title: str = "jobs",
         describe: Callable[[Job, Any], str] | None = None,
     ) -> Iterator[tuple[str, Any]]:
-        """Run the jobs that have no stored answer, and store each answer at once.
+        """Run the jobs without a stored answer, and store each answer immediately.
 
         Parameters
         ----------
         jobs : iterable of Job
-            Of those with the same key, one runs.
+            The jobs. Only one of several with the same key runs.
         store : AnswerStore, optional
             Stored answers. Without it all jobs run.
         title : str
@@ -127,14 +127,14 @@ class Runner:
         Yields
         ------
         str, Any
-            A job's key and its answer: first the stored ones, then others as they arrive.
+            A job's key and its answer: first the stored answers, then others as they arrive.
 
         Raises
         ------
         JobError
             If the scheduler does not answer, Dask is not installed, or a process ends while it runs a job.
         Exception
-            What a job raises. Answers that came before it are stored.
+            The error of a job. Earlier answers are stored.
         """
         wanted = {job.key: job for job in jobs}
         known = {} if store is None else {key: each for key in wanted if (each := store.get(key)) is not None}
@@ -157,7 +157,7 @@ class Runner:
                         console.print(f"[{done}/{len(wanted)}] {describe(job, answer)}", markup=False)
                     yield job.key, answer
             finally:
-                with warnings.catch_warnings(action="ignore"):  # Joblib warns of the jobs that it cancels.
+                with warnings.catch_warnings(action="ignore"):  # Joblib warns about the jobs that it cancels.
                     answers.close()
 
     def _answers(self, jobs: Sequence[Job]) -> Generator[tuple[int, Any], None, None]:
@@ -198,7 +198,7 @@ def _on_cluster(jobs: Sequence[Job], address: str) -> Generator[tuple[int, Any],
     except (OSError, ValueError) as error:
         raise JobError(f"--cluster must be the address of a Dask scheduler, not {address}: {error}") from None
     with client:
-        # An answer depends on its job alone, so that a job whose worker is lost may run again.
+        # An answer depends only on its job, so a job whose worker is lost may run again.
         futures = [client.submit(_answer, number, job, pure=False) for number, job in enumerate(jobs)]
         try:
             for future in as_completed(futures):
@@ -208,7 +208,7 @@ def _on_cluster(jobs: Sequence[Job], address: str) -> Generator[tuple[int, Any],
 
 
 def show_progress(console: "Console | None") -> "Progress":
-    """Make a bar with the remaining time, which vanishes at its end; without a terminal it shows nothing."""
+    """Return a progress bar with the remaining time. It vanishes at its end, and shows nothing without a terminal."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = [TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()]

@@ -1,4 +1,4 @@
-"""Journals that an interrupted run goes on with."""
+"""Journals from which an interrupted run resumes."""
 
 import json
 from collections.abc import Callable
@@ -13,26 +13,26 @@ Entry = TypeVar("Entry")
 
 
 class Journal(Generic[Entry]):
-    """A file with a line of JSON for each entry, in the order in which they came.
+    """A file with a line of JSON for each entry, in order of arrival.
 
     Parameters
     ----------
     path : Path
-        Its folder is made with the first entry.
+        The file. Its folder is created with the first entry.
     read : callable
-        An entry of a line's document. Raises ValueError, KeyError or TypeError for what is none.
+        Returns the entry of a line's document. Raises ValueError, KeyError or TypeError for an invalid document.
     """
 
     def __init__(self, path: Path, read: Callable[[Any], Entry]) -> None:
         self.path, self._read = path, read
 
     def entries(self) -> list[Entry]:
-        """Return the complete entries, and cut off an incomplete rest, such as half a line of a killed run.
+        """Return the complete entries, and truncate an incomplete rest, such as half a line of a killed run.
 
         Raises
         ------
         OSError
-            The file is there and cannot be read.
+            If the file exists and cannot be read.
         """
         if not self.path.exists():
             return []
@@ -58,7 +58,7 @@ class Journal(Generic[Entry]):
         Parameters
         ----------
         document : Any
-            What `read` understands, as JSON types.
+            A document for `read`, of JSON types.
         """
         with annotate_oserror(self.path):
             self.path.parent.mkdir(parents=True, exist_ok=True)

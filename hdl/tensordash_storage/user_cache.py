@@ -1,4 +1,4 @@
-"""Where things are kept between runs."""
+"""Cache folders for files between runs."""
 
 import atexit
 import errno
@@ -11,38 +11,38 @@ __all__ = ["usable_cache", "usable_cache_home", "user_cache"]
 
 
 _replaced: dict[str, str] = {}
-"""Temporary folders that stand in for the cache folder, and what XDG_CACHE_HOME was before."""
+"""Temporary folders that replace the cache folder, each with the earlier value of XDG_CACHE_HOME."""
 
 
 def user_cache(name: str) -> Path:
     """Return ``tensordash/NAME`` in the user's cache folder (XDG_CACHE_HOME, or ``~/.cache``).
 
-    It is the user's own even where `usable_cache_home` put another in its place: a download must not vanish unseen.
+    It is the user's own folder even if `usable_cache_home` replaced it, so that no download vanishes silently.
 
     Raises
     ------
     OSError
-        There is no such folder: the user has no home.
+        If there is no such folder, because the user has no home.
     """
     return _home(own=True) / "tensordash" / name
 
 
 def usable_cache(name: str) -> Path:
-    """Return a writable folder for files that are made again where they are missing; see `usable_cache_home`."""
+    """Return a writable folder for files that are made again if missing. See `usable_cache_home`."""
     usable_cache_home()
     return _home(own=False) / "tensordash" / name
 
 
 def usable_cache_home() -> bool:
-    """See that this process and those that it starts have a cache folder that can be written.
+    """Ensure that this process and its children have a writable cache folder.
 
-    Where the user's cannot, as in a container without a home, XDG_CACHE_HOME becomes a temporary folder that goes when
-    this process ends: the WebAssembly of Yosys and numba insist on one.
+    If the user's folder is not writable, as in a container without a home, XDG_CACHE_HOME becomes a temporary folder.
+    It is removed when this process ends. Yosys's WebAssembly and Numba require a cache folder.
 
     Returns
     -------
     bool
-        Whether it is the user's own.
+        Whether it is the user's own folder.
     """
     if os.environ.get("XDG_CACHE_HOME", "") in _replaced:
         return False
@@ -63,7 +63,7 @@ def _home(*, own: bool) -> Path:
     base = os.environ.get("XDG_CACHE_HOME", "")
     if own:
         base = _replaced.get(base, base)
-    # The XDG specification: a relative path there is to be ignored.
+    # The XDG specification: a relative path is ignored.
     if Path(base).is_absolute():
         return Path(base)
     try:

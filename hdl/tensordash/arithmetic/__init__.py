@@ -1,1 +1,1 @@
-"""From operands to a result: multipliers, accumulators, rounding."""
+"""Arithmetic from operands to results: multipliers, accumulators, rounding."""

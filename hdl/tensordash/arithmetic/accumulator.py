@@ -21,22 +21,22 @@ __all__ = ["ExactAccumulator", "shifted_up"]
 def shifted_up(
     m: Module, bits: list[Value], shift: Value, *, below: Value, above: Value | None = None, width: int, name: str
 ) -> list[Value]:
-    """A barrel shifter to the left, whose result has at most `width` bits; upper bits are lost.
+    """Shift bits to the left. The result has at most `width` bits; upper bits are lost.
 
     Parameters
     ----------
     m : Module
-        Gets a signal for each of its levels.
+        The module to build in, with a signal for each level.
     bits : list of Value
-        What is shifted, the lowest first.
+        The bits to shift, the lowest first.
     shift : Value
-        By how many.
+        The distance.
     below, above : Value
-        What comes in at both ends; above, if left out, the highest bit: a sign bit.
+        Bits shifted in at both ends. By default `above` is the highest bit, a sign bit.
     width : int
-        Bits, at least as many as there are.
+        Maximum number of bits, at least the length of `bits`.
     name : str
-        Of the signals, with the level after it.
+        Name of the signals, without the level.
     """
     for level, selected in enumerate(shift):
         reach, top = 1 << level, bits[-1] if above is None else above
@@ -49,10 +49,10 @@ def shifted_up(
 
 
 class ExactAccumulator(Block):
-    """Sums `lanes` products a cycle without rounding, and keeps the last finished sum while the next one grows.
+    """Sums `lanes` products per cycle without rounding, and holds the last finished sum while the next one grows.
 
     Timing: products of one cycle are in the sum after `stages` cycles (1: the loop alone; 2: the products of a cycle
-    are added up first and registered); throughput one set of products per cycle.
+    are added first and registered). It takes one set of products per cycle.
 
     Parameters
     ----------
@@ -67,9 +67,9 @@ class ExactAccumulator(Block):
     -------
     products : In(product_layout, lanes)
     active : In(lanes)
-        Which of the products count. Without any, the sum stays as it is.
+        Products that count. Without any, the sum does not change.
     sum : In(SumSignature)
-        Due are the products of `stages - 1` cycles ago. A sum that leaves its range wraps.
+        Its controls refer to the products of `stages - 1` cycles ago. A sum that leaves its range wraps.
 
     Raises
     ------
@@ -77,7 +77,7 @@ class ExactAccumulator(Block):
         For a parameter out of range.
 
     Source: paper, Fig. 2 (the sum and accumulator of a PE), in exact fixed point instead of FP32: a sum does not
-    depend on the order in which the schedule brings its terms.
+    depend on the order of its terms in the schedule.
     """
 
     def __init__(self, *, numerics: Numerics, lanes: int, stages: int) -> None:
@@ -102,11 +102,11 @@ class ExactAccumulator(Block):
         }
 
     def _terms(self, m: Module) -> list[tuple[Value, Value]]:
-        """What a cycle adds."""
+        """Return the terms that a cycle adds."""
         return [self._term(m, lane) for lane in range(self.lanes)]
 
     def _term(self, m: Module, lane: int) -> tuple[Value, Value]:
-        """A product in its place, as (one's complement number, sign): their sum is the product's value."""
+        """Place a product, as (one's complement number, sign). Their sum is the product's value."""
         product = self.products[lane]
         counts = Signal(name=f"counts_{lane}")
         negative = Signal(name=f"negative_{lane}")
@@ -114,7 +114,7 @@ class ExactAccumulator(Block):
             counts.eq(self._active[lane] & ~product.infinite & ~product.nan),
             negative.eq(product.sign & counts),
         ]
-        # Complemented before the shift, with the sign shifted in at both ends: fewer gates than after it.
+        # Complemented before the shift, with the sign shifted in at both ends: fewer gates than after the shift.
         width = self.shape.significand_bits
         bits = shifted_up(
             m,
@@ -130,7 +130,7 @@ class ExactAccumulator(Block):
         return term, negative
 
     def _infinity(self, sign: int) -> Value:
-        """Whether an infinity of this sign, or a NaN, is among the products."""
+        """Return whether an infinity of this sign, or a NaN, is among the products."""
         marks = [
             active & (product.nan | (product.infinite & (product.sign == sign)))
             for active, product in zip(self._active, self.products, strict=True)
@@ -138,7 +138,7 @@ class ExactAccumulator(Block):
         return reduce(or_, marks)
 
     def elaborate(self, platform):
-        """Align and add the products of a cycle; accumulate."""
+        """Align and add the products of a cycle, then accumulate."""
         m = Module()
         width = self.shape.width
         terms = self._terms(m)
@@ -146,7 +146,7 @@ class ExactAccumulator(Block):
         positive = Signal(reset_less=True)
         negative = Signal(reset_less=True)
         counting = Signal()
-        # A loop that adds nothing while the tile is frozen needs no enable; one after a register does.
+        # A loop that adds nothing while the tile is frozen needs no enable. A loop after a register does.
         registered = self.stages > 1
         m.d.comb += self._active.eq(self.active & ~self.sum.hold.replicate(len(self.active)))
         added = [

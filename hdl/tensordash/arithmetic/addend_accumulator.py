@@ -1,4 +1,4 @@
-"""Addend accumulator: FP32, to which the products of a cycle are added as one FP32 number."""
+"""Addend accumulator: adds the products of a cycle to an FP32 number as one FP32 number."""
 
 from amaranth.hdl import Const, Module, Signal
 from amaranth.lib.data import ArrayLayout
@@ -18,10 +18,10 @@ __all__ = ["AddendAccumulator"]
 
 
 class AddendAccumulator(Block):
-    """Adds the rounded sum of `lanes` products to an FP32 number, to nearest with ties to even, once a cycle.
+    """Adds the rounded sum of `lanes` products to an FP32 number, to nearest with ties to even, once per cycle.
 
-    Timing: products of one cycle are in the sum after `stages` cycles (1: all at once; 2: their sum is registered, and
-    the loop is an FP32 adder); throughput one set of products per cycle.
+    Timing: products of one cycle are in the sum after `stages` cycles (1: all in one cycle; 2: their sum is registered,
+    and the loop is an FP32 adder). It takes one set of products per cycle.
 
     Parameters
     ----------
@@ -63,17 +63,17 @@ class AddendAccumulator(Block):
         )
 
     def elaborate(self, platform):
-        """Add the products; register; add what was accumulated."""
+        """Add the products, register their sum with 2 stages, and add it to the accumulated number."""
         m = Module()
         m.submodules.product_sum = placed(self.product_sum, platform)
         layout = RawSumLayout(FP32.width)
         added = Signal(layout, reset_less=True)
-        # Without an active lane the sum is zero, and changes nothing.
+        # Without an active lane the products' sum is zero, and changes nothing.
         m.d.comb += [
             self.product_sum.products.eq(self.products),
             self.product_sum.active.eq(self.active & ~self.sum.hold.replicate(self.lanes)),
         ]
-        # A loop that adds nothing while the tile is frozen needs no enable; one after a register does.
+        # A loop that adds nothing while the tile is frozen needs no enable. A loop after a register does.
         if self.stages > 1:
             with m.If(~self.sum.hold):
                 m.d.sync += added.eq(self.product_sum.sum)

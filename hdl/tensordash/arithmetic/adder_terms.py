@@ -1,4 +1,4 @@
-"""What the adders of a core's sums have in common: their members, and the choice of what they add."""
+"""Members and operand selection of the adders of a core's sums."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ __all__ = ["adder_members", "chosen_terms"]
 
 
 def adder_members(layout: RawSumLayout | Shape, *, biased: bool) -> dict[str, Any]:
-    """The members of `SumAdder`, for sums of a layout."""
+    """Return the members of `SumAdder`, for sums of a layout."""
     more = {"again": In(1), "earlier": In(layout), "bias": In(layout), "carry": In(1)}
     return {
         "sum": In(layout),
@@ -24,7 +24,7 @@ def adder_members(layout: RawSumLayout | Shape, *, biased: bool) -> dict[str, An
 
 
 def chosen_terms(m: Module, adder: Any, layout: RawSumLayout | Shape) -> tuple[Any, Any, Value]:
-    """The two terms of an adder, and the carry that belongs to the second one."""
+    """Select the two terms of an adder, and the carry of the second one."""
     left, right = Signal(layout, name="left"), Signal(layout, name="right")
     added = Value.cast(adder.partial) & adder.add.replicate(Shape.cast(layout).width)
     m.d.comb += [left.eq(adder.sum), right.eq(added)]

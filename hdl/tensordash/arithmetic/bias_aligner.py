@@ -1,4 +1,4 @@
-"""Bias aligner: an FP32 number becomes a multiple of a sum's least bit."""
+"""Bias aligner: converts an FP32 number to a multiple of a sum's least bit."""
 
 from amaranth.hdl import Cat, Const, Module, Signal
 from amaranth.lib.wiring import In, Out
@@ -16,9 +16,9 @@ MAX_SHIFT = 127
 
 
 class BiasAligner(Block):
-    """Places an FP32 number in a fixed-point sum; bits below the sum's least bit are dropped.
+    """Places an FP32 number in a fixed-point sum. Bits below the sum's least bit are dropped.
 
-    A magnitude of 2^127 of those bits, or that the sum has no bits for, counts as an infinity.
+    A magnitude of 2^127 least bits, or one that the sum has no bits for, counts as an infinity.
 
     Timing: combinational.
 
@@ -34,11 +34,11 @@ class BiasAligner(Block):
     value : In(32)
         FP32.
     enable : In(1)
-        It counts; otherwise it is zero.
+        The number counts. Otherwise it is zero.
     aligned : Out(RawSumLayout)
-        The number, less `carry`: the complement of a negative one's magnitude.
+        The number minus `carry`: for a negative number the complement of its magnitude.
     carry : Out(1)
-        It is negative.
+        The number is negative.
 
     Raises
     ------
@@ -50,7 +50,7 @@ class BiasAligner(Block):
 
     def __init__(self, *, width: int, least_exponent: int) -> None:
         self.width = require_int("width", width, 2)
-        # The exponent fields at which the hidden bit is the least of the sum, and at which there is no bit for it.
+        # The exponent fields at which the hidden bit is the sum's least bit, and at which the sum has no bit for it.
         self.places = min(width - 1, MAX_SHIFT)
         self.lowest, self.beyond = least_exponent + BIAS, least_exponent + self.places + BIAS
         if self.lowest < 1 or self.beyond > 2 * BIAS + 1:
@@ -71,7 +71,7 @@ class BiasAligner(Block):
         m = Module()
         fraction, field, sign = self.value[:FRACTION_BITS], self.value[FRACTION_BITS:-1], self.value[-1]
         special, large, small = field.all(), field >= self.beyond, field < self.lowest
-        places = Signal(range(self.places))  # of the hidden bit
+        places = Signal(range(self.places))  # place of the hidden bit
         fine = Signal(FRACTION_BITS + (1 << FINE))
         negative = Signal()
         m.d.comb += [
@@ -83,7 +83,7 @@ class BiasAligner(Block):
         m.d.comb += counts.eq(self.enable & ~large & ~small)
         coarse = [
             Signal(len(fine), name=f"placed_{k}") for k in range((self.places - 1 >> FINE) + 1)
-        ]  # by a multiple of eight
+        ]  # shifted by a multiple of eight
         magnitude: list = [Const(0)] * (self.width - 1)
         for k, placed in enumerate(coarse):
             m.d.comb += placed.eq(fine & (counts & (places[FINE:] == k)).replicate(len(fine)))

@@ -1,4 +1,4 @@
-"""Binned accumulator: the digits of the products, summed in the highest bins that a sum has met."""
+"""Binned accumulator: sums the digits of the products in the highest bins that a sum has met."""
 
 from functools import reduce
 from operator import add, or_
@@ -21,13 +21,13 @@ __all__ = ["BinnedAccumulator"]
 
 
 class BinnedAccumulator(Block):
-    """Sums the digits of `lanes` products a cycle by bin, and keeps the last finished sum while the next one grows.
+    """Sums the digits of `lanes` products per cycle by bin, and holds the last finished sum while the next one grows.
 
-    Bins have no carries between them. When a term's top bin is above the sum's, the bins move down, and those below
-    the last register are dropped.
+    No carries pass between bins. When a term's top bin is above the sum's, the bins move down, and those below the last
+    register are dropped.
 
     Timing: products of one cycle are in the sum after `stages` cycles (1: the loop alone; 2: the digits of a cycle are
-    added up first and registered); throughput one set of products per cycle.
+    registered first). It takes one set of products per cycle.
 
     Parameters
     ----------
@@ -42,13 +42,13 @@ class BinnedAccumulator(Block):
     -------
     products : In(product_layout, lanes)
     places : In(place_bits, lanes)
-        Place of the highest bit of each product's significand, counted from the unit (`BinnedShape`). It comes apart
-        from the product, since it is known earlier, and stands for its shift.
+        Place of the highest bit of each product's significand, counted from the unit (`BinnedShape`). It replaces the
+        product's shift, and is a separate input because it is available earlier.
     nonzero : In(lanes)
-        Which of the products that are numbers are not zero. It is known earlier, too.
+        Products that are nonzero, among those that are numbers. It is also available earlier.
     active, sum
-        As in `ExactAccumulator`. A sum is the bins, the lowest first, and the number of the top bin (`BinnedShape`). A
-        bin that leaves its range wraps.
+        As in `ExactAccumulator`. A sum consists of the bins, the lowest first, and the number of the top bin
+        (`BinnedShape`). A bin that leaves its range wraps.
 
     Raises
     ------
@@ -68,7 +68,7 @@ class BinnedAccumulator(Block):
         assert isinstance(a, FloatFormat)
         assert isinstance(b, FloatFormat)
         self.bins, self.bin_bits = self.shape.bins, self.shape.bin_bits
-        # One lane more for the carry of C.
+        # As for one more lane, because of the carry of C.
         self.added_bits = self.bin_bits + 1 + self.lanes.bit_length()
         self.significand_bits = a.significand_bits + b.significand_bits
         super().__init__(
@@ -82,7 +82,7 @@ class BinnedAccumulator(Block):
         )
 
     def elaborate(self, platform):
-        """Cut the products into digits, (register,) align them and the sum to the larger top bin, add."""
+        """Cut the products into digits, (register,) align them and the sum to the larger top bin, and add."""
         m = Module()
         registered = self.stages > 1
         active = self.active if registered else self.active & ~self.sum.hold.replicate(self.lanes)
@@ -120,10 +120,10 @@ class BinnedAccumulator(Block):
         return m
 
     def added_layout(self) -> StructLayout:
-        """The products of a cycle, cut into digits but not yet placed, and their largest top bin.
+        """Return the layout of a cycle's products, cut into digits but not placed, and of their largest top bin.
 
-        Of each lane: its digits one after the other, one's complement; its sign; and `below`, one-hot: how many bins
-        its top bin lies below the largest one. Without any, it is no term.
+        A lane has its digits one after the other, in one's complement; its sign; and `below`, one-hot: the distance of
+        its top bin from the largest one, in bins. If no bit of `below` is set, the lane adds nothing.
         """
         lane = StructLayout({"digits": self.significand_bits + self.bin_bits - 1, "negative": 1, "below": self.bins})
         return StructLayout(
@@ -131,7 +131,7 @@ class BinnedAccumulator(Block):
         )
 
     def _digits_of_products(self, m: Module, active: Value) -> tuple[Value, list[Value]]:
-        """The largest top bin of the products, and each product as a lane of `added_layout`."""
+        """Find the largest top bin of the products, and cut each product to a lane of `added_layout`."""
         counts, tops, digits = [], [], []
         for lane, product in enumerate(self.products):
             counted, top = Signal(name=f"counted_{lane}"), Signal(self.shape.top_bits, name=f"top_{lane}")
@@ -155,7 +155,7 @@ class BinnedAccumulator(Block):
         return highest, lanes
 
     def _infinity(self, active: Value, sign: int) -> Value:
-        """Whether an infinity of this sign, or a NaN, is among the products."""
+        """Return whether an infinity of this sign, or a NaN, is among the products."""
         marks = [
             lane & (product.nan | (product.infinite & (product.sign == sign)))
             for lane, product in zip(active, self.products, strict=True)
@@ -163,7 +163,7 @@ class BinnedAccumulator(Block):
         return reduce(or_, marks)
 
     def _basis(self, m: Module, accumulated: View) -> "_Basis":
-        """What digits are added to: what was accumulated; at the start of a sum C, if sums start from it."""
+        """Select the addend of this cycle's digits: the accumulated sum, or C where a sum starts from it."""
         sum_so_far = View(self.shape.layout, accumulated.number)
         basis = _Basis(
             [Signal(signed(self.shape.bin_width), name=f"basis_{place}") for place in range(self.bins)],
@@ -191,10 +191,10 @@ class BinnedAccumulator(Block):
     def _alignment(
         self, m: Module, top: Value, basis: "_Basis", top_next: Value, total: View
     ) -> tuple[list[Value], list[Value]]:
-        """By how many bins, one-hot, the sum so far and this cycle's digits move down; drive the top bin of both.
+        """Compute the distances, one-hot in bins, by which the sum so far and this cycle's digits move down.
 
-        With a register after the digits, distances are computed a cycle ahead, from the top bin that is about to be
-        accumulated. Where a sum starts they are not needed, or with C computed anew.
+        Also drive the top bin of the total. With a register after the digits, the distances are computed a cycle ahead,
+        from the next accumulated top bin. At the start of a sum they are not used, or computed again with C.
         """
         start = self.sum.start
         number = View(self.shape.layout, total.number)
@@ -232,7 +232,7 @@ class BinnedAccumulator(Block):
             sources = list(zip(basis.bins[place:], kept, strict=False))
             m.d.comb += old.eq(reduce(or_, (each & by.replicate(len(each)) for each, by in sources)))
             here = [each[place] for each in placed]
-            # A complement's sign counts -1: its inverse less 1. One constant replaces the extensions of all signs.
+            # A complement's sign counts -1, which is its inverse minus 1. One constant replaces all sign extensions.
             extensions = Const(-self.lanes << self.bin_bits, signed(self.added_bits))
             terms = [*(sign for _, sign in here), extensions, *(Cat(bits, ~sign) for bits, sign in here)]
             if starts_from_c(self.numerics):
@@ -248,7 +248,7 @@ class BinnedAccumulator(Block):
         return reduce(or_, leaves)
 
     def _placed(self, m: Module, lane: View, joining: list[Value], name: str) -> list[tuple[Value, Value]]:
-        """The digits of a product in their bins, the lowest bin first: (one's complement, sign)."""
+        """Place the digits of a product in their bins, the lowest bin first, as (one's complement, sign)."""
         below = [Signal(name=f"{name}_below_{i}") for i in range(self.bins)]
         for i, each in enumerate(below):
             m.d.comb += each.eq(reduce(or_, (lane.below[i - moved] & joining[moved] for moved in range(i + 1))))
@@ -262,7 +262,7 @@ class BinnedAccumulator(Block):
 
 
 class _Basis(NamedTuple):
-    """What this cycle's digits are added to: bins, the lowest first, their top, a carry into each, and marks."""
+    """The addend of this cycle's digits: bins, the lowest first, their top bin, a carry into each bin, and marks."""
 
     bins: list[Signal]
     top: Signal

@@ -1,4 +1,4 @@
-"""Binned adder: partial sums and biases join a pass's binned sums."""
+"""Binned adder: adds partial sums and biases to a pass's binned sums."""
 
 from functools import reduce
 from operator import or_
@@ -19,8 +19,8 @@ __all__ = ["BinnedAdder"]
 class BinnedAdder(Block):
     """Adds a partial sum to a binned sum, or a bias to a sum or to an earlier total.
 
-    The bins of the sum whose top bin is the lower one move down to those of the other, and those below the last
-    register are dropped.
+    The bins of the sum with the lower top bin move down to the other sum's bins. Those below the last register are
+    dropped.
 
     Timing: combinational.
 
@@ -34,9 +34,9 @@ class BinnedAdder(Block):
     Members
     -------
     sum, partial, add, again, earlier, total
-        As of `SumAdder`. Sums are bins and the number of the top bin (`BinnedShape`).
+        As in `SumAdder`. Sums are bins and the number of the top bin (`BinnedShape`).
     bias : In(RawSumLayout), carry : In(1)
-        Only if `biased`: what is added besides, a sum and 1 more in each of its bins (`BinnedBias`): zero where `add`
+        Only if `biased`: a second addend, and a carry into each of its bins (`BinnedBias`). Both are zero where `add`
         is set.
     overflow : Out(1)
         A bin leaves the range of its register, and wraps.
@@ -44,7 +44,7 @@ class BinnedAdder(Block):
     Raises
     ------
     ValueError
-        If the formats or the accumulator are of another kind.
+        If the formats are not floating-point, or the accumulator is not binned.
 
     Source: docs/core.md, "Binned sums".
     """
@@ -54,7 +54,7 @@ class BinnedAdder(Block):
         super().__init__(adder_members(RawSumLayout(self.shape.width), biased=biased))
 
     def elaborate(self, platform):
-        """Choose, gate, align both to the larger top bin, and add bin by bin."""
+        """Select the terms, align both to the larger top bin, and add bin by bin."""
         m = Module()
         shape = self.shape
         left, right, carry = chosen_terms(m, self, RawSumLayout(shape.width))

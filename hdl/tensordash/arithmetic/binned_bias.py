@@ -1,4 +1,4 @@
-"""Binned bias: an FP32 number becomes a term of a binned sum."""
+"""Binned bias: converts an FP32 number to a term of a binned sum."""
 
 from amaranth.hdl import Cat, Module, Value
 from amaranth.lib.wiring import In, Out
@@ -12,9 +12,9 @@ __all__ = ["BinnedBias"]
 
 
 class BinnedBias(Block):
-    """Places the digits of an FP32 number in bins; what lies below the unit is dropped.
+    """Places the digits of an FP32 number in bins. Bits below the unit are dropped.
 
-    A number whose top bin is above the largest one of all products counts as an infinity.
+    A number whose top bin is above the largest top bin of a product counts as an infinity.
 
     Timing: combinational.
 
@@ -28,16 +28,17 @@ class BinnedBias(Block):
     value : In(32)
         FP32.
     enable : In(1)
-        It counts; otherwise it is zero.
+        The number counts. Otherwise it is zero.
     aligned : Out(RawSumLayout)
-        The number as a binned sum (`BinnedShape`), less `carry` in each bin: of a negative one, complements of digits.
+        The number as a binned sum (`BinnedShape`) minus `carry` in each bin: for a negative number its complemented
+        digits.
     carry : Out(1)
-        It is negative.
+        The number is negative.
 
     Raises
     ------
     ValueError
-        If the formats or the accumulator are of another kind.
+        If the formats are not floating-point, or the accumulator is not binned.
 
     Source: docs/core.md, "Binned sums".
     """

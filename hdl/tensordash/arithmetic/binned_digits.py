@@ -1,4 +1,4 @@
-"""Digits of numbers in bins, inside the components that sum them."""
+"""Functions that cut numbers into digits of bins, for the components that sum them."""
 
 from functools import reduce
 from operator import or_
@@ -15,9 +15,9 @@ __all__ = ["BinnedTerm", "cut_digits", "digits_of", "distances", "fp32_term", "m
 
 
 class BinnedTerm(NamedTuple):
-    """A number in bins, the lowest first: one's complement, with a carry into each bin if it is negative.
+    """A number in bins, the lowest first, in one's complement. A negative number has a carry into each bin.
 
-    `marks`: whether it is an infinity of plus sign, and of minus sign; a NaN is both.
+    `marks`: whether it is a positive infinity, and whether a negative one. A NaN is both.
     """
 
     bins: list[Value]
@@ -29,9 +29,9 @@ class BinnedTerm(NamedTuple):
 def cut_digits(
     m: Module, shape: BinnedShape, significand: Value, negative: Value, place: Value, name: str
 ) -> tuple[Value, Value]:
-    """The bin of a significand's highest place, and its digits: the top one is the upper `bin_bits`, and so on.
+    """Find the bin of a significand's highest place, and its digits. The top digit is the upper `bin_bits` bits.
 
-    Digits are complemented before the shift, with the sign shifted in at both ends: fewer gates than after it.
+    Digits are complemented before the shift, with the sign shifted in at both ends: fewer gates than after the shift.
     """
     number, offset = _split(m, place, shape.bin_bits, name)
     width, bits = len(significand) - 1 + shape.bin_bits, significand ^ negative.replicate(len(significand))
@@ -40,7 +40,7 @@ def cut_digits(
 
 
 def digits_of(shape: BinnedShape, cut: Value, negative: Value) -> list[Value]:
-    """The digits of `cut_digits`, the top one first, as many as there are bins at most."""
+    """Return the digits of `cut_digits`, the top one first, at most one per bin."""
     parts = []
     for end in range(len(cut), 0, -shape.bin_bits)[: shape.bins]:
         part = cut[max(0, end - shape.bin_bits) : end]
@@ -49,9 +49,9 @@ def digits_of(shape: BinnedShape, cut: Value, negative: Value) -> list[Value]:
 
 
 def fp32_term(m: Module, shape: BinnedShape, bits: Value, name: str, *, enable: Value | None = None) -> BinnedTerm:
-    """An FP32 number in bins: what is below bin 0 is dropped, and a number above `max_top` is an infinity.
+    """Place an FP32 number in bins. Bits below bin 0 are dropped, and a number above `max_top` is an infinity.
 
-    Without `enable` it is zero.
+    The number is zero while `enable` is low.
     """
     fraction, field, sign = bits[: FP32.fraction_bits], bits[FP32.fraction_bits : -1], bits[-1]
     special, payload, normal = field.all(), fraction.any(), field.any()
@@ -85,7 +85,7 @@ def fp32_term(m: Module, shape: BinnedShape, bits: Value, name: str, *, enable: 
 
 
 def distances(m: Module, top: Value, basis: Value, bins: int, name: str) -> tuple[list[Value], list[Value]]:
-    """By how many bins, one-hot, what has the top bin `basis` moves down, and what has `top`: to the larger one."""
+    """Compute the one-hot distances, in bins, of the larger top bin from `basis` and from `top`."""
     rise = Signal(signed(len(basis) + 1), name=f"{name}_rise")
     m.d.comb += rise.eq(top - basis)
     kept, joining = ([rise == sign * i for i in range(1, bins)] for sign in (1, -1))
@@ -93,7 +93,7 @@ def distances(m: Module, top: Value, basis: Value, bins: int, name: str) -> tupl
 
 
 def moved_down(bins: list[Value], down: list[Value]) -> list[Value]:
-    """Bins, the lowest first, moved down by a one-hot distance: those below the lowest are dropped."""
+    """Move bins, the lowest first, down by a one-hot distance. Bins below the lowest are dropped."""
     bits = [each.as_unsigned() for each in bins]
     return [
         reduce(or_, (each & by.replicate(len(each)) for each, by in zip(bits[place:], down, strict=False)))
@@ -102,13 +102,13 @@ def moved_down(bins: list[Value], down: list[Value]) -> list[Value]:
 
 
 def _split(m: Module, place: Value, bin_bits: int, name: str) -> tuple[Value, Value]:
-    """The number of the bin that a place is in, and the place's offset there."""
+    """Find the number of a place's bin, and the place's offset in the bin."""
     low = (bin_bits - 1).bit_length()
     if (1 << len(place)) <= bin_bits:
         return Const(0, 1), place
     if bin_bits == 1 << low:
         return place[low:], place[:low]
-    # Divided by a multiplication with the shortest reciprocal for which every place comes out right.
+    # A division by multiplication with the shortest reciprocal that is exact for every place.
     count = 1 << len(place)
     power = next(
         power

@@ -1,4 +1,4 @@
-"""Binned result: the bins of a finished sum become one number, rounded once to FP32."""
+"""Binned result: converts the bins of a finished sum to one number, rounded once to FP32."""
 
 from functools import reduce
 from operator import add, or_
@@ -16,20 +16,20 @@ from .float_sum import EXPONENT_BITS, Rounding
 __all__ = ["BinnedResult"]
 
 TOP_AT_LEAST_NORMAL = 124
-"""A number of n bits, sign included, has its highest bit at or above FP32's least normal number if its least bit has
-the exponent -124 - n or more."""
+"""Bound for normal numbers: n bits, sign included, have their highest bit at or above FP32's least normal number if
+their least bit has the exponent -124 - n or more."""
 NAN = 0x7FC00000
 BELOW_SUBNORMALS = 2
-"""Places below FP32's least bit that rounding needs: a guard bit, and a mark of the rest."""
+"""Places below FP32's least bit that rounding needs: a guard bit and a sticky bit."""
 
 
 class BinnedResult(Block):
     """Adds the bins of a sum at their weights and rounds to FP32, to nearest with ties to even.
 
-    Every zero is +0, NaN is 0x7FC00000.
+    Every zero is +0, and NaN is 0x7FC00000.
 
-    Timing: one cycle, one sum per cycle. Bins are added in the cycle of `load`, normalised and rounded after the
-    register.
+    Timing: one cycle, one sum per cycle. Bins are added in the cycle of `load`. Their sum is normalised and rounded
+    after the register.
 
     Parameters
     ----------
@@ -39,13 +39,13 @@ class BinnedResult(Block):
     Members
     -------
     sum : In(RawSumLayout)
-        The sum: bins and the number of the top bin (`BinnedShape`), and whether it is infinite or NaN instead.
+        The sum: bins and the number of the top bin (`BinnedShape`), and marks of infinities and NaN.
     load : In(1)
-        Take it; otherwise `value` stays.
+        Take the sum. Otherwise `value` does not change.
     value : Out(32)
         FP32 bits of the sum loaded last.
     non_finite : Out(1)
-        It is an infinity or NaN.
+        `value` is an infinity or NaN.
 
     Attributes
     ----------
@@ -55,7 +55,7 @@ class BinnedResult(Block):
     Raises
     ------
     ValueError
-        If the formats or the accumulator are of another kind.
+        If the formats are not floating-point, or the accumulator is not binned.
 
     Source: docs/numerics.md, "binned"; IEEE 754-2019, section 4.3.1.
     """
@@ -63,7 +63,7 @@ class BinnedResult(Block):
     def __init__(self, numerics: Numerics) -> None:
         self.shape = shape = BinnedShape(numerics)
         total_bits = shape.bin_width + (shape.bins - 1) * shape.bin_bits + 1
-        # The exponent of the sum's least bit, and how far its highest bit may move up, if its top bin is bin 0.
+        # If the top bin is bin 0: the exponent of the sum's least bit, and how far its highest bit may move up.
         least = shape.unit - (shape.bins - 1) * shape.bin_bits
         limit = least + total_bits + TOP_AT_LEAST_NORMAL
         # From this top bin on, the highest bit is not below FP32's least normal number.
@@ -84,7 +84,7 @@ class BinnedResult(Block):
         )
 
     def elaborate(self, platform):
-        """Add, (move a small sum down,) register, round."""
+        """Add the bins, (move a small sum down,) register, and round."""
         m = Module()
         number = View(self.shape.layout, self.sum.number)
         total = Signal(signed(self.total_bits), reset_less=True)
@@ -117,7 +117,7 @@ class BinnedResult(Block):
         return m
 
     def _moved_down(self, m: Module, whole: Signal, top: Value) -> Value:
-        """The sum moved down by its distance from `lowest_top` in bins, with a mark below it of what was cut off."""
+        """Move the sum down by its distance from `lowest_top` in bins, with a sticky bit below it."""
         width, step = len(whole), self.shape.bin_bits
         farthest = min(self.lowest_top, -(-width // step))
         choices = []

@@ -1,4 +1,4 @@
-"""Converter: an FP32 number, times a power of two, becomes one of another format."""
+"""Converter: converts an FP32 number, times a power of two, to another format."""
 
 from amaranth.hdl import C, Cat, Module, Mux, Signal, signed
 from amaranth.lib.wiring import In, Out
@@ -11,7 +11,7 @@ __all__ = ["Converter"]
 
 FRACTION_BITS = 23
 BIAS = 127
-MAX_SHIFT = 31  # places to the right at which nothing is left but what rounds to nothing
+MAX_SHIFT = 31  # places to the right at which every number rounds to zero
 
 
 class Converter(Block):
@@ -22,23 +22,24 @@ class Converter(Block):
     Parameters
     ----------
     fmt : FloatFormat
-        Of the result.
+        Format of the result.
     saturating : bool
-        A magnitude beyond the largest finite one, infinities and NaN too, becomes it. Formats without NaN ask for that.
+        Magnitudes beyond the largest finite one, infinities and NaN become the largest finite magnitude. Required for
+        formats without NaN.
 
     Members
     -------
     value : In(32)
         FP32.
     scale : In(signed(8))
-        The power of two. Unless it is 0, subnormal FP32 counts as zero.
+        The exponent of the power of two. Unless it is 0, subnormal FP32 numbers count as zero.
     stochastic : In(1), random : In(16)
-        Round up with the probability of what is cut off.
+        Round up with a probability equal to the fraction that is cut off.
     toward_zero : In(1)
         Round toward zero, whatever `stochastic` is.
     result : Out(fmt.width)
-        The number: a magnitude beyond the largest finite one is an infinity, or NaN if the format has none; toward zero
-        a finite one is the largest.
+        The number. A magnitude beyond the largest finite one is an infinity, or NaN if the format has none. Toward zero
+        a finite number saturates instead.
 
     Raises
     ------
@@ -73,7 +74,7 @@ class Converter(Block):
         fraction, field, sign = self.value[:FRACTION_BITS], self.value[FRACTION_BITS:-1], self.value[-1]
         special, hidden = field.all(), field.any()
 
-        # The exponent field that a result with this hidden bit would have; the significand as it is, or none.
+        # The exponent field of a result with this hidden bit, and the significand, or 0.
         exponent = Signal(signed(11))
         significand = Signal(FRACTION_BITS + 1)
         m.d.comb += [
@@ -104,7 +105,7 @@ class Converter(Block):
         up = Signal()
         m.d.comb += up.eq(Mux(self.stochastic, drawn[-1], nearest) & ~self.toward_zero)
 
-        # The hidden bit adds 1 to the exponent field, and a significand rounded up to 2 another 1.
+        # The hidden bit adds 1 to the exponent field. A significand rounded up to 2 adds another 1.
         pattern = Signal(fmt.fraction_bits + 11)
         base = Mux(too_small | ~hidden, 0, (exponent - 1)[:10])
         m.d.comb += pattern.eq((base << fmt.fraction_bits) + significand_bits + up)

@@ -1,4 +1,4 @@
-"""Sums of aligned floating-point terms: moving, adding and rounding, inside the components that accumulate them."""
+"""Functions that shift, add and round floating-point terms, for the components that accumulate them."""
 
 from collections.abc import Sequence
 from functools import reduce
@@ -25,25 +25,25 @@ EXPONENT_BITS = 8
 MIN_EXPONENT = -126
 """FP32's least exponent."""
 BEHIND = 3
-"""Bits after a fraction that rounding the sum of two numbers to nearest needs: a guard bit, one for what moves up, and
-a mark of the rest."""
+"""Bits after a fraction for rounding the sum of two numbers to nearest: a guard bit, a bit for normalisation, and a
+sticky bit."""
 
 
 def levels_up(exponent_bits: int) -> int:
-    """How far the least level of a number with `exponent_bits` lies above FP32's, which is 1."""
+    """Return how far the least level of a number with `exponent_bits` is above FP32's, which is 1."""
     return (1 << (EXPONENT_BITS - 1)) - (1 << (exponent_bits - 1))
 
 
 def scaled(significand: Value, shift: int, width: int) -> Value:
-    """`significand` times two to the `shift`, cut off below, in `width` bits."""
+    """Return `significand` times two to the `shift`, truncated, in `width` bits."""
     moved = Cat(Const(0, shift), significand) if shift >= 0 else significand[-shift:]
     return Cat(moved, Const(0, width))[:width]
 
 
 def shifted_right(m: Module, bits: Value, distance: Value, name: str, *, marked: bool = False) -> Value:
-    """`bits` moved down by `distance`, cut off below; all gone if it is beyond them.
+    """Shift `bits` right by `distance` and truncate. The result is zero if `distance` is beyond them.
 
-    `marked`: the lowest bit of the result is set if it, or any bit that was cut off, is a one.
+    With `marked` the lowest bit of the result is sticky: it is set if it, or any bit that was cut off, is a one.
     """
     width, stages = len(bits), (len(bits) - 1).bit_length()
     cut: Value = bits.any() & distance[stages:].any()
@@ -58,7 +58,7 @@ def shifted_right(m: Module, bits: Value, distance: Value, name: str, *, marked:
 
 
 def signed_total(m: Module, pairs: Sequence[tuple[Value, Value]], width: int) -> Signal:
-    """The sum of (magnitude of `width` bits, sign): each negative one is complemented, and its sign added."""
+    """Add (magnitude of `width` bits, sign) pairs. A negative one is complemented, and its sign added."""
     sum_width = width + len(pairs).bit_length() + 1
     total = Signal(signed(sum_width))
     signs = reduce(add, (negative for _, negative in pairs))
@@ -68,25 +68,24 @@ def signed_total(m: Module, pairs: Sequence[tuple[Value, Value]], width: int) ->
 
 
 class Rounding:
-    """How a sum becomes a number with `result_bits` fraction bits, of FP32's exponents or fewer.
+    """Rounds a sum to a number with `result_bits` fraction bits, and with FP32's exponents or fewer.
 
     Parameters
     ----------
     fraction_bits : int
-        Of the sum, below its level.
+        Fraction bits of the sum, below its level.
     result_bits : int
-        Of the result, as of `Fused`.
+        Fraction bits of the result, as in `Fused`.
     nearest : bool
-        To nearest, ties to even; else toward zero.
+        Round to nearest, ties to even. Otherwise toward zero.
     level_bits : int
-        Of a level that is not below 1.
+        Bits of a level that is not below 1.
     below : int
-        How far a level may lie below the level of the result's least normal number.
+        Maximum distance of a level below the level of the result's least normal number.
     exponent_bits : int
-        Of the result.
+        Exponent bits of the result.
     lowest : int
-        One less than the level of the result's least normal number; where levels are those of FP32's exponents if left
-        out.
+        One less than the level of the result's least normal number. By default for levels of FP32's exponents.
     """
 
     def __init__(
@@ -105,18 +104,18 @@ class Rounding:
         self.lowest = levels_up(exponent_bits) if lowest is None else lowest
 
     def apply(self, m: Module, total: Signal, level: Value, infinite: tuple[Value, Value]) -> View:
-        """Normalise and round. Without its sign a negative number is its magnitude less one: ones after it.
+        """Normalise and round. A complemented negative number is its magnitude minus one, so ones follow it.
 
         Parameters
         ----------
         m : Module
-            Where the logic goes.
+            The module to build in.
         total : Signal
-            The sum, two's complement, in units of two to the exponent less `fraction_bits`.
+            The sum, two's complement, in units of two to the power of the exponent minus `fraction_bits`.
         level : Value
-            The exponent less FP32's least (or `lowest`), plus one.
+            The exponent minus FP32's least (or `lowest`), plus one.
         infinite : (Value, Value)
-            Whether an infinity of plus or of minus sign, or for both a NaN, is among the terms.
+            Whether a positive and whether a negative infinity is among the terms. A NaN is both.
 
         Returns
         -------
@@ -125,15 +124,15 @@ class Rounding:
         """
         result_bits = self.result_bits
         sign = total[-1]
-        padding = max(0, result_bits + 4 - len(total))  # so that there is something below the result's last place
-        # Of the lowest level the top is to be at the place of the least normal number, or above.
+        padding = max(0, result_bits + 4 - len(total))  # so that there are bits below the result's last place
+        # At the lowest level, the top is at the place of the least normal number, or above.
         above = max(0, self.below - (len(total) - 1 - self.fraction_bits - 1))
         bits = Signal(len(total) - 1 + padding + above)
         limit = Signal(range((1 << self.level_bits) + len(bits)))
         magnitude = total[:-1] ^ sign.replicate(len(total) - 1)
         m.d.comb += [
             bits.eq(Cat(sign.replicate(padding), magnitude)),
-            # How far the top may move until it is the place of the least normal number.
+            # How far the top may move until it is at the place of the least normal number.
             limit.eq(level + (len(bits) - 1 - padding - self.fraction_bits - 1 - self.lowest)),
         ]
         normal, shift, _, _ = normalize(m, bits, sign, limit)
@@ -145,7 +144,7 @@ class Rounding:
             below = normal[: -(result_bits + 2)]
             m.d.comb += up.eq(Mux(sign, guard | (below.all() & last), guard & (below.any() | last)))
         else:
-            # Only what the complement lacks: cut-off bits of all ones, and the endless ones after them, are a whole.
+            # Only the complement's missing 1: if all cut-off bits are ones, they and the ones after them add up to 1.
             m.d.comb += up.eq(sign & rest.all())
         m.d.comb += [
             field.eq((limit + 1 - shift) & normal[-1].replicate(len(field))),
@@ -165,12 +164,12 @@ class Rounding:
 
 
 class FloatAddition:
-    """The sum of two numbers of one format, rounded once to that format, to nearest with ties to even.
+    """Adds two numbers of one format, and rounds once to that format, to nearest with ties to even.
 
     Parameters
     ----------
     fraction_bits, exponent_bits : int
-        Of both numbers and of the sum.
+        Sizes of both numbers and of the sum.
     """
 
     def __init__(self, fraction_bits: int = 23, exponent_bits: int = EXPONENT_BITS) -> None:
@@ -185,12 +184,12 @@ class FloatAddition:
         )
 
     def apply(self, m: Module, basis: View, added: View) -> View:
-        """Add two numbers with their marks; the one with the smaller exponent moves down.
+        """Add two numbers with their marks. The number with the smaller exponent moves down.
 
         Parameters
         ----------
         m : Module
-            Where the logic goes.
+            The module to build in.
         basis, added : View of RawSumLayout
             The numbers.
 

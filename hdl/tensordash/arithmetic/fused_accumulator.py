@@ -1,4 +1,4 @@
-"""Fused accumulator: FP32, with one aligned multi-operand addition a cycle, as tensor cores do it."""
+"""Fused accumulator: FP32 with one aligned multi-operand addition per cycle, as in tensor cores."""
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib.data import ArrayLayout, View
@@ -18,10 +18,10 @@ __all__ = ["FusedAccumulator", "cut_c", "started"]
 
 
 class FusedAccumulator(Block):
-    """Adds `lanes` products and an FP32 number, all aligned to the largest exponent, once a cycle.
+    """Adds `lanes` products and an FP32 number, all aligned to the largest exponent, once per cycle.
 
     Timing: products of one cycle are in the sum after `stages` cycles (1: the loop alone; 2: products are aligned to
-    the largest of them first and registered); throughput one set of products per cycle. The loop takes one cycle:
+    the largest of them first and registered). It takes one set of products per cycle. The loop takes one cycle:
     compare, align, add, normalise, round.
 
     Parameters
@@ -33,7 +33,7 @@ class FusedAccumulator(Block):
     stages : int
         1 or 2.
     shared : bool
-        All products of a cycle have the same scales, which come apart from them.
+        All products of a cycle have the same scales, which are a separate input.
 
     Members
     -------
@@ -41,9 +41,8 @@ class FusedAccumulator(Block):
     common : In(scale_sum_layout)
         Only if `shared`: the scales of all products.
     active, sum
-        As in `ExactAccumulator`. A sum is the upper bits of FP32, as many as `result_bits` asks for, or FP16, whose
-        sign means nothing if they are zero, and the marks of infinities and NaN; it never overflows: beyond the range
-        it is an infinity.
+        As in `ExactAccumulator`. A sum is FP32 cut to `result_bits` fraction bits, or FP16, with marks of infinities
+        and NaN. The sign of a zero is undefined. A sum beyond the range is an infinity, without overflow.
 
     Raises
     ------
@@ -67,7 +66,7 @@ class FusedAccumulator(Block):
             )
         self.numerics, self.result_bits, self.shared = numerics, accumulator.result_bits, shared
         exponent_bits = accumulator.result_exponent_bits
-        # How far the level of the least normal result lies above 1, and the least product's level below it.
+        # How far the level of the least normal result is above 1, and how far the least product's level is below it.
         self.up = levels_up(exponent_bits)
         self.beneath = max(self.terms.beneath, MIN_EXPONENT + self.up - self.terms.least_product if self.up else 0)
         self.rounding = Rounding(
@@ -88,7 +87,7 @@ class FusedAccumulator(Block):
         )
 
     def elaborate(self, platform):
-        """Align the products; compare with what was accumulated, align, add, normalise, round; keep."""
+        """Align the products, align them with the accumulated number, add, normalise, round, and accumulate."""
         m = Module()
         level, terms, marks = self.terms.align(
             m,
@@ -112,7 +111,7 @@ class FusedAccumulator(Block):
         return m
 
     def _add(self, m: Module, basis: View, level: Signal, terms: View, marks: View) -> View:
-        """C + products: the result with its marks."""
+        """Add the accumulated number and the products, with their marks."""
         width, level_bits, result_bits = self.terms.width, self.terms.level_bits, self.result_bits
         number = basis.number
         field, sign = number[result_bits:-1], number[-1]
@@ -126,7 +125,7 @@ class FusedAccumulator(Block):
             c_level.eq(own_level + self.up if self.up else own_level),
             up.eq(c_level - level),
             down.eq(level - c_level),
-            # A zero is not above a level below the least.
+            # A zero is not above a level below 1.
             c_above.eq(~up[-1] & number[:-1].any() if self.beneath else ~up[-1]),
             top_level.eq(Mux(c_above, c_level, level)),
         ]
@@ -143,7 +142,7 @@ class FusedAccumulator(Block):
 
 
 def started(m: Module, ports: View, accumulated: View, numerics: Numerics) -> View:
-    """What this cycle's products are added to: what was accumulated, or where a sum starts C, cut to its bits."""
+    """Select the addend of this cycle's products: the accumulated number, or at a sum's start C (truncated) or zero."""
     width, _ = accumulator_shape(numerics)
     basis = Signal(RawSumLayout(width))
     m.d.comb += basis.eq(accumulated)
@@ -156,7 +155,7 @@ def started(m: Module, ports: View, accumulated: View, numerics: Numerics) -> Vi
 
 
 def cut_c(m: Module, c: Value, basis: View, numerics: Numerics) -> None:
-    """Drive `basis` with the FP32 number `c`, cut to the bits of an accumulator toward zero."""
+    """Drive `basis` with the FP32 number `c`, truncated to the bits of an accumulator."""
     width, _ = accumulator_shape(numerics)
     fraction, field, sign = c[: FP32.fraction_bits], c[FP32.fraction_bits : -1], c[-1]
     special, payload = field.all(), fraction.any()
@@ -165,7 +164,7 @@ def cut_c(m: Module, c: Value, basis: View, numerics: Numerics) -> None:
         magnitude, infinite = _as_fp16(m, fraction, field, numerics.accumulator)
         number, payload = Cat(magnitude, sign), special & payload
     m.d.comb += [
-        # The number means nothing in an infinity; zero harms least.
+        # The number of an infinity is not used. Zero is the safe value.
         basis.number.eq(number & (~infinite).replicate(width)),
         basis.positive.eq(infinite & (payload | ~sign)),
         basis.negative.eq(infinite & (payload | sign)),
@@ -173,9 +172,9 @@ def cut_c(m: Module, c: Value, basis: View, numerics: Numerics) -> None:
 
 
 def _as_fp16(m: Module, fraction: Value, field: Value, accumulator: Fused) -> tuple[Value, Value]:
-    """Magnitude of an FP32 number as FP16, cut toward zero, and whether it is too large for one."""
+    """Convert the magnitude of an FP32 number to FP16, truncated, and find whether it is too large for FP16."""
     result_bits, up = accumulator.result_bits, levels_up(accumulator.result_exponent_bits)
-    below = Signal(range(-(1 << len(field)), up + 2), name="c_below")  # how far it lies below the least normal number
+    below = Signal(range(-(1 << len(field)), up + 2), name="c_below")  # distance below the least normal number
     m.d.comb += below.eq(1 + up - field)
     small = below > 0
     distance = Mux(small, below[:-1], 0)

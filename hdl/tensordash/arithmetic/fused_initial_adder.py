@@ -1,4 +1,4 @@
-"""Fused initial adder: C joins the sum of a fused accumulator on its way out."""
+"""Fused initial adder: adds C to the sum of a fused accumulator as it leaves."""
 
 from amaranth.hdl import Module, Signal
 from amaranth.lib.wiring import In, Out
@@ -13,7 +13,7 @@ __all__ = ["FusedInitialAdder"]
 
 
 class FusedInitialAdder(Block):
-    """Adds C, cut to the bits of a sum toward zero, to a sum, to nearest with ties to even.
+    """Adds C, truncated to the bits of a sum, to a sum. The result is rounded to nearest with ties to even.
 
     Timing: one cycle, one sum per cycle.
 
@@ -25,18 +25,18 @@ class FusedInitialAdder(Block):
     Members
     -------
     sum : In(RawSumLayout)
-        The sum: the upper bits of a finite FP32 number, or an FP16 number, and whether it is infinite or NaN instead.
+        The sum: the upper bits of FP32, or FP16, and marks of infinities and NaN.
     c : In(32)
         C, as FP32.
     load : In(1)
-        Take both; otherwise `total` stays.
+        Take `sum` and `c`. Otherwise `total` does not change.
     total : Out(RawSumLayout)
-        Sum and C, in the format of the sum.
+        The sum plus C, in the format of the sum.
 
     Raises
     ------
     ValueError
-        If the accumulator is of another kind.
+        If the accumulator is not fused with its addend last.
 
     Source: docs/numerics.md, "fused", `addend = "last"`.
     """
@@ -53,7 +53,7 @@ class FusedInitialAdder(Block):
         )
 
     def elaborate(self, platform):
-        """Cut C, add, register."""
+        """Truncate C, add it, and register the total."""
         m = Module()
         added = Signal(self.layout)
         held = Signal(self.layout, reset_less=True)

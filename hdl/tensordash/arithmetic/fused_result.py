@@ -1,4 +1,4 @@
-"""Fused result: a finished sum gets the patterns of zero, infinities and NaN, as FP32."""
+"""Fused result: converts a finished sum to FP32, with the patterns of zero, infinities and NaN."""
 
 from amaranth.hdl import C, Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib.wiring import In, Out
@@ -14,30 +14,30 @@ __all__ = ["FusedResult"]
 
 
 class FusedResult(Block):
-    """Registers a fused accumulator's sum as FP32 bits; zero is +0, NaN is 0x7FFFFFFF.
+    """Registers a fused accumulator's sum as FP32 bits. Zero is +0, and NaN is 0x7FFFFFFF.
 
     Timing: one cycle, one sum per cycle.
 
     Parameters
     ----------
     accumulator : Fused
-        Whose sums they are.
+        The accumulator of the sums.
 
     Members
     -------
     sum : In(RawSumLayout)
-        The sum: the upper bits of a finite FP32 number, or an FP16 number, and whether it is infinite or NaN instead.
+        The sum: the upper bits of FP32, or FP16, and marks of infinities and NaN.
     load : In(1)
-        Take it; otherwise `value` stays.
+        Take the sum. Otherwise `value` does not change.
     value : Out(32)
-        FP32 bits; of an FP16 number, too, whose value they have.
+        FP32 bits. An FP16 sum has the same value in FP32.
     non_finite : Out(1)
-        It is an infinity or NaN.
+        `value` is an infinity or NaN.
 
     Raises
     ------
     TypeError
-        If the accumulator is of another kind.
+        If the accumulator is not fused.
 
     Source: docs/numerics.md, "fused".
     """
@@ -65,7 +65,7 @@ class FusedResult(Block):
         return m
 
     def _widened(self, m: Module) -> Value:
-        """The magnitude with FP32's exponents: subnormal numbers become normal ones."""
+        """Extend the magnitude to FP32's exponents. Subnormal numbers become normal."""
         result_bits, exponent_bits = self.accumulator.result_bits, self.accumulator.result_exponent_bits
         field = self.sum.number[result_bits:-1]
         normal = field.any()

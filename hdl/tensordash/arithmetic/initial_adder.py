@@ -1,4 +1,4 @@
-"""Initial adder: C joins an exact sum on its way out, before the one rounding."""
+"""Initial adder: adds C to an exact sum as it leaves, before the only rounding."""
 
 from amaranth.hdl import C, Cat, Const, Module, Mux, Signal, signed
 from amaranth.lib.wiring import In, Out
@@ -15,11 +15,10 @@ ABOVE = FRACTION_BITS + 2
 
 
 class InitialAdder(Block):
-    """Adds an FP32 number of any magnitude to a fixed-point sum, exactly as far as one rounding can tell.
+    """Adds an FP32 number of any magnitude to a fixed-point sum, with enough bits for one correct rounding.
 
-    The sum gets `BELOW` bits at its lower end and `ABOVE` at its upper. C's bits below them only record that C
-    is not a multiple of the least bit. A C above them outweighs every sum: the result is C itself, as it is when
-    the sum is zero, and passes by.
+    The sum gets `BELOW` bits at its lower end and `ABOVE` at its upper end. C's bits below them set a sticky bit. A C
+    above them outweighs every sum: then, and when the sum is zero, the result is C itself, which bypasses the adder.
 
     Timing: one cycle, one sum per cycle.
 
@@ -37,9 +36,9 @@ class InitialAdder(Block):
     c : In(32)
         C, as FP32.
     load : In(1)
-        Take both; otherwise the outputs stay.
+        Take `sum` and `c`. Otherwise the outputs do not change.
     total : Out(RawSumLayout)
-        Sum and C; `total_width` bits, the least of weight `total_least_exponent`.
+        The sum plus C: `total_width` bits, the least of weight `total_least_exponent`.
     bypass : Out(1), other : Out(32)
         The result is `other`, unless `total` is infinite or NaN.
 
@@ -62,13 +61,13 @@ class InitialAdder(Block):
         )
 
     def elaborate(self, platform):
-        """Place C's significand in the widened sum, add, register."""
+        """Place C's significand in the widened sum, add, and register."""
         m = Module()
         fraction, field, sign = self.c[:FRACTION_BITS], self.c[FRACTION_BITS:-1], self.c[-1]
         special = field.all()
-        # The exponent field at which C's significand ends right below the widened sum, so that all its bits are jammed.
+        # The exponent field at which C's significand ends right below the widened sum, so that all its bits are sticky.
         lowest = self.total_least_exponent + BIAS - 1
-        # At this one, the half of C's last place is no less than the greatest magnitude of a sum.
+        # The exponent field at which half of C's last place is no less than the greatest magnitude of a sum.
         dominant_field = self.least_exponent + self.width - 1 + FRACTION_BITS + 2 + BIAS
         small, dominant = (Signal(name=name) for name in ("below", "dominant"))
         shift = Signal(range(dominant_field - lowest))
@@ -77,7 +76,7 @@ class InitialAdder(Block):
             dominant.eq(Const(0) if dominant_field > 2 * BIAS else (field >= dominant_field)),
             shift.eq(Mux(small, 0, field - lowest)),
         ]
-        # `significand` has the bits that are to be jammed at its lower end.
+        # `placed` has the sticky bits at its lower end.
         lower = FRACTION_BITS + 1
         significand = Cat(fraction, ~small)
         placed = Signal(self.total_width - 1 + lower)
@@ -85,7 +84,7 @@ class InitialAdder(Block):
         nonzero = self.c[:-1].any()
         magnitude = Cat(placed[lower] | placed[:lower].any() | (small & nonzero), placed[lower + 1 :])
 
-        # One bit more at the lower end, so that one carry chain adds the sum, C's complement and its sign.
+        # With one more bit at the lower end, one carry chain adds the sum, C's complement and its sign.
         widened = Cat(Const(1), C(0, BELOW), self.sum.number).as_signed()
         complemented = Cat(sign, magnitude ^ sign.replicate(len(magnitude)), sign).as_signed()
         total = Signal(signed(self.total_width + 1))

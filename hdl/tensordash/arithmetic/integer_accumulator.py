@@ -17,15 +17,15 @@ __all__ = ["IntegerAccumulator"]
 
 
 class IntegerAccumulator(Block):
-    """Sums `lanes` integer products a cycle, and keeps the last finished sum while the next one grows.
+    """Sums `lanes` integer products per cycle, and holds the last finished sum while the next one grows.
 
     Timing: products of one cycle are in the sum after `stages` cycles (1: the loop alone; 2: the products of a cycle
-    are added up first and registered); throughput one set of products per cycle.
+    are added first and registered). It takes one set of products per cycle.
 
     Parameters
     ----------
     numerics : Numerics
-        Integer formats; the width is the products' width plus the headroom.
+        Integer formats. The sum is as wide as a product plus the headroom.
     lanes : int
         Products per cycle, at least 1.
     stages : int
@@ -35,7 +35,7 @@ class IntegerAccumulator(Block):
     -------
     products : In(signed, lanes)
     active, sum
-        As in `ExactAccumulator`; sums are in two's complement.
+        As in `ExactAccumulator`. Sums are in two's complement.
 
     Raises
     ------
@@ -61,7 +61,7 @@ class IntegerAccumulator(Block):
         )
 
     def elaborate(self, platform):
-        """Add the products of a cycle; accumulate."""
+        """Add the products of a cycle, then accumulate."""
         m = Module()
         width = self.width
         terms = [
@@ -70,7 +70,7 @@ class IntegerAccumulator(Block):
         ]
         total = Signal(signed(terms[0].shape().width + (self.lanes - 1).bit_length()), reset_less=True)
         counting = Signal()
-        # A loop that adds nothing while the tile is frozen needs no enable; one after a register does.
+        # A loop that adds nothing while the tile is frozen needs no enable. A loop after a register does.
         registered = self.stages > 1
         added = [total.eq(reduce(add, terms)), counting.eq(self.active.any() & ~self.sum.hold)]
         if registered:

@@ -1,4 +1,4 @@
-"""Integer adder: partial sums and biases join a pass's sums of integer products."""
+"""Integer adder: adds partial sums and biases to a pass's sums of integer products."""
 
 from amaranth.hdl import Module, Signal, signed
 
@@ -24,7 +24,7 @@ class IntegerAdder(Block):
     -------
     sum, partial, total : INT32
     add, again, earlier, bias, carry, overflow
-        As of `SumAdder`; `bias` is zero where `add` is set, and `carry` is always 0.
+        As in `SumAdder`. `bias` is zero where `add` is set, and `carry` is always 0.
 
     Source: docs/core.md, "Integers".
     """
@@ -34,7 +34,7 @@ class IntegerAdder(Block):
         super().__init__(adder_members(signed(RESULT_BITS), biased=biased))
 
     def elaborate(self, platform):
-        """Choose, gate, add: one bit more shows whether the total leaves the range."""
+        """Select the terms and add them. One more bit shows whether the total leaves the range."""
         m = Module()
         left, right, _ = chosen_terms(m, self, signed(RESULT_BITS))
         total = Signal(signed(RESULT_BITS + 1))

@@ -1,4 +1,4 @@
-"""Integer converter: an integer sum, times a power of two, becomes a result of either width."""
+"""Integer converter: converts an integer sum, times a power of two, to a narrow or wide result."""
 
 from amaranth.hdl import C, Cat, Module, Mux, Signal, signed
 from amaranth.lib.wiring import In, Out
@@ -14,7 +14,7 @@ SCALE_BITS = 8
 
 
 class IntegerConverter(Block):
-    """Multiplies a sum by a power of two, rounds it to an integer and saturates it; or passes it on; ReLU.
+    """Multiplies a sum by a power of two, rounds and saturates it, or passes it unchanged. Applies a ReLU.
 
     Timing: combinational.
 
@@ -36,15 +36,15 @@ class IntegerConverter(Block):
     wide : In(1)
         The result is the sum.
     scale : In(signed(8))
-        The power of two.
+        The exponent of the power of two.
     relu : In(1)
         Only if `relu`: a negative sum becomes 0.
     stochastic : In(1), random : In(16)
-        Only if `stochastic`: round away from zero with the probability of what is cut off.
+        Only if `stochastic`: round away from zero with a probability equal to the fraction that is cut off.
     toward_zero : In(1)
         Round toward zero, whatever `stochastic` is.
     result : Out(sum_bits)
-        The integer, in the lowest bits; the bits above a narrower one are zero.
+        The integer in the lowest bits. The bits above a narrow result are zero.
 
     Source: docs/core.md, "Integers".
     """
@@ -66,10 +66,10 @@ class IntegerConverter(Block):
         )
 
     def elaborate(self, platform):
-        """Shift down from the largest scale that matters; round the floor up; saturate."""
+        """Shift down from the largest scale that matters, round the floor up, and saturate."""
         m = Module()
         width, sign = self.width, self.value[-1]
-        # With a scale of `width` every sum but 0 saturates. From `max_distance` on, what is cut off rounds to nothing.
+        # With a scale of `width` every sum but 0 saturates. From `max_distance` on, every sum rounds to zero.
         max_distance = width + self.sum_bits + RANDOM_BITS
         distance = Signal(range(max_distance + 1))
         steps = Signal(signed(SCALE_BITS + 2))
@@ -83,7 +83,7 @@ class IntegerConverter(Block):
         below, floor = kept[:RANDOM_BITS], kept[RANDOM_BITS:]
         lost = places[:max_distance].any()
 
-        # Two's complement: what is cut off a negative number counts from the next integer below.
+        # Two's complement: the cut-off fraction of a negative number counts from the next integer below.
         half, rest = below[-1], below[:-1].any() | lost
         carries = half & (rest | floor[0])
         if self.is_stochastic:

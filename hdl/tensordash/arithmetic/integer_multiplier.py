@@ -10,7 +10,7 @@ __all__ = ["IntegerMultiplier"]
 
 
 class IntegerMultiplier(Block):
-    """Exact product of two integers.
+    """Computes the exact product of two integers.
 
     Timing: combinational.
 
@@ -24,7 +24,7 @@ class IntegerMultiplier(Block):
     a, b : In(width)
         Operands.
     product : Out(signed)
-        As wide as both together.
+        As wide as both operands together.
 
     Source: docs/numerics.md, "Products".
     """

@@ -1,4 +1,4 @@
-"""Integer result: a finished integer sum becomes INT32."""
+"""Integer result: converts a finished integer sum to INT32."""
 
 from amaranth.hdl import Module, Signal, signed
 from amaranth.lib.wiring import In, Out
@@ -11,7 +11,7 @@ __all__ = ["IntegerResult"]
 
 
 class IntegerResult(Block):
-    """Extends a sum to INT32 and, where there is one, adds C.
+    """Extends a sum to INT32, and adds C if there is one.
 
     Timing: one cycle, one sum per cycle.
 
@@ -27,11 +27,11 @@ class IntegerResult(Block):
     sum : In(width)
         The sum.
     load : In(1)
-        Take it; otherwise `value` stays.
+        Take the sum. Otherwise `value` does not change.
     value : Out(32)
         Sum (and C) of the last load, modulo 2**32.
     c : In(32), overflow : Out(1)
-        Only if `initial`: C, and whether the addition of this cycle leaves the range (whether or not it is loaded).
+        Only if `initial`: C, and whether this cycle's addition leaves the range, loaded or not.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""The largest of unsigned numbers: a tree of comparisons."""
+"""Maximum of unsigned numbers: a tree of comparisons."""
 
 from collections.abc import Sequence
 
@@ -8,10 +8,10 @@ __all__ = ["largest_of"]
 
 
 def largest_of(m: Module, numbers: Sequence[Value], name: str) -> Value:
-    """The largest of `numbers` (unsigned, of one width), log2 of their count comparisons deep.
+    """Find the largest of `numbers` (unsigned, of one width) in a tree that is log2 of their count deep.
 
-    Signals are added to `m` and called `name_PAIRS_INDEX`. A chain would be as small, but deeper, and events in
-    it would double with each of its comparisons.
+    Its signals in `m` are named `name_PAIRS_INDEX`. A chain would be as small, but deeper, and its signal events would
+    double with each comparison.
     """
     rest = [*numbers]
     while len(rest) > 1:

@@ -11,22 +11,22 @@ __all__ = ["Multiplier"]
 
 
 class Multiplier(Block):
-    """Exact product of two floating-point numbers, not normalised.
+    """Computes the exact product of two floating-point numbers, without normalisation.
 
     Timing: combinational.
 
     Parameters
     ----------
     a_format, b_format : FloatFormat
-        Operand formats; they may differ.
+        Operand formats. They may differ.
 
     Members
     -------
     a, b : In(FloatLayout)
         Operands.
     product : Out(product_layout)
-        Sign, significand product and its shift above the least product of subnormals; or a special mark:
-        NaN for a NaN operand or infinity times zero, infinite for an infinite one.
+        Sign, product of the significands, and its shift above the least product of subnormals; or a mark: NaN for a NaN
+        operand or infinity times zero, infinite for an infinite product.
 
     Source: IEEE 754-2019, sections 6 and 7; significands are multiplied without normalisation, as in tensor cores.
     """
@@ -43,14 +43,14 @@ class Multiplier(Block):
         )
 
     def elaborate(self, platform):
-        """Multiply significands, add exponents."""
+        """Multiply the significands and add the exponents."""
         m = Module()
         a, b, product = self.a, self.b, self.product
         a_normal, b_normal = ~a.is_subnormal, ~b.is_subnormal
         any_nan = a.is_nan | b.is_nan
         any_special = a.is_special | b.is_special
         m.d.comb += [
-            # The hidden bit of a normal number is also the borrow: its shift is its exponent less one.
+            # The hidden bit of a normal number is also the borrow: its shift is its exponent minus one.
             product.significand.eq(Cat(a.fraction, a_normal) * Cat(b.fraction, b_normal)),
             product.shift.eq((a.exponent + b.exponent) - (a_normal + b_normal)),
             product.sign.eq(a.sign ^ b.sign),

@@ -1,4 +1,4 @@
-"""Normalisation: shifting a number's first one to the top, inside the components that round."""
+"""Normalisation: shifts a number's leading one to the top, for the components that round."""
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 
@@ -6,31 +6,31 @@ __all__ = ["normalize"]
 
 
 def normalize(m: Module, bits: Signal, fill, limit: Signal | None = None, *, wanted: int | None = None):
-    """Shift the first one of `bits` to the top, `fill` behind; return the top of the result, the shift, what is below.
+    """Shift the leading one of `bits` to the top, and shift in `fill`. Return the top, the shift and the rest.
 
-    Each stage leaves off what none of the later ones can bring among the bits that are wanted.
+    Each stage drops the bits that later stages cannot move among the wanted ones.
 
-    With `fill` = 1, `bits` stand for a magnitude with an endless string of ones after it. All zeros come out as
-    `fill` at the top: the shift is then the width at least.
+    With `fill` = 1, `bits` are a magnitude with an endless string of ones after it. All zeros become `fill` at the top;
+    the shift is then at least the width.
 
     Parameters
     ----------
     m : Module
-        Where the logic goes.
+        The module to build in.
     bits : Signal
         The number.
     fill : 1-bit value
-        What moves in at the bottom.
+        The bit that is shifted in.
     limit : Signal, optional
-        The shift stops here at the latest, whatever is at the top.
+        Maximum shift, whatever is at the top.
     wanted : int, optional
-        How many bits of the result; by default all.
+        Bits of the result. By default all.
 
     Returns
     -------
     normal : Signal of `wanted` bits
     shift : value
-        How far it moved.
+        The distance.
     rest_any, rest_all : 1-bit values
         Whether any and whether all of the bits below are ones.
     """
@@ -39,12 +39,12 @@ def normalize(m: Module, bits: Signal, fill, limit: Signal | None = None, *, wan
     rest_any: Value = Const(0)
     rest_all: Value = Const(1)
     stages = len(bits).bit_length()
-    # Whether more of the limit is left than all stages to come could use up.
+    # Whether more of the limit is left than all later stages together can use.
     plenty = Const(1) if limit is None else limit[stages:].any()
     for stage in reversed(range(stages)):
         reach, width = 1 << stage, len(bits)
         allowed = plenty if limit is None else plenty | limit[stage : stage + 1].any()
-        # The stages to come move by less than `reach` in all. What this one leaves off is `fill` if it moves.
+        # Later stages move by less than `reach` in total. If this stage moves, the bits that it drops are `fill`.
         lost = max(0, width - (wanted + reach - 1))
         move, moved = Signal(name=f"move_{stage}"), Signal(width - lost, name=f"normal_{stage}")
         shifted = Cat(fill.replicate(reach), bits[: width - reach])

@@ -1,4 +1,4 @@
-"""Product scaler: the powers of two that stand beside the steps of a window join the products."""
+"""Product scaler: multiplies products by the scales of their steps, which are powers of two."""
 
 from functools import reduce
 from operator import or_
@@ -17,21 +17,21 @@ __all__ = ["ProductScaler", "scale_sum", "scale_sum_layout"]
 
 
 def scale_sum_layout(bits: int) -> StructLayout:
-    """The powers of two of both sides as one: the sum of two patterns, or a mark of NaN."""
+    """Return the layout of the product of both sides' scales: the sum of two patterns, or a mark of NaN."""
     return StructLayout({"sum": bits + 1, "nan": 1})
 
 
 def scale_sum(m: Module, a: Value, b: Value, name: str) -> View:
-    """Both sides' E8M0 scales of a step, added."""
+    """Add both sides' E8M0 scales of a step."""
     both = Signal(scale_sum_layout(len(a)), name=name)
     m.d.comb += [both.sum.eq(a + b), both.nan.eq(a.all() | b.all())]
     return both
 
 
 class ProductScaler(Block):
-    """Adds to the exponent of each product the scales of the step that its pair comes from.
+    """Adds the scales of a pair's step to the exponent of its product.
 
-    Both sides' scales are added once for each step of the window, and each lane chooses among the sums.
+    Both sides' scales are added once for each step of the window. Each lane selects one of these sums.
 
     Timing: combinational.
 
@@ -48,16 +48,16 @@ class ProductScaler(Block):
     -------
     products : In(product_layout of the elements, lanes)
     a_scales, b_scales : In(8, steps)
-        What stands beside the steps of the window.
+        The scale of each step of the window.
     chosen : In(steps, lanes)
-        Only with more than one step: which one each lane's pair comes from, one-hot.
+        Only with more than one step: the step of each lane's pair, one-hot.
     scaled : Out(product_layout with the scale, lanes)
-        The products; NaN with a NaN scale.
+        The products. A product with a NaN scale is NaN.
 
     Raises
     ------
     ValueError
-        For a parameter out of range, or numerics of another kind.
+        For a parameter out of range, or numerics without a scale that is a power of two.
 
     Source: docs/numerics.md, "Scales".
     """
@@ -83,7 +83,7 @@ class ProductScaler(Block):
         )
 
     def elaborate(self, platform):
-        """An addition for each step, an AND-OR and an addition for each lane."""
+        """Build an adder for each step, and an AND-OR mux and an adder for each lane."""
         m = Module()
         sums = [
             scale_sum(m, self.a_scales[step], self.b_scales[step], f"scale_sum_{step}") for step in range(self.steps)

@@ -1,4 +1,4 @@
-"""Product sum: the products of a cycle, aligned to the largest of them, as one FP32 number."""
+"""Product sum: adds the products of a cycle, aligned to the largest of them, to one FP32 number."""
 
 from amaranth.hdl import Const, Module
 from amaranth.lib.data import ArrayLayout
@@ -31,9 +31,9 @@ class ProductSum(Block):
     -------
     products : In(product_layout, lanes)
     active : In(lanes)
-        Which of the products count.
+        Products that count.
     sum : Out(RawSumLayout(32))
-        FP32 bits, whose sign means nothing if they are zero, and the marks of infinities and NaN.
+        FP32 bits and marks of infinities and NaN. The sign of a zero is undefined.
 
     Raises
     ------
@@ -63,7 +63,7 @@ class ProductSum(Block):
         )
 
     def elaborate(self, platform):
-        """Align, add, normalise, round."""
+        """Align, add, normalise and round."""
         m = Module()
         level, terms, marks = self.terms.align(m, self.products, self.active, Const(0, 1), registered=False)
         total = signed_total(m, [(term.magnitude, term.sign) for term in terms], self.terms.width)

@@ -1,4 +1,4 @@
-"""Products of a cycle as terms of one sum: aligned to the largest of them, inside the components that add them."""
+"""Product terms: aligns the products of a cycle to the largest of them, for the components that add them."""
 
 from functools import reduce
 from operator import or_
@@ -17,9 +17,9 @@ __all__ = ["ProductTerms"]
 
 
 class ProductTerms:
-    """Shapes of aligned products, and how they come about.
+    """Shapes of aligned products, and the logic that aligns them.
 
-    Exponents are kept as `level`: the exponent less FP32's least, plus one, so that an FP32 number's level is its
+    A `level` represents an exponent: the exponent minus FP32's least, plus one. So an FP32 number's level is its
     exponent field, or 1 if that is zero.
 
     Parameters
@@ -29,8 +29,8 @@ class ProductTerms:
     lanes : int
         Products per cycle.
     shared : bool
-        All products of a cycle have the same scales, which `align` is given: exponents are compared without them. Then
-        the level of an accumulator of zero is not among those that are compared.
+        All products of a cycle have the same scales, which are an argument of `align`. Exponents are compared without
+        them, and the level of an accumulator of zero is not compared.
 
     Attributes
     ----------
@@ -39,15 +39,15 @@ class ProductTerms:
     width : int
         Bits of a term's magnitude, which is below 4.
     level_bits : int
-        Of a level that is not below 1.
+        Bits of a level that is not below 1.
     beneath : int
-        How far below 1 a level may be: where an accumulator of zero counts as an exponent below FP32's least, and
-        there are such products.
+        Maximum distance of a level below 1: not 0 if an accumulator of zero counts as an exponent below FP32's least,
+        and products have such exponents.
 
     Raises
     ------
     ValueError
-        If the formats or the accumulator are of another kind.
+        If the formats are not floating-point, or the accumulator is not fused.
     """
 
     def __init__(self, numerics: Numerics, lanes: int, *, shared: bool = False) -> None:
@@ -60,7 +60,7 @@ class ProductTerms:
         self.shared = shared
         self.product = product_layout(a, b, None if shared else scale)
         self.product_fraction_bits = a.fraction_bits + b.fraction_bits
-        # The exponent of a product whose shift is 0, and how far the least level of a product lies below 1.
+        # The exponent of a product with shift 0, and how far the least level of a product is below 1.
         scales = 0 if scale is None else 2 * scale.bias
         self.least_product = a.least_exponent + b.least_exponent + self.product_fraction_bits - scales
         self.below = max(0, MIN_EXPONENT - self.least_product)
@@ -72,29 +72,29 @@ class ProductTerms:
     def align(
         self, m: Module, products: Any, active: Value, hold: Value, *, registered: bool, common: Any = None
     ) -> tuple[Signal, Any, Any]:
-        """Largest level of the products that count, and the products aligned to it, registered or not.
+        """Find the largest level of the products that count, and align the products to it.
 
         Parameters
         ----------
         m : Module
-            Where the logic goes.
+            The module to build in.
         products : View of ArrayLayout, (lanes,)
-            As `product`.
+            Products, each with the layout `product`.
         active, hold : Value
-            Which of them count; whether none does.
+            Products that count; whether none does.
         registered : bool
-            Whether what is returned is.
+            Whether the results are registers.
         common : View of scale_sum_layout
             Only if `shared`: the scales of all products.
 
         Returns
         -------
         level : Signal
-            The largest level; at least the level of an accumulator of zero.
+            The largest level, at least the level of an accumulator of zero.
         terms : View of ArrayLayout, (lanes,)
-            Magnitudes, in units of two to the exponent less `fraction_bits`, and signs.
+            Magnitudes, in units of two to the power of the exponent minus `fraction_bits`, and signs.
         marks : View
-            Whether any product is `counting`; whether there are `positive` or `negative` infinities, or (both) a NaN.
+            `counting`: any product counts. `positive`, `negative`: there is such an infinity, or (both) a NaN.
         """
         width = self.width
         levels, counts = [], []
@@ -105,7 +105,7 @@ class ProductTerms:
             level = Signal(range(most), name=f"level_{lane}")
             m.d.comb += [
                 counted.eq(active[lane] & ~hold & product.significand.any() & ~product.infinite & ~product.nan),
-                # A product that does not count has the least of all levels.
+                # A product that does not count has the least level.
                 level.eq((product.shift + (0 if self.shared else offset)) & counted.replicate(len(level))),
             ]
             levels.append(level)
@@ -113,7 +113,7 @@ class ProductTerms:
         highest = self._highest(m, levels)
 
         terms = Signal(ArrayLayout(StructLayout({"magnitude": width, "sign": 1}), self.lanes), reset_less=True)
-        # One bit more where it may be below 1.
+        # One more bit if the level may be below 1.
         lowest = 1 - (self.below if self.shared else self.beneath)
         level = Signal(range(lowest, 1 << self.level_bits), reset_less=True)
         marks = Signal(StructLayout({"counting": 1, "positive": 1, "negative": 1}), reset_less=True)
@@ -133,7 +133,7 @@ class ProductTerms:
             marks.negative.eq(infinities[1]),
         ]
         for lane, product in enumerate(products):
-            # Of narrow elements that share their scales, fewer than the stages that move them.
+            # Levels of narrow elements with shared scales have fewer bits than the shifter has stages.
             distance = Signal(max(len(levels[lane]), (width - 1).bit_length()), name=f"distance_{lane}")
             significand = scaled(product.significand, self.fraction_bits - self.product_fraction_bits, width)
             masked = significand & counts[lane].replicate(width)
@@ -142,7 +142,7 @@ class ProductTerms:
                 terms[lane].magnitude.eq(shifted_right(m, masked, distance, f"aligned_{lane}")),
                 terms[lane].sign.eq(product.sign & counts[lane]),
             ]
-        # A loop that adds nothing while the tile is frozen needs no enable; one after a register does.
+        # A loop that adds nothing while the tile is frozen needs no enable. A loop after a register does.
         if registered:
             with m.If(~hold):
                 m.d.sync += updates
@@ -151,7 +151,7 @@ class ProductTerms:
         return level, terms, marks
 
     def _highest(self, m: Module, levels: list[Signal]) -> Value:
-        """Return the largest level, at least an accumulator of zero's, by a tree of comparisons."""
+        """Find the largest level, at least that for an accumulator of zero, by a tree of comparisons."""
         rest: list[Value] = [*levels]
         if not self.shared:
             rest.append(Const(self.below - self.beneath, len(levels[0])))
@@ -159,7 +159,7 @@ class ProductTerms:
 
 
 def _has_infinity(products: Any, active: Value, hold: Value, sign: int) -> Value:
-    """Whether an infinity of this sign, or a NaN, is among the products."""
+    """Return whether an infinity of this sign, or a NaN, is among the products."""
     each = [
         lane & ~hold & (product.nan | (product.infinite & (product.sign == sign)))
         for lane, product in zip(active, products, strict=True)

@@ -15,7 +15,7 @@ SEED_BITS = 32
 WORD_BITS = 32
 BEAT_BITS = 28
 ROUNDS = 18
-ROUNDS_PER_STAGE = 8  # what fits into 2 ns in 45 nm; the last ones go with the reader's logic
+ROUNDS_PER_STAGE = 8  # as many as fit into 2 ns in 45 nm; the last rounds share a cycle with the reader's logic
 COLUMNS_PER_BLOCK = 2 * WORD_BITS // RANDOM_BITS
 MAX_COLUMNS = COLUMNS_PER_BLOCK << (WORD_BITS - BEAT_BITS)
 KEY = (0x03020100, 0x0B0A0908, 0x13121110, 0x1B1A1918)
@@ -24,10 +24,10 @@ Z3_BITS = 62
 
 
 class RandomBits(Block):
-    """Encrypt the block's number, the beat's number and the seed with 18 rounds of SIMON64/128.
+    """Encrypts the block's number, the beat's number and the seed with 18 rounds of SIMON64/128.
 
     Timing: `ready` is low in the two cycles after `start` or a reset. When it is high, `bits` are valid, and `step`
-    replaces them by the bits of the next beat: one beat per cycle.
+    replaces them by the bits of the next beat. One beat per cycle.
 
     Parameters
     ----------
@@ -37,9 +37,9 @@ class RandomBits(Block):
     Members
     -------
     seed : In(32), start : In(1)
-        Restart at beat 0 with this seed; a reset restarts with seed 0.
+        Restart at beat 0 with this seed. A reset restarts with seed 0.
     step : In(1)
-        Advance to the next beat; only while `ready`.
+        Advance to the next beat. Only while `ready`.
     ready : Out(1)
         `bits` are valid.
     bits : Out(16 x columns)
@@ -67,7 +67,7 @@ class RandomBits(Block):
         )
 
     def elaborate(self, platform):
-        """Registers of the seed and the beat, and of each block after 8 and after 16 rounds."""
+        """Build registers of the seed and the beat, and of each block after 8 and after 16 rounds."""
         m = Module()
         seed = Signal(SEED_BITS, name="current_seed")
         beat = Signal(BEAT_BITS)
@@ -95,7 +95,7 @@ class RandomBits(Block):
 
 
 def _encrypt(m: Module, block: Value, keys: Sequence[int], name: str) -> Value:
-    """Rounds of SIMON64 on a block, whose left word is the upper one."""
+    """Apply rounds of SIMON64 to a block, whose left word is the upper one."""
     right, left = block[:WORD_BITS], block[WORD_BITS:]
     for k, key in enumerate(keys):
         result = Signal(WORD_BITS, name=f"{name}_{k}")
@@ -106,7 +106,7 @@ def _encrypt(m: Module, block: Value, keys: Sequence[int], name: str) -> Value:
 
 
 def _round_keys() -> list[int]:
-    """The key schedule of SIMON64/128."""
+    """Return the round keys of SIMON64/128."""
     mask = (1 << WORD_BITS) - 1
     keys = list(KEY)
     for k in range(len(KEY), ROUNDS):

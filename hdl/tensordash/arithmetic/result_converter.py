@@ -1,4 +1,4 @@
-"""Result converter: a rounded sum, times a power of two, becomes a result of either format."""
+"""Result converter: converts a rounded sum, times a power of two, to an operand or to FP32."""
 
 from amaranth.hdl import C, Cat, Const, Module, Mux, Signal, signed
 from amaranth.lib.wiring import In, Out
@@ -11,19 +11,19 @@ from .random_bits import RANDOM_BITS
 __all__ = ["OFFSET_BITS", "ResultConverter", "offset_of"]
 
 FRACTION_BITS = 23
-MAX_SHIFT = 31  # places to the right at which nothing is left but what rounds to nothing
+MAX_SHIFT = 31  # places to the right at which every number rounds to zero
 OFFSET_BITS = 10
 
 
 def offset_of(fmt: FloatFormat, fp32, scale):
-    """What is added to an exponent field of FP32, for a result of a format or FP32, times 2^scale."""
+    """Return the offset of FP32's exponent field for a result times 2^scale, in a format or in FP32."""
     return scale + Mux(fp32, 0, C(fmt.bias - FP32.bias, signed(OFFSET_BITS)))
 
 
 class ResultConverter(Block):
-    """Rounds FP32 to a narrower format, to nearest even, toward zero or stochastically, or to FP32 again; ReLU.
+    """Rounds FP32 to a narrower format, to nearest even, toward zero or stochastically, or to FP32. Applies a ReLU.
 
-    Both results take the same shift, and the same carry chain from where the last place is.
+    Both results use the same shifter, and the same carry chain above the last place.
 
     Timing: combinational.
 
@@ -39,20 +39,20 @@ class ResultConverter(Block):
     Members
     -------
     value : In(32)
-        FP32: no subnormal number.
+        FP32, but not a subnormal number.
     fp32 : In(1)
-        The result is FP32, and always rounded to nearest.
+        The result is FP32, always rounded to nearest.
     offset : In(signed(10))
         `offset_of` the format and the power of two.
     relu : In(1)
-        Only if `relu`: what has its sign set becomes +0, but not NaN.
+        Only if `relu`: numbers with a sign become +0. NaN stays NaN.
     stochastic : In(1), random : In(16)
-        Only if `stochastic`: round up with the probability of what is cut off.
+        Only if `stochastic`: round up with a probability equal to the fraction that is cut off.
     toward_zero : In(1)
         Round toward zero, whatever `stochastic` is.
     result : Out(32)
-        The number, in the lowest bits: a magnitude beyond the largest finite one is an infinity, or NaN if the format
-        has none; toward zero a finite one is the largest.
+        The number in the lowest bits. A magnitude beyond the largest finite one is an infinity, or NaN if the format
+        has none. Toward zero a finite number saturates instead.
 
     Source: docs/core.md, "Multiply", 4 to 7; IEEE 754-2019, sections 4.3 and 7.4.
     """
@@ -81,7 +81,7 @@ class ResultConverter(Block):
         cut = FRACTION_BITS - fmt.fraction_bits  # from the last place of FP32 to the format's
         rest_bits = max(cut + 2, RANDOM_BITS)
 
-        # The exponent field that a result with this hidden bit has; one that is too small moves the significand.
+        # The exponent field of a result with this hidden bit. If it is too small, the significand is shifted.
         exponent = Signal(signed(OFFSET_BITS + 1))
         below = Signal(signed(OFFSET_BITS + 2))
         too_small = Signal()
@@ -98,7 +98,7 @@ class ResultConverter(Block):
         significand_bits, lost = shifted[MAX_SHIFT:], shifted[:MAX_SHIFT].any()
 
         def nearest(place):
-            """Whether a number whose last place this is is rounded up."""
+            """Return whether a number with this last place is rounded up."""
             return significand_bits[place - 1] & (significand_bits[: place - 1].any() | lost | significand_bits[place])
 
         wide, narrow = rest_bits - cut, rest_bits
@@ -110,7 +110,7 @@ class ResultConverter(Block):
         up = Signal()
         m.d.comb += up.eq(Mux(self.fp32, nearest(wide), carries & ~toward_zero))
 
-        # Ones below a narrow result's last place carry what is rounded up there. The hidden bit is in the exponent.
+        # Ones below a narrow result's last place propagate the carry. The hidden bit is in the exponent.
         filled = significand_bits[wide:narrow] | (~self.fp32).replicate(cut)
         base = Mux(too_small | ~hidden, 0, exponent[:-1])
         pattern = Signal(FRACTION_BITS + OFFSET_BITS)
@@ -125,7 +125,7 @@ class ResultConverter(Block):
         stays_finite = toward_zero & ~special
 
         def of(target: FloatFormat, bits):
-            """The result in a format, of the rounded magnitude."""
+            """Return the result in a format, from the rounded magnitude."""
             quiet = target.largest + 1
             nan = quiet | 1 << (target.fraction_bits - 1) if target.infinities else quiet
             magnitude = Mux(beyond, Mux(stays_finite, target.largest, quiet), bits)

@@ -1,4 +1,4 @@
-"""Rounder: an accumulated sum becomes an FP32 number."""
+"""Rounder: rounds an accumulated sum to FP32."""
 
 from amaranth.hdl import C, Cat, Const, Module, Mux, Signal
 from amaranth.lib.wiring import In, Out
@@ -17,10 +17,10 @@ FRACTION_BITS = 23
 class Rounder(Block):
     """Rounds a fixed-point sum once, to nearest even, to FP32.
 
-    A zero sum is +0, NaN is 0x7FC00000. Sums lie within FP32's normal numbers for every operand format and headroom of
-    an exact accumulator, so neither overflow nor subnormal results arise; the constructor checks it.
+    A zero sum is +0, and NaN is 0x7FC00000. Sums are within FP32's normal numbers for every operand format and headroom
+    of an exact accumulator, so no result overflows or is subnormal. The constructor checks this.
 
-    Timing: one cycle, one sum per cycle. Normalised in the cycle of `load`, rounded after the register.
+    Timing: one cycle, one sum per cycle. The sum is normalised in the cycle of `load`, and rounded after the register.
 
     Parameters
     ----------
@@ -29,20 +29,20 @@ class Rounder(Block):
     least_exponent : int
         Weight of its least bit, as a power of two.
     bypassed : bool
-        Whether a result may come from elsewhere.
+        Whether a result may bypass the rounder.
 
     Members
     -------
     sum : In(RawSumLayout)
         The sum.
     load : In(1)
-        Take `sum` now; otherwise `value` stays.
+        Take `sum`. Otherwise `value` does not change.
     value : Out(32)
         FP32 bits of the sum loaded last.
     non_finite : Out(1)
-        It is an infinity or NaN.
+        `value` is an infinity or NaN.
     bypass : In(1), other : In(32)
-        Only if `bypassed`: `value` is to be these bits, unless the sum is infinite or NaN.
+        Only if `bypassed`: `value` becomes `other`, unless the sum is infinite or NaN.
 
     Raises
     ------
@@ -54,7 +54,7 @@ class Rounder(Block):
 
     def __init__(self, *, width: int, least_exponent: int, bypassed: bool = False) -> None:
         self.width = require_int("width", width, 2)
-        # Sums of narrow products get zeros after them, so that there is something to cut off.
+        # Sums of narrow products get zeros after them, so that there are bits to cut off.
         self.padding = max(0, FRACTION_BITS + 4 - width)
         # The biased exponents of a sum's least and greatest bit; rounding up may carry into the next.
         self.least, self.top = least_exponent + BIAS, least_exponent + width - 2 + BIAS
@@ -70,8 +70,8 @@ class Rounder(Block):
 
     def elaborate(self, platform):
         m = Module()
-        # Without its sign a negative number is its magnitude less one: m. Taking m and an endless string of ones
-        # after it for the magnitude saves the carry chain of a negation.
+        # The complement of a negative number is its magnitude minus one. With an endless string of ones after it, it
+        # stands for the magnitude, which saves the carry chain of a negation.
         sign = self.sum.number[-1]
         bits = Signal(self.width + self.padding - 1)
         number = Cat(Const(0, self.padding), self.sum.number[:-1]) if self.padding else self.sum.number[:-1]
@@ -95,7 +95,7 @@ class Rounder(Block):
                 special.eq(Cat(self.sum.positive, self.sum.negative, ~(normal[-1] | sign))),
             ]
 
-        # Ones after the number turn "guard 0, all ones after it" into a tie and "guard 1" into more than one.
+        # Ones after the number turn "guard 0, all ones after it" into a tie, and "guard 1" into more than a tie.
         up = Signal()
         rounded = Signal(FRACTION_BITS + 8)
         positive, negative, zero = special

@@ -1,4 +1,4 @@
-"""Scaled accumulator: sums of steps, each times its scales, added in fixed point."""
+"""Scaled accumulator: adds sums of steps, each times its scales, in fixed point."""
 
 from functools import reduce
 from operator import or_
@@ -19,16 +19,16 @@ __all__ = ["ScaledAccumulator", "scale_product_layout"]
 
 
 def scale_product_layout(numerics: Numerics) -> StructLayout:
-    """The product of both sides' scales of a step."""
+    """Return the layout of the product of both sides' scales of a step."""
     assert numerics.scale is not None
     assert numerics.scale.number is not None
     return product_layout(numerics.scale.number, numerics.scale.number)
 
 
 class ScaledAccumulator(ExactAccumulator):
-    """As `ExactAccumulator`, of sums by step that are scaled first, exactly.
+    """An `ExactAccumulator` for sums of steps, which it multiplies by their scales first, exactly.
 
-    Timing: as of `ExactAccumulator`.
+    Timing: as in `ExactAccumulator`.
 
     Parameters
     ----------
@@ -44,11 +44,11 @@ class ScaledAccumulator(ExactAccumulator):
     Members
     -------
     sums : In(signed(step_sum_bits), steps)
-        As `StepSums` gives them.
+        Sums of steps from `StepSums`.
     scales : In(scale_product_layout, steps)
         The product of each step's scales.
     active : In(steps)
-        Sums in which a product counts; others are zero. A NaN scale counts only there.
+        Sums in which a product counts. The others are zero, and their NaN scales do not count.
     sum : In(SumSignature)
         As in `ExactAccumulator`.
 
@@ -75,7 +75,7 @@ class ScaledAccumulator(ExactAccumulator):
         }
 
     def _terms(self, m: Module) -> list[tuple[Value, Value]]:
-        """A sum times its scales, in its place, as (one's complement number, sign)."""
+        """Multiply each sum by its scales, and place it, as (one's complement number, sign)."""
         return [self._scaled(m, step) for step in range(self.steps)]
 
     def _scaled(self, m: Module, step: int) -> tuple[Value, Value]:
@@ -102,5 +102,5 @@ class ScaledAccumulator(ExactAccumulator):
         return term, negative
 
     def _infinity(self, sign: int) -> Value:
-        """Whether a NaN is among the scales, of either sign."""
+        """Return whether a NaN is among the scales, for either sign."""
         return reduce(or_, [active & scale.nan for active, scale in zip(self._active, self.scales, strict=True)])

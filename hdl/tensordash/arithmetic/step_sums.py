@@ -1,4 +1,4 @@
-"""Step sums: the products of each step of the window, added up before they are scaled."""
+"""Step sums: adds the products of each step of the window before they are scaled."""
 
 from functools import reduce
 from operator import add
@@ -18,7 +18,7 @@ __all__ = ["StepSums", "step_sum_bits"]
 
 
 def step_sum_bits(numerics: Numerics, lanes: int) -> int:
-    """Bits of the sum of `lanes` products of elements, sign included."""
+    """Return the bits of the sum of `lanes` products of elements, sign included."""
     a, b = numerics.a_format, numerics.b_format
     assert isinstance(a, FloatFormat)
     assert isinstance(b, FloatFormat)
@@ -26,9 +26,9 @@ def step_sum_bits(numerics: Numerics, lanes: int) -> int:
 
 
 class StepSums(Block):
-    """Adds the products of a cycle by the step of the window that their pairs come from.
+    """Adds the products of a cycle separately for each step of the window.
 
-    All values of a step share a scale, so that only sums need be scaled: as many as the window has steps.
+    All values of a step share a scale, so only the sums have to be scaled, one per step of the window.
 
     Timing: combinational.
 
@@ -45,18 +45,18 @@ class StepSums(Block):
     -------
     products : In(product_layout, lanes)
     active : In(lanes)
-        Which of the products count.
+        Products that count.
     chosen : In(steps, lanes)
-        Only with more than one step: which one each lane's pair comes from, one-hot.
+        Only with more than one step: the step of each lane's pair, one-hot.
     sums : Out(signed(step_sum_bits), steps)
-        In units of the least product.
+        Sums in units of the least product.
     counted : Out(steps)
         Whether any product of the step counts.
 
     Raises
     ------
     ValueError
-        For a parameter out of range, or formats of another kind.
+        For a parameter out of range, or formats with infinities or NaN.
 
     Source: docs/numerics.md, "Scales"; the distributive law.
     """
@@ -78,7 +78,7 @@ class StepSums(Block):
         )
 
     def elaborate(self, platform):
-        """Products in their places, as (one's complement number, sign), and an addition of those of each step."""
+        """Place the products, as (one's complement number, sign), and add those of each step."""
         m = Module()
         terms, signs = [], []
         for lane, product in enumerate(self.products):

@@ -1,4 +1,4 @@
-"""Sum adder: partial sums and biases join a pass's sums."""
+"""Sum adder: adds partial sums and biases to a pass's sums."""
 
 from amaranth.hdl import Cat, Module, Signal, signed
 
@@ -25,17 +25,17 @@ class SumAdder(Block):
     Members
     -------
     sum, partial : In(RawSumLayout)
-        A sum, and what is added to it.
+        A sum, and the partial sum to add.
     add : In(1)
         `partial` counts.
     again : In(1), earlier : In(RawSumLayout)
         Only if `biased`: an earlier total instead of `sum`.
     bias : In(RawSumLayout), carry : In(1)
-        Only if `biased`: what is added besides, a number and 1 more (`BiasAligner`): zero where `add` is set.
+        Only if `biased`: a second addend and a carry (`BiasAligner`). Both are zero where `add` is set.
     total : Out(RawSumLayout)
-        The sum, modulo 2^width.
+        The total, modulo 2^width.
     overflow : Out(1)
-        It leaves the range of `width` bits.
+        The total leaves the range of `width` bits.
 
     Source: docs/core.md, "Multiply".
     """
@@ -45,7 +45,7 @@ class SumAdder(Block):
         super().__init__(adder_members(RawSumLayout(width), biased=biased))
 
     def elaborate(self, platform):
-        """Choose, gate, add: with one bit more at the lower end, one carry chain adds the carry, too."""
+        """Select the terms and add them. With one more bit at the lower end, one carry chain also adds the carry."""
         m = Module()
         left, right, carry = chosen_terms(m, self, RawSumLayout(self.width))
         total = Signal(signed(self.width + 2))

@@ -1,4 +1,4 @@
-"""Ports that everything around a sum has: accumulators, and every kind of PE."""
+"""Ports of sums, which accumulators and all kinds of PEs have."""
 
 from amaranth.lib.wiring import In, Out, Signature
 
@@ -9,7 +9,7 @@ __all__ = ["SumSignature", "starts_from_c"]
 
 
 class SumSignature(Signature):
-    """How a tile's pipeline runs a sum, and what it returns; directions as the pipeline has them.
+    """Controls of a sum and its value, with the directions of the tile's pipeline.
 
     Parameters
     ----------
@@ -19,11 +19,11 @@ class SumSignature(Signature):
     Members
     -------
     hold : Out(1)
-        The tile is frozen: nothing moves. `start` and `take` are low.
+        The tile is frozen: nothing advances. `start` and `take` are low.
     start, take : Out(1)
-        The products that are due start a new sum; the sum with them is finished: it becomes `value`.
+        The present products start a new sum; the sum with them is finished and becomes `value`.
     c : Out(32)
-        Only where sums start from C: what a sum starts from, as FP32, in the cycle of `start`.
+        Only where sums start from C: the C of a sum as FP32, in the cycle of `start`.
     value : In(sum_shape)
         The sum finished last.
     overflow : In(1)
@@ -44,7 +44,7 @@ class SumSignature(Signature):
 
 
 def starts_from_c(numerics: Numerics) -> bool:
-    """Whether a sum starts from C. To an exact one, and with `addend = "last"`, C is added when it leaves."""
+    """Return whether a sum starts from C. With an exact accumulator or `addend = "last"`, C is added when it leaves."""
     accumulator = numerics.accumulator
     added_inside = isinstance(accumulator, Binned) or (isinstance(accumulator, Fused) and accumulator.addend != "last")
     return numerics.initial and added_inside

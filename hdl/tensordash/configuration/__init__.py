@@ -1,1 +1,1 @@
-"""What a tile is: its configuration, number formats, connectivity and presets. Imports no Amaranth."""
+"""Configuration of tiles and cores: parameters, number formats, connectivity and presets. Imports no Amaranth."""

@@ -1,4 +1,4 @@
-"""Read the configuration of a tile or of a core: a document with a table [core] is a core's."""
+"""Readers of a tile's or a core's configuration. A document with a table [core] is a core's."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -20,12 +20,12 @@ def is_of_core(text: str) -> bool:
 
 
 def any_config_from_toml(text: str, settings: Iterable[str] = ()) -> TileConfig | CoreConfig:
-    """Build a tile's or a core's configuration from TOML, with `settings` such as ``"tile.rows=8"`` on top.
+    """Build a tile's or a core's configuration from TOML, overridden by `settings` such as ``"tile.rows=8"``.
 
     Raises
     ------
     ConfigError
-        If the document is invalid, or a setting of a core is given for a tile.
+        If the document is invalid, or a tile gets a setting of a core.
 
     Examples
     --------
@@ -44,11 +44,11 @@ def any_config_from_toml(text: str, settings: Iterable[str] = ()) -> TileConfig 
 
 
 def load_any_config(path: str | Path, settings: Iterable[str] = ()) -> TileConfig | CoreConfig:
-    """Read a tile's or a core's configuration from a TOML file, with `settings` on top.
+    """Read a tile's or a core's configuration from a TOML file, overridden by `settings`.
 
     Raises
     ------
     ConfigError
-        If the file cannot be read or is invalid; the message names the file.
+        If the file cannot be read or is invalid. The message names the file.
     """
     return loaded(path, lambda text: any_config_from_toml(text, settings))

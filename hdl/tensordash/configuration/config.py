@@ -1,4 +1,4 @@
-"""The configuration of a tile: independent parameters, checked when built; everything else is derived from them."""
+"""Configuration of a tile: independent parameters, checked when built. Everything else is derived from them."""
 
 import hashlib
 import json
@@ -19,7 +19,7 @@ SPARSITIES = ("none", "rows", "both")
 STAGINGS = ("shift", "ring")
 SNAPSHOT = "snapshot"
 MAX_INPUT_BITS = 2**16 - 2
-"""Amaranth numbers the input bits of a module in 16 bits, from 2 on. No other signal of a tile is as wide."""
+"""Maximum number of a module's input bits: Amaranth numbers them in 16 bits, from 2 on."""
 
 
 class SideFormats(NamedTuple):
@@ -31,7 +31,7 @@ class SideFormats(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class TileConfig(TomlConfig):
-    """A tile: its shape, numbers and scheduling. Every parameter has the paper's value by default.
+    """A tile: its shape, number formats and scheduling. By default every parameter has the paper's value.
 
     Parameters
     ----------
@@ -42,50 +42,50 @@ class TileConfig(TomlConfig):
     depth : int
         Steps in a staging buffer, the dense step included, 2 to 6.
     connectivity : "paper", "auto" or list of [step, lane offset]
-        Where a lane may take its pair from, in priority order. "paper" is for 4 lanes and 4 steps; "auto", the best
-        that is known, for any. The default is "paper" for 4 lanes and 4 steps that shift, and "auto" elsewhere.
+        Positions that a lane may take its pair from, in priority order. "paper" is for 4 lanes and 4 steps. "auto", the
+        best one known, is for any. The default is "paper" for 4 lanes and 4 steps that shift, and "auto" otherwise.
     staging : "shift" or "ring"
-        Whether steps move through the staging buffers, and ports offer the oldest first; or each stays in one slot, and
-        ports offer step t since reset on line t modulo `depth`. "ring" needs a connectivity whose steps from 1 on all
-        offer the same lane offsets.
+        "shift": steps move through the staging buffers, and ports offer the oldest step first. "ring": each step stays
+        in one slot, and ports offer step t since reset on line t modulo `depth`. "ring" needs a connectivity whose
+        steps from 1 on all offer the same lane offsets.
     format : str or {"a": str, "b": str}
         Operand format of both sides, or of each: fp16, bf16, tf32, fp8_e4m3, fp8_e5m2, fp6_e2m3, fp6_e3m2, fp4_e2m1,
         int8.
     accumulator : str, {"fused": int, "rounding": str, ...} or {"bins": int, "bin_bits": int}
         "exact": fixed point, rounded once. "volta", "ampere", "hopper", "cdna1", "ada-fp8", "hopper-fp8",
-        "blackwell-fp8": FP32 with the alignment of that GPU's matrix units; "volta-fp16", "ampere-fp16", "hopper-fp16",
-        "blackwell-fp16": with FP16 results; or any other number of fraction bits, 8 to 64, with `rounding` ("zero", the
-        default, or "nearest"), `result_bits`, `result_exponent_bits`, `addend` and `zero_exponent` as of `Fused`.
-        `bins`, 3 or 4, of `bin_bits`, 8 to 32 (16): digits of products in a sum's highest bins, rounded once.
+        "blackwell-fp8": FP32 with the alignment of that GPU's matrix units. "volta-fp16", "ampere-fp16", "hopper-fp16",
+        "blackwell-fp16": the same with FP16 results. `fused`: another number of fraction bits, 8 to 64, with `rounding`
+        ("zero", the default, or "nearest"), `result_bits`, `result_exponent_bits`, `addend` and `zero_exponent` as in
+        `Fused`. `bins`, 3 or 4, of `bin_bits`, 8 to 32 (16): digits of products in a sum's highest bins, rounded once.
     scale : "none", "e8m0" or "e4m3"
-        What the values of a step share, on both sides: nothing; a power of two, as in OCP's MX formats; or a number of
-        8 bits, as in NVFP4. `lanes` divides their blocks, of 32 and 16 values.
+        Scale of the values of a step, on both sides: none; a power of two, as in OCP's MX formats; or an 8-bit number,
+        as in NVFP4. `lanes` divides the blocks of 32 and 16 values.
     scale_rounding : "floor" or "up"
-        How the block quantiser rounds a scale of "e8m0" to a power of two: "floor", as OCP's specification has it, so
-        that a block's largest values may saturate; or "up", so that none does.
+        How the block quantiser rounds a scale of "e8m0" to a power of two. "floor", as in the OCP specification: a
+        block's largest values may saturate. "up": none saturates.
     sparsity : "none", "rows" or "both"
-        What is skipped: nothing (the dense baseline), pairs whose B is zero, pairs with any zero.
+        Pairs to skip: none (the dense baseline), those whose B is zero, or those with any zero.
     initial : bool
         A C input: results are A*B + C.
     headroom_bits : int
         Bits of an exact accumulator above the largest product, or of a binned one above each bin, 0 to 64 (int8: 0 to
         16).
     out_rows : int
-        Rows of results per output beat; divides `rows`.
+        Rows of results per output beat. It divides `rows`.
     pipeline : "auto" or int
         Register stages of a PE, operands to accumulator, 1 to 3.
     full_window : "auto" or bool
-        Schedule only when the window holds all the steps it can; "auto": true for fused accumulators, whose results
-        would otherwise depend on when operands arrive; false for exact and binned ones.
+        Schedule only when the window holds all the steps it can. "auto" is true for fused accumulators, whose results
+        would otherwise depend on when operands arrive, and false for exact and binned ones.
     registered_ready : bool
-        Two beats are buffered at the output, so that nothing inside is combinational from `out_ready`.
+        Buffer two beats at the output, so that nothing inside is combinational from `out_ready`.
     counters : bool or "snapshot"
-        Whether the tile counts what it does; "snapshot": what a bus reads is a copy that it takes of all counters.
+        Whether the tile has counters. "snapshot": a bus reads a copy that it takes of all counters.
 
     Raises
     ------
     TypeError, ValueError
-        Naming the field, what is allowed and what was given.
+        With the field, its value and what is allowed.
 
     Examples
     --------
@@ -231,12 +231,12 @@ class TileConfig(TomlConfig):
 
     @property
     def input_bits(self) -> int:
-        """Input bits of the AXI4-Stream tile, which has the most of all modules.
+        """Input bits of the AXI4-Stream tile, the module with the most.
 
         >>> TileConfig().input_bits
         2324
         """
-        steps = self.columns * self.step_bytes("a") + self.rows * self.step_bytes("b")  # one of each port
+        steps = self.columns * self.step_bytes("a") + self.rows * self.step_bytes("b")  # one step of each port
         data = 8 * steps * self.window_depth
         beats = data + data // 8 + 2 * (self.rows + self.columns)  # tdata, tkeep; tlast and tvalid
         result = RESULT_FORMATS[self.numerics.result].width
@@ -307,14 +307,14 @@ class TileConfig(TomlConfig):
         Raises
         ------
         ConfigError
-            If the configuration has scales; the message names who takes none.
+            If the configuration has scales. The message ends with `who`.
         """
         if self.numerics.scale is not None:
             raise ConfigError(f'tile.scale must be "{NO_SCALE}" {who}, not "{self.scale}"')
 
     @property
     def step_values(self) -> int:
-        """What a step consists of: values, and the scale after them if there is one.
+        """Number of a step's values, including its scale if it has one.
 
         >>> TileConfig().step_values, TileConfig(format="fp4_e2m1", scale="e4m3").step_values
         (4, 5)
@@ -345,7 +345,7 @@ class TileConfig(TomlConfig):
 
     @property
     def baseline(self) -> "TileConfig":
-        """The same tile without sparsity."""
+        """This tile's configuration without sparsity."""
         return replace(self, sparsity="none")
 
     # Files
@@ -373,7 +373,7 @@ class TileConfig(TomlConfig):
             raise ConfigError(str(error)) from None
 
     def to_mapping(self) -> dict[str, Any]:
-        """Return the document that builds this configuration, without keys of a scale that have their default."""
+        """Return the document of this configuration, without keys of a scale that have their default value."""
         table = {field.name: getattr(self, field.name) for field in fields(self)}
         if self.scale == NO_SCALE:
             del table["scale"]
@@ -389,7 +389,7 @@ class TileConfig(TomlConfig):
 
     @cached_property
     def digest(self) -> str:
-        """First 16 hexadecimal digits of the SHA-256 of the canonical configuration, and of what "auto" stands for."""
+        """First 16 hexadecimal digits of the SHA-256 of the canonical configuration and the options of "auto"."""
         document = self.to_mapping()
         if self.connectivity == "auto":
             document["options"] = self.options

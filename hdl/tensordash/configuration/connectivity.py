@@ -1,4 +1,4 @@
-"""Connectivity: which positions of the window a lane may take its pair from, and in which order lanes decide.
+"""Connectivity: the window positions that a lane may take its pair from, and the order in which lanes decide.
 
 An option at a later step is lookahead; one at another lane is lookaside.
 """
@@ -11,15 +11,15 @@ from typing import Any
 __all__ = ["PAPER_OPTIONS", "Connectivity", "Option", "Position", "auto_options"]
 
 Option = tuple[int, int]
-"""(step, lane offset): where a lane looks, relative to itself and the oldest step."""
+"""(step, lane offset): a position relative to the lane and the oldest step."""
 Position = tuple[int, int]
 """(step, lane): a place in the window."""
 
 PAPER_OPTIONS: tuple[Option, ...] = ((0, 0), (1, 0), (2, 0), (3, 0), (1, 1), (1, -1), (2, 2), (3, 3))
 """The paper's eight options for four lanes and four steps, in its priority order (section III-A)."""
 
-# (lanes, steps): options after (0, 0), from that many lanes on, for windows that shift. Hill climbing on random zeros,
-# the mean over 30, 50, 70 and 90%, with four rows: what `python bench/connectivity_auto.py search` prints.
+# (lanes, steps): options after (0, 0), from this number of lanes on, for windows that shift. Hill climbing on random
+# zeros, the mean over 30, 50, 70 and 90%, with four rows. `python bench/connectivity_auto.py search` prints this table.
 SEARCHED: dict[tuple[int, int], tuple[Option, ...]] = {
     (2, 2): ((1, 0), (1, 1)),
     (2, 3): ((1, 0), (1, 1), (2, 0), (2, 1)),
@@ -56,21 +56,21 @@ SEARCHED: dict[tuple[int, int], tuple[Option, ...]] = {
 
 @dataclass(frozen=True)
 class Connectivity:
-    """The options of every lane, checked against the window they look into.
+    """The options of every lane, checked against the window.
 
     Lane offsets count modulo `lanes`: the lanes form a ring.
 
     Parameters
     ----------
     options : iterable of (step, lane offset)
-        In priority order. The first is (0, 0); every other has 1 <= step < depth; no two coincide.
+        Options in priority order. The first is (0, 0), every other has 1 <= step < depth, and no two coincide.
     lanes, depth : int
         Shape of the window.
 
     Raises
     ------
     TypeError, ValueError
-        Naming the option and what is allowed.
+        With the option and what is allowed.
 
     Source: paper, section III-A, "The Hardware Scheduler", and Figs. 5 and 6. The paper gives the levels for one
     pattern; here they are computed, so that any pattern is valid by construction.
@@ -131,12 +131,12 @@ class Connectivity:
         return tuple(checked)
 
     def positions(self, lane: int) -> tuple[Position, ...]:
-        """Positions that `lane` can take its pair from, in priority order."""
+        """Return the positions that `lane` can take its pair from, in priority order."""
         return tuple((step, (lane + offset) % self.lanes) for step, offset in self.options)
 
     @cached_property
     def rotation_invariant(self) -> bool:
-        """Whether every step but the oldest offers the same lane offsets, so that a ring of slots can stay in place.
+        """Whether every step but the oldest offers the same lane offsets, as a staging ring requires.
 
         >>> Connectivity([(0, 0), (1, 0), (2, 1), (1, 1), (2, 0)], lanes=4, depth=3).rotation_invariant
         True
@@ -149,10 +149,10 @@ class Connectivity:
         return len({frozenset(each) for each in offsets.values()}) == 1
 
     def sources(self, ring: bool) -> tuple[Option, ...]:
-        """(slot, lane offset) of everything that an operand mux chooses from, for slots that shift or stay.
+        """Return (slot, lane offset) of every source of an operand mux.
 
-        Slots that shift hold the oldest step in slot 0: a lane's sources are its options. In a ring any slot may hold
-        it: a lane reaches every slot, at the offsets of all options.
+        With slots that shift, slot 0 holds the oldest step, and a lane's sources are its options. In a ring any slot
+        may hold the oldest step, and a lane reaches every slot at the offsets of all options.
 
         >>> Connectivity([(0, 0), (1, 0), (1, 1)], lanes=4, depth=2).sources(ring=True)
         ((0, 0), (1, 0), (0, 1), (1, 1))
@@ -160,15 +160,15 @@ class Connectivity:
         if not ring:
             return self.options
         offsets = dict.fromkeys(offset % self.lanes for _, offset in self.options)
-        # By lane offset: synthesis pairs neighbours, and finds a smaller mux for this order than for that by slot.
+        # In order of lane offset: synthesis pairs neighbours, and finds a smaller mux than in order of slot.
         return tuple((slot, offset) for offset in offsets for slot in range(self.depth))
 
     @cached_property
     def levels(self) -> tuple[tuple[int, ...], ...]:
         """Lanes that decide at the same time, level by level.
 
-        Greedy, in lane order: a level takes the first lane that is left and every later one whose positions are
-        disjoint from those of all lanes it already holds.
+        Greedy, in lane order: a level takes the first remaining lane, and every later lane whose positions are disjoint
+        from those of the level's lanes so far.
 
         >>> t_shape = [(0, 0), (1, 0), (2, 0), (1, -1), (1, 1), (2, -2), (2, 2), (1, 3)]
         >>> Connectivity(t_shape, lanes=16, depth=3).levels
@@ -190,10 +190,10 @@ class Connectivity:
 
 
 def auto_options(lanes: int, depth: int, *, ring: bool) -> tuple[Option, ...]:
-    """Return the best options that are known for a shape, in priority order.
+    """Return the best known options for a shape, in priority order.
 
-    Eight of them, or as many as there are, and with two steps five. A ring of more steps offers a lane's own offset and
-    its neighbour's at every step, so that its muxes have twice as many sources as it has steps.
+    Eight options, or all if there are fewer, and five with two steps. A ring of more steps offers a lane's own offset
+    and its neighbour's at every step, so that its muxes have two sources per step.
 
     Parameters
     ----------
@@ -202,7 +202,8 @@ def auto_options(lanes: int, depth: int, *, ring: bool) -> tuple[Option, ...]:
     ring : bool
         Whether every step from 1 on has to offer the same lane offsets.
 
-    Source: found here (docs/simulator.md, "Any shape"); for a ring of 4 lanes and 4 steps those of `recommended`.
+    Source: a search of this project (docs/simulator.md, "Any shape"). A ring of 4 lanes and 4 steps has the options of
+    the preset `recommended`.
 
     Examples
     --------
@@ -212,7 +213,7 @@ def auto_options(lanes: int, depth: int, *, ring: bool) -> tuple[Option, ...]:
     True
     """
     if ring and depth > 2:
-        # A neighbour's next step is of more use than one's own, from four lanes on.
+        # From four lanes on, a neighbour's next step is more useful than a lane's own.
         first = ((1, 1), (1, 0)) if lanes > 3 else ((1, 0), (1, 1))
         return ((0, 0), *first, *((step, offset) for step in range(2, depth) for offset in (0, 1)))
     serving = max(least for least, steps in SEARCHED if steps == depth and least <= lanes)

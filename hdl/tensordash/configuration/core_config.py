@@ -1,4 +1,4 @@
-"""The configuration of a core: a tile, and the memories and movers around it."""
+"""Configuration of a core: a tile, and the memories and movers around it."""
 
 import hashlib
 import json
@@ -26,27 +26,27 @@ SWITCHES = ("bias", "scale", "relu", "mask", "stochastic", "compression")
 
 @dataclass(frozen=True, kw_only=True)
 class CoreConfig(TomlConfig):
-    """A core: its tile, its memories and what it is built with.
+    """A core: its tile, its memories and its optional features.
 
     Parameters
     ----------
     tile : TileConfig
-        The tile: of 4 or 8 lanes, rows and columns multiples of them, formats of one width, exact or binned
-        accumulators, staging rings (or the dense baseline), without C input.
+        The tile: 4 or 8 lanes, rows and columns multiples of them, formats of one width, an exact or binned
+        accumulator, staging rings (or the dense baseline), no C input.
     buffer : int
         KiB of the buffer, a power of two.
     regions : int
-        Parts of the buffer that are read and written apart from each other: 1, 2, 4 or 8.
+        Regions of the buffer that are read and written independently: 1, 2, 4 or 8.
     stream_buffer : int
         KiB of each side's stream buffer.
     layout_groups : int
-        Groups that each layout reads and writes in a cycle at most: 1, or 2 with a tile of several steps a cycle. With
-        2, each bank of the buffer has two memories in each region.
+        Maximum number of groups that each layout reads and writes per cycle: 1, or 2 with a tile of several steps per
+        cycle. With 2, each bank of the buffer has two memories in each region.
     partial_sums : int
         Blocks of partial sums, 1 to 256.
     result_cycles : int
-        Cycles in which the output unit adds partial sums or biases to a row of a block, a divisor of `tile.columns`:
-        with 2 it adds to half of a row at a time, with half of the adders. Rows without either take one in any case.
+        Cycles in which the output unit adds partial sums or biases to a row of a block, a divisor of `tile.columns`.
+        With 2 it adds to half of a row at a time, with half of the adders. Rows without additions always take one.
     axi_bits : int
         Width of the AXI4 data bus, a power of two, 32 to 512 and no more than a group.
     address_bits : int
@@ -56,21 +56,21 @@ class CoreConfig(TomlConfig):
     axi_cache : int
         AxCACHE of every burst, a value that AXI4 defines. Bit 0: bufferable; bit 1: modifiable; bits 2 and 3: allocate.
     outstanding : int
-        Read bursts of loads on their way at once, 1 to 255. Runs of one group need about as many as memory has cycles
-        of latency, divided by the beats of a group.
+        Maximum number of outstanding read bursts of loads, 1 to 255. Runs of one group need about memory's latency in
+        cycles, divided by the beats of a group.
     prefetch : int
         Descriptors that the command queue holds or fetches ahead of the sequencer: a power of two, 2 to 128.
     window : int
-        Descriptors that the sequencer holds, those being executed among them: 4, 8, 16 or 32.
+        Descriptors that the sequencer holds, including those in execution: 4, 8, 16 or 32.
     bias, scale, relu, mask, stochastic : bool
-        Which functions of the output unit are built.
+        Features of the output unit to build.
     compression : bool
         Whether moves can inflate and deflate.
 
     Raises
     ------
     TypeError, ValueError
-        Naming the field, what is allowed and what was given.
+        With the field, its value and what is allowed.
 
     Source: docs/core.md.
 
@@ -224,29 +224,29 @@ class CoreConfig(TomlConfig):
 
     @property
     def result_columns(self) -> int:
-        """Columns to which the output unit adds in a cycle."""
+        """Columns to which the output unit adds per cycle."""
         return self.tile.columns // self.result_cycles
 
     def parts(self, side: str) -> int:
-        """Groups in a step of a side, "a" or "b"."""
+        """Return the groups in a step of a side, "a" or "b"."""
         return (self.tile.columns if side == "a" else self.tile.rows) // self.tile.lanes
 
     def step_bits(self, side: str) -> int:
-        """Return bits of a step of a side."""
+        """Return the bits of a step of a side."""
         return self.parts(side) * self.group_bits
 
     def stream_words(self, side: str) -> int:
-        """Words in each bank of a side's stream buffer."""
+        """Return the words in each bank of a side's stream buffer."""
         return self.stream_buffer * 8192 // self.step_bits(side) // self.tile.window_depth
 
     @property
     def streamed_steps(self) -> int:
-        """Steps of the longest stream that both sides have room for."""
+        """Steps of the longest stream that fits both stream buffers."""
         return self.tile.window_depth * min(self.stream_words("a"), self.stream_words("b"))
 
     @property
     def baseline(self) -> "CoreConfig":
-        """The same core around the dense tile, with layouts of one group a cycle."""
+        """This core's configuration with the dense tile, and with layouts of one group per cycle."""
         return replace(self, tile=self.tile.baseline, layout_groups=1)
 
     # Files
@@ -274,7 +274,7 @@ class CoreConfig(TomlConfig):
             raise ConfigError(str(error)) from None
 
     def to_mapping(self) -> dict[str, Any]:
-        """Plain values, every key written out but `layout_groups` where it is 1: digests of older cores stay valid."""
+        """Return the document of this configuration, without `layout_groups` if 1: older digests stay valid."""
         table = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "tile"}
         if self.layout_groups == 1:
             del table["layout_groups"]

@@ -1,15 +1,15 @@
-"""Descriptors of the core, as data: which operations there are, and every field's place.
+"""Descriptors of the core, as data: all operations, and every field's place.
 
-Hardware, golden model, assembler, benches and docs/core.md read the places of fields here and define none themselves.
-A new field, such as one of `load`, also needs changes in these places:
+Hardware, golden model, assembler, benches and docs/core.md read the places of fields from here.
+A new field, for example of `load`, also needs changes in these places:
 
 - its unit in `hdl` (`movers`, `core`), and `core/descriptor_check.py` if some of its values are illegal;
-- `golden/core` in `sim`: `legal.py`, what the operation computes (`moves.py` for `load`), and its `effects.py`;
+- `golden/core` in `sim`: `legal.py`, the model of the operation (`moves.py` for `load`), and `effects.py`;
 - `compiler` in `sim`: `footprint.py` and `unit_cycles.py`;
 - `verify` in `sim`: the unit's bench (`units/load.py`), and `random_programs.py` and `field_cases.py` in `programs`;
 - the reference model in `formal` (`move_nest.py` for `load`), and `program_order.py` for illegal values.
 
-`python bench/core_page.py` writes the field into docs/core.md. The C header and the assembler follow by themselves.
+`python bench/core_page.py` writes the field into docs/core.md. The C header and the assembler need no change.
 """
 
 from collections.abc import Mapping, Sequence
@@ -39,7 +39,7 @@ MAX_STRIDE = 4
 """Largest `stride` of a layout or a multiply, in positions."""
 
 UNITS = ("load", "layout_a", "layout_b", "multiply", "output", "store")
-"""The units that descriptors are for, in the order of the bits of `wait` and `signal`."""
+"""The units that execute descriptors, in the order of the bits of `wait` and `signal`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +51,7 @@ class Field:
     name : str
         Its name, in every language.
     low, width : int
-        Its lowest bit in the descriptor, and how many there are.
+        Its lowest bit in the descriptor, and its number of bits.
     doc : str
         Its meaning, in one line.
     signed : bool
@@ -59,7 +59,7 @@ class Field:
     least : int
         The smallest value allowed.
     greatest : int
-        The largest value allowed, where the bits hold larger ones, which are illegal.
+        The largest value allowed, if the bits can hold larger, illegal ones.
     """
 
     name: str
@@ -79,7 +79,7 @@ class Field:
 
     @property
     def maximum(self) -> int:
-        """The largest value that fits."""
+        """The largest value that fits the bits."""
         return (1 << (self.width - self.signed)) - 1
 
     @property
@@ -104,11 +104,11 @@ class Operation:
     code : int
         Value of the header's field `operation`.
     unit : str
-        Which of `UNITS` executes it; empty for the sequencer itself.
+        The one of `UNITS` that executes it; empty for the sequencer itself.
     doc : str
-        What it does, in one line.
+        Its effect, in one line.
     fields : tuple of Field
-        Its fields, the header's left out. All other bits are zero.
+        Its fields without the header's. All other bits are zero.
     """
 
     name: str
@@ -124,7 +124,7 @@ class Operation:
 
     @cached_property
     def encoding(self) -> tuple[int, Mapping[str, tuple[int, int, int, int, int]]]:
-        """Bits of all defaults, and of each field its minimum, maximum, default, lowest bit, and ones of its width."""
+        """Bits of all defaults, and each field's minimum, maximum, default, lowest bit, and ones of its width."""
         bits, places = 0, {}
         for field in (*HEADER, *self.fields):
             default = self.code if field.name == "operation" else max(field.least or 0, 0)
@@ -142,9 +142,9 @@ def _fields(*rows: tuple[int, int, int, str, str] | tuple[int, int, int, str, st
 
 
 HEADER = _fields(
-    (0, 0, 4, "operation", "which operation"),
-    (0, 8, 6, "wait", "units of which one token each is taken before it begins"),
-    (0, 16, 6, "signal", "units that get a token each when it is done"),
+    (0, 0, 4, "operation", "code of the operation"),
+    (0, 8, 6, "wait", "units from which one token each is taken before it begins"),
+    (0, 16, 6, "signal", "units that get one token each when it is done"),
 )
 """The fields of every descriptor."""
 
@@ -154,14 +154,14 @@ SIGNED = {"signed": True}
 
 
 def loop_fields(first_word: int, loops: int, counts: tuple[int, int]) -> tuple[Field, ...]:
-    """Return fields of a nest of loops, the innermost first; the outermost has no count.
+    """Return the fields of a loop nest, the innermost loop first. The outermost loop has no count.
 
     Parameters
     ----------
     first_word : int
-        Where they begin.
+        Word of the first field.
     loops : int
-        How many there are.
+        Number of loops.
     counts : tuple of int
         Word and bit of the first count.
     """
@@ -176,27 +176,27 @@ def loop_fields(first_word: int, loops: int, counts: tuple[int, int]) -> tuple[F
         fields += _fields((word, 16 * (k % 2), 16, f"y_{k}", f"added to y when loop {k} steps", SIGNED))
     for k in range(loops - 1):
         low = 32 * counts[0] + counts[1] + 12 * k
-        fields.append(Field(name=f"count_{k}", low=low, width=12, doc=f"how often loop {k} runs", least=1))
+        fields.append(Field(name=f"count_{k}", low=low, width=12, doc=f"iterations of loop {k}", least=1))
     return tuple(fields)
 
 
 AGU_FIELDS = _fields(
-    (2, 0, 16, "address", "group of position 0 to begin with"),
+    (2, 0, 16, "address", "group of position 0 at the start"),
     (2, 28, 3, "stride", f"positions from one port to the next, 1 to {MAX_STRIDE}", STRIDES),
-    (3, 0, 16, "x", "position of port 0 to begin with", SIGNED),
-    (3, 16, 16, "y", "row to begin with", SIGNED),
-    (4, 0, 16, "x_size", "positions that there are", AT_LEAST_ONE),
+    (3, 0, 16, "x", "position of port 0 at the start", SIGNED),
+    (3, 16, 16, "y", "row at the start", SIGNED),
+    (4, 0, 16, "x_size", "number of positions", AT_LEAST_ONE),
 )
-"""Fields of everything that walks the buffer."""
+"""Fields of the operations that walk the buffer."""
 
 _MOVE = _fields(
     (1, 0, 32, "memory", "address in memory, bytes, low half"),
     (2, 0, 32, "memory_high", "the same, high half"),
     (3, 0, 16, "address", "first group in the buffer"),
-    (4, 0, 16, "count_0", "groups that stand together in memory; compressed: all groups", AT_LEAST_ONE),
-    (4, 16, 16, "count_1", "how often loop 1 runs; compressed: 1", AT_LEAST_ONE),
-    (5, 0, 16, "count_2", "how often loop 2 runs; compressed: 1", AT_LEAST_ONE),
-    (5, 16, 16, "count_3", "how often loop 3 runs; compressed: 1", AT_LEAST_ONE),
+    (4, 0, 16, "count_0", "consecutive groups in memory; compressed: all groups", AT_LEAST_ONE),
+    (4, 16, 16, "count_1", "iterations of loop 1; compressed: 1", AT_LEAST_ONE),
+    (5, 0, 16, "count_2", "iterations of loop 2; compressed: 1", AT_LEAST_ONE),
+    (5, 16, 16, "count_3", "iterations of loop 3; compressed: 1", AT_LEAST_ONE),
     (6, 0, 32, "stride_1", "groups from one turn of loop 1 to the next, in memory", SIGNED),
     (7, 0, 32, "stride_2", "groups from one turn of loop 2 to the next, in memory", SIGNED),
     (8, 0, 32, "stride_3", "groups from one turn of loop 3 to the next, in memory", SIGNED),
@@ -209,11 +209,11 @@ _MOVE = _fields(
 _LAYOUT = (
     *_fields(
         (0, 24, 1, "transposed", "ports are channels and lanes are positions"),
-        (0, 25, 1, "checked", "rows of y below 0 and from y_size on are zero; otherwise y does not matter"),
+        (0, 25, 1, "checked", "rows with y below 0 or at least y_size are zero; otherwise y is ignored"),
         (1, 0, 16, "base", "first word of each bank of the stream buffer"),
         (1, 16, 16, "steps", "steps of each stream", AT_LEAST_ONE),
-        (2, 16, 12, "streams", "streams", AT_LEAST_ONE),
-        (4, 16, 16, "y_size", "rows that there are"),
+        (2, 16, 12, "streams", "number of streams", AT_LEAST_ONE),
+        (4, 16, 16, "y_size", "number of rows"),
     ),
     *AGU_FIELDS,
     *loop_fields(5, 6, counts=(14, 0)),
@@ -221,12 +221,12 @@ _LAYOUT = (
 
 _MULTIPLY = _fields(
     (0, 14, 1, "add", "partial sums are added"),
-    (0, 15, 1, "emit", "results are made; otherwise partial sums"),
+    (0, 15, 1, "emit", "sums become results; otherwise partial sums"),
     (0, 22, 1, "transposed", "the tile's columns are positions, and its rows channels"),
     (0, 23, 1, "fp32", "results stay FP32"),
     (0, 24, 1, "bias", "a bias is added for each channel"),
     (0, 25, 1, "relu", "negative results become zero"),
-    (0, 26, 1, "mask", "results become zero where the mask's tensor is"),
+    (0, 26, 1, "mask", "results become zero where the mask is zero"),
     (0, 27, 1, "stochastic", "results are rounded stochastically to the operand format"),
     (0, 28, 1, "toward_zero", "results are rounded toward zero to the operand format, even if `stochastic`"),
     (1, 0, 6, "output_wait", "like `wait`, for the output unit"),
@@ -239,8 +239,8 @@ _MULTIPLY = _fields(
     (11, 16, 16, "b_base", "first word of side B's streams"),
     (13, 4, 12, "b_streams", "streams of the row side", AT_LEAST_ONE),
     (14, 0, 16, "bias_address", "group of the biases' first values"),
-    (14, 16, 16, "mask_address", "group of the mask that belongs to `address`"),
-    (15, 0, 32, "seed", "of stochastic rounding"),
+    (14, 16, 16, "mask_address", "group of the mask for `address`"),
+    (15, 0, 32, "seed", "seed of stochastic rounding"),
 )
 
 OPERATIONS: Mapping[str, Operation] = MappingProxyType(
@@ -262,14 +262,14 @@ OPERATIONS: Mapping[str, Operation] = MappingProxyType(
                 name="record",
                 code=6,
                 unit="store",
-                doc="counts since the last record to memory, which begin anew",
+                doc="counts since the last record to memory, and reset of the counts",
                 fields=_MOVE[:2],
             ),
             Operation(
                 name="end",
                 code=7,
                 unit="",
-                doc="wait until all is done, and interrupt",
+                doc="wait until all descriptors are done, and raise the interrupt",
                 fields=(),
             ),
         )
@@ -284,14 +284,14 @@ def encode(operation: Operation, values: Mapping[str, int]) -> int:
     Parameters
     ----------
     operation : Operation
-        Which.
+        The descriptor's operation.
     values : mapping of str to int
-        Fields by name, the header's among them; those left out are their least value, or 0.
+        Fields by name, including the header's. By default a field has its least value, or 0.
 
     Raises
     ------
     ValueError
-        If there is no such field, or a value is not allowed.
+        If a field does not exist, or a value is not allowed.
 
     Examples
     --------
@@ -313,14 +313,14 @@ def encode(operation: Operation, values: Mapping[str, int]) -> int:
 
 
 def decode(bits: int, names: frozenset[str] | None = None) -> tuple[Operation | None, dict[str, int]]:
-    """Return the operation of a descriptor, None if there is none of that code, and its fields.
+    """Return the operation of a descriptor, or None for an unknown code, and its fields.
 
     Parameters
     ----------
     bits : int
         The descriptor.
     names : frozenset of str, optional
-        The fields to return, if the operation has them; all if left out.
+        The fields to return, if the operation has them. By default all.
     """
     operation, fields = _decoding(bits & HEADER[0].mask, names)
     return operation, {
@@ -333,7 +333,7 @@ def decode(bits: int, names: frozenset[str] | None = None) -> tuple[Operation | 
 def _decoding(
     code: int, names: frozenset[str] | None
 ) -> tuple[Operation | None, Sequence[tuple[str, int, int, int, int]]]:
-    """Return the operation of a code, and of each field name, low bit, ones, sign bit and what the sign takes away."""
+    """Return a code's operation, and each field's name, low bit, ones, sign bit and amount that a sign subtracts."""
     operation = next((each for each in OPERATIONS.values() if each.code == code), None)
     return operation, [
         (field.name, field.low, (1 << field.width) - 1, field.signed << field.width - 1, 1 << field.width)

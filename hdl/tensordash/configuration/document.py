@@ -1,4 +1,4 @@
-"""Documents in TOML, as configurations come: parsed, with settings on top, and with one-line errors."""
+"""TOML documents of configurations: parsing, overriding settings, and one-line errors."""
 
 import tomllib
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -15,19 +15,19 @@ Config = TypeVar("Config")
 
 
 class ConfigError(TensorDashError, ValueError):
-    """A configuration file, or a setting, that cannot be used; the message is one line."""
+    """A configuration file, or a setting, that cannot be used. The message is one line."""
 
     def __init__(self, message: str) -> None:
-        super().__init__(" ".join(message.splitlines()))  # keys, which it may name, can hold anything
+        super().__init__(" ".join(message.splitlines()))  # the message may contain a key, which can be any text
 
 
 def loaded(path: str | Path, build: Callable[[str], Config], what: str = "configuration") -> Config:
-    """Build an object from a file's text; an error names it as `what`.
+    """Build an object from a file's text. Error messages call the file `what`.
 
     Raises
     ------
     ConfigError
-        If the file cannot be read or used; it names the file.
+        If the file cannot be read or used. The message names the file.
     """
     try:
         text = Path(path).read_text(encoding="utf-8")
@@ -41,12 +41,12 @@ def loaded(path: str | Path, build: Callable[[str], Config], what: str = "config
 
 
 def parsed(text: str, settings: Iterable[str] = ()) -> dict[str, Any]:
-    """Return a document, with `settings` such as ``"tile.rows=8"`` on top.
+    """Return a document, overridden by `settings` such as ``"tile.rows=8"``.
 
     Raises
     ------
     ConfigError
-        If that is no TOML, or no setting.
+        If the text is not TOML, or a setting is not valid.
 
     Examples
     --------
@@ -55,7 +55,7 @@ def parsed(text: str, settings: Iterable[str] = ()) -> dict[str, Any]:
     """
     try:
         document = tomllib.loads(text)
-    except (ValueError, RecursionError) as error:  # also numbers and nesting beyond all reason
+    except (ValueError, RecursionError) as error:  # also excessive numbers and nesting
         raise ConfigError(f"not valid TOML: {error}") from None
     for setting in settings:
         _apply(document, setting)
@@ -63,12 +63,12 @@ def parsed(text: str, settings: Iterable[str] = ()) -> dict[str, Any]:
 
 
 def checked_table(document: Mapping[str, Any], name: str, known: Collection[str]) -> Mapping[str, Any]:
-    """Return a table of a document, empty if it is not there.
+    """Return a table of a document, or an empty one if the document lacks it.
 
     Raises
     ------
     ConfigError
-        If it is no table, or has a key that is not known.
+        If it is not a table, or has an unknown key.
     """
     table = document.get(name, {})
     if not isinstance(table, Mapping):
@@ -80,40 +80,40 @@ def checked_table(document: Mapping[str, Any], name: str, known: Collection[str]
 
 
 class TomlConfig:
-    """A configuration that TOML files hold; subclasses have `from_mapping` and `to_mapping`."""
+    """A configuration stored in TOML files. Subclasses define `from_mapping` and `to_mapping`."""
 
     @classmethod
     def from_mapping(cls, document: Mapping[str, Any]) -> Self:
-        """Build from a parsed document."""
+        """Build a configuration from a parsed document."""
         raise NotImplementedError
 
     def to_mapping(self) -> dict[str, Any]:
-        """Return the document that builds this configuration."""
+        """Return the document of this configuration."""
         raise NotImplementedError
 
     @classmethod
     def from_toml(cls, text: str, settings: Iterable[str] = ()) -> Self:
-        """Build from TOML, with `settings` such as ``"tile.rows=8"`` on top."""
+        """Build a configuration from TOML, overridden by `settings` such as ``"tile.rows=8"``."""
         return cls.from_mapping(parsed(text, settings))
 
     @classmethod
     def load(cls, path: str | Path, settings: Iterable[str] = ()) -> Self:
-        """Read a TOML file, with `settings` on top.
+        """Read a TOML file, overridden by `settings`.
 
         Raises
         ------
         ConfigError
-            If the file cannot be read or used; the message names it.
+            If the file cannot be read or used. The message names the file.
         """
         return loaded(path, lambda text: cls.from_toml(text, settings))
 
     def to_toml(self) -> str:
-        """Return the configuration as TOML, as `to_mapping` has it."""
+        """Return the document of `to_mapping` as TOML."""
         return tomlkit.dumps(self.to_mapping())
 
 
 def _apply(document: dict[str, Any], setting: str) -> None:
-    """Set ``a.b=value`` in a parsed document; the value is TOML, or a bare word."""
+    """Set ``a.b=value`` in a parsed document. The value is TOML, or a bare word."""
     path, equals, text = setting.partition("=")
     keys = [key.strip() for key in path.split(".")]
     if not equals or not all(keys):

@@ -1,7 +1,7 @@
-"""The base of all errors that tell a user what is wrong with the input."""
+"""Base class of all errors about a user's input."""
 
 __all__ = ["TensorDashError"]
 
 
 class TensorDashError(Exception):
-    """Input, or an environment, that cannot be used. The message is one line; the command exits with status 2."""
+    """Input or an environment that cannot be used. The message is one line. The command exits with status 2."""

@@ -1,4 +1,4 @@
-"""Number formats as data: everything that distinguishes one operand format from another is in `FORMATS`."""
+"""Number formats as data: `FORMATS` has all differences between operand formats."""
 
 from dataclasses import dataclass
 
@@ -28,12 +28,12 @@ class FloatFormat:
     name : str
         The name used in configurations.
     exponent_bits, fraction_bits : int
-        Widths of the two fields; one sign bit stands above them.
+        Widths of the two fields. One sign bit is above them.
     infinities : bool
-        True: an exponent field of all ones stands for infinities and NaN. False (E4M3): only the largest magnitude of
-        all, exponent and fraction all ones, is NaN; there are no infinities.
+        True: an exponent field of all ones encodes infinities and NaN. False (E4M3): there are no infinities, and only
+        the magnitude with exponent and fraction all ones is NaN.
     nan : bool
-        False, with no infinities either (MX's 6- and 4-bit formats): every pattern is a number.
+        False, without infinities (MX's 6- and 4-bit formats): every pattern is a number.
     """
 
     name: str
@@ -78,7 +78,7 @@ class FloatFormat:
 
     @property
     def largest_units(self) -> int:
-        """The largest finite value in units of the least one above zero.
+        """The largest finite value in units of the least value above zero.
 
         >>> FORMATS["fp8_e4m3"].largest_units == 448 * 2**9
         True
@@ -88,7 +88,7 @@ class FloatFormat:
 
     @property
     def beyond(self) -> int:
-        """Bit pattern of what is beyond the largest: an infinity; NaN without one; the largest without NaN.
+        """Bit pattern of values beyond the largest: an infinity, else NaN, else the largest finite value.
 
         >>> [hex(FORMATS[name].beyond) for name in ("fp16", "fp8_e4m3", "fp4_e2m1")]
         ['0x7c00', '0x7f', '0x7']
@@ -114,16 +114,16 @@ class IntegerFormat:
 
 @dataclass(frozen=True, kw_only=True)
 class ScaleFormat:
-    """What the values of a block share.
+    """A format of scales, each shared by the values of a block.
 
     Parameters
     ----------
     name : str
         The name used in configurations.
     block : int
-        Values that share a scale in the formats that have it.
+        Values that share a scale.
     number : FloatFormat or None
-        What a scale is, sign included; None (E8M0): two to the power of its pattern less 127, all ones being NaN.
+        Format of a scale, sign included. None (E8M0): two to the power of its pattern minus 127; all ones are NaN.
     """
 
     name: str
@@ -131,13 +131,13 @@ class ScaleFormat:
     number: FloatFormat | None = None
 
     width = 8
-    """Bits."""
+    """Bits of a scale."""
     bias = 127
-    """Of E8M0: the pattern of 1."""
+    """E8M0's pattern of 1."""
 
     @property
     def nan(self) -> int:
-        """The pattern without its sign, if it has one, that is NaN.
+        """The pattern of NaN, without a sign.
 
         >>> [hex(scale.nan) for scale in SCALES.values()]
         ['0xff', '0x7f']
@@ -173,12 +173,12 @@ FORMATS: dict[str, Format] = {
 """Operand formats by name."""
 
 SCALE_ROUNDINGS = ("floor", "up")
-"""How a scale becomes a power of two: docs/numerics.md, "Quantisation"."""
+"""Roundings of a scale to a power of two: docs/numerics.md, "Quantisation"."""
 SCALES: dict[str, ScaleFormat] = {
     "e8m0": ScaleFormat(name="e8m0", block=32),
     "e4m3": ScaleFormat(name="e4m3", block=16, number=FORMATS["fp8_e4m3"]),  # type: ignore[arg-type]
 }
-"""Scales by name: of OCP's MX formats (Microscaling Formats Specification 1.0, section 5.4), and of NVFP4."""
+"""Scale formats by name: OCP's MX formats (Microscaling Formats Specification 1.0, section 5.4), and NVFP4."""
 
 FP32 = FloatFormat(name="fp32", exponent_bits=8, fraction_bits=23)
 INT32 = IntegerFormat(name="int32", width=32)

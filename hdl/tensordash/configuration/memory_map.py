@@ -1,6 +1,6 @@
-"""Where programs and firmware are in a system's memory."""
+"""Addresses of programs and firmware in a system's memory."""
 
 __all__ = ["PROGRAM_BASE"]
 
 PROGRAM_BASE = 0x10000
-"""First address of programs and tensors, unless another one is chosen; firmware and its stack are below."""
+"""Default first address of programs and tensors. Firmware and its stack are below."""

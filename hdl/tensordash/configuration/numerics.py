@@ -1,4 +1,4 @@
-"""Numerics as data: what a PE multiplies, how it accumulates, and what comes out."""
+"""Numerics as data: a PE's operand formats, accumulator and results."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
@@ -24,7 +24,7 @@ __all__ = [
 ROUNDINGS = ("zero", "nearest")
 ADDENDS = ("inside", "after", "last")
 FP16_BITS = (5, 10)
-"""Of exponent and fraction."""
+"""Exponent and fraction bits of FP16."""
 WIDE_FORMATS = ("bf16", "tf32")
 """Formats with FP32's exponents, whose products are too wide for an exact accumulator."""
 ACCUMULATOR_TABLES = (
@@ -37,7 +37,7 @@ SCALE_NAMES = (NO_SCALE, *SCALES)
 
 @dataclass(frozen=True)
 class Exact:
-    """Fixed point, wide enough for every product; rounded once, when the block leaves.
+    """Fixed point, wide enough for every product, rounded once when the block leaves.
 
     Parameters
     ----------
@@ -58,25 +58,25 @@ class Exact:
 
 @dataclass(frozen=True)
 class Fused:
-    """A floating-point number, and one aligned multi-operand addition per cycle, as tensor cores do it.
+    """A floating-point number with one aligned multi-operand addition per cycle, as in tensor cores.
 
     Parameters
     ----------
     fraction_bits : int
-        F: fraction bits that a term keeps when it is aligned to the largest exponent, 8 to 64.
+        F: fraction bits of a term that is aligned to the largest exponent, 8 to 64.
     rounding : "zero" or "nearest"
-        How each cycle's sum is rounded: toward zero, or to nearest with ties to even.
+        Rounding of each cycle's sum: toward zero, or to nearest with ties to even.
     result_bits : int
-        Fraction bits that a cycle's result keeps, 7 to 23; FP32 has 23.
+        Fraction bits of a cycle's result, 7 to 23. FP32 has 23.
     result_exponent_bits : int
-        Its exponent bits: 8 as FP32's, or 5 with 10 result bits, for FP16 results.
+        Exponent bits of a cycle's result: 8 as in FP32, or 5 with 10 result bits, for FP16 results.
     addend : "inside", "after" or "last"
-        Whether what was accumulated is one of the terms that are aligned, or is added to the rounded sum of a cycle's
-        products, as FP32 and to nearest; `after` takes 23 result bits. `last` accumulates as `inside` from zero, and
-        adds C to the finished sum, to nearest.
+        How the accumulated number is added. "inside": as one of the aligned terms. "after": to the rounded sum of a
+        cycle's products, as FP32 and to nearest, with 23 result bits. "last": as "inside" from zero; C is added to the
+        finished sum, to nearest.
     zero_exponent : int
-        Exponent that an accumulator of zero counts as where terms are aligned: -149 to -126, the exponent
-        of FP32's least normal result (-14 of FP16).
+        Exponent of an accumulator of zero in the alignment: -149 to -126, the exponent of FP32's least normal result
+        (FP16: to -14).
 
     Raises
     ------
@@ -114,14 +114,14 @@ class Fused:
 
     @classmethod
     def from_table(cls, table: Mapping[str, Any]) -> "Fused":
-        """Build from a table of a configuration, as `table` returns it."""
+        """Build an accumulator from a table as `table` returns it."""
         options = {field.name for field in fields(cls)} - {"fraction_bits"}
         if "fused" not in table or not set(table) <= {"fused", *options}:
             raise _unknown_table(table)
         return cls(table["fused"], **{"rounding": "zero"} | {name: table[name] for name in table if name in options})
 
     def table(self) -> dict[str, int | str]:
-        """Return the accumulator as a table of a configuration: what is left out has its default.
+        """Return the accumulator as a table of a configuration, without keys that have their default value.
 
         >>> Fused(13, "zero", result_bits=13).table()
         {'fused': 13, 'rounding': 'zero', 'result_bits': 13}
@@ -131,7 +131,7 @@ class Fused:
         return {"fused": changed.pop("fraction_bits"), **changed}
 
     def __str__(self) -> str:
-        """In words.
+        """Return the accumulator in words.
 
         >>> str(Fused(13, "zero", result_bits=13)), str(Fused(25, "zero", addend="after", zero_exponent=-133))
         ('fused 13, zero, to 13 bits', 'fused 25, zero, addend after, zero at -133')
@@ -148,16 +148,16 @@ class Fused:
 
 @dataclass(frozen=True)
 class Binned:
-    """Digits of the products, summed in the highest bins that a sum has met; rounded once, when the block leaves.
+    """Digits of the products, summed in the highest bins that a sum has met, and rounded once when the block leaves.
 
     Parameters
     ----------
     bins : int
-        Bins that are kept, 3 or 4.
+        Bins of a sum, 3 or 4.
     bin_bits : int
         Binary places of a bin, 8 to 32.
     headroom_bits : int
-        Bits of a register above its bin, 0 to 64; those of the tile, in its configuration.
+        Bits of a register above its bin, 0 to 64: the `headroom_bits` of the tile's configuration.
 
     Raises
     ------
@@ -179,7 +179,7 @@ class Binned:
 
     @classmethod
     def from_table(cls, table: Mapping[str, Any]) -> "Binned":
-        """Build from a table of a configuration, as `table` returns it."""
+        """Build an accumulator from a table as `table` returns it."""
         if "bins" not in table or not set(table) <= {"bins", "bin_bits"}:
             raise _unknown_table(table)
         return cls(**table)
@@ -193,7 +193,7 @@ class Binned:
         return {"bins": self.bins, "bin_bits": self.bin_bits}
 
     def __str__(self) -> str:
-        """In words.
+        """Return the accumulator in words.
 
         >>> str(Binned(4, 12))
         'binned 4 x 12'
@@ -205,7 +205,7 @@ Accumulator = Exact | Fused | Binned
 
 
 def accumulator_of_table(table: Mapping[str, Any]) -> Fused | Binned:
-    """Build the accumulator that a table of a configuration describes.
+    """Build the accumulator that a table of a configuration defines.
 
     >>> accumulator_of_table({"bins": 3}) == Binned(3), accumulator_of_table({"fused": 24}) == ACCUMULATORS["ampere"]
     (True, True)
@@ -214,7 +214,7 @@ def accumulator_of_table(table: Mapping[str, Any]) -> Fused | Binned:
 
 
 def _unknown_table(table: Mapping[str, Any]) -> ValueError:
-    """Return the error about a table that describes no accumulator."""
+    """Return the error for a table that defines no accumulator."""
     return ValueError(
         f"accumulator must be {ACCUMULATOR_TABLES}one of {', '.join(sorted([*ACCUMULATORS, 'exact']))}, "
         f"not a table of {', '.join(map(str, table)) or 'nothing'}"
@@ -234,10 +234,12 @@ ACCUMULATORS: dict[str, Fused] = {
     "blackwell-fp16": Fused(25, "nearest", result_bits=10, result_exponent_bits=5, addend="last", zero_exponent=-21),
     "cdna1": Fused(64, "nearest"),
 }
-"""Fused accumulators by the name of the GPU whose matrix units compute so: on fp16 (ampere, hopper: and bf16) at 4,
-8 and 16 lanes, on fp8 at 16 (Ada) and 32 lanes (Hopper, Blackwell), on fp16 at 4 lanes (CDNA1). With other formats or
-lanes only the arithmetic is the same. `-fp16` has the same sums and FP16 results; `blackwell-fp16` is for fp8 operands
-at 16 lanes, and adds C last. `ada-fp8` and `hopper-fp8` are one arithmetic, and differ in the lanes alone.
+"""Fused accumulators by the name of the GPU whose matrix units have the same arithmetic.
+
+It matches that GPU on fp16 (ampere and hopper also on bf16) at 4, 8 and 16 lanes, on fp8 at 16 lanes (Ada) and 32 lanes
+(Hopper, Blackwell), and on fp16 at 4 lanes (CDNA1). With other formats or lanes only the arithmetic is the same.
+Accumulators with `-fp16` have the same sums and FP16 results. `blackwell-fp16` is for fp8 operands at 16 lanes, and
+adds C last. `ada-fp8` and `hopper-fp8` have the same arithmetic, and differ only in the GPU's lanes.
 
 Source: docs/gpu-numerics.md.
 """
@@ -245,7 +247,7 @@ Source: docs/gpu-numerics.md.
 
 @dataclass(frozen=True, kw_only=True)
 class Numerics:
-    """Operand formats, accumulator and C input of a PE: all that decides its bits, and nothing else.
+    """Operand formats, accumulator and C input of a PE: everything that determines its results.
 
     Parameters
     ----------
@@ -256,13 +258,13 @@ class Numerics:
     initial : bool
         Whether there is a C input.
     scale_name : str
-        "none", or the scale that the values of a step share, on both sides: "e8m0" for formats of at most 8 bits and a
-        `Fused` or `Binned` accumulator, "e4m3" for fp4_e2m1 and an `Exact` one.
+        "none", or the format of the steps' scales, on both sides: "e8m0" for formats of at most 8 bits and a `Fused` or
+        `Binned` accumulator, "e4m3" for fp4_e2m1 and an `Exact` accumulator.
 
     Raises
     ------
     ValueError
-        If the formats, the accumulator and the scale do not go together, in one line.
+        If formats, accumulator and scale are incompatible. The message is one line.
     """
 
     a_format: Format
@@ -302,7 +304,7 @@ class Numerics:
             )
 
     def _check_bins(self, accumulator: Binned, names: str) -> None:
-        """Refuse bins that a product's digits do not fit, wherever its highest place is in a bin."""
+        """Refuse bins that do not fit a product's digits for every place of its highest bit."""
         significand_bits = sum(
             fmt.significand_bits for fmt in (self.a_format, self.b_format) if isinstance(fmt, FloatFormat)
         )
@@ -341,12 +343,12 @@ class Numerics:
 
     @property
     def scale(self) -> ScaleFormat | None:
-        """What the values of a step share, if anything."""
+        """Format of a step's scale, or None."""
         return SCALES.get(self.scale_name)
 
     @property
     def scale_bits(self) -> int:
-        """Bits of a step's scale; 0 without."""
+        """Bits of a step's scale, or 0 without scales."""
         return 0 if self.scale is None else self.scale.width
 
     @property

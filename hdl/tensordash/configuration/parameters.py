@@ -1,7 +1,7 @@
 """Checks of parameters, shared by the configuration and every hardware component.
 
-Each check raises ``TypeError`` for a wrong type and ``ValueError`` for a wrong value, with one line that names
-the field, what is allowed and what was given.
+Each check raises ``TypeError`` for a wrong type and ``ValueError`` for a wrong value. The message is one line with the
+field, what is allowed, and the value.
 """
 
 from collections.abc import Collection
@@ -29,14 +29,14 @@ def require_int(name: str, value: Any, low: int, high: int | None = None, *, alt
 
 
 def require_bool(name: str, value: Any, *, alternative: str = "") -> bool:
-    """Return `value` if it is true or false; `alternative` as in `require_int`."""
+    """Return `value` if it is true or false. `alternative` is as in `require_int`."""
     if not isinstance(value, bool):
         raise TypeError(f"{name} must be {alternative}true or false, not {value!r}")
     return value
 
 
 def require_choice(name: str, value: Any, allowed: Collection[str], *, alternative: str = "") -> str:
-    """Return `value` if it is one of the `allowed` names; `alternative` as in `require_int`."""
+    """Return `value` if it is one of the `allowed` names. `alternative` is as in `require_int`."""
     listed = f"{alternative}one of {', '.join(sorted(allowed))}"
     if not isinstance(value, str):
         raise TypeError(f"{name} must be {listed}, not {value!r}")

@@ -1,4 +1,4 @@
-"""Named configurations, kept as TOML files in the package so that they can be read and copied."""
+"""Presets: named configurations, stored in the package as TOML files that users can read and copy."""
 
 from collections.abc import Iterable
 from functools import cache
@@ -15,7 +15,7 @@ KINDS = ("tile", "core")
 
 
 def preset_names(kind: str = "tile") -> list[str]:
-    """Return names of all presets of a kind, the usual one first: of tiles `paper`, of cores `core`.
+    """Return the names of all presets of a kind, the default first: `paper` for tiles, `core` for cores.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ def preset_names(kind: str = "tile") -> list[str]:
 
 
 def preset_text(name: str) -> str:
-    """Return a preset's TOML, of a tile or a core; its first line is a comment that describes it."""
+    """Return the TOML of a tile's or a core's preset. Its first line is a comment that describes it."""
     if name not in _texts():
         known = [known for kind in KINDS for known in preset_names(kind)]
         raise ConfigError(f"preset must be one of {', '.join(known)}, not {name!r}")
@@ -43,12 +43,12 @@ def preset_text(name: str) -> str:
 
 
 def load_preset(name: str, settings: Iterable[str] = ()) -> TileConfig:
-    """Return the configuration of a tile's preset, with `settings` such as ``"tile.rows=8"`` on top.
+    """Return the configuration of a tile's preset, overridden by `settings` such as ``"tile.rows=8"``.
 
     Raises
     ------
     ConfigError
-        For a preset that there is not, or a core's.
+        For an unknown preset, or a core's preset.
 
     Examples
     --------
@@ -66,7 +66,7 @@ def load_preset(name: str, settings: Iterable[str] = ()) -> TileConfig:
 
 
 def load_any_preset(name: str, settings: Iterable[str] = ()) -> TileConfig | CoreConfig:
-    """Return a preset's configuration, of a tile or of a core, with `settings` on top.
+    """Return the configuration of a tile's or a core's preset, overridden by `settings`.
 
     >>> load_any_preset("core", ["core.buffer=32"]).groups
     1024

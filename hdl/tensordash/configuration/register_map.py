@@ -1,4 +1,4 @@
-"""The registers of one core: every field of `registers`, with its access and its value after reset."""
+"""Register map of one core: every field of `registers`, with its access and its value after reset."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ __all__ = [
 ]
 
 ACCESSES = ("constant", "ro", "rw", "w1c", "wo")
-"""Accesses of a field. "constant" always reads the same value; the hardware changes "ro"; `Register` has the others."""
+"""Accesses of a field. "constant" always reads the same value. The hardware changes "ro". See `Register` for others."""
 
 NO_CODES: Mapping[str, int] = MappingProxyType({})
 CODES: Mapping[tuple[str, str], Mapping[str, int]] = MappingProxyType(
@@ -31,7 +31,7 @@ CODES: Mapping[tuple[str, str], Mapping[str, int]] = MappingProxyType(
 """Fields whose values have names, by register and field."""
 
 STROBES = (("control", "reset"),)
-"""Fields of readable registers that act when they are written, and read 0."""
+"""Fields of readable registers that trigger an action when written, and read 0."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,9 +49,9 @@ class MapField:
     reset : int
         Its value after `rst`.
     doc : str
-        What it means, in one line.
+        Its meaning, in one line.
     codes : mapping of str to int
-        Names of its values, if they have names.
+        Names of its values, if any.
     """
 
     name: str
@@ -68,12 +68,12 @@ class MapField:
 
     @property
     def is_readable(self) -> bool:
-        """Whether a read returns the field, and not 0."""
+        """Whether a read returns the field instead of 0."""
         return self.access != "wo"
 
     @property
     def is_writable(self) -> bool:
-        """Whether a write can change the field, or acts."""
+        """Whether a write changes the field or triggers an action."""
         return self.access in ("rw", "w1c", "wo")
 
     @property
@@ -95,7 +95,7 @@ class MapRegister:
     access : str
         As in `Register`.
     doc : str
-        What it is, in one line.
+        Its content, in one line.
     fields : tuple of MapField
         Its fields. All other bits read 0.
     """
@@ -113,7 +113,7 @@ class MapRegister:
 
 
 def constant_values(config: CoreConfig) -> dict[str, int]:
-    """Return values of the registers that describe the configuration, by name."""
+    """Return the values of the registers that describe the configuration, by name."""
     tile = config.tile
     digest = int(config.digest, 16)
     fields = {
@@ -140,7 +140,7 @@ def constant_values(config: CoreConfig) -> dict[str, int]:
 
 
 def writable_mask(config: CoreConfig, register: Register) -> int:
-    """Return the bits of a register with access "rw" or "w1c" that store what is written."""
+    """Return the bits of a register with access "rw" or "w1c" that a write can set."""
     name = register.name
     if name == "queue_base":
         return register.mask & -(1 << RING_BITS)
@@ -153,7 +153,7 @@ def writable_mask(config: CoreConfig, register: Register) -> int:
 
 
 def reset_value(config: CoreConfig, name: str) -> int:
-    """Return the value of a writable register after `rst`: the bounds allow every address, all else is 0."""
+    """Return the value of a writable register after `rst`: the bounds allow every address, others are 0."""
     if name == "bounds_limit":
         return 0xFFFFFFFF
     return (1 << (config.address_bits - WORD_BITS)) - 1 if name == "bounds_limit_high" else 0
@@ -207,7 +207,7 @@ def _named_fields(register: Register, constants: Mapping[str, int]) -> tuple[Map
 
 
 def _value_fields(config: CoreConfig, register: Register, constants: Mapping[str, int]) -> tuple[MapField, ...]:
-    """Return the fields of a register without named fields: its value, and bits beside it that differ in access."""
+    """Return the fields of a register without named fields: its value, and bits with a different access."""
     name, doc = register.name, register.doc
     if register.access == "ro":
         access = "constant" if name in constants else "ro"

@@ -1,6 +1,6 @@
-"""The register map of all cores, as data: hardware, docs/core.md, Python constants and the C header come from here.
+"""Register map of all cores, as data, for the hardware, docs/core.md, Python constants and the C header.
 
-`register_map` adds what depends on one core, for SVD, SystemRDL and IP-XACT.
+`register_map` adds the values of one core, for SVD, SystemRDL and IP-XACT.
 """
 
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ PAGE_BITS = 12
 """Bits of an address within a page of 4 KiB, the unit of bounds."""
 
 IDENTITY = 0x54440001
-"""Content of the first register: "TD", and the version of the registers and descriptors."""
+"""Value of the first register: "TD", and the version of the registers and descriptors."""
 
 ERRORS = {
     "operation": 1,
@@ -63,9 +63,9 @@ class Bits:
     name : str
         Their name.
     low, width : int
-        The lowest, and how many.
+        The lowest bit, and the number of bits.
     doc : str
-        What they say, in one line.
+        Their meaning, in one line.
     """
 
     name: str
@@ -76,7 +76,7 @@ class Bits:
 
 @dataclass(frozen=True, kw_only=True)
 class Register:
-    """A register of 32 bits.
+    """A 32-bit register.
 
     Parameters
     ----------
@@ -85,12 +85,12 @@ class Register:
     offset : int
         Its address in bytes.
     access : str
-        "ro": read; "rw": read and written; "w1c": read, and ones that are written clear bits; "wo": acts when it is
-        written, reads 0.
+        "ro": read only. "rw": read and write. "w1c": read, and writing a one clears its bit. "wo": a write triggers an
+        action; reads 0.
     doc : str
-        What it is, in one line.
+        Its content, in one line.
     bits : tuple of Bits
-        What it consists of; itself if empty.
+        Its named bits; empty if it is one value.
     """
 
     name: str
@@ -101,7 +101,7 @@ class Register:
 
     @property
     def mask(self) -> int:
-        """The bits that there are."""
+        """The bits that exist."""
         return sum(((1 << each.width) - 1) << each.low for each in self.bits) if self.bits else 0xFFFFFFFF
 
 
@@ -118,15 +118,15 @@ COUNTERS = (
     ("effectual", "pairs that the tile has multiplied: positions consumed, summed over rows"),
     ("stall_input", "cycles in which the tile waited for steps"),
     ("stall_output", "cycles in which the tile waited for the output unit"),
-    ("load_busy", "cycles in which a load was under way"),
-    ("layout_a_busy", "cycles in which a layout of side A was under way"),
-    ("layout_b_busy", "cycles in which a layout of side B was under way"),
-    ("output_busy", "cycles in which an output was under way"),
-    ("store_busy", "cycles in which a store or a record was under way"),
-    ("read_beats", "beats of data that memory has sent, descriptors not counted"),
-    ("write_beats", "beats of data that memory was sent"),
+    ("load_busy", "cycles with a load in progress"),
+    ("layout_a_busy", "cycles with a layout of side A in progress"),
+    ("layout_b_busy", "cycles with a layout of side B in progress"),
+    ("output_busy", "cycles with an output in progress"),
+    ("store_busy", "cycles with a store or a record in progress"),
+    ("read_beats", "beats of data read from memory, without descriptors"),
+    ("write_beats", "beats of data written to memory"),
 )
-"""Counters, of 32 bits, that stay at their largest value."""
+"""Saturating 32-bit counters."""
 
 _FIRST_COUNTER = 0x80
 
@@ -157,7 +157,7 @@ REGISTERS: tuple[Register, ...] = (
         0x18,
         "features",
         "ro",
-        "what this core is built with",
+        "features of this core",
         ("value_bits", 0, 8, "bits of an operand"),
         ("partial_sums", 8, 8, "blocks of partial sums, less one"),
         ("bias", 16, 1, "biases"),
@@ -181,7 +181,7 @@ REGISTERS: tuple[Register, ...] = (
         0x20,
         "control",
         "rw",
-        "what the core shall do",
+        "control of the core",
         ("enable", 0, 1, "fetch descriptors"),
         ("reset", 1, 1, "soft reset; reads 0"),
     ),
@@ -189,24 +189,24 @@ REGISTERS: tuple[Register, ...] = (
         0x24,
         "status",
         "ro",
-        "what it does",
-        ("busy", 0, 1, "a descriptor is to be fetched or is not done, and there is no error"),
-        ("resetting", 1, 1, "a soft reset is not over"),
-        ("failed", 2, 1, "an error stands"),
+        "state of the core",
+        ("busy", 0, 1, "a descriptor waits for its fetch or is not done, and there is no error"),
+        ("resetting", 1, 1, "a soft reset is in progress"),
+        ("failed", 2, 1, "an error has stopped the core"),
     ),
     _register(0x28, "queue_base", "rw", "address of the ring of descriptors, a multiple of 64, low half"),
     _register(0x2C, "queue_base_high", "rw", "address of the ring of descriptors, high half"),
-    _register(0x30, "queue_size", "rw", "the ring's places", ("log2", 0, 4, "their number's logarithm to base 2")),
+    _register(0x30, "queue_size", "rw", "places of the ring", ("log2", 0, 4, "base-2 logarithm of their number")),
     _register(0x34, "tail", "rw", "descriptors put into the ring since reset"),
     _register(0x38, "head", "ro", "descriptors fetched"),
-    _register(0x3C, "done", "ro", "descriptors done: all up to this one"),
-    _register(0x40, "error", "ro", "the first error", ("code", 0, 8, "which, as below; 0: none")),
-    _register(0x44, "error_index", "ro", "number of its descriptor, counted from 0 since reset"),
+    _register(0x3C, "done", "ro", "descriptors done, in the program's order"),
+    _register(0x40, "error", "ro", "the first error", ("code", 0, 8, "code, as below; 0: no error")),
+    _register(0x44, "error_index", "ro", "number of the error's descriptor, counted from 0 since reset"),
     _register(
         0x48,
         "interrupt_enable",
         "rw",
-        "what raises `irq`",
+        "causes that raise `irq`",
         ("end", 0, 1, "an `end` is done"),
         ("error", 1, 1, "an error"),
     ),
@@ -214,7 +214,7 @@ REGISTERS: tuple[Register, ...] = (
         0x4C,
         "cause",
         "w1c",
-        "what has happened",
+        "causes that are set",
         ("end", 0, 1, "an `end` is done"),
         ("error", 1, 1, "an error"),
     ),
@@ -224,7 +224,7 @@ REGISTERS: tuple[Register, ...] = (
         "wo",
         "counters",
         ("take", 0, 1, "copy all counters to their registers"),
-        ("clear", 1, 1, "begin to count anew"),
+        ("clear", 1, 1, "reset all counters to 0"),
     ),
     _register(0x54, "bounds_base", "rw", "the lowest address that the core may use, a multiple of 4096, low half"),
     _register(0x58, "bounds_base_high", "rw", "the lowest address that the core may use, high half"),
@@ -241,7 +241,7 @@ REGISTERS: tuple[Register, ...] = (
 
 
 def named(name: str) -> Register:
-    """Return the register of a name.
+    """Return the register with a name.
 
     >>> hex(named("tail").offset)
     '0x34'
@@ -250,7 +250,7 @@ def named(name: str) -> Register:
 
 
 def bit_mask(register: str, bits: str) -> int:
-    """Return the mask of some bits of a register, both by name.
+    """Return the mask of a register's bits, both by name.
 
     >>> bit_mask("status", "failed")
     4

@@ -1,4 +1,4 @@
-"""Bias fetch: the biases of the groups that the next rows make."""
+"""Bias fetch: reads the biases of the groups that the next rows make."""
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, signed
 from amaranth.lib.data import ArrayLayout
@@ -15,30 +15,31 @@ __all__ = ["BiasFetch"]
 
 
 class BiasFetch(Block):
-    """Reads the biases of a part of a block's rows, and gives each row its own.
+    """Reads the biases for a part of a block's rows, and outputs those of each row.
 
     Timing: two cycles for each group after `start` and after a part's last row, if the buffer is ready.
 
     Parameters
     ----------
     config : CoreConfig
-        Gives lanes and columns.
+        Defines lanes and columns.
 
     Members
     -------
     start : In(1)
-        A descriptor begins: forget everything. A reset does not: nothing is asked between it and this.
+        A descriptor begins: discard all biases. A reset does not discard them, but nothing is requested between a reset
+        and `start`.
     bias, transposed : In(1), address : In(16)
         The descriptor's fields; `address` is `bias_address`.
     y : In(signed(16)), step : Out(1)
-        Where the walk stands, and that it shall go on.
+        The walk's y, and a request to advance it.
     there : In(1)
-        It stands at the next group.
+        The walk is at the next group.
     read : Out(BufferReadSignature)
     values : Out(32, result columns), valid : Out(1)
-        What is added to the next piece of a row, of its lowest columns first; any without `bias`.
+        Biases of the next piece of a row, lowest columns first. Undefined without `bias`.
     taken : In(1)
-        The piece has got it.
+        The biases were added to the piece.
 
     Source: docs/core.md, "Multiply", 1.
     """
@@ -64,10 +65,10 @@ class BiasFetch(Block):
         )
 
     def elaborate(self, platform):
-        """Read group after group, then wait for the rows."""
+        """Read the biases of each group, then wait for the rows."""
         m = Module()
         lanes, groups = self.lanes, self.columns // self.lanes
-        # A group's biases are one or more bank words at one address; the first bank is a multiple of their number.
+        # A group's biases are one or more bank words at one address. The first bank is a multiple of their number.
         taken_banks = 32 // self.width
         shift = (lanes // taken_banks - 1).bit_length()
         group = Signal(groups, reset_less=True)
@@ -107,7 +108,7 @@ class BiasFetch(Block):
                 m.d.sync += known.eq(0)
         with m.If(self.start):
             m.d.sync += [group.eq(1), row.eq(1), piece.eq(1), known.eq(0)]
-        # Each of a piece's columns takes one of all biases: its channel's, or the row's.
+        # Each column of a piece takes the bias of its channel or, transposed, of the row.
         count = len(self.values)
         for column, value in enumerate(self.values):
             chosen, sources = [], []

@@ -17,7 +17,7 @@ __all__ = ["CommandQueue", "fetched_layout"]
 
 
 def fetched_layout() -> StructLayout:
-    """A beat of a descriptor, whether memory answered its read with an error, and whether it is outside the bounds."""
+    """Return the layout of a descriptor's beat: data, whether memory answered with an error, whether out of bounds."""
     return StructLayout({**read_beat_layout(COMMAND_BITS).members, "outside": 1})
 
 
@@ -41,21 +41,21 @@ class CommandQueue(Block):
     Members
     -------
     enable : In(1), queue_base : In(address_bits + 1), queue_size : In(4), tail : In(32)
-        Of the registers.
+        Values of the registers.
     done : In(32)
         Descriptors that have left their places in the window.
     head : Out(32)
         Descriptors fetched.
     busy : Out(1)
-        A descriptor is to be fetched, or its fetch has begun and it is not done.
+        A descriptor waits for its fetch, or is fetched and not done.
     descriptors : Out(stream of fetched_layout)
-        Four beats for each, its lowest bits first.
+        Four beats per descriptor, its lowest bits first.
     axi : Out(AxiReadSignature)
         To memory.
     bounds : In(bounds_layout)
         The pages of memory that it may read.
     halt : In(1), idle : Out(1)
-        As of `AxiReader`.
+        As in `AxiReader`.
 
     Source: docs/core.md, "Registers".
     """
@@ -91,24 +91,24 @@ class CommandQueue(Block):
         )
 
     def elaborate(self, platform):
-        """Count the descriptors that were requested and forwarded; the FIFO is between the two."""
+        """Count the descriptors requested and those forwarded. The FIFO is between the two."""
         m = Module()
         config, reader, out = self.config, self._reader, self.descriptors
         m.submodules.reader = placed(reader, platform)
         m.submodules.fifo = placed(self._fifo, platform)
         connect(m, flipped(self.axi), reader.axi)
         asked = Signal(32)
-        # Differences of counts need the bits of the largest one.
+        # Differences of counts need the bits of the largest difference.
         count_bits = (config.window + config.prefetch).bit_length()
         passed = Signal(count_bits)
         ahead = Signal(count_bits)  # descriptors with a place in the FIFO
         held = Signal(count_bits)  # descriptors in the window
-        in_ring = Signal()  # a descriptor was put there and not asked for
+        in_ring = Signal()  # the ring holds a descriptor that was not requested
         unfetched = Signal()
-        unfinished = Signal()  # one was asked for and is not done
+        unfinished = Signal()  # a descriptor was requested and is not done
         place = Signal(15)
         shift = BYTES.bit_length() - 1
-        address = Signal(config.address_bits - shift + 1)  # the highest bit: above the highest address
+        address = Signal(config.address_bits - shift + 1)  # the highest bit is set above the highest address
         with_place = self.queue_base[shift:-1] + place
         m.d.comb += [
             ahead.eq(asked - passed),
@@ -131,7 +131,7 @@ class CommandQueue(Block):
         beat = Signal(range(COMMAND_BEATS))
         room = held < config.window
         self._convert(m, self._store(m), room)
-        refuses = Signal()  # all before the descriptor that is outside have passed
+        refuses = Signal()  # all descriptors before the one out of bounds have passed
         with m.If(reader.outside & reader.idle & self._empty & (beat == 0)):
             m.d.sync += refuses.eq(1)
         with m.If(refuses):
@@ -170,7 +170,7 @@ class CommandQueue(Block):
         return used
 
     def _convert(self, m: Module, used: Signal, room: Value) -> None:
-        """Words of the FIFO into beats of a descriptor, while the window has room."""
+        """Convert words of the FIFO to beats of a descriptor, while the window has room."""
         out, axi_bits, present = self.descriptors, self.config.axi_bits, self._present
         data, failed = self._fifo.read_data[:axi_bits], self._fifo.read_data[axi_bits]
         if axi_bits >= COMMAND_BITS:

@@ -34,10 +34,10 @@ WRITERS = ("output", "load")
 
 
 class Core(Block):
-    """A core; docs/core.md defines what it does with a program.
+    """Executes programs of descriptors, as docs/core.md defines.
 
     Timing: units overlap as tokens allow. In each cycle the tile takes as many steps as it can from the stream buffers,
-    and each layout writes up to a group into them.
+    and each layout writes up to a group into them (up to two with `layout_groups` 2).
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ class Core(Block):
     s_axi : In(AxiLiteSignature)
         Registers.
     m_axi : Out(Axi4Signature)
-        Memory: ID 0 reads descriptors, ID 1 tensors.
+        Memory. Reads with ID 0 fetch descriptors, those with ID 1 load tensors.
     irq : Out(1)
         The interrupt.
 
@@ -103,7 +103,7 @@ class Core(Block):
         self.tile = Tile(tile, rounded=False)
 
     def elaborate(self, platform):
-        """A soft reset resets everything except the registers, which run it."""
+        """Build the core. A soft reset resets everything except the registers, which control it."""
         m = Module()
         m.submodules.registers = placed(self.registers, platform)
         restart = self.registers.restart
@@ -129,7 +129,7 @@ class Core(Block):
         return m
 
     def _control(self, m: Module) -> None:
-        """Registers, command queue, sequencer, units."""
+        """Connect the registers, the command queue, the sequencer and the units."""
         registers, queue, sequencer = self.registers, self.command_queue, self.sequencer
         wiring.connect(m, wiring.flipped(self.s_axi), registers.axi)
         wiring.connect(m, queue.descriptors, sequencer.descriptors)
@@ -157,7 +157,7 @@ class Core(Block):
         ]
 
     def _bus(self, m: Module) -> None:
-        """One AXI4 port for descriptors, loads and stores."""
+        """Connect the command queue, the load unit and the store unit to one AXI4 port."""
         load, store, arbiter = self.units["load"], self.units["store"], self.read_arbiter
         wiring.connect(m, self.command_queue.axi, arbiter.first)
         wiring.connect(m, load.axi, arbiter.second)
@@ -180,7 +180,10 @@ class Core(Block):
             wiring.connect(m, getattr(self.units["multiply"], f"{side}_read"), streams.read)
 
     def _multiply(self, m: Module) -> None:
-        """Bank k of a stream buffer is line k of all ports of its side; all ports of both sides advance together."""
+        """Connect the stream buffers to the tile, and the tile to the output unit.
+
+        Bank k of a stream buffer is line k of all ports of its side. All ports of both sides advance together.
+        """
         multiply, tile, output = self.units["multiply"], self.tile, self.units["output"]
         bits = self.config.tile.lanes * self.config.value_bits
         for side, ports in (("a", tile.a), ("b", tile.b)):
@@ -200,7 +203,7 @@ class Core(Block):
         m.d.comb += [*(getattr(store, name).eq(getattr(output, name)) for name in COUNTS), output.clear.eq(store.clear)]
 
     def _count(self, m: Module) -> None:
-        """The tile has its own counters. One snapshot copies all counters."""
+        """Connect the counters. The tile has its own; one snapshot copies all."""
         counters, registers, tile, axi = self.unit_counters, self.registers, self.tile, self.m_axi
         busy = {unit: self.sequencer.running[place] for place, unit in enumerate(UNITS)}
         events = {

@@ -1,4 +1,4 @@
-"""Descriptor check: what is wrong with a descriptor, told as its last beat comes."""
+"""Descriptor check: finds the error of a descriptor when its last beat arrives."""
 
 from functools import reduce
 from operator import or_
@@ -15,13 +15,13 @@ from ..movers.unit import COMMAND_BEATS, COMMAND_BITS
 __all__ = ["MAX_TOKENS", "DescriptorCheck", "allowed_bits"]
 
 MAX_TOKENS = 15
-"""Tokens from one unit to another, given less taken, in the program's order."""
+"""Maximum number of tokens from one unit to another, signalled minus waited for, in the program's order."""
 WAITS = ("wait", "output_wait")
 SWITCHES = ("bias", "scale", "relu", "mask", "stochastic")
 
 
 def allowed_bits(operation: Operation, config: CoreConfig) -> int:
-    """Return the bits that a core allows in an operation's descriptors: those of the features that it is built with."""
+    """Return the bits that a core allows in an operation's descriptors, without those of features it lacks."""
     missing = {name for name in SWITCHES if not getattr(config, name)}
     missing |= set() if config.compression else {"compressed"}
     return operation.mask & ~sum(field.mask for field in operation.fields if field.name in missing)
@@ -40,15 +40,15 @@ class DescriptorCheck(Block):
     Members
     -------
     data : In(128)
-        A beat.
+        A beat of a descriptor.
     beat : In(0..3)
-        Which.
+        The number of the beat.
     take : In(1)
-        It is taken in this cycle.
+        The beat is taken in this cycle.
     operation : Out(4)
-        The descriptor's, from its second beat on.
+        The descriptor's operation, from its second beat on.
     error : Out(4)
-        With its last beat: one of `ERRORS`, 0 if there is none.
+        With its last beat: one of `ERRORS`, or 0 without an error.
 
     Source: docs/core.md, "Errors" and "Tokens".
     """
@@ -66,7 +66,7 @@ class DescriptorCheck(Block):
         )
 
     def elaborate(self, platform):
-        """Flags of the beats so far, and tokens."""
+        """Check each beat, keep flags of earlier beats, and count tokens."""
         m = Module()
         code = Signal(4)
         operation = Signal(4, reset_less=True)
@@ -80,7 +80,7 @@ class DescriptorCheck(Block):
             self.operation.eq(operation),
             unknown.eq(~self._any(code == each.code for each in OPERATIONS.values())),
         ]
-        compressed = Signal(reset_less=True)  # a move that is
+        compressed = Signal(reset_less=True)  # the descriptor is a compressed move
         moves = self._any(code == OPERATIONS[name].code for name in ("load", "store"))
         with m.If(self.take & first):
             m.d.sync += [operation.eq(code), compressed.eq(moves & self.data[24])]
@@ -128,12 +128,12 @@ class DescriptorCheck(Block):
         return self._any(forbidden)
 
     def _of_beat(self, field: Field, beat: int) -> Value | None:
-        """A field, if it is in a beat. No field is in two."""
+        """Return a field if it is in a beat. No field spans two beats."""
         low = field.low - COMMAND_BITS * beat
         return self.data[low : low + field.width] if 0 <= low < COMMAND_BITS else None
 
     def _below(self, beat: int, code: Signal) -> Value:
-        """Whether a field is below its least value."""
+        """Return whether a field is below its least value."""
         found = []
         for operation in OPERATIONS.values():
             fields = [self._of_beat(field, beat) for field in operation.fields if field.least]
@@ -142,7 +142,7 @@ class DescriptorCheck(Block):
         return self._any(found)
 
     def _unfit(self, beat: int, code: Signal, moves: Value, compressed: Signal) -> Value:
-        """Whether fields do not go with each other."""
+        """Return whether a field is out of range or fields contradict each other."""
         load = {field.name: field for field in OPERATIONS["load"].fields}
         parts = {name: self._of_beat(field, beat) for name, field in load.items()}
         found = []
@@ -170,14 +170,14 @@ class DescriptorCheck(Block):
         return self._any(found)
 
     def _count_tokens(self, m: Module, code: Signal, first: Signal, last: Signal) -> Value:
-        """Return whether the descriptor's tokens break the rule; its last beat counts them."""
+        """Count a descriptor's tokens with its last beat, and find whether they break the rule."""
         names = {field.name: field for field in (*HEADER, *OPERATIONS["multiply"].fields)}
         fields = {name: names[name] for name in ("wait", "signal", "output_wait", "output_signal")}
         held = {name: Signal(len(UNITS), name=f"{name}_held", reset_less=True) for name in fields}
         with m.If(self.take & first):
             for name, field in fields.items():
                 m.d.sync += held[name].eq(self.data[field.low : field.low + field.width])
-        own = {unit: Signal(name=f"for_{unit}") for unit in UNITS}  # the descriptor is one of the unit's
+        own = {unit: Signal(name=f"for_{unit}") for unit in UNITS}  # the descriptor is for this unit
         for unit in UNITS:
             codes = [operation.code for operation in OPERATIONS.values() if operation.unit == unit]
             if unit == "output":

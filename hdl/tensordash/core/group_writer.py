@@ -1,4 +1,4 @@
-"""Group writer: rows of results become groups, and go to the buffer."""
+"""Group writer: turns rows of results into groups, and writes them to the buffer."""
 
 from functools import reduce
 from operator import or_
@@ -28,14 +28,15 @@ ADDRESS_BITS = 16
 class GroupWriter(Block):
     """Collects rows of results until they make groups (or FP32 words), and writes these to the buffer.
 
-    Timing: a row in each cycle until the rows are there; then each group takes a cycle for each turn (the greatest
-    common divisor of stride and lanes) and word, two more with a mask. Of FP32, rows that are channels make a word,
-    rows that are positions as many words as an FP32 group has. With the last word the next rows begin.
+    Timing: the writer takes a row in each cycle until it has all rows of its groups. Then each group takes a cycle for
+    each turn (the greatest common divisor of stride and lanes) and word, and two more with a mask. FP32 rows that are
+    channels make one word. FP32 rows that are positions make all words of an FP32 group. The next rows begin with the
+    last word.
 
     Parameters
     ----------
     config : CoreConfig
-        Gives lanes, columns, and what is built.
+        Defines lanes, columns, and the features built.
 
     Members
     -------
@@ -44,22 +45,22 @@ class GroupWriter(Block):
     transposed, fp32 : In(1), stride : In(3), x_size : In(16)
         The descriptor's fields.
     mask : In(1), mask_offset : In(16)
-        Only with masks: there is one, and how many groups after the results it lies.
+        Only with masks: there is a mask, and its distance from the results in groups.
     start : In(1)
-        A descriptor begins: in the next cycle the walk stands at its first group.
+        A descriptor begins: the walk is at its first group in the next cycle.
     address : In(16), x : In(signed(16)), step : Out(1)
-        Where the walk stands, and that it shall go on. It stands at the groups of rows that come after those here.
+        The walk's place, and a request to advance it. It is at the groups of the rows after those in the writer.
     hold : In(1)
-        It must not go on yet.
+        The walk must not advance yet.
     read : Out(BufferReadSignature)
         Only with masks.
     write : Out(BufferWriteSignature)
     zeros, non_finite : Out(0..lanes**2)
-        Results written in the last cycle that are zero, and that are infinite or NaN.
+        Numbers of results written in the last cycle that are zero, and that are infinite or NaN.
     outside : Out(1)
-        In this cycle a position that was to be written is not in the buffer.
+        A position to write in this cycle is beyond the buffer's end.
     empty : Out(1)
-        No row waits.
+        The writer holds no row.
 
     Source: docs/core.md, "Multiply".
     """
@@ -99,16 +100,16 @@ class GroupWriter(Block):
         self.store = RowStore(config)
 
     def elaborate(self, platform):
-        """Rows; where their groups go; then their words, one after the other."""
+        """Store the rows, find the places of their groups, and write their words one after the other."""
         m = Module()
         m.submodules.placement = placed(self.placement, platform)
         m.submodules.store = placed(self.store, platform)
         lanes, groups, words = self.lanes, self.columns // self.lanes, self.config.fp32_groups
-        row = Signal(lanes, init=1)  # of a group, the next that is taken, one-hot
+        row = Signal(lanes, init=1)  # the next row of a group, one-hot
         full, ready, taken = Signal(name="full"), Signal(name="placed"), Signal(name="taken")
-        group = Signal(groups, init=1)  # which of the groups that the rows make is written, one-hot
-        batch = Signal(words, init=1)  # of FP32's rows, one-hot
-        goes, over = Signal(name="goes"), Signal(name="over")  # the last word of rows is written now; of groups
+        group = Signal(groups, init=1)  # the group of the rows that is written, one-hot
+        batch = Signal(words, init=1)  # the batch of FP32 rows, one-hot
+        goes, over = Signal(name="goes"), Signal(name="over")  # the rows' last word is written; the groups' last word
         rows_of_batch = lanes // words
         m.d.comb += [
             self.rows.ready.eq(~full | goes),
@@ -133,11 +134,11 @@ class GroupWriter(Block):
         return m
 
     def _place(self, m: Module, over, ready, group) -> None:
-        """Registers of where each group goes: loaded, and the walk moved on, when the groups before are written."""
+        """Hold the place of each group. Load it and advance the walk when the earlier groups are written."""
         bits, groups, most = (self.lanes - 1).bit_length(), len(group), (1 << DISTANCE_BITS) - 1
         shift = (self.config.fp32_groups - 1).bit_length()
         before = (-self.x)[:16]
-        # To the first position that does not count, and to the first that is not written.
+        # Distances to the first position that does not count, and to the first that is not written.
         rest = (self.x_size - self.x)[:18]
         last = Cat(Const(0, bits), self.x_size[bits:] + self.x_size[:bits].any())
         room = (last - self.x)[:19]
@@ -154,7 +155,7 @@ class GroupWriter(Block):
             (self.address + Mux(self.fp32, away << shift, away))[:ADDRESS_BITS],
         )
         places = [Signal(len(place), name=f"place_{k}", reset_less=True) for k in range(groups)]
-        index = Signal(groups, init=1)  # which is loaded, one-hot
+        index = Signal(groups, init=1)  # the place to load, one-hot
         loads = Signal()
         m.d.comb += [loads.eq((~ready | over) & ~self.hold), self.step.eq(loads)]
         with m.If(loads):
@@ -173,7 +174,7 @@ class GroupWriter(Block):
         ]
 
     def _select(self, m: Module, word, batch) -> tuple[list[list[Any]], list[Any]]:
-        """For each bank, which of the store's columns it writes, and whether one of the rows' positions is in it."""
+        """Find for each bank the store's columns that it writes, and whether it holds one of the rows' positions."""
         lanes, placement = self.lanes, self.placement
         bits, rows = (lanes - 1).bit_length(), lanes // self.config.fp32_groups
         self._low = Signal(bits, name="low")
@@ -187,7 +188,7 @@ class GroupWriter(Block):
             placement.first.eq(self._first),
             placement.limit.eq(self._end),
         ]
-        selects, counted = [], []  # of each position: its bank, one-hot, and the same if it counts
+        selects, counted = [], []  # for each position: its bank, one-hot, and the same if it counts
         for position in range(lanes):
             distance = Signal(DISTANCE_BITS, name=f"distance_{position}")
             m.d.comb += distance.eq(
@@ -207,7 +208,7 @@ class GroupWriter(Block):
             ]
             selects.append(places)
             counted.append(places & counts.replicate(lanes))
-        # FP32 whose rows are positions: of those of the batch, row i has a column for each word.
+        # FP32 with rows that are positions: row i of the batch has a column for each word.
         apart = self.fp32 & ~self.transposed
         row_selects = [one_hot_mux(batch, selects[i::rows]) for i in range(rows)]
         rows_counted = [one_hot_mux(batch, counted[i::rows]) for i in range(rows)]
@@ -221,7 +222,7 @@ class GroupWriter(Block):
         return [[select[bank] for select in selects] for bank in range(lanes)], list(inside)
 
     def _write(self, m: Module, go, group, batch) -> Any:
-        """Write word after word; returns whether the group's last one of these rows is written in this cycle."""
+        """Write word after word. Return whether the rows' last word of the group is written in this cycle."""
         lanes, width, config, placement = self.lanes, self.width, self.config, self.placement
         words = config.fp32_groups
         turn = Signal.like(placement.turn, name="turn")
@@ -237,10 +238,10 @@ class GroupWriter(Block):
             one_hot_mux(group, [self.store.words[g * lanes + column] for g in range(len(group))])
             for column in range(lanes)
         ]
-        written = Signal(words, name="written_word")  # which of an FP32 group's words
+        written = Signal(words, name="written_word")  # the word of an FP32 group, one-hot
         m.d.comb += written.eq(Mux(self.transposed, batch, word))
         masked = self._mask(m, go, written, done)
-        # The addresses of masks, and then those of results.
+        # Addresses of masks, then of results.
         first, number = Signal(ADDRESS_BITS, name="first_address"), Signal(range(words), name="word_number")
         m.d.comb += [
             first.eq(self._base + (Mux(self._masked, 0, self.mask_offset) if config.mask else 0)),
@@ -277,7 +278,7 @@ class GroupWriter(Block):
             self.outside.eq(done & outside.any()),
             writes.eq(go & self._masked),
         ]
-        # What is counted is summed up a cycle later.
+        # The counts are summed a cycle later.
         for name, bits in (("zeros", zeros), ("non_finite", odds)):
             if not bits:
                 continue
@@ -294,7 +295,7 @@ class GroupWriter(Block):
         return ends
 
     def _kinds(self, bits) -> tuple[list[Any], list[Any]]:
-        """Which of the results in 32 bits are zero, and which infinite or NaN; as FP32 the first alone."""
+        """Return which results in 32 bits are zero, and which are infinite or NaN. As FP32 there is only the first."""
         fmt = self.config.tile.a_format
         values = [bits[k : k + self.width] for k in range(0, RESULT_BITS, self.width)]
         nothing = [~self._magnitude(value).any() for value in values]
@@ -310,11 +311,11 @@ class GroupWriter(Block):
         return tuple([first, *(each & ~self.fp32 for each in others)] for first, *others in (zero, odds))  # type: ignore[return-value]
 
     def _magnitude(self, value) -> Any:
-        """The bits that are 0 in an operand that is zero: a floating-point zero may have a sign."""
+        """Return the bits that are 0 in a zero operand: all but a floating-point sign."""
         return value if self.config.tile.numerics.result == "int32" else value[:-1]
 
     def _address(self, m: Module, bank: int, first, number) -> Any:
-        """The group that a bank writes, or reads a mask of."""
+        """Compute the group that a bank writes, or whose mask it reads."""
         group = self.placement.group[bank]
         address = Signal(ADDRESS_BITS, name=f"address_{bank}")
         m.d.comb += address.eq(first + Mux(self.fp32, Cat(number, group), group))
@@ -323,7 +324,7 @@ class GroupWriter(Block):
         return address
 
     def _mask(self, m: Module, go, word, done) -> list[Any]:
-        """Read the mask of the group to write; hold which values it hides, as bits of each bank's word."""
+        """Read the mask of the group to write. Return the bits that it hides in each bank's word."""
         lanes, width, words = self.lanes, self.width, self.config.fp32_groups
         per_word = lanes // words
         self._masked = Signal(name="masked")  # the mask is known

@@ -1,4 +1,4 @@
-"""Multiply: streams of both sides go through the tile, each with each."""
+"""Multiply: sends every pair of streams of the two sides through the tile."""
 
 from functools import reduce
 from operator import or_
@@ -21,18 +21,18 @@ __all__ = ["Multiply"]
 class Multiply(Block):
     """Executes `multiply`: offers the steps of all passes to the tile, from the banks of the stream buffers.
 
-    No step is held but by the banks, which show what they read last: as soon as a step is taken, its bank reads the one
-    that it offers next. Streams are as long in every bank, so that each bank reads word after word, from pass to pass,
-    and is never more than one word ahead of another: banks before the *head*, from which the next step is taken, are.
-    A bank that cannot read, for it is written, is *late*: it reads in one of the next cycles, and until then neither
-    its step nor one after it is offered.
+    Only the banks hold steps: a bank shows the word that it read last. When a step is taken, its bank reads the next
+    word. A stream has the same number of words in every bank, so each bank reads word after word, from pass to pass.
+    The next step is taken from the *head*. Banks before the head are one word ahead of the others.
+    A bank that cannot read because it is written is *late*. It reads in one of the next cycles. Until then neither its
+    step nor a later one is offered.
 
-    Timing: the first steps are offered 2 cycles after the descriptor's last beat was taken, and then as many in every
-    cycle as the tile holds, or all up to the end of the pass, or to a bank that is late, without a bubble between
-    passes. Banks just taken from are the last to be wanted again: one that is late for a cycle holds up a tile that
-    takes `n` steps, and `m` in the next cycle, only if `n + m` is more than `depth`. `done` is high in the cycle after
-    the last step was taken. `available` and `last` are functions of registers; the banks that read depend on `taken` in
-    the same cycle, what they read does not.
+    Timing: the first steps are offered 2 cycles after the descriptor's last beat was taken. Then the unit offers in
+    every cycle as many steps as the tile holds, or all up to the end of the pass or to a late bank. There is no bubble
+    between passes. A bank that was just read is needed last: if it is late for a cycle, it delays a tile that takes `n`
+    steps, and `m` in the next cycle, only if `n + m` is more than `depth`. `done` is high in the cycle after the last
+    step was taken. `available` and `last` are functions of registers. Which banks read depends on `taken` in the same
+    cycle; their addresses do not.
 
     Parameters
     ----------
@@ -44,13 +44,13 @@ class Multiply(Block):
     command : In(CommandSignature)
         Descriptors.
     a_read, b_read : Out(StreamReadSignature)
-        The stream buffers, whose data go to the tile: bank k to line k of all ports of the side.
+        The stream buffers. Their data go to the tile: bank k to line k of all ports of the side.
     available : Out(0..depth)
-        To all ports of the tile: how many steps are offered.
+        To all ports of the tile: number of steps offered.
     last : Out(1)
-        Per port: the step at ``available - 1`` ends the pass.
+        To all ports of the tile: the step at ``available - 1`` ends the pass.
     taken : In(0..depth)
-        From the tile: how many steps enter in this cycle, never more than are offered.
+        From the tile: number of steps that enter in this cycle, at most `available`.
 
     Raises
     ------
@@ -79,18 +79,18 @@ class Multiply(Block):
         )
 
     def elaborate(self, platform):
-        """The word that the head's bank offers, the one after it, and who reads which."""
+        """Track the head's word and the next word, and let each bank read one of them."""
         m = Module()
         descriptor = DescriptorRegister(m, self.command, OPERATIONS["multiply"])
         running = Signal()  # steps are offered
         starts = Signal()  # all banks read the first word of the first pass
-        finished = Signal()  # the last step was taken in the cycle before
-        ends = Signal(name="word_ends", reset_less=True)  # the head's word is the pass's last one ...
-        final = Signal(name="word_is_final", reset_less=True)  # ... and that pass the last one
+        finished = Signal()  # the last step was taken in the previous cycle
+        ends = Signal(name="word_ends", reset_less=True)  # the head's word is the last of its pass
+        final = Signal(name="word_is_final", reset_less=True)  # the head's word is the last of all passes
         after = Signal()  # the next word becomes the head's
         head = Signal(self.depth, init=1)
         takes = Signal(self.depth)  # banks whose step is taken
-        passed = takes[-1]  # the head goes on to the next word
+        passed = takes[-1]  # the head advances to the next word
         m.d.comb += [
             starts.eq(descriptor.present & ~running & ~finished),
             after.eq(starts | (passed & ~final)),
@@ -101,7 +101,7 @@ class Multiply(Block):
             m.d.sync += running.eq(1)
         with m.Elif(passed & final):
             m.d.sync += running.eq(0)
-        # Banks before the head show the next word, or are about to. At the start there are none.
+        # Banks before the head show the next word, or are late. There are none at the start.
         ahead = Signal(self.depth)
         late = {side: Signal(self.depth, name=f"{side}_late") for side in "ab"}
         any_late = Signal(self.depth)
@@ -124,12 +124,12 @@ class Multiply(Block):
     def _read(
         self, m: Module, side: str, late: Signal, begins: Signal, ahead: Signal, words: tuple[Any, Any, Signal]
     ) -> None:
-        """Read each bank's next word: the word after the next for banks before the head, the next one for others."""
+        """Read each bank's next word: the next word, or the one after it for banks before the head."""
         address, behind, after = words
         read, current = getattr(self, f"{side}_read"), Signal.like(address, name=f"{side}_current", reset_less=True)
         with m.If(after):
             m.d.sync += current.eq(address)
-        # A bank that is late reads what it should show by now, which is a word less far.
+        # A late bank reads the word that it should already show: one word earlier.
         far, near = (Signal(self.depth, name=f"{side}_{name}") for name in ("far", "near"))
         m.d.comb += [read.enable.eq(begins | late), far.eq(ahead & ~late), near.eq(~ahead & late)]
         m.d.sync += late.eq(read.enable & ~read.ready)
@@ -139,13 +139,13 @@ class Multiply(Block):
     def _offer(
         self, m: Module, running: Signal, head: Signal, takes: Signal, limits: tuple[Signal, Signal, Any]
     ) -> None:
-        """Offer steps from the head on, up to the end of the pass or a late bank, and move it past those taken."""
+        """Offer steps from the head on, up to the end of the pass or a late bank. Move the head past those taken."""
         depth, taken = self.depth, self.taken
         ends, ahead, late = limits
         shut = Signal(depth)  # banks whose step is not offered
-        short = Signal()  # a late bank is before the end of the pass, if it is near
+        short = Signal()  # a late bank is before the end of the pass
         m.d.comb += [shut.eq(late | Mux(ends, ahead, 0)), short.eq((late & ~ahead).any())]
-        # Bit k: step k from the head on, and so all before it.
+        # Bit k: step k from the head on, and all steps before it, are offered.
         open_ = Signal(depth, name="offered")
         for k in range(depth):
             barred = (head[bank] & Cat(shut[(bank + j) % depth] for j in range(k + 1)).any() for bank in range(depth))
@@ -162,7 +162,7 @@ class Multiply(Block):
             m.d.comb += takes[bank].eq(Cat(head[k] & at_least[(bank - k) % depth] for k in range(depth)).any())
         if depth > 1:
             by = [taken == count for count in range(depth)]
-            by[0] = by[0] | (taken == depth)  # all the way round
+            by[0] = by[0] | (taken == depth)  # a full turn
             m.d.sync += head.eq(
                 Cat(Cat(head[k] & by[(bank - k) % depth] for k in range(depth)).any() for bank in range(depth))
             )
@@ -175,10 +175,10 @@ class Multiply(Block):
         Returns
         -------
         (Value, Value, dict of str to (Value, Value))
-            Whether the next word is its pass's last, and the last of all; for each side where it is, and where the word
-            after it is.
+            Whether the next word is the last of its pass, and whether it is the last of all; for each side the
+            addresses of the next word and of the word after it.
         """
-        steps = Signal(16, name="steps_left", reset_less=True)  # of the pass, from the next word's first on
+        steps = Signal(16, name="steps_left", reset_less=True)  # left in the pass, from the next word on
         column, row = (Signal(12, name=f"{name}_stream", reset_less=True) for name in ("column", "row"))  # from 1 on
         words = {
             name: Signal(range(self.words[side]), name=name, reset_less=True)
@@ -186,7 +186,7 @@ class Multiply(Block):
         }
         next_words = {name: Signal.like(word, name=f"{name}_after") for name, word in words.items()}
         last_word, last_column = Signal(name="last_word"), Signal(name="last_column")
-        turns, final = Signal(name="turns"), Signal(name="next_final")  # the next pass has another row's stream
+        turns, final = Signal(name="turns"), Signal(name="next_final")  # the next pass has another stream of b
         at_end = {side: words[f"{side}_word"] == self.words[side] - 1 for side in "ab"}
         grown = {side: Mux(at_end[side], 0, (words[f"{side}_word"] + 1)[: len(words[f"{side}_word"])]) for side in "ab"}
         bases = {side: self._base(descriptor, side) for side in "ab"}
@@ -207,7 +207,7 @@ class Multiply(Block):
             with m.If(last_word):
                 m.d.sync += [column.eq(Mux(last_column, 1, column + 1)), row.eq(row + last_column)]
         with m.Elif(~running):
-            # All but the number of streams is there before the last beat is.
+            # All fields but the numbers of streams arrive before the last beat.
             m.d.sync += [
                 words["a_word"].eq(bases["a"][0]),
                 words["b_word"].eq(bases["b"][0]),
@@ -228,13 +228,13 @@ class Multiply(Block):
         return last_word, final, {side: (words[f"{side}_word"], next_words[f"{side}_word"]) for side in "ab"}
 
     def _base(self, descriptor: DescriptorRegister, side: str) -> tuple[Any, Any]:
-        """Where the first stream of a side begins, and whether that is beyond the end; then anywhere."""
+        """Return where a side's first stream begins (0 if beyond the end), and whether that is beyond the end."""
         base, words = descriptor[f"{side}_base"], self.words[side]
         beyond = base >= words
         return Mux(beyond, 0, base[: (words - 1).bit_length()]), beyond
 
     def _see_range(self, m: Module, starts: Signal, goes_on: Any, sides: dict[str, tuple[Any, Any]]) -> None:
-        """Remember whether a word beyond the buffer is requested; passes continue with undefined words."""
+        """Record whether a word beyond the buffer's end is requested. Passes continue with undefined words."""
         beyond = Signal(name="beyond", reset_less=True)
         bases = Cat(base for base, _ in sides.values()).any()
         words = Cat(goes_on & over for _, over in sides.values()).any()

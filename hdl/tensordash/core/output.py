@@ -1,4 +1,4 @@
-"""Output unit: blocks of sums become partial sums, or results in the buffer."""
+"""Output unit: turns blocks of sums into partial sums, or into results in the buffer."""
 
 from typing import Any
 
@@ -28,11 +28,11 @@ LOOPS = 4
 
 
 class Output(Block):
-    """Takes the blocks of a multiply, adds partial sums, and keeps the sums or writes results.
+    """Takes the blocks of a multiply, adds partial sums, and stores the sums or writes results.
 
-    Timing: a row of a block in a cycle if nothing is added to it, else in `result_cycles` (twice as many with a partial
-    sum and a bias), but for the cycles in which groups are written (see `GroupWriter`). The first row is taken two
-    cycles after the descriptor's last beat, or more.
+    Timing: a row of a block takes one cycle if nothing is added to it, and `result_cycles` otherwise (twice as many
+    with a partial sum and a bias). Writing groups takes further cycles (see `GroupWriter`). The first row is taken at
+    the earliest two cycles after the descriptor's last beat.
 
     Parameters
     ----------
@@ -44,13 +44,13 @@ class Output(Block):
     command : In(CommandSignature)
         Descriptors `multiply`.
     sums : In(stream of sum_beat_layout)
-        Rows of blocks, as the tile gives them.
+        Rows of blocks from the tile.
     read : Out(BufferReadSignature), write : Out(BufferWriteSignature)
-        To the buffer: biases and masks; results.
+        To the buffer: reads of biases and masks, writes of results.
     zeros, non_finite, overflow : Out(32)
-        Counts of results; they stay at their largest value.
+        Saturating counts of results.
     clear : In(1)
-        They begin anew.
+        Reset the counts to zero.
 
     Raises
     ------
@@ -88,11 +88,11 @@ class Output(Block):
         self.partial_sums = Memory(words=max(2, self._words), bits=len(self.adder.kept))
         if config.bias:
             self.bias_fetch = BiasFetch(config)
-            # Where a row is of one group, biases are read of where the one walk stands before the writer takes it.
+            # Where a row is one group, biases are read at the only walk's place before the writer advances it.
             self.bias_walk = Walk(loops=LOOPS, only_y=True) if config.parts("a") > 1 else None
 
     def elaborate(self, platform):
-        """Rows in; partial sums; biases; groups out; counts."""
+        """Take rows, add partial sums and biases, write groups, and count results."""
         m = Module()
         m.submodules.adder = placed(self.adder, platform)
         m.submodules.pipeline = placed(self.pipeline, platform)
@@ -101,7 +101,7 @@ class Output(Block):
         m.submodules.partial_sums = placed(self.partial_sums, platform)
         self._descriptor = DescriptorRegister(m, self.command, OPERATIONS["multiply"])
         self._running = Signal(name="running")
-        self._starts = Signal(name="starts")  # in this cycle, the first with the complete descriptor
+        self._starts = Signal(name="starts")  # this is the first cycle with the complete descriptor
         m.d.comb += self._starts.eq(self._descriptor.present & ~self._running)
         self._biased = self._descriptor["bias"] if self.config.bias else Const(0, 1)
         left = self._take(m)
@@ -116,7 +116,7 @@ class Output(Block):
         return m
 
     def _take(self, m: Module) -> Any:
-        """Count down the rows of the blocks; return whether some are left."""
+        """Count the blocks down. Return whether rows are left."""
         left_a, left_b = (Signal(12, name=f"{side}_left", reset_less=True) for side in "ab")
         left, taken, descriptor = Signal(name="left"), Signal(name="taken"), self._descriptor
         rows = self.adder.rows
@@ -138,10 +138,10 @@ class Output(Block):
         return left
 
     def _keep(self, m: Module) -> Any:
-        """Partial sums, read a piece ahead of the adder; returns whether a place was beyond their end."""
+        """Read partial sums a piece ahead of the adder, and write them. Return whether a place was beyond their end."""
         words, memory, adder, descriptor = self._words, self.partial_sums, self.adder, self._descriptor
         of_block = words // self.config.partial_sums
-        # The word of the piece that is taken next; `words` stands for all beyond.
+        # The word of the piece that is taken next. `words` stands for all words beyond the end.
         word = Signal(range(words + 1), reset_less=True)
         after, first = Signal(range(words + 1), name="word_after"), Signal(range(words + 1), name="first_word")
         kept = Signal(range(words + 1), reset_less=True)
@@ -181,7 +181,7 @@ class Output(Block):
         ]
 
     def _bias(self, m: Module, platform) -> None:
-        """Biases are read ahead of the groups that are written."""
+        """Connect the bias fetch, which reads biases ahead of the groups that are written."""
         fetch, descriptor, walk = self.bias_fetch, self._descriptor, self.bias_walk or self.walk
         m.submodules.bias_fetch = placed(fetch, platform)
         if self.bias_walk:
@@ -189,7 +189,7 @@ class Output(Block):
             self._follow(m, self.bias_walk, fetch.step)
             m.d.comb += fetch.there.eq(1)
         else:
-            fetched = Signal(name="bias_fetched")  # where the walk stands
+            fetched = Signal(name="bias_fetched")  # for the walk's present group
             m.d.comb += [fetch.there.eq(~fetched), self.writer.hold.eq(fetch.bias & ~fetched)]
             with m.If(self._starts | self.writer.step):
                 m.d.sync += fetched.eq(0)
@@ -208,7 +208,7 @@ class Output(Block):
         ]
 
     def _give(self, m: Module) -> None:
-        """The descriptor's fields to whom they are for, and results to the writer."""
+        """Connect the descriptor's fields to the stages, and the results to the writer."""
         config, pipeline, writer, descriptor = self.config, self.pipeline, self.writer, self._descriptor
         wiring.connect(m, self.adder.sums, pipeline.sums)
         built = {"relu": config.relu, "stochastic": config.stochastic}
@@ -235,7 +235,7 @@ class Output(Block):
         wiring.connect(m, writer.write, wiring.flipped(self.write))
 
     def _read(self, m: Module) -> None:
-        """Masks go before biases, but not before one that waits already: a request stays until it is taken."""
+        """Arbitrate the read port: masks precede biases, except one that waits. A request stays until it is taken."""
         readers = [self.writer.read] if self.config.mask else []
         readers += [self.bias_fetch.read] if self.config.bias else []
         if not readers:
@@ -256,7 +256,7 @@ class Output(Block):
                 ]
 
     def _finish(self, m: Module, left, beyond) -> None:
-        """Done when no row is left anywhere."""
+        """Report the descriptor's end when no stage holds a row."""
         outside, done = Signal(name="outside"), Signal(name="done")
         with m.If(self._starts):
             m.d.sync += [self._running.eq(1), outside.eq(0)]
@@ -265,14 +265,14 @@ class Output(Block):
         with m.If(self.writer.outside):
             m.d.sync += outside.eq(1)
         m.d.comb += [
-            # The pipeline holds fewer rows than a group has, and the writer waits for whole groups.
+            # The writer waits for complete groups, and the pipeline holds fewer rows than a group: both are empty.
             done.eq(self._running & ~left & self.adder.empty & self.writer.empty),
             self.command.done.eq(done),
             self.command.error.eq(Mux(beyond, ERRORS["range"], Mux(outside, ERRORS["address"], 0))),
         ]
 
     def _count(self, m: Module) -> None:
-        """Counts that stay at their largest value."""
+        """Build the saturating counts."""
         grows = {
             "zeros": self.writer.zeros,
             "non_finite": self.writer.non_finite,

@@ -1,4 +1,4 @@
-"""The core's registers, at an AXI4-Lite port."""
+"""Registers: the core's registers at an AXI4-Lite port."""
 
 from collections.abc import Mapping
 
@@ -19,13 +19,13 @@ __all__ = ["ADDRESS_BITS", "Registers"]
 class Registers(Block):
     """Serves reads and writes of `REGISTERS`, and runs a soft reset.
 
-    This block runs a soft reset and is not reset by it. `halt` is high from the write of `control.reset` until no
-    transaction is outstanding (`idle`). Then `restart` is high for a cycle. It resets all
-    other units, and the registers except for `queue_...` and `bounds_...`.
+    A soft reset does not reset this block. `halt` is high from the write of `control.reset` until no transaction is
+    outstanding (`idle`). Then `restart` is high for a cycle. It resets all other units, and the registers except for
+    `queue_...` and `bounds_...`.
 
     Timing: a read is answered in the cycle after its address was taken. Address and data of a write are taken together,
-    in the cycle after both have arrived, and answered in the next one; one read and one write in two cycles. Outputs
-    depend on registers only.
+    in the cycle after both have arrived, and answered in the next cycle. The port takes one read and one write in two
+    cycles. Its outputs depend on registers only.
 
     Parameters
     ----------
@@ -37,25 +37,25 @@ class Registers(Block):
     axi : In(AxiLiteSignature)
         The port.
     enable : Out(1), queue_base : Out(address_bits + 1), queue_size : Out(4), tail : Out(32)
-        Of the registers. The highest bit of `queue_base` is set if the address does not fit the bus.
+        Values of the registers. The highest bit of `queue_base` is set if the address does not fit the bus.
     bounds : Out(bounds_layout)
         The pages that the core may use.
     busy, failed : In(1), head, done, error_index : In(32), error : In(4)
-        For the registers.
+        Values for the registers.
     ended : In(1)
-        In this cycle an `end` is done.
+        An `end` is done in this cycle.
     counters : In(32, len(COUNTERS))
         Copied counters.
     take, clear : Out(1)
-        Copy all counters; begin to count anew.
+        Copy all counters; reset them to zero.
     halt : Out(1)
         A soft reset has begun: no AXI transaction may begin.
     idle : In(1)
-        While `halt`: none is on its way.
+        While `halt`: no AXI transaction is outstanding.
     restart : Out(1)
-        All else is reset in this cycle.
+        All other units are reset in this cycle.
     irq : Out(1)
-        The interrupt, high as long as its cause stands.
+        The interrupt, high until its cause is cleared.
 
     Source: docs/core.md, "Registers"; AMBA AXI Protocol (IHI 0022), "AMBA AXI4-Lite".
     """
@@ -116,7 +116,7 @@ class Registers(Block):
             m.d.sync += [resetting.eq(0), was_failed.eq(0)]
             m.d.sync += [word.eq(0) for name, word in words.items() if not name.startswith(("queue_", "bounds_"))]
         bits = self.config.address_bits
-        # Of each address one more bit than those of the bus: it does not fit.
+        # Each address has one more bit than the bus: it is set if the address does not fit.
         base, low, high = (
             Cat(words[name], words[f"{name}_high"])[: bits + 1]
             for name in ("queue_base", "bounds_base", "bounds_limit")
@@ -144,9 +144,9 @@ class Registers(Block):
         return m
 
     def _merged(self, register: Register, word: Signal, data: Value, mask: Signal) -> Value:
-        """What a register keeps of a write.
+        """Return a register's next value for a write.
 
-        Of an address, all bits that do not fit the bus are one: the lowest of them. It stays until all are written.
+        Address bits that do not fit the bus are merged into their lowest one. It stays set until all are written.
         """
         value = ((word & ~mask) | (data & mask)) & writable_mask(self.config, register)
         first = self.config.address_bits - WORD
@@ -158,9 +158,9 @@ class Registers(Block):
         return value | (((data & mask)[first:].any() | stays) << first)
 
     def _written(self, m: Module) -> tuple[dict[str, Signal], Value, Signal]:
-        """Which register is written in this cycle, the data, and the bits of the bytes that are."""
+        """Decode a write: the register that is written in this cycle, the data, and the mask of written bits."""
         axi = self.axi
-        taken = Signal()  # both are there, and stay until they are taken: in this cycle
+        taken = Signal()  # address and data are taken in this cycle
         mask = Signal(WORD)
         m.d.sync += taken.eq(axi.awvalid & axi.wvalid & ~taken & (~axi.bvalid | axi.bready))
         m.d.comb += [

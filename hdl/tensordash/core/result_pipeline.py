@@ -1,4 +1,4 @@
-"""Result pipeline: rows of sums become rows of results."""
+"""Result pipeline: converts rows of sums to rows of results."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed
 from amaranth.lib import stream
@@ -21,30 +21,31 @@ from .row_adder import pieces_layout
 __all__ = ["FLAGS", "ResultPipeline"]
 
 FLAGS = ("fp32", "relu", "stochastic", "toward_zero")
-"""Fields of a descriptor that the pipeline takes, of one bit."""
+"""One-bit fields of a descriptor that the pipeline takes."""
 
 
 class ResultPipeline(Block):
     """Rounds rows of sums, and converts them.
 
-    Timing: a row leaves as results two cycles after its last piece is taken; a row or a piece per cycle. Two rows wait
-    at `out`, so that its `ready` reaches registers only: otherwise a later unit would stop the tile in the same cycle.
+    Timing: a row leaves as results two cycles after its last piece is taken. The pipeline takes a row or a piece per
+    cycle. Up to two rows wait at `out`, so that its `ready` drives registers only. Otherwise a later unit would stop
+    the tile in the same cycle.
 
     Parameters
     ----------
     config : CoreConfig
-        Gives the tile and what is built.
+        Defines the tile and the features built.
 
     Members
     -------
     sums : In(stream of pieces_layout)
-        Rows, at once or piece by piece.
+        Rows, complete or piece by piece.
     fp32, relu, stochastic, toward_zero : In(1), scale : In(signed(8))
-        The descriptor's fields. They stay as they are while something is here.
+        The descriptor's fields. They must not change while the pipeline holds a row.
     seed : In(32), start : In(1)
         Restart the random bits with this seed. No row is taken in this cycle or the next.
     out : Out(stream of 32 bits, columns)
-        Results. Operands in the lowest bits of each value.
+        Results. Operands are in the lowest bits of each value.
 
     Source: docs/core.md, "Multiply".
     """
@@ -82,7 +83,7 @@ class ResultPipeline(Block):
         return Rounder(width=width, least_exponent=least_exponent)
 
     def elaborate(self, platform):
-        """Normalised; rounded, in two registers: the row that is shown, and one after it; each with a valid bit."""
+        """Build a register of normalised sums, and two of rounded rows: the one at `out` and the next one."""
         m = Module()
         normal, rounded, behind = Signal(name="normal"), Signal(name="rounded"), Signal(name="behind_valid")
         comes, moves, free = Signal(name="comes"), Signal(name="moves"), Signal(name="free")
@@ -116,7 +117,7 @@ class ResultPipeline(Block):
             self._convert(m, platform, column, (moves, rounded, behind, free), scale)
         if self._random:
             m.submodules.random = placed(self._random, platform)
-            # The first row leaves four cycles after `start` or later: the bits are ready by then.
+            # The first row leaves four cycles after `start` or later. The bits are ready by then.
             m.d.comb += [
                 self._random.seed.eq(self.seed),
                 self._random.start.eq(self.start),
@@ -125,7 +126,7 @@ class ResultPipeline(Block):
         return m
 
     def _convert(self, m: Module, platform, column: int, state, scale) -> None:
-        """A column's registers of what is rounded, and its results."""
+        """Build a column's registers of rounded values, and its converter."""
         config, converter = self.config, self._converters[column]
         moves, shown, behind, free = state
         rounder = self._rounders[column]

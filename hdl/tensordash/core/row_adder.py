@@ -1,4 +1,4 @@
-"""Row adder: partial sums and biases join rows of sums, piece by piece."""
+"""Row adder: adds partial sums and biases to rows of sums, piece by piece."""
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import stream
@@ -20,7 +20,7 @@ __all__ = ["RowAdder", "pieces_layout"]
 
 
 def pieces_layout(config: CoreConfig) -> StructLayout:
-    """A row's sums, and which of its pieces they are of: one, or all."""
+    """Return the layout of a row's sums, and of the pieces that are valid: one, or all."""
     tile = config.tile
     return StructLayout({"sums": ArrayLayout(sum_shape(tile.numerics), tile.columns), "pieces": config.result_cycles})
 
@@ -28,16 +28,16 @@ def pieces_layout(config: CoreConfig) -> StructLayout:
 class RowAdder(Block):
     """Adds partial sums and biases to rows of sums, and holds one row in a register.
 
-    A row to which nothing is added goes at once. Others go in `result_cycles` *pieces* of as many columns, the lowest
-    first.
+    A row to which nothing is added passes in one cycle. Other rows pass in `result_cycles` equal *pieces*, the lowest
+    columns first.
 
-    Timing: a row or a piece is the next partial sums in the cycle after it is taken, or may leave in it; one per cycle,
-    but for pieces that get a partial sum and a bias: one in two cycles.
+    Timing: in the cycle after a row or a piece is taken, it becomes partial sums or may leave. The adder takes one per
+    cycle, or one in two cycles if a piece gets a partial sum and a bias.
 
     Parameters
     ----------
     config : CoreConfig
-        Gives the tile and what is built.
+        Defines the tile and the features built.
 
     Members
     -------
@@ -46,22 +46,22 @@ class RowAdder(Block):
     taken : Out(1)
         A piece is taken in this cycle.
     partial : In(bits of a piece)
-        What is added to the piece that is taken next.
+        Partial sums of the piece that is taken next.
     add, emit : In(1)
-        The descriptor's fields. They stay as they are while something is here.
+        The descriptor's fields. They must not change while the adder holds a row.
     biased : In(1), bias : In(32, result columns), bias_valid : In(1)
-        Only with biases: with `biased`, what is added to the next piece that has got none yet, as FP32 or INT32; it
-        waits for `bias_valid`.
+        Only with biases: the biases, as FP32 or INT32. With `biased` they are added to the next piece without one,
+        which waits for `bias_valid`.
     bias_taken : Out(1)
         The bias is added in this cycle.
     kept : Out(bits of a piece), keep : Out(1)
-        Without `emit`: the sums that become partial sums, in this cycle.
+        Without `emit`: sums that become partial sums in the cycles with `keep`.
     overflows : Out(result columns)
-        Which sums left their range in an addition, once for each.
+        Sums that left their range in an addition, once per addition.
     sums : Out(stream of pieces_layout)
         With `emit`: rows, or their pieces.
     empty : Out(1)
-        Nothing is here.
+        The adder holds no row.
 
     Source: docs/core.md, "Multiply".
     """
@@ -112,14 +112,14 @@ class RowAdder(Block):
         return BiasAligner(width=width, least_exponent=least_exponent)
 
     def elaborate(self, platform):
-        """Hold the sums, their pieces, and whether the bias is pending."""
+        """Hold the sums, their pieces, and whether their bias is pending."""
         m = Module()
         config = self.config
         held, comes, again, moves, ready, whole, twice, at_once = (
             Signal(name=name) for name in ("held", "comes", "again", "moves", "ready", "whole", "twice", "at_once")
         )
         due = Signal(name="due")  # the bias of the held sums is pending
-        piece = Signal(config.result_cycles, init=1)  # of the row that is taken next, one-hot
+        piece = Signal(config.result_cycles, init=1)  # the next piece of the row, one-hot
         pieces = Signal(config.result_cycles)
         biased = self.biased if config.bias else Const(0, 1)
         m.d.comb += [
@@ -153,7 +153,7 @@ class RowAdder(Block):
         with m.Elif(moves):
             m.d.sync += held.eq(0)
         self._add(m, platform, piece, due)
-        # Partial sums, and what is due, are in the first piece's place, whatever they are a piece of.
+        # Partial sums, and sums with a pending bias, use the registers of the first piece.
         first = ~self.emit | twice
         loads = [(comes & (piece[0] | first)) | (again & pieces[0])] + [
             (comes & (whole | (piece[k] & ~first))) | (again & pieces[k]) for k in range(1, len(piece))
@@ -166,7 +166,7 @@ class RowAdder(Block):
         return m
 
     def _add(self, m: Module, platform, piece, due) -> None:
-        """Adders for a piece."""
+        """Connect the adders of a piece."""
         columns = self.config.result_columns
         sums = [Value.cast(each) for each in self.rows.payload]
         bits = len(sums[0])
@@ -196,7 +196,7 @@ class RowAdder(Block):
             ]
 
     def _register(self, m: Module, loads, whole) -> None:
-        """A row: its lowest columns come through the adders in any case."""
+        """Build the register of a row. Its lowest columns always pass through the adders."""
         columns = self.config.result_columns
         kept = []
         for column, out in enumerate(self.sums.payload.sums):

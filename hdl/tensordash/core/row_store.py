@@ -1,4 +1,4 @@
-"""Row store: rows of results, until they make words of the buffer."""
+"""Row store: collects rows of results until they make words of the buffer."""
 
 from functools import reduce
 from operator import or_
@@ -17,25 +17,25 @@ __all__ = ["RowStore"]
 
 
 class RowStore(Block):
-    """Stores rows of results as bank words: a *column* of each group for each of its banks.
+    """Stores rows of results as bank words: each group has a *column* for each of its banks.
 
-    Operands: a column is a position, all of its channels. FP32: a word has room for `lanes * width / 32` channels of a
-    position, so that the store is full after as many rows, a *batch*. Where rows are channels, a column is a position
-    again; where they are positions, column h * rows + i has the channels of word h of the batch's row i.
+    Operands: a column has all channels of a position. FP32: a word has room for `lanes * width / 32` channels of a
+    position, so the store is full after that number of rows, a *batch*. If rows are channels, a column is a position,
+    too. If rows are positions, column h * rows + i has the channels of word h of the batch's row i.
 
-    Timing: a row that is taken is readable from the next cycle on.
+    Timing: a row that is taken can be read from the next cycle on.
 
     Parameters
     ----------
     config : CoreConfig
-        Gives lanes, columns, and the bits of an operand.
+        Defines lanes, columns, and the bits of an operand.
 
     Members
     -------
     values : In(32, columns), take : In(1)
-        A row of results, and that it is kept.
+        A row of results, and whether to store it.
     row : In(lanes)
-        Which of its group, one-hot.
+        The row's number in its group, one-hot.
     transposed, fp32 : In(1)
         The descriptor's fields.
     words : Out(lanes * width, groups * lanes)
@@ -60,11 +60,11 @@ class RowStore(Block):
         )
 
     def elaborate(self, platform):
-        """A cell of an operand's bits; of FP32 as many cells make a value as there are parts."""
+        """Build cells of an operand's bits. An FP32 value takes `parts` cells."""
         m = Module()
         lanes, parts = self.lanes, self.parts
         batch = lanes // parts  # rows of FP32, and values in a word
-        of_batch = [self.row[i::batch].any() for i in range(batch)]  # which row of its batch
+        of_batch = [self.row[i::batch].any() for i in range(batch)]  # the row's number in its batch, one-hot
         operands, wide = Signal(2, name="operands"), Signal(2, name="wide")  # plain, and transposed
         m.d.comb += [
             operands.eq(Cat(~self.transposed, self.transposed) & (~self.fp32).replicate(2)),
@@ -94,7 +94,7 @@ class RowStore(Block):
         return m
 
     def _cell(self, m: Module, name: str, values: list[Any], ways: list[tuple[Any, Any, int, int]]) -> Signal:
-        """Select for a cell in each mode: the row that writes it, and its part of which value."""
+        """Build a cell, and select in each mode the row that writes it and the part of a value that it takes."""
         cell = Signal(self.width, name=name, reset_less=True)
         sources: dict[tuple[int, int], list[Any]] = {}
         for mode, _, value, part in ways:

@@ -1,4 +1,4 @@
-"""Sequencer: gives descriptors to units in the order that queues and tokens allow, and sees them done."""
+"""Sequencer: sends descriptors to units in the order that queues and tokens allow, and retires them."""
 
 from functools import reduce
 from operator import or_
@@ -22,21 +22,21 @@ CODES = {
     unit: [each.code for each in OPERATIONS.values() if each.unit == ("multiply" if unit == "output" else unit)]
     for unit in UNITS
 }
-"""Operations that each unit gets. A multiply goes to two."""
+"""Codes of the operations of each unit. A multiply goes to two units."""
 
 
 class _Unit:
-    """A unit's state in the sequencer: its place, and the tokens of its next or present descriptor."""
+    """A unit's state in the sequencer: the place and the tokens of its next or present descriptor."""
 
     def __init__(self, name: str, place_bits: int) -> None:
         self.name = name
         self.place = Signal(place_bits, name=f"{name}_place")
         self.found = Signal(name=f"{name}_found")  # its next descriptor is at `place`
-        self.ready = Signal(name=f"{name}_ready")  # ... and its tokens are known
-        self.begun = Signal(name=f"{name}_begun")  # ... and it was sent
-        self.failed = Signal(name=f"{name}_failed")  # ... and has an error that has not been read yet
+        self.ready = Signal(name=f"{name}_ready")  # that descriptor's tokens are known
+        self.begun = Signal(name=f"{name}_begun")  # that descriptor was sent
+        self.failed = Signal(name=f"{name}_failed")  # that descriptor has an error that was not read yet
         self.error = Signal(4, name=f"{name}_error", reset_less=True)
-        # Of the other units, in their order.
+        # One bit for each other unit, in their order.
         self.wait = Signal(len(UNITS) - 1, name=f"{name}_wait", reset_less=True)
         self.signal = Signal(len(UNITS) - 1, name=f"{name}_signal", reset_less=True)
         self.tokens = Signal(name=f"{name}_tokens")  # all tokens that it waits for have arrived
@@ -46,14 +46,15 @@ class _Unit:
 class Sequencer(Block):
     """Holds a window of descriptors in the program's order.
 
-    Each unit has a pointer that goes from descriptor to descriptor until it finds one of the unit's. One read port
-    serves all: it reads what tokens the descriptor waits for and gives, and when they are there sends its beats.
+    Each unit has a pointer that advances until it finds a descriptor for the unit. One read port serves all units. It
+    reads the tokens that the descriptor waits for and signals. When the unit has those tokens, it reads the
+    descriptor's beats.
 
-    After an error only descriptors before it are given away, so that code and index, and all that is done, are those of
-    the first descriptor in the program's order that has one: a function of the program.
+    After an error only descriptors before it are sent. So code and index are always those of the first descriptor with
+    an error in the program's order, and everything done is a function of the program.
 
     Timing: the sequencer offers a unit its descriptor 4 cycles after the descriptor's last beat arrived, or 4 cycles
-    after the unit finished the one before. Each descriptor of other units between the two takes one cycle more. A
+    after the unit finished the previous one. Each descriptor of another unit in between takes one cycle more. A
     descriptor takes 7 cycles of the read port.
 
     Parameters
@@ -64,19 +65,19 @@ class Sequencer(Block):
     Members
     -------
     descriptors : In(stream of fetched_layout)
-        From the command queue, which offers one only when there is a place.
+        From the command queue, which offers a descriptor only when the window has a place.
     load, layout_a, layout_b, multiply, output, store : Out(CommandSignature)
-        To units.
+        To the units.
     done : Out(32)
-        Descriptors done: all up to this one.
+        Number of descriptors done in the program's order.
     ended : Out(1)
         An `end` is done in this cycle.
     running : Out(6)
         Units that have a descriptor, in the order of `UNITS`.
     failed : Out(1)
-        An error stands, and all that was given away is finished.
+        There is an error, and all descriptors sent are finished.
     error : Out(4)
-        Then: which. The descriptor's index is `done`.
+        With `failed`: the error. The descriptor's index is `done`.
 
     Source: docs/core.md, "Tokens" and "Errors".
     """
@@ -103,11 +104,11 @@ class Sequencer(Block):
         self._operations = [Signal(codes, name=f"operation_{slot}", reset_less=True) for slot in range(config.window)]
         self._left = [Signal(2, name=f"left_{slot}") for slot in range(config.window)]  # units that are not done
         self._limited = Signal(name="limited")  # there is an error
-        self._limit = Signal(self._slot_bits + 1, name="limit", reset_less=True)  # of the first descriptor with one
+        self._limit = Signal(self._slot_bits + 1, name="limit", reset_less=True)  # the first descriptor with an error
         self._code = Signal(4, name="code", reset_less=True)
 
     def elaborate(self, platform):
-        """Descriptors enter on one side; units and the pointer of finished ones go through the window."""
+        """Build the window: descriptors enter, the units' pointers pass through it, and finished descriptors leave."""
         m = Module()
         m.submodules.check = placed(self._check, platform)
         m.submodules.window = placed(self._window, platform)
@@ -120,13 +121,13 @@ class Sequencer(Block):
         return m
 
     def _accept(self, m: Module) -> None:
-        """Write checked descriptors into the window; drop all after one that is refused."""
+        """Write checked descriptors into the window. Drop all after a refused one."""
         beats, check, window = self.descriptors, self._check, self._window
         beat = Signal(range(COMMAND_BEATS))
         unread = Signal()  # memory answered an earlier beat with an error
         fetched = Mux(unread | beats.payload.error, ERRORS["fetch"], check.error)
         error = Signal(4)
-        refused = Signal()  # one was
+        refused = Signal()  # a descriptor was refused
         comes = Signal()
         slot = self._checked[:-1]
         m.d.comb += [
@@ -150,7 +151,7 @@ class Sequencer(Block):
                 with m.If(slot == k):
                     multiply = check.operation == OPERATIONS["multiply"].code
                     ends = check.operation == OPERATIONS["end"].code
-                    # A refused one is never done.
+                    # A refused descriptor is never done.
                     m.d.sync += self._left[k].eq(Mux(error != 0, 3, Cat(~ends, multiply)))
                     m.d.sync += self._operations[k].eq(Mux(error != 0, 0, check.operation))
             with m.If(error != 0):
@@ -177,9 +178,10 @@ class Sequencer(Block):
             m.d.sync += [unit.begun.eq(0), unit.failed.eq(1), unit.error.eq(command.error)]
 
     def _count_tokens(self, m: Module) -> None:
-        """Tokens given and not taken: at most as many as the rule allows, and one for each descriptor of the window.
+        """Count tokens signalled and not taken: at most the rule's maximum, and one per descriptor of the window.
 
-        A unit's own are there when it waits for them: it did what is before, and the check has seen that it gives them.
+        Tokens of a unit to itself need no count: the check ensures that an earlier descriptor, which is done, signals
+        them.
         """
         self._starts = Signal(len(UNITS), name="starts")
         most = MAX_TOKENS + self.config.window
@@ -198,9 +200,9 @@ class Sequencer(Block):
             m.d.comb += consumer.tokens.eq(Cat(*has_tokens[j]).all())
 
     def _serve(self, m: Module) -> None:
-        """Serve one unit at a time: read its error, else send its descriptor or read its tokens."""
+        """Serve one unit at a time: read its error, send its descriptor, or read its tokens."""
         window, units = self._window, self._units
-        reading = Signal()  # tokens come from the window in this cycle
+        reading = Signal()  # the window returns tokens in this cycle
         sending = Signal()  # a beat of a descriptor is offered
         served = Signal(range(len(UNITS)), reset_less=True)
         beat = Signal(range(COMMAND_BEATS), reset_less=True)
@@ -210,7 +212,7 @@ class Sequencer(Block):
         befores: list[Value] = []
         distances: list[Signal] = []  # from a unit's place to the first error: negative after it
         for unit in units:
-            # No two places are further apart than the window is long.
+            # Two places are never further apart than the window's length.
             distance = Signal(self._slot_bits + 1, name=f"{unit.name}_distance")
             before = Signal(name=f"{unit.name}_before")  # there is no error up to its descriptor
             sends = Signal(name=f"{unit.name}_sends")
@@ -257,9 +259,9 @@ class Sequencer(Block):
         with m.If(taken):
             m.d.comb += [window.read_enable.eq(1), window.read_address.eq(Cat((beat + 1)[:2], place))]
             m.d.sync += [beat.eq(beat + 1), sending.eq(beat != COMMAND_BEATS - 1)]
-        self._quiet = Signal(name="quiet")  # nothing that was sent is under way
-        # Of a multiply after an error one unit may have its descriptor and the other will never get it: what waits so
-        # is not waited for. Neither of the two touches memory.
+        self._quiet = Signal(name="quiet")  # no descriptor that was sent is in progress
+        # After an error, one of a multiply's two units may have its descriptor while the other never gets it. The
+        # sequencer does not wait for such a multiply. Neither unit accesses memory.
         waited_for = [
             unit.begun & ~(self._limited & distance[-1]) if unit.name in ("multiply", "output") else unit.begun
             for unit, distance in zip(units, distances, strict=True)
@@ -267,7 +269,7 @@ class Sequencer(Block):
         m.d.comb += self._quiet.eq(~errors & ~Cat(*waited_for).any())
 
     def _read_tokens(self, m: Module, reading: Signal, served: Signal) -> None:
-        """Return the token fields of a descriptor's unit."""
+        """Store the token fields of a unit's descriptor."""
         fields = {field.name: field for field in (*HEADER, *OPERATIONS["multiply"].fields)}
         read = {}
         for name in ("wait", "signal", "output_wait", "output_signal"):
@@ -285,11 +287,11 @@ class Sequencer(Block):
             m.d.sync += reading.eq(0)
 
     def _retire(self, m: Module) -> None:
-        """The oldest descriptor, once it is done."""
+        """Retire the oldest descriptor once it is done."""
         place = self.done[: self._slot_bits + 1]
         there = Signal()
         oldest = Signal()
-        stands = Signal()  # an error does: for good, whatever is found after it
+        stands = Signal()  # an error is final, whatever is found after it
         m.d.comb += [
             there.eq(place != self._checked),
             oldest.eq(there & (Array(self._left)[place[:-1]] == 0)),

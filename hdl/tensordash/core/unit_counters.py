@@ -1,4 +1,4 @@
-"""Unit counters: what the units of a core do, counted and copied."""
+"""Unit counters: counts of the events of a core's units, and their copies."""
 
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib.data import StructLayout
@@ -17,23 +17,23 @@ TILE_COUNTERS = {
     "stall_input": "stall_input",
     "stall_output": "stall_output",
 }
-"""Counters of a core that its tile counts, and what they are called there."""
+"""Counters of a core that its tile counts, and their names in the tile."""
 UNIT_COUNTERS = tuple(name for name, _ in COUNTERS if name not in TILE_COUNTERS)
 
 
 class UnitCounters(Block):
-    """Counts the cycles of each event; a counter saturates.
+    """Counts the cycles with each event. Counters saturate.
 
     Timing: a copy has the counts of all earlier cycles.
 
     Members
     -------
     events : In(struct)
-        For each of `UNIT_COUNTERS` whether it happens in this cycle.
+        For each of `UNIT_COUNTERS`: its event happens in this cycle.
     take, clear : In(1)
-        Copy all; begin to count anew. Both in one cycle: first the one, then the other.
+        Copy all counters; reset them to zero. With both, the copy has the counts before the reset.
     counters : Out(struct)
-        Copies, of 32 bits.
+        The copies, of 32 bits each.
 
     Source: docs/core.md, "Registers".
     """
@@ -49,7 +49,7 @@ class UnitCounters(Block):
         )
 
     def elaborate(self, platform):
-        """A counter and a copy for each."""
+        """Build a counter and a copy for each event."""
         m = Module()
         for name in UNIT_COUNTERS:
             count = Signal(BITS, name=name)

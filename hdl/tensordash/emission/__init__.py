@@ -1,1 +1,1 @@
-"""From components to the files of a configuration: Verilog and its companions."""
+"""Emission of a configuration's files: Verilog and its companions."""

@@ -1,4 +1,4 @@
-"""SystemVerilog assertions of both tops: the rules of their ports, for integrators to bind."""
+"""SystemVerilog assertions for both tops: the rules of their ports, which integrators can bind."""
 
 from ..block import Block
 from ..configuration.config import TileConfig
@@ -13,10 +13,10 @@ WIDTH = 118
 
 HEADER = """\
 // Rules of the ports of {prefix}_tile and {prefix}_axi_stream_tile.
-// Compile this file beside {prefix}.v: it binds itself to both. `assert` is what the tile does, and is proven;
-// `assume` is what it wants of its surroundings. docs/tile.md defines every port.
+// Compile this file with {prefix}.v. It binds itself to both. The tile keeps the rules with `assert`, which are proven.
+// Its surroundings must keep the rules with `assume`. docs/tile.md defines every port.
 
-// The rules of both tops are one file to take away.
+// One file has the rules of both tops.
 // verilator lint_off DECLFILENAME
 """
 
@@ -40,7 +40,7 @@ bind {top} {name} rules (.*);
 
 
 class _Rules:
-    """The rules of one top, as text, and the ports that they read."""
+    """The rules of one top as text, and the ports that they read."""
 
     def __init__(self, block: Block) -> None:
         self.widths = {name: len(value) for name, value, _ in members(block)}
@@ -48,7 +48,7 @@ class _Rules:
         self.lines: list[str] = []
 
     def port(self, name: str) -> str:
-        """Return a port, which is then read."""
+        """Return a port's name, and record that a rule reads it."""
         self.used.add(name)
         return name
 
@@ -57,11 +57,11 @@ class _Rules:
         self.lines += ["", f"// {text}"]
 
     def state(self, *lines: str) -> None:
-        """Ghost state that rules read."""
+        """Emit ghost state that rules read."""
         self.lines += lines
 
     def rule(self, name: str, expression: str, *, kind: str = "assert", always: bool = False) -> None:
-        """Emit a property; it holds outside of reset only, unless it is to hold always."""
+        """Emit a property. It holds only outside of reset, unless `always` is set."""
         off = "disable iff (1'b0) " if always else ""
         line = f"{name}: {kind} property ({off}{expression});"
         for implies in (" |=> ", " |-> ") if len(line) > WIDTH else ():
@@ -69,13 +69,13 @@ class _Rules:
         self.lines += line.split("\n")
 
     def stays(self, valid: str, ready: str, payload: list[str], *, kind: str) -> None:
-        """Emit the rule that an offered beat stays the same until it is taken."""
+        """Emit the rule that an offered beat does not change until it is taken."""
         offered = f"{self.port(valid)} && !{self.port(ready)}"
         payload_ports = ", ".join(self.port(name) for name in payload)
         self.rule(f"{valid}_stays", f"{offered} |=> {valid} && $stable({{{payload_ports}}})", kind=kind)
 
     def beats(self, name: str, valid: str, ready: str, last: str, count: int) -> None:
-        """Emit the rule that `last` is set on the final beat of every block."""
+        """Emit the rule that `last` is set on the last beat of every block."""
         width = max(1, (count - 1).bit_length())
         moved = f"{valid} && {self.port(ready)}"
         self.state(
@@ -87,7 +87,7 @@ class _Rules:
         self.rule(f"{name}_last", f"{valid} |-> {last} == ({name}_beat == {width}'d{count - 1})")
 
     def status(self, config: TileConfig, out_valid: str) -> None:
-        """Counters, flags and `idle`."""
+        """Emit the rules of counters, flags and `idle`."""
         self.title("Counters never decrease, and flags stay, until they are cleared.")
         clear = self.port("clear")
         for name in FLAGS:
@@ -106,7 +106,7 @@ class _Rules:
         self.rule("idle_is_empty", f"{self.port('idle')} |-> !{out_valid}")
 
     def text(self, top: str) -> str:
-        """Return the module, and its binding."""
+        """Return the module and its binding."""
         widths = {"clk": 1, "rst": 1, **self.widths}
         ports = [
             f"    input wire {f'[{width - 1}:0] ' if width > 1 else ''}{name}"
@@ -118,22 +118,22 @@ class _Rules:
 
 
 def assertions(config: TileConfig, wrapper: AxiStreamTile, prefix: str) -> str:
-    """Return the file that holds the rules of both tops.
+    """Return the file with the rules of both tops.
 
     Parameters
     ----------
     config : TileConfig
         The tile's configuration.
     wrapper : AxiStreamTile
-        The upper top; the other one is its tile.
+        The outer top. The inner one is its tile.
     prefix : str
-        What module names begin with.
+        Prefix of module names.
 
     Returns
     -------
     str
-        SystemVerilog (IEEE 1800), for simulators and formal tools: for each top a module of concurrent assertions, and
-        a `bind`.
+        SystemVerilog (IEEE 1800) for simulators and formal tools: for each top a module of concurrent assertions and a
+        `bind`.
     """
     tops = (("tile", _tile_rules(config, wrapper.tile)), ("axi_stream_tile", _wrapper_rules(config, wrapper)))
     return HEADER.format(prefix=prefix) + "".join("\n" + rules.text(f"{prefix}_{top}") for top, rules in tops)
@@ -151,10 +151,10 @@ def _tile_rules(config: TileConfig, tile: Block) -> _Rules:
         if port != ports[0]:
             rules.rule(f"{port}_moves_with_the_others", f"{taken} == {first}")
     if config.ring:
-        rules.title("The line that the next step enters moves on by the steps that are taken.")
+        rules.title("The line of the next step advances by the number of steps taken.")
         line = rules.port("entry_line")
         depth = config.window_depth
-        # What leaves at the top enters again below.
+        # Bits that leave at the top enter at the bottom.
         turned = f"{depth}'(({{{line}, {line}}} << {first}) >> {depth})"
         rules.rule("entry_line_is_one_line", f"$onehot({line})")
         rules.rule("entry_line_moves_on", f"1'b1 |=> {line} == $past({turned})")

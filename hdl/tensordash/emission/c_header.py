@@ -1,4 +1,4 @@
-"""C of a core: a header with its registers, its descriptors, and what it is built as; a driver that uses it."""
+"""C for a core: a header with its registers, descriptors and parameters, and a driver that uses the header."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -19,7 +19,7 @@ HEAD = """\
  *   {macro}_SET(descriptor, HEADER_OPERATION, {macro}_OPERATION_LOAD);
  *   {macro}_SET(descriptor, LOAD_COUNT_0, 4);
  *
- * Words of a descriptor are stored as they stand, little-endian.
+ * Words of a descriptor are little-endian in memory.
  */
 #ifndef {macro}_H
 #define {macro}_H
@@ -28,13 +28,13 @@ HEAD = """\
 """
 
 ACCESS = """
-/* A field of a descriptor by its name here without {macro}_ and _BIT. Values that are too long lose their high bits. */
+/* Access a field of a descriptor by its name below without {macro}_ and _BIT. Values too long lose their high bits. */
 #define {macro}_SET(descriptor, field, value) \\
   {prefix}_set((descriptor), {macro}_##field##_BIT, {macro}_##field##_WIDTH, (uint32_t)(value))
 #define {macro}_GET(descriptor, field) \\
   {prefix}_get((descriptor), {macro}_##field##_BIT, {macro}_##field##_WIDTH)
 
-/* Bits of a descriptor, at most 32, which may lie in two words. */
+/* Bits of a descriptor, at most 32, which may span two words. */
 static inline uint32_t {prefix}_get(const uint32_t *descriptor, unsigned bit, unsigned width) {{
   uint64_t words = descriptor[bit / 32];
   if (bit % 32 + width > 32) words |= (uint64_t)descriptor[bit / 32 + 1] << 32;
@@ -54,21 +54,21 @@ static inline void {prefix}_set(uint32_t *descriptor, unsigned bit, unsigned wid
 
 
 def c_header(config: CoreConfig, prefix: str = "tensordash") -> str:
-    """Registers, errors, units, operations and fields of descriptors as C, and what the core is built as.
+    """Return the header: registers, errors, units, operations, fields of descriptors, and the core's parameters.
 
     Parameters
     ----------
     config : CoreConfig
         The core.
     prefix : str
-        What names begin with: macros in capitals.
+        Prefix of names; in capitals for macros.
 
     Returns
     -------
     str
         C99, of macros and two inline functions.
 
-    Source: docs/core.md, whose tables come from the same descriptions.
+    Source: docs/core.md, whose tables have the same source.
     """
     names = {"prefix": check_prefix(prefix), "macro": prefix.upper(), "digest": config.digest}
     lines = [
@@ -90,14 +90,14 @@ def c_header(config: CoreConfig, prefix: str = "tensordash") -> str:
 
 
 def driver_files(prefix: str = "tensordash") -> dict[str, str]:
-    """Return the driver and its part for Linux: ``PREFIX_driver.h``, ``PREFIX_linux.h`` and their ``.c``.
+    """Return the driver and its Linux part: ``PREFIX_driver.h``, ``PREFIX_linux.h`` and their ``.c`` files.
 
     They include the header ``PREFIX.h``.
 
     Parameters
     ----------
     prefix : str
-        What names begin with: macros in capitals. Drivers of two cores can then stand in one program.
+        Prefix of names; in capitals for macros. With two prefixes, one program can have drivers for two cores.
     """
     return {
         f"{check_prefix(prefix)}_{name}": text.replace("tensordash", prefix).replace("TENSORDASH", prefix.upper())
@@ -106,7 +106,7 @@ def driver_files(prefix: str = "tensordash") -> dict[str, str]:
 
 
 def device_tree_files(prefix: str = "tensordash") -> dict[str, str]:
-    """Return the binding of device trees, ``PREFIX_binding.yaml``, and an example, ``PREFIX_node.dtsi``."""
+    """Return the device-tree binding ``PREFIX_binding.yaml`` and the example ``PREFIX_node.dtsi``."""
     return {f"{prefix}_{name}": text for name, text in _driver_texts("binding.yaml", "node.dtsi")}
 
 
@@ -117,7 +117,7 @@ def _driver_texts(*names: str) -> Iterator[tuple[str, str]]:
 
 
 def core_parameters(config: CoreConfig) -> dict[str, int]:
-    """Return the parameters of a core as numbers by name."""
+    """Return the numeric parameters of a core, by name."""
     tile = config.tile
     return {
         "LANES": tile.lanes,
@@ -141,7 +141,7 @@ def core_parameters(config: CoreConfig) -> dict[str, int]:
 
 def _shape(config: CoreConfig) -> Iterator[str]:
     tile = config.tile
-    yield "\n/* What this core is built as. */"
+    yield "\n/* Parameters of this core. */"
     yield from (f"#define @{name} {number}" for name, number in core_parameters(config).items())
     for side, each in (("A", tile.a_format), ("B", tile.b_format)):
         yield f"#define @FORMAT_{side} @FORMAT_{each.name.upper()}"
@@ -149,8 +149,8 @@ def _shape(config: CoreConfig) -> Iterator[str]:
 
 
 def _registers() -> Iterator[str]:
-    yield "\n/* Registers: addresses in bytes, and their bits. ro: to be read, wo: written, rw: both;"
-    yield " * w1c: read, and ones that are written clear. */"
+    yield "\n/* Registers: addresses in bytes, and their bits. ro: read only, wo: write only, rw: both;"
+    yield " * w1c: read, and writing a one clears its bit. */"
     yield f"#define @IDENTITY_VALUE 0x{IDENTITY:08x}u"
     for register in REGISTERS:
         name = f"@REGISTER_{register.name.upper()}"
@@ -167,10 +167,10 @@ def _numbers(title: str, kind: str, numbers: dict) -> Iterator[str]:
 
 
 def _descriptors() -> Iterator[str]:
-    yield "\n/* Descriptors: of each field its lowest bit, counted from bit 0 of word 0, and how many there are. */"
+    yield "\n/* Descriptors: each field's lowest bit, counted from bit 0 of word 0, and its number of bits. */"
     yield f"#define @DESCRIPTOR_BYTES {BYTES}"
     yield f"#define @DESCRIPTOR_WORDS {BYTES // 4}"
-    yield "\n/* Of every descriptor. */"
+    yield "\n/* Fields of every descriptor. */"
     yield from _fields("HEADER", HEADER)
     for name, operation in OPERATIONS.items():
         if operation.fields:
@@ -187,7 +187,7 @@ def _fields(kind: str, fields: tuple[Field, ...]) -> Iterator[str]:
 
 
 def _lists(config: CoreConfig) -> Iterator[str]:
-    """Lists of names for tables in C: macros that apply a macro X to each row."""
+    """Yield lists of names for tables in C: macros that apply a macro X to each row."""
     yield "\n/* Lists for tables: each calls X with a row. Errors and counters: X(NAME, name). */"
     yield from _list("ERRORS", (f"{name.upper()}, {name}" for name in ERRORS))
     yield from _list("COUNTERS", (f"{name.upper()}, {name}" for name, _ in COUNTERS))

@@ -1,4 +1,4 @@
-"""Timing constraints of a top: its clock, and how much of the period belongs to what is around it."""
+"""Timing constraints of a top: its clock, and the share of the period that is used outside the top."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -9,34 +9,34 @@ Rules = Mapping[str, tuple[tuple[str, int, str], ...]]
 
 TILE: Rules = {
     "input": (
-        (r"rst|aresetn", 10, "from a tree of its own"),
-        (r"out_ready|m_axis_tready", 25, "with c_ready of the next tile, a whole period; it decides on taken"),
-        (r"[ab]_\d+_(steps|available|last)", 30, "from memories or registers; a schedule, or taken, follows"),
-        (r".*", 50, "C, with the results that may be it, a whole period; and what only registers take"),
+        (r"rst|aresetn", 10, "from a separate reset tree"),
+        (r"out_ready|m_axis_tready", 25, "with c_ready of the next tile, a full period; taken depends on it"),
+        (r"[ab]_\d+_(steps|available|last)", 30, "from memories or registers; the schedule or taken depends on them"),
+        (r".*", 50, "C: with the results of the previous tile, a full period; others drive only registers"),
     ),
     "output": (
-        (r"[ab]_\d+_taken", 20, "combinational from available and out_ready; into what counts steps"),
+        (r"[ab]_\d+_taken", 20, "combinational from available and out_ready; to step counters"),
         (r"s_axis_[ab]\d+_tready", 10, "combinational from m_axis_tready"),
-        (r"c_ready|s_axis_c_tready", 75, "out of registers; with out_ready of the previous tile, a whole period"),
-        (r".*", 50, "results, with the C that they may be, a whole period; counters and flags"),
+        (r"c_ready|s_axis_c_tready", 75, "from registers; with out_ready of the previous tile, a full period"),
+        (r".*", 50, "results: with C of the next tile, a full period; counters and flags"),
     ),
 }
 CORE: Rules = {
     "input": (
-        (r"rst|aresetn", 10, "from a tree of its own"),
+        (r"rst|aresetn", 10, "from a separate reset tree"),
         (r".*", 50, "from registers of an interconnect"),
     ),
     "output": ((r".*", 50, "to registers of an interconnect"),),
 }
 OUTSIDE = {"tile": TILE, "core": CORE}
-"""Of each kind of top and direction: ports, the per cent of the period that passes outside the top, and why. Of rules
-for a port the first counts."""
+"""For each kind of top and direction: a pattern of ports, the percentage of the period outside the top, and the reason.
+The first matching rule counts."""
 
 PERIOD_NS = 2.0
-"""Of the clock, to begin with."""
+"""Default period of the clock."""
 HEAD = """\
-# {top}: one clock. Reset is synchronous, and every port belongs to the clock. Set the period to your own.
-# Delays are what passes outside, as shares of the period{chosen}.
+# {top}: one clock. Reset is synchronous, and every port belongs to the clock. Set your own period.
+# Delays are shares of the period that are used outside{chosen}.
 set period {period:.3f}
 create_clock -name {clock} -period $period [get_ports {clock}]
 """
@@ -51,7 +51,7 @@ def constraints(top: str, ports: Iterable[tuple[str, str, int]], kind: str = "ti
     top : str
         The module.
     ports : iterable of (name, "input" or "output", bits)
-        All of its ports.
+        All ports of the module.
     kind : str
         One of `OUTSIDE`: "tile" or "core".
     clock : str

@@ -1,4 +1,4 @@
-"""The files of a core: its Verilog, the memories in a file of their own, and what goes with them."""
+"""Files of a core: its Verilog, a separate file of its memories, and their companions."""
 
 import json
 import re
@@ -38,15 +38,15 @@ def render_core(
     config : CoreConfig
         The core.
     prefix : str
-        What file and module names begin with: a letter, then letters, digits and underscores.
+        Prefix of file and module names: a letter, then letters, digits and underscores.
     bench : mapping of str to str
-        A testbench to go with them, as `tensordash_sim.verify.core_testbench.render_core_testbench` makes it.
+        Files of a testbench from `tensordash_sim.verify.core_testbench.render_core_testbench`.
 
     Returns
     -------
     dict of str to str
         ``PREFIX.v`` (the core, whose top is ``PREFIX_core``), ``PREFIX_memories.v`` (its memories, each a module that a
-        macro can stand in for), ``PREFIX.vlt`` (lint waivers for Verilator, with reasons), ``PREFIX.f`` (file list),
+        macro can replace), ``PREFIX.vlt`` (lint waivers for Verilator, with reasons), ``PREFIX.f`` (file list),
         ``PREFIX.core`` (for FuseSoC), ``PREFIX_core.sdc`` (timing constraints), ``PREFIX_librelane.yaml`` (for
         LibreLane, untried), ``PREFIX_ports.md`` (a table of all ports), ``PREFIX.h`` (registers and descriptors for C),
         ``PREFIX_driver.h`` and ``PREFIX_driver.c`` (a driver in C99), ``PREFIX_linux.h`` and ``PREFIX_linux.c`` (for
@@ -106,7 +106,7 @@ def render_core(
 
 
 def core_verilog(config: CoreConfig) -> str:
-    """Return a core's Verilog in one text, memories included; its top is ``tensordash_core``."""
+    """Return a core's Verilog in one text, memories included. Its top is ``tensordash_core``."""
     library = Library()
     library.module(Core(config))
     return library.verilog()
@@ -144,7 +144,7 @@ def _derived(config: CoreConfig) -> dict[str, Any]:
 
 
 def _memories(library: Library, top: str, verilog: str) -> list[dict[str, Any]]:
-    """Return each memory's module, and its number of instances."""
+    """Return each memory's module, shape and number of instances."""
     inside = {found[1]: Counter(INSTANCE.findall(found[0])) for found in MODULE.finditer(verilog)}
 
     def count(name: str, module: str) -> int:

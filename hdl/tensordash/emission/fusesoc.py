@@ -1,4 +1,4 @@
-"""A FuseSoC core file (CAPI2) for a folder of emitted Verilog."""
+"""FuseSoC core file (CAPI2) for a folder of emitted Verilog."""
 
 from collections.abc import Iterable, Mapping
 
@@ -69,7 +69,7 @@ targets:
 
 CORE_OF_CORE = f"""\
 {HEAD}\
-  # Memories as registers: leave them out, with the flag macros, where macros of the same names stand in for them.
+  # Memories as registers. The flag `macros` leaves them out, if macros with the same names replace them.
   memories:
     files: [{{prefix}}_memories.v]
     file_type: verilogSource-2005
@@ -93,7 +93,7 @@ targets:
     toplevel: {{prefix}}_core
 {LINT_AND_SYNTH}"""
 
-# What a testbench reads is copied to where the simulator runs.
+# Files that a testbench reads are copied to the simulator's working folder.
 BENCH_FILESET = """\
   bench:
     files:
@@ -118,18 +118,18 @@ BENCH_TARGET = """\
 
 
 def core_file(prefix: str, digest: str, verilog: Iterable[str], bench: Iterable[str] = ()) -> str:
-    """Return the core file: targets default, axi_stream, lint and synth, and simulations where there is a testbench.
+    """Return the core file: targets default, axi_stream, lint and synth, and simulations if there is a testbench.
 
     Parameters
     ----------
     prefix : str
-        What file and module names begin with; also the core's name.
+        Prefix of file and module names; also the core file's name.
     digest : str
-        Of the configuration.
+        Digest of the configuration.
     verilog : iterable of str
-        Names of the files of its hardware.
+        Names of the hardware's files.
     bench : iterable of str
-        Names of a testbench's files: Verilog, whose module is ``PREFIX_tile_tb``, and what it reads.
+        Names of a testbench's files: Verilog, whose module is ``PREFIX_tile_tb``, and the files that it reads.
 
     Source: FuseSoC, "CAPI2 reference".
     """
@@ -139,12 +139,12 @@ def core_file(prefix: str, digest: str, verilog: Iterable[str], bench: Iterable[
 
 
 def core_of_core(prefix: str, digest: str, bench: Iterable[str] = ()) -> str:
-    """Return the core file of TensorDash's core: targets default, lint and synth, and simulations with a testbench.
+    """Return the core file of a core: targets default, lint and synth, and simulations if there is a testbench.
 
     Parameters
     ----------
     prefix, digest
-        As of `core_file`.
+        As in `core_file`.
     bench : iterable of str
         Names of a testbench's files, whose module is ``PREFIX_core_tb``.
     """

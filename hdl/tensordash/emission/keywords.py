@@ -1,4 +1,4 @@
-"""Words that no name in Verilog can be: those of SystemVerilog too, as which many tools read any Verilog."""
+"""Verilog keywords, and those of SystemVerilog, because many tools read all Verilog as SystemVerilog."""
 
 __all__ = ["KEYWORDS"]
 
@@ -23,4 +23,4 @@ vectored virtual void wait wait_order wand weak weak0 weak1 while wildcard wire 
 """
 
 KEYWORDS = frozenset(_WORDS.split())
-"""All of IEEE 1800-2017, which has those of IEEE 1364-2005."""
+"""Keywords of IEEE 1800-2017, which include those of IEEE 1364-2005."""

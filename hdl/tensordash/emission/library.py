@@ -1,4 +1,4 @@
-"""Every distinct block of a design as one Verilog module, and its instances."""
+"""Library of a design's Verilog modules: one for every distinct block, and its instances."""
 
 import re
 import textwrap
@@ -40,7 +40,7 @@ def members(block: Block) -> Iterator[tuple[str, Value, bool]]:
 
 
 def ports(block: Block) -> dict[str, dict[str, Any]]:
-    """Direction and width of every port of a component's module, by name, clk and rst in front."""
+    """Return direction and width of every port of a component's module, by name, `clk` and `rst` first."""
     found: dict[str, dict[str, Any]] = {name: {"direction": "input", "width": 1} for name in ("clk", "rst")}
     for name, value, is_input in members(block):
         found[name] = {"direction": "input" if is_input else "output", "width": len(value)}
@@ -53,21 +53,21 @@ class Library:
     Parameters
     ----------
     prefix : str
-        What every module's name begins with.
+        Prefix of every module's name.
     check : bool
-        Print every block, also those whose module is there, and compare: seven times as slow.
+        Print every block, also those whose module exists, and compare: seven times slower.
     enables : bool
-        Registers that keep what they have do so by an ``if``. Without it they are assigned in every cycle, and an
-        enable that is unknown in simulation makes the register unknown, where an ``if`` would leave it as it is.
+        An ``if`` assigns a register only where it changes. Otherwise it is assigned in every cycle. Then an unknown
+        enable in simulation makes the register unknown; an ``if`` would leave it unchanged.
 
     Attributes
     ----------
     blocks : dict of str to Block
-        A component of every module, by the module's name.
+        One component for every module, by the module's name.
     texts : dict of str to str
-        The module in Verilog-2005, once all are printed.
+        The modules in Verilog-2005.
     partly_unused : dict of str to tuple of str
-        Its inputs and nets with bits that nobody reads, once all are printed.
+        The modules' inputs and nets with bits that are never read.
     """
 
     def __init__(self, prefix: str = "tensordash", *, check: bool = False, enables: bool = True) -> None:
@@ -82,7 +82,7 @@ class Library:
         self._placed: dict[int, tuple[Instance, Block]] = {}
 
     def place(self, block: Block, reset: Value | None = None) -> Elaboratable:
-        """Return an instance of the module of `block`, wired to its members; see `placed`."""
+        """Return an instance of the module of `block`, wired to its members. See `placed`."""
         if not isinstance(block, Block):
             raise TypeError(
                 f"a block is placed without a transformer around it: {TRANSFORMERS} do not reach its module"
@@ -100,15 +100,15 @@ class Library:
         return instance
 
     def module(self, block: Block) -> tuple[str, frozenset[str]]:
-        """Return the name of a block's module and which of clk and rst it has.
+        """Return the name of a block's module, and which of `clk` and `rst` it has.
 
         Raises
         ------
         TypeError
-            If there is a transformer around what the block places, a submodule that is not placed, or a domain other
-            than sync.
+            If the block has a transformer around a placed block, a submodule that is not placed, or a domain other than
+            sync.
         ValueError
-            If a signal or submodule has no name, or one that is a Verilog keyword; with `check`, if two blocks of equal
+            If a signal or submodule has no name, or a Verilog keyword as its name. With `check`, if two blocks of equal
             identity are not the same hardware.
         """
         if block.identity not in self._names:
@@ -129,7 +129,7 @@ class Library:
             with self.fragment(block) as fragment:
                 return self._text(block, name, fragment)
         except BaseException:
-            # What is left half made, by Ctrl-C for instance, is not a mistake of the design.
+            # Components left unfinished, for instance by Ctrl-C, are not a mistake of the design.
             warnings.simplefilter("ignore", UnusedElaboratable)
             raise
 
@@ -147,11 +147,11 @@ class Library:
             raise type(error)(f"{type(block).__name__} has {error}") from error
 
     def verilog(self) -> str:
-        """Return the Verilog-2005 of every module placed so far: the same text on every machine and run."""
+        """Return the Verilog-2005 of every module placed so far. The text is the same on every machine and run."""
         return self.verilog_of(self.texts)
 
     def verilog_of(self, modules: Iterable[str]) -> str:
-        """Return the Verilog-2005 of some modules, as `verilog`."""
+        """Return the Verilog-2005 of some modules, as in `verilog`."""
         return _document(self.texts[name] for name in modules)
 
     def partly_unused_of(self, modules: Iterable[str]) -> tuple[str, ...]:
@@ -160,7 +160,7 @@ class Library:
 
     @contextmanager
     def fragment(self, block: Block) -> Iterator[Fragment]:
-        """A block elaborated, its members called as in its module: own ones by their port, others `instance__port`."""
+        """Elaborate a block, with its members named as in its module: by port, or `instance__port` for submodules."""
         fragment = Fragment.get(block, self)
         names = [(value, port) for port, value, _ in members(block)]
         for name, inner in self._instances(fragment):
@@ -194,12 +194,12 @@ class Library:
 
 
 def _document(modules: Iterable[str]) -> str:
-    """Modules as a file, in which no net is declared by its use: directives at its begin and end say so."""
+    """Return modules as a file with directives at both ends, so that no use declares a net."""
     return "`default_nettype none\n\n" + "\n".join(modules) + "\n`default_nettype wire\n"
 
 
 def _comment(block: Block) -> str:
-    """Summary, timing and source of a component, and the numbers that it was constructed with."""
+    """Return the comment of a component: summary, timing, source, and its numeric parameters."""
     paragraphs = {word: text for kind in reversed(type(block).__mro__) for word, text in _paragraphs(kind)}
     texts = [paragraphs[word] for word in ("", *WORDS) if word in paragraphs]
     if numbers := ", ".join(f"{name} = {value}" for name, value in block.identity[1:] if type(value) is int):
@@ -227,14 +227,14 @@ def emit(block: Block, prefix: str = "tensordash", *, enables: bool = True) -> s
     block : Block
         The top.
     prefix : str
-        What every module's name begins with.
+        Prefix of every module's name.
     enables : bool
         As in `Library`.
 
     Returns
     -------
     str
-        The same text on every machine and run.
+        The text, the same on every machine and run.
     """
     library = Library(prefix, enables=enables)
     library.module(block)

@@ -1,4 +1,4 @@
-"""A configuration of LibreLane for a top: from the Verilog beside it to a layout, untried here."""
+"""LibreLane configuration for a top: a layout flow from its Verilog, not tried in this project."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -20,15 +20,15 @@ CLOCK_PORT: clk
 CLOCK_PERIOD: {period}
 PNR_SDC_FILE: dir::{sdc}
 SIGNOFF_SDC_FILE: dir::{sdc}
-# Thousands of port bits may want more room around the edge than the cells need inside.
+# Thousands of port bits may need more room at the edge than the cells need inside.
 FP_SIZING: relative
 FP_CORE_UTIL: 40
 PL_TARGET_DENSITY_PCT: 50
 """
 
 MACROS = """\
-# The last file has memories as registers: leave it out, and name macros of the same modules and ports instead, each
-# around one of your PDK's, as integration.md shows ("Memories to swap"):
+# The last file has memories as registers. To use macros, leave it out, and list modules with the same names and ports,
+# each around a macro of your PDK, as integration.md shows ("Memories to swap"):
 # MACROS:
 """
 MACRO = """\
@@ -45,15 +45,15 @@ def librelane(name: str, top: str, verilog: Iterable[str], sdc: str, memories: I
     Parameters
     ----------
     name : str
-        Its own name.
+        Name of the configuration's file.
     top : str
         The module.
     verilog : iterable of str
-        Files of Verilog, the memories' last.
+        Verilog files, the memories' last.
     sdc : str
-        The file of its constraints.
+        The file of the constraints.
     memories : iterable of mappings
-        A core's memories, as ``config.json`` has them: noted as macros that may stand in for them.
+        A core's memories as in ``config.json``, listed as macros that can replace them.
 
     Examples
     --------
@@ -66,7 +66,7 @@ def librelane(name: str, top: str, verilog: Iterable[str], sdc: str, memories: I
     files = "\n".join(f"  - dir::{file}" for file in verilog)
     text = HEAD.format(name=name, top=top, verilog=files, period=PERIOD_NS, sdc=sdc)
     listed = [
-        MACRO.format(**{**each, "ports": "one port for both" if "both" in each["ports"] else "a port each way"})
+        MACRO.format(**{**each, "ports": "one port for both" if "both" in each["ports"] else "write and read port"})
         for each in memories
     ]
     return text + (MACROS + "".join(listed) if listed else "")

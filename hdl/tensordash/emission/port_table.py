@@ -1,4 +1,4 @@
-"""Tables of a design's ports, as Markdown: names and widths from the component, meanings from `port_table.toml`."""
+"""Markdown tables of a design's ports: names and widths from the component, purposes from `port_table.toml`."""
 
 import re
 import tomllib
@@ -13,7 +13,7 @@ MEANINGS: dict[str, dict[str, str]] = {
     name: dict(ChainMap(top["ports"], *(_DATA["groups"][group] for group in top["groups"])))
     for name, top in _DATA["tops"].items()
 }
-"""Of each top: what its ports are for."""
+"""For each top: the purposes of its ports."""
 
 
 def shared_name(name: str) -> tuple[str, int | None]:
@@ -38,7 +38,7 @@ def describe_port(top: str, name: str, order: str) -> str:
     name : str
         The port.
     order : str
-        Where a tile's steps stand on its inputs.
+        Order of a tile's steps on its inputs.
 
     Raises
     ------
@@ -54,16 +54,16 @@ def describe_port(top: str, name: str, order: str) -> str:
 
 
 def port_table(top: str, ports: Iterable[tuple[str, str, int]], order: str) -> str:
-    """Return a Markdown table; ports that differ only in the number of their row or column share a line.
+    """Return a Markdown table. Ports that differ only in their row or column number share a line.
 
     Parameters
     ----------
     top : str
         One of `MEANINGS`.
     ports : iterable of (name, "input" or "output", bits)
-        In the order of the table.
+        Ports in the order of the table.
     order : str
-        Where a tile's steps stand on its inputs.
+        Order of a tile's steps on its inputs.
 
     Raises
     ------

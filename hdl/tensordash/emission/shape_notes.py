@@ -1,4 +1,4 @@
-"""Notes on ports that say what their bits are: `4 x 16` for an array, `{last, values: 64}` for a structure."""
+"""Notes on the bits of ports: `4 x 16` for an array, `{last, values: 64}` for a structure."""
 
 import re
 from contextlib import suppress
@@ -19,7 +19,7 @@ ALIASES = {"steps_layout": "width, lanes, depth"}
 
 
 def port_notes(block: Block) -> dict[str, str]:
-    """Return a note on each port of a component that is an array or a structure, with the names of dimensions."""
+    """Return a note on each port of a component that is an array or a structure, with its dimensions' names."""
     notes = {}
     for path, member, _ in block.signature.flatten(block):
         note = shape_note(member.shape)
@@ -31,7 +31,7 @@ def port_notes(block: Block) -> dict[str, str]:
 
 
 def _axes(block: Block, path: tuple[str | int, ...]) -> list[str]:
-    """Dimensions of a member as its docstring names them, the innermost first."""
+    """Return the dimensions of a member as named in its docstring, the innermost first."""
     kind: type = type(block)
     members = block.signature.members
     for name in path[:-1]:
@@ -42,7 +42,7 @@ def _axes(block: Block, path: tuple[str | int, ...]) -> list[str]:
 
 @cache
 def _declared(kind: type) -> dict[str, list[str]]:
-    """Dimensions of each member in the docstrings of a component or a signature, and of its base classes."""
+    """Return the dimensions of each member from the docstrings of a component or signature and its base classes."""
     return {
         name: ALIASES.get(axes, axes).split(", ")
         for base in reversed(kind.__mro__)
@@ -52,7 +52,7 @@ def _declared(kind: type) -> dict[str, list[str]]:
 
 
 def shape_note(shape: Any) -> str:
-    """Return how the bits of a shape are divided, highest first; empty for a plain number.
+    """Return how the bits of a shape are divided, highest first, or an empty string for a plain number.
 
     >>> shape_note(ArrayLayout(ArrayLayout(16, 4), 3))
     '3 x 4 x 16'

@@ -1,4 +1,4 @@
-"""A small system around a core: PicoRV32, memory, UART and timer in Verilog, firmware in C, and how to run both."""
+"""Files of a small system around a core: PicoRV32, memory, UART and timer in Verilog, firmware in C, build files."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -16,13 +16,13 @@ KEY = re.compile(r"@([A-Z_]+)@")
 NOT_FOR_FIRMWARE = ("tensordash_linux.h", "tensordash_linux.c", "tensordash_binding.yaml", "tensordash_node.dtsi")
 MIN_MEMORY_BYTES = 1 << 17
 MAX_MEMORY_BYTES = 1 << 28
-"""The processor decodes its devices from the highest four bits of an address."""
+"""Maximum memory: the processor selects its devices by the highest four bits of an address."""
 
 
 def render_soc(config: CoreConfig, memory_bytes: int, program: Mapping[str, str]) -> dict[str, str]:
-    """Return the files of a system around a core, by name, the core's own files among them.
+    """Return the files of a system around a core, by name, including the core's own files.
 
-    The processor's Verilog (``picorv32.v``) is not among them.
+    The processor's Verilog (``picorv32.v``) is not included.
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ def render_soc(config: CoreConfig, memory_bytes: int, program: Mapping[str, str]
     Raises
     ------
     ConfigError
-        For another size of memory.
+        For a memory size that is not allowed.
     """
     if not MIN_MEMORY_BYTES <= memory_bytes <= MAX_MEMORY_BYTES or memory_bytes.bit_count() != 1:
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""Emission: a configuration becomes a folder with Verilog and its companions."""
+"""Emission of a configuration to a folder with Verilog and its companions."""
 
 import errno
 import json
@@ -45,15 +45,15 @@ def render(
     config : TileConfig
         The tile.
     prefix : str
-        What file and module names begin with: a letter, then letters, digits and underscores.
+        Prefix of file and module names: a letter, then letters, digits and underscores.
     bench : mapping of str to str
-        A testbench to go with them, as `tensordash_sim.verify.render_testbench` makes it.
+        Files of a testbench from `tensordash_sim.verify.render_testbench`.
 
     Returns
     -------
     dict of str to str
-        ``PREFIX.v`` (both tops), ``PREFIX_transposer.v``, of a tile with scales of E8M0 ``PREFIX_block_quantiser.v``,
-        ``PREFIX_assertions.sv`` (rules of the ports, to simulate with), ``PREFIX.vlt`` (lint waivers, with reasons),
+        ``PREFIX.v`` (both tops), ``PREFIX_transposer.v``, ``PREFIX_block_quantiser.v`` (only with E8M0 scales),
+        ``PREFIX_assertions.sv`` (rules of the ports, for simulations), ``PREFIX.vlt`` (lint waivers, with reasons),
         ``PREFIX.f`` (file list), ``PREFIX.core`` (for FuseSoC), ``PREFIX_tile.sdc`` and ``PREFIX_axi_stream_tile.sdc``
         (timing constraints), ``PREFIX_librelane.yaml`` (for LibreLane, untried), ``PREFIX_ports.md`` (tables of all
         ports), ``config.toml`` and ``config.json`` (with every derived size), the files of `tile_interface_files`, and
@@ -93,7 +93,7 @@ def render(
 
 
 def port_tables(config: TileConfig, prefix: str = "tensordash") -> str:
-    """Markdown tables of the ports of all tops."""
+    """Return Markdown tables of the ports of all tops."""
     wrapper = AxiStreamTile(config)
     tops = {"tile": wrapper.tile, "axi_stream_tile": wrapper, **companions(config)}
     return "\n".join(
@@ -112,7 +112,7 @@ def _ports(config: TileConfig, top: str, block: Block) -> list[Port]:
 
 
 def companions(config: TileConfig) -> dict[str, Block]:
-    """Return the companion files of a tile, by name."""
+    """Return the companion components of a tile, by name."""
     made: dict[str, Block] = {
         "transposer": Transposer(width=max(config.a_format.width, config.b_format.width), lanes=config.lanes)
     }
@@ -130,7 +130,7 @@ def generate(
     prefix: str = "tensordash",
     bench: Mapping[str, str] = MappingProxyType({}),
 ) -> list[Path]:
-    """Write a configuration's files (see `render` and `render_core`) to a folder, which is made if need be.
+    """Write a configuration's files (see `render` and `render_core`) to a folder, and create it if necessary.
 
     Parameters
     ----------
@@ -139,12 +139,12 @@ def generate(
     path : str or Path
         The folder.
     prefix, bench
-        As for `render`.
+        As in `render`.
 
     Returns
     -------
     list of Path
-        The files written. Each is complete or not there.
+        The files written. Each is complete or missing.
     """
     texts = render(config, prefix, bench) if isinstance(config, TileConfig) else render_core(config, prefix, bench)
     folder = Path(path)
@@ -160,7 +160,7 @@ def generate(
 
 
 def _step_order(config: TileConfig) -> str:
-    """Describe the order of values on the `steps` of an input."""
+    """Return the order of steps on the `steps` of an input, in words."""
     return f"step t since reset on line t modulo {config.window_depth}" if config.ring else "the oldest on line 0"
 
 
@@ -196,7 +196,7 @@ def _description(config: TileConfig, prefix: str, wrapper: AxiStreamTile) -> dic
 
 
 def _scale(config: TileConfig) -> dict[str, Any]:
-    """Describe the scale after a step's values, if there is one."""
+    """Return the sizes of the scale after a step's values, if there is one."""
     scale = config.numerics.scale
     return {} if scale is None else {"scale_bits": scale.width, "scale_block": scale.block}
 

@@ -1,4 +1,4 @@
-"""Lint waivers for Verilator: warnings about Verilog that is as it should be, signal by signal."""
+"""Lint waivers for Verilator: warnings about intended Verilog, signal by signal."""
 
 import re
 import tomllib
@@ -9,11 +9,11 @@ __all__ = ["waivers"]
 
 HEAD = """\
 `verilator_config
-// Several modules in one file, so that a {what} is one file to take away.
+// Several modules in one file, so that a {what} is a single file.
 lint_off -rule DECLFILENAME -file "*{prefix}.v"
 """
 MEMORIES = """\
-// All memories in one file, which another one with macros can stand in for.
+// All memories in one file, which a file with macros can replace.
 lint_off -rule DECLFILENAME -file "*{prefix}_memories.v"
 """
 
@@ -23,33 +23,33 @@ lint_off -rule DECLFILENAME -file "*{prefix}_block_quantiser.v"
 """
 
 UNUSED: dict[str, str] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
-"""Signals of which some bits are of no use, and why; a * stands for a number, or several."""
+"""Signals with unused bits, and the reason. A * stands for one or more numbers."""
 
 FAMILY = re.compile(r"(_\d+)+(?=_|$)")
-"""Numbers of signals of one kind."""
+"""Pattern of numbers in the names of signals of one kind."""
 
-OTHER = "Some of its bits are of no use in this configuration."
+OTHER = "Some of its bits are unused in this configuration."
 
 LOOPS = {
     "fused_accumulator": (
         ".pe_*",
-        "A level is one vector, whose bits depend on each other: no loop, bit by bit.",
+        "A level is one vector whose bits depend on each other. Bit by bit there is no loop.",
     ),
 }
-"""Of components that Verilator finds loops in: what it calls them, and why they are none."""
+"""For components in which Verilator reports loops: a pattern of its messages, and why they are not loops."""
 
 
 def waivers(prefix: str, texts: Mapping[str, str], partly_unused: Mapping[str, Iterable[str]]) -> str:
-    """Return a configuration file for Verilator, with no more than what the modules need.
+    """Return a configuration file for Verilator, with only the waivers that the modules need.
 
     Parameters
     ----------
     prefix : str
-        Of the file that holds several modules.
+        Prefix of file and module names.
     texts : mapping of str to str
         Verilog files by name, of a tile or of a core.
     partly_unused : mapping of str to iterable of str
-        Of each file, the signals of which nobody reads all bits.
+        For each file: the signals with bits that are never read.
     """
     memories = f"{prefix}_memories.v" in texts
     lines = []

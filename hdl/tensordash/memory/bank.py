@@ -1,4 +1,4 @@
-"""Bank: a position of every group, in as many memories as there are regions."""
+"""Bank: one position of every group, in one memory per region."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ __all__ = ["Bank", "group_address_bits", "require_power"]
 
 
 def group_address_bits(groups: int) -> int:
-    """Bits of the address of one of `words` groups.
+    """Return the bits of the address of one of `groups` groups.
 
     >>> group_address_bits(2048)
     11
@@ -29,7 +29,7 @@ def require_power(name: str, value: int) -> int:
     Raises
     ------
     TypeError, ValueError
-        If not.
+        If it is not.
     """
     if require_int(name, value, 1) & (value - 1):
         raise ValueError(f"{name} must be a power of two, not {value}")
@@ -37,14 +37,14 @@ def require_power(name: str, value: int) -> int:
 
 
 class Bank(Block):
-    """A bank of the buffer: a memory for each region, and the ports that are granted.
+    """A bank of the buffer: a memory for each region, and muxes for the ports that are granted.
 
-    Timing: what is read in a cycle is at its port in the next one, and only then.
+    Timing: data read in a cycle are at the port in the next cycle, and only then.
 
     Parameters
     ----------
     groups, regions : int
-        Of the buffer, powers of two.
+        Sizes of the buffer, powers of two.
     bits : int
         Bits of a word: a position of a group.
     readers, writers : int
@@ -53,12 +53,12 @@ class Bank(Block):
     Members
     -------
     read : In(readers)
-        Which ports read: no two of them in one region.
+        Ports that read, no two of them in one region.
     read_address : In(address_bits, readers)
-        The group; the highest bits are the region.
+        The group. The highest bits are the region.
     read_data : Out(bits, readers)
     write : In(writers)
-        Which ports write: no two of them in one region.
+        Ports that write, no two of them in one region.
     write_address : In(address_bits, writers)
     write_data : In(bits, writers)
 
@@ -90,7 +90,7 @@ class Bank(Block):
             },
         )
         self.region_bits = regions.bit_length() - 1
-        # A region of a single group still has a memory of two words, for there is none of one.
+        # A region of a single group still has a memory of two words, the minimum.
         self.memories = [Memory(words=max(2, groups // regions), bits=bits) for _ in range(regions)]
 
     def elaborate(self, platform):
@@ -113,7 +113,7 @@ class Bank(Block):
         return m
 
     def _decoded(self, m: Module, name: str, ports: Any, addresses: Any) -> list[Signal]:
-        """Of each region, which ports go there."""
+        """Decode for each region the ports that access it."""
         wanted = [Signal(len(ports), name=f"{name}_{region}") for region in range(self.regions)]
         for port, address in enumerate(addresses):
             for region, wants in enumerate(wanted):
@@ -122,12 +122,12 @@ class Bank(Block):
         return wanted
 
     def _returned(self, m: Module, port: int):
-        """What a reader read in the cycle before."""
+        """Select the data that a reader read in the previous cycle."""
         if not self.region_bits:
             return self.memories[0].read_data
         address = self.read_address[port]
         region = Signal(self.region_bits, name=f"came_from_{port}", reset_less=True)
         with m.If(self.read[port]):
             m.d.sync += region.eq(address[len(address) - self.region_bits :])
-        # Chosen by one-hot terms, not by a chain of comparisons.
+        # Selected by one-hot terms, not by a chain of comparisons.
         return one_hot_mux([region == k for k in range(self.regions)], [memory.read_data for memory in self.memories])

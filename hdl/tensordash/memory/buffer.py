@@ -1,4 +1,4 @@
-"""Buffer: banks of groups that several ports read and write at once."""
+"""Buffer: banks of groups that several ports read and write in one cycle."""
 
 from collections.abc import Sequence
 from types import SimpleNamespace
@@ -16,15 +16,16 @@ __all__ = ["Buffer", "PairBuffer"]
 
 
 class Buffer(Block):
-    """Holds groups in `lanes` banks, bank i with position i of each, in regions that never wait for each other.
+    """Holds groups in `lanes` banks, bank i with position i of each group. Regions never wait for each other.
 
-    A request is taken whole or not at all. Those that want the same bank of the same region in one cycle go by index,
-    the lowest first, except that one of them, in turn, goes before all others: the turn passes on with every request
-    that has to wait, so that none waits for more than as many as there are ports.
+    A request is taken completely or not at all. Requests for the same bank of the same region in one cycle go by index,
+    the lowest first. One port, which has the turn, goes before all others. The turn passes on with every cycle in which
+    a request waits, so a request waits for at most as many turns as there are ports.
 
-    Timing: `ready` depends on `valid`, `enable` and `address` of all ports of its kind in the same cycle, but, of two
-    ports, not on its own `valid`. A read's data are there in the cycle after it was taken; a read that is taken in a
-    cycle after a write sees it. A read of a position that is written in the same cycle returns an undefined value.
+    Timing: `ready` depends on `valid`, `enable` and `address` of all ports of its kind in the same cycle. With two
+    ports it does not depend on its own `valid`. Data are valid in the cycle after their read was taken. A read that is
+    taken after a write returns the data written. A read of a position that is written in the same cycle returns an
+    undefined value.
 
     Parameters
     ----------
@@ -33,9 +34,9 @@ class Buffer(Block):
     width : int
         Bits of a value.
     groups : int
-        Groups in all, a power of two.
+        Groups in total, a power of two.
     regions : int
-        Regions, a power of two; the highest bits of an address say which.
+        Regions, a power of two. The highest bits of an address select the region.
     readers, writers : int
         Ports.
 
@@ -81,7 +82,7 @@ class Buffer(Block):
         return list(self.reads)
 
     def elaborate(self, platform):
-        """Banks, and who goes to them."""
+        """Connect the granted ports to the banks."""
         m = Module()
         read_ports = [self._bank_port(m, f"reads_{k}", port) for k, port in enumerate(self.read_ports)]
         write_ports = [self._bank_port(m, f"writes_{k}", port) for k, port in enumerate(self.writes)]
@@ -100,11 +101,11 @@ class Buffer(Block):
         return m
 
     def _bank_port(self, m: Module, name: str, port: Any) -> Any:
-        """A port as it reads or writes `banks`."""
+        """Return a port with one member per bank."""
         return port
 
     def _arbitrate(self, m: Module, kind: str, ports: Sequence[Any]) -> Signal:
-        """Return which of the ports' requests are granted."""
+        """Grant the ports' requests."""
         count = len(ports)
         goes = Signal(count, name=f"{kind}_goes")
         if count == 1:
@@ -117,7 +118,7 @@ class Buffer(Block):
                 clashes[i, j] = clashes[j, i] = clash = Signal(name=f"{kind}_clash_{j}_{i}")
                 m.d.comb += clash.eq(self._clash(ports[j], ports[i]))
         for i, port in enumerate(ports):
-            # Of two ports, the one whose turn it is not waits for whatever the other wants.
+            # Of two ports, the one without the turn waits for every request of the other.
             blocked = [
                 clashes[i, j] & (other.valid if count == 2 else goes[j] if j < i else turn[j] & other.valid)
                 for j, other in enumerate(ports)
@@ -129,11 +130,11 @@ class Buffer(Block):
         return goes
 
     def _region(self, port: Any, bank: int):
-        """The region of a group, as a number."""
+        """Return the region of a group."""
         return port.address[bank][-(self.regions.bit_length() - 1) :] if self.regions > 1 else Const(0, 1)
 
     def _clash(self, one: Any, other: Any):
-        """Whether two requests want the same bank of the same region."""
+        """Return whether two requests need the same bank of the same region."""
         return Cat(
             one.enable[bank] & other.enable[bank] & (self._region(one, bank) == self._region(other, bank))
             for bank in range(len(self.banks))
@@ -141,19 +142,19 @@ class Buffer(Block):
 
 
 class PairBuffer(Buffer):
-    """A buffer whose banks have two halves, of which the first readers read a position each.
+    """A buffer with two halves per bank. Each pair reader reads a position of each half.
 
-    A group is in half 0 if the number of ones in its address is even. Of groups whose addresses are a power of two
-    apart, two that follow each other are then mostly in different halves.
+    A group is in half 0 if the number of ones in its address is even. So consecutive groups of a walk by a power of two
+    are mostly in different halves.
 
-    Timing: as of `Buffer`, with halves of banks for banks.
+    Timing: as in `Buffer`, for halves of banks instead of banks.
 
     Parameters
     ----------
     lanes, width, groups, regions, readers, writers
-        As of `Buffer`; regions have at least two groups.
+        As in `Buffer`. Regions have at least two groups.
     pair_readers : int
-        The first readers, which have a PairReadSignature.
+        Number of readers with a PairReadSignature. They are the first ones.
 
     Members
     -------
@@ -186,7 +187,7 @@ class PairBuffer(Buffer):
         return [getattr(self, f"reads_{k}") for k in range(self.readers)]
 
     def _bank_port(self, m: Module, name: str, port: Any) -> Any:
-        """The port as it reads or writes halves of banks."""
+        """Return a port with one member per half of a bank."""
         if len(port.enable) == len(self.banks):  # a pair reader's
             return port
         reads, banks, bits = name.startswith("reads"), len(self.banks), self.lanes * self.width

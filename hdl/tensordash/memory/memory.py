@@ -1,4 +1,4 @@
-"""Memory: a module of its own that a macro can stand in for."""
+"""Memory: a separate module that a macro can replace."""
 
 from amaranth.hdl import Module
 from amaranth.lib import memory
@@ -11,12 +11,12 @@ __all__ = ["Memory"]
 
 
 class Memory(Block):
-    """A memory that is written and read synchronously, at two ports or at one; a macro with these can replace it.
+    """A synchronous memory with two ports or one. A macro with these ports can replace it.
 
-    Timing: a word that is written in a cycle can be read from the next cycle on. What is read in a cycle is on
-    `read_data` from the next cycle on, and stays there until another read, whatever is written. A read of a word in the
-    very cycle in which it is written returns an undefined value; no user makes one. With one port a word is either
-    written or read in a cycle. Contents are undefined at power-up; a reset does not change them.
+    Timing: a word written in a cycle can be read from the next cycle on. A word read in a cycle is on `read_data` from
+    the next cycle on, and stays there until the next read, whatever is written. A read of a word in the cycle in which
+    it is written returns an undefined value; no user does that. With one port a cycle either writes or reads. Contents
+    are undefined at power-up. A reset does not change them.
 
     Parameters
     ----------
@@ -25,25 +25,25 @@ class Memory(Block):
     bits : int
         Bits of a word.
     enables : int
-        Parts of a word that are written apart from each other, all of as many bits.
+        Parts of a word with separate write enables, of equal width.
     ports : int
-        2, one to write and one to read; or 1 for both.
+        2: one to write and one to read. 1: one for both.
 
     Members
     -------
     write_enable : In(enables)
-        Which parts of a word are written, the lowest bits first.
+        Parts of a word that are written, the lowest bits first.
     write_address : In(0..words - 1)
-        With two ports.
+        Only with two ports.
     write_data : In(bits)
     read_enable : In(1)
-        With two ports: a word is read.
+        Only with two ports: a word is read.
     read_address : In(0..words - 1)
-        With two ports.
+        Only with two ports.
     enable : In(1)
-        With one port: a word is written, or, if none of its parts is, read.
+        Only with one port: a word is written if any bit of `write_enable` is set, and read otherwise.
     address : In(0..words - 1)
-        With one port.
+        Only with one port.
     read_data : Out(bits)
 
     Raises
@@ -77,7 +77,7 @@ class Memory(Block):
     def elaborate(self, platform):
         """Build a memory from which synthesis infers a block RAM, or flip-flops."""
         m = Module()
-        # Contents at power-up are left out of the Verilog, though Amaranth asks for some.
+        # The Verilog omits the contents at power-up, which Amaranth requires here.
         m.submodules.memory = array = memory.Memory(shape=self.bits, depth=self.words, init=[])
         write = array.write_port(granularity=self.bits // self.enables if self.enables > 1 else None)
         read = array.read_port()

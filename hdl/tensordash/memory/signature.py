@@ -7,7 +7,7 @@ __all__ = ["BufferReadSignature", "BufferWriteSignature", "PairReadSignature"]
 
 
 class BufferReadSignature(Signature):
-    """A read of one position in each bank, as whoever reads sees it.
+    """A read of one position in each bank, with the reader's directions.
 
     Parameters
     ----------
@@ -16,20 +16,20 @@ class BufferReadSignature(Signature):
     width : int
         Bits of a value.
     address_bits : int
-        Of a group's address.
+        Bits of a group's address.
 
     Members
     -------
     valid : Out(1)
-        A read is asked for. It stays as it is until it is taken.
+        A read is requested. It must not change until it is taken.
     enable : Out(lanes)
-        Which banks.
+        Banks to read.
     address : Out(address_bits, lanes)
-        The group in each bank; of banks that are not enabled any.
+        The group in each bank. Undefined for banks that are not enabled.
     ready : In(1)
-        It is taken in this cycle, as a whole.
+        The read is taken in this cycle, in all banks.
     data : In(lanes * width, lanes)
-        What each enabled bank holds there, in the cycle after it was taken, and only then.
+        Data of each enabled bank, in the cycle after the read was taken, and only then.
 
     Source: docs/core.md, "Memories".
     """
@@ -47,26 +47,26 @@ class BufferReadSignature(Signature):
 
 
 class PairReadSignature(Signature):
-    """A read of one position in each half of each bank, as whoever reads sees it.
+    """A read of one position in each half of each bank, with the reader's directions.
 
-    Half h of bank k has place 2 * k + h. A group is in half 0 if the number of ones in its address is even, and in half
+    Half h of bank k has index 2 * k + h. A group is in half 0 if the number of ones in its address is even, and in half
     1 if it is odd.
 
     Parameters
     ----------
     lanes, width, address_bits
-        As of `BufferReadSignature`.
+        As in `BufferReadSignature`.
 
     Members
     -------
     valid, ready
-        As of `BufferReadSignature`.
+        As in `BufferReadSignature`.
     enable : Out(2 * lanes)
-        Which halves of banks.
+        Halves of banks to read.
     address : Out(address_bits - 1, 2 * lanes)
-        The group in each half without the lowest bit of its address; undefined in halves that are not enabled.
+        The group in each half, without the lowest bit of its address. Undefined for halves that are not enabled.
     data : In(lanes * width, 2 * lanes)
-        What each enabled half holds there, in the cycle after the read was taken, and only then.
+        Data of each enabled half, in the cycle after the read was taken, and only then.
 
     Source: docs/core.md, "Memories".
     """
@@ -84,25 +84,25 @@ class PairReadSignature(Signature):
 
 
 class BufferWriteSignature(Signature):
-    """A write of one position in each bank, as whoever writes sees it.
+    """A write of one position in each bank, with the writer's directions.
 
     Parameters
     ----------
     lanes, width, address_bits
-        As of `BufferReadSignature`.
+        As in `BufferReadSignature`.
 
     Members
     -------
     valid : Out(1)
-        A write is asked for. It stays as it is until it is taken.
+        A write is requested. It must not change until it is taken.
     enable : Out(lanes)
-        Which banks.
+        Banks to write.
     address : Out(address_bits, lanes)
         The group in each bank.
     data : Out(lanes * width, lanes)
         A position's values for each bank, channel 0 in the lowest bits.
     ready : In(1)
-        It is taken in this cycle, as a whole; reads that are taken in later cycles see it.
+        The write is taken in this cycle, in all banks. Reads taken in later cycles return its data.
 
     Source: docs/core.md, "Memories".
     """

@@ -1,4 +1,4 @@
-"""Stream buffer: the steps of a side's streams, in as many banks as the tile holds steps."""
+"""Stream buffer: holds the steps of a side's streams, in one bank per step of the tile's window."""
 
 from typing import Any
 
@@ -13,11 +13,11 @@ from .memory import Memory
 __all__ = ["PairStreamBuffer", "PairWriteSignature", "StreamBuffer", "StreamReadSignature", "StreamWriteSignature"]
 
 WAYS = 2
-"""Memories of a bank that is alone: one of them can be written while the other is read."""
+"""Memories of a single bank: one can be written while the other is read."""
 
 
 class StreamReadSignature(Signature):
-    """A read of a word in each bank of a stream buffer, as whoever reads sees it.
+    """A read of a word in each bank of a stream buffer, with the reader's directions.
 
     Parameters
     ----------
@@ -27,12 +27,12 @@ class StreamReadSignature(Signature):
     Members
     -------
     enable : Out(depth)
-        Which banks shall read.
+        Banks to read.
     address : Out(0..words - 1, depth)
-        The word; of banks that shall not read any.
+        The word. Undefined for banks that are not enabled.
     ready : In(depth)
-        Banks that can: of the others the memory is written in this cycle, and they read nothing. With a single bank
-        it depends on the address.
+        Banks that can read. The memory of any other bank is written in this cycle, and the bank reads nothing. With a
+        single bank it depends on the address.
     """
 
     def __init__(self, *, depth: int, words: int) -> None:
@@ -41,7 +41,7 @@ class StreamReadSignature(Signature):
 
 
 class StreamWriteSignature(Signature):
-    """A write of a group to a stream buffer, as whoever writes sees it.
+    """A write of a group to a stream buffer, with the writer's directions.
 
     Parameters
     ----------
@@ -55,11 +55,11 @@ class StreamWriteSignature(Signature):
     Members
     -------
     bank : Out(depth)
-        The banks that are written, none or one of them; several only with equal data.
+        Banks to write: none, one, or several with equal data.
     word : Out(0..words - 1)
-        Which word of them.
+        The word in these banks.
     part : Out(parts)
-        Which part of the word, one-hot.
+        The part of the word, one-hot.
     data : Out(group_bits)
         The part's ports, the first one's lanes in the lowest bits.
     """
@@ -76,21 +76,21 @@ class StreamWriteSignature(Signature):
 
 
 class PairWriteSignature(Signature):
-    """A write of up to two groups to a stream buffer, to different banks, as whoever writes sees it.
+    """A write of up to two groups to different banks of a stream buffer, with the writer's directions.
 
     Parameters
     ----------
     depth, words, parts, group_bits
-        As of `StreamWriteSignature`.
+        As in `StreamWriteSignature`.
 
     Members
     -------
     bank : Out(depth)
-        The banks that are written.
+        Banks to write.
     word : Out(0..words - 1, depth)
-        Which word of each.
+        The word in each bank.
     part : Out(parts, depth)
-        Which part of the word, one-hot.
+        The part of the word, one-hot.
     data : Out(group_bits, depth)
         The part's ports, the first one's lanes in the lowest bits.
     """
@@ -107,24 +107,24 @@ class PairWriteSignature(Signature):
 
 
 class StreamBuffer(Block):
-    """Holds steps of a side, each a word of all ports in one of `depth` banks; contents survive resets.
+    """Holds steps of a side, each a word for all ports in one of `depth` banks. Contents survive resets.
 
-    All memories have one port, and writes go first: whoever lays out never waits. A read that is not `ready` is asked
-    for again by its reader, who has `depth` - 1 other steps at hand. With a single bank it has none; so even words of
-    that are in one memory and odd ones in another, and who writes or reads word after word alternates between the two:
-    if both go on in every cycle, they collide once and then pass each other by.
+    All memories have one port, and writes go first, so a layout never waits. The reader repeats a read that is not
+    `ready`. It has `depth` - 1 other steps meanwhile. With a single bank it has none, so a single bank has two
+    memories, for even and odd words. Writers and readers of consecutive words alternate between the two. If both
+    continue in every cycle, they collide only once.
 
-    Timing: a write can be read in the next cycle. A bank's word is on `data` from the cycle after its read on, and
-    stays there until the bank's next read.
+    Timing: a written word can be read in the next cycle. A bank's word is on `data` from the cycle after its read on,
+    and stays there until the bank's next read.
 
     Parameters
     ----------
     depth : int
         Banks: steps that the tile can take in a cycle.
     words : int
-        Words of each, at least 2.
+        Words of each bank, at least 2.
     parts : int
-        Groups in a step, which are written apart from each other.
+        Groups in a step, each written separately.
     group_bits : int
         Bits of a group.
 
@@ -169,7 +169,7 @@ class StreamBuffer(Block):
         ]
 
     def elaborate(self, platform):
-        """A memory for each bank, or one for each of its ways, written or read."""
+        """Build a memory for each bank, or the two ways of a single bank."""
         m = Module()
         write, read = self.write, self.read
         for k, (memory, *others) in enumerate(self.banks):
@@ -193,9 +193,9 @@ class StreamBuffer(Block):
         return m
 
     def _use(self, m: Module, name: str, place: Any, memory: Memory, wanted: tuple[Any, Any], bank: int) -> None:
-        """Write a memory, or read it if there is no write."""
+        """Connect a memory: write it, or read it if there is no write."""
         writes, reads = wanted
-        skipped = self.ways.bit_length() - 1  # bits of a word that say which memory
+        skipped = self.ways.bit_length() - 1  # bits of a word's number that select the memory
         members = (self.write.word, self.write.part, self.write.data)
         word, part, data = members if not self.in_pairs else (each[bank] for each in members)
         m.submodules[name] = place
@@ -208,9 +208,9 @@ class StreamBuffer(Block):
 
 
 class PairStreamBuffer(StreamBuffer):
-    """A stream buffer that takes two groups in a cycle, in different banks: `write` is a PairWriteSignature.
+    """A stream buffer that takes two groups per cycle, in different banks: `write` is a PairWriteSignature.
 
-    Timing, parameters, members and errors are those of `StreamBuffer`; it has at least two banks.
+    Timing, parameters, members and errors are as in `StreamBuffer`. It has at least two banks.
 
     Source: docs/core.md, "Memories".
     """

@@ -1,1 +1,1 @@
-"""What moves groups: AXI4, loads and stores, compression, and layouts."""
+"""Units that move groups: AXI4, loads and stores, compression, and layouts."""

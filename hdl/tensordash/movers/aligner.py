@@ -1,4 +1,4 @@
-"""Aligner: what banks have read, turned so that each port has its own position."""
+"""Aligner: routes the positions that banks have read to their ports."""
 
 from functools import reduce
 from operator import or_
@@ -32,9 +32,9 @@ class Aligner(Block):
     low : In(log2 lanes)
         The bank of port 0.
     stride : In(3)
-        From one port to the next, 1 to 4.
+        Distance from one port's position to the next port's, 1 to 4.
     enable : In(lanes)
-        Which banks have read something; the others give zero.
+        Banks that have read a position. The others count as zero.
     banks : In(bits, lanes)
     ports : Out(bits, lanes)
 
@@ -60,7 +60,7 @@ class Aligner(Block):
         )
 
     def elaborate(self, platform):
-        """A rotation, then a choice by stride."""
+        """Build a rotation, then a choice by stride."""
         m = Module()
         lanes = self.lanes
         banks = [bank & bit.replicate(self.bits) for bank, bit in zip(self.banks, self.enable, strict=True)]

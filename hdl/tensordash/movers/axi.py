@@ -1,4 +1,4 @@
-"""AXI4 and AXI4-Lite as types of ports."""
+"""AXI4 and AXI4-Lite as port types."""
 
 from amaranth.lib.data import StructLayout
 from amaranth.lib.wiring import In, Out, Signature
@@ -18,20 +18,20 @@ __all__ = [
 ]
 
 INCREMENTING = 1
-"""The only kind of burst: every beat at the next address. A.k.a. INCR."""
+"""INCR, the only burst type used: each beat is at the next address."""
 PAGE = 1 << PAGE_BITS
-"""Bytes; no burst crosses from one into the next."""
+"""Bytes of a page. No burst crosses from one page into the next."""
 
 
 def bounds_layout(address_bits: int) -> StructLayout:
-    """The pages that bursts may be in: the first one, which may be above all addresses, and the last one."""
+    """Return the layout of the bounds of bursts: the first page, which may be above all addresses, and the last."""
     return StructLayout({"base": address_bits - PAGE_BITS + 1, "limit": address_bits - PAGE_BITS})
 
 
 def request_layout(address_bits: int, count_bits: int) -> StructLayout:
-    """Consecutive beats of memory: the address of the first, counted in beats, and how many (at least 1).
+    """Return the layout of a request: the address of the first beat, counted in beats, and the number of beats (>= 1).
 
-    The address has one bit more than those of the bus: it is set above the highest address.
+    The address has one bit more than the bus. That bit is set above the highest address.
     """
     return StructLayout({"beat": address_bits + 1, "count": count_bits})
 
@@ -72,14 +72,14 @@ def _write(data_bits: int, address_bits: int, id_bits: int) -> dict:
 
 
 class AxiReadSignature(Signature):
-    """What changes of an AXI4 port's channels AR and R, as the master sees it. Bursts are whole beats, INCR.
+    """Variable signals of AXI4's channels AR and R, with the master's directions. Bursts are whole beats, INCR.
 
     Parameters
     ----------
     data_bits, address_bits : int
-        Of the bus.
+        Widths of the bus.
     id_bits : int
-        Of the IDs; without them if 0.
+        Width of the IDs; 0 for a port without IDs.
 
     Members
     -------
@@ -96,12 +96,12 @@ class AxiReadSignature(Signature):
 
 
 class AxiWriteSignature(Signature):
-    """What changes of an AXI4 port's channels AW, W and B, as the master sees it. Bursts are whole beats, INCR.
+    """Variable signals of AXI4's channels AW, W and B, with the master's directions. Bursts are whole beats, INCR.
 
     Parameters
     ----------
     data_bits, address_bits, id_bits
-        As of `AxiReadSignature`.
+        As in `AxiReadSignature`.
 
     Members
     -------
@@ -118,22 +118,22 @@ class AxiWriteSignature(Signature):
 
 
 class Axi4Signature(Signature):
-    """A whole AXI4 port, as the master sees it: reads, writes, and what is always the same, which `fixed` drives.
+    """A complete AXI4 port, with the master's directions: reads, writes, and the constant signals that `fixed` drives.
 
     Parameters
     ----------
     data_bits, address_bits, id_bits
-        As of `AxiReadSignature`.
+        As in `AxiReadSignature`.
 
     Members
     -------
-    Those of `AxiReadSignature` and `AxiWriteSignature`
+    The members of `AxiReadSignature` and `AxiWriteSignature`
     arsize, awsize : Out(3)
-        The logarithm to base 2 of the bus's bytes.
+        The base-2 logarithm of the bus's bytes.
     arburst, awburst : Out(2)
         INCR.
     arlock, awlock : Out(1), arcache, awcache : Out(4), arprot, awprot : Out(3), arqos, awqos : Out(4)
-        Configuration; no locks, no priority.
+        The configuration sets `cache` and `prot`. The others are 0: no locks, no priority.
 
     Source: AMBA AXI Protocol (IHI 0022), "Signal descriptions".
     """
@@ -148,19 +148,19 @@ class Axi4Signature(Signature):
 
 
 def fixed(axi, *, prot: int, cache: int) -> list:
-    """Assign the constant signals of an AXI4 port's bursts, `prot` and `cache` of the configuration among them."""
+    """Assign the constant signals of an AXI4 port. `prot` and `cache` come from the configuration."""
     size = (axi.signature.data_bits // 8).bit_length() - 1
     values = {"size": size, "burst": INCREMENTING, "lock": 0, "cache": cache, "prot": prot, "qos": 0}
     return [getattr(axi, f"{channel}{name}").eq(value) for channel in ("ar", "aw") for name, value in values.items()]
 
 
 class AxiLiteSignature(Signature):
-    """An AXI4-Lite port of 32 bits, as the master sees it.
+    """A 32-bit AXI4-Lite port, with the master's directions.
 
     Parameters
     ----------
     address_bits : int
-        Of an address in bytes.
+        Width of a byte address.
 
     Members
     -------

@@ -1,4 +1,4 @@
-"""AXI reader: turns requests for any number of beats into bursts, and gives the beats in order."""
+"""AXI reader: splits requests for any number of beats into bursts, and returns the beats in order."""
 
 from amaranth.hdl import Cat, Const, Module, Signal
 from amaranth.lib import stream
@@ -14,50 +14,50 @@ __all__ = ["AxiReader", "read_beat_layout"]
 
 
 def read_beat_layout(data_bits: int) -> StructLayout:
-    """A beat that memory sent: its data, and whether memory answered with an error instead."""
+    """Return the layout of a beat from memory: its data, and whether memory answered with an error."""
     return StructLayout({"data": data_bits, "error": 1})
 
 
 class AxiReader(Block):
     """Reads consecutive beats from memory, in bursts that end where the address is a multiple of a burst.
 
-    A burst outside of the bounds is not offered. It and the rest of its request are dropped, and the reader takes no
-    request until it is reset.
+    The reader does not offer a burst outside of the bounds. It drops the rest of that request, and takes no request
+    until it is reset.
 
-    Whoever asks must take the beats sooner or later whatever else happens, for the bus may be shared.
+    The requester must take the beats sooner or later, whatever else happens, because the bus may be shared.
 
-    Timing: a burst's address is offered in the cycle after its request was taken, or after the last address of the
-    request before; one burst in a cycle. Beats pass through in the cycle in which they arrive.
+    Timing: a request's first address is offered in the cycle after the request was taken, or after the last address of
+    the previous request. Then one burst can begin in each cycle. Beats pass through in the cycle in which they arrive.
 
     Parameters
     ----------
     data_bits, address_bits : int
-        Of the bus; bytes are addressed.
+        Widths of the bus. Addresses count bytes.
     count_bits : int
-        Of the number of beats in a request.
+        Bits of the number of beats in a request.
     outstanding : int
-        Bursts on their way at once, 1 to 255.
+        Maximum number of outstanding bursts, 1 to 255.
     burst : int
         Beats of the longest burst, a power of two up to 256 and no more than 4 KiB.
     whole : bool
-        Every request has `burst` beats, from an address that is a multiple of that: nothing is divided.
+        Every request is one burst of `burst` beats, at a multiple of its size, and is not split.
 
     Members
     -------
     request : In(stream of request_layout)
-        What to read.
+        Beats to read.
     beats : Out(stream of read_beat_layout)
-        The beats.
+        The beats read.
     axi : Out(AxiReadSignature)
         To memory.
     bounds : In(bounds_layout)
-        The pages that a burst may be in when its address is offered first.
+        The pages that a burst may be in. Checked when its address is first offered.
     outside : Out(1)
-        A burst was outside of the bounds since the last reset.
+        A burst has been outside of the bounds since the last reset.
     halt : In(1)
-        No burst begins from now on, requests are forgotten, beats that still come are dropped.
+        From now on no burst begins, requests are dropped, and beats that still arrive are dropped.
     idle : Out(1)
-        There is no request, and no burst is on its way.
+        There is no request, and no burst is outstanding.
 
     Raises
     ------
@@ -95,11 +95,11 @@ class AxiReader(Block):
         )
 
     def elaborate(self, platform):
-        """The rest of a request in a register, and a count of bursts."""
+        """Keep the rest of a request in registers, and count outstanding bursts."""
         m = Module()
         axi, request = self.axi, self.request
         beat = Signal(self.address_bits - self.skipped + 1, reset_less=True)  # where the next burst begins
-        left = Signal(self.count_bits)  # beats for which no burst has begun
+        left = Signal(self.count_bits)  # beats of the request for which no burst has begun
         on_way = Signal(range(self.outstanding + 1))
         offered = Signal()  # an address is offered, which must not be withdrawn
         length, closes = (left, Const(1)) if self.whole else next_burst(m, beat, left, self.burst)

@@ -1,4 +1,4 @@
-"""AXI writer: turns requests for any number of beats, and their data, into bursts, and counts the answers."""
+"""AXI writer: splits requests for any number of beats into bursts, sends their data, and counts the responses."""
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import stream
@@ -12,51 +12,51 @@ from .bursts import next_burst, require_bursts, within_bounds
 __all__ = ["AxiWriter", "write_beat_layout"]
 
 MAX_OUTSTANDING = 31
-"""Bursts that may be without an answer. Nothing is kept of them, so that many cost next to nothing."""
+"""Bursts that may wait for a response. The writer stores nothing for them but their number."""
 
 
 def write_beat_layout(data_bits: int) -> StructLayout:
-    """A beat for memory: its data, and which bytes are written."""
+    """Return the layout of a beat to memory: its data, and which bytes are written."""
     return StructLayout({"data": data_bits, "strobe": data_bits // 8})
 
 
 class AxiWriter(Block):
-    """Writes beats that follow each other in memory, by bursts that end where the address is a multiple of a burst.
+    """Writes consecutive beats to memory, in bursts that end where the address is a multiple of a burst.
 
-    A burst outside of the bounds is not offered. It and the rest of its request are dropped, and the writer takes no
-    request until it is reset. Earlier bursts are finished.
+    The writer does not offer a burst outside of the bounds. It drops the rest of that request, and takes no request
+    until it is reset. It finishes earlier bursts.
 
-    Timing: a burst's address is offered in the cycle after its request was taken, or after the address before it was,
-    but not before the data of the last burst but one are sent; its data from the cycle after that on, one beat in a
-    cycle. Data pass through in the cycle in which they come.
+    Timing: a burst's address is offered in the cycle after its request or the previous address was taken, but not
+    before all data of the last burst but one are sent. Its data follow from the next cycle on, one beat per cycle. Data
+    pass through in the cycle in which they arrive.
 
     Parameters
     ----------
     data_bits, address_bits : int
-        Of the bus; bytes are addressed.
+        Widths of the bus. Addresses count bytes.
     count_bits : int
-        Of the number of beats in a request.
+        Bits of the number of beats in a request.
     burst : int
         Beats of the longest burst, a power of two up to 256 and no more than 4 KiB.
 
     Members
     -------
     request : In(stream of request_layout)
-        What to write.
+        Beats to write.
     beats : In(stream of write_beat_layout)
-        Data of all requests, one after the other. They may come before their request; they wait.
+        Data of all requests, in order. Data that arrive before their request wait.
     axi : Out(AxiWriteSignature)
         To memory.
     failed : Out(1)
-        In this cycle memory answers a burst with an error.
+        Memory answers a burst with an error in this cycle.
     bounds : In(bounds_layout)
-        The pages that a burst may be in when its address is offered first.
+        The pages that a burst may be in. Checked when its address is first offered.
     outside : Out(1)
-        A burst was outside of the bounds since the last reset.
+        A burst has been outside of the bounds since the last reset.
     halt : In(1)
-        No burst begins from now on, requests are forgotten, and bursts that have begun end with strobes low.
+        From now on no burst begins, requests are dropped, and bursts that have begun end with strobes low.
     idle : Out(1)
-        There is no request, and no burst without an answer.
+        There is no request, and memory has answered every burst.
 
     Raises
     ------
@@ -84,14 +84,14 @@ class AxiWriter(Block):
         )
 
     def elaborate(self, platform):
-        """Addresses run ahead of data by one burst at most: its length waits in a register."""
+        """Let addresses run ahead of data by at most one burst, whose length waits in a register."""
         m = Module()
         axi, request = self.axi, self.request
         beat = Signal(self.address_bits - self.skipped + 1, reset_less=True)  # where the next burst begins
-        left = Signal(self.count_bits)  # beats that no address was taken for
-        on_way = Signal(range(MAX_OUTSTANDING + 1))  # bursts without an answer
+        left = Signal(self.count_bits)  # beats of the request whose address was not taken
+        on_way = Signal(range(MAX_OUTSTANDING + 1))  # bursts that memory has not answered
         offered = Signal()  # an address is offered, which must not be withdrawn
-        waits = Signal()  # a burst has begun, and the data of the one before are not all sent
+        waits = Signal()  # a burst has begun before all data of the previous one are sent
         length, closes = next_burst(m, beat, left, self.burst)
         begins = Signal()  # an address is offered for the first time
         begun = Signal()  # it is taken
@@ -121,13 +121,13 @@ class AxiWriter(Block):
         return m
 
     def _send(self, m: Module, begins: Signal, waits: Signal) -> None:
-        """The data of one burst after the other."""
+        """Send the data of the bursts, one after the other."""
         axi, beats = self.axi, self.beats
         waiting_length = Signal(8, reset_less=True)
         sends = Signal()  # a burst whose data are not all sent
         after = Signal(8, reset_less=True)  # its beats after the next one
-        passes = Signal()  # a beat is what it shall be; otherwise its strobes are low
-        stands = Signal()  # a beat was offered before `halt` and is not taken: it may not change
+        passes = Signal()  # a beat is written; otherwise its strobes are low
+        stands = Signal()  # a beat was offered before `halt` and is not taken: it must not change
         sent = Signal()
         enters = Signal()
         m.d.comb += [

@@ -1,4 +1,4 @@
-"""Bursts: what of a request the next one takes, the same for reads and writes."""
+"""Bursts: how requests are split into bursts, for reads and writes."""
 
 from amaranth.hdl import Module, Mux, Signal, Value
 
@@ -31,9 +31,9 @@ def require_bursts(data_bits: int, address_bits: int, count_bits: int, burst: in
 
 
 def next_burst(m: Module, beat: Signal, left: Signal, burst: int) -> tuple[Signal, Signal]:
-    """The length of the burst that begins at a beat, and whether it takes all that is left of the request.
+    """Compute the length of the burst that begins at a beat, and whether it is the request's last.
 
-    It ends where the address is a multiple of the longest burst.
+    A burst ends where the address is a multiple of the longest burst.
     """
     to_edge = Signal(9)
     closes = Signal()
@@ -47,7 +47,7 @@ def next_burst(m: Module, beat: Signal, left: Signal, burst: int) -> tuple[Signa
 
 
 def within_bounds(bounds, beat: Value, skipped: int) -> Value:
-    """Whether a burst that begins at a beat lies within the bounds. No burst crosses a page.
+    """Return whether a burst that begins at a beat lies within the bounds. No burst crosses a page.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Compaction: a network that brings the marked ones of some values together anywhere on a ring, and back."""
+"""Compaction: a network that packs the marked values of a vector at any place of a ring, and unpacks them."""
 
 from collections.abc import Sequence
 
@@ -7,17 +7,17 @@ from amaranth.hdl import Const, Module, Mux, Signal, Value
 __all__ = ["Compaction", "above", "count_ones", "unit_bits"]
 
 MAX_GROUPS = 65535
-"""Of a compressed move."""
+"""Groups of a compressed move."""
 
 
 def unit_bits(lanes: int, width: int) -> int:
-    """Bits of the number of units of the largest compressed move."""
+    """Return the bits of the number of units in the largest compressed move."""
     size = lanes * lanes
     return (MAX_GROUPS * (size + size // width)).bit_length()
 
 
 def count_ones(bits: Sequence[Value]) -> Value:
-    """How many of some bits are set."""
+    """Return the number of bits that are set."""
     if len(bits) == 1:
         return bits[0]
     half = len(bits) // 2
@@ -25,28 +25,28 @@ def count_ones(bits: Sequence[Value]) -> Value:
 
 
 class Compaction:
-    """What moves where: log2 stages of 2:1 choices instead of a mux for each value.
+    """Routes marked values: log2 stages of 2:1 choices instead of a mux for each value.
 
-    The k-th marked value belongs at place `start` + k of a ring with as many places as there are values. In stage k a
-    value goes to the place that has bit k of where it belongs, and else the bits of where it is. No two values meet on
-    their way: two that have come from the same 2**(k+1) places belong at places that differ in one of the lowest k+1
-    bits, for of two marked values the distance never grows.
+    The k-th marked value has the target `start` + k in a ring with one place per value. In stage k a value moves to the
+    place that has bit k of its target, and the other bits of its present place. No two values collide: the distance
+    of two marked values never grows, so two values from the same 2**(k+1) places have targets that differ in one of the
+    lowest k+1 bits.
 
     Parameters
     ----------
     m : Module
-        Where it is built.
+        The module that the network is built in.
     name : str
-        Of its signals.
+        Prefix of its signals.
     marks : sequence of Value
-        Bit j: value j is marked. A power of two of them.
+        Bit j: value j is marked. Their number is a power of two.
     start : Value
-        Where the first one belongs.
+        Target of the first marked value.
 
     Attributes
     ----------
     held : list of Value
-        Bit p: a value belongs at place p.
+        Bit p: place p is the target of a value.
 
     Source: docs/core.md, "Tensors"; the reverse banyan network after a concentrator's adder, e.g. A. Huang and
     S. Knauer, Starlite: a wideband digital switch, GLOBECOM 1984.
@@ -55,7 +55,7 @@ class Compaction:
     def __init__(self, m: Module, name: str, marks: Sequence[Value], start: Value) -> None:
         size = len(marks)
         stages = (size - 1).bit_length()
-        # Where each belongs: Sklansky's prefix sums, modulo `size`.
+        # The targets: Sklansky's prefix sums, modulo `size`.
         sums: list[Value] = [Const(0, 1), *marks[:-1]]
         for level in range(stages):
             below = list(sums)
@@ -82,7 +82,7 @@ class Compaction:
                     swaps[q].eq(held[other] & (places[other][0] == mine)),
                     received[q].eq((held[q] & (places[q][0] == mine)) | swaps[q]),
                 ]
-                if k < stages - 1:  # the bits that later stages look at
+                if k < stages - 1:  # the bits that later stages need
                     place = Signal(stages - k - 1, name=f"{name}_place_{k}_{q}")
                     m.d.comb += place.eq(Mux(swaps[q], places[other][1:], places[q][1:]))
                     rest.append(place)
@@ -91,11 +91,11 @@ class Compaction:
         self.held = held
 
     def compact(self, m: Module, values: Sequence[Value]) -> list[Value]:
-        """Return the marked values one after the other, from `start` on; other places are undefined."""
+        """Return the marked values packed from `start` on. Other places are undefined."""
         return self._through(m, "together", values, lambda q, step: q)
 
     def expand(self, m: Module, values: Sequence[Value]) -> list[Value]:
-        """Reverse `compact`: return every marked value at its place; other places are undefined."""
+        """Reverse `compact`: return each marked value at its own place. Other places are undefined."""
         return self._through(m, "apart", values, lambda q, step: q ^ step)
 
     def _through(self, m: Module, what: str, values: Sequence[Value], source) -> list[Value]:
@@ -110,5 +110,5 @@ class Compaction:
 
 
 def above(value: Value, number: int) -> Value:
-    """Whether a value is more than a number; 0 where it has no bits for that."""
+    """Return whether a value is above a number. The result is a constant 0 where the value's bits cannot exceed it."""
     return value > number if number < (1 << len(value)) - 1 else Const(0)

@@ -1,4 +1,4 @@
-"""Deflate: units of a compressed tensor from groups."""
+"""Deflate: compresses groups into the units of a tensor."""
 
 from functools import reduce
 from operator import or_
@@ -15,51 +15,51 @@ from .compaction import Compaction, above, count_ones, unit_bits
 __all__ = ["Deflate"]
 
 ALIGNED = 128
-"""Bits in memory: a compressed tensor begins at a multiple of them."""
+"""Alignment of a compressed tensor in memory, in bits."""
 
 
 class Deflate(Block):
     """Packs the masks and values of groups into beats: a group per cycle, if it completes at most one beat.
 
-    Nothing is kept but units that make no beat yet. A group stays offered until it is taken; meanwhile its beats leave,
-    one by one, each straight from its values. It is taken with the last of them, or at once if it makes none.
+    It stores only the units that do not fill a beat yet. A group stays offered while its beats leave one by one,
+    straight from its values. It is taken with its last complete beat, or at once if it completes none.
 
-    As many values as a beat has units are brought together by a network of their own; since its ring is a beat, the
-    first of them comes where the ones before have ended. Which beat a place belongs to is a matter of the last choice.
+    A network packs each part of a group that has as many values as a beat has units. The network's ring is a beat, so
+    the part's first unit follows the units before it. The last mux selects the beat that each place belongs to.
 
     Timing: a beat is offered in the cycle of the group that completes it.
 
     Parameters
     ----------
     lanes, width, data_bits
-        As of `Inflate`.
+        As in `Inflate`.
 
     Members
     -------
     start : In(1)
-        Begin anew. Only while nothing is held, and after a reset before all else: it forgets nothing in one.
+        Begin a tensor. Only while no unit is held. Required after a reset, which clears nothing.
     offset : In
-        Of a beat that is wider: multiples of 16 bytes of the first one that come before, whose strobes are low; then,
-        and until that beat was taken.
+        Only if a beat is wider than 16 bytes: multiples of 16 bytes of the first beat that are skipped, with strobes
+        low. Valid at `start` and until that beat was taken.
     plain : In(1)
-        Groups leave as they are, without masks. It stays as it is but after `start`.
+        Groups leave uncompressed, without masks. It may change only with `start`.
     groups : In(stream of lanes * lanes * width)
-        Groups. One that is offered must stay until it is taken, or `start`.
+        Groups. A group that is offered must stay until it is taken, or until `start`.
     units : Out
-        Units of all groups that were taken, until a last beat has left that is not full.
+        Units of all groups taken, until a last beat has left that is not full.
     flush : In(1)
-        No group is to come: the last beat leaves though it is not full. Stays until nothing is held.
+        No group follows: the last beat leaves though it is not full. It must stay until no unit is held.
     whole : Out
-        How many beats can leave without another group.
+        Number of beats that can leave without another group.
     beats : Out(stream of write_beat_layout)
-        What to write. Bytes whose strobes are low are zero.
+        Beats to write. Bytes whose strobes are low are zero.
     mute : In(1)
-        In this cycle data are zero, whatever is offered.
+        Data are zero in this cycle, whatever is offered.
 
     Raises
     ------
     TypeError, ValueError
-        As of `Inflate`, and for beats of less than two units.
+        As in `Inflate`, and for beats of less than two units.
 
     Source: docs/core.md, "Tensors".
     """
@@ -74,7 +74,7 @@ class Deflate(Block):
         self.beat = require_int("data_bits", data_bits, 2 * width) // width
         self.shift = self.beat.bit_length() - 1
         self.offset_bits = max(0, (data_bits // ALIGNED).bit_length() - 1)
-        self.most_beats = (self.beat - 1 + self.most) // self.beat  # that a group makes whole
+        self.most_beats = (self.beat - 1 + self.most) // self.beat  # that a group can complete
         super().__init__(
             {
                 "start": In(1),
@@ -90,15 +90,15 @@ class Deflate(Block):
         )
 
     def elaborate(self, platform):
-        """Networks of as many values as a beat has units, a choice for the beat that leaves and one for what stays."""
+        """Build networks for a beat's number of units, a mux for the beat that leaves and one for the rest."""
         m = Module()
         beat, shift = self.beat, self.shift
         rest = [Signal(self.width, name=f"rest_{p}", reset_less=True) for p in range(beat - 1)]
-        filled = Signal(shift, reset_less=True)  # of them
-        beats_before = Signal(len(self.units) - shift, reset_less=True)  # that all groups before made
-        sent = Signal(range(self.most_beats), reset_less=True)  # beats of the group
+        filled = Signal(shift, reset_less=True)  # units in `rest`
+        beats_before = Signal(len(self.units) - shift, reset_less=True)  # beats that earlier groups completed
+        sent = Signal(range(self.most_beats), reset_less=True)  # beats of the group that have left
         total = Signal(range(beat + self.most))  # units from the start of the first beat, with the group's
-        made = Signal(range(self.most_beats + 1))  # beats that it completes
+        made = Signal(range(self.most_beats + 1))  # beats that the group completes
         blocks = self._blocks(m, filled, total)
 
         takes = Signal()
@@ -121,7 +121,7 @@ class Deflate(Block):
         for p in range(beat):
             come, stays = [], []
             for place, held, units in blocks:
-                # Which of the group's beats has a unit of this block here: places before its first are in the next.
+                # The group's beat that has a unit of this block here. Places before its first are in the next beat.
                 number = (place >> shift) + above(place[:shift], p)
                 for target, chosen, name in ((sent, come, "comes"), (made, stays, "stays")):
                     one = Signal(name=f"{name}_{p}")
@@ -150,8 +150,9 @@ class Deflate(Block):
         return m
 
     def _blocks(self, m: Module, filled: Signal, total: Signal) -> list[tuple[Value, list[Value], list[Value]]]:
-        """Of each network: where its first unit belongs, counted from the start of the first beat; which places of a
-        beat it has a unit for, and the units. Masks come first.
+        """Build the networks: for each the place of its first unit, the places that it has units for, and the units.
+
+        The first unit's place counts from the start of the first beat; the others are within a beat. Masks come first.
         """
         group, beat = self.groups.payload, self.beat
         values = [group.word_select(j, self.width) for j in range(self.size)]
@@ -164,7 +165,7 @@ class Deflate(Block):
             some = masks[k : k + beat]
             marks = [Const(1)] * len(some) + [Const(0)] * (beat - len(some))
             network = Compaction(m, f"masks_{k}", marks, place[: self.shift])
-            # Unmarked values are undefined: repeating the same ones makes the muxes smaller.
+            # Unmarked values are undefined. Repeating the masks makes the muxes smaller.
             units = network.compact(m, [some[i % len(some)] for i in range(beat)])
             blocks.append((place, [held & ~self.plain for held in network.held], units))
             behind = Signal(range(beat + self.most), name=f"behind_masks_{k}")

@@ -1,4 +1,4 @@
-"""Inflate: groups from the units of a compressed tensor."""
+"""Inflate: decompresses the units of a tensor into groups."""
 
 from typing import Any
 
@@ -16,48 +16,48 @@ __all__ = ["Inflate"]
 class Inflate(Block):
     """Takes beats of units, and returns a group for each mask: one per cycle, unless it ends in a beat after the next.
 
-    It holds as few beats as a mask can span. What follows is taken from the beat
-    that is offered. A group that goes on after that one is given in parts, each of as many values as a beat has units,
-    or as a position has if those are more; a mask of which values are to come is kept.
+    It holds as few beats as a mask can span, and takes further units from the beat that is offered. A group that ends
+    in a later beat leaves in parts. A part has as many values as a beat has units, or as a position has if that is
+    more. A mask of the values still to come is stored.
 
-    Timing: a part is offered in the cycle in which its last unit is, but the first units of all one later. Beats that
-    come after all groups, and not `plain`, are taken and dropped. `beats.ready` depends on `out.ready`, not on
-    what is offered in the same cycle.
+    Timing: a part is offered in the cycle in which its last unit is offered, but the first units of all one cycle
+    later. Beats after all groups of a compressed tensor are taken and dropped. `beats.ready` depends on `out.ready`,
+    not on the beat that is offered in the same cycle.
 
     Parameters
     ----------
     lanes, width : int
         A group has `lanes` * `lanes` values of `width` bits; `lanes` * `lanes` is a multiple of `width`.
     data_bits : int
-        Of a beat: at least two units.
+        Bits of a beat: at least two units.
     count_bits : int
-        Of the number of units.
+        Bits of the number of units.
 
     Members
     -------
     start : In(1)
         Begin with the next beat. Not in the first cycle after it was `active`.
     plain : In(1)
-        Groups come as they are, without masks, as many as there are. It changes only where `start` is.
+        Groups arrive uncompressed, without masks, in any number. It changes only with `start`.
     offset : In
-        Then: units of the first beat that come before.
+        At `start`: units of the first beat to skip.
     limit, groups : In
-        Then, if not `plain`: how many units there are, those of `offset` among them, and how many groups.
+        At `start`, unless `plain`: number of units, those of `offset` included, and number of groups.
     beats : In(stream of data_bits)
         Units, the first in the lowest bits.
     out : Out(stream of lanes * lanes * width)
         Groups. Its ready must not depend on its valid.
     parts, last : Out
-        With it: which parts of a group are there, and whether it is whole with them.
+        With `out`: the parts of the group that are valid, and whether they complete it.
     active : Out(1)
-        Groups are to come; of `plain` ones, a beat is kept.
+        Compressed groups are still to come, or, if `plain`, a beat is held.
     wrong : Out(1)
-        The units do not make that number of groups; until the next start.
+        The units do not make that number of groups. It stays until the next start.
 
     Raises
     ------
     TypeError, ValueError
-        For a parameter out of range, and if a mask is no whole number of units.
+        For a parameter out of range, and if a mask is not an integer number of units.
 
     Source: docs/core.md, "Tensors" and "Errors" (`compressed`).
     """
@@ -73,7 +73,7 @@ class Inflate(Block):
         self.shift = self.beat.bit_length() - 1
         self.part = max(lanes, min(self.beat, self.size))  # values
         self.number = self.size // self.part
-        # A mask is within the beats that are kept, and a part after it within those and the next.
+        # A mask lies within the held beats. A part after it lies within those and the next beat.
         before = self.beat - 1 + self.masks
         self.slots = max(-(-before // self.beat), -(-(before + self.part) // self.beat) - 1)
         super().__init__(
@@ -93,21 +93,21 @@ class Inflate(Block):
         )
 
     def elaborate(self, platform):
-        """Held beats, and for each part a mux among them and a network that spreads the values."""
+        """Build the held beats, and for each part a mux among them and a network that unpacks the values."""
         m = Module()
         slots, shift, out = self.slots, self.shift, self.out
         buffered = [Signal(self.beat * self.width, name=f"kept_{k}", reset_less=True) for k in range(slots)]
-        held = Signal(range(slots + 1))  # of them
+        held = Signal(range(slots + 1))  # beats held
         head = Signal(shift)  # the next unit
         done = Signal(self.number)  # parts of the group that have left
         limit = Signal(
             len(self.limit), name="limit_left", reset_less=True
-        )  # where units end, from the first beat kept on
+        )  # where units end, counted from the first beat held
         groups_left = Signal(16, reset_less=True)
         counts = Signal()  # groups are to come
         full = Signal()
-        reach = Signal(range(slots + 2))  # beats that units may be of
-        goes = Signal()  # what is offered is taken
+        reach = Signal(range(slots + 2))  # beats that units may come from
+        goes = Signal()  # a part can be offered
         m.d.comb += [full.eq(held == slots), self.active.eq(counts | (self.plain & (held != 0)))]
         self._reach(m, full, held, reach)
 
@@ -115,8 +115,8 @@ class Inflate(Block):
         window = [unit for beat in (*buffered, self.beats.payload) for unit in self._units(beat)]
         ends, values = self._values(m, window, mask, after_mask)
         there = Signal(self.number)
-        used = Signal(len(ends[-1]))  # where the last part ends that is there
-        uses_next = Signal()  # it takes units of the beat that is offered
+        used = Signal(len(ends[-1]))  # where the last valid part ends
+        uses_next = Signal()  # it takes units from the beat that is offered
         few = Signal()
         m.d.comb += [
             there.eq(Cat(each <= (reach << shift) for each in ends)),
@@ -131,7 +131,7 @@ class Inflate(Block):
             with m.If(bit):
                 m.d.comb += used.eq(each)
         if slots > 1:
-            # What has not come may be undefined in a simulation.
+            # Units that have not arrived may be undefined in a simulation.
             values = [value & there[j // self.part].replicate(self.width) for j, value in enumerate(values)]
         m.d.comb += out.payload.eq(Cat(*values))
         takes = Signal()
@@ -172,7 +172,10 @@ class Inflate(Block):
         return m
 
     def _reach(self, m: Module, full: Signal, held: Signal, reach: Signal) -> None:
-        """Beats that units may be of: the one that is offered if it will not be kept before. A group waits as it is."""
+        """Drive the number of beats that units may come from. It does not change while a group waits.
+
+        The offered beat counts if all slots are full.
+        """
         most = Mux(full, self.slots + 1, held)
         if self.slots == 1:
             m.d.comb += reach.eq(most)
@@ -191,7 +194,7 @@ class Inflate(Block):
     def _mask(
         self, m: Module, buffered: list[Signal], held: Signal, head: Signal, done: Signal
     ) -> tuple[Signal, Signal]:
-        """Return which values of the group are still to come, and where they begin."""
+        """Find the mask of the group's values that are still to come, and the place of their first unit."""
         units = [unit for beat in buffered for unit in self._units(beat)]
         for k in reversed(range(self.shift)):
             count = min(len(units), self.masks + (1 << k) - 1)
@@ -203,7 +206,7 @@ class Inflate(Block):
         behind = Signal(range(self.beat + self.masks))
         comes = Cat(*units[: self.masks])
         m.d.comb += behind.eq(head + self.masks)
-        # Nothing depends on units that have not come.
+        # A mask with units that have not arrived is zero.
         comes &= ((held << self.shift) >= behind).replicate(self.size)
         going = self.plain
         if self.number > 1:
@@ -225,7 +228,7 @@ class Inflate(Block):
     def _values(
         self, m: Module, window: list[Value], mask: Signal, after_mask: Signal
     ) -> tuple[list[Signal], list[Value]]:
-        """Where the units of each part end, and all values. What is not marked is zero."""
+        """Find where the units of each part end, and all values. Unmarked values are zero."""
         part, bits = self.part, self.part.bit_length() - 1
         rows = -(-len(window) // part)
         ends: list[Signal] = []
@@ -234,7 +237,7 @@ class Inflate(Block):
         for k in range(self.number):
             marks = list(mask[k * part : (k + 1) * part])
             network = Compaction(m, f"part_{k}", marks, place[:bits])
-            row = place >> bits  # of the ring's places from `place` on; those before it are in the next
+            row = place >> bits  # row of the ring's places from `place` on; earlier places are in the next row
             chosen = [Signal(self.width, name=f"chosen_{k}_{p}") for p in range(part)]
             for p, each in enumerate(chosen):
                 number = Signal(range(rows + 1), name=f"row_{k}_{p}")

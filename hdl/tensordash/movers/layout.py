@@ -1,4 +1,4 @@
-"""Layout: groups of the buffer become steps in a stream buffer."""
+"""Layout: turns groups of the buffer into steps in a stream buffer."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -21,21 +21,21 @@ __all__ = ["Layout"]
 
 LOOPS = 6
 ADDRESS_BITS = 16
-"""Of a group before it is known to lie in the buffer."""
+"""Bits of a group's address before it is checked against the buffer's size."""
 CARRIED = 3
-"""Lowest bits of an address, to which a port's distance in groups is added."""
+"""Lowest bits of an address. A port's distance in groups is added to them."""
 
 
 class Layout(LayoutUnit):
     """Executes `layout_a` or `layout_b`: walks the buffer, and writes each group as a part of a step.
 
-    Stages, of which each holds a group: walk; where its positions are; the request to the buffer; what was read; the
-    ports' values, collected from as many turns as it takes. Steps that fill up a stream's last word are zeros that go
-    the same way in one go, as a group that reads nothing.
+    Each stage holds a group: the walk; the places of its positions; the request to the buffer; the data read; the
+    ports' values, collected over all turns. The steps that pad a stream's last word are zeros. They take the same way
+    together, as a group that reads nothing.
 
-    Timing: a group in every cycle while the buffer is ready, or every 2 or 4 cycles where `stride` is 2 or 4; one cycle
-    more for each run whose steps are no multiple of `depth`. The first group is written 6 cycles after the descriptor's
-    last beat was taken, and the descriptor is done one cycle after its last group was.
+    Timing: a group in every cycle while the buffer is ready, or every 2 or 4 cycles where `stride` is 2 or 4. A run
+    whose number of steps is not a multiple of `depth` takes one cycle more. The first group is written 6 cycles after
+    the descriptor's last beat was taken. The descriptor is done one cycle after its last group was written.
 
     Parameters
     ----------
@@ -68,14 +68,14 @@ class Layout(LayoutUnit):
         self.aligner = Aligner(lanes=self.lanes, bits=self.position_bits)
 
     def elaborate(self, platform):
-        """Stages from the walk to the stream buffer; each has a `valid`, and advances unless the next one stalls."""
+        """Build the stages from the walk to the stream buffer. A stage advances unless the next one stalls."""
         m = Module()
         m.submodules.walk = placed(self.walk, platform)
         m.submodules.placement = placed(self.placement, platform)
         m.submodules.aligner = placed(self.aligner, platform)
         descriptor = DescriptorRegister(m, self.command, OPERATIONS[f"layout_{self.side}"])
         self._running = Signal(name="running")
-        self._starts = Signal(name="starts")  # in this cycle, the first with the complete descriptor
+        self._starts = Signal(name="starts")  # this is the first cycle with the complete descriptor
         self._beyond = Signal(name="beyond")  # a word lies beyond the stream buffer's end
         self._outside = Signal(name="outside")  # a position that counts was beyond the buffer's end
         m.d.comb += self._starts.eq(descriptor.present & ~self._running)
@@ -87,7 +87,7 @@ class Layout(LayoutUnit):
         return m
 
     def _token(self, stage: str) -> Any:
-        """What goes along with a group: whether it is there, the banks that it is for, and whether it ends a run."""
+        """Create the signals that accompany a group: `valid`, its target banks, and whether it ends a run."""
         return SimpleNamespace(
             valid=Signal(name=f"{stage}_valid"),
             banks=Signal(self.depth, name=f"{stage}_banks", reset_less=True),
@@ -99,12 +99,12 @@ class Layout(LayoutUnit):
         walk, depth = self.walk, self.depth
         walked = self._token("walked")
         walked.leaves = Signal(name="walked_leaves")
-        walked.address = Signal(ADDRESS_BITS, name="walked_address", reset_less=True)  # of the group with port 0
+        walked.address = Signal(ADDRESS_BITS, name="walked_address", reset_less=True)  # the group with port 0
         walked.low = Signal(range(self.lanes), name="walked_low", reset_less=True)
         walked.first = Signal(DISTANCE_BITS, name="walked_first", reset_less=True)
         walked.limit = Signal(DISTANCE_BITS, name="walked_limit", reset_less=True)
         self._walking = Signal(name="walking")  # there are groups left
-        filling = Signal(name="filling")  # not a group, but the zeros after a run's last one
+        filling = Signal(name="filling")  # not a group, but the zeros after a run's last group
         steps_left = Signal(16, name="steps_left", reset_less=True)
         streams_left = Signal(12, name="streams_left", reset_less=True)
         part = Signal(self.parts, name="walked_part", reset_less=True)
@@ -144,7 +144,7 @@ class Layout(LayoutUnit):
                 filling.eq(0),
                 self._walking.eq(1),
             ]
-        # The zeros are for all banks from the next one on.
+        # The zeros go to all banks from the next one on.
         rest = Cat(bank[: k + 1].any() for k in range(depth))
         with m.If(goes):
             m.d.sync += [walked.banks.eq(Mux(filling, rest, bank)), walked.ends.eq(ends)]
@@ -154,9 +154,9 @@ class Layout(LayoutUnit):
         return walked
 
     def _positions(self, descriptor: DescriptorRegister, walked: Any, filling: Signal) -> list[Any]:
-        """The group and the bank of port 0, and how far it is from there to the first position and to the end."""
+        """Compute port 0's group and bank, and its distances to the first position and to the end."""
         walk, most = self.walk, (1 << DISTANCE_BITS) - 1
-        before = (-walk.x)[:16]  # of an x below 0: to position 0
+        before = (-walk.x)[:16]  # of an x below 0: distance to position 0
         rest = (descriptor["x_size"] - walk.x)[:18]
         row = ~descriptor["checked"] | ((walk.y >= 0) & (walk.y.as_unsigned() < descriptor["y_size"]))
         none = filling | ~row | rest[-1]
@@ -227,7 +227,7 @@ class Layout(LayoutUnit):
         return asked
 
     def _align(self, m: Module, descriptor: DescriptorRegister, asked: Any) -> Any:
-        """Drive the ports with the read words, which the buffer shows only in the cycle after the request."""
+        """Drive the ports with the data that the buffer returns in the cycle after the request."""
         aligner = self.aligner
         came = self._token("came")
         came.enable = Signal(self.lanes, name="came_enable", reset_less=True)
@@ -262,9 +262,9 @@ class Layout(LayoutUnit):
         return turned
 
     def _write(self, m: Module, descriptor: DescriptorRegister, turned: Any) -> None:
-        """Write a part of a word, and find the next one's place."""
+        """Write a part of a word, and find the place of the next part."""
         write, width = self.write, self.config.value_bits
-        word = Signal(range(self.words + 1), name="word", reset_less=True)  # one beyond the last: none is left
+        word = Signal(range(self.words + 1), name="word", reset_less=True)  # beyond the last word: none is left
         begin = Signal(range(self.words + 1), name="stream_begin", reset_less=True)
         after = Signal(range(self.words + 1), name="word_after")
         part = Signal(self.parts, name="part", reset_less=True) if self.parts > 1 else Const(1, 1)
@@ -298,7 +298,7 @@ class Layout(LayoutUnit):
             m.d.sync += self._beyond.eq(1)
 
     def _finish(self, m: Module, stages: tuple[Any, Any, Any]) -> None:
-        """Report the end when no group is left in any stage."""
+        """Report the descriptor's end when no stage holds a group."""
         walked, asked, turned = stages
         left = Cat(self._walking, walked.valid, asked.valid, turned.came, turned.valid)
         error = self._error(self._beyond, self._outside)

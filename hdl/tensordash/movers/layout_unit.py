@@ -1,4 +1,4 @@
-"""What layouts of one and of two groups a cycle have in common."""
+"""Base class of the layout units for one and for two groups per cycle."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -17,7 +17,7 @@ __all__ = ["LayoutUnit"]
 
 
 class LayoutUnit(Block):
-    """A unit that executes `layout_a` or `layout_b`: its ports, and its configuration's numbers.
+    """A unit that executes `layout_a` or `layout_b`: its ports, and the sizes from its configuration.
 
     Parameters
     ----------
@@ -26,7 +26,7 @@ class LayoutUnit(Block):
     side : str
         "a" or "b".
     read, write : type of Signature
-        Kinds of its ports to the buffer and to the side's stream buffer.
+        Types of its ports to the buffer and to the side's stream buffer.
 
     Raises
     ------
@@ -51,11 +51,11 @@ class LayoutUnit(Block):
         )
 
     def _is_last(self, part: Value) -> Any:
-        """Whether the part that is selected, one-hot, is a step's last one."""
+        """Return whether a one-hot part is a step's last one."""
         return part[-1] if self.parts > 1 else Const(1, 1)
 
     def _values(self, ports: Sequence[Value], transposed: Value) -> list[Value]:
-        """Return the values of a step, from the ports' values or, transposed, from those across them."""
+        """Return the values of a step: the ports' values, or the transpose of their square."""
         width, values = self.config.value_bits, []
         for port in range(self.lanes):
             for lane in range(self.lanes):

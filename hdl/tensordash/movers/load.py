@@ -22,19 +22,19 @@ __all__ = ["Load"]
 class Load(Block):
     """Executes `load`: moves groups from memory into the buffer.
 
-    Addresses of the next runs go out while data of earlier ones come. Beats go through inflate, plain ones too; of a
-    group it writes what positions are there, also where memory answered with an error. A run that goes beyond the
-    buffer's end is not read, and ends the move. So does a burst outside of the bounds; the unit then takes no
-    descriptor until a reset.
+    The unit requests the next runs while data of earlier runs arrive. All beats pass through inflate, also plain ones.
+    The unit writes the positions of a group that have arrived, even if memory answered with an error. A run that goes
+    beyond the buffer's end is not read, and ends the move. A burst outside of the bounds also ends the move. The unit
+    then takes no descriptor until a reset.
 
     A compressed move first reads two entries of the table: the first segment's, and the one after the last segment's.
-    A division of the number of groups by `segment` gives the second entry's place. If the entries
-    give more units than the groups can have, the move ends with an error and does not read the tensor.
+    A division of the number of groups by `segment` gives the second entry's place. If the entries give more units than
+    the groups can have, the move ends with an error and does not read the tensor.
 
     Timing: a plain move requests its first run two cycles after its descriptor arrived, then a run in each cycle. It
-    writes a group in every `group_bits / axi_bits` cycles. A compressed move requests its first entry after the same
-    two cycles. The division takes a cycle for each bit of the buffer's number of groups. The unit requests the second
-    entry after the division, and data after both entries have arrived. It then handles a beat or a group in a cycle.
+    writes a group every `group_bits / axi_bits` cycles. A compressed move requests its first entry after the same two
+    cycles. The division takes one cycle for each bit of the buffer's number of groups. The unit requests the second
+    entry after the division, and data after both entries have arrived. It then handles a beat or a group per cycle.
 
     Parameters
     ----------
@@ -52,9 +52,9 @@ class Load(Block):
     bounds : In(bounds_layout)
         The pages of memory that it may read.
     halt : In(1)
-        As of `AxiReader`: nothing new begins, and the unit is of no use until a reset.
+        As in `AxiReader`: nothing new begins, and the unit does not work until a reset.
     idle : Out(1)
-        No burst is on its way.
+        No burst is outstanding.
 
     Source: docs/core.md, "Loops", "Tensors" and "Errors".
     """
@@ -89,7 +89,7 @@ class Load(Block):
         )
 
     def elaborate(self, platform):
-        """Request runs of groups; write the groups into the buffer as they arrive."""
+        """Request runs of groups, and write the groups into the buffer as they arrive."""
         m = Module()
         reader, inflate = self._reader, self._inflate
         m.submodules.reader = placed(reader, platform)
@@ -111,8 +111,8 @@ class Load(Block):
         with m.If(reader.beats.valid & reader.beats.ready & reader.beats.payload.error):
             m.d.sync += refused.eq(1)
         data_come = Signal()
-        starts = Signal()  # groups are to come from the next cycle on
-        first = Signal()  # plain ones, if any
+        starts = Signal()  # groups come from the next cycle on
+        first = Signal()  # the cycle in which plain groups start
         stops = Signal()
         shift = self.beats.bit_length() - 1
         with m.FSM(name="load"):
@@ -147,7 +147,7 @@ class Load(Block):
                     with m.Elif(reader.idle & reader.outside & ~self.buffer.valid):
                         m.next = "STOP"
             if inflate is not None:
-                with m.State("STOP"):  # beats out of bounds never come: end the work of inflate
+                with m.State("STOP"):  # beats out of bounds never arrive: stop inflate
                     m.d.comb += [starts.eq(1), stops.eq(1), self.command.done.eq(1)]
                     m.next = "WAIT"
                 self._read_table(m, descriptor, inflate, refused, wrong, starts)
@@ -168,7 +168,7 @@ class Load(Block):
         wrong: Signal,
         starts: Signal,
     ) -> None:
-        """Run a compressed move: two entries of the table, then the units between the two.
+        """Build the states of a compressed move: read two entries of the table, then the units between them.
 
         The quotient count_0 / segment, rounded up, is the number of the second entry.
         """
@@ -180,23 +180,23 @@ class Load(Block):
         table = Cat(descriptor["table"], descriptor["table_high"])[2 : config.address_bits]
         memory = Cat(descriptor["memory"], descriptor["memory_high"])[unit_skipped : config.address_bits]
         begun = Signal()  # the first entry was requested
-        asked = Signal()  # both were
-        come = Signal()  # the first one has arrived
+        asked = Signal()  # both entries were requested
+        come = Signal()  # the first entry has arrived
         # A restoring division, one bit per cycle. The quotient replaces the dividend from below. Groups fit the buffer.
         bits = min(len(count), config.groups.bit_length())
         quotient = Signal(bits)
         rest = Signal(bits)
         bits_left = Signal(range(bits + 1))
-        shifted = Cat(quotient[-1], rest[:-1])  # no more than all groups
+        shifted = Cat(quotient[-1], rest[:-1])  # at most the number of groups
         difference = Signal(len(segment) + 1)
         below = difference[-1]
         divided = Signal()
-        # The first entry until the division starts, since both terms are 0; then the one after the last segment.
+        # The first entry until the division starts, since both terms are 0. Then the entry after the last segment.
         entry = Signal(len(table) + 1)
         word = Signal(32)
         memory_outside = Signal()  # above the highest address
         data_begin = memory + word
-        units = Signal(33, reset_less=True)  # the first entry, then what is between the two
+        units = Signal(33, reset_less=True)  # the first entry, then the units between the two
         place = Mux(come, entry[:word_bits], table[:word_bits])
         m.d.comb += [
             difference.eq(shifted - segment),
@@ -240,7 +240,7 @@ class Load(Block):
         wrong: Signal,
         starts: Signal,
     ) -> None:
-        # `begin` is an address in units, and whether it is above the highest.
+        # `begin` is an address in units, and whether it is above the highest address.
         reader, (memory, memory_outside) = self._reader, begin
         most = Signal(self.units)  # masks and values of all groups
         offset = memory[: inflate.shift]
@@ -296,7 +296,7 @@ class Load(Block):
             m.d.sync += address.eq(address + 1)
 
     def _write(self, m: Module, descriptor: DescriptorRegister, data_come: Signal) -> None:
-        """Groups into the buffer without inflate: of a group that takes several beats all but the last are kept."""
+        """Write groups into the buffer without inflate. Store all beats of a group but the last."""
         beats, buffer, axi_bits = self._reader.beats, self.buffer, self.config.axi_bits
         address = descriptor["address"]
         whole = Signal()  # the beat ends its group

@@ -9,36 +9,35 @@ __all__ = ["MoveWalk"]
 
 
 class MoveWalk:
-    """Goes from run to run of a move: where each is in memory, and where in the buffer.
+    """Steps through the runs of a move, and returns each run's place in memory and in the buffer.
 
-    Three places are kept, of the begin of a turn of each loop, so that one adder suffices. The outermost loop's place
-    and turns are counted in the descriptor.
+    The walk stores the place of each loop's present turn, so that one adder suffices. It counts the outermost loop's
+    place and turns in the descriptor.
 
     Parameters
     ----------
     m : Module
-        Where it is built.
+        The module that the walk is built in.
     descriptor : DescriptorRegister
-        Of a load or a store.
+        The descriptor of a load or a store.
     config : CoreConfig
         The core.
 
     Attributes
     ----------
     begin, step, skip : Signal
-        To be driven: go to the first run, from one to the next, or after a run in the buffer and nowhere else; one of
-        them.
+        Driven by the unit, one at most: go to the first run; go to the next run; go past a run in the buffer only.
     place : Signal
-        The run's first group in memory: its address in groups. One more bit is set where the run does not begin within
-        the addresses that there are; the walk is of no use after that.
+        The run's first group in memory, as an address in groups. One more bit is set if the run begins outside of the
+        address space. After that the walk is undefined.
     address : Signal
-        The run's first group in the buffer: the one after the last run before.
+        The run's first group in the buffer, after the previous run's last.
     end : Signal
         The group of the buffer after the run's last.
     fits : Signal
         The run does not go beyond the buffer's end.
     last : Signal
-        There is no run after this one.
+        This is the last run.
 
     Source: docs/core.md, "Loops".
     """
@@ -58,12 +57,12 @@ class MoveWalk:
         places = [*inner, memory]
         outside = Signal(name="walk_outside")
         self.place = Cat(places[0], outside)
-        turns = [Signal(16, name=f"walk_turns_{k}", reset_less=True) for k in (1, 2)]  # this one and later ones
+        turns = [Signal(16, name=f"walk_turns_{k}", reset_less=True) for k in (1, 2)]  # left, with the present one
         turns.append(descriptor.stored_bits("count_3"))
         counts = [descriptor[f"count_{k}"] for k in (1, 2, 3)]
         strides = [descriptor[f"stride_{k}"] for k in (1, 2, 3)]
         over = [turns[0] == 1, turns[1] == 1, counts[2] == 1]
-        # All loops up to loop k are at their last turn: a loop further out steps.
+        # All loops up to loop k are in their last turn: an outer loop steps.
         last_turn = [Signal(name=f"walk_last_turn_{k}") for k in (1, 2)]
         m.d.comb += [last_turn[0].eq(over[0]), last_turn[1].eq(over[0] & over[1])]
         next_place = Signal(signed(max(bits, len(descriptor["stride_1"])) + 2), name="walk_next_place")

@@ -1,4 +1,4 @@
-"""Pair layout: groups of the buffer become steps in a stream buffer, up to two in a cycle."""
+"""Pair layout: turns up to two groups of the buffer per cycle into steps in a stream buffer."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -24,18 +24,18 @@ GROUPS = 2
 
 
 class PairLayout(LayoutUnit):
-    """Executes `layout_a` or `layout_b` like `Layout`, but reads and writes two groups in a cycle where it can.
+    """Executes `layout_a` or `layout_b` like `Layout`, but reads and writes two groups per cycle where it can.
 
-    Two groups that follow each other make a *pair* if each takes one cycle (`stride` 1 or 3), if they are written to
-    different banks, and if no bank would have to read two words in the same half. The zeros that fill up a stream's
-    last word are written with its last step.
+    Two consecutive groups make a *pair* if each takes one cycle (`stride` 1 or 3), if they are written to different
+    banks, and if no bank has to read two words in the same half. The zeros that pad a stream's last word are written
+    with its last step.
 
-    Stages, of which each holds up to two groups, but for the first: groups that wait; the request to the buffer; what
-    was read; the ports' values.
+    The stages are: groups that wait; the request to the buffer; the data read; the ports' values. Each stage after the
+    first holds up to two groups.
 
-    Timing: a group or a pair in every cycle while the buffer is ready; every 2 or 4 cycles a group where `stride` is 2
-    or 4. The first group is written 6 cycles after the descriptor's last beat was taken, and the descriptor is done one
-    cycle after its last group was.
+    Timing: a group or a pair in every cycle while the buffer is ready, or a group every 2 or 4 cycles where `stride` is
+    2 or 4. The first group is written 6 cycles after the descriptor's last beat was taken. The descriptor is done one
+    cycle after its last group was written.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ class PairLayout(LayoutUnit):
         self.aligners = [Aligner(lanes=self.lanes, bits=self.position_bits) for _ in range(GROUPS)]
 
     def elaborate(self, platform):
-        """Stages from the walk to the stream buffer."""
+        """Build the stages from the walk to the stream buffer."""
         m = Module()
         m.submodules.queue = placed(self.queue, platform)
         for k in range(GROUPS):
@@ -76,8 +76,8 @@ class PairLayout(LayoutUnit):
             m.submodules[f"aligner_{k}"] = placed(self.aligners[k], platform)
         descriptor = DescriptorRegister(m, self.command, OPERATIONS[f"layout_{self.side}"])
         self._running = Signal(name="running")
-        self._starts = Signal(name="starts")  # in this cycle, the first with the complete descriptor
-        self._left = Signal(name="left")  # there are groups that no request was made for
+        self._starts = Signal(name="starts")  # this is the first cycle with the complete descriptor
+        self._left = Signal(name="left")  # there are groups without a request
         self._beyond = Signal(name="beyond")  # a word lies beyond the stream buffer's end
         self._outside = Signal(name="outside")  # a position that counts was beyond the buffer's end
         self._goes = [Signal(name=f"goes_{k}") for k in range(GROUPS)]  # groups that leave the queue
@@ -92,7 +92,7 @@ class PairLayout(LayoutUnit):
         return m
 
     def _wait(self, m: Module, descriptor: DescriptorRegister) -> list[Any]:
-        """Give the queue its descriptor; return the first two groups that wait, each with `valid`."""
+        """Drive the queue with the descriptor. Return the first two groups that wait, each with `valid`."""
         queue = self.queue
         m.d.comb += [
             queue.start.eq(self._starts),
@@ -108,24 +108,24 @@ class PairLayout(LayoutUnit):
         ]
         return list(queue.groups)
 
-    # Their steps
+    # Steps of the groups
 
     def _step(self, name: str) -> Any:
-        """The step that a group becomes: its bank, word and part, and what is left with it."""
+        """Create the signals of the step that a group becomes: its bank, word and part, and the counts left."""
         return SimpleNamespace(
-            steps=Signal(16, name=f"{name}_steps", reset_less=True),  # of the run, with this one
+            steps=Signal(16, name=f"{name}_steps", reset_less=True),  # left in the run, with this one
             streams=Signal(12, name=f"{name}_streams", reset_less=True),
             bank=Signal(self.depth, name=f"{name}_bank", reset_less=True),
             part=Signal(self.parts, name=f"{name}_part", reset_less=True),
-            word=Signal(range(self.words + 1), name=f"{name}_word", reset_less=True),  # one beyond the last: none left
+            word=Signal(range(self.words + 1), name=f"{name}_word", reset_less=True),  # beyond the last word: none left
             begin=Signal(range(self.words + 1), name=f"{name}_begin", reset_less=True),
         )
 
     def _count(self, m: Module, descriptor: DescriptorRegister) -> list[Any]:
-        """Count steps, runs and streams; return the steps of the first two groups that wait.
+        """Count steps, runs and streams. Return the steps of the first two groups that wait.
 
-        Each with `writes`, its bank and those that zeros fill up; `left`, whether there is such a step; and `full`,
-        whether its word is beyond the end.
+        Each step has `writes`: its bank and the banks padded with zeros. `left` is set if the step exists, and `full`
+        if its word is beyond the end.
         """
         now, after, later = (self._step(name) for name in ("now", "after", "later"))
         now.left = self._left
@@ -160,7 +160,7 @@ class PairLayout(LayoutUnit):
         return [now, after]
 
     def _follow(self, m: Module, descriptor: DescriptorRegister, step: Any, after: Any) -> Value:
-        """Set the step after another one; return whether there is one."""
+        """Drive the step after another one. Return whether it exists."""
         ends, last_part = step.steps == 1, self._is_last(step.part)
         ends_stream = ends & last_part
         next_word = (step.word + 1)[: len(step.word)]
@@ -179,7 +179,7 @@ class PairLayout(LayoutUnit):
     # Reads
 
     def _token(self, name: str) -> Any:
-        """What goes along with a group from the request to the write."""
+        """Create the signals that accompany a group from the request to the write."""
         return SimpleNamespace(
             valid=Signal(name=f"{name}_valid"),
             bank=Signal(self.depth, name=f"{name}_bank", reset_less=True),
@@ -189,7 +189,7 @@ class PairLayout(LayoutUnit):
         )
 
     def _read_token(self, name: str) -> Any:
-        """The same, and what it takes to align what was read."""
+        """Create the signals of `_token`, and those that align the data read."""
         token = self._token(name)
         token.enable = Signal(self.lanes, name=f"{name}_enable", reset_less=True)
         token.half = Signal(self.lanes, name=f"{name}_half", reset_less=True)
@@ -266,7 +266,7 @@ class PairLayout(LayoutUnit):
         return asked
 
     def _locate(self, m: Module, k: int, descriptor: DescriptorRegister, group: Any, turn: Value) -> tuple[Any, ...]:
-        """Return which banks a group reads, in which half and group of each, and which of its positions are outside."""
+        """Find the banks that a group reads, the half and group in each, and the banks beyond the buffer's end."""
         placement, lanes, bits = self.placements[k], self.lanes, self.address_bits
         m.d.comb += [
             placement.low.eq(group.low),
@@ -277,7 +277,7 @@ class PairLayout(LayoutUnit):
         ]
         high, higher = group.address[CARRIED:], Signal(ADDRESS_BITS - CARRIED, name=f"higher_{k}")
         m.d.comb += higher.eq(high + 1)
-        odd, odd_higher = (Signal(name=f"{name}_{k}") for name in ("odd", "odd_higher"))  # numbers of ones
+        odd, odd_higher = (Signal(name=f"{name}_{k}") for name in ("odd", "odd_higher"))  # the number of ones is odd
         m.d.comb += [odd.eq(high[: bits - CARRIED].xor()), odd_higher.eq(higher[: bits - CARRIED].xor())]
         enable, outside, half = (Signal(lanes, name=f"{name}_{k}") for name in ("enable", "outside_banks", "half"))
         groups = []
@@ -294,7 +294,7 @@ class PairLayout(LayoutUnit):
         return enable, half, groups, outside
 
     def _come(self, m: Module, asked: list[Any]) -> list[Any]:
-        """Carry the groups on into the cycle in which the buffer shows what was read."""
+        """Carry the groups into the cycle in which the buffer returns the data."""
         came = [self._read_token(f"came_{k}") for k in range(GROUPS)]
         for token, before in zip(came, asked, strict=True):
             m.d.sync += token.valid.eq(self._leaves & before.valid)
@@ -305,7 +305,7 @@ class PairLayout(LayoutUnit):
         return came
 
     def _align(self, m: Module, descriptor: DescriptorRegister, came: list[Any]) -> list[Any]:
-        """Collect the ports' values from as many turns as a group takes."""
+        """Collect the ports' values over all turns of a group."""
         turned = [self._token(f"turned_{k}") for k in range(GROUPS)]
         for k, (token, before) in enumerate(zip(turned, came, strict=True)):
             aligner, data = self.aligners[k], self.read.data
@@ -332,7 +332,7 @@ class PairLayout(LayoutUnit):
         return turned
 
     def _write(self, m: Module, descriptor: DescriptorRegister, turned: list[Any]) -> None:
-        """Write each bank's step, or the zeros that fill it up."""
+        """Write each bank's step, or zeros as padding."""
         write, width = self.write, self.config.value_bits
         values = []
         for k, token in enumerate(turned):
@@ -354,7 +354,7 @@ class PairLayout(LayoutUnit):
             ]
 
     def _finish(self, m: Module, stages: tuple[Any, ...]) -> None:
-        """Report the end when no group is left in any stage."""
+        """Report the descriptor's end when no stage holds a group."""
         error = self._error(self._beyond, self._outside)
         m.d.comb += [
             self.command.done.eq(self._running & ~Cat(self._left, *stages).any()),

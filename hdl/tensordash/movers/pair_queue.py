@@ -1,4 +1,4 @@
-"""Pair queue: groups of a walk that wait to be read, of which up to two leave in a cycle."""
+"""Pair queue: groups of a walk that wait to be read. Up to two leave per cycle."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -16,16 +16,16 @@ from .walk import COUNT_BITS
 __all__ = ["FIELDS", "PairQueue"]
 
 FIELDS = ("address", "x", "y", "checked", "x_size", "y_size")
-"""Fields of a layout's descriptor that it takes, beside those of loops."""
+"""Fields of a layout's descriptor that the queue takes, besides those of loops."""
 GROUPS = 2
 PLACES = 5
-"""Groups that wait: two are added while at least two places are free, so that from then on two always wait."""
+"""Places of the queue. Two groups are added while at least two places are free, so that two groups always wait."""
 
 
 def group_layout(lanes: int) -> StructLayout:
-    """Return where the positions of a group are: the group and the bank of port 0, and distances from there.
+    """Return the layout of a group's place: the group and the bank of port 0, and distances from there.
 
-    `first` and `limit` are those of `Placement`.
+    `first` and `limit` are as in `Placement`.
     """
     bits = (lanes - 1).bit_length()
     return StructLayout(
@@ -36,7 +36,8 @@ def group_layout(lanes: int) -> StructLayout:
 class PairQueue(Block):
     """Walks the loops of a layout and queues its groups. The walk goes on beyond the layout's last group.
 
-    Timing: the first two groups are there 2 cycles after `start`, and then two in every cycle until the next `start`.
+    Timing: the first two groups are valid 2 cycles after `start`. From then on two groups are valid in every cycle
+    until the next `start`.
 
     Parameters
     ----------
@@ -46,13 +47,13 @@ class PairQueue(Block):
     Members
     -------
     start : In(1)
-        Begin a layout; what waits is dropped.
+        Begin a layout. Waiting groups are dropped.
     active : In(1)
-        Groups are added.
+        Groups may be added.
     leave : In(2)
-        Bit 0: the first group leaves; bit 1: and the second.
+        Bit 0: the first group leaves. Bit 1: the second leaves too.
     address, x, y, checked, x_size, y_size, address_steps, x_steps, y_steps, counts : In
-        The descriptor's fields. They do not change from `start` on while `active`.
+        The descriptor's fields. They must not change from `start` on while `active`.
     groups : Out(group_layout, 2)
         The first two groups that wait.
 
@@ -81,7 +82,7 @@ class PairQueue(Block):
         self.walk = PairWalk(loops=LOOPS)
 
     def elaborate(self, platform):
-        """A walk, and places that groups move up in."""
+        """Build the walk, and places in which groups move up."""
         m = Module()
         walk = self.walk
         m.submodules.walk = placed(walk, platform)
@@ -109,7 +110,7 @@ class PairQueue(Block):
             remains.eq(Mux(two, ends[2:], Mux(one, ends[1:], ends))),  # bit k: at least k remain
         ]
         for k, place in enumerate(queue):
-            fills = Signal(name=f"fills_{k}")  # the first one that is added becomes this one
+            fills = Signal(name=f"fills_{k}")  # the first added group takes this place
             m.d.comb += fills.eq(remains[k] & ~remains[k + 1])
             for name, signal in vars(place).items():
                 value: Any = Mux(fills, getattr(added[0], name), getattr(added[1], name))
@@ -137,10 +138,10 @@ class PairQueue(Block):
         )
 
     def _positions(self, prefix: str, group: Any) -> list[Any]:
-        """The group and the bank of port 0, and how far it is from there to the first position and to the end."""
+        """Compute port 0's group and bank, and its distances to the first position and to the end."""
         address, x, y = (getattr(self.walk, f"{prefix}{name}") for name in ("address", "x", "y"))
         most = (1 << DISTANCE_BITS) - 1
-        before = (-x)[:16]  # of an x below 0: to position 0
+        before = (-x)[:16]  # of an x below 0: distance to position 0
         rest = (self.x_size - x)[:18]
         row = ~self.checked | ((y >= 0) & (y.as_unsigned() < self.y_size))
         return [

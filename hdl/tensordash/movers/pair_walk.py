@@ -1,4 +1,4 @@
-"""Pair walk: where a nest of loops stands, and where it stands next; it advances by two groups."""
+"""Pair walk: the position of a loop nest, and the next position. It advances by two groups."""
 
 from collections.abc import Sequence
 from functools import reduce
@@ -21,8 +21,8 @@ PLACES = ("address", "x", "y")
 class PairWalk(Block):
     """The state of a walk through the buffer, and the state one group further.
 
-    Timing: in the cycle after `start` it is at the first group, and in the cycle after `step` two groups further. It
-    can step in every cycle.
+    Timing: the walk is at the first group in the cycle after `start`, and two groups further in the cycle after `step`.
+    It can step in every cycle.
 
     Parameters
     ----------
@@ -34,13 +34,13 @@ class PairWalk(Block):
     start : In(1)
         Begin, at the first address, x and y.
     step : In(1)
-        Go on by two groups.
+        Advance by two groups.
     first_address, first_x, first_y, address_steps, x_steps, y_steps, counts : In
-        As of `Walk`.
+        As in `Walk`.
     address, next_address : Out(16)
-        Of the group at which the walk stands, and of the one after it.
+        Addresses of the present group and of the next one.
     x, y, next_x, next_y : Out(signed 16)
-        Where these groups stand.
+        Coordinates of these groups.
 
     Raises
     ------
@@ -66,10 +66,10 @@ class PairWalk(Block):
         )
 
     def elaborate(self, platform):
-        """The state, the same one group further, and two."""
+        """Build the state, and the states one and two groups further."""
         m = Module()
         inner = self.loops - 1
-        # As of `Walk`: iterations left with the present one, and whether that is the last.
+        # As in `Walk`: iterations left with the present one, and whether it is the last.
         left = [Signal(COUNT_BITS, name=f"left_{k}", reset_less=True) for k in range(inner)]
         ends = Signal(inner, reset_less=True)
         now = {name: Signal(16, name=f"{name}_now", reset_less=True) for name in PLACES}
@@ -92,7 +92,7 @@ class PairWalk(Block):
     def _advanced(
         self, m: Module, prefix: str, state: tuple[Sequence[Value], Value, dict[str, Any]]
     ) -> tuple[list[Signal], Signal, dict[str, Signal]]:
-        """Return the state one group further than another one."""
+        """Compute the state one group further."""
         left, ends, now = state
         steps = Signal(self.loops, name=f"{prefix}_steps")  # the loop that steps, one-hot
         m.d.comb += [steps[k].eq(ends[:k].all() & (~ends[k] if k < self.loops - 1 else 1)) for k in range(self.loops)]

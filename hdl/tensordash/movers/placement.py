@@ -1,4 +1,4 @@
-"""Placement: which bank holds the position of which port."""
+"""Placement: the bank that holds each port's position."""
 
 from collections.abc import Iterator
 from functools import reduce
@@ -18,18 +18,18 @@ __all__ = ["DISTANCE_BITS", "Placement", "require_lanes", "turns", "turns_of"]
 TURN_BITS = 2
 GROUP_BITS = 3
 DISTANCE_BITS = 5
-"""Bits of a distance in positions: more than 28, from the first of 8 ports to the last, are as good as no end."""
+"""Bits of a distance in positions. The farthest port is 28 positions away, so larger distances saturate."""
 
 
 def require_lanes(lanes: int) -> int:
-    """Return `lanes` if a core can have that number: 4 or 8."""
+    """Return `lanes` if it is 4 or 8, the numbers that a core can have."""
     if require_int("lanes", lanes, 1) not in (4, 8):
         raise ValueError(f"lanes must be 4 or 8, not {lanes}")
     return lanes
 
 
 def turns(stride: int, lanes: int) -> int:
-    """Cycles that a group takes.
+    """Return the cycles that a group takes.
 
     >>> [turns(stride, 8) for stride in (1, 2, 3, 4)]
     [1, 2, 1, 4]
@@ -38,7 +38,7 @@ def turns(stride: int, lanes: int) -> int:
 
 
 def turns_of(lanes: int) -> Iterator[tuple[int, int, range]]:
-    """Every stride, each of its turns, and the ports whose positions are read in it: they lie in different banks.
+    """Yield every stride, each of its turns, and the ports read in that turn. Their positions are in different banks.
 
     >>> [(stride, turn, list(ports)) for stride, turn, ports in turns_of(4) if stride == 2]
     [(2, 0, [0, 1]), (2, 1, [2, 3])]
@@ -64,20 +64,20 @@ class Placement(Block):
     low : In(log2 lanes)
         The position of port 0, modulo `lanes`.
     stride : In(3)
-        From one port to the next, 1 to 4.
+        Distance from one port's position to the next port's, 1 to 4.
     turn : In(2)
-        Which turn of the group.
+        The turn of the group.
     first, limit : In(5)
-        The distance from port 0 to position 0, and to the position that is the first beyond the end: ports count that
-        are at least as far as `first` and less far than `end`. 31 stands for all distances from 31 on.
+        The distances from port 0 to position 0, and to the first position beyond the end. A port counts if its distance
+        is at least `first` and less than `limit`. 31 stands for all distances from 31 on.
     enable : Out(lanes)
         Banks that hold the position of a port that counts.
     group : Out(3, lanes)
-        The group that the bank reads, counted from that in which port 0 is.
+        The group that each bank reads, counted from the group of port 0.
     ports : Out(lanes)
         Ports that have their turn, whether they count or not.
     last : Out(1)
-        It is the last turn.
+        This is the last turn.
 
     Raises
     ------
@@ -104,12 +104,12 @@ class Placement(Block):
         )
 
     def elaborate(self, platform):
-        """What each port wants, then who is at each distance from the bank of port 0, then each bank."""
+        """Find each port's group, then the port at each distance from the bank of port 0, then each bank's group."""
         m = Module()
         lanes = self.lanes
         is_stride = {stride: Signal(name=f"stride_is_{stride}") for stride in range(1, MAX_STRIDE + 1)}
         m.d.comb += [bit.eq(self.stride == stride) for stride, bit in is_stride.items()]
-        wanted = []  # of each port: whether it counts, and its group
+        wanted = []  # for each port: whether it counts, and its group
         for port in range(lanes):
             distance = Signal(DISTANCE_BITS, name=f"distance_{port}")
             counts = Signal(name=f"counts_{port}")
@@ -126,7 +126,7 @@ class Placement(Block):
             (stride, turn): is_stride[stride] & (self.turn == turn if turns(stride, lanes) > 1 else 1)
             for stride, turn, _ in turns_of(lanes)
         }
-        banks = []  # counted from the bank of port 0
+        banks = []  # in order of the distance from the bank of port 0
         for bank in range(lanes):
             asks: dict[int, list] = {}
             for stride, turn, ports in turns_of(lanes):

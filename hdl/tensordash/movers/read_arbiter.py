@@ -16,7 +16,7 @@ class ReadArbiter(Block):
     while both readers are ready. So `rready` depends on nothing that memory drives in the same cycle, and the arbiter
     stores no beat. A reader must not wait for the other one's data. A beat that is not transferred stays.
 
-    Timing: everything passes through in the same cycle; `rready` depends on the readers' alone.
+    Timing: everything passes through in the same cycle. `rready` depends only on the readers' `rready`.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ class ReadArbiter(Block):
         )
 
     def elaborate(self, platform):
-        """Choose a reader, and hold the choice while its address waits."""
+        """Select a reader, and hold the selection while its address waits."""
         m = Module()
         first, second, axi, skipped = self.first, self.second, self.axi, self._skipped
         chosen = Signal()  # 1: the second reader
@@ -55,7 +55,7 @@ class ReadArbiter(Block):
         m.d.comb += [
             chosen.eq(Mux(waits, earlier, ~first.arvalid)),
             axi.arid.eq(chosen),
-            # Bursts begin with a beat.
+            # Bursts begin at a beat's address.
             axi.araddr.eq(Cat(Const(0, skipped), Mux(chosen, second.araddr[skipped:], first.araddr[skipped:]))),
             axi.arlen.eq(Mux(chosen, second.arlen, first.arlen)),
             axi.arvalid.eq(Mux(chosen, second.arvalid, first.arvalid)),

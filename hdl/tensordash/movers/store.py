@@ -21,25 +21,27 @@ __all__ = ["Store"]
 
 RECORD_BITS = 256
 COUNT_BITS = 96
-"""Of a record, the lowest: what is not zero."""
+"""Bits of a record's counts. The bits above them are zero."""
 AHEAD = 8
-"""Beats of units that are asked for at once."""
+"""Maximum number of beats of units in a request."""
 
 
 class Store(Block):
     """Executes `store` and `record`: moves groups from the buffer to memory.
 
-    What the buffer gives waits in one register. The next group is read before that one has left; if it comes too early,
-    it is dropped, and read again. A run that goes beyond the buffer's end is not written, and ends the move. So does a
-    burst outside of the bounds; the unit then takes no descriptor until a reset.
+    One register holds a group from the buffer. The unit reads the next group before that group has left. If the next
+    group arrives too early, the unit drops it and reads it again. A run that goes beyond the buffer's end is not
+    written, and ends the move. A burst outside of the bounds also ends the move. The unit then takes no descriptor
+    until a reset.
 
-    The length of a compressed move is unknown before its end, but no group takes less than its mask. The unit asks for
-    bursts of that many beats before their data are there. Towards the end they become shorter, down to what a group
-    that is there makes. Entries of the table are bursts of one beat in between; until then nothing else is asked for.
+    The length of a compressed move is unknown before its end, but each group takes at least its mask. The unit requests
+    bursts of the beats that are certain before their data exist. Towards the end the bursts become shorter, down to the
+    beats of one group. An entry of the table is a burst of one beat in between. Until it is requested, the unit
+    requests nothing else.
 
     Timing: a plain move requests its first run two cycles after its descriptor arrived, then a run in each cycle. It
-    moves a group in every `group_bits / axi_bits` cycles. A compressed move sends a beat or a group in each cycle;
-    among the last groups (whose masks fill 2 beats) one in two cycles; and it pauses for about four cycles at each
+    moves a group every `group_bits / axi_bits` cycles. A compressed move sends a beat or takes a group in each cycle,
+    or in every second cycle among the last groups (whose masks fill 2 beats). It pauses for about four cycles at each
     entry of the table.
 
     Parameters
@@ -58,13 +60,13 @@ class Store(Block):
     zeros, non_finite, overflow : In(32)
         Counts of the output unit.
     clear : Out(1)
-        They have been taken in this cycle, and begin anew.
+        The unit takes the counts in this cycle, and they restart from zero.
     bounds : In(bounds_layout)
         The pages of memory that it may write.
     halt : In(1)
-        As of `AxiWriter`: nothing new begins, and the unit is of no use until a reset.
+        As in `AxiWriter`: nothing new begins, and the unit does not work until a reset.
     idle : Out(1)
-        No burst is without an answer.
+        Memory has answered every burst.
 
     Source: docs/core.md, "Loops", "Tensors", "Multiply" (counts) and "Errors".
     """
@@ -97,7 +99,7 @@ class Store(Block):
             }
         )
         self._waits = Signal(name="waits")  # there is no descriptor
-        # The oldest group that was read, in two signals: of a record there is only the first.
+        # The oldest group that was read, in two signals. A record uses only the first.
         begins = max(config.axi_bits, RECORD_BITS // 2)
         self._first = Signal(begins, name="group_first", reset_less=True)
         rest = config.group_bits - begins
@@ -107,16 +109,16 @@ class Store(Block):
         most = self._deflate.most_beats if self._deflate is not None else self.beats
         self._left = Signal(range(most + 1), name="beats_left")  # of the group
         self._sent = Signal(name="beat_sent")
-        self._plain = Signal(name="plain")  # beats of groups wait for whatever was asked for
+        self._plain = Signal(name="plain")  # beats of groups may leave without a count
         self._records = Signal(name="records")
         self._to_send = Signal(range(2 * AHEAD + 1), name="to_send")  # beats requested, of units or of a record
-        self._entry = Signal(name="entry_goes")  # one of the table has its turn
-        self._mute = Signal(name="mute")  # the beat is zero but for what comes in from elsewhere
+        self._entry = Signal(name="entry_goes")  # the next beat is an entry of the table
+        self._mute = Signal(name="mute")  # the beat has no data of a group
         self._memory_outside = Signal(name="memory_outside")  # units would be above the highest address
-        self._all_read = Signal(name="all_read")  # no group is there or to come
+        self._all_read = Signal(name="all_read")  # no group is held or still to come
 
     def elaborate(self, platform):
-        """Connect requests and groups; the move is done when all bursts are answered."""
+        """Connect requests and groups. The move is done when all bursts are answered."""
         m = Module()
         config, writer, deflate = self.config, self._writer, self._deflate
         m.submodules.writer = placed(writer, platform)
@@ -184,21 +186,21 @@ class Store(Block):
         return m
 
     def _read(self, m: Module, descriptor: DescriptorRegister, walk: MoveWalk, compressed: Value) -> None:
-        """Read groups up to where the walk is, one ahead of the one that is held."""
+        """Read groups up to the walk's place, one ahead of the group that is held."""
         buffer, group, held, leaves = self.buffer, self._group, self._held, self._leaves
-        comes = Signal()  # the buffer delivers one in this cycle
-        taken = Signal(name="group_taken")  # there is room for it
+        comes = Signal()  # the buffer delivers a group in this cycle
+        taken = Signal(name="group_taken")  # there is room for that group
         asks = Signal()
-        soon = Signal(name="group_soon")  # when one comes that is asked for now, there should be room
-        again = Signal()  # the request must hold
-        # The descriptor's field counts, unless it is too narrow for the group after the last.
+        soon = Signal(name="group_soon")  # there should be room when a group requested now arrives
+        again = Signal()  # the request must not be withdrawn
+        # The descriptor's field is the counter, unless it is too narrow for the group after the last.
         pointer: Value = descriptor["address"]
         if self.config.groups >> len(pointer):
             first, pointer = pointer, Signal(len(pointer) + 1, name="pointer", reset_less=True)
             with m.If(self._waits):
                 m.d.sync += pointer.eq(first)
         following = Signal(len(pointer))
-        # How many beats a group makes is unknown when it arrives; deflated, most make at most one.
+        # The number of a group's beats is unknown when it arrives. A deflated group mostly makes at most one.
         unknown = Const(1) if self.beats == 1 else compressed
         m.d.comb += [
             taken.eq(comes & (~held | leaves)),
@@ -227,7 +229,7 @@ class Store(Block):
             m.d.sync += self._first.eq(counts)
 
     def _pieces(self, m: Module) -> None:
-        """Beats of groups, without deflate."""
+        """Send the beats of groups, without deflate."""
         beats = self._writer.beats
         index = Signal(range(max(self.beats, 2)), name="beat")  # of the group
         piece = self._group.word_select(index, self.config.axi_bits) if self.beats > 1 else self._group
@@ -245,7 +247,7 @@ class Store(Block):
                 m.d.sync += index.eq(index + 1)
 
     def _deflated(self, m: Module, descriptor: DescriptorRegister, deflate: Deflate, compressed: Value) -> None:
-        """Beats of groups, as they are or deflated."""
+        """Send the beats of groups, plain or deflated."""
         beats = self._writer.beats
         goes = Signal()
         m.d.comb += [
@@ -265,7 +267,7 @@ class Store(Block):
             m.d.comb += deflate.offset.eq(descriptor["memory"][4 : self.skipped])
 
     def _record(self, m: Module, descriptor: DescriptorRegister) -> None:
-        """The states of a record: counts stand where a group would."""
+        """Build the states of a record. Its counts are in the register of a group."""
         writer, config = self._writer, self.config
         with m.State("RECORD"):  # request the write of the counts
             m.d.comb += [
@@ -286,27 +288,27 @@ class Store(Block):
             refused = writer.outside & writer.idle
             with m.If(refused | (self._to_send == 0)):
                 if self._deflate is not None:
-                    m.d.comb += self._deflate.start.eq(1)  # of a larger group there are beats left
+                    m.d.comb += self._deflate.start.eq(1)  # drop the beats of a group that is larger than a record
                 m.d.sync += self._to_send.eq(0)
                 m.next = "DRAIN"
 
     def _write_units(self, m: Module, descriptor: DescriptorRegister, deflate: Deflate, memory: Value) -> None:
-        """A compressed store: bursts of units, and entries of the table in between."""
+        """Build the state of a compressed store: bursts of units, and entries of the table in between."""
         writer, config, to_send = self._writer, self.config, self._to_send
         word_bits = (config.axi_bits // 32).bit_length() - 1
         table = Cat(descriptor["table"], descriptor["table_high"])[2 : config.address_bits]
         kept_table = Cat(descriptor.stored_bits("table"), descriptor.stored_bits("table_high"))[2 : config.address_bits]
-        later, segment = descriptor["count_0"], descriptor["segment"]  # groups of later segments, and of each
-        segment_left = Signal(16)  # groups of the segment that are still to come
+        later, segment = descriptor["count_0"], descriptor["segment"]  # groups in later segments, and in each
+        segment_left = Signal(16)  # groups of this segment that are still to come
         entry = Signal(len(deflate.units), reset_less=True)
         entry_waits = Signal()
         entry_asked = Signal()
-        entries_end = Signal()  # the last entry, the end of all segments, has been made
+        entries_end = Signal()  # the last entry, at the end of all segments, has been made
         entry_sent = Signal()
-        before_entry = Signal(len(to_send), reset_less=True)  # beats of units that were requested before it
+        before_entry = Signal(len(to_send), reset_less=True)  # beats of units to send before the entry
         unit_sent = Signal()
         begins = Signal(name="begins_segment")
-        shorter = Signal(17)  # what is left for later segments; negative if the next one is shorter
+        shorter = Signal(17)  # groups left after the next segment; negative if that one is shorter
         makes = Signal(name="makes_entry")
         count = Signal(range(AHEAD + 1))
         table_outside = Signal()  # the entry would be above the highest address
@@ -347,7 +349,7 @@ class Store(Block):
                     m.d.sync += self._memory_outside.eq(self._memory_outside | next_memory[len(memory)])
                 with m.If(unit_sent):
                     m.d.sync += before_entry.eq(before_entry - 1)
-            # Data go in order.
+            # Data leave in the order of requests.
             m.d.comb += [self._entry.eq(entry_asked & (before_entry == 0)), unit_sent.eq(self._sent & ~self._entry)]
             with m.If(self._entry):
                 m.d.comb += [
@@ -365,7 +367,7 @@ class Store(Block):
             with m.If(entries_end & ~entry_waits & ~asks & (to_send == 0)):
                 m.d.sync += [entries_end.eq(0), table_outside.eq(0)]
                 m.next = "DRAIN"
-            with m.If(writer.outside & writer.idle):  # all before what was refused is written
+            with m.If(writer.outside & writer.idle):  # all beats before the refused burst are written
                 m.d.comb += deflate.start.eq(1)
                 m.d.sync += [each.eq(0) for each in (to_send, segment_left, entry_waits, entry_asked, entries_end)]
                 m.d.sync += table_outside.eq(0)
@@ -373,10 +375,10 @@ class Store(Block):
 
 
 def _requests_ahead(deflate: Deflate) -> Iterator[tuple[int, int, int]]:
-    """Yield how many beats may wait to be sent, how many are requested then, and the groups to come that fill them.
+    """Yield numbers of beats that may wait, beats to request then, and groups still to come that fill both.
 
-    Each group to come is at least its mask, and one of which beats were sent at least a beat. Those of the next segment
-    wait for the entry before theirs.
+    Each group still to come takes at least its mask. A group that has sent beats takes at least one beat. Groups of the
+    next segment wait for the entry before theirs.
     """
     for most, size in ((0, 1), *((1 << k, 1 << k) for k in range(AHEAD.bit_length()))):
         units = (most + size) * deflate.beat

@@ -1,4 +1,4 @@
-"""What every unit of the core has in common: how it gets a descriptor and reports its end."""
+"""Command interface of the core's units: how a unit gets a descriptor and reports its end."""
 
 from collections.abc import Iterator
 
@@ -13,23 +13,23 @@ __all__ = ["COMMAND_BEATS", "COMMAND_BITS", "CommandSignature", "DescriptorRegis
 WORD = 32
 COMMAND_BITS = 128
 COMMAND_BEATS = BITS // COMMAND_BITS
-"""Beats of a descriptor; its lowest bits come first."""
+"""Beats of a descriptor. Its lowest bits come first."""
 FOLD = 5 * WORD
-"""From here to the end of its beat a descriptor is folded."""
+"""First bit of the part of a descriptor that is folded, up to the end of its beat."""
 
 
 class CommandSignature(Signature):
-    """Descriptors for a unit, as the sequencer sees it.
+    """Descriptors for a unit, with the sequencer's directions.
 
     Members
     -------
     descriptor : Out(stream of 128 bits)
-        The beats of a descriptor. A unit takes them while it has none, and only then.
+        The beats of a descriptor. A unit takes them only while it has no descriptor.
     done : In(1)
-        The unit's descriptor is done in this cycle, once for each; in the next cycle it may take another. Never in the
-        cycle in which its last beat is taken.
+        The unit's descriptor is done in this cycle, once per descriptor. The unit can take another in the next cycle.
+        Never in the cycle in which the descriptor's last beat is taken.
     error : In(4)
-        Where `done`: one of `ERRORS`, 0 if there was none. The first that was found, of several.
+        With `done`: one of `ERRORS`, or 0 without an error. Of several errors, the first one found.
 
     Source: docs/core.md, "Tokens" and "Errors".
     """
@@ -44,21 +44,21 @@ class DescriptorRegister:
     Parameters
     ----------
     m : Module
-        Where it is built.
-    command : CommandSignature, as the unit has it
-        Where descriptors come from.
+        The module that the register is built in.
+    command : CommandSignature, with the unit's directions
+        Source of the descriptors.
     operation : Operation
-        Gives the fields, beside the header's.
+        Defines the fields, besides the header's.
     counts : bool
-        The unit may change fields while it has the descriptor: what counts there needs no copy.
+        The unit may change fields while it has the descriptor, so that a counter needs no copy.
     folded : bool
-        Of a move that counts: `table` and `segment`, which only compressed ones have, are in the registers of loops 2
-        and 3, which only plain ones have.
+        Only with `counts`: `table` and `segment`, which only compressed moves have, share the registers of loops 2 and
+        3, which only plain moves have.
 
     Attributes
     ----------
     present : Signal
-        There is a descriptor.
+        The register holds a complete descriptor.
 
     Examples
     --------
@@ -71,10 +71,10 @@ class DescriptorRegister:
         self._payload = command.descriptor.payload
         self._moved = {name for name, field in self._fields.items() if folded and field.low >= FOLD + COMMAND_BITS}
         self._m = m
-        # Fields that change are registers of their own: simulators find it hard to drive a vector in pieces.
+        # Fields that change are separate registers, because simulators handle vectors driven in pieces badly.
         self._bits = Cat(self._registers() if counts else (self._beat(k) for k in range(COMMAND_BEATS)))
         self.present = Signal(name="present")
-        beat = Signal(COMMAND_BEATS, init=1, name="next_beat")  # a bit for each
+        beat = Signal(COMMAND_BEATS, init=1, name="next_beat")  # one-hot
         m.d.comb += command.descriptor.ready.eq(~self.present)
         taken = command.descriptor.valid & ~self.present
         self._takes = [self._named(taken & beat[k], f"takes_beat_{k}") for k in range(COMMAND_BEATS)]
@@ -90,7 +90,7 @@ class DescriptorRegister:
             m.d.sync += self.present.eq(0)
 
     def _registers(self) -> Iterator[Signal]:
-        """Create a register for each field, and for bits between two fields, in the order of their bits."""
+        """Create a register for each field and for the bits between fields, in the order of their bits."""
         end = 0
         for field in sorted(self._fields.values(), key=lambda each: each.low):
             if field.name in self._moved:
@@ -108,7 +108,7 @@ class DescriptorRegister:
             yield Signal(BITS - end, name=f"unused_{end}", reset_less=True)
 
     def _beat(self, k: int) -> Value:
-        """Create a register of a beat, whose layout has the fields in it."""
+        """Create the register of a beat. Its layout has the beat's fields."""
         low = k * COMMAND_BITS
         fields = {
             each.name: data.Field(signed(each.width) if each.signed else each.width, each.low - low)
@@ -129,14 +129,14 @@ class DescriptorRegister:
                 self._m.d.sync += self.stored_bits(name).eq(bits)
 
     def __getitem__(self, name: str):
-        """A field's value, signed if it is."""
+        """Return a field's value, signed if the field is."""
         bits = self.stored_bits(name)
         if name in self._moved:
             bits = self._named(bits, f"descriptor_{name}")
         return bits.as_signed() if self._fields[name].signed else bits
 
     def stored_bits(self, name: str) -> Value:
-        """The bits of the register that a field is in: for a unit that changes them."""
+        """Return the bits of a field's register, for a unit that changes them."""
         field = self._fields[name]
         low = field.low - COMMAND_BITS if name in self._moved else field.low
         return self._bits[low : low + field.width]
@@ -147,7 +147,7 @@ class DescriptorRegister:
         return signal
 
     def arriving(self, name: str) -> tuple:
-        """Whether a field is in the beat that is taken in this cycle, and its value there: for who keeps it himself."""
+        """Return whether a field is in the beat taken in this cycle, and its value there, for a unit that copies it."""
         field = self._fields[name]
         beat, low = divmod(field.low, COMMAND_BITS)
         value = self._named(self._payload[low : low + field.width], f"command_descriptor_payload_{name}")

@@ -1,4 +1,4 @@
-"""Walk: where a nest of loops stands."""
+"""Walk: the position of a loop nest."""
 
 from functools import reduce
 from operator import or_
@@ -18,31 +18,31 @@ COUNT_BITS = 12
 class Walk(Block):
     """The state of a walk through the buffer: an address, x and y, and a counter for each loop but the outermost.
 
-    Timing: in the cycle after `start` it is at the first group, and in the cycle after `step` one group further. It can
-    step in every cycle.
+    Timing: the walk is at the first group in the cycle after `start`, and one group further in the cycle after `step`.
+    It can step in every cycle.
 
     Parameters
     ----------
     loops : int
         Loops, at least 2.
     only_y : bool
-        Neither address nor x is wanted.
+        The walk has only y, without address and x.
 
     Members
     -------
     start : In(1)
         Begin, at the first address, x and y.
     step : In(1)
-        Go on to the next group.
+        Advance to the next group.
     first_address, first_x, first_y : In
-        Where to begin; with `only_y` of these and of those below only what is of y.
+        Where to begin. With `only_y` only the members of y exist, here and below.
     address_steps, x_steps, y_steps : In(16, loops)
-        What a step of each loop adds, the innermost first; it must not change between `start` and the last `step`.
+        Increments of each loop's step, the innermost first. They must not change between `start` and the last `step`.
     counts : In(12, loops - 1)
-        How often each loop runs, the innermost first: at least 1.
+        Iterations of each loop, the innermost first, at least 1.
     address : Out(16)
     x, y : Out(signed 16)
-        Where the walk stands.
+        The present group.
 
     Raises
     ------
@@ -70,11 +70,11 @@ class Walk(Block):
         )
 
     def elaborate(self, platform):
-        """Iterations left, the loop that steps, and its increments."""
+        """Count each loop's iterations, find the loop that steps, and add its increments."""
         m = Module()
         inner = self.loops - 1
         left = [Signal(COUNT_BITS, name=f"left_{k}", reset_less=True) for k in range(inner)]  # with the present one
-        # A loop in its last turn has nothing to do but begin anew. Registers, for the sums are late enough.
+        # Loops in their last iteration. These are registers, because the sums are late enough without a comparison.
         ends = Signal(inner, reset_less=True)
         steps = Signal(self.loops)  # the loop that would step, one-hot
         m.d.comb += [steps[k].eq(ends[:k].all() & (~ends[k] if k < inner else 1)) for k in range(self.loops)]

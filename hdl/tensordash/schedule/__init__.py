@@ -1,1 +1,1 @@
-"""Which pair each lane takes: staging, flags of zeros, schedulers, operand muxes."""
+"""Selection of each lane's pair: staging, flags of zeros, schedulers, operand muxes."""

@@ -1,4 +1,4 @@
-"""Motion: how the windows of a tile move, as the control drives it to every scheduler at once."""
+"""Motion: how the windows of a tile move. The control drives it to every scheduler."""
 
 from amaranth.lib.wiring import Out, Signature
 
@@ -9,7 +9,7 @@ __all__ = ["MotionSignature"]
 
 
 class MotionSignature(Signature):
-    """What enters and leaves the windows in a cycle. Seen from the control.
+    """Steps that enter and leave the windows in a cycle, as driven by the control.
 
     Parameters
     ----------
@@ -21,11 +21,11 @@ class MotionSignature(Signature):
     Members
     -------
     refill : Out(refill_layout or ring_refill_layout)
-        What each place of a window takes.
+        The source of each place of a window.
     eligible_next : Out(depth)
         Steps that may be drawn from in the next cycle, as a thermometer.
     scheduled : Out(1)
-        A schedule is made in this cycle: what it selects is consumed.
+        A schedule is made in this cycle, and its selection is consumed.
     oldest : Out(depth)
         Only of a ring: the slot of the oldest step, one-hot.
     """

@@ -1,4 +1,4 @@
-"""Operand flags: what the tile needs to know of the values that a port offers."""
+"""Operand flags: zeros and non-finite values among those that a port offers."""
 
 from amaranth.hdl import Const, Module, Value
 from amaranth.lib.data import ArrayLayout
@@ -13,7 +13,7 @@ __all__ = ["OperandFlags"]
 
 
 class OperandFlags(Block):
-    """Flags the zeros and the non-finite values of a port's steps, once, where they enter.
+    """Flags the zeros and the non-finite values of a port's steps as they enter.
 
     Timing: combinational.
 
@@ -24,18 +24,18 @@ class OperandFlags(Block):
     lanes, depth : int
         Shape of the steps offered.
     zeros : bool
-        Whether `nonzero` is wanted; without it, it is zero.
+        Whether to drive `nonzero`. Otherwise it is zero.
     scale : ScaleFormat, optional
-        Flags of the scales next to the steps; only with scales.
+        Format of the steps' scales, if they have scales.
 
     Members
     -------
     steps : In(steps_layout)
         Steps offered, oldest first.
     scales : In(8, depth)
-        Only with a `scale`: those of the steps.
+        Only with a `scale`: the scale of each step.
     nonzero : Out(lanes, depth)
-        Values that are not zero (-0 is a zero), nor their scale.
+        Values that are not zero, in steps whose scale is not zero. -0 is a zero.
     non_finite : Out(depth)
         Steps that hold an infinity or NaN, or have a NaN scale.
 
@@ -58,7 +58,7 @@ class OperandFlags(Block):
         )
 
     def elaborate(self, platform):
-        """One comparator per value and flag."""
+        """Build one comparator per value and flag."""
         m = Module()
         for step in range(self.depth):
             special, scale_is_zero = self._of_scale(step)
@@ -76,7 +76,7 @@ class OperandFlags(Block):
         return m
 
     def _of_scale(self, step: int) -> tuple[Value, Value | None]:
-        """Whether a step's scale is NaN, and whether it is a zero, if it can be."""
+        """Return whether a step's scale is NaN, and whether it is zero (None if it cannot be)."""
         if self.scale is None:
             return Const(0), None
         bits = self.scales[step]

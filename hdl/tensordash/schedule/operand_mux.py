@@ -16,7 +16,7 @@ __all__ = ["OperandMux"]
 
 
 class OperandMux(Block):
-    """One one-hot mux per lane.
+    """Selects an operand for each lane, with a one-hot mux per lane.
 
     Timing: combinational. The operand of a lane without a selection is zero, so that its product adds nothing.
 
@@ -27,7 +27,7 @@ class OperandMux(Block):
     connectivity : Connectivity
         Options of a lane.
     ring : bool
-        Whether the window's slots stay where they are: `Connectivity.sources`.
+        Whether the window is a ring, see `Connectivity.sources`.
 
     Members
     -------

@@ -19,11 +19,12 @@ __all__ = ["RowScheduler"]
 class RowScheduler(Block):
     """Tracks which positions of the window are effectual and not yet consumed, and schedules them.
 
-    A row may consume more steps than the tile advances. They stay here, marked as consumed. The window has a bit for
-    each value of the staging buffers. It is in order of age even if they are rings, because priorities go by age.
+    A row may consume more steps than the tile advances. These steps stay here, marked as consumed. The window has a bit
+    for each value of a staging buffer. It is in order of age even if the buffers are rings, because priorities go by
+    age.
 
-    Timing: the schedule of a cycle is in registers when the cycle begins, so that muxes and multipliers have the whole
-    cycle. It is computed from the next window. The loop (advance, refill, levels) closes in one cycle.
+    Timing: the schedule of a cycle is in registers when the cycle begins, so that muxes and multipliers have the full
+    cycle. The schedule is computed from the next window. The loop (advance, refill, levels) closes in one cycle.
 
     Parameters
     ----------
@@ -37,14 +38,14 @@ class RowScheduler(Block):
     nonzero : In(lanes, depth)
         Which values of the steps offered are effectual.
     motion : In(MotionSignature)
-        How the window moves. While `scheduled` is low, this cycle's schedule is void, and is computed anew.
+        How the window moves. While `scheduled` is low, this cycle's schedule is void, and is computed again.
     select : Out(sources, lanes)
-        This cycle's schedule, as in `Scheduler`; of a ring, by slot instead of by step (`Connectivity.sources`). It
-        is undefined while no step is eligible.
+        This cycle's schedule, as in `Scheduler`. For a ring it selects by slot instead of by step
+        (`Connectivity.sources`). It is undefined while no step is eligible.
     active : Out(lanes)
         Lanes that consume a position in this cycle.
     advance : Out(depth)
-        AS of this cycle's schedule, as in `Scheduler`. It is a register's output, too.
+        AS of this cycle's schedule, as in `Scheduler`. It is also a register's output.
 
     Source: paper, section III-A, and Fig. 7 (the scheduler of a row).
     """
@@ -70,7 +71,7 @@ class RowScheduler(Block):
         m.submodules.scheduler = placed(self.scheduler, platform)
         depth, lanes = self.connectivity.depth, self.connectivity.lanes
         select = Signal(self.scheduler.select.shape(), name="select_by_age" if self.ring else "select", reset_less=True)
-        # Steps 1 and up. Step 0 is always drained: every lane prefers its own position there, and no other reaches it.
+        # Steps 1 and up. Step 0 is always drained: each lane prefers its own position there, and no other lane has it.
         remaining = Signal(ArrayLayout(lanes, depth - 1), name="remaining_behind_first", reset_less=True)
         further = Signal(depth - 1, name="advance_behind_first", reset_less=True)
         window, window_next = (Signal(ArrayLayout(lanes, depth), name=name) for name in ("window", "window_next"))
@@ -102,7 +103,7 @@ class RowScheduler(Block):
         return m
 
     def _by_slot(self, select):
-        """Rotate the schedule by the slot of the oldest step. It follows the register, so it is not in the loop."""
+        """Rotate the schedule by the slot of the oldest step. This is after the register, so it is not in the loop."""
         lanes, depth = self.connectivity.lanes, self.connectivity.depth
         rotated = []
         for lane in range(lanes):

@@ -1,4 +1,4 @@
-"""Scheduler: which pair each lane takes in this cycle, and how far the window can advance."""
+"""Scheduler: selects each lane's pair of this cycle, and finds how far the window can advance."""
 
 from functools import reduce
 from operator import or_
@@ -28,13 +28,13 @@ class Scheduler(Block):
     effectual : In(lanes, depth)
         Bit (step, lane) is set while that position is effectual and not consumed (the paper's Z, inverted).
     eligible : In(depth)
-        Steps that may be drawn from: ones from the oldest on. All zero: no schedule is made.
+        Steps that may be selected from: ones from the oldest on. If all are zero, no schedule is made.
     select : Out(options, lanes)
         The paper's MS, one-hot, in priority order; all zero for a lane without work.
     remaining : Out(lanes, depth)
         `effectual` without the positions selected.
     advance : Out(depth)
-        The paper's AS as a thermometer: ones for the leading eligible steps with nothing left in them.
+        The paper's AS as a thermometer: ones for the leading eligible steps in which no position remains.
 
     Source: paper, section III-A, "The Hardware Scheduler", and Fig. 6.
     """
@@ -53,9 +53,10 @@ class Scheduler(Block):
         )
 
     def elaborate(self, platform):
-        """A lane takes its first free option: free_STEP_LANE, selected_LANE_OPTION, free_after_LEVEL_STEP_LANE.
+        """Select for each lane its first free option.
 
-        Lanes of one level share no position, and take what the levels before left.
+        Signals are free_STEP_LANE, selected_LANE_OPTION and free_after_LEVEL_STEP_LANE. Lanes of one level share no
+        position. They select from the positions that earlier levels left free.
         """
         m = Module()
         lanes, depth = self.connectivity.lanes, self.connectivity.depth
@@ -70,7 +71,7 @@ class Scheduler(Block):
             for lane in members:
                 earlier = []
                 for option, position in enumerate(self.connectivity.positions(lane)):
-                    # A signal of its own: tools take a vector whose bits depend on one another for a loop.
+                    # A separate signal: tools report a loop in a vector whose bits depend on one another.
                     selected = Signal(name=f"selected_{lane}_{option}")
                     m.d.comb += selected.eq(free[position] & ~Cat(earlier).any())
                     m.d.comb += self.select[lane][option].eq(selected)
@@ -84,7 +85,7 @@ class Scheduler(Block):
         for step in range(depth):
             for lane in range(lanes):
                 taken = reduce(or_, selections.get((step, lane), []), 0)
-                # Return the positions that no lane has taken.
+                # A position that no lane has taken remains.
                 m.d.comb += self.remaining[step][lane].eq(self.effectual[step][lane] & ~taken)
             drained.append(self.eligible[step] & ~self.remaining[step].any())
             # No position of the steps up to this one remains.

@@ -13,18 +13,18 @@ __all__ = ["StagingBuffer", "refill_layout"]
 
 
 def refill_layout(depth: int) -> ArrayLayout:
-    """Layout of each slot's next source, one-hot. The tile's control drives it to all buffers at once.
+    """Return the layout of each slot's next source, one-hot. The tile's control drives it to all buffers.
 
-    Slot j of `depth` has `depth + 1` choices. The first ``depth - j`` are the steps in slot j, j + 1, ... (choice 0:
-    stay), the others step 0, 1, ... j of those offered. A slot without a choice takes an undefined value.
+    Slot j of `depth` has `depth + 1` choices. The first ``depth - j`` are the steps in slots j, j + 1, ... (choice 0:
+    stay). The others are steps 0, 1, ... j of those offered. A slot without a choice takes an undefined value.
     """
     return ArrayLayout(depth + 1, depth)
 
 
 class StagingBuffer(Block):
-    """Holds the next `depth` steps of one side; each cycle up to `depth` leave and as many enter.
+    """Holds the next `depth` steps of one side. In each cycle up to `depth` steps leave, and as many enter.
 
-    With one step it is the operand register of the baseline.
+    With `depth` 1 it is the operand register of the baseline.
 
     Timing: a step offered in one cycle is in the window in the next.
 
@@ -64,14 +64,14 @@ class StagingBuffer(Block):
         )
 
     def elaborate(self, platform):
-        """One AND-OR and register per slot."""
+        """Build one AND-OR mux and one register per slot."""
         m = Module()
         held = Signal.like(self.window, reset_less=True)
         window = [held[j].as_value() for j in range(self.depth)]
         offered = [self.steps[i].as_value() for i in range(self.depth)]
         for slot in range(self.depth):
             stays, *choices = self.refill[slot]
-            with m.If(~stays):  # an enable rather than a source: synthesis stops the clock of a slot that stays
+            with m.If(~stays):  # an enable, not a source: synthesis gates the clock of a slot that stays
                 m.d.sync += window[slot].eq(one_hot_mux(choices, [*window[slot + 1 :], *offered[: slot + 1]]))
         m.d.comb += self.window.eq(held)
         return m

@@ -1,4 +1,4 @@
-"""Staging ring: the window of one side, in slots that each stay where they are."""
+"""Staging ring: the window of one side. A step stays in its slot."""
 
 from amaranth.hdl import Module, Signal
 from amaranth.lib.data import StructLayout
@@ -12,19 +12,20 @@ __all__ = ["StagingRing", "ring_refill_layout"]
 
 
 def ring_refill_layout(depth: int) -> StructLayout:
-    """What each of `depth` places of a window in order of age takes next, one-hot, where the staging buffers are rings.
+    """Return the layout of the next source of each age, one-hot, where the staging buffers are rings.
 
-    Field ``age_j`` has the choices of place j: the first ``depth - j`` are what is in place j, j + 1, ... (choice 0:
-    stay), the other `depth` what a port offers on its line 0, 1, ... What a place without a choice takes means nothing.
+    Field ``age_j`` has the choices of place j in a window in order of age. The first ``depth - j`` are the steps in
+    places j, j + 1, ... (choice 0: stay). The other `depth` are the steps on a port's lines 0, 1, ... A place without a
+    choice takes an undefined value.
     """
     return StructLayout({f"age_{age}": 2 * depth - age for age in range(depth)})
 
 
 class StagingRing(Block):
-    """Holds the next `depth` steps of one side; a step is written once and stays in its slot until it has left.
+    """Holds the next `depth` steps of one side. A step is written once and stays in its slot until it leaves.
 
-    Slot w takes only what stands on line w of the port, so there is nothing to select on the way in; and nothing moves.
-    Which slot holds the oldest step is the control's business.
+    Slot w takes only the step on line w of the port, so the input needs no mux. The control tracks which slot holds the
+    oldest step.
 
     Timing: a step offered in one cycle is in the window in the next.
 
@@ -42,9 +43,9 @@ class StagingRing(Block):
     steps : In(steps_layout)
         Steps offered, each on the line of its slot.
     write : In(depth)
-        Slots that take what stands on their line.
+        Slots that take the step on their line.
     window : Out(steps_layout)
-        Slots. What stands in one that has not been written means nothing.
+        Slots. A slot that has not been written is undefined.
 
     Raises
     ------
@@ -62,7 +63,7 @@ class StagingRing(Block):
         super().__init__({"steps": In(layout), "write": In(depth), "window": Out(layout)})
 
     def elaborate(self, platform):
-        """Build one register with an enable per slot: synthesis gates the other clocks."""
+        """Build one register with an enable per slot, so that synthesis can gate its clock."""
         m = Module()
         held = Signal.like(self.window, reset_less=True)
         for slot in range(self.depth):

@@ -14,7 +14,7 @@ __all__ = ["StepSelect"]
 
 
 class StepSelect(Block):
-    """Finds the step in a selection, so that the scale that stands beside a value's step is chosen with the value.
+    """Finds the step of each selected value, so that the step's scale is chosen with the value.
 
     Timing: combinational.
 
@@ -30,7 +30,7 @@ class StepSelect(Block):
     select : In(sources, lanes)
         As in `OperandMux`.
     steps : Out(depth, lanes)
-        The slot of the window that each lane's selection is in, one-hot; all zero without one.
+        The slot of each lane's selection in the window, one-hot. All zero without a selection.
 
     Source: docs/numerics.md, "Scales".
     """
@@ -46,7 +46,7 @@ class StepSelect(Block):
         )
 
     def elaborate(self, platform):
-        """An OR of the options of each slot."""
+        """Build an OR of the options of each slot."""
         m = Module()
         for lane in range(self.connectivity.lanes):
             for slot in range(self.connectivity.depth):

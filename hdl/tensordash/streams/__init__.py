@@ -1,1 +1,1 @@
-"""How operands reach a tile: AXI4-Stream, feeders, the transposer."""
+"""Inputs of a tile: AXI4-Stream, feeders, the transposer."""

@@ -1,4 +1,4 @@
-"""AXI4-Stream wrapper: a tile behind standard streams."""
+"""AXI4-Stream wrapper: a tile with standard streams."""
 
 from amaranth.hdl import Cat, Module, Signal
 from amaranth.lib import wiring
@@ -19,7 +19,7 @@ __all__ = ["AxiStreamTile"]
 class AxiStreamTile(Block):
     """A tile with AXI4-Stream inputs and output.
 
-    Timing: as the tile's, after a `Feeder` on every input.
+    Timing: the tile's, after a `Feeder` on every input.
 
     Parameters
     ----------
@@ -29,16 +29,16 @@ class AxiStreamTile(Block):
     Members
     -------
     s_axis_a0, ..., s_axis_b0, ... : In(AxiStreamSignature)
-        One input stream per column (a) and per row (b), as in `Feeder`: beats have their oldest step in the lowest
-        bytes whatever the tile's staging.
+        One input stream per column (a) and per row (b), as in `Feeder`. The oldest step of a beat is in the lowest
+        bytes, whatever the tile's staging is.
     m_axis : Out(AxiStreamSignature)
-        Output beats: results (FP32; int8: INT32) of `out_rows` rows, the first column of the first row in the lowest
-        bytes; `tlast` on a block's final beat.
+        Output beats: results (FP32; int8: INT32) of `out_rows` rows. The first column of the first row is in the lowest
+        bytes. `tlast` marks a block's last beat.
     s_axis_c : In(AxiStreamSignature)
         Only with `initial`: beats of C, in the same shape.
     clear, idle, and counters and flags
-        As in `Tile`; `protocol_error` is also set by a beat that breaks the rules, and `idle` covers the feeders as
-        well that they hold no step.
+        As in `Tile`. A beat that breaks the rules also sets `protocol_error`. `idle` also requires that no feeder holds
+        a step.
 
     Source: docs/tile.md, "AXI4-Stream".
     """
@@ -66,7 +66,7 @@ class AxiStreamTile(Block):
         self._wrong = Signal(name="wrong_beat")
 
     def elaborate(self, platform):
-        """A feeder per port."""
+        """Connect a feeder to each input of the tile, and the output stream."""
         m = Module()
         tile = self.tile
         m.submodules.tile = placed(tile, platform)

@@ -1,4 +1,4 @@
-"""Block quantiser: FP32 results become elements that share a power of two, as a tile with scales takes them."""
+"""Block quantiser: turns FP32 results into elements that share a power of two, the input of a tile with scales."""
 
 from functools import reduce
 from operator import or_
@@ -21,42 +21,42 @@ E8M0 = SCALES["e8m0"]
 
 
 def step_layout(fmt: FloatFormat, lanes: int) -> StructLayout:
-    """A step with its scale after it, as a tile's ports have it."""
+    """Return the layout of a step with its scale after it, as at a tile's ports."""
     return StructLayout({"elements": ArrayLayout(fmt.width, lanes), "scale": E8M0.width})
 
 
 class BlockQuantiser(Block):
-    """Rounds blocks of 32 FP32 numbers to MX elements: the scale is known once all of a block are there.
+    """Rounds blocks of 32 FP32 numbers to MX elements. A block's scale is known once all of its numbers have entered.
 
-    The block's room is a ring of beats: as one leaves, the next block's takes its place. An output never waits for an
-    input.
+    Blocks are in a ring of beats: a beat of the next block takes the place of each beat that leaves. An output never
+    waits for an input.
 
-    Timing: a block's first beat is valid the cycle after its last one entered; then one beat in and one out every
-    cycle, without a bubble between blocks. `out.valid` is low in the two cycles after `start`.
+    Timing: a block's first beat is valid in the cycle after its last beat entered. Then one beat enters and one leaves
+    in every cycle, without a bubble between blocks. `out.valid` is low in the two cycles after `start`.
 
     Parameters
     ----------
     fmt : FloatFormat
-        Of the elements, of at most 8 bits.
+        Format of the elements, of at most 8 bits.
     lanes : int
-        Values of a beat; must divide 32, and leave two beats at least.
+        Values of a beat. It must divide 32 into at least two beats.
     scale_rounding : "floor" or "up"
-        How the scale is rounded to a power of two: "floor" as OCP's specification has it; "up" so that no element
+        How the scale is rounded to a power of two: "floor" as in the OCP specification, or "up" so that no element
         exceeds the format's largest.
 
     Members
     -------
     values : In(stream of 32 x lanes)
-        FP32 numbers, a block's first ones first. Subnormal ones count as zeros.
+        FP32 numbers in the order of the block. Subnormal numbers count as zeros.
     out : Out(stream of step_layout)
-        Elements, each of its value, and the block's scale. A block with an infinity or NaN has a NaN scale and elements
-        of +0.
+        The element of each value, and the block's scale. A block with an infinity or NaN has a NaN scale and +0
+        elements.
     rounding : In(2)
-        Of elements: 0 to nearest, ties to even; 1 stochastically; 2 toward zero. Magnitudes beyond the largest become
-        it. Must stay while a beat waits.
+        Rounding of elements: 0 to nearest, ties to even; 1 stochastic; 2 toward zero. Magnitudes beyond the format's
+        largest saturate. It must not change while a beat waits.
     seed : In(32), start : In(1)
-        Restart the random bits with this seed; a reset restarts them with seed 0. They advance with every beat that
-        leaves, whatever `rounding` is. `start` withdraws a beat that waits for two cycles.
+        Restart the random bits with this seed. A reset restarts them with seed 0. They advance with every beat that
+        leaves, whatever `rounding` is. `start` withdraws a waiting beat for two cycles.
 
     Raises
     ------
@@ -86,14 +86,14 @@ class BlockQuantiser(Block):
         )
 
     def elaborate(self, platform):
-        """A ring of beats with a read and a write pointer (one-hot); the largest exponent of what came in."""
+        """Build a ring of beats with one-hot read and write pointers, and track the block's largest exponent."""
         m = Module()
         beats = E8M0.block // self.lanes
         cells = [Signal(ArrayLayout(FP32.width, self.lanes), name=f"beat_{k}", reset_less=True) for k in range(beats)]
         write = Signal(beats, init=1)
         read = Signal(beats, init=1)
-        resident = Signal()  # a whole block is there
-        ahead = Signal(beats - 1)  # its beats that have left; with the last one all have
+        resident = Signal()  # a complete block is there
+        ahead = Signal(beats - 1)  # its beats that have left; zero when the last one leaves
         moves_in = Signal()
         moves_out = Signal()
         m.d.comb += [
@@ -142,7 +142,7 @@ class BlockQuantiser(Block):
     def _choose_scale(self, m: Module, scale: Signal, moves_in: Value, first: Value, last: Value) -> None:
         """Set the scale when the last beat enters, from the block's largest rank.
 
-        A rank is an exponent field, and with "up" one bit below it: the significand exceeds the largest element's.
+        A rank is an exponent field. With "up" it has one more bit below: the significand exceeds the largest element's.
         """
         rounds_up = self.scale_rounding == "up"
         top = (self.fmt.largest & ((1 << self.fmt.fraction_bits) - 1)) << (FP32.fraction_bits - self.fmt.fraction_bits)
@@ -153,7 +153,7 @@ class BlockQuantiser(Block):
         seen = Signal(len(ranks[0]), reset_less=True)
         largest = largest_of(m, [Mux(first, 0, seen), *ranks], "larger")
         field = largest[-FP32.exponent_bits :]
-        # The exponent of the largest magnitude, less the largest element's exponent; E8M0 and FP32 have one bias.
+        # The largest magnitude's exponent minus the largest element's exponent. E8M0 and FP32 have the same bias.
         most = (self.fmt.largest >> self.fmt.fraction_bits) - self.fmt.bias
         power = field + largest[0] if rounds_up else field
         with m.If(moves_in):
@@ -163,5 +163,5 @@ class BlockQuantiser(Block):
 
 
 def _field(value: Value) -> Value:
-    """The exponent field of an FP32 number."""
+    """Return the exponent field of an FP32 number."""
     return value[FP32.fraction_bits : FP32.fraction_bits + FP32.exponent_bits]

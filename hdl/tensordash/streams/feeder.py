@@ -1,4 +1,4 @@
-"""Feeder: what stands between an AXI4-Stream and a tile's port."""
+"""Feeder: connects an AXI4-Stream to a tile's port."""
 
 from amaranth.hdl import Cat, Const, Module, Mux, ResetSignal, Signal, Value
 from amaranth.lib.wiring import In, Out
@@ -11,21 +11,22 @@ __all__ = ["Feeder"]
 
 
 class Feeder(Block):
-    """Turns beats of `depth` steps into what a tile's port wants; a kind of staging has its own subclass.
+    """Turns beats of `depth` steps into the steps that a tile's port offers. Each kind of staging has a subclass.
 
-    A null beat can end the stream of steps that came before it. So the youngest step is *open* until the beat that it
-    came in, or a later one, marks whether it ends its stream; an open step is not offered.
+    A null beat can end the stream of the steps before it. So the youngest step is *open* until its own beat or a later
+    one shows whether it ends its stream. The feeder does not offer an open step.
 
-    Timing: a beat's steps are offered in the cycle after it was taken, an open one in the cycle after the next beat
-    was. It holds ``2 * depth`` steps: once it has a step to spare, it offers `depth`, or all up to the end of a stream,
-    in every cycle while beats keep coming. `tready` depends on `taken` in the same cycle, and is low in reset.
+    Timing: a beat's steps are offered in the cycle after the beat was taken, an open step in the cycle after the next
+    beat was. The feeder holds ``2 * depth`` steps. Once it has a step to spare, it offers `depth` steps, or all up to
+    the end of a stream, in every cycle while beats keep coming. `tready` depends on `taken` in the same cycle, and is
+    low in reset.
 
     Parameters
     ----------
     width, lanes, depth : int
-        Shape of a beat: `depth` steps of `lanes` values of `width` bits, each step filled up to whole bytes.
+        Shape of a beat: `depth` steps of `lanes` values of `width` bits. Each step is padded to whole bytes.
     scale_bits : int
-        Of the scale after each step, whole bytes; 0 without.
+        Bits of the scale after each step, in whole bytes; 0 without scales.
 
     Members
     -------
@@ -34,9 +35,9 @@ class Feeder(Block):
     port : Out(StepsSignature)
         A tile's port.
     empty : Out(1)
-        No step is held.
+        The feeder holds no step.
     wrong : Out(1)
-        The beat that is taken in this cycle breaks the rules.
+        The beat taken in this cycle breaks the rules.
 
     Source: docs/tile.md, "AXI4-Stream".
     """
@@ -56,16 +57,16 @@ class Feeder(Block):
             },
         )
         self._count = Signal(range(self.slots + 1), name="count")  # steps held
-        self._known = Signal(range(self.slots + 1), name="known")  # those of them that are not open
+        self._known = Signal(range(self.slots + 1), name="known")  # held steps that are not open
         self._open = Signal(name="open")
-        self._left = Signal(range(self.slots + 1), name="left")  # held steps that are not taken
-        self._kept = Signal(depth, name="kept")  # steps of a beat, as a thermometer
-        self._enters = Signal(depth, name="enters")  # those that enter
-        self._ends = Signal(depth, name="ends")  # the one of them that ends its stream
+        self._left = Signal(range(self.slots + 1), name="left")  # steps held that are not taken
+        self._kept = Signal(depth, name="kept")  # steps in the beat, as a thermometer
+        self._enters = Signal(depth, name="enters")  # steps that enter, as a thermometer
+        self._ends = Signal(depth, name="ends")  # the entering step that ends its stream, one-hot
         self._closes = Signal(name="closes")  # a null beat ends the stream of the open step
 
     def _step(self, number: int) -> Value:
-        """A step of the beat, without what fills it up: its values, and its scale above them."""
+        """Return a step of the beat without padding: its values, and its scale above them."""
         step = self.s_axis.tdata.word_select(number, 8 * self.step_bytes)
         values = step[: self.value_bits]
         return Cat(values, step[-self.scale_bits :]) if self.scale_bits else values
@@ -77,7 +78,7 @@ class Feeder(Block):
             m.d.comb += self.port.scales[line].eq(step[self.value_bits :])
 
     def elaborate(self, platform):
-        """How many steps there are; where they lie is a subclass's part."""
+        """Count the steps. A subclass stores them."""
         m = Module()
         self._accept(m)
         ending = self._hold(m)
@@ -90,7 +91,7 @@ class Feeder(Block):
         Returns
         -------
         Value
-            Bit k: step k, of those from the oldest on, is known and ends a stream.
+            Bit k: step k, counted from the oldest, is not open and ends a stream.
         """
         raise NotImplementedError
 
@@ -101,7 +102,7 @@ class Feeder(Block):
         count = Signal.like(self._count, name="count_next")
         whole = Cat(self._kept[step].replicate(step_bytes) for step in range(depth))
         m.d.comb += [
-            # The lowest byte of a step decides; the others are only checked.
+            # The lowest byte's bit decides about a step. The others are only checked.
             *(self._kept[step].eq(beat.tkeep[: (step + 1) * step_bytes : step_bytes].all()) for step in range(depth)),
             self._left.eq(self._count - self.port.taken),
             beat.tready.eq((self._left <= self.slots - depth) & ~ResetSignal()),
@@ -127,7 +128,7 @@ class Feeder(Block):
         ]
 
     def _offer(self, m: Module, ending) -> None:
-        """Offer the complete steps, up to the first that ends a stream."""
+        """Offer the steps that are not open, up to the first that ends a stream."""
         port, known, depth = self.port, self._known, self.depth
         m.d.comb += port.available.eq(Mux(known < depth, known, depth))
         for step in reversed(range(depth)):

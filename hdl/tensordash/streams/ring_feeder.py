@@ -1,4 +1,4 @@
-"""Ring feeder: puts the steps of AXI4-Stream beats on the lines where a tile with staging rings expects them."""
+"""Ring feeder: puts the steps of AXI4-Stream beats on the port lines of a tile with staging rings."""
 
 from functools import reduce
 from operator import or_
@@ -15,10 +15,10 @@ __all__ = ["RingFeeder"]
 class RingFeeder(Feeder):
     """Offers step t since reset on line t modulo `depth`.
 
-    A beat has its oldest step in its lowest bytes. It is rotated when it enters; after that no step moves. Each line
+    A beat has its oldest step in its lowest bytes. It is rotated when it enters. After that no step moves. Each line
     has two slots.
 
-    Timing, parameters and members: those of `Feeder`.
+    Timing, parameters and members: as in `Feeder`.
 
     Source: docs/tile.md, "Ports".
     """
@@ -31,7 +31,7 @@ class RingFeeder(Feeder):
         self._ending = Signal(self.slots, name="ending", reset_less=True)
 
     def _hold(self, m: Module):
-        """Store steps and marks of streams' ends in slots. The places of entry and exit advance; steps do not move."""
+        """Store steps and marks of streams' ends in slots. The pointers advance; steps do not move."""
         depth = self.depth
         taken = [self.port.taken == number for number in range(1, depth + 1)]
         entering = self._enters & ~Cat(self._enters[1:], Const(0, 1))
@@ -43,7 +43,7 @@ class RingFeeder(Feeder):
         return self._show(m)
 
     def _enter(self, m: Module) -> None:
-        """Step k of a beat goes to the slot that is `k` after the next one to write."""
+        """Write step k of a beat to the slot that is `k` after the next slot to write."""
         depth, slots, writing = self.depth, self.slots, self._writing
         for line in range(depth):
             lines = [(writing[(line - k) % slots] | writing[(line - k + depth) % slots]) for k in range(depth)]
@@ -58,7 +58,7 @@ class RingFeeder(Feeder):
                     m.d.sync += self._ending[slot].eq(1)
 
     def _show(self, m: Module):
-        """Each line shows the older of its two slots, from the next one to read on; returns the ends by age."""
+        """Show on each line the older of its two slots. Return the marks of streams' ends by age."""
         depth, slots, reading = self.depth, self.slots, self._reading
         for line in range(depth):
             upper = reading[line + 1 : line + 1 + depth].any()
@@ -66,13 +66,13 @@ class RingFeeder(Feeder):
         ending = Signal(depth, name="ending_by_age")
         for step in range(depth):
             here = (reading[slot] & self._ending[(slot + step) % slots] for slot in range(slots))
-            # A slot keeps the mark of the step that left it.
+            # A slot still has the mark of a step that left.
             m.d.comb += ending[step].eq(reduce(or_, here) & (self._known > step))
         return ending
 
 
 def _rotate(place, by):
-    """Rotate a one-hot place by 1, 2, ... places: by the number of the line that is set, or not if none is."""
+    """Rotate a one-hot place by k + 1 if bit k of `by` is set, or not at all if no bit is."""
     stays = ~Cat(by).any()
     return (place & stays.replicate(len(place))) | one_hot_mux(
         by, [place.rotate_left(number) for number in range(1, len(by) + 1)]

@@ -1,4 +1,4 @@
-"""AXI4-Stream as a type of ports."""
+"""AXI4-Stream as a port type."""
 
 from amaranth.lib.wiring import In, Out, Signature
 
@@ -6,12 +6,12 @@ __all__ = ["AxiStreamSignature"]
 
 
 class AxiStreamSignature(Signature):
-    """An AXI4-Stream, as whoever sends sees it.
+    """An AXI4-Stream, with the transmitter's directions.
 
     Parameters
     ----------
     bits : int
-        Of a beat, in whole bytes.
+        Bits of a beat, in whole bytes.
     keep : bool
         Whether beats can be partial.
 
@@ -19,13 +19,13 @@ class AxiStreamSignature(Signature):
     -------
     tdata : Out(bits)
     tkeep : Out(bits // 8)
-        Only with `keep`: which bytes are there.
+        Only with `keep`: which bytes are data.
     tlast : Out(1)
         The beat ends its packet.
     tvalid : Out(1)
-        A beat is offered; it stays as it is until it is taken.
+        A beat is offered. It does not change until it is taken.
     tready : In(1)
-        It is taken.
+        A beat that is offered is taken.
 
     Source: AMBA AXI4-Stream Protocol, section 2.
     """

@@ -9,9 +9,9 @@ __all__ = ["StepFeeder"]
 
 
 class StepFeeder(Feeder):
-    """Offers the steps that have arrived, at any offset in their beats, from the oldest on.
+    """Offers the steps that have arrived from the oldest on, at any offset in their beats.
 
-    Timing, parameters and members: those of `Feeder`.
+    Timing, parameters and members: as in `Feeder`.
     """
 
     def __init__(self, *, width: int, lanes: int, depth: int, scale_bits: int = 0) -> None:
@@ -20,7 +20,7 @@ class StepFeeder(Feeder):
         self._ending = Signal(self.slots, name="ending")
 
     def _hold(self, m: Module):
-        """A shift register of steps, each with the mark of a stream's end; no other place has one."""
+        """Build a shift register of steps with marks of streams' ends. A place without a step has no mark."""
         port, depth = self.port, self.depth
         shifted = self._held.as_value() >> (port.taken * self.step_bits)
         shifted_ending = self._ending >> port.taken

@@ -1,4 +1,4 @@
-"""Transposer: gives a group of blocks as it is, or transposed."""
+"""Transposer: outputs a group of blocks unchanged or transposed."""
 
 from functools import reduce
 from operator import or_
@@ -15,19 +15,19 @@ __all__ = ["Transposer", "group_layout"]
 
 
 def group_layout(width: int, lanes: int) -> StructLayout:
-    """A block on its way in: its values, and whether to transpose its group (the group's first block decides)."""
+    """Return the layout of a block that enters: its values, and whether to transpose its group (first block only)."""
     return StructLayout({"values": ArrayLayout(width, lanes), "transpose": 1})
 
 
 class Transposer(Block):
-    """Turns groups of `lanes` blocks of `lanes` values, each in one `lanes` x `lanes` array.
+    """Transposes groups of `lanes` blocks of `lanes` values in a `lanes` x `lanes` array.
 
-    The array is written in place: as a group leaves, block by block, the next one takes its room in the same
-    orientation (rows or columns), which is then the way that it lies. Values move once, and an output never waits for
-    an input.
+    The array is written in place. As a group leaves block by block, the next group takes its room in the same
+    orientation (rows or columns). That is then the next group's orientation. Values move once, and an output never
+    waits for an input.
 
-    Timing: a group's first block is valid the cycle after its last one entered; then one block in and one block out
-    every cycle, without a bubble between groups.
+    Timing: a group's first block is valid in the cycle after its last block entered. Then one block enters and one
+    leaves in every cycle, without a bubble between groups.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ class Transposer(Block):
         )
 
     def elaborate(self, platform):
-        """An array with a read and a write pointer (one-hot), and the orientation of each."""
+        """Build an array with one-hot read and write pointers, and the orientation of each."""
         m = Module()
         lanes = self.lanes
         cells = [
@@ -70,13 +70,13 @@ class Transposer(Block):
         write = Signal(lanes, init=1)
         read = Signal(lanes, init=1)
         by_column = Signal()  # the orientation of the group in the array
-        resident = Signal()  # a whole group is there
-        turned = Signal(reset_less=True)  # it leaves transposed
-        turning = Signal(reset_less=True)  # the group that is being written will leave the other way round
+        resident = Signal()  # a complete group is there
+        turned = Signal(reset_less=True)  # the resident group leaves transposed
+        turning = Signal(reset_less=True)  # the group being written will leave transposed
         reads_columns = Signal()
         moves_in = Signal()
         moves_out = Signal()
-        ahead = Signal(lanes - 1)  # slots of the resident group that have left; with the last one all have
+        ahead = Signal(lanes - 1)  # its slots that have left; zero when the last one leaves
         m.d.comb += [
             reads_columns.eq(by_column ^ turned),
             self.out.valid.eq(resident),

@@ -1,1 +1,1 @@
-"""The tile: processing elements, control, counters, and the way of results out."""
+"""The tile: processing elements, control, counters, and the drain of results."""

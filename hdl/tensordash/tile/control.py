@@ -1,4 +1,4 @@
-"""Tile control: what is in the window, what may be scheduled, how far the window moves."""
+"""Tile control: which steps are in the window, which may be scheduled, and how far the window advances."""
 
 from functools import reduce
 from itertools import pairwise
@@ -16,16 +16,16 @@ __all__ = ["Control", "count_bits"]
 
 
 def count_bits(limit: int) -> int:
-    """Bits of a number from 0 to `limit`."""
+    """Return the bits of a number from 0 to `limit`."""
     return limit.bit_length()
 
 
 class Control(Block):
-    """Moves all windows of a tile together, and separates streams.
+    """Advances all windows of a tile together, and separates streams.
 
-    Counts of steps are thermometers inside (bit j: more than j), which need no adders or comparators.
+    Inside, counts of steps are thermometers (bit j: more than j steps), which need no adders or comparators.
 
-    Timing: everything is combinational from the window's state and the ports; `motion` is half of the loop that the
+    Timing: every output is combinational from the window's state and the ports. `motion` is half of the loop that the
     schedulers close.
 
     Parameters
@@ -39,7 +39,7 @@ class Control(Block):
     full_window : bool
         Schedule only when min(depth, steps left in the stream) steps are present.
     initial : bool
-        Whether a stream may have to wait for its C.
+        Whether a stream waits for its C.
     ring : bool
         Whether the staging buffers are rings.
 
@@ -50,35 +50,35 @@ class Control(Block):
     last : In(ports)
         Whether the youngest step that a port offers ends its stream.
     taken : Out(0..depth)
-        Steps that enter, the same for all ports; zero in reset.
+        Number of steps that enter, the same for all ports. Zero in reset.
     entering : Out(depth)
-        Steps that there is room for, as a thermometer: the same but in reset.
+        `taken` as a thermometer, but not forced to zero in reset.
     frozen : In(1)
-        No schedule may be made.
+        No schedule may be made in this cycle.
     startable : In(1)
         Only if `initial`: a stream may start.
     starts : Out(1)
-        A stream starts: the schedule of this cycle is its first.
+        This cycle's schedule is the first of its stream.
     advances : In(depth, schedulers)
-        Each scheduler's AS, as a thermometer, if a schedule is made.
+        Each scheduler's AS, as a thermometer. It counts only if a schedule is made.
     advance : Out(depth)
         The tile's AS, as a thermometer; zero when no schedule is made.
     motion : Out(MotionSignature)
         How every window moves.
     entry_line : Out(depth)
-        Only of rings: the slot, and the line of a port, of the next step to enter, one-hot.
+        Only of rings: the slot of the next step to enter, and its line at the port, one-hot.
     write : Out(depth)
         Only of rings: slots that a step enters.
     ends : Out(1)
         This schedule is the last of its stream.
     ends_next : Out(1)
-        A schedule can be made unless `frozen`, and would be the last of its stream.
+        Unless `frozen`, a schedule can be made, and it would be the last of its stream.
     empty : Out(1)
-        No step is in the window, and no stream has begun that has not ended.
+        The window holds no step, and every stream that started has ended.
     starved : Out(1)
-        Neither frozen nor able to schedule.
+        The control is not frozen, but cannot schedule.
     limited : Out(1)
-        This schedule drained all steps present, and more of its stream could have been.
+        This schedule drained all steps present. With more steps it could have drained more of its stream.
     protocol_error : Out(1)
         The ports disagree on the end of a stream.
 
@@ -126,7 +126,7 @@ class Control(Block):
         self._leaving = Signal(depth + 1, name="leaving")
 
     def elaborate(self, platform):
-        """Schedule, advance, refill; each in a function of its own."""
+        """Schedule, advance, and refill."""
         m = Module()
         self._schedule(m)
         staying = self._advance(m)
@@ -157,7 +157,7 @@ class Control(Block):
             m.d.sync += self._first.eq(self.ends)
 
     def _advance(self, m: Module):
-        """Return how many steps leave (one-hot, from 0), and which ages remain (a thermometer)."""
+        """Find how many steps leave (one-hot, from 0), and which ages remain (a thermometer)."""
         depth, present = self.depth, self._present
         staying = Signal(depth)
         m.d.comb += self._leaving.eq(_one_hot(self.advance))
@@ -171,7 +171,7 @@ class Control(Block):
         staying_count = Signal(depth + 1)
         offered = Signal(depth)
         present_next = Signal(depth)
-        filling = Signal(depth)  # ages that a step enters at
+        filling = Signal(depth)  # ages at which a step enters
         entering_count = Signal(depth + 1)
         port_ends = Signal(self.ports)
         m.d.comb += staying_count.eq(_one_hot(staying))
@@ -183,7 +183,7 @@ class Control(Block):
         entering = self.entering
         m.d.comb += [
             entering_count.eq(_one_hot(entering)),
-            # In reset no step is taken.
+            # No step is taken in reset.
             self.taken.eq(reduce(or_, (Mux(entering_count[n] & ~ResetSignal(), n, 0) for n in range(1, depth + 1)))),
         ]
         for port in range(self.ports):
@@ -198,7 +198,7 @@ class Control(Block):
             if not self.ring:
                 choices = [self._leaving[k] & staying[slot] for k in range(depth - slot)]
                 choices += [staying_count[slot - step] for step in range(slot + 1)]
-                if depth == 1:  # an operand register: without a new step it holds, so that nothing after it toggles
+                if depth == 1:  # an operand register: it holds without a new step, so that the logic after it is quiet
                     choices = [~fills[0], fills[0]]
                 m.d.comb += self.motion.refill[slot].eq(Cat(*choices))
             m.d.comb += present_next[slot].eq(staying[slot] | filling[slot])
@@ -207,7 +207,7 @@ class Control(Block):
                 ending_stays[slot].eq(
                     reduce(or_, (self._leaving[k] & self._ending[slot + k] for k in range(depth - slot)))
                 ),
-                # No step is after an end that enters now: only ends that stay keep steps from being eligible.
+                # No step follows an end that enters now, so only the ends that stay make later steps ineligible.
                 self.motion.eligible_next[slot].eq(present_next[slot] & ~ending_stays[:slot].any()),
             ]
             m.d.sync += [
@@ -218,7 +218,7 @@ class Control(Block):
             self._turn(m, staying, filling)
 
     def _turn(self, m: Module, staying: Signal, filling: Signal) -> None:
-        """A ring: the place of age j is `j` slots from the oldest step's, which moves on as steps leave."""
+        """Drive a ring: the step of age j is `j` slots after the oldest step, whose slot advances as steps leave."""
         depth = self.depth
         oldest, oldest_next = Signal(depth, name="oldest", init=1), Signal(depth, name="oldest_next")
         for slot in range(depth):
@@ -241,6 +241,6 @@ class Control(Block):
 
 
 def _one_hot(thermometer):
-    """A count as one-hot, from 0 to the width of its thermometer."""
+    """Convert a thermometer to a one-hot count, from 0 to the thermometer's width."""
     bits = list(thermometer)
     return Cat(~bits[0], *(low & ~high for low, high in pairwise(bits)), bits[-1])

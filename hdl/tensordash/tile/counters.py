@@ -43,7 +43,7 @@ class CounterSignature(Signature):
 class Counters(Block):
     """Counts a tile's events; counters saturate.
 
-    Timing: an event of a cycle shows in the next.
+    Timing: a counter shows an event in the cycle after it.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ class Counters(Block):
     selections : int
         Bits of `selected`.
     weight : int
-        Positions that each of them stands for.
+        Positions that each bit of `selected` stands for.
 
     Members
     -------
@@ -61,9 +61,9 @@ class Counters(Block):
     row_advance : In(depth, rows)
         Each row's AS.
     selected : In(selections)
-        A bit for every `weight` positions that can be consumed in a cycle.
+        One bit for every `weight` positions that can be consumed in a cycle.
     frozen, starved, limited : In(1)
-        Causes of stalls and waits, as `Control` has them.
+        Causes of stalls and waits, as in `Control`.
     clear : In(1)
         All counters are zero in the next cycle.
     counts : Out(CounterSignature)
@@ -90,7 +90,7 @@ class Counters(Block):
         )
 
     def elaborate(self, platform):
-        """Saturating additions of small numbers."""
+        """Build saturating adders of small numbers."""
         m = Module()
         grows = {
             "cycles": self.advance[0],
@@ -102,7 +102,7 @@ class Counters(Block):
         }
         pairs = [(getattr(self.counts, name), amount, name) for name, amount in grows.items()]
         for row in range(self.rows):
-            # A row's AS is never below the tile's, so their difference is a count of bits.
+            # A row's AS is never below the tile's, so counting bits gives their difference.
             waits = _ones(self.row_advance[row] & ~self.advance)
             pairs.append((self.counts.row_wait[row], waits, f"row_wait_{row}"))
         for counter, amount, name in pairs:
@@ -115,7 +115,7 @@ class Counters(Block):
 
 
 def _ones(bits):
-    """Number of ones, as a balanced tree of additions."""
+    """Return the number of ones, from a balanced tree of adders."""
     counts = list(bits)
     while len(counts) > 1:
         counts = [reduce(add, counts[i : i + 2]) for i in range(0, len(counts), 2)]

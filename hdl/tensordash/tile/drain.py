@@ -25,15 +25,15 @@ __all__ = ["Drain", "adds_c"]
 
 
 def adds_c(numerics: Numerics) -> bool:
-    """Whether C is added to sums as they leave. Others start from it."""
+    """Return whether C is added to sums as they leave. Otherwise sums start from C."""
     return numerics.initial and not starts_from_c(numerics)
 
 
 class Drain(Block):
-    """Sends the block that the PEs hold as ``rows / out_rows`` beats; one rounder per result of a beat.
+    """Sends the block that the PEs hold as ``rows / out_rows`` beats, with one rounder per result of a beat.
 
-    Timing: the first beat is valid two cycles after `take` (three, where C is added to floating-point sums), then one
-    beat per cycle that `out` allows.
+    Timing: the first beat is valid two cycles after `take`, or three where C is added to floating-point sums. Then one
+    beat leaves in each cycle in which `out` is ready.
 
     Parameters
     ----------
@@ -47,15 +47,15 @@ class Drain(Block):
     sums : In(sum_shape, columns, rows)
         The PEs' finished sums.
     take : In(1)
-        The PEs take a new block in this cycle. Only while `free`.
+        The PEs finish a block in this cycle. Only while `free`.
     free : Out(1)
-        The block has moved out, or its rest does in this cycle.
+        The block has left, or its last beat leaves in this cycle.
     moves : Out(1)
         A beat leaves the block in this cycle.
     c : In(32, columns, out_rows), overflow : Out(1)
-        Only where C is added: what is added to the beat that `moves`; the INT32 sum of the two leaves its range.
+        Only where C is added: the C of the beat that `moves`; an INT32 sum with C leaves its range.
     empty : Out(1)
-        No beat is left in the block, nor anywhere after it.
+        No beat is left in the block, nor in the registers after it.
     non_finite : Out(1)
         A beat with an infinity or NaN leaves `out` in this cycle.
     out : Out(stream of beat_layout)
@@ -102,7 +102,7 @@ class Drain(Block):
         self._results: dict[tuple[int, int], Any] = {place: self._result(width, least_exponent) for place in places}
 
     def _result(self, width: int, least_exponent: int | None) -> Block:
-        """Return the unit that makes a result from a sum of `bits`."""
+        """Return the unit that makes a result from a sum."""
         if isinstance(self.numerics.accumulator, Binned):
             return BinnedResult(self.numerics)
         if isinstance(self.numerics.accumulator, Fused):
@@ -113,10 +113,10 @@ class Drain(Block):
         return Rounder(width=width, least_exponent=least_exponent, bypassed=self.adds_c)
 
     def elaborate(self, platform):
-        """A one-hot beat counter, a row mux, and after it the registers of a beat."""
+        """Build a one-hot beat counter, a row mux, and the registers of a beat after it."""
         m = Module()
         beats = self.rows // self.out_rows
-        beat = Signal(beats)  # the one that moves next; none when the block has left
+        beat = Signal(beats)  # the beat that moves next, one-hot; zero without a block
         loads = self._beat_registers(m, beat)
         m.d.comb += self.free.eq(~beat.any() | (beat[-1] & self.moves))
         with m.If(self.take):
@@ -153,7 +153,7 @@ class Drain(Block):
         return m
 
     def _beat_registers(self, m: Module, beat: Signal):
-        """Drive when each register of a beat loads; the last one is the output's."""
+        """Find when each register of a beat loads. The last one is the output register."""
         free = Signal()
         sum_valid = Signal()
         m.d.comb += [

@@ -11,9 +11,9 @@ FLAGS = ("protocol_error", "non_finite", "overflow", "result_non_finite")
 
 
 class Flags(Block):
-    """Holds flags from when they are raised until they are cleared.
+    """Holds each flag from the cycle in which it is raised until it is cleared.
 
-    Timing: a flag shows in the cycle after it was raised.
+    Timing: a flag shows in the cycle after it is raised.
 
     Members
     -------
@@ -33,7 +33,7 @@ class Flags(Block):
         )
 
     def elaborate(self, platform):
-        """A register for each."""
+        """Build a register for each flag."""
         m = Module()
         flags = Cat(getattr(self, name) for name in FLAGS)
         m.d.sync += flags.eq(flags | self.raised)

@@ -16,7 +16,7 @@ __all__ = ["InitialStore"]
 
 
 class InitialStore(Block):
-    """Beats of C, in blocks of ``rows / out_rows``: two blocks that leave beat by beat, or one that leaves at once.
+    """Holds beats of C, in blocks of ``rows / out_rows``: two that leave beat by beat, or one that leaves at once.
 
     Timing: a beat that enters can be read in the next cycle. `c.ready` is a function of registers, and low in reset.
 
@@ -25,7 +25,7 @@ class InitialStore(Block):
     rows, columns, out_rows : int
         Shape of a block, and rows of a beat.
     at_once : bool
-        Whether sums start from C; otherwise C is added to them as they leave.
+        Sums start from C. Otherwise C is added to sums as they leave.
     floating : bool
         C is FP32, not INT32.
 
@@ -34,15 +34,15 @@ class InitialStore(Block):
     c : In(stream of beat_layout)
         Beats of C, row 0 of a block first.
     starts : In(1)
-        A stream starts with the oldest complete block that none has started with. Only while `available`.
+        A stream starts, and claims the oldest complete block that is not claimed yet. Only while `available`.
     available : Out(1)
-        There is such a block.
+        There is a complete block that no stream has claimed.
     pop : In(1)
-        The oldest beat leaves (`at_once`: the block). Only if a stream has started with its block.
+        The oldest beat leaves (`at_once`: the block). Only if a stream has claimed its block.
     values : Out(32, columns, out_rows or, `at_once`, rows)
         The oldest beat, or the block.
     empty : Out(1)
-        There is no C.
+        The store holds no C.
     wrong_last, non_finite : Out(1)
         The beat that enters in this cycle has a wrong `last`, an infinity or a NaN.
 
@@ -78,7 +78,7 @@ class InitialStore(Block):
         )
 
     def elaborate(self, platform):
-        """A ring of slots with one-hot pointers."""
+        """Build a ring of slots with one-hot pointers."""
         m = Module()
         slots, beats = self.slots, self.beats
         payload = self.c.payload

@@ -1,4 +1,4 @@
-"""Output buffer: two beats between a tile and its sink, so that the sink's ready reaches registers only."""
+"""Output buffer: two beats between a tile and its sink, so that the sink's ready drives registers only."""
 
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import stream
@@ -12,10 +12,10 @@ __all__ = ["OutputBuffer"]
 
 
 class OutputBuffer(Block):
-    """A queue of up to two beats, all of whose outputs come out of registers.
+    """Queues up to two beats. All outputs are registers.
 
-    Timing: a beat that enters is at `out` in the next cycle, or when the one before it has been taken; one beat per
-    cycle that `out` allows. `beats.ready` depends on no input of the same cycle.
+    Timing: a beat that enters is at `out` in the next cycle, or when the beat before it has been taken. One beat leaves
+    in each cycle in which `out` is ready. `beats.ready` depends on no input of the same cycle.
 
     Parameters
     ----------
@@ -25,11 +25,11 @@ class OutputBuffer(Block):
     Members
     -------
     beats : In(stream of beat_layout)
-        What comes in; ready while there are fewer than two.
+        Beats that enter. Ready while the queue holds fewer than two.
     out : Out(stream of beat_layout)
         The oldest beat.
     empty : Out(1)
-        There is none.
+        The queue holds no beat.
 
     Raises
     ------
@@ -48,7 +48,7 @@ class OutputBuffer(Block):
         )
 
     def elaborate(self, platform):
-        """The oldest beat in the register that is shown; one that finds it full and stuck in the other."""
+        """Hold the oldest beat in the register of `out`, and a beat that has to wait for it in a second one."""
         m = Module()
         shown_valid, behind_valid = Signal(name="shown_valid"), Signal(name="behind_valid")
         shown = Signal.like(self.beats.payload, name="shown", reset_less=True)

@@ -29,7 +29,7 @@ __all__ = ["PE", "scale_members", "scale_steps"]
 
 
 def scale_members(numerics: Numerics, lanes: int, steps: int) -> dict[str, Any]:
-    """Members of a PE for scales, as of `PE`."""
+    """Return the members of a `PE` for scales."""
     if numerics.scale is None:
         return {}
     scales = ArrayLayout(numerics.scale.width, steps)
@@ -38,14 +38,14 @@ def scale_members(numerics: Numerics, lanes: int, steps: int) -> dict[str, Any]:
 
 
 def scale_steps(numerics: Numerics, depth: int) -> dict[str, int]:
-    """The argument `steps` of a PE after a window; without scales it has none."""
+    """Return the argument `steps` of a PE that follows a window. Without scales there is none."""
     return {"steps": depth} if numerics.scale is not None else {}
 
 
 class PE(Block):
-    """`lanes` multipliers whose products all go into one accumulator.
+    """Multiplies `lanes` pairs of operands and adds all products in one accumulator.
 
-    Timing: operands of one cycle are in the sum `stages` cycles later; one set of operands per cycle.
+    Timing: operands of one cycle are in the sum `stages` cycles later. It takes one set of operands per cycle.
 
     Parameters
     ----------
@@ -54,25 +54,27 @@ class PE(Block):
     lanes : int
         Multipliers.
     stages : int
-        Register stages, the accumulator included: 1; 2 with a register after the multipliers (exact), after the
-        alignment of the products (fused; their sum if the addend comes after) or after the sums of a cycle's digits
-        (binned), whichever balances better; 3 with both.
-        With scales that are numbers, after the sums of each step instead of the multipliers.
+        Register stages, the accumulator's included.
+        1: only the accumulator's register.
+        2: one more register, after the multipliers (exact), after the alignment of the products (fused; after their sum
+        if the addend is added after them), or after the sums of a cycle's digits (binned).
+        3: both.
+        With scales that are numbers, the register after the multipliers comes after the sums of each step instead.
     steps : int
-        With scales: steps of the window, from any of which a lane's operands may come.
+        With scales: steps of the window. A lane's operands may come from any of them.
 
     Members
     -------
     a, b : In(width, lanes)
         Operands.
     a_scales, b_scales : In(8, steps)
-        Only with scales: what stands beside the steps of the window.
+        Only with scales: the scale of each step of the window.
     chosen : In(steps, lanes)
-        Only with scales, and more than one step: the one that each lane's operands come from, one-hot.
+        Only with scales and more than one step: the step that each lane's operands come from, one-hot.
     active : In(lanes)
         Lanes whose operands count.
     sum : In(SumSignature)
-        Due are the products of the operands of `stages - 1` cycles ago.
+        Its controls refer to the products of the operands of `stages - 1` cycles ago.
 
     Raises
     ------
@@ -112,7 +114,7 @@ class PE(Block):
         arguments: dict[str, Any] = {"numerics": numerics, "lanes": lanes, "stages": stages - self.registered}
         self.scaler: ProductScaler | StepSums | None = None
         self.scale_multipliers: list[Multiplier] = []
-        # Exponents are compared without their scales where all products have the same.
+        # Where all products have the same scale, exponents are compared without it.
         self.shared = False
         if isinstance(accumulator, Fused) and numerics.scale is not None and steps == 1:
             self.shared = accumulator.addend != "after" and accumulator.zero_exponent == MIN_EXPONENT
@@ -158,7 +160,7 @@ class PE(Block):
         return m
 
     def _nonzero(self) -> Value:
-        """Lanes whose operands are not zeros, as the multipliers' products would show later."""
+        """Return the lanes whose product is not zero, from the operands: earlier than from the products."""
         return Cat(
             ~multiplier.a.is_zero & ~multiplier.b.is_zero
             for multiplier in self.multipliers
@@ -166,7 +168,7 @@ class PE(Block):
         )
 
     def _places(self, first_place: int, bits: int) -> Value:
-        """The place of each product's highest bit, from the operands; the least product has `first_place`."""
+        """Return the place of each product's highest bit, from the operands. The least product has `first_place`."""
         places = []
         for multiplier in self.multipliers:
             # The least exponent field above zero is 1.
@@ -176,7 +178,7 @@ class PE(Block):
         return Cat(*places)
 
     def _scale(self, m: Module, platform: Any, products: Any) -> None:
-        """What the accumulator is given of products and scales, in front of the register."""
+        """Drive the accumulator with products and scales, through the register if there is one."""
         scaler, entering = self.scaler, {"products": products, "active": self.active}
         if scaler is not None:
             m.submodules.scaler = placed(scaler, platform)

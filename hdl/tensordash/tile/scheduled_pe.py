@@ -17,16 +17,16 @@ __all__ = ["ScheduledPE"]
 
 
 class ScheduledPE(Block):
-    """A PE after an A-side mux; its row has selected, and muxed the B side for all of its PEs.
+    """A PE with an A-side mux. Its row makes the selection, and muxes the B side for all PEs of the row.
 
-    Timing: a selection of one cycle is in the sum `stages` cycles later; one selection per cycle.
+    Timing: a selection of one cycle is in the sum `stages` cycles later. It takes one selection per cycle.
 
     Parameters
     ----------
     numerics, stages
         As in `PE`.
     connectivity : Connectivity
-        Options of a lane; gives the number of lanes.
+        Options of a lane, and the number of lanes.
     ring : bool
         As in `OperandMux`.
 
@@ -37,9 +37,9 @@ class ScheduledPE(Block):
     select : In(sources, lanes)
         The row's selection.
     b : In(width, lanes)
-        The row's B operands: those selected.
+        The row's selected B operands.
     a_scales, b_scales, chosen
-        Only with scales, as in `PE`: those of the column's steps, those of the row's, and the row's choice.
+        Only with scales, as in `PE`: the scales of the column's steps and of the row's steps, and the row's choice.
     active : In(lanes)
         Lanes that consume what they selected.
     sum : In(SumSignature)

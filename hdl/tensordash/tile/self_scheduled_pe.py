@@ -20,9 +20,9 @@ __all__ = ["SelfScheduledPE"]
 
 
 class SelfScheduledPE(Block):
-    """A PE that selects its own pairs: those of which neither value is zero.
+    """A PE that selects its own pairs: those with two nonzero values.
 
-    Timing: a selection of one cycle is in the sum `stages` cycles later; one selection per cycle.
+    Timing: a selection of one cycle is in the sum `stages` cycles later. It makes one selection per cycle.
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ class SelfScheduledPE(Block):
     motion, active, advance
         As in `RowScheduler`.
     a_scales, b_scales
-        Only with scales, as in `PE`: those of the column's and of the row's steps.
+        Only with scales, as in `PE`: the scales of the column's steps and of the row's steps.
     sum : In(SumSignature)
         As in `PE`.
 
@@ -74,7 +74,7 @@ class SelfScheduledPE(Block):
         self.step_select = StepSelect(connectivity, ring=ring) if numerics.scale is not None else None
 
     def elaborate(self, platform):
-        """Scheduler, two muxes, compute core."""
+        """Connect the scheduler, two muxes, and the compute core."""
         m = Module()
         for name in ("scheduler", "a_mux", "b_mux", "pe"):
             m.submodules[name] = placed(getattr(self, name), platform)

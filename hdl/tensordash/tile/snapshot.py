@@ -1,4 +1,4 @@
-"""Snapshot: a copy of all counters, taken at once, for a bus that reads them one after the other."""
+"""Snapshot: a copy of all counters at one moment, for a bus that reads them one after the other."""
 
 from amaranth.hdl import Module
 from amaranth.lib.wiring import In, Out
@@ -11,9 +11,9 @@ __all__ = ["Snapshot"]
 
 
 class Snapshot(Block):
-    """Shows the counters' last copy, while they continue to count.
+    """Shows the last copy of the counters while they continue to count.
 
-    Timing: what the counters show in a cycle with `take` is in `copied` from the next one on.
+    Timing: `copied` shows the counters' values of a cycle with `take` from the next cycle on.
 
     Parameters
     ----------
@@ -25,7 +25,7 @@ class Snapshot(Block):
     counted : In(CounterSignature)
         The counters.
     take : In(1)
-        Copy all of them now.
+        Copy all counters in this cycle.
     copied : Out(CounterSignature)
         The copy; zero after a reset.
 
@@ -43,7 +43,7 @@ class Snapshot(Block):
         super().__init__({"counted": In(signature), "take": In(1), "copied": Out(signature)})
 
     def elaborate(self, platform):
-        """A register for each counter."""
+        """Build a register for each counter."""
         m = Module()
         with m.If(self.take):
             for name in self.copied.signature.members:

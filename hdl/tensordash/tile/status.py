@@ -12,14 +12,14 @@ __all__ = ["counter_names", "status_members"]
 
 
 def counter_names(config: TileConfig) -> tuple[str, ...]:
-    """The counters that a tile shows."""
+    """Return the names of the counters that a tile shows."""
     return tuple(CounterSignature(config.rows).members) if config.counts else ()
 
 
 def status_members(config: TileConfig) -> dict[str, Any]:
-    """Members of a top: counters and flags, what is done with them, and `idle`.
+    """Return the members of a top: counters, flags, `idle`, `clear`, and `snapshot`.
 
-    They have no signature of their own, whose name would be in front of theirs.
+    They have no signature of their own, because its name would prefix theirs.
     """
     members: dict[str, Any] = {}
     if config.counts:

@@ -15,13 +15,13 @@ class StepsSignature(Signature):
     Members
     -------
     steps : Out(steps_layout)
-        Steps offered, oldest first; where the staging buffers are rings, step t since reset on line t modulo depth.
+        Steps offered, oldest first. With staging rings, step t since reset is on line t modulo depth.
     scales : Out(scale_bits, depth)
         Only with scales: the scale of each step.
     available : Out(0..depth)
         Number of steps offered.
     last : Out(1)
-        The step at ``available - 1`` ends the stream; the next stream is offered the cycle after.
+        The step at ``available - 1`` ends the stream. The next stream is offered in the cycle after.
     taken : In(0..depth)
         Number of steps that enter in this cycle. It may depend on `available` in the same cycle, never the reverse.
     """

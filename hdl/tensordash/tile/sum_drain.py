@@ -1,4 +1,4 @@
-"""Sum drain: hands a finished block out as it is, row by row, for whoever adds and rounds."""
+"""Sum drain: offers a finished block row by row, without rounding. The consumer adds and rounds."""
 
 from functools import reduce
 from operator import or_
@@ -19,8 +19,8 @@ __all__ = ["SumDrain"]
 class SumDrain(Block):
     """Offers the rows of the block that the PEs hold, one after the other, before rounding.
 
-    Timing: the first beat is valid in the cycle after `take`, then one beat per cycle that `out` allows. There is no
-    register after the row mux: the consumer of a beat has one.
+    Timing: the first beat is valid in the cycle after `take`. Then one beat leaves in each cycle in which `out` is
+    ready. No register follows the row mux, because the consumer of a beat has one.
 
     Parameters
     ----------
@@ -32,7 +32,7 @@ class SumDrain(Block):
     Members
     -------
     sums, take, free, moves, empty, non_finite
-        As of `Drain`; `non_finite` is always 0, for nothing is rounded here.
+        As in `Drain`. `non_finite` is always 0, because nothing is rounded here.
     out : Out(stream of sum_beat_layout)
         Rows of sums.
 
@@ -64,9 +64,9 @@ class SumDrain(Block):
         )
 
     def elaborate(self, platform):
-        """A one-hot beat counter and a row mux."""
+        """Build a one-hot beat counter and a row mux."""
         m = Module()
-        beat = Signal(self.rows)  # the row that is offered; none when the block has left
+        beat = Signal(self.rows)  # the row that is offered, one-hot; zero without a block
         m.d.comb += [
             self.out.valid.eq(beat.any()),
             self.moves.eq(beat.any() & self.out.ready),

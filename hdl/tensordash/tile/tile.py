@@ -41,21 +41,21 @@ class Tile(Block):
     """A Tensorcore tile: the TensorDash tile (`sparsity` = rows or both) or its dense baseline (none).
 
     Timing: docs/tile.md defines what happens in each cycle. A stream of T steps takes from ceil(T / depth) to T
-    cycles of schedules (baseline: T); the next one follows without a bubble. Results are valid `output_latency` cycles
-    after the last schedule.
+    cycles of schedules (baseline: T). The next stream follows without a bubble. Results are valid `output_latency`
+    cycles after the last schedule.
 
     Parameters
     ----------
     config : TileConfig
         The tile's configuration.
     rounded : bool
-        Results are rounded. Otherwise `out` has the sums of a row, before rounding: inside of a core.
+        Results are rounded. Otherwise `out` has the sums of a row before rounding, as inside of a core.
 
     Members
     -------
     a : In(StepsSignature), one per column
     b : In(StepsSignature), one per row
-        Inputs; all of them move together.
+        Inputs. All advance together.
     out : Out(stream of beat_layout)
         Blocks of results, row 0 first.
     c : In(stream of beat_layout)
@@ -70,8 +70,7 @@ class Tile(Block):
     TypeError
         If `config` is not a TileConfig.
     ValueError
-        If sums are asked for and the configuration rounds them otherwise: `initial`, `registered_ready`, a fused
-        accumulator.
+        If `rounded` is false, and the configuration has `initial`, `registered_ready` or a fused accumulator.
 
     Source: paper, Fig. 7 and section III-A, "Composing TensorDash Cores".
     """
@@ -147,7 +146,7 @@ class Tile(Block):
         self._selected = Signal(schedulers * lanes or 1, name="selected")
 
     def _input(self, side: str) -> tuple[OperandFlags, Any]:
-        """The flags and the staging buffer of a port."""
+        """Return the flags and the staging buffer of a port."""
         config = self.config
         fmt = config.a_format if side == "a" else config.b_format
         needs_zeros = config.sparsity == "both" or (config.sparsity == "rows" and side == "b")
@@ -160,12 +159,12 @@ class Tile(Block):
         )
 
     def _scale_staging(self) -> StagingBuffer | StagingRing:
-        """The scales beside the steps of a port's staging buffer."""
+        """Return the staging buffer for the scales of a port's steps."""
         kind = StagingRing if self.config.ring else StagingBuffer
         return kind(width=self.config.numerics.scale_bits, lanes=1, depth=self.config.window_depth)
 
     def _row_scheduler(self) -> tuple[RowScheduler, OperandMux]:
-        """The scheduler of a row, and its mux of B."""
+        """Return the scheduler of a row, and its mux of B."""
         config, connectivity = self.config, self.connectivity
         return (
             RowScheduler(connectivity, ring=config.ring),
@@ -181,7 +180,7 @@ class Tile(Block):
         return kind(numerics=numerics, connectivity=connectivity, stages=stages, ring=config.ring)
 
     def elaborate(self, platform):
-        """Ports, then the array of PEs, then the pipeline's controls, C, the output and the status."""
+        """Build the ports, the array of PEs, the pipeline's controls, C, the output and the status."""
         m = Module()
         m.submodules.control = placed(self.control, platform)
         m.submodules.flags = placed(self.flags, platform)
@@ -200,7 +199,7 @@ class Tile(Block):
         return m
 
     def _ports(self, m: Module, platform) -> None:
-        """A staging buffer and flags after each port."""
+        """Connect each port to its staging buffer and its flags."""
         config, control = self.config, self.control
         ports = [("a", *each) for each in enumerate(self.a_inputs)] + [
             ("b", *each) for each in enumerate(self.b_inputs)
@@ -229,7 +228,7 @@ class Tile(Block):
             m.d.comb += self.entry_line.eq(control.entry_line)
 
     def _array(self, m: Module, platform) -> None:
-        """Place the PEs and wire what all kinds share."""
+        """Place the PEs, and wire the ports that all kinds of PEs have."""
         for (row, column), pe in self.pes.items():
             m.submodules[f"pe_{row}_{column}"] = placed(pe, platform)
             m.d.comb += [
@@ -246,7 +245,7 @@ class Tile(Block):
                 ]
 
     def _dense(self, m: Module, platform) -> None:
-        """Every pair of the step in the operand registers is multiplied."""
+        """Wire the baseline: every pair of the step in the operand registers is multiplied."""
         scheduled = self.control.motion.scheduled
         for (row, column), pe in self.pes.items():
             m.d.comb += [
@@ -257,7 +256,7 @@ class Tile(Block):
         m.d.comb += [self._selected.eq(scheduled), *(each.eq(self.control.advance) for each in self._row_advance)]
 
     def _rows(self, m: Module, platform) -> None:
-        """Each row schedules on its B window and muxes B for its PEs."""
+        """Wire row schedulers: each row schedules on its B window and muxes B for its PEs."""
         lanes, control = self.config.lanes, self.control
         for row, (scheduler, mux) in enumerate(self.row_schedulers):
             flags, staging = self.b_inputs[row]
@@ -286,7 +285,7 @@ class Tile(Block):
             ]
 
     def _both(self, m: Module, platform) -> None:
-        """Each PE schedules on the windows of its row and column."""
+        """Wire self-scheduled PEs: each schedules on the windows of its row and column."""
         config, lanes, control = self.config, self.config.lanes, self.control
         for index, ((row, column), pe) in enumerate(self.pes.items()):
             a_flags, a_staging = self.a_inputs[column]
@@ -307,7 +306,7 @@ class Tile(Block):
             )
 
     def _pipeline(self, m: Module) -> None:
-        """Carry each schedule's marks to its accumulation; freeze there while the last block has not left."""
+        """Carry each schedule's marks to its accumulation. Freeze at a stream's end until the last block has left."""
         first, ends = self.control.starts, self.control.ends
         ending = []
         for stage in range(self.latency):
@@ -317,7 +316,7 @@ class Tile(Block):
             first, ends = marks
             ending.append(ends)
         due_ends = Signal()
-        # Without a stage in between, the schedule that is due is the one that this cycle makes unless frozen.
+        # Without a stage in between, the schedule to accumulate is the one that this cycle makes unless frozen.
         m.d.comb += [
             due_ends.eq(ends if self.latency else self.control.ends_next),
             self._ending.eq(Cat(ending).any() if ending else 0),
@@ -328,7 +327,7 @@ class Tile(Block):
         ]
 
     def _initial(self, m: Module, platform) -> None:
-        """Hold C until it is wanted."""
+        """Connect the store of C to the PEs or to the drain."""
         store = self.store
         m.submodules.initial_store = placed(store, platform)
         wiring.connect(m, wiring.flipped(self.c), store.c)
@@ -340,7 +339,7 @@ class Tile(Block):
             m.d.comb += [store.pop.eq(self.drain.moves), self.drain.c.eq(store.values)]
 
     def _output(self, m: Module, platform) -> None:
-        """Results leave; after the last one the tile is idle."""
+        """Connect the output, and drive `idle` when no step and no result is left."""
         empty = [self.control.empty, ~self._ending, self.drain.empty]
         if self.config.initial:
             empty.append(self.store.empty)

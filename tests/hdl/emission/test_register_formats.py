@@ -184,9 +184,9 @@ WRONG = {
     "reset of a bound": ("value[31:12] = 20'hfffff;", "value[31:12] = 20'h0;", "bounds_limit"),
     "access": ('desc = "descriptors fetched";\n      sw = r; hw = w;', "sw = rw; hw = r;", "head"),
     "no access": (
-        'desc = "what raises `irq`";\n    field {\n      name = "end";\n      desc = "an `end` is done";\n      '
+        'desc = "causes that raise `irq`";\n    field {\n      name = "end";\n      desc = "an `end` is done";\n      '
         "sw = rw;",
-        'desc = "what raises `irq`";\n    field {\n      name = "end";\n      desc = "";\n      sw = r;',
+        'desc = "causes that raise `irq`";\n    field {\n      name = "end";\n      desc = "";\n      sw = r;',
         "interrupt_enable",
     ),
     "width": ("value[31:6] = 26'h0;", "value[31:5] = 27'h0;", "queue_base"),

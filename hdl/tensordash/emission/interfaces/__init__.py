@@ -1,1 +1,1 @@
-"""Descriptions of a top's interface in the formats of other tools: SystemRDL, CMSIS-SVD, IP-XACT, and wrappers."""
+"""Descriptions of a top's interface for other tools: SystemRDL, CMSIS-SVD, IP-XACT, and wrappers."""

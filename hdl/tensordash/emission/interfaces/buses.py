@@ -1,4 +1,4 @@
-"""The AXI buses among the ports of a top, found by the names of the ports."""
+"""AXI buses of a top, found by the names of its ports."""
 
 import re
 from collections.abc import Iterable
@@ -22,7 +22,7 @@ class Port:
     bits : int
         Its width.
     doc : str
-        What it is for, in one line.
+        Its purpose, in one line.
     """
 
     name: str
@@ -32,12 +32,12 @@ class Port:
 
     @property
     def range(self) -> str:
-        """Its range in Verilog with a blank after it; empty for a bit."""
+        """The port's range in Verilog and a blank, or an empty string for one bit."""
         return f"[{self.bits - 1}:0] " if self.bits > 1 else ""
 
     @property
     def signal(self) -> str:
-        """The name of its signal in its bus, such as "awaddr"; empty if it belongs to no bus."""
+        """The name of the port's signal in its bus, such as "awaddr"; empty if it belongs to no bus."""
         found = BUS_PORT.fullmatch(self.name)
         return found["signal"] if found else ""
 
@@ -49,7 +49,7 @@ class Bus:
     Parameters
     ----------
     name : str
-        What the names of its ports begin with.
+        Prefix of its ports' names.
     protocol : str
         "AXI4", "AXI4-Lite" or "AXI4-Stream".
     is_master : bool
@@ -65,12 +65,12 @@ class Bus:
 
     @property
     def family(self) -> str:
-        """The name without a number of a row or column: buses of one family have the same signals."""
+        """The name without a row or column number. Buses of one family have the same signals."""
         return re.sub(r"\d+$", "", self.name)
 
 
 def bus_of(name: str) -> str:
-    """Return the name of the bus that a port belongs to; empty if to none.
+    """Return the name of a port's bus, or an empty string if the port belongs to no bus.
 
     >>> bus_of("s_axis_a3_tdata"), bus_of("m_axi_awaddr"), bus_of("irq")
     ('s_axis_a3', 'm_axi', '')

@@ -1,4 +1,4 @@
-"""The files that describe the interface of a tile or a core to other tools, by name."""
+"""Files that describe the interface of a tile or a core to other tools, by name."""
 
 from collections.abc import Sequence
 
@@ -24,7 +24,7 @@ def core_interface_files(config: CoreConfig, prefix: str, ports: Sequence[Port])
     config : CoreConfig
         The core.
     prefix : str
-        What file and module names begin with.
+        Prefix of file and module names.
     ports : sequence of Port
         The ports of ``PREFIX_core``.
 
@@ -65,15 +65,15 @@ def tile_interface_files(
     config : TileConfig
         The tile.
     prefix : str
-        What file and module names begin with.
+        Prefix of file and module names.
     ports, stream_ports : sequence of Port
         The ports of ``PREFIX_tile``, and of ``PREFIX_axi_stream_tile``.
 
     Returns
     -------
     dict of str to str
-        As `core_interface_files`, for ``PREFIX_axi_stream_tile``, without SystemRDL and CMSIS-SVD: a tile has no
-        registers. ``PREFIX_tile_inst.vh`` is an instance of the other top.
+        As in `core_interface_files`, for ``PREFIX_axi_stream_tile``, without SystemRDL and CMSIS-SVD: a tile has no
+        registers. ``PREFIX_tile_inst.vh`` is an instance of the inner top.
     """
     top = f"{prefix}_axi_stream_tile"
     file_sets = {

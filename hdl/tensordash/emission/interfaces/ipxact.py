@@ -33,22 +33,22 @@ def component_xml(
     file_sets: Mapping[str, Sequence[str]],
     config: CoreConfig | None = None,
 ) -> str:
-    """Describe a top with AXI buses, `aclk` and `aresetn`.
+    """Return the description of a top with AXI buses, `aclk` and `aresetn`.
 
     Parameters
     ----------
     top : str
         The module.
     description : str
-        What it is, in one line.
+        Description of the module, in one line.
     ports : sequence of Port
-        All of its ports.
+        All ports of the module.
     parameters : mapping of str to int
-        What it is built as. The values are fixed: another value needs other Verilog.
+        Parameters of the configuration. They are constants: another value needs other Verilog.
     file_sets : mapping of str to sequence of str
         Names of files. The set "rtl" has the Verilog, in the order of compilation.
     config : CoreConfig, optional
-        The core, if it is one: for its memory map and address space.
+        A core's configuration, for its memory map and address space.
 
     Source: IEEE 1685-2014; Arm, "AMBA IP-XACT bus definitions".
     """

@@ -10,9 +10,9 @@ from ...configuration.registers import ADDRESS_BITS, WORD_BITS
 __all__ = ["MEMORY", "REGISTERS", "add_address_space", "add_memory_map", "add_texts"]
 
 MEMORY = "memory"
-"""Name of the address space at a core's port to memory."""
+"""Name of the address space at a core's memory port."""
 REGISTERS = "registers"
-"""Name of the memory map at a core's port of registers."""
+"""Name of the memory map at a core's register port."""
 
 ACCESS = {
     "constant": "read-only",
@@ -25,13 +25,13 @@ ACCESS = {
 
 
 def add_texts(parent: Element, items: Iterable[tuple[str, object]]) -> None:
-    """Append an element with a text for each pair of a tag, without its prefix, and a value."""
+    """Append an element for each pair of a tag, without its prefix, and a text."""
     for tag, value in items:
         SubElement(parent, f"ipxact:{tag}").text = str(value)
 
 
 def add_address_space(component: Element, config: CoreConfig) -> None:
-    """Append the memory that a core's bursts address."""
+    """Append the address space of a core's bursts."""
     space = SubElement(SubElement(component, "ipxact:addressSpaces"), "ipxact:addressSpace")
     add_texts(space, [("name", MEMORY), ("description", "Physical addresses of descriptors and tensors.")])
     add_texts(space, [("range", 1 << config.address_bits), ("width", config.axi_bits), ("addressUnitBits", 8)])

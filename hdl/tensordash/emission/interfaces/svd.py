@@ -1,4 +1,4 @@
-"""CMSIS-SVD of a core: its registers, for debuggers and generators of drivers."""
+"""CMSIS-SVD of a core: its registers, for debuggers and driver generators."""
 
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element, SubElement
@@ -22,14 +22,14 @@ ACCESS = {
 
 
 def svd(config: CoreConfig, prefix: str = "tensordash") -> str:
-    """Describe a core as a device with one peripheral at address 0.
+    """Return the description of a core as a device with one peripheral at address 0.
 
     Parameters
     ----------
     config : CoreConfig
         The core.
     prefix : str
-        What names begin with: the device is ``PREFIX_core``.
+        Prefix of names: the device is ``PREFIX_core``.
 
     Source: Arm, "System View Description", schema 1.3.
     """

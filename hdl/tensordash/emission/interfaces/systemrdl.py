@@ -1,4 +1,4 @@
-"""SystemRDL 2.0 of a core: registers and descriptors, for PeakRDL and other tools that read the language."""
+"""SystemRDL 2.0 of a core: registers and descriptors, for PeakRDL and other tools."""
 
 from collections.abc import Iterator
 
@@ -47,11 +47,11 @@ onreadtype onwritetype posedge property r rclr ref reg regalign regfile rset rus
 true type unsigned w w1 wclr woclr woset wot wr wset wuser wzc wzs wzt
 """
 TAKEN = KEYWORDS | {*RDL_KEYWORDS.split(), "reset"}
-"""Names that SystemRDL or a UVM model of the registers cannot have: keywords, and a method of `uvm_reg`."""
+"""Names reserved in SystemRDL or in a UVM model of the registers: keywords, and a method of `uvm_reg`."""
 
 
 def rdl_name(name: str) -> str:
-    """Return the identifier of a register, field or value: its name, with an underscore after a name that is taken.
+    """Return the identifier of a register, field or value: its name, with an underscore after a reserved name.
 
     >>> rdl_name("tail"), rdl_name("end")
     ('tail', 'end_')
@@ -60,14 +60,14 @@ def rdl_name(name: str) -> str:
 
 
 def register_rdl(config: CoreConfig, prefix: str = "tensordash") -> str:
-    """Describe the registers of a core in SystemRDL.
+    """Return the SystemRDL of a core's registers.
 
     Parameters
     ----------
     config : CoreConfig
         The core.
     prefix : str
-        What names begin with: the address map is ``PREFIX_registers``.
+        Prefix of names: the address map is ``PREFIX_registers``.
 
     Returns
     -------
@@ -98,7 +98,7 @@ def _text(text: str) -> str:
 
 
 def _enumeration(register: MapRegister) -> str:
-    """Return the name of the type of a field's values: fields of one set of values share one type."""
+    """Return the name of the enumeration of a field's values. Fields with the same values share one."""
     return "error_code" if register.name == "error" else "operand_format"
 
 
@@ -123,12 +123,12 @@ def _register(register: MapRegister) -> Iterator[str]:
 
 
 def descriptor_rdl(prefix: str = "tensordash") -> str:
-    """Describe the layouts of all descriptors in SystemRDL.
+    """Return the SystemRDL of all descriptors' layouts.
 
     Parameters
     ----------
     prefix : str
-        What names begin with: the address map is ``PREFIX_descriptors``.
+        Prefix of names: the address map is ``PREFIX_descriptors``.
 
     Returns
     -------

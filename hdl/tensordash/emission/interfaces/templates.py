@@ -1,4 +1,4 @@
-"""Text to copy that instantiates a top, in Verilog and in SystemVerilog with interfaces."""
+"""Instances of a top to copy, in Verilog and in SystemVerilog with interfaces."""
 
 from collections.abc import Iterator, Sequence
 
@@ -53,19 +53,19 @@ def verilog_template(top: str, ports: Sequence[Port]) -> str:
 
 
 def interface_name(top: str, bus: Bus) -> str:
-    """Return the name of the SystemVerilog interface of a bus: buses with the same signals share one."""
+    """Return the name of the SystemVerilog interface of a bus. Buses with the same signals share one."""
     return f"{top}_{bus.family}_if"
 
 
 def interface_module(top: str, ports: Sequence[Port]) -> str:
-    """Return the interfaces of all buses of a top, and a module around it that has them as ports.
+    """Return the interfaces of all buses of a top, and a wrapper module that has them as ports.
 
     Parameters
     ----------
     top : str
-        The module inside. The module around it is ``TOP_sv``.
+        The inner module. The wrapper is ``TOP_sv``.
     ports : sequence of Port
-        All ports of the module inside.
+        All ports of the inner module.
     """
     buses = find_buses(ports)
     kinds = {interface_name(top, bus): bus for bus in buses}
@@ -81,7 +81,7 @@ def interface_module(top: str, ports: Sequence[Port]) -> str:
 
 
 def interface_template(top: str, ports: Sequence[Port]) -> str:
-    """Return an instance of the module of `interface_module` in SystemVerilog."""
+    """Return an instance of the wrapper of `interface_module` in SystemVerilog."""
     buses = find_buses(ports)
     others = [port for port in ports if not port.signal]
     names = [*(bus.name for bus in buses), *(port.name for port in others)]
@@ -96,7 +96,7 @@ def interface_template(top: str, ports: Sequence[Port]) -> str:
 
 
 def _interface(name: str, bus: Bus) -> str:
-    """Return an interface with the signals of a bus, and a view of them for each end."""
+    """Return an interface with the signals of a bus, and a modport for each end."""
     driven = [port.signal for port in bus.ports if (port.direction == "output") == bus.is_master]
     others = [port.signal for port in bus.ports if port.signal not in driven]
     lines = [f"interface {name};"]
@@ -108,7 +108,7 @@ def _interface(name: str, bus: Bus) -> str:
 
 
 def _module_ports(top: str, ports: Sequence[Port]) -> Iterator[str]:
-    """Yield the ports of the module around a top: an interface takes the place of the first port of its bus."""
+    """Yield the ports of the wrapper. An interface takes the place of the first port of its bus."""
     buses = {bus.ports[0].name: bus for bus in find_buses(ports)}
     for port in ports:
         if bus := buses.get(port.name):

@@ -1,4 +1,4 @@
-"""A wrapper of a top for IP packagers: AXI buses with `aclk` and `aresetn`, and attributes that Vivado reads."""
+"""Wrapper of a top for IP packagers: AXI buses with `aclk` and `aresetn`, and attributes that Vivado reads."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,7 +11,7 @@ RENAMED = {
     "clk": ("aclk", "rising edge"),
     "rst": ("aresetn", "synchronous reset, active low, safe at any cycle"),
 }
-"""Maps a port of the top to its name and its meaning in the wrapper."""
+"""Maps a port of the top to its name and its purpose in the wrapper."""
 
 TEMPLATE = """\
 // A wrapper of {top}
@@ -51,9 +51,9 @@ def wrapper(name: str, top: str, ports: Sequence[Port]) -> str:
     name : str
         Name of the wrapper's module.
     top : str
-        The module inside.
+        The inner module.
     ports : sequence of Port
-        The ports of the module inside, `clk` and `rst` among them.
+        The ports of the inner module, including `clk` and `rst`.
 
     Source: AMD, "Vivado Design Suite User Guide: Creating and Packaging Custom IP" (UG1118), "Inferring Signals".
     """

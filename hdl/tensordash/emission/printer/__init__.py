@@ -1,1 +1,1 @@
-"""Print a component's Amaranth statements as Verilog in the style of handwritten code."""
+"""Printer of a component's Amaranth statements as Verilog in the style of handwritten code."""

@@ -1,4 +1,4 @@
-"""Parts of Amaranth's values: operands, and fields of their formats."""
+"""Functions on Amaranth's values: operands, and fields of their formats."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -10,7 +10,7 @@ __all__ = ["fields_of", "is_power_of_two", "names_value", "operands_of"]
 
 
 def operands_of(value: Value) -> Iterable[Value]:
-    """Return what a value is computed from, directly."""
+    """Return the direct operands of a value."""
     if isinstance(value, Operator):
         return value.operands
     if isinstance(value, Slice):
@@ -25,7 +25,7 @@ def operands_of(value: Value) -> Iterable[Value]:
 
 
 def fields_of(form: Any, prefix: str = "") -> Iterator[tuple[str, int, int]]:
-    """Name, lowest bit and width of every field that is no structure itself."""
+    """Yield name, lowest bit and width of every field that is not a structure itself."""
     for name, inner in form._fields.items():
         value = _value_of(inner)
         if value is None:
@@ -45,7 +45,7 @@ def _value_of(form: Any) -> Value | None:
 
 
 def _place(value: Value) -> tuple[int, int]:
-    """Return the lowest bit of a part within what it is a part of, directly."""
+    """Return the lowest bit of a part within the value that directly contains it, and the part's width."""
     if isinstance(value, Operator) and value.operator in ("u", "s"):
         return _place(value.operands[0])
     return (value.start, len(value)) if isinstance(value, Slice) else (0, len(value))

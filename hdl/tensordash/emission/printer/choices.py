@@ -1,4 +1,4 @@
-"""Registers with enables and without: a register that keeps its value does so by an ``if``, or by a choice."""
+"""Registers with and without enables: an ``if`` or a conditional expression keeps a register's value."""
 
 from collections.abc import Iterable
 
@@ -11,7 +11,7 @@ __all__ = ["with_enables", "without_enables"]
 
 
 def with_enables(model: ModuleModel) -> None:
-    """Choices between a new value and the register's own become conditions, where nothing was assigned before."""
+    """Turn choices between a new value and the register's own into conditions, where nothing was assigned before."""
     for item in model.items:
         if isinstance(item, Registers):
             item.statements = _conditions(model.make, item.statements, set())

@@ -1,4 +1,4 @@
-"""A component's module before it is text: nets and their drivers, registers and instances, in the source's order."""
+"""Model of a component's module: nets and their drivers, registers and instances, in the source's order."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -27,7 +27,7 @@ class Wire:
 
 @dataclass(eq=False)
 class Registers:
-    """Statements of registers that belong together."""
+    """Statements that share registers."""
 
     statements: list[Statement]
     location: Location
@@ -35,7 +35,7 @@ class Registers:
 
 @dataclass(eq=False)
 class Cell:
-    """An instance: what its inputs read, and the parts of nets that its outputs drive, by port."""
+    """An instance: the expressions of its inputs, and the parts of nets that its outputs drive, by port."""
 
     name: str
     module: str
@@ -47,7 +47,7 @@ class Cell:
 
 @dataclass(eq=False)
 class Memory:
-    """An array of words with its ports: (enable, address, data) of each."""
+    """An array of words with its ports, each (enable, address, data)."""
 
     name: str
     width: int
@@ -62,7 +62,7 @@ Item = Wire | Registers | Cell | Memory
 
 @dataclass(eq=False)
 class ModuleModel:
-    """A module: its ports, and everything in it in order."""
+    """A module: its ports and its items, in order."""
 
     make: Expressions
     ports: list[Net]
@@ -72,7 +72,7 @@ class ModuleModel:
 
 
 def assignments(statements: Iterable[Statement]) -> Iterator[Assignment]:
-    """Yield every assignment in statements of registers."""
+    """Yield every assignment within statements."""
     for statement in statements:
         if isinstance(statement, Assignment):
             yield statement
@@ -89,12 +89,12 @@ def collect(ports: Sequence[tuple[str, Value, bool]], fragment: Fragment) -> Mod
     ports : sequence of (str, Value, bool)
         Name of each member, its signal, and whether it is an input.
     fragment : Fragment
-        As a component's `elaborate` gives it; submodules are instances or memories.
+        The elaborated component. Its submodules are instances or memories.
 
     Raises
     ------
     TypeError
-        For a clock domain other than sync, a submodule that is neither, or what Verilog has no form for.
+        For a clock domain other than sync, another kind of submodule, or a construct that Verilog lacks.
     """
     lowering = Lowering(Expressions())
     model = ModuleModel(lowering.make, [], clock=lowering.clock, reset=lowering.reset)
@@ -179,7 +179,7 @@ def _cell(lowering: Lowering, inner: Any, name: str, place: Location) -> Cell | 
 
 
 def _grouped(statements: Sequence[Statement]) -> list[Registers]:
-    """Statements that share a register, together."""
+    """Group the statements that share a register."""
     groups: list[tuple[set[int], list[Statement]]] = []
     for statement in statements:
         nets = {id(net) for each in assignments([statement]) for net, _, _ in each.targets}
@@ -222,7 +222,7 @@ def _wires(lowering: Lowering, statements: Sequence[Any]) -> Iterator[Wire]:
 
 
 def _merged(wires: Sequence[Wire], registers: Sequence[Registers], cells: Sequence[Cell | Memory]) -> list[Item]:
-    """Everything in the order of the source's lines, as far as several walks through them allow."""
+    """Merge all items in the order of the source's lines, as far as each list keeps its own order."""
     items: list[Item] = list(wires)
     for others in (registers, cells):
         at = 0

@@ -1,4 +1,4 @@
-"""Expressions of one module: vectors of bits with a width, each made once, simplified as it is made."""
+"""Expressions of one module: bit vectors, each made once and simplified as it is made."""
 
 from collections.abc import Iterable, Sequence
 
@@ -8,7 +8,7 @@ __all__ = ["Expressions"]
 
 
 class Expressions:
-    """Makes the expressions of a module; equal ones are the same object."""
+    """Makes the expressions of a module. Equal expressions are the same object."""
 
     def __init__(self) -> None:
         self._made: dict[tuple, Node] = {}
@@ -59,7 +59,7 @@ class Expressions:
         return pushed if pushed is not None else self._make("slice", width, (x,), low)
 
     def _pushed(self, x: Node, low: int, width: int) -> Node | None:
-        """Return the slice of an operator's operands, where that takes no more operators."""
+        """Return the operator of sliced operands, if that takes no more operators."""
         if x.kind not in ("~", "?:", *COMMUTATIVE):
             return None
         skip = 1 if x.kind == "?:" else 0
@@ -103,7 +103,7 @@ class Expressions:
         return self.repeat(bit, count + others) if bit is other else self._alongside(low, high)
 
     def _alongside(self, low: Node, high: Node) -> Node | None:
-        """Return one expression of vectors for two that do the same to neighbouring bits."""
+        """Return one vector expression for two with the same operator on neighbouring bits."""
         if low.kind != high.kind or low.kind not in ("~", "?:", *COMMUTATIVE) or len(low.args) != len(high.args):
             return None
         skip = 1 if low.kind == "?:" else 0
@@ -119,12 +119,12 @@ class Expressions:
         return self.choose(low.args[0], *args) if skip else self.bitwise(low.kind, args)
 
     def _repeated(self, low: Node, high: Node) -> Node | None:
-        """Return the same bit once more, or several times."""
+        """Return a repetition that is one bit longer, if `high` is the repeated bit."""
         bit, times = (low.args[0], low.value) if low.kind == "repeat" else (low, 1)
         return self.repeat(bit, times + 1) if high is bit and bit.width == 1 else None
 
     def repeat(self, x: Node, count: int) -> Node:
-        """Return an expression several times beside itself."""
+        """Return a concatenation of `count` copies of an expression."""
         if x.kind == "const":
             return self.const(sum(x.value << x.width * i for i in range(count)), x.width * count)
         if count == 1:
@@ -134,7 +134,7 @@ class Expressions:
         return self._make("repeat", x.width * count, (x,), count)
 
     def resize(self, x: Node, width: int, signed: bool) -> Node:
-        """Return an expression of another width: cut, or extended by its sign or zeros."""
+        """Return an expression of another width: truncated, or extended with its sign or zeros."""
         if width <= x.width:
             return self.slice(x, 0, width)
         if signed and x.width:
@@ -212,7 +212,7 @@ class Expressions:
         return self.multiply(*args) if kind == "*" else self.shift_left(*args)
 
     def add(self, a: Node, b: Node) -> Node:
-        """Return the sum, of the operands' width."""
+        """Return the sum, in the operands' width."""
         if a.kind == b.kind == "const":
             return self.const(a.value + b.value, a.width)
         if a.is_zero or b.is_zero:
@@ -224,7 +224,7 @@ class Expressions:
         return self._make("+", a.width, (a, b))
 
     def subtract(self, a: Node, b: Node) -> Node:
-        """Return the difference, of the operands' width."""
+        """Return the difference, in the operands' width."""
         if a.kind == b.kind == "const":
             return self.const(a.value - b.value, a.width)
         if b.is_zero:
@@ -232,20 +232,20 @@ class Expressions:
         return self._make("-", a.width, (a, b)) if not a.is_zero else self._make("neg", a.width, (b,))
 
     def multiply(self, a: Node, b: Node) -> Node:
-        """Return the product, of the operands' width."""
+        """Return the product, in the operands' width."""
         if a.kind == b.kind == "const":
             return self.const(a.value * b.value, a.width)
         return self._make("*", a.width, (a, b))
 
     def shift_left(self, x: Node, by: Node) -> Node:
-        """Return the operand shifted left, of its own width."""
+        """Return the operand shifted left, in its own width."""
         if by.kind == "const":
             low = min(by.value, x.width)
             return self.cat([self.const(0, low), self.slice(x, 0, x.width - low)])
         return x if x.is_zero else self._make("<<", x.width, (x, by))
 
     def shift_right(self, x: Node, by: Node, signed: bool) -> Node:
-        """Return the operand shifted right, of its own width."""
+        """Return the operand shifted right, in its own width."""
         if by.kind == "const":
             low = min(by.value, x.width)
             if signed and low == x.width:
@@ -254,7 +254,7 @@ class Expressions:
         return x if x.is_zero else self._make("s>>" if signed else ">>", x.width, (x, by))
 
     def compare(self, kind: str, a: Node, b: Node) -> Node:
-        """Return a comparison, of unsigned numbers unless its name begins with s."""
+        """Return a comparison. It is unsigned unless `kind` begins with s."""
         if a.kind == "const" and b.kind != "const":
             mirrored = {"<": ">", ">": "<", "<=": ">=", ">=": "<="}
             return self.compare(_mirrored(kind, mirrored), b, a)
@@ -304,7 +304,7 @@ class Expressions:
     # Choices
 
     def choose(self, condition: Node, then: Node, otherwise: Node) -> Node:
-        """Return `then` where the condition, a bit, holds, else `otherwise`."""
+        """Return `then` if the condition, a bit, holds, and `otherwise` if not."""
         if condition.kind == "const":
             return then if condition.value else otherwise
         if then is otherwise:
@@ -331,7 +331,7 @@ class Expressions:
         return self._make("?:", then.width, (condition, then, otherwise))
 
     def select(self, test: Node, arms: Sequence[tuple[tuple[int, ...], Node]], default: Node) -> Node:
-        """Return the value of the arm that `test` is among the values of, or the default; no value is in two arms."""
+        """Return the arm whose values include `test`, or the default. No value is in two arms."""
         if test.kind == "const":
             return next((value for values, value in arms if test.value in values), default)
         used = max(default.used_bits, 1, *(value.used_bits for _, value in arms))
@@ -342,7 +342,7 @@ class Expressions:
         grouped: dict[Node, tuple[int, ...]] = {}
         for values, value in arms:
             grouped[value] = grouped.get(value, ()) + values
-        if sum(map(len, grouped.values())) == 1 << test.width:  # no test is left for the default
+        if sum(map(len, grouped.values())) == 1 << test.width:  # the arms cover every value of `test`
             default = max(grouped, key=lambda value: len(grouped[value]))
         grouped.pop(default, None)
         if not grouped:
@@ -356,19 +356,19 @@ class Expressions:
         return self._make("case", default.width, (test, *grouped, default), tuple(grouped.values()))
 
     def index(self, x: Node, place: Node, width: int) -> Node:
-        """Word `place` of a net that has a word for each value of `place`."""
+        """Return word `place` of a net that has a word for each value of `place`."""
         if place.kind == "const":
             return self.slice(x, place.value * width, width)
         return self._make("index", width, (x, place))
 
 
 def _repeated(node: Node) -> tuple[Node, int]:
-    """Return the part that a node repeats, and its number of repetitions."""
+    """Return the node that a node repeats, and the number of repetitions."""
     return (node.args[0], node.value) if node.kind == "repeat" else (node, 1)
 
 
 def _are_fields(low: Node, high: Node) -> bool:
-    """Return whether neighbouring slices are of different fields of a structure."""
+    """Return whether neighbouring slices belong to different fields of a structure."""
     inner = low.args[0]
     if inner.kind != "net":
         return False
@@ -377,7 +377,7 @@ def _are_fields(low: Node, high: Node) -> bool:
 
 
 def _is_whole(parts: list[Node]) -> bool:
-    """Return whether slices are all of a structure, in order."""
+    """Return whether slices are all bits of one expression, in order."""
     inner, at = parts[0].args[0] if parts[0].kind == "slice" else None, 0
     for part in parts:
         if inner is None or part.kind != "slice" or part.args[0] is not inner or part.value != at:

@@ -1,4 +1,4 @@
-"""Wires that a person would not have made: what is read once stands where it is read, other names of a net go."""
+"""Inlining: removes wires that a person would not write, such as those read once and copies of a net."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -19,24 +19,24 @@ __all__ = [
 ]
 
 SHORT = 100
-"""Characters of an expression that stands where it is read once; one that is longer keeps its name."""
+"""Maximum length in characters of an expression that is inlined. A longer one keeps its name."""
 
 WIDE = 64
-"""Bits of a vector of which a part with a name keeps it."""
+"""Minimum width in bits of a vector whose named parts keep their names."""
 
 LEAVES = ("const", "net", "slice")
 NUMBER = re.compile(r"_\d+$")
 
 
 class Substitution:
-    """Rebuilds expressions with other ones in them.
+    """Rebuilds expressions with some subexpressions replaced.
 
     Parameters
     ----------
     make : Expressions
         Makes the expressions.
     replaced : callable
-        Gives an expression's replacement, which is rebuilt in turn, or None.
+        Returns an expression's replacement, which is rebuilt in turn, or None.
     """
 
     def __init__(self, make: Expressions, replaced: Callable[[Node], Node | None]) -> None:
@@ -44,7 +44,7 @@ class Substitution:
         self._done: dict[Node, Node] = {}
 
     def __call__(self, node: Node) -> Node:
-        """Return the expression with the others inlined."""
+        """Return the expression with all replacements."""
         if node not in self._done:
             other = self.replaced(node)
             self._done[node] = self(other) if other is not None and other is not node else self._rebuilt(node)
@@ -118,7 +118,7 @@ def rebuilt(make: Expressions, node: Node, args: list[Node]) -> Node:
 
 
 def inline(model: ModuleModel) -> None:
-    """Leave out wires that need no name, until none is left that could go."""
+    """Inline wires that need no name, until no such wire is left."""
     _join_outputs(model)
     _join_registers(model)
     for _ in range(8):
@@ -141,7 +141,7 @@ def inline(model: ModuleModel) -> None:
 
 
 def _join_assignments(make: Expressions, statements: Iterable[Statement]) -> list[Statement]:
-    """Statements in which neighbouring bits of a register that get the same of neighbouring bits are one."""
+    """Join assignments to neighbouring bits of a register whose values are neighbouring bits, too."""
     found: list[Statement] = []
     for statement in statements:
         if isinstance(statement, Branch):
@@ -189,7 +189,7 @@ def _join_outputs(model: ModuleModel) -> None:
             net, low, width = targets[0]
             if len(targets) != 1 or (low, width) != (0, net.width) or net.kind != "wire":
                 continue
-            # What an instance drives is called by it, not by the input of another instance.
+            # A net has the name of the instance output that drives it, not of another instance's input.
             found = [
                 (wire, low)
                 for wire, low in aliases.get(net, [])
@@ -243,7 +243,7 @@ def _join_registers(model: ModuleModel) -> None:
 
 
 def _chosen(model: ModuleModel) -> dict[Net, Wire]:
-    """Wires that go in this round: none that depends on itself, by whatever way."""
+    """Return the wires to inline in this round, without those that depend on themselves."""
     uses, parents = uses_of(model.items)
     slices: dict[Node, list[Node]] = {}
     for node in uses:
@@ -275,7 +275,7 @@ def _length(text: Text, node: Node, lengths: dict[Node, int]) -> int:
 
 
 def _size(node: Node, limit: int) -> int:
-    """Nodes of an expression, counted up to a limit."""
+    """Return the number of nodes of an expression, at most `limit`."""
     count, stack = 0, [node]
     while stack and count < limit:
         count += 1
@@ -329,13 +329,13 @@ def _is_inlined(
 
 
 def is_field(net: Net, driver: Node) -> bool:
-    """Return whether a wire's name is its driver's name plus a field; numbers of words are ignored."""
+    """Return whether a wire's name is its driver's name plus a field. A number at the end of a name is ignored."""
     whole = driver.args[0] if driver.kind == "slice" else driver
     return whole.kind == "net" and re.match(f"{NUMBER.sub('', whole.value.name)}_[a-z]", net.name) is not None
 
 
 def _without_circles(candidates: dict[Net, Wire]) -> dict[Net, Wire]:
-    """Return the candidates but for those that are on a circle of candidates."""
+    """Return the candidates without those on a cycle of candidates."""
     state: dict[Net, int] = {}
     bad: set[Net] = set()
     reads = {net: list(_nets(wire)) for net, wire in candidates.items()}

@@ -1,4 +1,4 @@
-"""Instances on the page: neighbours of one module together, each on a line if it fits."""
+"""Printing of instances: neighbours of one module together, each on one line if it fits."""
 
 from collections.abc import Callable, Iterator, Sequence
 
@@ -9,16 +9,14 @@ __all__ = ["gathered", "instance"]
 
 
 def gathered(items: Sequence[Item], belongs: Callable[[Item, Item], bool]) -> Iterator[list[Item]]:
-    """Yield items in runs: instances of one module in one, any other item in one of its own.
-
-    Instances that follow one another are gathered by their module.
+    """Yield items in runs. A run has consecutive instances, gathered by their module, or one other item.
 
     Parameters
     ----------
     items : sequence of Item
-        A module's.
+        A module's items.
     belongs : callable
-        Whether an instance can be gathered with an earlier one.
+        Returns whether an instance can be gathered with an earlier one.
     """
     at = 0
     while at < len(items):

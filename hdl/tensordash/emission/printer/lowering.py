@@ -1,4 +1,4 @@
-"""Amaranth's values and statements as expressions of vectors: every width explicit, every choice a value."""
+"""Lowering of Amaranth's values and statements to vector expressions: every width is explicit, every choice a value."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -28,8 +28,8 @@ class Assignment:
 class Branch:
     """Statements under conditions.
 
-    Without a `test`, `arms` have a condition each, and the first that holds counts; a condition of None always holds.
-    With one, the arms have its values, each value in one arm, and None is for all others.
+    Without a `test`, each arm has a condition, and the first one that holds counts. A condition of None always holds.
+    With a `test`, each arm has values of the test, no value is in two arms, and None is for all others.
     """
 
     test: Node | None
@@ -46,7 +46,7 @@ class Lowering:
     Parameters
     ----------
     expressions : Expressions
-        Makes them.
+        Makes the expressions.
     """
 
     def __init__(self, expressions: Expressions) -> None:
@@ -56,7 +56,7 @@ class Lowering:
         self.clock = Net("clk", 1, "input")
         self.reset = Net("rst", 1, "input")
         self._lowered: dict[tuple[int, int], Node] = {}
-        self._alive: list[Value] = []  # so that no other value gets the identity of one that was lowered
+        self._alive: list[Value] = []  # so that no other value gets the `id` of a lowered one
         self._uses: dict[int, int] = {}
 
     def net(self, signal: Signal) -> Net:
@@ -82,7 +82,7 @@ class Lowering:
         return self.nets[id(signal)]
 
     def count_uses(self, value: Value) -> None:
-        """Remember how often each operator is part of something: one that several share is kept at its own width."""
+        """Count the uses of each operator. A shared operator is lowered at its own width."""
         self._uses[id(value)] = self._uses.get(id(value), 0) + 1
         self._alive.append(value)
         if self._uses[id(value)] == 1:
@@ -92,7 +92,7 @@ class Lowering:
     # Values
 
     def bits(self, value: Value, width: int | None = None) -> Node:
-        """Return a value, cut or extended to a width as Amaranth does in an assignment."""
+        """Return a value, truncated or extended to a width as in Amaranth's assignments."""
         width = len(value) if width is None else width
         key = id(value), width
         if key not in self._lowered:
@@ -194,7 +194,7 @@ class Lowering:
         raise TypeError(f"the operator {kind}, which has no form in Verilog here")
 
     def _addend(self, value: Value, width: int) -> Node:
-        """Return the right operand of a sum; a sum of its own keeps its width, for synthesis makes a narrow adder."""
+        """Return the right operand of a sum. An inner sum keeps its width, so that synthesis makes a narrow adder."""
         shape = value.shape()
         is_sum = isinstance(value, Operator) and value.operator == "+" and len(value.operands) == 2
         if is_sum and not shape.signed and shape.width < width:
@@ -202,7 +202,7 @@ class Lowering:
         return self.bits(value, width)
 
     def condition(self, test: Value, patterns: Iterable[str | int]) -> Node:
-        """Return whether a test is as one of some patterns."""
+        """Return whether a test matches one of some patterns."""
         found = [self._matches(test, _as_text(pattern, len(test))) for pattern in patterns]
         return self.make.bitwise("|", found) if found else self.make.const(0, 1)
 
@@ -241,7 +241,7 @@ class Lowering:
                     yield from self.assigned(inner)
 
     def targets(self, value: Value) -> list[tuple[Net, int, int]]:
-        """Return the parts of the left side of an assignment: net, lowest bit and width of each, lowest first."""
+        """Return net, lowest bit and width of each part of an assignment's left side, the lowest part first."""
         if isinstance(value, Signal):
             return [(self.net(value), 0, len(value))] if len(value) else []
         if isinstance(value, Operator) and value.operator in ("u", "s"):
@@ -261,7 +261,7 @@ class Lowering:
     def combinational(
         self, statements: Iterable[Any], values: dict[tuple[int, int, int], Node], cuts: dict[int, list[int]]
     ) -> None:
-        """Run statements on the values of the pieces of nets: (identity of the net, lowest bit, width)."""
+        """Execute statements on `values`, whose keys are pieces of nets: (`id` of the net, lowest bit, width)."""
         for statement in statements:
             self.make.location = statement.src_loc
             if isinstance(statement, Assign):
@@ -284,7 +284,7 @@ class Lowering:
                 values[key] = self._merged(statement.test, arms, before[key])
 
     def synchronous(self, statements: Iterable[Any]) -> list[Statement]:
-        """Statements of registers, conditions and all."""
+        """Return the statements of registers, with their conditions."""
         found: list[Statement] = []
         for statement in statements:
             self.make.location = statement.src_loc
@@ -336,7 +336,7 @@ class Lowering:
 
 
 def _joined(statements: list[Statement]) -> list[Statement]:
-    """Statements in which what follows under the same condition stands below one ``if``."""
+    """Join consecutive statements with the same condition under one ``if``."""
     found: list[Statement] = []
     for statement in statements:
         last = found[-1] if found else None
@@ -359,7 +359,7 @@ def _as_text(pattern: str | int, width: int) -> str:
 
 
 def _exact(test: Value, cases: Sequence[tuple[str | int, ...] | None]) -> list[tuple[int, ...] | None] | None:
-    """Return the values of each case, those of earlier ones left out; None if a case has bits that do not matter."""
+    """Return the values of each case without those of earlier cases, or None if a case has don't-care bits."""
     if len(test) == 0:
         return None
     found: list[tuple[int, ...] | None] = []

@@ -1,4 +1,4 @@
-"""Names: of expressions that several places share, of fields of structures, and of nets that would have the same."""
+"""Naming of shared expressions, of fields of structures, and of nets with equal names."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -15,23 +15,23 @@ from .uses import driven, roots, uses_of
 __all__ = ["hoist_choices", "name_fields", "name_nets", "name_shared", "require_names"]
 
 WORTH = 45
-"""Characters that a name must save, over all its uses."""
+"""Minimum number of characters that a name must save, over all its uses."""
 
 WORDS = {
     "&": "all", "|": "any", "^": "differ", "+": "sum", "-": "difference", "*": "product", "<<": "shifted", "~": "not",
     ">>": "shifted", "s>>": "shifted", "?:": "choice", "case": "choice", "cat": "joined", "neg": "negative",
     "repeat": "mask", "index": "word", "slice": "part", "r|": "nonzero", "r&": "ones", "r^": "parity",
 }  # fmt: skip
-"""What an expression without a variable in the source is called, after the name of what it is for."""
+"""Suffix of the name of an expression without a variable in the source."""
 
 
 def require_names(model: ModuleModel) -> None:
-    """Check that everything in a module has a name that Verilog can have.
+    """Check that everything in a module has a valid Verilog name.
 
     Raises
     ------
     ValueError
-        For a name that is none, or a Verilog keyword.
+        For an invalid name, or a Verilog keyword.
     """
     names = {net.name for item in model.items for net in driven(item)}
     names |= {net.name for net in model.ports}
@@ -44,7 +44,7 @@ def require_names(model: ModuleModel) -> None:
 
 
 def name_nets(model: ModuleModel, taken: Iterable[str]) -> set[str]:
-    """Give every net and instance a name of its own: ports and instances first, then registers. Returns the names."""
+    """Make the names of all nets and instances unique: ports and instances first, then registers. Return the names."""
     used = set(taken) | {net.name for net in model.ports}
     for item in model.items:
         if isinstance(item, Cell | Memory):
@@ -67,7 +67,7 @@ def name_nets(model: ModuleModel, taken: Iterable[str]) -> set[str]:
 
 
 def free(name: str, used: set[str]) -> str:
-    """Return a name that nothing has yet: the one asked for, or with a number behind; it is taken from now on."""
+    """Return an unused name, `name` itself or with a number after it, and add it to `used`."""
     found, number = name, 2
     while found in used or found in KEYWORDS:
         found, number = f"{name}_{number}", number + 1
@@ -76,7 +76,7 @@ def free(name: str, used: set[str]) -> str:
 
 
 def hoist_choices(model: ModuleModel) -> None:
-    """Choices among many values, which are statements of their own, become wires."""
+    """Turn choices among many values into wires, because each becomes a statement of its own."""
     made: dict[Node, Net] = {}
     items: list[Item] = []
     for item in model.items:
@@ -104,7 +104,7 @@ def hoist_choices(model: ModuleModel) -> None:
 
 
 def name_fields(model: ModuleModel, used: set[str]) -> None:
-    """Turn fields of structures that are read into wires with the field's name, next to the driver of the structure."""
+    """Turn fields that are read into wires with the field's name, next to the driver of their structure."""
     made: dict[tuple[Net, str], Net] = {}
 
     def replaced(node: Node) -> Node | None:
@@ -120,7 +120,7 @@ def name_fields(model: ModuleModel, used: set[str]) -> None:
         name, low, width = min(found, key=lambda each: each[2])
         key = net, name
         if key not in made:
-            base = re.sub(r"_\d+$", "", net.name)  # a word of several: the field is of all
+            base = re.sub(r"_\d+$", "", net.name)  # one word of several: the field's name is without its number
             made[key] = Net(free(f"{base}_{name}", used), width, location=None)
         start = node.value if node.kind == "slice" else 0
         return model.make.slice(model.make.net(made[key]), start - low, node.width)
@@ -142,7 +142,7 @@ def name_fields(model: ModuleModel, used: set[str]) -> None:
 
 
 def _assign_fields(model: ModuleModel, used: set[str], read: dict[tuple[Net, str], Net]) -> None:
-    """Assign structures of several pieces field by field, each by a wire; take those wires out of `read`."""
+    """Assign structures of several pieces field by field, with a wire for each. Remove those wires from `read`."""
     items: list[Item] = []
     for item in model.items:
         if isinstance(item, Wire) and item.net.fields and len(item.pieces) > 1:
@@ -180,9 +180,9 @@ def _field(model: ModuleModel, net: Net, name: str) -> Node:
 
 
 def name_shared(model: ModuleModel, used: set[str]) -> dict[Node, Net]:
-    """Name expressions that several places share, or of which only some bits are read, by wires before their first use.
+    """Name expressions that are shared, or read only in part, by wires before their first use.
 
-    Returns what every such expression is called.
+    Return the net of every named expression.
     """
     _narrow(model)
     uses, parents = uses_of(model.items)
@@ -238,7 +238,7 @@ def _purposes(item: Item) -> Iterable[tuple[str, Node]]:
 
 
 def _of_statements(statements: Iterable[Statement]) -> Iterator[tuple[str, Node]]:
-    """Expressions of statements, each with the register that is assigned where it holds or stands."""
+    """Yield the expressions of statements, each with the name of the register that it is for."""
     for statement in statements:
         purpose = next(assignments([statement])).targets[0][0].name
         if isinstance(statement, Assignment):
@@ -253,7 +253,7 @@ def _of_statements(statements: Iterable[Statement]) -> Iterator[tuple[str, Node]
 
 
 def _name(node: Node, purpose: str) -> str:
-    """Return the variable that the source has for it, or what it is for and does."""
+    """Return the expression's variable in the source, or a name from its purpose and its operator."""
     found = variable(node).strip("_")
     if found and not re.fullmatch(r".", found):
         return found
@@ -274,7 +274,7 @@ def _named(node: Node) -> bool:
 
 
 def _narrow(model: ModuleModel) -> None:
-    """Expressions of which nobody wants the upper bits, without them."""
+    """Narrow the expressions whose upper bits are never read."""
     for _ in range(4):
         uses, _ = uses_of(model.items)
         wanted: dict[Node, int] = {}

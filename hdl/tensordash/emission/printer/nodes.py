@@ -1,4 +1,4 @@
-"""Nets and nodes: what expressions of one module are made of."""
+"""Nets and nodes: the elements of a module's expressions."""
 
 from dataclasses import dataclass, field
 
@@ -7,7 +7,7 @@ __all__ = ["COMMUTATIVE", "COMPARISONS", "Net", "Node"]
 COMMUTATIVE = ("&", "|", "^")
 COMPARISONS = {"==": "!=", "!=": "==", "<": ">=", ">=": "<", ">": "<=", "<=": ">", "s<": "s>=", "s>=": "s<"}
 COMPARISONS |= {"s>": "s<=", "s<=": "s>"}
-"""Comparisons, each with its opposite; those that begin with s are of signed numbers."""
+"""Comparisons, each with its opposite. Those that begin with s compare signed numbers."""
 
 
 @dataclass(eq=False)
@@ -17,19 +17,19 @@ class Net:
     Parameters
     ----------
     name : str
-        In the Verilog; free until names are given.
+        Name in the Verilog. Not unique until `name_nets` has run.
     width : int
         Bits.
     kind : str
         ``input``, ``output``, ``wire``, ``reg``.
     init : int
-        What a register is after a reset, and a wire that nothing assigns.
+        Value of a register after a reset, and of a wire without assignments.
     location : (str, int) or None
         Source file and line.
     states : dict of int to str
-        Of a register of states or a value of an enumeration, the names of its values.
+        Names of the values of a state register or an enumeration.
     fields : list of (str, int, int)
-        Of a structure, each field's name, lowest bit and width.
+        Name, lowest bit and width of each field of a structure.
     """
 
     name: str
@@ -50,14 +50,14 @@ class Node:
     ----------
     kind : str
         ``const``, ``net``, ``slice``, ``cat`` (lowest bits first), ``repeat``, an operator as in Verilog (``r|`` for a
-        reduction, ``s<`` for signed numbers), ``?:``, ``case`` (a test, then a value for each arm, then the default) or
-        ``index`` (a net, then the place of a word).
+        reduction, ``s<`` for signed numbers), ``?:``, ``case`` (a test, a value for each arm, the default) or ``index``
+        (a net, the place of a word).
     width : int
-        Bits. Every operand has as many bits as its operator needs: nothing is extended or cut in passing.
+        Bits. Every operand has the width that its operator needs: nothing is extended or truncated implicitly.
     args : tuple of Node
         Operands.
     value
-        Of a constant its value, of a net the net, of a slice its lowest bit, of a ``case`` the values of each arm.
+        A constant's value, a net's `Net`, a slice's lowest bit, or the values of each arm of a ``case``.
     location : (str, int) or None
         Source file and line of the first place that made it.
     """
@@ -69,21 +69,21 @@ class Node:
 
     @property
     def is_ones(self) -> bool:
-        """A constant of ones."""
+        """Whether this is a constant of ones."""
         return self.kind == "const" and self.value == (1 << self.width) - 1
 
     @property
     def is_zero(self) -> bool:
-        """A constant of zeros."""
+        """Whether this is a constant of zeros."""
         return self.kind == "const" and self.value == 0
 
     @property
     def used_bits(self) -> int:
-        """Bits without leading zeros that are known."""
+        """Number of bits without constant leading zeros."""
         top = self.args[-1] if self.kind == "cat" else self
         return self.width - top.width + top.value.bit_length() if top.kind == "const" else self.width
 
     @property
     def is_nonnegative(self) -> bool:
-        """The highest bit is known to be zero."""
+        """Whether the highest bit is a constant zero."""
         return self.used_bits < self.width

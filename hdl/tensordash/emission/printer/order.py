@@ -1,4 +1,4 @@
-"""The order of a module's items: the source's, except that a wire stands before its readers where possible."""
+"""Order of a module's items: the source's, except that a wire precedes its readers where possible."""
 
 from .collect import Item, ModuleModel, Wire
 from .nodes import Net, Node
@@ -8,7 +8,7 @@ __all__ = ["arrange"]
 
 
 def arrange(model: ModuleModel, names: dict[Node, Net]) -> None:
-    """Put items that no other item reads after the wires that they read, and wires before their readers."""
+    """Move items that no other item reads after the wires that they read, and wires before their readers."""
     wires = {item.net: item for item in model.items if isinstance(item, Wire)}
     reads = {id(item): [wires[net] for net in _nets(item, names) if net in wires] for item in model.items}
     place = {id(item): number for number, item in enumerate(model.items)}
@@ -16,7 +16,7 @@ def arrange(model: ModuleModel, names: dict[Node, Net]) -> None:
     for item in model.items:
         if id(item) not in read:
             place[id(item)] = max([place[id(item)], *(place[id(wire)] for wire in reads[id(item)])])
-    # Of items with the same place, wires come first.
+    # Wires precede other items with the same place.
     ordered = sorted(model.items, key=lambda item: (place[id(item)], not isinstance(item, Wire)))
     done: list[Item] = []
     state: set[int] = set()

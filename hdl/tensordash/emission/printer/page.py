@@ -1,4 +1,4 @@
-"""A module on the page: declarations beside what they belong to, statements in the source's order, its comments."""
+"""Printing of a module: declarations next to their statements, statements in the source's order, its comments."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,7 +16,7 @@ from .uses import driven, roots
 __all__ = ["Page"]
 
 SHARED = 12
-"""Statements of a block of registers that others join."""
+"""Maximum number of statements in an ``always`` block that further registers may join."""
 AXI_PORT = re.compile(
     r"(?P<channel>\w+_(?:aw|ar|w|r|b|t))"
     r"(?:addr|burst|cache|data|id|keep|last|len|lock|prot|qos|ready|region|resp|size|strb|user|valid)"
@@ -24,7 +24,7 @@ AXI_PORT = re.compile(
 
 
 def _shared(entries: Iterable[tuple[str, str, str]]) -> list[tuple[str, str]]:
-    """Declarations of (kind, name, remark), neighbours with the same kind and remark in one, with their remarks."""
+    """Return declarations and their remarks. Neighbours with the same kind and remark share a declaration."""
     rows: list[tuple[str, str, str]] = []
     for kind, name, remark in entries:
         if rows and rows[-1][::2] == (kind, remark) and len(f"  {rows[-1][1]}, {name};{remark}") <= LINE:
@@ -35,7 +35,7 @@ def _shared(entries: Iterable[tuple[str, str, str]]) -> list[tuple[str, str]]:
 
 
 def _channel(name: str) -> str:
-    """Return the bus and the AXI channel of a port, such as "m_axi_aw"; empty if it belongs to none."""
+    """Return the bus and the AXI channel of a port, such as "m_axi_aw", or an empty string."""
     found = AXI_PORT.fullmatch(name)
     return found["channel"] if found else ""
 
@@ -54,11 +54,11 @@ class Page:
     Parameters
     ----------
     name : str
-        Of the module.
+        Name of the module.
     model : ModuleModel
-        What is in it, every net with a name.
+        Its contents, with all nets named.
     names : dict of Node to Net
-        Expressions that are wires.
+        Expressions with a wire of their own.
     """
 
     def __init__(self, name: str, model: ModuleModel, names: dict[Node, Net]) -> None:
@@ -82,7 +82,7 @@ class Page:
         self.statements = Statements(model.make, model.reset, self.text, self.commented)
 
     def module(self, notes: Mapping[str, str] = {}) -> str:
-        """Return the module, from ``module`` to ``endmodule``; `notes` stand beside ports, by name."""
+        """Return the module, from ``module`` to ``endmodule``. `notes` are comments beside ports, by name."""
         ports = [net for net in (self.model.clock, self.model.reset) if net is not None and net.name in self.clocked]
         ports += self.model.ports
         head = "\n".join(self._ports(ports, notes))
@@ -99,7 +99,7 @@ class Page:
         return f"module {self.name}(\n{head}\n);\n{body}\nendmodule\n"
 
     def _ports(self, ports: Sequence[Net], notes: Mapping[str, str]) -> list[str]:
-        """Return the lines of the ports: clk and rst, then equal neighbours by channel, and ports with a note alone."""
+        """Return the lines of the ports. Equal neighbours of one channel share a line, unless a port has a note."""
         clocks = (self.model.clock, self.model.reset)
         rows = [
             row
@@ -116,7 +116,7 @@ class Page:
         return lines
 
     def partly_unused(self) -> tuple[str, ...]:
-        """Inputs and nets of which nobody reads all bits, but for those that are called unused."""
+        """Return inputs and nets with bits that are never read, except those with "unused" in their name."""
         read: dict[Net, int] = {net: (1 << net.width) - 1 for net in self.model.ports if net.kind == "output"}
         seen: set[Node] = set()
         stack: list[Node] = []
@@ -143,7 +143,7 @@ class Page:
         )
 
     def _join_registers(self) -> None:
-        """Registers that follow one another without a comment between them share a block."""
+        """Join consecutive registers without a comment in between to one block."""
         joined: list[Item] = []
         for item in self.model.items:
             last = joined[-1] if joined else None
@@ -159,7 +159,7 @@ class Page:
         self.model.items = joined
 
     def _split_concatenations(self) -> None:
-        """Assign parts of a vector one by one if some are sums of products that need several lines."""
+        """Assign the parts of a vector one by one if one of them is a sum of products on several lines."""
         for item in self.model.items:
             if isinstance(item, Wire) and len(item.pieces) == 1 and item.pieces[0][1].kind == "cat":
                 parts = item.pieces[0][1].args
@@ -187,7 +187,7 @@ class Page:
         return f"{direction}{kind}{bits}"
 
     def _states(self) -> None:
-        """Return the names of states and of values of enumerations."""
+        """Print the names of states and of enumerations' values."""
         written: dict[str, str] = {}
         paths = dict.fromkeys(item.location[0] for item in self.model.items if item.location)
         for net in dict.fromkeys(self._read_nets()):
@@ -231,7 +231,7 @@ class Page:
                 self._memory(item)
 
     def _belongs(self, first: Item, other: Item) -> bool:
-        """Return whether an item has no comment but those of an earlier one."""
+        """Return whether all comments of an item are also comments of an earlier one."""
         return set(self._comments(other)) <= set(self._comments(first))
 
     def _blank(self) -> None:
@@ -244,7 +244,7 @@ class Page:
         return [line for _, lines in comments for line in lines]
 
     def _comments(self, item: Item) -> list[tuple[tuple[str, int], tuple[str, ...]]]:
-        """Comments of an item that the module does not have yet: their places in the source, and lines to print."""
+        """Return an item's comments that are not printed yet: their places in the source, and their lines."""
         location = item.statements[0].location if isinstance(item, Registers) else item.location
         if location is None:
             return []
@@ -258,7 +258,7 @@ class Page:
         return [((location[0], line), texts) for line, texts in found if (location[0], line) not in self.commented]
 
     def _declare(self, items: list[Item]) -> None:
-        """Declare what is met for the first time, but for a wire that is declared where it gets its value."""
+        """Declare nets at their first use, except a wire that is declared with its value."""
         own = [item.net for item in items if isinstance(item, Wire) and self._is_initialised(item)]
         nets = dict.fromkeys(net for item in items for net in self._nets(item))
         entries = [
@@ -298,7 +298,7 @@ class Page:
         yield from dict.fromkeys([*read, *own])
 
     def _as_one(self, item: Wire) -> Node | None:
-        """Return the value of all of a wire, if it fits on a line or comes from one expression."""
+        """Return the value of a complete wire, if it fits on a line or comes from one expression."""
         if sum(node.width for _, node in item.pieces) < item.net.width:
             return None  # an instance drives the rest
         if len(item.pieces) == 1:

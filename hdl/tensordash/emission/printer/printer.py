@@ -1,4 +1,4 @@
-"""From a component's fragment to the text of its module."""
+"""Printer: converts a component's fragment to the text of its module."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ __all__ = ["Printed", "print_module"]
 
 @dataclass(frozen=True)
 class Printed:
-    """A module: its text, which of clk and rst it has, and its inputs and nets of which nobody reads all bits."""
+    """A module: its text, which of `clk` and `rst` it has, and its inputs and nets with bits that are never read."""
 
     text: str
     clocked: frozenset[str]
@@ -40,24 +40,24 @@ def print_module(
     Parameters
     ----------
     name : str
-        Of the module.
+        Name of the module.
     ports : sequence of (str, Value, bool)
         Name of each member, its signal, and whether it is an input.
     fragment : Fragment
-        The component's, its signals named as they are called in this module.
+        The component's fragment. Its signals have their names in this module.
     comment : str
-        Stands above it.
+        Comment above the module.
     notes : Mapping of str to str
-        Stand beside ports, by name.
+        Comments beside ports, by name.
     enables : bool
-        Registers that keep what they have do so by an ``if``; otherwise they are assigned in every cycle.
+        As in `Library`.
 
     Raises
     ------
     TypeError
-        For a clock domain other than sync, a submodule that is not placed, or what Verilog has no form for.
+        For a clock domain other than sync, a submodule that is not placed, or a construct that Verilog lacks.
     ValueError
-        For a signal or submodule without a name, or with one that is a Verilog keyword.
+        For a signal or submodule without a name, or with a Verilog keyword as its name.
     """
     model = collect(ports, fragment)
     if not enables:

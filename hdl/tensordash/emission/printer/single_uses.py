@@ -1,4 +1,4 @@
-"""Wires that are read once after everything has its name, and fit where they are read."""
+"""Inlining of wires that are read once after naming, and whose expressions are short enough."""
 
 from collections import Counter
 
@@ -14,7 +14,7 @@ ROUNDS = 8
 
 
 def drop_single_uses(model: ModuleModel, names: dict[Node, Net]) -> dict[Node, Net]:
-    """Put the expressions of such wires where they are read. Returns what shared expressions are called."""
+    """Inline the expressions of such wires. Return the nets of shared expressions."""
     for _ in range(ROUNDS):
         chosen = _chosen(model, names)
         if not chosen:
@@ -33,7 +33,7 @@ def drop_single_uses(model: ModuleModel, names: dict[Node, Net]) -> dict[Node, N
 
 
 def _chosen(model: ModuleModel, names: dict[Node, Net]) -> dict[Net, Node]:
-    """Return the wires that go in this round, with their expressions: none that another of them reads."""
+    """Return the wires to inline in this round, with their expressions. None of them reads another one."""
     uses: Counter[Net] = Counter()
     shared: set[Net] = set()
     readers: dict[Net, Net | None] = {}
@@ -67,5 +67,5 @@ def _chosen(model: ModuleModel, names: dict[Node, Net]) -> dict[Net, Node]:
 
 
 def _is_part(net: Net, whole: Net | None) -> bool:
-    """Return whether a wire names a field of a structure that is put together."""
+    """Return whether a wire names a field of a structure that is assembled."""
     return whole is not None and net.name.startswith(f"{whole.name}_")

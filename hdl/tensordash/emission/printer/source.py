@@ -1,4 +1,4 @@
-"""What the Python source has for a line: the variable that it assigns, and the comments above and next to it."""
+"""Information from the Python source about a line: the variable that it assigns, and its comments."""
 
 import ast
 import io
@@ -40,14 +40,14 @@ def _assignments(path: str) -> dict[int, list[tuple[str, ast.expr]]]:
 
 @cache
 def _text(path: str) -> str:
-    """Return the source file; nothing of what was typed at a prompt or in a notebook."""
+    """Return the text of a source file, or an empty string for code from a prompt or a notebook."""
     file = Path(path)
     return file.read_text(encoding="utf-8") if file.is_file() else ""
 
 
 @cache
 def _comments(path: str) -> tuple[dict[int, str], dict[int, str]]:
-    """Comments on lines of their own and those after code, by line."""
+    """Return comments on lines of their own, and comments after code, by line."""
     own: dict[int, str] = {}
     behind: dict[int, str] = {}
     for token in tokenize.generate_tokens(io.StringIO(_text(path)).readline):
@@ -72,7 +72,7 @@ def comment_above(location: tuple[str, int] | None) -> list[tuple[int, str]]:
 
 @cache
 def _functions(path: str) -> list[tuple[int, int, str]]:
-    """Return first line, last line and first paragraph of the docstring of every function; outer ones first."""
+    """Return first line, last line and first paragraph of the docstring of every function, outer functions first."""
     return [
         (
             node.lineno,
@@ -85,7 +85,7 @@ def _functions(path: str) -> list[tuple[int, int, str]]:
 
 
 def purpose_of(location: tuple[str, int] | None) -> tuple[int, str]:
-    """Return the first line of the function that a line is in, and its docstring's first line."""
+    """Return the first line of the function that a line is in, and its docstring's first paragraph."""
     if location is None or location[0].startswith(AMARANTH):
         return 0, ""
     inside = [each for each in _functions(location[0]) if each[0] <= location[1] <= each[1]]
@@ -109,13 +109,13 @@ def _state_lines(path: str) -> dict[str, int]:
 
 
 def comment_of_state(paths: Iterable[str], name: str) -> str:
-    """Return the comment after the line of a state, in the first of some files that has one."""
+    """Return the comment after the line of a state, from the first file that has one."""
     lines = ((path, _state_lines(path).get(name, 0)) for path in paths)
     return next((text for each in lines if (text := comment_after(each))), "")
 
 
 def variable(node: Node) -> str:
-    """Return the variable that the source gives this expression to, if there is one."""
+    """Return the variable that the source assigns this expression to, or an empty string."""
     if node.location is None:
         return ""
     return next(
@@ -124,7 +124,7 @@ def variable(node: Node) -> str:
 
 
 def _makes(value: ast.expr, node: Node) -> bool:
-    """Return whether a value in the source is made by the operator of an expression."""
+    """Return whether the operator of a value in the source makes an expression."""
     if isinstance(value, ast.IfExp):
         return _makes(value.body, node) or _makes(value.orelse, node)
     if isinstance(value, ast.Compare):

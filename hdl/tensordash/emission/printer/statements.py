@@ -1,4 +1,4 @@
-"""Registers on the page: an `always` block of assignments, conditions and cases, with the reset last."""
+"""Printing of registers: an `always` block of assignments, conditions and cases, with the reset last."""
 
 from collections.abc import Iterator, Sequence
 
@@ -24,7 +24,7 @@ class Statements:
     text : Text
         Renders expressions.
     commented : set of (str, int)
-        Lines of the source whose comments the module has; those printed here are added.
+        Lines of the source whose comments are printed already. Lines printed here are added.
     """
 
     def __init__(self, make: Expressions, reset: Net, text: Text, commented: set[tuple[str, int]]) -> None:
@@ -40,7 +40,7 @@ class Statements:
             yield from ("  always @(posedge clk) begin", *body, "  end")
 
     def _reset(self, item: Registers) -> Iterator[Branch]:
-        """Yield the statement that resets what has a reset."""
+        """Yield the statement that resets the registers with a reset."""
         nets = dict.fromkeys(net for each in assignments(item.statements) for net, _, _ in each.targets if net.resets)
         values: list[Statement] = [
             Assignment([(net, 0, net.width)], self.make.const(net.init, net.width), None) for net in nets
@@ -49,7 +49,7 @@ class Statements:
             yield Branch(None, [(self.make.net(self.reset), values, None)], None)
 
     def _merged(self, statements: Sequence[Statement]) -> list[Statement]:
-        """Return statements with a single condition for neighbours that assign the same under several."""
+        """Join neighbouring conditions with the same body into one condition."""
         found: list[Statement] = []
         for statement in statements:
             last = found[-1] if found else None
@@ -139,7 +139,7 @@ class Statements:
 
 
 def _have_same_body(a: Branch, b: Branch) -> bool:
-    """Return whether two branches have one condition each and make the same assignments, in whatever order."""
+    """Return whether two branches have one condition each and the same assignments, in any order."""
     bodies = []
     for branch in (a, b):
         condition, body, _ = branch.arms[0]

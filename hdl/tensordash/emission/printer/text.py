@@ -1,4 +1,4 @@
-"""Expressions as text: brackets where they make it clear, names of states, lines that are short enough."""
+"""Text of expressions: brackets for clarity, names of states, and line breaks."""
 
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -8,10 +8,10 @@ from .nodes import COMPARISONS, Net, Node
 __all__ = ["LINE", "Text", "broken", "comment_lines", "constant", "select", "target"]
 
 LINE = 100
-"""Characters of the longest line."""
+"""Maximum length of a line in characters."""
 
 FILL, ROW = 0xE000, 0xE800
-"""Marks of places where a line may end, by depth: after as many operands as fit, or after each."""
+"""Marks of possible line breaks, by depth: after as many operands as fit, or after each operand."""
 
 UNARY, PRODUCT, SUM, SHIFT, ORDER, EQUAL, AND, XOR, OR, CHOICE = range(10, 0, -1)
 STRENGTH = {"*": PRODUCT, "+": SUM, "-": SUM, "<<": SHIFT, ">>": SHIFT, "s>>": SHIFT, "==": EQUAL, "!=": EQUAL}
@@ -35,13 +35,13 @@ def select(name: str, low: int, width: int, whole: int) -> str:
 
 
 def target(parts: Sequence[tuple[Net, int, int]]) -> str:
-    """Return what is assigned: parts of nets as (net, lowest bit, width), lowest first."""
+    """Return the left side of an assignment, from parts of nets (net, lowest bit, width), lowest first."""
     names = [select(net.name, low, width, net.width) for net, low, width in parts]
     return names[0] if len(names) == 1 else "{" + ", ".join(reversed(names)) + "}"
 
 
 def comment_lines(text: str, indent: int) -> list[str]:
-    """Return a comment as lines that are not too long."""
+    """Return the lines of a comment, wrapped."""
     pad = f"{' ' * indent}// "
     return [pad + line for line in textwrap.wrap(text, LINE - len(pad), break_on_hyphens=False)]
 
@@ -52,7 +52,7 @@ class Text:
     Parameters
     ----------
     names : Mapping
-        Nets that stand for expressions, by expression.
+        Nets that replace expressions, by expression.
     """
 
     def __init__(self, names: Mapping[Node, Net]) -> None:
@@ -65,12 +65,12 @@ class Text:
     def lines(
         self, head: str, node: Node, tail: str, indent: int, states: Mapping[int, str] = {}, *, defines: bool = False
     ) -> list[str]:
-        """A statement with an expression, on lines that are short enough; `defines`: it is the name's own value."""
+        """Return the lines of a statement with an expression. `defines`: it defines the expression's name."""
         text = self._signed_sum(node, defines) or self._render(node, 0, root=defines, states=states)[0]
         return [" " * indent + line for line in broken(f"{head}{text}{tail}", LINE - indent)]
 
     def _signed_sum(self, node: Node, defines: bool) -> str:
-        """Return a sum of signed numbers, which the statement extends; empty if it is none."""
+        """Return a sum of signed numbers, which the statement extends, or an empty string for other expressions."""
         terms: list[tuple[str, Node]] = []
         while node.kind in ("+", "-") and (defines or node not in self.names):
             terms.append((node.kind, node.args[1]))
@@ -85,7 +85,7 @@ class Text:
         return text
 
     def operand(self, node: Node) -> str:
-        """Return an expression with its breaks marked."""
+        """Return an expression with marks of possible line breaks."""
         return self._render(node, 0)[0]
 
     def _render(self, node: Node, depth: int, *, root: bool = False, states: Mapping[int, str] = {}) -> tuple[str, int]:
@@ -194,7 +194,7 @@ class Text:
 
 
 def _is_extended(node: Node) -> bool:
-    """Return whether the upper bits of a number are its sign."""
+    """Return whether the upper bits of a number are copies of its sign."""
     if node.kind != "cat":
         return False
     *_, part, top = node.args
@@ -211,7 +211,7 @@ def _sliced(node: Node) -> Node:
 
 
 def _gathered(node: Node) -> list[Node | tuple[Node, int]]:
-    """Return the parts of a concatenation, highest first, equal neighbours as one."""
+    """Return the parts of a concatenation, highest first, with equal neighbours counted."""
     parts: list[Node | tuple[Node, int]] = []
     for part in reversed(node.args):
         last = parts[-1] if parts else None
@@ -233,7 +233,7 @@ def _flat(text: str) -> str:
 
 
 def broken(text: str, width: int) -> list[str]:
-    """Return lines of at most `width` characters, broken at the marks of least depth first."""
+    """Break a text into lines of at most `width` characters, at the marks of least depth first."""
     if len(text) <= width:
         return [_flat(text)]
     marks = [letter for letter in text if _is_mark(letter)]
@@ -268,6 +268,6 @@ def broken(text: str, width: int) -> list[str]:
 
 
 def _after_head(pieces: list[str]) -> list[str]:
-    """Return rows on lines of their own, below the statement's head."""
+    """Move the first row to a line of its own, below the statement's head."""
     head, equals, first = pieces[0].partition(" = " if " = " in pieces[0] else " <= ")
     return [head + equals.rstrip(), first, *pieces[1:]] if equals else pieces

@@ -1,4 +1,4 @@
-"""What a module reads and drives: expressions of items, uses of nodes, and items that something reads."""
+"""Reads and drivers of a module: expressions of items, uses of nodes, and live items."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -37,7 +37,7 @@ def _of_statements(statements: Iterable[Statement]) -> Iterator[Node]:
 
 
 def uses_of(items: Iterable[Item]) -> tuple[Counter[Node], dict[Node, set[str]]]:
-    """Count the uses of each expression in others and in statements; return the counts and the kinds of its users."""
+    """Return the number of uses of each expression in others and in statements, and the kinds of its users."""
     uses: Counter[Node] = Counter()
     parents: dict[Node, set[str]] = {}
     waiting = []
@@ -59,7 +59,7 @@ def uses_of(items: Iterable[Item]) -> tuple[Counter[Node], dict[Node, set[str]]]
 
 
 def live(model: ModuleModel) -> list[Item]:
-    """Return the items that outputs or instances depend on; registers that nothing reads are dropped."""
+    """Return the items that outputs or instances depend on. Registers that are never read are dropped."""
     drivers: dict[int, list[Item]] = {}
     for item in model.items:
         for net in driven(item):
@@ -93,7 +93,7 @@ def live(model: ModuleModel) -> list[Item]:
 
 
 def _pruned(statements: Iterable[Statement], read: set[int]) -> list[Statement]:
-    """Statements without assignments to registers that nobody reads."""
+    """Return statements without assignments to registers that are never read."""
     found: list[Statement] = []
     for statement in statements:
         if isinstance(statement, Assignment):

@@ -2,7 +2,7 @@
 //
 //   address       what                                                          size
 //   0x00000000    memory; the processor starts at its first word                RAM_BYTES
-//   0x10000000    UART: write a byte to send; a write waits until there is room 4
+//   0x10000000    UART: write a byte to send; a write waits for the last byte   4
 //   0x10000004    cycles since reset, modulo 2^32                               4
 //   0x10000008    alarm: an interrupt after this number of cycles; 0: none      4
 //   0x1000000c    exit: halts the simulation with this status                   4
@@ -57,7 +57,7 @@ module soc #(
   wire in_core = mem_addr[31:28] == 4'h2;
   wire writes = mem_wstrb != 0;
 
-  // Memory: port A is the processor's, port B the core's, which reads or writes a word in a cycle.
+  // Memory: port A for the processor, port B for the core, which reads or writes a word per cycle.
   reg [DATA-1:0] ram [0:RAM_BYTES/BYTES-1];
   initial $readmemh(HEX, ram);
 
@@ -79,7 +79,7 @@ module soc #(
   wire [DATA-1:0] wdata;
   wire [BYTES-1:0] wstrb;
 
-  reg next_read, reading, read_id, next_id, read_bad, next_bad;   // a burst that waits, and the one that is answered
+  reg next_read, reading, read_id, next_id, read_bad, next_bad;   // a waiting burst, and the burst being answered
   reg [HIGH-1:LOW] read_word, next_word;
   reg [7:0] read_left, next_left;
   reg rvalid, rid, rlast, rbad;
@@ -94,7 +94,7 @@ module soc #(
   wire b_read = reading && !b_write && (!rvalid || rready);
   wire read_ends = b_read && read_left == 0;
 
-  // One address, so that a block RAM with two ports is enough.
+  // One address for both, so that a block RAM with two ports is enough.
   wire [HIGH-1:LOW] b_word = b_write ? write_word : read_word;
   integer b;
   always @(posedge clk) begin
@@ -154,7 +154,7 @@ module soc #(
     end
   end
 
-  // The core's registers: a transfer of the processor is one of AXI4-Lite.
+  // The core's registers: a transfer of the processor becomes an AXI4-Lite transfer.
   reg aw_sent, w_sent, ar_sent;
   wire s_awready, s_wready, s_bvalid, s_arready, s_rvalid;
   wire [31:0] s_rdata;
