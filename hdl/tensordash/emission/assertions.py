@@ -173,8 +173,8 @@ def _tile_rules(config: TileConfig, tile: Block) -> _Rules:
 
 def _wrapper_rules(config: TileConfig, wrapper: AxiStreamTile) -> _Rules:
     rules = _Rules(wrapper)
-    for side, index, width in wrapper.sides:
-        name, step = f"s_axis_{side}{index}", width * config.lanes // 8
+    for side, index, _ in wrapper.sides:
+        name, step = f"s_axis_{side}{index}", config.step_bytes(side)
         valid, ready, last, keep = (rules.port(f"{name}_t{pin}") for pin in ("valid", "ready", "last", "keep"))
         rules.title(f"{name}: beats stay until they are taken, have whole steps, and end streams that have begun.")
         rules.stays(valid, ready, [f"{name}_t{pin}" for pin in ("data", "keep", "last")], kind="assume")

@@ -21,6 +21,8 @@ pytestmark = pytest.mark.skipif("verilator" not in simulator_names(), reason="Ve
 
 SMALL = TileConfig(rows=2, columns=1, lanes=2, depth=3, connectivity=((0, 0), (1, 0), (2, 0)), initial=True)
 RING = replace(SMALL, staging="ring", counters="snapshot", initial=False, registered_ready=True)
+PADDED = TileConfig(rows=2, columns=1, lanes=2, format="tf32", accumulator="ampere")
+"""A step is 38 bits in 5 bytes."""
 LEGAL = "random_traffic|null_beats|reset|clear|single_steps"
 
 
@@ -143,6 +145,7 @@ FAULTS: dict[str, tuple[str, TileConfig, type, Callable]] = {
     "s_axis_a0_waits_in_reset": ("axi_stream_tile", SMALL, Feeder, lambda self: self.s_axis.tready.eq(1)),
     "idle_is_empty": ("axi_stream_tile", SMALL, AxiStreamTile, lambda self: self.idle.eq(1)),
 }
+BENCHES = ("tile", "axi_stream")
 IN_CI = ("out_valid_stays",)
 
 
@@ -155,9 +158,14 @@ def test_a_rule_fails_where_the_tile_is_broken(rule, tmp_path, sabotage):
     assert rule in broken_rules(bench, config, tmp_path)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("config", [SMALL, RING], ids=["c", "ring"])
-@pytest.mark.parametrize("bench", ["tile", "axi_stream"])
+@pytest.mark.parametrize(
+    ("bench", "config"),
+    [
+        *(pytest.param(bench, SMALL, marks=pytest.mark.slow, id=f"{bench}-c") for bench in BENCHES),
+        *(pytest.param(bench, RING, marks=pytest.mark.slow, id=f"{bench}-ring") for bench in BENCHES),
+        pytest.param("axi_stream", PADDED, id="axi_stream-padded"),
+    ],
+)
 def test_benches_break_none(bench, config, tmp_path, monkeypatch):
     """Legal tests of a bench break neither the tile's rules nor those of its environment."""
     monkeypatch.setenv("COCOTB_TEST_FILTER", LEGAL)

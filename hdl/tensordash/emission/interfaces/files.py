@@ -90,7 +90,8 @@ def tile_interface_files(
         "B_BITS": config.b_format.width,
         "OUT_ROWS": config.out_rows,
     }
-    description = f"A TensorDash tile, which skips zeros of side B. Configuration {config.digest}."
+    skipped = {"none": "skips no zeros", "rows": "skips zeros of side B", "both": "skips zeros of both sides"}
+    description = f"A TensorDash tile, which {skipped[config.sparsity]}. Configuration {config.digest}."
     return {
         "component.xml": component_xml(f"{top}_ip", description, wrapper_ports(stream_ports), parameters, file_sets),
         **_wrapper_files(top, stream_ports, "tile"),
