@@ -103,7 +103,7 @@ def test_figures_are_those_of_the_pages() -> None:
     evaluation, system, demo = (read(f"docs/{name}.md") for name in ("evaluation-tables", "system", "demo"))
     (ours, papers) = re.findall(r"^- Mean (\d\.\d{3})x of .*the paper: (\d\.\d\d)x of", evaluation, re.MULTILINE)[0]
     assert (
-        f"{float(ours):.2f}x in the mean (paper: {papers}x)" in rows["speedup of tiles on eight networks of the paper"]
+        f"{float(ours):.2f}x in the mean (paper: {papers}x)" in rows["tiles, small versions of the paper's eight networks"]
     )
     assert re.search(r"^\| gcn \|.* 1\.00\d \|$", evaluation, re.MULTILINE)
     ((plain, better),) = re.findall(r"^\| with 256 GB/s \| (\S+), with the measures (\S+) \|", system, re.MULTILINE)
@@ -111,7 +111,11 @@ def test_figures_are_those_of_the_pages() -> None:
     ((slow,),) = [re.findall(r"^\| with 25\.6 GB/s, the paper's LPDDR4 \| (\S+) \|", system, re.MULTILINE)]
     assert rows["with the paper's DRAM at 25.6 GB/s"].startswith(f"{slow}x:")
     (whole,) = re.findall(r"^all +[\d,]+ +[\d,]+ +(\S+)$", demo, re.MULTILINE)
-    assert rows["a digits CNN on the Verilog of a core"] == whole
+    assert rows["digits CNN on a core's Verilog"] == f"{whole} an estimated dense core"
+    ((loss,),) = [re.findall(r"tiles that wait draw power \| (\S+) \|", read("docs/evaluation.md"))]
+    assert rows["energy efficiency of a chip"] == f"{float(loss):.2f} with idle power: a loss"
+    (placed,) = re.findall(r"^\| clock, with wires, MHz \| (\d+) \|", read("docs/cost.md"), re.MULTILINE)[:1]
+    assert f"placed, the tile reaches {placed} MHz" in README
 
 
 def test_first_tile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

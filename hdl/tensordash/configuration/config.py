@@ -362,8 +362,7 @@ class TileConfig(TomlConfig):
         for key in document:
             if key != "tile":
                 core = (
-                    ", which with [core] would be a core's: "
-                    "only generate, verify, prove, mutate, synth, train and map take one" * (key == "core")
+                    "; with a table [core] it is a core's, and this command takes no core" if key == "core" else ""
                 )
                 raise ConfigError(f"unknown key {key}: the only table is [tile] in a tile's configuration{core}")
         table = checked_table(document, "tile", [field.name for field in fields(cls)])

@@ -262,7 +262,7 @@ OPERATIONS: Mapping[str, Operation] = MappingProxyType(
                 name="record",
                 code=6,
                 unit="store",
-                doc="counts since the last record to memory, and reset of the counts",
+                doc="writes the counts since the last record to memory, and clears them",
                 fields=_MOVE[:2],
             ),
             Operation(

@@ -56,11 +56,7 @@ def load_preset(name: str, settings: Iterable[str] = ()) -> TileConfig:
     16
     """
     if name not in preset_names():
-        core = (
-            ", a core: only generate, verify, prove, mutate, synth, train and map take one"
-            if name in preset_names("core")
-            else ""
-        )
+        core = ", the preset of a core" if name in preset_names("core") else ""
         raise ConfigError(f"preset must be one of {', '.join(preset_names())}, not {name!r}{core}")
     return TileConfig.from_toml(preset_text(name), settings)
 

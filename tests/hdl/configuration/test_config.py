@@ -168,7 +168,7 @@ class TestFiles:
     def test_a_core_is_no_tile(self):
         with pytest.raises(
             ConfigError,
-            match="paper, .* not 'core', a core: only generate, verify, prove, mutate, synth, train and map take one",
+            match="paper, .* not 'core', the preset of a core",
         ):
             load_preset("core")
         with pytest.raises(ValueError, match="kind must be one of tile, core, not 'chip'"):
