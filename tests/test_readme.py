@@ -102,9 +102,8 @@ def test_figures_are_those_of_the_pages() -> None:
     rows = dict(re.findall(r"^\| ([^|]+) \| ([^|]+) \| [\[`]", README, re.MULTILINE))
     evaluation, system, demo = (read(f"docs/{name}.md") for name in ("evaluation-tables", "system", "demo"))
     (ours, papers) = re.findall(r"^- Mean (\d\.\d{3})x of .*the paper: (\d\.\d\d)x of", evaluation, re.MULTILINE)[0]
-    assert (
-        f"{float(ours):.2f}x in the mean (paper: {papers}x)" in rows["tiles, small versions of the paper's eight networks"]
-    )
+    tiles = rows["tiles, small versions of the paper's eight networks"]
+    assert f"{float(ours):.2f}x in the mean (paper: {papers}x)" in tiles
     assert re.search(r"^\| gcn \|.* 1\.00\d \|$", evaluation, re.MULTILINE)
     ((plain, better),) = re.findall(r"^\| with 256 GB/s \| (\S+), with the measures (\S+) \|", system, re.MULTILINE)
     assert rows["with DRAM at 256 GB/s"] == f"{plain}x; {better}x with a better order of work"

@@ -361,9 +361,7 @@ class TileConfig(TomlConfig):
         """
         for key in document:
             if key != "tile":
-                core = (
-                    "; with a table [core] it is a core's, and this command takes no core" if key == "core" else ""
-                )
+                core = "; with a table [core] it is a core's, and this command takes no core" if key == "core" else ""
                 raise ConfigError(f"unknown key {key}: the only table is [tile] in a tile's configuration{core}")
         table = checked_table(document, "tile", [field.name for field in fields(cls)])
         try:

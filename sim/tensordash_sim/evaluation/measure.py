@@ -19,6 +19,7 @@ __all__ = [
     "FIELDS",
     "layer_with_random_zeros",
     "masked_outputs",
+    "needed_passes",
     "product_with_static_mask",
     "random_streams",
     "recorded_step",
@@ -230,10 +231,14 @@ def masked_outputs(
         raise ValueError(f"geometry must be a linear layer, not {geometry}")
     config = TileConfig.from_mapping(tile)
     mask = static_mask((layer.out_features, layer.in_features), zeros, block, seed)
-    padded = np.pad(
-        mask, [(0, -extent % size) for extent, size in zip(mask.shape, (config.rows, config.columns), strict=True)]
-    )
-    blocks = padded.reshape(padded.shape[0] // config.rows, config.rows, -1, config.columns)
-    nonzero_passes = int(blocks.any(axis=(1, 3)).sum())
-    passes = blocks.shape[0] * blocks.shape[2]
-    return {"passes": passes, "kept_passes": nonzero_passes, "outputs": mask.size, "kept_outputs": int(mask.sum())}
+    needed = needed_passes(mask, config)
+    outputs = {"outputs": mask.size, "kept_outputs": int(mask.sum())}
+    return {"passes": needed.size, "kept_passes": int(needed.sum()), **outputs}
+
+
+def needed_passes(outputs: NDArray[np.bool_], config: TileConfig) -> NDArray[np.bool_]:
+    """Return a mask of the passes with an output that is needed, from a mask of the outputs."""
+    sizes = (config.rows, config.columns)
+    padded = np.pad(outputs, [(0, -extent % size) for extent, size in zip(outputs.shape, sizes, strict=True)])
+    blocks: NDArray[np.bool_] = padded.reshape(padded.shape[0] // config.rows, config.rows, -1, config.columns)
+    return np.logical_or.reduce(blocks, axis=(1, 3))

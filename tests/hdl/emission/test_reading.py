@@ -10,7 +10,8 @@ import pytest
 
 from tensordash import TileConfig, load_preset
 from tensordash.emission.verilog import render
-from tensordash_sim.verify.simulators import _environment, simulator_names
+from tensordash_sim.verify.builds import verilator_environment
+from tensordash_sim.verify.simulators import simulator_names
 
 from .emitted import NAMES, emitted_core
 
@@ -170,8 +171,7 @@ def check_waivers(text: str, most: int) -> None:
 def test_unused_signals_without_waivers(name, tmp_path):
     (tmp_path / "tensordash.v").write_text(cached_render(CONFIGS[name])["tensordash.v"])
     command = ["verilator", "--lint-only", "-Wall", "--top-module", "tensordash_axi_stream_tile", "tensordash.v"]
-    with _environment():
-        run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    run = subprocess.run(command, cwd=tmp_path, env=verilator_environment(), capture_output=True, text=True)
     warnings = re.findall(r"%Warning-(\w+)", run.stderr)
     assert "UNUSEDSIGNAL" in warnings
     assert warnings.count("UNUSEDSIGNAL") <= MAX_UNUSED

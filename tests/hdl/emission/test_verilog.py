@@ -16,7 +16,8 @@ import pytest
 from tensordash import TileConfig, generate, load_preset
 from tensordash.configuration.numerics import Fused
 from tensordash.emission.verilog import render
-from tensordash_sim.verify.simulators import _environment, simulator_names
+from tensordash_sim.verify.builds import verilator_environment
+from tensordash_sim.verify.simulators import simulator_names
 
 from .emitted import ports_of
 
@@ -333,9 +334,8 @@ def test_json_schedule_times_are_the_tiles():
 
 def verilator_lint(folder, top: str, *files: str) -> tuple[int, list[str]]:
     """Exit status and output, without the banner."""
-    with _environment():
-        command = ["verilator", "--lint-only", "-Wall", "--top-module", top, *files]
-        run = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    command = ["verilator", "--lint-only", "-Wall", "--top-module", top, *files]
+    run = subprocess.run(command, cwd=folder, env=verilator_environment(), capture_output=True, text=True)
     lines = (run.stdout + run.stderr).splitlines()
     return run.returncode, [line for line in lines if line and not line.startswith("- ")]
 

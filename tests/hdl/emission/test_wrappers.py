@@ -14,7 +14,8 @@ from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.preset import preset_text
 from tensordash.emission.interfaces.buses import bus_of
 from tensordash.emission.verilog import render
-from tensordash_sim.verify.simulators import _environment, simulator_names
+from tensordash_sim.verify.builds import verilator_environment
+from tensordash_sim.verify.simulators import simulator_names
 
 from ...emitted_commands import installed_environment
 from .emitted import emitted_core, ports_of
@@ -67,8 +68,7 @@ def write_files(kind: str, path: Path, **extra_files: str) -> Path:
 def lint_with_verilator(path: Path, top: str, *arguments: str) -> list[str]:
     """Return the warnings of Verilator."""
     command = ["verilator", "--lint-only", "-Wall", *DISABLED_WARNINGS, "--top-module", top, "heads.v", *arguments]
-    with _environment():
-        run = subprocess.run(command, cwd=path, capture_output=True, text=True)
+    run = subprocess.run(command, cwd=path, env=verilator_environment(), capture_output=True, text=True)
     found = [line for line in (run.stdout + run.stderr).splitlines() if line.startswith("%")]
     assert bool(found) == bool(run.returncode)
     return found

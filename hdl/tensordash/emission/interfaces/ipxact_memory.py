@@ -7,7 +7,7 @@ from ...configuration.core_config import CoreConfig
 from ...configuration.register_map import MapField, MapRegister, register_map
 from ...configuration.registers import ADDRESS_BITS, WORD_BITS
 
-__all__ = ["MEMORY", "REGISTERS", "add_address_space", "add_memory_map", "add_texts"]
+__all__ = ["ACCESS", "MEMORY", "REGISTERS", "add_address_space", "add_memory_map", "add_texts"]
 
 MEMORY = "memory"
 """Name of the address space at a core's memory port."""
@@ -21,7 +21,7 @@ ACCESS = {
     "w1c": "read-write",
     "wo": "write-only",
 }
-"""Maps the access of a field or register to its name in IP-XACT."""
+"""Maps the access of a field or register to its name in IP-XACT and CMSIS-SVD."""
 
 
 def add_texts(parent: Element, items: Iterable[tuple[str, object]]) -> None:

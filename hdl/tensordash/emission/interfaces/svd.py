@@ -8,17 +8,9 @@ from ...configuration.register_map import MapField, MapRegister, register_map
 from ...configuration.registers import ADDRESS_BITS, WORD_BITS
 from ...version import NUMERIC_VERSION
 from ..head import check_prefix
+from .ipxact_memory import ACCESS
 
 __all__ = ["svd"]
-
-ACCESS = {
-    "constant": "read-only",
-    "ro": "read-only",
-    "rw": "read-write",
-    "w1c": "read-write",
-    "wo": "write-only",
-}
-"""Maps the access of a field or register to its name in CMSIS-SVD."""
 
 
 def svd(config: CoreConfig, prefix: str = "tensordash") -> str:

@@ -312,7 +312,7 @@ def _moved_at_rest(bench: Bench, made: IllegalProgram) -> None:
     device.begin(made.base, first, causes=2)
     _all_done(bench, first)
     size = max(0, (total - 1).bit_length()) + random.randint(0, 2)
-    other = made.base + 2 * BYTES * total // BYTES * BYTES
+    other = made.base + 2 * BYTES * total
     device.put(made.descriptors[first:], other + BYTES * first)
     device.write("queue_base", other % (1 << 32))
     device.write("queue_size", size)

@@ -1,19 +1,15 @@
 """Bench of a stream buffer: compare each bank's words with lists, and check which banks are ready."""
 
-from collections.abc import Sequence
 from random import Random
 
 import cocotb
 
 from tensordash_sim.verify.bench import start_bench
 from tensordash_sim.verify.pins import Pins, split
+from tensordash_sim.verify.stimulus import packed
 
 Write = tuple[int, int, int, int]
 """The bank, in the numbering of reads, and word, part and data."""
-
-
-def _packed(values: Sequence[int], bits: int) -> int:
-    return sum(value << k * bits for k, value in enumerate(values))
 
 
 def _drawn(random: Random, shape: dict[str, int]) -> tuple[dict[str, int], list[Write]]:
@@ -27,9 +23,9 @@ def _drawn(random: Random, shape: dict[str, int]) -> tuple[dict[str, int], list[
     word, part, data = zip(*(places if pairs else places[:1]), strict=True)
     pins = {
         "write_bank": written,
-        "write_word": _packed(word, (words - 1).bit_length()),
-        "write_part": _packed([1 << each for each in part], parts),
-        "write_data": _packed(data, bits),
+        "write_word": packed(word, (words - 1).bit_length()),
+        "write_part": packed([1 << each for each in part], parts),
+        "write_data": packed(data, bits),
     }
     return pins, [(k, *place) for k, place in enumerate(places) if written >> k & 1]
 
@@ -51,8 +47,8 @@ async def random_groups(dut) -> None:
             copies = depth if pairs else 1
             pins.drive(
                 write_bank=(1 << depth) - 1,
-                write_word=_packed([word] * copies, address_bits),
-                write_part=_packed([1 << part] * copies, parts),
+                write_word=packed([word] * copies, address_bits),
+                write_part=packed([1 << part] * copies, parts),
                 write_data=0,
             )
             await pins.settle()
@@ -62,7 +58,7 @@ async def random_groups(dut) -> None:
         driven, writes = _drawn(random, shape)
         enable = random.getrandbits(depth)
         addresses = [random.randrange(words) for _ in range(depth)]
-        pins.drive(**driven, read_enable=enable, read_address=_packed(addresses, address_bits))
+        pins.drive(**driven, read_enable=enable, read_address=packed(addresses, address_bits))
         await pins.settle()
         if None not in shown:
             offered = split(pins.read("data"), parts * bits, depth)
@@ -74,7 +70,7 @@ async def random_groups(dut) -> None:
         assert ready == ~taken & ((1 << depth) - 1), f"cycle {pins.cycle}: ready is {ready:b}, written are {taken:b}"
         for bank in range(depth):
             if enable >> bank & ready >> bank & 1:
-                shown[bank] = _packed([held[bank, addresses[bank], k] for k in range(parts)], bits)
+                shown[bank] = packed([held[bank, addresses[bank], k] for k in range(parts)], bits)
         for bank, word, part, data in writes:
             held[bank, word, part] = data
         await pins.tick()
@@ -83,5 +79,5 @@ async def random_groups(dut) -> None:
     for bank in range(depth if depth > 1 else 0):
         memory = getattr(dut, f"bank_{bank}").memory
         for word in range(words):
-            whole = _packed([held[bank, word, part] for part in range(parts)], bits)
+            whole = packed([held[bank, word, part] for part in range(parts)], bits)
             assert int(memory[word].value) == whole, f"word {word} of bank {bank} is elsewhere"

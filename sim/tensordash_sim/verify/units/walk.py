@@ -9,6 +9,7 @@ import cocotb
 from tensordash_sim.verify.bench import start_bench
 from tensordash_sim.verify.job import current_job
 from tensordash_sim.verify.pins import Pins
+from tensordash_sim.verify.stimulus import packed
 
 PLACES = ("address", "x", "y")
 
@@ -36,11 +37,6 @@ def drawn(random: Random, loops: int) -> dict:
         "steps": [[random.getrandbits(16) for _ in range(loops)] for _ in range(3)],
         "counts": [random.choice([1, 1, 2, 3, random.randrange(1, 40)]) for _ in range(loops - 1)],
     }
-
-
-def packed(values: list[int], width: int) -> int:
-    """Pack values into one number, the first one lowest."""
-    return sum(value << k * width for k, value in enumerate(values))
 
 
 @cocotb.test()
