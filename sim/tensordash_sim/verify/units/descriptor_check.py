@@ -11,7 +11,7 @@ from tensordash.configuration.registers import ERRORS
 from tensordash_sim.golden.core.legal import Sequencer
 from tensordash_sim.verify.job import current_job
 from tensordash_sim.verify.pins import Pins
-from tensordash_sim.verify.units.sequencer import random_fields, random_program
+from tensordash_sim.verify.units.sequencer_programs import random_fields, random_program
 
 BEAT = 128
 

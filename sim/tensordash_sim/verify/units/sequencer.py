@@ -2,104 +2,33 @@
 
 import dataclasses
 from collections import Counter
-from itertools import chain
+from collections.abc import Mapping
 from random import Random
 
 import cocotb
 
 from tensordash.configuration.core_config import CoreConfig
-from tensordash.configuration.descriptors import BITS, OPERATIONS, UNITS, decode, encode
+from tensordash.configuration.descriptors import OPERATIONS, UNITS, decode
 from tensordash.configuration.registers import ERRORS
-from tensordash_sim.golden.core.legal import MAX_TOKENS, Sequencer
+from tensordash_sim.golden.core.legal import Sequencer
 from tensordash_sim.verify.bench import start_bench
 from tensordash_sim.verify.job import BenchJob
 from tensordash_sim.verify.pins import Pins
 from tensordash_sim.verify.stimulus import packed
+from tensordash_sim.verify.units.sequencer_programs import (
+    UNIT_ERRORS,
+    Directed,
+    error_pairs,
+    hoards,
+    owners,
+    random_program,
+    wait_sets,
+)
 
+MAX_COUNT_LAG = 1
+"""Tokens by which the sequencer's counter may lag behind the units, which signal and take one in a cycle."""
 UNREAD_EVERY = 5
 """One random program out of this number has a descriptor with a beat that memory answers with an error."""
-UNIT_ERRORS = ("range", "address", "compressed", "read", "write")
-
-
-def owners(bits: int) -> list[tuple[str, str, str]]:
-    """Return the units of a descriptor, and the names of their token fields."""
-    operation, _ = decode(bits)
-    assert operation is not None
-    if not operation.unit:
-        return []
-    ends = [(operation.unit, "wait", "signal")]
-    return [*ends, ("output", "output_wait", "output_signal")] if operation.name == "multiply" else ends
-
-
-def random_fields(random: Random, config: CoreConfig, name: str) -> dict[str, int]:
-    """Return random legal fields of an operation on this core, without tokens."""
-    operation = OPERATIONS[name]
-    fields = {}
-    for field in operation.fields:
-        if field.name in ("output_wait", "output_signal") or random.random() < 0.4:
-            continue
-        fields[field.name] = random.choice([field.minimum, field.maximum, random.randint(field.minimum, field.maximum)])
-    for switch in ("bias", "scale", "relu", "mask", "stochastic", "compression"):
-        if not getattr(config, switch):
-            fields.pop("compressed" if switch == "compression" else switch, None)
-    if "stride" in fields:
-        fields["stride"] = random.randint(1, 4)
-    if "memory" in fields:
-        fields["memory"] &= -32 if name == "record" else -max(config.group_bytes, 16)
-    if fields.get("compressed"):
-        fields |= {"count_1": 1, "count_2": 1, "count_3": 1, "segment": fields.get("segment") or 1}
-        fields["table"] = fields.get("table", 0) & -4
-    return fields
-
-
-def random_program(random: Random, config: CoreConfig, length: int) -> list[int]:
-    """Return a random program of legal descriptors, mostly with one random error."""
-    tokens: Counter[tuple[str, str]] = Counter()
-    program: list[int] = []
-    names = [name for name in OPERATIONS if name != "end"]
-    hoards = random.random() < 0.3  # Units signal tokens up to the maximum.
-    if hoards:
-        names = random.sample(names, 2)
-    draining = False
-    while len(program) < length:
-        draining |= random.random() < (0.005 if hoards else 0.05)
-        if draining and not any(tokens.values()):
-            program.append(encode(OPERATIONS["end"], {}))
-            draining = False
-            continue
-        name = random.choice(names)
-        own = [unit for unit, *_ in owners(encode(OPERATIONS[name], {}))]
-        masks = {}
-        for prefix, unit in zip(("", "output_"), own, strict=False):
-            eager = 1.0 if draining else 0.05 if hoards else 0.4
-            waits = [each for each in UNITS if tokens[each, unit] and random.random() < eager]
-            for each in waits:
-                tokens[each, unit] -= 1
-            masks[prefix + "wait"] = _mask(waits)
-        for prefix, unit in zip(("", "output_"), own, strict=False):
-            share = 0.0 if draining else 0.95 if hoards else random.choice([0.2, 0.2, 0.9])
-            signals = [each for each in UNITS if tokens[unit, each] < MAX_TOKENS and random.random() < share]
-            for each in signals:
-                tokens[unit, each] += 1
-            masks[prefix + "signal"] = _mask(signals)
-        program.append(encode(OPERATIONS[name], random_fields(random, config, name) | masks))
-    if random.random() < 0.8:
-        k = random.randrange(length)
-        kind = random.choice(["bit", "bit", "code", "wait", "signal", "field", "field"])
-        if kind == "bit":
-            program[k] ^= 1 << random.randrange(BITS)
-        elif kind == "code":
-            program[k] ^= random.randrange(1, 16)
-        elif kind == "wait":
-            program[k] |= random.getrandbits(6) << random.choice([8, 16, 32, 40])
-        elif kind == "signal":
-            program[-1] |= random.getrandbits(6) << random.choice([16, 40])
-        else:
-            operation, _ = decode(program[k])
-            assert operation is not None
-            if operation.fields:
-                program[k] &= ~random.choice(operation.fields).mask
-    return program
 
 
 class Unit:
@@ -138,64 +67,6 @@ class Unit:
         )
 
 
-WAYS = {unit: (next(each for each in OPERATIONS.values() if each.unit == unit), "") for unit in UNITS[:4]}
-WAYS |= {"output": (OPERATIONS["multiply"], "output_"), "store": (OPERATIONS["record"], "")}
-"""An operation of each unit, and the prefix of the unit's token fields."""
-
-
-def wait_sets() -> list[list[int]]:
-    """Return a program for each unit and each set of other units, in which the unit waits for exactly this set.
-
-    Each other unit first signals all units except this one, then only this one. At the end the unit waits for the units
-    outside the set, whose tokens must still exist.
-    """
-    programs = []
-    for consumer, (takes, take) in WAYS.items():
-        others = [each for each in UNITS if each != consumer]
-        for chosen in range(1 << len(others)):
-            halves = [[each for k, each in enumerate(others) if chosen >> k & 1 == is_chosen] for is_chosen in (1, 0)]
-            program = []
-            for producer in chain(*halves):
-                gives, give = WAYS[producer]
-                rest = [each for each in others if each != producer]
-                program += [encode(gives, {f"{give}signal": _mask(to)}) for to in (rest, [consumer])]
-            programs.append(program + [encode(takes, {f"{take}wait": _mask(half)}) for half in halves])
-    return programs
-
-
-def _mask(units: list[str]) -> int:
-    """Return the bits of units in a token field."""
-    return sum(1 << UNITS.index(each) for each in units)
-
-
-def hoards() -> list[list[int]]:
-    """Return a program for each pair of units, in which the producer signals the maximum of tokens before any is taken.
-
-    The consumer first waits for a third unit, which waits for the last of these tokens. While the third unit works, the
-    producer continues, so that the sequencer counts more tokens than the rule allows in program order. At the end the
-    producer waits for the consumer before it signals a last token, so that no token remains.
-    """
-    programs = []
-    for producer, (gives, give) in WAYS.items():
-        for consumer, (takes, take) in WAYS.items():
-            third = next(each for each in WAYS if each not in (producer, consumer))
-            of_producer, of_consumer, of_third = (_mask([each]) for each in (producer, consumer, third))
-            giving = encode(gives, {f"{give}signal": of_consumer})
-            last = encode(gives, {f"{give}signal": of_consumer | of_third})
-            gate = encode(WAYS[third][0], {"wait": of_producer, "signal": of_consumer})
-            first = encode(takes, {f"{take}wait": of_producer | of_third})
-            taking = encode(takes, {f"{take}wait": of_producer})
-            rest = MAX_TOKENS - 1
-            more = [giving, taking] * 3
-            end = [
-                encode(takes, {f"{take}wait": of_producer, f"{take}signal": of_producer}),
-                encode(gives, {f"{give}wait": of_consumer, f"{give}signal": of_consumer}),
-                taking,
-            ]
-            programs.append([giving] * rest + [last, gate, first] + more + [taking] * (rest - 1) + end)
-    return programs
-
-
 @dataclasses.dataclass
 class Plan:
     """A program, its errors, and its outcome by the golden rules.
@@ -212,6 +83,8 @@ class Plan:
         Error codes that the sequencer may report.
     ends : int
         Number of `end` descriptors before the first error.
+    busy : mapping
+        As in `Directed`.
     unread : (int, int)
         The beat that memory answers with an error: the descriptor's index, and the beat's number in it.
     """
@@ -219,6 +92,7 @@ class Plan:
     program: list[int]
     unread: tuple[int, int]
     errors: dict[tuple[str, int], str] = dataclasses.field(default_factory=dict)
+    busy: Mapping[tuple[str, int], int] = dataclasses.field(default_factory=dict)
     queues: dict[str, list[tuple[int, int]]] = dataclasses.field(default_factory=lambda: {unit: [] for unit in UNITS})
     index: int = 0
     codes: set[int] = dataclasses.field(default_factory=set)
@@ -233,14 +107,16 @@ class Plan:
         ]
 
 
-def plan(drawn: Random, config: CoreConfig, given_program: list[int] | None, number: int) -> Plan:
-    """Return the plan of a program, or of a random one with errors."""
-    program = given_program or random_program(drawn, config, drawn.choice([5, 20, 60]))
+def plan(drawn: Random, config: CoreConfig, directed: Directed | None, number: int) -> Plan:
+    """Return the plan of a directed program, or of a random one with errors."""
+    program = directed.program if directed else random_program(drawn, config, drawn.choice([5, 20, 60]))
     golden = Sequencer(config)
     # Memory answers one beat of the descriptor with an error, each of the four beats in turn.
-    is_unread = given_program is None and number % UNREAD_EVERY == 0
+    is_unread = directed is None and number % UNREAD_EVERY == 0
     unread = drawn.randrange(len(program)) if is_unread else len(program)
     made = Plan(program, (unread, number // UNREAD_EVERY % 4), index=len(program))
+    if directed:
+        made.errors, made.busy = dict(directed.errors), directed.busy
     error = ""
     for k, bits in enumerate(program):
         error = "fetch" if k == unread else golden.refusal(bits)
@@ -249,7 +125,7 @@ def plan(drawn: Random, config: CoreConfig, given_program: list[int] | None, num
             break
         for owner, *_ in owners(bits):
             made.queues[owner].append((k, bits))
-            if given_program is None and drawn.random() < 0.02:
+            if directed is None and drawn.random() < 0.02:
                 made.errors[owner, k] = drawn.choice(UNIT_ERRORS)
     made.codes = {ERRORS[error] if error else 0}
     first = min((k for _, k in made.errors), default=made.index)
@@ -276,10 +152,21 @@ class Run:
         Maximum number of cycles that a unit is busy.
     earlier : int
         Value of the sequencer's `done` before the program.
+    counted : (str, str) or None
+        As in `Directed`.
     """
 
-    def __init__(self, bench: tuple[BenchJob, Random, Pins], made: Plan, title: str, slow: int, earlier: int) -> None:
+    def __init__(
+        self,
+        bench: tuple[BenchJob, Random, Pins],
+        made: Plan,
+        title: str,
+        slow: int,
+        earlier: int,
+        counted: tuple[str, str] | None,
+    ) -> None:
         self.job, self.random, self.pins = bench
+        self.counted = counted
         self.made, self.title, self.slow, self.earlier = made, title, slow, earlier
         self.units = {name: Unit(self.pins, self.random, name, made.queues[name]) for name in UNITS}
         self.tokens: Counter[tuple[str, str]] = Counter()
@@ -311,6 +198,9 @@ class Run:
             self.ends += pins.read("ended")
             is_right = all(self.finished[k] == len(owners(made.program[k])) for k in range(self.done()))
             assert is_right, f"{self.title}: done too early"
+            if self.counted:
+                tokens, shown = self.tokens[self.counted], pins.read("{}_to_{}".format(*self.counted))
+                assert abs(shown - tokens) <= MAX_COUNT_LAG, f"{self.title}: {shown} tokens are counted, not {tokens}"
             quiet = 0 if self._is_active(has_room=has_room) else quiet + 1
             await pins.tick()
             await pins.settle()
@@ -355,7 +245,7 @@ class Run:
         if len(unit.beats) == 4:
             descriptor_bits = packed(unit.beats, 128)
             assert descriptor_bits == self.made.program[unit.index], f"{where}: {descriptor_bits:#x} is wrong"
-            unit.busy = self.random.randint(0, self.slow)
+            unit.busy = self.made.busy.get((unit.name, unit.index), self.random.randint(0, self.slow))
 
     def _is_active(self, *, has_room: bool) -> bool:
         units = self.units.values()
@@ -373,15 +263,15 @@ async def random_programs(dut, slow: int) -> None:
     inputs = {f"{unit}_{name}": 0 for unit in UNITS for name in ("descriptor_ready", "done", "error")}
     await pins.reset(descriptors_valid=0, descriptors_payload=0, **inputs)
     found: Counter[str] = Counter()
-    programs = [*[None] * round(24 * job.effort), *(wait_sets() if slow == 12 else hoards() if slow else [])]
-    for number, given_program in enumerate(programs):
-        made = plan(drawn, job.config, given_program, number)
+    directed_programs = {0: [], 12: [*wait_sets(), *error_pairs(job.config.window)], 60: hoards()}[slow]
+    for number, directed in enumerate([*[None] * round(24 * job.effort), *directed_programs]):
+        made = plan(drawn, job.config, directed, number)
         # Start `done` at a high value; a multiple of twice the window keeps the descriptors' places in the window.
         earlier = random.choice([0, 1 << 16, 1 << 32])
         earlier -= 2 * job.config.window if earlier else 0
         dut.done.value = earlier
         await pins.settle()
-        run = Run(bench, made, f"program {number}", slow, earlier)
+        run = Run(bench, made, f"program {number}", slow, earlier, directed.counted if directed else None)
         await run.execute()
         assert run.done() == made.index, f"program {number}: done is {run.done()}, golden has {made.index}"
         assert pins.read("failed") == (made.index < len(made.program)), f"program {number}"
