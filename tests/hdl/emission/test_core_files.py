@@ -13,7 +13,8 @@ import pytest
 
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.emission.verilog import generate
-from tensordash_sim.verify.simulators import _environment, simulator_names
+from tensordash_sim.verify.builds import verilator_environment
+from tensordash_sim.verify.simulators import simulator_names
 
 from .emitted import CORES, NAMES, emitted_core, ports_of
 
@@ -114,9 +115,8 @@ def test_icarus_has_no_warnings(folder: Path):
 
 def lint(folder: Path, *files: str) -> list[str]:
     """What Verilator warns of."""
-    with _environment():
-        command = ["verilator", "--lint-only", "-Wall", "--top-module", "tensordash_core", *files]
-        run = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    command = ["verilator", "--lint-only", "-Wall", "--top-module", "tensordash_core", *files]
+    run = subprocess.run(command, cwd=folder, env=verilator_environment(), capture_output=True, text=True)
     found = [line for line in (run.stdout + run.stderr).splitlines() if line.startswith("%")]
     assert bool(found) == bool(run.returncode)
     return found

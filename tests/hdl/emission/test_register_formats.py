@@ -21,7 +21,7 @@ from tensordash.emission.core_files import core_ports
 from tensordash.emission.interfaces.files import core_interface_files
 from tensordash.emission.interfaces.svd import svd
 from tensordash.emission.interfaces.systemrdl import descriptor_rdl, rdl_name, register_rdl
-from tensordash_sim.verify.simulators import _environment
+from tensordash_sim.verify.builds import verilator_environment
 
 from .register_models import (
     FieldModel,
@@ -348,10 +348,9 @@ def check_uvm(folder: Path) -> None:
     (folder / "uvm_pkg.sv").write_text(UVM)
     text = (folder / "registers.sv").read_text()
     assert 'this.end_.configure(this, 1, 0, "W1C", 1, ' in text
-    with _environment():
-        command = ["verilator", "--lint-only", "-Wno-fatal", "uvm_pkg.sv", "registers.sv"]
-        run = subprocess.run(command, cwd=folder, capture_output=True, text=True)
-        assert run.returncode == 0, run.stderr
-        assert "%Error" not in run.stderr
-        (folder / "registers.sv").write_text(text.replace("end_;", "end;"))
-        assert subprocess.run(command, cwd=folder, capture_output=True).returncode
+    command = ["verilator", "--lint-only", "-Wno-fatal", "uvm_pkg.sv", "registers.sv"]
+    run = subprocess.run(command, cwd=folder, env=verilator_environment(), capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    assert "%Error" not in run.stderr
+    (folder / "registers.sv").write_text(text.replace("end_;", "end;"))
+    assert subprocess.run(command, cwd=folder, env=verilator_environment(), capture_output=True).returncode
