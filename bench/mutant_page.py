@@ -60,7 +60,8 @@ def main() -> None:
     if folder is not None:
         stored = {"command": COMMAND, **measured_at()}
         if mutants := load_figures(folder / "mutate.json"):
-            store_figures(RESULTS, {**stored, "rows": summary(mutants["mutants"])})
+            rows = {name: {"outcomes": counts, **measured_at()} for name, counts in summary(mutants["mutants"]).items()}
+            store_figures(RESULTS, {"command": COMMAND, "rows": {**load_figures(RESULTS)["rows"], **rows}})
         if faults := load_figures(folder / "mutate-by-hand.json"):
             counts = Counter(each["result"] for each in faults["faults"])
             store_figures(FAULT_RESULTS, {**stored, "results": dict(counts)})

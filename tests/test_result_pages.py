@@ -54,7 +54,7 @@ def test_mutants_are_those_of_the_campaigns() -> None:
     for each in full_campaigns():
         row = page.row_of(each.name, each.kind, isinstance(each.config, CoreConfig))
         rows[row] += sum(count for _, count in each.parts)
-    assert {name: sum(row.values()) for name, row in stored["rows"].items()} == rows
+    assert {name: sum(row["outcomes"].values()) for name, row in stored["rows"].items()} == rows
 
 
 def test_mutants_of_an_example_are_summarised() -> None:
@@ -73,11 +73,10 @@ def test_mutants_of_an_example_are_summarised() -> None:
         "wires in a core's units": {"bench": 1},
         "wires between a core's units": {"survives": 1},
     }
-    text = page.written(
-        "<!-- mutants -->\n<!-- /mutants -->", {"command": "c", "commit": "d", "date": "e", "rows": rows}
-    )
+    measured = {name: {"outcomes": outcomes, "commit": "c", "date": "d"} for name, outcomes in rows.items()}
+    text = page.written("<!-- mutants -->\n<!-- /mutants -->", {"command": "make mutate", "rows": measured})
     assert "1 mutant survives" in text
-    assert "| wires between a core's units | 1 | 0 | 0 | 0 | 1 |" in text
+    assert "| wires between a core's units | 1 | 0 | 0 | 0 | 1 | c, d |" in text
 
 
 def test_faults_have_their_results() -> None:
