@@ -26,7 +26,7 @@ from tensordash_sim.verify.units.sequencer_programs import (
 )
 
 MAX_COUNT_LAG = 1
-"""Tokens by which the sequencer's counter may lag behind the units, which signal and take one in a cycle."""
+"""Largest difference between the counter of tokens in the sequencer and the model, which follow in one cycle."""
 UNREAD_EVERY = 5
 """One random program out of this number has a descriptor with a beat that memory answers with an error."""
 
