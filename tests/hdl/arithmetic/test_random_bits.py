@@ -3,10 +3,11 @@
 import random
 
 import pytest
+from amaranth.hdl import Fragment
 from amaranth.sim import Simulator
 
 from tensordash.arithmetic.converter import Converter
-from tensordash.arithmetic.random_bits import RandomBits
+from tensordash.arithmetic.random_bits import BEAT_BITS, RandomBits
 from tensordash.arithmetic.result_converter import ResultConverter
 from tensordash.configuration.formats import FORMATS, FloatFormat
 from tensordash_sim.golden.numbers import round_fixed
@@ -47,6 +48,30 @@ def test_every_cycle(columns):
             if start:
                 seed, beat, filling = next_seed, 0, 2
             await context.tick()
+
+    simulator.add_testbench(compare)
+    simulator.run()
+
+
+def test_every_carry_of_the_beat():
+    """A run across each power of two, from a preset counter of beats."""
+    generator = RandomBits(columns=4)
+    fragment = Fragment.get(generator, None)
+    driven = (signal for statement in fragment.statements["sync"] for signal in statement._lhs_signals())
+    counter = next(signal for signal in driven if signal.name == "beat")
+    simulator = Simulator(fragment)
+    simulator.add_clock(1e-9)
+
+    async def compare(context):
+        context.set(generator.step, 1)
+        for bit in range(2, BEAT_BITS):
+            first = (1 << bit) - 3
+            context.set(counter, first)
+            await context.tick().repeat(2)  # beats that were on their way
+            for beat in range(first, first + 6):
+                drawn = [context.get(bits) for bits in generator.bits]
+                assert drawn == random_bits(0, beat, 4), f"beat {beat:#x}"
+                await context.tick()
 
     simulator.add_testbench(compare)
     simulator.run()
