@@ -100,10 +100,7 @@ BROKEN = {
         "descriptor_mask_address - descriptor_address",
         "descriptor_mask_address",
     ),
-    "partial sums begin at the first place": (
-        "(arriving_partial >= 8'd9) ? 7'h48 : arriving_partial[6:0] * 7'd8",
-        "7'd0",
-    ),
+    "partial sums begin at the first place": ("word <= first_word;", "word <= 7'd0;"),
     "a place beyond the end is not noticed": ("{1'b0, beyond ? 3'd4", "{1'b0, 1'b0 ? 3'd4"),
     "random bits are always a half": (" + {1'b0, random};", " + 17'h8000;"),
     "all pieces have the first one's biases": ("transposed ? row[3] : piece[1]", "transposed ? row[3] : piece[0]"),

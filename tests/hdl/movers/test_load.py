@@ -35,8 +35,8 @@ def test_the_whole_buffer():
         ("walk_end <= 18'h100", "walk_end <= 18'h101", None),  # a group beyond the end
         ("{38'd0, rest != 9'd0}", "39'd0", None),  # a last segment of fewer groups is not counted
         (
-            "- {1'b0, descriptor_segment};",
-            "- {2'b0, descriptor_segment[14:0]};",
+            "- {1'b0, descriptor_stride_2[15:0]};",  # of a compressed move: segment
+            "- {2'b0, descriptor_stride_2[14:0]};",
             "segments",
         ),  # a segment has fewer than 32,768 groups
     ],
