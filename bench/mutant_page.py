@@ -58,13 +58,13 @@ def main() -> None:
     parser.add_argument("folder", nargs="?", type=Path, help="folder with mutate.json, mutate-by-hand.json, or both")
     folder = parser.parse_args().folder
     if folder is not None:
-        stored = {"command": COMMAND, **measured_at()}
+        measured = measured_at()
         if mutants := load_figures(folder / "mutate.json"):
-            rows = {name: {"outcomes": counts, **measured_at()} for name, counts in summary(mutants["mutants"]).items()}
+            rows = {name: {"outcomes": counts, **measured} for name, counts in summary(mutants["mutants"]).items()}
             store_figures(RESULTS, {"command": COMMAND, "rows": {**load_figures(RESULTS)["rows"], **rows}})
         if faults := load_figures(folder / "mutate-by-hand.json"):
             counts = Counter(each["result"] for each in faults["faults"])
-            store_figures(FAULT_RESULTS, {**stored, "results": dict(counts)})
+            store_figures(FAULT_RESULTS, {"command": COMMAND, **measured, "results": dict(counts)})
     for page, results, write in ((PAGE, RESULTS, written), (FAULT_PAGE, FAULT_RESULTS, with_fault_results)):
         atomic_write(page, write(page.read_text(encoding="utf-8"), load_figures(results)))
 

@@ -2,7 +2,6 @@
 
 import os
 import tempfile
-from collections.abc import Generator
 
 import pytest
 
@@ -27,14 +26,3 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for k, item in enumerate(tests):
             if k not in chosen:
                 item.add_marker(pytest.mark.slow)
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
-    """Skip a test for which PyTorch has no kernel on this processor: an LSTM in bf16 needs AVX-512."""
-    try:
-        return (yield)
-    except RuntimeError as error:
-        if "could not create a primitive descriptor" in str(error):
-            pytest.skip("PyTorch has no kernel for this on this processor")
-        raise

@@ -27,7 +27,7 @@ from .emitted_commands import installed_environment
 from .pages import fences
 
 ROOT = Path(__file__).parents[1]
-MACRO = """
+MACROS = """
 module sram_1rw_128x256(
   input clk0, input csb0, input web0, input [6:0] addr0, input [255:0] din0, output reg [255:0] dout0
 );
@@ -36,8 +36,19 @@ module sram_1rw_128x256(
     if (!csb0 && !web0) words[addr0] <= din0;
     else if (!csb0) dout0 <= words[addr0];
 endmodule
+
+module sram_1r1w_512x64(
+  input clk0, input csb0, input [8:0] addr0, input [63:0] din0,
+  input clk1, input csb1, input [8:0] addr1, output reg [63:0] dout1
+);
+  reg [63:0] words [0:511];
+  always @(posedge clk0)
+    if (!csb0) words[addr0] <= din0;
+  always @(posedge clk1)
+    if (!csb1) dout1 <= words[addr1];
+endmodule
 """
-"""A memory macro as on the page: chip select and write enable are active low."""
+"""The memory macros of the page: chip select and write enable are active low."""
 
 
 def page(name: str) -> str:
@@ -82,13 +93,15 @@ def test_the_core_passes_as_shown(core: Path) -> None:
     assert run_testbench(core, commands) in blocks("howto/core-in-a-soc", "")
 
 
-def test_a_macro_replaces_a_memory(core: Path) -> None:
-    (wrapper,) = blocks("howto/core-in-a-soc", "verilog")
-    (name,) = re.findall(r"^module (\w+)\(", wrapper)
+def test_macros_replace_memories(core: Path) -> None:
     memories = (core / "my_core_memories.v").read_text(encoding="utf-8")
-    replaced, count = re.subn(rf"module {name}\(.*?\nendmodule\n", lambda _: wrapper + MACRO, memories, flags=re.DOTALL)
-    assert count == 1
-    (core / "macros.v").write_text(replaced, encoding="utf-8")
+    wrappers = blocks("howto/core-in-a-soc", "verilog")
+    assert len(wrappers) == 2
+    for wrapper in wrappers:
+        (name,) = re.findall(r"^module (\w+)\(", wrapper)
+        memories, count = re.subn(rf"module {name}\(.*?\nendmodule\n", "", memories, flags=re.DOTALL)
+        assert count == 1
+    (core / "macros.v").write_text("\n".join([memories, *wrappers, MACROS]), encoding="utf-8")
     commands = blocks("howto/core-in-a-soc", "sh")[0].splitlines()[2:]
     printed = run_testbench(core, [commands[0].replace("my_core_memories.v", "macros.v"), commands[1]])
     assert printed.startswith("PASS")

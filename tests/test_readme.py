@@ -117,6 +117,26 @@ def test_figures_are_those_of_the_pages() -> None:
     assert f"placed, the tile reaches {placed} MHz" in README
 
 
+def test_speedups_of_the_digits_step_are_those_of_their_pages() -> None:
+    demo = read("docs/demo.md")
+    rows = dict(
+        re.findall(r"^\| (?:\[([\w ]+)\].*?|this one) \| ([\d. to]+) \| (?:estimated|simulated)", demo, re.MULTILINE)
+    )
+    (whole,) = re.findall(r"^all +[\d,]+ +[\d,]+ +(\S+)x$", demo, re.MULTILINE)
+    ((core, dense),) = re.findall(r"^cycles +([\d,]+) +([\d,]+)$", read("docs/cost-tables.md"), re.MULTILINE)
+    training = re.findall(
+        r"^\| `--steps .* \| ([\d.]+) \| [\d.]+ \| [\d.]+ \|", read("docs/training-results.md"), re.MULTILINE
+    )
+    (tutorial,) = re.findall(r"^\| all \|.*\| ([\d.]+) \| [\d.]+ \|$", read("docs/tutorials/train.md"), re.MULTILINE)
+    simulated = int(dense.replace(",", "")) / int(core.replace(",", ""))
+    assert rows == {
+        "": whole,
+        "cost tables": f"{simulated:.2f}",
+        "training": f"{min(training)} to {max(training)}",
+        "tutorial": tutorial,
+    }
+
+
 def test_first_tile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """The first commands have the described effects, before any make target is named."""
     monkeypatch.chdir(tmp_path)

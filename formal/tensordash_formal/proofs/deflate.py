@@ -58,8 +58,8 @@ def build(config: CoreConfig, fault: tuple[type[Block], Fault] | None = None) ->
     harness.claim("a_beat_stays_until_it_is_taken", strobes == harness.past(strobes), when=waits & beats.valid)
     harness.claim("data_are_zero_where_it_is_mute", beats.payload.data == 0, when=dut.mute)
 
-    sent = harness.probe("sent", (dut.most_beats - 1).bit_length())
-    made = harness.probe("made", dut.most_beats.bit_length())
+    sent = harness.probe("sent", (dut.max_beats - 1).bit_length())
+    made = harness.probe("completed", dut.max_beats.bit_length())
     harness.lemma(groups.valid & (sent < made), when=(sent != 0) & started & ~ResetSignal())
     # These signals and the group determine the data. Comparing the data themselves is hard for the solver.
     rest = (harness.probe(f"rest_{k}", dut.width) for k in range(dut.beat - 1))

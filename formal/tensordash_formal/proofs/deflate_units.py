@@ -50,14 +50,14 @@ class DeflateHarness(Harness):
         self.cut("mask", mask)
         # Number of units in the beat before the next group, and number of sent beats of the offered group.
         before = Signal(shift)
-        sent = Signal(range(dut.most_beats + 1))
+        sent = Signal(range(dut.max_beats + 1))
         first = Signal()  # no beat has left since a start
         offset = Const(0, shift)
         if dut.offset_bits:
             offset = Cat(Const(0, shift - dut.offset_bits), dut.offset)
         units = GroupUnits(m, begin=before, mask=mask, plain=dut.plain, width=width, places=beat + dut.most)
         end = units.place[-1]
-        whole_beats = Signal(range(dut.most_beats + 1))
+        whole_beats = Signal(range(dut.max_beats + 1))
         leaves, taken = beats.valid & beats.ready, groups.valid & groups.ready
         m.d.comb += whole_beats.eq(end >> shift)
         with m.If(leaves):
@@ -103,7 +103,7 @@ class DeflateHarness(Harness):
         )
 
         self.lemma(self.probe("filled", shift) == before, when=started, first=True)
-        self.lemma(self.probe("sent", (dut.most_beats - 1).bit_length()) == sent, when=started, first=True)
+        self.lemma(self.probe("sent", (dut.max_beats - 1).bit_length()) == sent, when=started, first=True)
         self.lemma((sent == 0) | (groups.valid & (sent < whole_beats)), when=~ResetSignal(), first=True)
         self.lemma((stored_place < before) & (sent == 0), when=stored, first=True)
         rests = Array([self.probe(f"rest_{p}", width) for p in range(beat - 1)] + [Const(0, width)])

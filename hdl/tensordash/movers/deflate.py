@@ -74,7 +74,7 @@ class Deflate(Block):
         self.beat = require_int("data_bits", data_bits, 2 * width) // width
         self.shift = self.beat.bit_length() - 1
         self.offset_bits = max(0, (data_bits // ALIGNED).bit_length() - 1)
-        self.most_beats = (self.beat - 1 + self.most) // self.beat  # that a group can complete
+        self.max_beats = (self.beat - 1 + self.most) // self.beat  # that a group can complete
         super().__init__(
             {
                 "start": In(1),
@@ -83,7 +83,7 @@ class Deflate(Block):
                 "groups": In(stream.Signature(self.size * width)),
                 "units": Out(unit_bits(lanes, width)),
                 "flush": In(1),
-                "whole": Out(range(self.most_beats + 1)),
+                "whole": Out(range(self.max_beats + 1)),
                 "beats": Out(stream.Signature(write_beat_layout(data_bits))),
                 "mute": In(1),
             }
@@ -96,9 +96,9 @@ class Deflate(Block):
         rest = [Signal(self.width, name=f"rest_{p}", reset_less=True) for p in range(beat - 1)]
         filled = Signal(shift, reset_less=True)  # units in `rest`
         beats_before = Signal(len(self.units) - shift, reset_less=True)  # beats that earlier groups completed
-        sent = Signal(range(self.most_beats), reset_less=True)  # beats of the group that have left
+        sent = Signal(range(self.max_beats), reset_less=True)  # beats of the group that have left
         total = Signal(range(beat + self.most))  # units from the start of the first beat, with the group's
-        made = Signal(range(self.most_beats + 1))  # beats that the group completes
+        completed = Signal(range(self.max_beats + 1))  # beats that the group completes
         blocks = self._blocks(m, filled, total)
 
         takes = Signal()
@@ -110,12 +110,12 @@ class Deflate(Block):
         if self.offset_bits:
             m.d.sync += first.eq(self.start | (first & ~leaves))
         m.d.comb += [
-            made.eq(total >> shift),
-            self.whole.eq(Mux(self.groups.valid, made - sent, flushes)),
+            completed.eq(total >> shift),
+            self.whole.eq(Mux(self.groups.valid, completed - sent, flushes)),
             self.units.eq(Cat(filled, beats_before) - offset),
             self.beats.valid.eq(self.whole != 0),
             leaves.eq(self.beats.valid & self.beats.ready),
-            self.groups.ready.eq((made == 0) | ((made == sent + 1) & self.beats.ready)),
+            self.groups.ready.eq((completed == 0) | ((completed == sent + 1) & self.beats.ready)),
             takes.eq(self.groups.valid & self.groups.ready),
         ]
         for p in range(beat):
@@ -123,7 +123,7 @@ class Deflate(Block):
             for place, held, units in blocks:
                 # The group's beat that has a unit of this block here. Places before its first are in the next beat.
                 number = (place >> shift) + above(place[:shift], p)
-                for target, chosen, name in ((sent, come, "comes"), (made, stays, "stays")):
+                for target, chosen, name in ((sent, come, "comes"), (completed, stays, "stays")):
                     one = Signal(name=f"{name}_{p}")
                     m.d.comb += one.eq(held[p] & (number == target) & (shows if chosen is come else 1))
                     chosen.append(units[p] & one.replicate(self.width))
@@ -133,7 +133,7 @@ class Deflate(Block):
                 before = Signal(name=f"before_{p}")
                 m.d.comb += before.eq((sent == 0) & above(filled, p) & written & ~self.mute)
                 come.append(rest[p] & before.replicate(self.width))
-                with m.If(takes & ((made != 0) | (filled <= p))):
+                with m.If(takes & ((completed != 0) | (filled <= p))):
                     m.d.sync += rest[p].eq(reduce(or_, stays))
             m.d.comb += [
                 self.beats.payload.data.word_select(p, self.width).eq(reduce(or_, come)),
@@ -142,7 +142,7 @@ class Deflate(Block):
         with m.If(leaves):
             m.d.sync += sent.eq(sent + 1)
         with m.If(takes):
-            m.d.sync += [sent.eq(0), filled.eq(total), beats_before.eq(beats_before + made)]
+            m.d.sync += [sent.eq(0), filled.eq(total), beats_before.eq(beats_before + completed)]
         with m.If(flushes & leaves):
             m.d.sync += [sent.eq(0), filled.eq(0)]
         with m.If(self.start):

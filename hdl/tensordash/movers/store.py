@@ -106,7 +106,7 @@ class Store(Block):
         self._group = Cat(self._first, Signal(rest, name="group_rest", reset_less=True)) if rest else self._first
         self._held = Signal(name="group_held")
         self._leaves = Signal(name="group_leaves")
-        most = self._deflate.most_beats if self._deflate is not None else self.beats
+        most = self._deflate.max_beats if self._deflate is not None else self.beats
         self._left = Signal(range(most + 1), name="beats_left")  # of the group
         self._sent = Signal(name="beat_sent")
         self._plain = Signal(name="plain")  # beats of groups may leave without a count

@@ -98,12 +98,11 @@ class DescriptorRegister:
             if field.low > end:
                 yield Signal(field.low - end, name=f"unused_{end}", reset_less=True)
             end = field.low + field.width
+            name = f"descriptor_{field.name}"
             if self._moved and FOLD <= field.low < 2 * COMMAND_BITS:
-                yield Signal(
-                    field.width, name=f"descriptor_{field.name}", reset_less=True
-                )  # also `table` and `segment`
+                yield Signal(field.width, name=name, reset_less=True)  # compressed moves: part of `table` or `segment`
             else:
-                yield Signal(field.width, name=f"descriptor_{field.name}", reset_less=True)
+                yield Signal(field.width, name=name, reset_less=True)
         if end < BITS:
             yield Signal(BITS - end, name=f"unused_{end}", reset_less=True)
 

@@ -21,6 +21,10 @@ pytestmark = pytest.mark.skipif("verilator" not in simulator_names(), reason="Ve
 
 SMALL = TileConfig(rows=2, columns=1, lanes=2, depth=3, connectivity=((0, 0), (1, 0), (2, 0)), initial=True)
 RING = replace(SMALL, staging="ring", counters="snapshot", initial=False, registered_ready=True)
+MIXED = TileConfig(
+    rows=2, columns=1, lanes=2, format={"a": "fp4_e2m1", "b": "fp8_e5m2"}, accumulator="hopper", scale="e8m0"
+)
+"""A step has 2 bytes on side a and 3 on side b, a scale included."""
 PADDED = TileConfig(rows=2, columns=1, lanes=2, format="tf32", accumulator="ampere")
 """A step is 38 bits in 5 bytes."""
 LEGAL = "random_traffic|null_beats|reset|clear|single_steps"
@@ -164,6 +168,7 @@ def test_a_rule_fails_where_the_tile_is_broken(rule, tmp_path, sabotage):
         *(pytest.param(bench, SMALL, marks=pytest.mark.slow, id=f"{bench}-c") for bench in BENCHES),
         *(pytest.param(bench, RING, marks=pytest.mark.slow, id=f"{bench}-ring") for bench in BENCHES),
         pytest.param("axi_stream", PADDED, id="axi_stream-padded"),
+        pytest.param("axi_stream", MIXED, id="axi_stream-mixed"),
     ],
 )
 def test_benches_break_none(bench, config, tmp_path, monkeypatch):

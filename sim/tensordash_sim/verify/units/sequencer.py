@@ -83,7 +83,7 @@ class Plan:
         Error codes that the sequencer may report.
     ends : int
         Number of `end` descriptors before the first error.
-    busy : mapping
+    busy, counted
         As in `Directed`.
     unread : (int, int)
         The beat that memory answers with an error: the descriptor's index, and the beat's number in it.
@@ -93,6 +93,7 @@ class Plan:
     unread: tuple[int, int]
     errors: dict[tuple[str, int], str] = dataclasses.field(default_factory=dict)
     busy: Mapping[tuple[str, int], int] = dataclasses.field(default_factory=dict)
+    counted: tuple[str, str] | None = None
     queues: dict[str, list[tuple[int, int]]] = dataclasses.field(default_factory=lambda: {unit: [] for unit in UNITS})
     index: int = 0
     codes: set[int] = dataclasses.field(default_factory=set)
@@ -116,7 +117,7 @@ def plan(drawn: Random, config: CoreConfig, directed: Directed | None, number: i
     unread = drawn.randrange(len(program)) if is_unread else len(program)
     made = Plan(program, (unread, number // UNREAD_EVERY % 4), index=len(program))
     if directed:
-        made.errors, made.busy = dict(directed.errors), directed.busy
+        made.errors, made.busy, made.counted = dict(directed.errors), directed.busy, directed.counted
     error = ""
     for k, bits in enumerate(program):
         error = "fetch" if k == unread else golden.refusal(bits)
@@ -152,21 +153,10 @@ class Run:
         Maximum number of cycles that a unit is busy.
     earlier : int
         Value of the sequencer's `done` before the program.
-    counted : (str, str) or None
-        As in `Directed`.
     """
 
-    def __init__(
-        self,
-        bench: tuple[BenchJob, Random, Pins],
-        made: Plan,
-        title: str,
-        slow: int,
-        earlier: int,
-        counted: tuple[str, str] | None,
-    ) -> None:
+    def __init__(self, bench: tuple[BenchJob, Random, Pins], made: Plan, title: str, slow: int, earlier: int) -> None:
         self.job, self.random, self.pins = bench
-        self.counted = counted
         self.made, self.title, self.slow, self.earlier = made, title, slow, earlier
         self.units = {name: Unit(self.pins, self.random, name, made.queues[name]) for name in UNITS}
         self.tokens: Counter[tuple[str, str]] = Counter()
@@ -198,8 +188,8 @@ class Run:
             self.ends += pins.read("ended")
             is_right = all(self.finished[k] == len(owners(made.program[k])) for k in range(self.done()))
             assert is_right, f"{self.title}: done too early"
-            if self.counted:
-                tokens, shown = self.tokens[self.counted], pins.read("{}_to_{}".format(*self.counted))
+            if made.counted:
+                tokens, shown = self.tokens[made.counted], pins.read("{}_to_{}".format(*made.counted))
                 assert abs(shown - tokens) <= MAX_COUNT_LAG, f"{self.title}: {shown} tokens are counted, not {tokens}"
             quiet = 0 if self._is_active(has_room=has_room) else quiet + 1
             await pins.tick()
@@ -263,15 +253,19 @@ async def random_programs(dut, slow: int) -> None:
     inputs = {f"{unit}_{name}": 0 for unit in UNITS for name in ("descriptor_ready", "done", "error")}
     await pins.reset(descriptors_valid=0, descriptors_payload=0, **inputs)
     found: Counter[str] = Counter()
-    directed_programs = {0: [], 12: [*wait_sets(), *error_pairs(job.config.window)], 60: hoards()}[slow]
-    for number, directed in enumerate([*[None] * round(24 * job.effort), *directed_programs]):
+    programs: list[Directed | None] = [None] * round(24 * job.effort)
+    if slow == 12:
+        programs += [*wait_sets(), *error_pairs(job.config.window)]
+    elif slow == 60:
+        programs += hoards()
+    for number, directed in enumerate(programs):
         made = plan(drawn, job.config, directed, number)
         # Start `done` at a high value; a multiple of twice the window keeps the descriptors' places in the window.
         earlier = random.choice([0, 1 << 16, 1 << 32])
         earlier -= 2 * job.config.window if earlier else 0
         dut.done.value = earlier
         await pins.settle()
-        run = Run(bench, made, f"program {number}", slow, earlier, directed.counted if directed else None)
+        run = Run(bench, made, f"program {number}", slow, earlier)
         await run.execute()
         assert run.done() == made.index, f"program {number}: done is {run.done()}, golden has {made.index}"
         assert pins.read("failed") == (made.index < len(made.program)), f"program {number}"
