@@ -125,6 +125,11 @@ class Trainer:
         -------
         Run
             The steps done in this call.
+
+        Raises
+        ------
+        DeviceError
+            If PyTorch cannot run the reference with autocast on this processor.
         """
         run = Run(self.device)
         run.steps = len(self.history)
@@ -164,8 +169,15 @@ class Trainer:
     def _update(self, index: int, batch: Any, kind: torch.dtype | None) -> torch.Tensor:
         """Train the device's model (0) or the plain one (1) on a batch, with autocast to `kind`, if given."""
         optimizer, scaler = self._optimizers[index], self._scalers[index]
-        with torch.autocast("cpu", kind or torch.bfloat16, enabled=kind is not None):
-            loss = self.task.loss(self._models[index], batch)
+        try:
+            with torch.autocast("cpu", kind or torch.bfloat16, enabled=kind is not None):
+                loss = self.task.loss(self._models[index], batch)
+        except RuntimeError as error:
+            if "could not create a primitive" not in str(error):
+                raise
+            raise DeviceError(
+                f"reference must be float32: PyTorch has no kernel in {kind} for this network on this processor"
+            ) from error
         optimizer.zero_grad()
         scaler.scale(loss).backward()
         scaler.step(optimizer)

@@ -292,6 +292,15 @@ class TileConfig(TomlConfig):
         return PAPER_OPTIONS if self.connectivity == "paper" else auto_options(self.lanes, self.depth, ring=self.ring)
 
     @property
+    def multipliers(self) -> int:
+        """Number of multipliers: rows x columns x lanes.
+
+        >>> TileConfig().multipliers
+        64
+        """
+        return self.rows * self.columns * self.lanes
+
+    @property
     def window_depth(self) -> int:
         """Steps that the tile holds and a port offers: `depth`, or 1 for the baseline."""
         return 1 if self.sparsity == "none" else self.depth

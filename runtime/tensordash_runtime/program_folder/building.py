@@ -14,6 +14,7 @@ from tensordash_sim.golden.quantization import non_zeros
 from tensordash_sim.lowering import Convolution, Geometry
 
 from ..counting import counted
+from ..errors import ProgramFolderError
 from ..programs import space_of
 from ..sides import chosen_rows, fixed_rows
 from .execution import compute_product
@@ -21,10 +22,18 @@ from .host_calls import FUNCTIONS, compute_host_call
 from .plan import Call, HostCall, Plan, Product
 from .tensors import StepTensor, groups_of
 
-__all__ = ["PlanBuilder"]
+__all__ = ["PlanBuilder", "require_floating_point"]
 
 SPEEDUP_LEVELS = 16
 """Counted speedups are rounded to multiples of 1 divided by this number."""
+
+
+def require_floating_point(config: CoreConfig) -> None:
+    """Raise ProgramFolderError if a core computes on integers, for which host calls have no conversions."""
+    if config.tile.numerics.result == "int32":
+        raise ProgramFolderError(
+            f"preset must have floating-point operands in a program folder, not {config.tile.a_format.name}"
+        )
 
 
 class PlanBuilder:

@@ -14,6 +14,7 @@ from tensordash.configuration.preset import load_any_preset
 
 from ..errors import ProgramFolderError
 from ..tasks import load_task
+from .building import require_floating_point
 from .folder import ProgramFolder, build_folder
 from .joint_graph import capture_step
 from .optimizers import add_updates, loss_scale_of
@@ -72,10 +73,7 @@ def compile_step(
     config = load_any_preset(preset) if isinstance(preset, str) else preset
     if isinstance(config, TileConfig):
         raise ProgramFolderError(f"preset must be a core's, not the tile {preset}")
-    if config.tile.numerics.result == "int32":
-        raise ProgramFolderError(
-            f"preset must have floating-point operands in a program folder, not {config.tile.a_format.name}"
-        )
+    require_floating_point(config)
     scale = loss_scale_of(loss_scale)
     graph, gradients = capture_step(model, loss, example, config, scale)
     graph.name = name

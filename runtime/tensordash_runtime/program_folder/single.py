@@ -7,7 +7,7 @@ from tensordash.configuration.core_config import CoreConfig
 from tensordash_sim.compiler.layer import OPERANDS
 from tensordash_sim.lowering import Geometry
 
-from .building import PlanBuilder
+from .building import PlanBuilder, require_floating_point
 from .plan import Plan
 from .tensors import StepTensor, groups_of
 
@@ -44,7 +44,13 @@ def plan_operation(
     -------
     Plan, dict of str to array of unsigned
         The plan, and the bit patterns of its operands.
+
+    Raises
+    ------
+    ProgramFolderError
+        If the core computes on integers.
     """
+    require_floating_point(config)
     builder, random = PlanBuilder(config), np.random.default_rng(seed)
     for name in OPERANDS[operation]:
         shape = geometry.shapes[name]

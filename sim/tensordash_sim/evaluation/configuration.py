@@ -14,7 +14,7 @@ __all__ = ["TABLE3"]
 def _points(settings: Settings, answers: Answers) -> tuple[list[Point], list[str]]:
     tile, chip = TileConfig(), ChipConfig()
     memory = chip.memory
-    peak = chip.tiles * tile.rows * tile.columns * tile.lanes * 2 * chip.clock_mhz / 1e6
+    peak = chip.tiles * tile.multipliers * 2 * chip.clock_mhz / 1e6
     rows: list[tuple[str, str, float, float]] = [
         ("Tensorcores", "", 256, chip.tiles),
         ("rows of PEs", "per Tensorcore", 4, tile.rows),

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tensordash import load_preset
+from tensordash import TileConfig, load_preset
 
 from ..performance.chip import BANDWIDTHS, ChipConfig, at_bandwidth, sufficient_bandwidth, totals
 from ..report.figure import Point
@@ -199,7 +199,7 @@ def _roofline(settings: Settings, answers: Answers) -> tuple[list[Point], list[s
     rates = dict.fromkeys(row["gbps"] for row in answers["step", "gpt"]["rows"])
     for gbps in rates:
         rate = gbps * 1e3 / CLOCK_MHZ
-        peak = ChipConfig().tiles * 4 * 4 * 4
+        peak = ChipConfig().tiles * TileConfig().multipliers
         points += [
             Point(metric="roofline", series=f"dense roof, {gbps:g} GB/s", x=x, ours=min(peak, x * rate))
             for x in sorted({0.0, min(peak / rate, most), most})

@@ -189,7 +189,7 @@ def _roofline(results: list[dict[str, Any]], config: TileConfig, chip: ChipConfi
             Point(metric="roofline", series=operation, x=intensity, ours=macs, more={"layer": layer})
             for intensity, macs, layer in at
         ]
-    peak, rate = chip.tiles * config.rows * config.columns * config.lanes, chip.dram_bytes_per_cycle
+    peak, rate = chip.tiles * config.multipliers, chip.dram_bytes_per_cycle
     points += [
         Point(metric="roofline", series="the baseline's roof", x=x, ours=min(peak, x * rate))
         for x in sorted({0.0, min(peak / rate, most), most})

@@ -204,7 +204,7 @@ def _is_to_be_replaced(path: Path, overwrite: bool) -> bool:
     if not names:
         return False
     if not overwrite:
-        raise TraceError(f"{path} exists already; to replace it, pass overwrite=True")
+        raise TraceError(f"{path} exists already; to replace it, pass --overwrite, or overwrite=True in Python")
     if not all(ARRAYS.fullmatch(name) for name in names - {INDEX}) or names == {INDEX}:
         raise TraceError(f"{path} is not a trace and is not replaced: remove it, or choose another path")
     return True

@@ -140,7 +140,7 @@ class Replayer:
             verilog = self.folder / "verilog"
             generate(config, verilog, PREFIX)
         sources = [verilog / f"{PREFIX}.vlt", verilog / f"{PREFIX}.v"]
-        top, positions = f"{PREFIX}_tile", config.rows * config.columns * config.lanes
+        top, positions = f"{PREFIX}_tile", config.multipliers
         cycles = math.inf if steps is None else steps
         chosen = quicker_simulator(simulator, top, sources, cycles=cycles, positions=positions, waves=waves)
         self._simulation = Simulation(chosen, top, sources, self.folder / "run", waves=waves)

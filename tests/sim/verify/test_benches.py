@@ -92,7 +92,7 @@ TILE_CASES = [
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize(("bench", "config"), TILE_CASES)
 def test_tile(bench, config, check):
-    effort = min(0.3, 16 / (config.rows * config.columns * config.lanes) + 0.1)
+    effort = min(0.3, 16 / (config.multipliers) + 0.1)
     check(bench, config, effort=effort, simulator="auto")
 
 

@@ -221,7 +221,7 @@ def _simulated(
     cycles = max(needs.values())
     inside = geometry.macs if config.sparsity == "both" else ran.positions - ran.padding
     effectual = inside if config.sparsity == "none" else ran.passes.work
-    slots = cycles * chip.tiles * config.rows * config.columns * config.lanes
+    slots = cycles * chip.tiles * config.multipliers
     return OperationResult(
         scheduled=scheduled,
         macs=geometry.macs,

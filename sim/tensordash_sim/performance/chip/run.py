@@ -89,7 +89,7 @@ class ProductsRun:
     def idle(self, cycles: int) -> dict[str, int]:
         """Return idle slots of multipliers by cause, in `cycles` of the chip."""
         config, tiles = self.machine.config, self.machine.chip.tiles
-        slots_per_tile = config.rows * config.columns * config.lanes
+        slots_per_tile = config.multipliers
         return {
             "options": self.passes.options,
             "waits": self.passes.waits,

@@ -297,7 +297,7 @@ class Bench:
             return 0
         tile = self.config.tile
         steps = -(-values["steps"] // tile.window_depth) * tile.window_depth
-        return int(values["a_streams"] * values["b_streams"] * steps * tile.rows * tile.columns * tile.lanes)
+        return int(values["a_streams"] * values["b_streams"] * steps * tile.multipliers)
 
     def layer(self, device: VerilatedCore) -> str:
         """Run a random layer with the mapper's tiling, in its own memory; return a title, empty if it does not fit.

@@ -114,7 +114,7 @@ def is_defined(config: CoreConfig, descriptors: list[int], place: int, ring: int
         blocks = values["a_streams"] * values["b_streams"]
         if blocks * block_cycles_of(config, values) > MAX_OUTPUT_CYCLES:
             return False
-        if steps > MAX_STEPS or (fits and steps * tile.rows * tile.columns * tile.lanes > MAX_POSITIONS):
+        if steps > MAX_STEPS or (fits and steps * tile.multipliers > MAX_POSITIONS):
             return False
     written = written_memory(descriptors[place], config)
     read = [run for bits in seen for run in read_memory(bits, config)]

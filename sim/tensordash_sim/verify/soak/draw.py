@@ -63,16 +63,7 @@ class SoakJob:
     @property
     def positions(self) -> int:
         """Least number of multiply positions: rows x columns x lanes x steps."""
-        return self.steps * positions_per_step(self.config)
-
-
-def positions_per_step(config: TileConfig) -> int:
-    """Return the multiplications of one step of the dense schedule.
-
-    >>> positions_per_step(TileConfig())
-    64
-    """
-    return config.rows * config.columns * config.lanes
+        return self.steps * self.config.multipliers
 
 
 def draw_job(seed: int, index: int) -> SoakJob:
@@ -87,7 +78,7 @@ def draw_job(seed: int, index: int) -> SoakJob:
     random = Random(f"soak {seed} {first}")
     large = Random(f"soak large {seed} {first}").randrange(LARGE_EVERY) == 0
     config = _draw_large(random) if large else _draw_config(random)
-    most = min(MAX_STEPS, (MAX_LARGE_POSITIONS if large else MAX_POSITIONS) // positions_per_step(config))
+    most = min(MAX_STEPS, (MAX_LARGE_POSITIONS if large else MAX_POSITIONS) // config.multipliers)
     steps = most if redraw else random.randint(min(MIN_STEPS, most), most)
     return SoakJob(seed=seed, index=index, config=config, steps=steps)
 

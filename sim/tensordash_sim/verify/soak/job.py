@@ -12,7 +12,7 @@ from tensordash import generate
 from ..job import JOB_VARIABLE, BenchJob
 from ..run import PREFIX, read_results
 from ..simulators import Simulation, SimulatorError, choose_simulator
-from .draw import SoakJob, positions_per_step
+from .draw import SoakJob
 
 __all__ = ["Record", "run_job"]
 
@@ -100,7 +100,7 @@ def run_job(job: SoakJob, folder: Path, *, simulator: str = "auto", waves: bool 
         digest=job.config.digest,
         simulator=chosen,
         failure=failures[0].removeprefix("soak: ") if failures else None,
-        positions=found["steps"] * positions_per_step(job.config),
+        positions=found["steps"] * job.config.multipliers,
         build_seconds=round(built - began, 3),
         seconds=round(time.monotonic() - built, 3),
         **found,

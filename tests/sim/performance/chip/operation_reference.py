@@ -73,7 +73,7 @@ def one_pass(found: Expected, marks: list, rows: list[int], columns: list[int], 
     for ends, duration in ((found.ends, max(cycles, beats)), (found.dense_ends, max(steps, beats))):
         ends[ends.index(min(ends))] += duration
     found.passes += 1
-    found.slots["stalls"] += max(beats - cycles, 0) * config.rows * config.columns * config.lanes
+    found.slots["stalls"] += max(beats - cycles, 0) * config.multipliers
     for row in range(config.rows):
         for column in range(config.columns):
             slots = cycles * config.lanes

@@ -51,7 +51,7 @@ def test_operation_is_the_obvious_one(layer: str, operation: Operation, sparsity
     effectual = want.inside if sparsity == "none" else want.slots["work"]
     assert result.ideal_speedup == pytest.approx(want.inside / effectual)
     check_shares(result)
-    tile_slots = machine.config.rows * machine.config.columns * machine.config.lanes
+    tile_slots = machine.config.multipliers
     slots = result.cycles * machine.chip.tiles * tile_slots
     # The wait of tiles for others with shared reads is tested in test_shared.
     reads = result.idle["reads"] * slots

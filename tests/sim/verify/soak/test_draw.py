@@ -46,7 +46,7 @@ def test_no_tile_has_a_large_share():
     total = sum(job.positions for job in jobs)
     assert total >= 10**8 > total - jobs[-1].positions
     assert max(job.positions for job in jobs) <= MAX_POSITIONS < total / 20
-    assert all(job.steps * job.config.rows * job.config.columns * job.config.lanes == job.positions for job in jobs)
+    assert all(job.steps * job.config.multipliers == job.positions for job in jobs)
 
 
 def test_large_tiles_are_drawn_with_a_small_share():
@@ -54,13 +54,12 @@ def test_large_tiles_are_drawn_with_a_small_share():
     large = [
         job
         for job in jobs
-        if job.config.rows * job.config.columns > MAX_PES
-        or job.config.rows * job.config.columns * job.config.lanes > MAX_MULTIPLIERS
+        if job.config.rows * job.config.columns > MAX_PES or job.config.multipliers > MAX_MULTIPLIERS
     ]
     assert len(jobs) / 128 < len(large) < len(jobs) / 32
     assert max(job.positions for job in large) <= MAX_LARGE_POSITIONS
     assert sum(job.positions for job in large) < sum(job.positions for job in jobs) / 100
-    assert max(job.config.rows * job.config.columns * job.config.lanes for job in large) > 4096
+    assert max(job.config.multipliers for job in large) > 4096
     assert max(job.config.input_bits for job in large) > MAX_INPUT_BITS / 2
 
 
