@@ -31,7 +31,7 @@ from .subjects import UNITS, Subject, subject_of
 
 __all__ = ["mutate"]
 
-BENCH_CPU_SECONDS = 300
+BENCH_CPU_SECONDS = 900
 """CPU time limit of a bench, which ends at its first failure. A mutant that exceeds the limit counts as killed."""
 BATCH_SIZE = 20
 """Mutants per screening run."""
