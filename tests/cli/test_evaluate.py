@@ -135,7 +135,7 @@ def test_no_sentence_that_the_numbers_do_not_support(
         figures = json.loads(capsys.readouterr().out)
         notes = " ".join(note for figure in figures for note in figure["notes"])
         assert ("zeros that are fewer" in notes) == fewer
-        assert "docs/models.md" not in notes
+        assert "tensordash trace --model" not in notes
         assert "first steps" not in notes
 
 
