@@ -1,12 +1,11 @@
 """Render docs/cost.json into pages. `templates/cost/NAME.md.j2` is the text after `<!-- cost: NAME -->`."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
 
 from common import TEMPLATES, render
-from scaling_picture import fitted
 
 __all__ = ["PAGES", "REGIONS", "written"]
 
@@ -106,12 +105,6 @@ def packed_power(document: Any, operands: str) -> str:
     return f"{abs(new / old - 1):.0%} {'more' if new >= old else 'less'}"
 
 
-def power_fall(document: Any, design: str) -> float:
-    """Return the relative decrease of the compute cores' power from no zeros to 90%."""
-    none, most = (milliwatts(document, zeros, "compute_cores", design) for zeros in ("0% zeros", "90% zeros"))
-    return 1 - most / none
-
-
 def delay(document: Any, role: str) -> float:
     """Return the delay of the slowest module of a role, in ns. Module names may have suffixes."""
     pattern = rf"tensordash_{role}($|__| )"
@@ -122,11 +115,6 @@ def paragraphs(document: Any) -> list[str]:
     """Return the paragraphs that `tensordash synth` prints: head, areas, powers, energies, summary, notes."""
     found: list[str] = document["table"].split("\n\n")
     return found
-
-
-def fit_of(parameter: str, points: Mapping[str, Sequence[float]]) -> Any:
-    """Return the fit of the added gates per PE over a parameter."""
-    return fitted(parameter, {int(n): sparse - dense for n, (sparse, dense) in points.items()})
 
 
 def in_one_piece(document: Any, design: str) -> float:
@@ -160,13 +148,11 @@ HELPERS = {
         added,
         break_even,
         delay,
-        fit_of,
         in_one_piece,
         milliwatts,
         packed_power,
         paragraphs,
         per_pe,
-        power_fall,
         run_of,
         skipping_share,
     )

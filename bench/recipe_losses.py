@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
-from statistics import mean, stdev
+from statistics import mean
 from typing import Any, NamedTuple
 
 import torch
@@ -131,7 +131,6 @@ def summary(runs: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
         "loss": mean(each["loss"] for each in found),
         "plain_loss": mean(each["plain_loss"] for each in found),
         "difference": mean(differences),
-        "error": stdev(differences) / len(found) ** 0.5 if len(found) > 1 else None,
         "range": (min(differences), max(differences)),
         "tail_difference": mean(tails),
         "data": sorted({run["data"] for run in runs.values()}),

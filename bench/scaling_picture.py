@@ -26,13 +26,10 @@ class Fit:
     ----------
     slope, constant : float
         Gate equivalents.
-    worst : float
-        Largest relative error of the fit.
     """
 
     slope: float
     constant: float
-    worst: float
 
 
 def terms(parameter: str, at: np.ndarray) -> np.ndarray:
@@ -45,7 +42,7 @@ def fitted(parameter: str, added: Mapping[int, float]) -> Fit:
     at, heights = np.array(list(added), float), np.array(list(added.values()))
     found = terms(parameter, at)
     (slope, constant), *_ = np.linalg.lstsq(np.stack([found, np.ones_like(at)], axis=1), heights, rcond=None)
-    return Fit(float(slope), float(constant), float(np.abs((slope * found + constant) / heights - 1).max()))
+    return Fit(float(slope), float(constant))
 
 
 def tables(text: str) -> dict[str, dict[int, float]]:
