@@ -20,9 +20,24 @@ def bits_of(field: Field) -> str:
     return f"{word}: {low}" if field.width == 1 else f"{word}: {high}..{low}"
 
 
+def places(bits: list[str]) -> str:
+    """Join the places of fields; the same bits of consecutive words share a place.
+
+    >>> places(["5: 15..0", "6: 15..0", "7: 15..0"]), places(["11: 15..0", "11: 31..16"])
+    ('5 to 7: 15..0', '11: 15..0; 11: 31..16')
+    """
+    first, last = bits[0].partition(": "), bits[-1].partition(": ")
+    if len(bits) > 1 and bits == [f"{int(first[0]) + k}: {first[2]}" for k in range(len(bits))]:
+        return f"{first[0]} to {last[0]}: {first[2]}"
+    return "; ".join(bits)
+
+
 def limits(field: Field) -> str:
-    """Return the values that a field may have."""
-    return f"{field.minimum} to {field.maximum}" if field.width < 32 else f"{field.width} bits"
+    """Return the values that a field may have; nothing if it is unsigned and every pattern of its bits is allowed."""
+    if field.minimum < 0:
+        return "signed"
+    most = field.greatest or field.maximum
+    return "" if (field.minimum, most) == (0, (1 << field.width) - 1) else f"{field.minimum} to {most}"
 
 
 def rows(fields: tuple[Field, ...]) -> Iterator[tuple[str, str, str, str]]:
@@ -35,7 +50,7 @@ def rows(fields: tuple[Field, ...]) -> Iterator[tuple[str, str, str, str]]:
         name, doc = (
             (f"{first.name}` ... `{others[-1].name}", _without_loop(first.doc)) if others else (first.name, first.doc)
         )
-        yield name, "; ".join(map(bits_of, (first, *others))), limits(first), doc
+        yield name, places([bits_of(field) for field in (first, *others)]), limits(first), doc
 
 
 def _without_loop(doc: str) -> str:
