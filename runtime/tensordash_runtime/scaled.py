@@ -26,7 +26,7 @@ def scaled_non_zeros(
     seed: int | None,
     weight_block_height: int = 1,
 ) -> dict[str, NDArray[np.bool_]]:
-    """Return the non-zero positions of quantised operands.
+    """Return the non-zero positions of quantised operands, in the geometry's shapes.
 
     Blocks extend along the reduced dimension: channels, filters or positions. The blocks of a convolution's streams
     also cross taps; their share of zeros is nearly the same.
