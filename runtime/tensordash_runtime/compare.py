@@ -43,7 +43,8 @@ def comparison(other: Device) -> Callable[[Product, Done], Done]:
             place = tuple(map(int, different[0]))
             bits = " and ".join(f"{each.view(f'u{width}')[place]:#0{2 * width + 2}x}" for each in (first, second))
             raise DifferenceError(
-                f"{product.operation} of {product.layer}: element {place} of {first.shape} differs: it is {bits}"
+                f"{product.operation} of {product.layer}: element {place} of {first.shape} differs: "
+                f"{bits} on the other device"
             )
         return repeated
 

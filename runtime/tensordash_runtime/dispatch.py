@@ -135,7 +135,7 @@ def _offload(
         mode.names.begin()
         stack.callback(mode.names.end)
         if threads_too:
-            other = threads.ThreadWatcher(HANDLERS, mode.find_elsewhere)
+            other = threads.ThreadWatcher(HANDLERS, mode.list_elsewhere)
             threads.watch(other)
             stack.callback(threads.unwatch, other)
         stack.enter_context(mode)
@@ -188,7 +188,7 @@ class _Mode(TorchDispatchMode):
             with threads.excluded():
                 result = func(*args, **keywords)
                 if name not in operators.COPIES:
-                    self.find_elsewhere(Call(func, args, keywords, result, name=name))
+                    self.list_elsewhere(Call(func, args, keywords, result, name=name))
             return result
         if name in operators.COPIES:
             result = func(*args, **keywords)
@@ -261,7 +261,7 @@ class _Mode(TorchDispatchMode):
         self.names.end()
         self.names.begin()
 
-    def find_elsewhere(self, call: Call) -> None:
+    def list_elsewhere(self, call: Call) -> None:
         """List an operation that another thread has run."""
         if any(tensor.is_meta for tensor in call.tensors) or any(tensor.numel() == 0 for tensor in call.tensors):
             return

@@ -135,7 +135,7 @@ def _role(at: Contracting, call: Call, *, may_transpose: bool = True) -> tuple[P
     if role is not None and (may_transpose or not role.turned):
         label = str(role.operation)
         return Product(role.layer, label, role.geometry, label, role.operands), role.turned
-    if call.name == "aten::addbmm":  # The sum is over the whole batch.
+    if call.name == "aten::addbmm":  # The batch is part of the sum.
         x, y = x.transpose(0, 1).flatten(1)[None], y.flatten(0, 1)[None]
     return Product(_name_of_factors(call), "product", geometry_of(x, y.mT), "AxW", {"A": x, "W": y.mT}), False
 

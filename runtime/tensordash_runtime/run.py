@@ -66,7 +66,7 @@ class Run:
         return self._core_cycles(each.executed, each.executed.flushed_speedup)
 
     def _core_cycles(self, executed: Executed, speedup: float) -> int:
-        """Return the cycles of a contraction and its checks if the tile has a speedup."""
+        """Return the cycles of a contraction and its checks for a speedup of the tile."""
         expected = self.device.expectations
         checks = sum(self._core_cycles(check, check.speedup) for check in executed.checks)
         if expected is None:
@@ -216,7 +216,7 @@ class Run:
         return type(self.device.config).__name__ + " " + self.device.config.digest
 
     def to_json(self) -> dict[str, Any]:
-        """Return a document: the device, totals, every contraction, and every missed operation."""
+        """Return a JSON document with the device, totals, every contraction and every missed operation."""
         contractions = []
         for each in self.contractions:
             counted = each.executed.counted

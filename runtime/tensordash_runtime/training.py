@@ -138,8 +138,8 @@ class Trainer:
                 if len(self.history) == steps:
                     break
             if len(self.history) % self.task.steps_per_epoch == 0 or len(self.history) == steps:
-                mine, plain = map(self.task.accuracy, self._models)
-                self.accuracies.append((len(self.history), mine, plain))
+                on_device, plain = map(self.task.accuracy, self._models)
+                self.accuracies.append((len(self.history), on_device, plain))
                 self.save()
         return run
 
@@ -175,7 +175,7 @@ class Trainer:
     # Checkpoints
 
     def save(self) -> None:
-        """Write a checkpoint atomically, if there is a folder.
+        """Write a checkpoint atomically, if the trainer has a folder.
 
         Raises
         ------
@@ -199,7 +199,7 @@ class Trainer:
             place.write_bytes(content.getbuffer())
 
     def resume(self) -> bool:
-        """Load the folder's checkpoint; return whether there is one.
+        """Load the folder's checkpoint, and return whether one exists.
 
         Raises
         ------
@@ -225,7 +225,7 @@ class Trainer:
             scaler.load_state_dict(saved)
         self.device.operations = state.get("operations", 0)
         self.history = [Step(**step) for step in state["history"]]
-        self.accuracies = [(step, mine, plain) for step, mine, plain in state["accuracies"]]
+        self.accuracies = [(step, on_device, plain) for step, on_device, plain in state["accuracies"]]
         return True
 
     @property
