@@ -14,7 +14,7 @@ from tensordash.tile.steps import StepsSignature
 
 
 class StepMemory(wiring.Component):
-    """A memory with the steps of one stream, (T, lanes) bit patterns, that offers up to `depth` steps per cycle."""
+    """A memory that offers the steps of a stream, (T, lanes) bit patterns, up to `depth` of them per cycle."""
 
     def __init__(self, steps, *, width: int, depth: int):
         self.steps, self.width, self.depth = steps, width, depth
@@ -27,13 +27,13 @@ class StepMemory(wiring.Component):
         memory = Memory(shape=ArrayLayout(self.width, len(self.steps[0])), depth=count, init=self.steps)
         m.submodules.memory = memory
         next_step = Signal(range(count + 1))  # First step that the tile has not taken.
-        left = Signal(range(count + 1))
+        remaining = Signal(range(count + 1))
         m.d.comb += [
-            left.eq(count - next_step),
-            port.available.eq(left),
-            port.last.eq((left > 0) & (left <= self.depth)),
+            remaining.eq(count - next_step),
+            port.available.eq(remaining),
+            port.last.eq((remaining > 0) & (remaining <= self.depth)),
         ]
-        with m.If(left > self.depth):
+        with m.If(remaining > self.depth):
             m.d.comb += port.available.eq(self.depth)
         for slot in range(self.depth):
             read = memory.read_port(domain="comb")
@@ -43,7 +43,7 @@ class StepMemory(wiring.Component):
 
 
 class DotProducts(wiring.Component):
-    """Multiplies rows of B by columns of A, once after reset. `a` is (columns, T, lanes), `b` is (rows, T, lanes)."""
+    """Multiplies rows of B by columns of A once after reset. `a` is (columns, T, lanes), `b` is (rows, T, lanes)."""
 
     def __init__(self, config: TileConfig, a, b):
         self.config, self.a, self.b = config, a, b

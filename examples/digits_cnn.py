@@ -1,13 +1,13 @@
 """Train a small CNN on scikit-learn's digits in mixed precision, without TensorDash.
 
-The script continues from the weights in the given file, if it exists, and writes the new weights to it. The first step
-after five epochs is the trace in the package (`tensordash_sim.trace.example_trace`):
+The script starts from the weights in the file, if it exists, and writes the trained weights to it. The first step after
+five epochs is the trace in the package (`tensordash_sim.trace.example_trace`):
 
     python examples/digits_cnn.py digits.pt
     tensordash trace examples/digits_cnn.py -o sim/tensordash_sim/data/digits_cnn.trace \
         --values --steps 1 --stop --overwrite -- digits.pt
 
-Another processor or PyTorch version may round sums differently. Values, and some zeros, then differ.
+With another processor or PyTorch version, sums may be rounded differently. Values and some zeros then differ.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""Train a small CNN on scikit-learn's digits on a TensorDash core. This takes two lines more than plain PyTorch.
+"""Train a small CNN on scikit-learn's digits on a TensorDash core, with two more lines than in plain PyTorch.
 
 python examples/train_digits.py              # on the emulator
 python examples/train_digits.py verilator    # two steps on the emitted Verilog

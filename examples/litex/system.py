@@ -2,7 +2,7 @@
 
     python examples/litex/system.py VERILOG MEMORY OUTPUT.v
 
-VERILOG is the folder that `tensordash generate --preset core --set core.address_bits=32` wrote, and MEMORY a key of
+VERILOG is the folder that `tensordash generate --preset core --set core.address_bits=32` wrote. MEMORY is a key of
 `BUS_WIDTHS`.
 """
 
@@ -25,11 +25,11 @@ CORE_BASE = 0x8000_0000
 RAM_BASE = 0x4000_0000
 RAM_BYTES = 1 << 14
 BUS_WIDTHS = {"wide-ram": 32, "bus-128": 128, "bus-32": 32}
-"""Bits of the SoC's bus by memory: a `WideRam`, or the SoC's RAM, which the core accesses as a master of the bus."""
+"""Width of the SoC's bus in bits, by memory: a `WideRam`, or the SoC's RAM, which the core accesses over the bus."""
 
 
 class System(SoCMini):
-    """A core, a RAM, and a port for the master: `host_*`, with `sys_clk`, `sys_rst` and `irq`.
+    """A core, a RAM and a port for the master; the pins are `host_*`, `sys_clk`, `sys_rst` and `irq`.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""A core as a LiteX module, and a RAM as wide as its bus. Copy this file into your design.
+"""A core as a LiteX module, and a RAM as wide as the core's bus. Copy this file into your design.
 
     tensordash generate --preset core --set core.address_bits=32 -o verilog
 
@@ -18,7 +18,7 @@ ADDRESS_FIELDS = ("id", "addr", "len", "size", "burst", "lock", "cache", "prot",
 
 
 class TensorDash(LiteXModule):
-    """A core.
+    """A core with its registers, its memory interface and its interrupt.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ def _outputs(prefix: str, channel, fields: tuple[str, ...]) -> dict[str, Signal]
 
 
 class WideRam(LiteXModule):
-    """A RAM that transfers a beat per cycle with a core, and has a second port for the bus of the SoC.
+    """A RAM that transfers one beat per cycle to or from a core, and has a second port for the SoC's bus.
 
     It accepts one read burst and one write burst at a time. Read data follow the address by two cycles.
 

@@ -1,4 +1,4 @@
-"""Backends with bit-equal results: the emulator, the golden core, the emitted Verilog, and a core at an address."""
+"""Execute jobs on the emulator, the golden core, the emitted Verilog or a core at an address, with equal bits."""
 
 from collections.abc import Callable
 from functools import lru_cache
@@ -17,7 +17,7 @@ from tensordash_sim.compiler.problem import Problem
 from tensordash_sim.compiler.program import Program
 from tensordash_sim.compiler.rounding import scaled, stochastic, toward_zero
 from tensordash_sim.emulator import RandomBits, contract, contract_scaled
-from tensordash_sim.golden.core.golden_core import GoldenCore, Memory
+from tensordash_sim.golden.core.golden_core import GoldenCore, Memory, Outcome
 from tensordash_sim.verify.verilated_core import SilentMemoryError, VerilatedCore
 
 from .errors import DeviceError, NoRoomError
@@ -27,12 +27,12 @@ from .programs import RECORD_BYTES, moved_bytes, program_with_record, schedule_o
 
 __all__ = ["BACKENDS", "Backend", "Emulator", "Golden", "Mmio", "Verilator", "open_backend"]
 
-ALIGNED = 64
-"""The ring's address is a multiple of this number of bytes."""
+RING_ALIGNMENT_BYTES = 64
+"""Alignment of the descriptor ring's address."""
 
 
 class Backend(Protocol):
-    """A backend that runs jobs."""
+    """Interface of a backend."""
 
     def run(self, job: DeviceJob) -> Ran:
         """Run a job and return its results.
@@ -48,7 +48,7 @@ class Backend(Protocol):
 
 
 class Emulator:
-    """Compiled code with the golden core's results, for a core or a tile."""
+    """Compiled model of a core or a tile, with the golden core's bits."""
 
     def __init__(self, config: CoreConfig | TileConfig) -> None:
         self._config = config
@@ -58,8 +58,8 @@ class Emulator:
         problem = job.problem
         if isinstance(self._config, TileConfig) and self._config.numerics.scale is not None:
             settings: dict[str, Any] = {"seed": job.key, "weight_block_height": job.weight_block_height}
-            made = contract_scaled(self._config, problem.layer, problem.operation, problem.rows, job.values, **settings)
-            return Ran(bits=made.view(np.uint32))
+            bits = contract_scaled(self._config, problem.layer, problem.operation, problem.rows, job.values, **settings)
+            return Ran(bits=bits.view(np.uint32))
         settings = {"fp32": problem.fp32, "relu": problem.relu, "toward_zero": job.toward_zero, "scale": job.scale}
         settings |= {name: job.values.get(name) for name in ("bias", "mask")}
         if job.seed is not None and not problem.fp32:
@@ -78,7 +78,7 @@ def _random_bits(config: CoreConfig, problem: Problem) -> RandomBits:
 
 
 class _Programs:
-    """Base class of cores that run programs: tensors in memory, and cached programs.
+    """Base class of backends that run programs: places tensors in memory, and caches programs.
 
     Parameters
     ----------
@@ -93,7 +93,7 @@ class _Programs:
         self._programs: dict[tuple[Problem, tuple[int, ...]], Program] = {}
 
     def run(self, job: DeviceJob) -> Ran:
-        """Write the tensors to memory, run the program, and read its result and counts."""
+        """Write the tensors to memory, run the program, and read its result."""
         problem = job.problem
         try:
             image = TensorImage(
@@ -116,20 +116,13 @@ class _Programs:
             elif job.toward_zero:
                 descriptors = toward_zero(descriptors)
             program.descriptors = scaled(descriptors, job.scale) if job.scale else descriptors
-        ring = -(-(image.end + RECORD_BYTES) // ALIGNED) * ALIGNED
+        ring = -(-(image.end + RECORD_BYTES) // RING_ALIGNMENT_BYTES) * RING_ALIGNMENT_BYTES
         end = ring + BYTES * len(program.descriptors) - self._memory.base
         if end > len(self._memory.bytes):
             raise NoRoomError(f"out of device memory: {end} bytes with the program, not {len(self._memory.bytes)}")
         cycles, traffic = self._execute(program, image.end, ring)
-        counts = np.frombuffer(self._memory.read(image.end, RECORD_BYTES) or b"", "<u4")
         bits = image.result()
-        return Ran(
-            bits=bits.view(f"u{bits.dtype.itemsize}"),
-            cycles=cycles,
-            traffic=traffic,
-            zeros=int(counts[0]),
-            non_finite=int(counts[1]),
-        )
+        return Ran(bits=bits.view(f"u{bits.dtype.itemsize}"), cycles=cycles, traffic=traffic)
 
     def close(self) -> None:
         """Release the memory."""
@@ -143,22 +136,26 @@ class _Programs:
         return self._programs[key]
 
     def _execute(self, program: Program, end: int, ring: int) -> tuple[int | None, int]:
-        """Run a program on the memory up to `end` and the record; return its cycles and the bytes moved."""
+        """Run a program whose record is at `end`, after the tensors; return its cycles and the bytes moved."""
         raise NotImplementedError
 
 
+def _require_success(outcome: Outcome) -> None:
+    """Raise DeviceError if a descriptor ended with an error."""
+    if outcome.error:
+        raise DeviceError(f"error {outcome.error} in descriptor {outcome.index}")
+
+
 class Golden(_Programs):
-    """The golden core: a simple model, and slow."""
+    """Golden core: a simple but slow model."""
 
     def _execute(self, program: Program, end: int, ring: int) -> tuple[int | None, int]:
-        outcome = GoldenCore(self._config, self._memory).run(program.descriptors)
-        if outcome.error:
-            raise DeviceError(f"error {outcome.error} in descriptor {outcome.index}")
+        _require_success(GoldenCore(self._config, self._memory).run(program.descriptors))
         return None, moved_bytes(program, self._config)
 
 
 class Verilator(_Programs):
-    """The emitted Verilog, with a memory that has a latency.
+    """Simulation of the emitted Verilog, with a memory of random latency.
 
     Parameters
     ----------
@@ -169,13 +166,16 @@ class Verilator(_Programs):
 
     Attributes
     ----------
+    has_waves : bool
+        Whether the build can draw waves.
     draw : tuple of (Path, int or None), optional
-        File for waves of the next program, and the one descriptor to draw. Reset after the program.
+        VCD file for the waves of the next program, and the only descriptor to draw (None: all). The run resets it.
     """
 
     def __init__(self, config: CoreConfig, size: int, **options: Any) -> None:
         super().__init__(config, size)
         self._core = VerilatedCore(config, size, **options)
+        self.has_waves = bool(options.get("waves"))
         self.draw: tuple[Path, int | None] | None = None
 
     def close(self) -> None:
@@ -183,16 +183,15 @@ class Verilator(_Programs):
         self._core.close()
 
     def _execute(self, program: Program, end: int, ring: int) -> tuple[int | None, int]:
-        mine: NDArray[np.uint8] = np.frombuffer(self._memory.bytes, np.uint8)
-        self._core.memory[:end] = mine[:end]
+        tensors: NDArray[np.uint8] = np.frombuffer(self._memory.bytes, np.uint8)
+        self._core.memory[:end] = tensors[:end]
         waves, command = self.draw or (None, None)
         self.draw = None
         try:
             done = self._core.run(program.descriptors, ring, waves=waves, command=command)
         except (IndexError, SilentMemoryError) as error:
             raise DeviceError(str(error)) from None
-        if done.outcome.error:
-            raise DeviceError(f"error {done.outcome.error} in descriptor {done.outcome.index}")
+        _require_success(done.outcome)
         self._memory.bytes[: end + RECORD_BYTES] = self._core.memory[: end + RECORD_BYTES].tobytes()
         beats = done.counters["read_beats"] + done.counters["write_beats"]
         return done.cycles, beats * self._config.axi_bits // 8
@@ -224,8 +223,7 @@ class Mmio(_Programs):
         self._core.write(base, bytes(self._memory.bytes[: end - base]))
         self._core.write(ring, program.image())
         outcome, counters = self._core.run(ring, len(program.descriptors))
-        if outcome.error:
-            raise DeviceError(f"error {outcome.error} in descriptor {outcome.index}")
+        _require_success(outcome)
         count = end + RECORD_BYTES - base
         self._memory.bytes[:count] = self._core.read(base, count)
         return None, (counters["read_beats"] + counters["write_beats"]) * self._config.axi_bits // 8
@@ -237,7 +235,7 @@ BACKENDS: dict[str, Callable[..., Backend]] = {
     "verilator": Verilator,
     "mmio": Mmio,
 }
-"""Backends by name."""
+"""Classes of backends, by name."""
 
 
 def open_backend(

@@ -1,4 +1,4 @@
-"""Comparison of two devices: the first element that differs."""
+"""Comparison of the results of two devices."""
 
 from collections.abc import Callable
 
@@ -19,7 +19,7 @@ class DifferenceError(TensorDashError, RuntimeError):
 
 
 def comparison(other: Device) -> Callable[[Product, Done], Done]:
-    """Return a watcher for `offload` that runs every product on another device, too.
+    """Return a watcher for `offload` that repeats every product on another device.
 
     Parameters
     ----------
@@ -36,13 +36,16 @@ def comparison(other: Device) -> Callable[[Product, Done], Done]:
         fp32 = done.executed.problem.fp32
         other.operations = done.executed.number  # Stochastic rounding draws the same random bits.
         repeated = product.run_on(other, fp32=fp32, count=done.executed.counted)
-        mine, theirs = (np.ascontiguousarray(plain(each.result)) for each in (done, repeated))
-        width = mine.dtype.itemsize
-        different = np.argwhere(mine.view(f"u{width}") != theirs.view(f"u{width}"))
+        first, second = (np.ascontiguousarray(plain(each.result)) for each in (done, repeated))
+        width = first.dtype.itemsize
+        different = np.argwhere(first.view(f"u{width}") != second.view(f"u{width}"))
         if len(different):
             place = tuple(map(int, different[0]))
-            found = " and ".join(f"{each.view(f'u{width}')[place]:#0{2 * width + 2}x}" for each in (mine, theirs))
-            raise DifferenceError(f"{product.operation} of {product.layer}: element {place} of {mine.shape} is {found}")
+            bits = " and ".join(f"{each.view(f'u{width}')[place]:#0{2 * width + 2}x}" for each in (first, second))
+            raise DifferenceError(
+                f"{product.operation} of {product.layer}: element {place} of {first.shape} differs: "
+                f"{bits} on the other device"
+            )
         return repeated
 
     return watcher

@@ -24,16 +24,16 @@ __all__ = ["tensordash"]
 def tensordash(
     graph: torch.fx.GraphModule, inputs: list[torch.Tensor], *, options: Mapping[str, Any] | None = None
 ) -> Callable[..., Any]:
-    """Return a backend of ``torch.compile``, registered when this module is imported.
+    """Compile a graph for ``torch.compile(backend="tensordash")``. Importing this module registers the backend.
 
     Parameters
     ----------
     graph, inputs
         Arguments from Dynamo.
     options : mapping, optional
-        Options of ``torch.compile``. "device" is a `Device`, by default the one of `set_default_device`. "run" is the
-        `Run` that records all contractions. "strict", "flush_limit" and "count" are as in `offload`. "fuse" lets the
-        core's output unit compute biases, ReLU and its mask where it can (default: true).
+        Options of ``torch.compile``. "device" is a `Device`, by default the device of `set_default_device`. "run" is
+        the `Run` that records all contractions. "strict", "flush_limit" and "count" are as in `offload`. "fuse" lets
+        the core's output unit compute biases, ReLU and its mask where possible (default: true).
 
     Raises
     ------
@@ -46,15 +46,15 @@ def tensordash(
     strict = bool(settings.pop("strict", False))
     flush_limit = float(settings.pop("flush_limit", 0.0))
     count = bool(settings.pop("count", True))
-    fusing = bool(settings.pop("fuse", True))
+    is_fusing = bool(settings.pop("fuse", True))
     if settings:
         raise DeviceError(
             f"options must be device, run, strict, flush_limit, count and fuse, not {', '.join(settings)}"
         )
     config = device.config
 
-    def changed(module: torch.fx.GraphModule) -> torch.fx.GraphModule:
-        if fusing and isinstance(config, CoreConfig):
+    def fused(module: torch.fx.GraphModule) -> torch.fx.GraphModule:
+        if is_fusing and isinstance(config, CoreConfig):
             fuse(module, config)
         return module
 
@@ -66,11 +66,11 @@ def tensordash(
         return make_boxed_func(call)
 
     def forward_only(module: torch.fx.GraphModule, inputs: Any) -> Any:
-        return compiler(changed(module), inputs)
+        return compiler(fused(module), inputs)
 
     def partition(module: torch.fx.GraphModule, *inputs: Any, **settings: Any) -> Any:
-        # Both passes are still one graph here, so that a mask's ReLU is known.
-        return default_partition(changed(module), *inputs, **settings)
+        # The joint graph still has the ReLU by which `fuse` recognizes a mask.
+        return default_partition(fused(module), *inputs, **settings)
 
     compilers = {"fw_compiler": compiler, "bw_compiler": compiler, "inference_compiler": forward_only}
     return aot_autograd(**compilers, partition_fn=partition)(graph, inputs)

@@ -1,4 +1,4 @@
-"""Speedups from skipped zeros: the cycle simulator on the streams of an operation's row side."""
+"""Speedup from skipped zeros, by the cycle simulator on the streams of an operation's row side."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -14,8 +14,8 @@ from tensordash_sim.lowering.groups import grouped
 
 __all__ = ["NOT_COUNTED", "Counted", "counted", "counted_sides"]
 
-SAMPLED = 64
-"""Number of an operation's passes that are simulated, evenly spaced: speedups differ little between passes."""
+MAX_PASSES = 64
+"""Maximum number of simulated passes of an operation, evenly spaced. Speedups differ little between passes."""
 
 
 class Counted(NamedTuple):
@@ -36,16 +36,16 @@ NOT_COUNTED = Counted(0, math.nan)
 def counted(
     geometry: Geometry, operation: str, non_zeros: Mapping[str, NDArray[np.bool_]], rows: str, tile: TileConfig
 ) -> Counted:
-    """Count a sample of an operation's passes.
+    """Count the dense tile's cycles and the tile's speedup, from a sample of the operation's passes.
 
     Parameters
     ----------
     geometry : Convolution or MatrixProduct
-        Its layer.
+        The layer.
     operation : str
         "AxW", "WxG" or "AxG".
     non_zeros : mapping of str to array of bool
-        Where its operands are not zero.
+        Non-zero positions of both operands, in the geometry's shapes.
     rows : str
         The operand on the row side.
     tile : TileConfig
@@ -69,34 +69,34 @@ def counted_sides(
     rows: Sequence[str],
     tile: TileConfig,
 ) -> dict[str, Counted]:
-    """Count as `counted`, once for each operand in `rows` on the row side."""
+    """Count as `counted` for each operand in `rows`, with that operand on the row side."""
     dense, cycles = dict.fromkeys(rows, 0), dict.fromkeys(rows, 0.0)
     kind = Operation(operation)
     for product in lower(geometry, kind, non_zeros, tile.lanes):
         sides = product.left, product.right
         for name in rows:
             row, column = sides if name == kind.left else sides[::-1]
-            all_steps, pace = _sampled(row, column, tile)
+            all_steps, pace = _sample_passes(row, column, tile)
             dense[name] += all_steps
             cycles[name] += all_steps * pace
     return {name: Counted(dense[name], dense[name] / cycles[name] if cycles[name] else 1.0) for name in rows}
 
 
-def _sampled(row: Vectors, column: Vectors, tile: TileConfig) -> tuple[int, float]:
+def _sample_passes(row: Vectors, column: Vectors, tile: TileConfig) -> tuple[int, float]:
     """Return the dense steps of all passes of a product, and the mean cycles per dense step of a sample."""
-    every, across = grouped(row, tile.rows), grouped(column, tile.columns)
-    all_steps = len(every) * every.shape[1] * across.shape[1] * row.steps
+    row_groups, column_groups = grouped(row, tile.rows), grouped(column, tile.columns)
+    all_steps = len(row_groups) * row_groups.shape[1] * column_groups.shape[1] * row.steps
     if tile.sparsity == "none":
         return all_steps, 1.0
-    groups = every.reshape(-1, tile.rows)
-    chosen = np.unique(np.linspace(0, len(groups) - 1, SAMPLED).astype(int))
+    groups = row_groups.reshape(-1, tile.rows)
+    chosen = np.unique(np.linspace(0, len(groups) - 1, MAX_PASSES).astype(int))
     words = _words(row, groups[chosen])
     other = None
     if tile.sparsity == "both":  # Each group of rows meets one group of columns of its batch element.
-        element = chosen // every.shape[1]
-        other = _words(column, across[element, chosen % across.shape[1]])
-    taken = Scheduler(tile).schedule(words, other).cycles
-    return all_steps, float(taken.sum()) / (len(chosen) * row.steps)
+        element = chosen // row_groups.shape[1]
+        other = _words(column, column_groups[element, chosen % column_groups.shape[1]])
+    cycles = Scheduler(tile).schedule(words, other).cycles
+    return all_steps, float(cycles.sum()) / (len(chosen) * row.steps)
 
 
 def _words(vectors: Vectors, numbers: NDArray[np.int64]) -> NDArray[np.uint32]:

@@ -1,4 +1,4 @@
-"""Device: matrix products and convolutions, forward and backward, of arrays and tensors on a core or a tile."""
+"""Run matrix products and convolutions of arrays and tensors, forward and backward, on a core or a tile."""
 
 import os
 import threading
@@ -39,24 +39,25 @@ ROW_SIDES = {"a": "A", "w": "W", "g": "G"}
 class Device:
     """A core or a tile that runs operations for one thread of one process.
 
-    Results are defined to the bit (docs/numerics.md), and the same for every backend. Operands of the device's operand
-    type give the exact or binned sum, rounded to FP32 and then to that type. Values of float32 tensors are scaled and
-    rounded to the operand type, and the result is the sum rounded to FP32. Other types raise an error. A tile with
-    scales takes only float32, and quantises the values to elements and scales (`contract_scaled`); its results have no
-    bias, ReLU or mask. On a core in int8, results of int8 tensors are int8 or INT32 (docs/core.md, "Integers").
-    float32 tensors are scaled, rounded to nearest and saturated there, and the INT32 sums become float32.
+    All backends return the same bits, which docs/numerics.md defines. For operands of the device's operand type, a
+    result is the exact or binned sum, rounded to FP32 and then to that type. Values of float32 tensors are scaled and
+    rounded to the operand type, and the result is the sum rounded to FP32. Other types raise an error.
+
+    A tile with scales accepts only float32, and quantises values to elements and scales (`contract_scaled`). Its
+    results have no bias, ReLU or mask. On a core in int8, int8 tensors have int8 or INT32 results (docs/core.md,
+    "Integers"). float32 tensors are scaled, rounded to nearest and saturated, and the INT32 sums become float32.
 
     Parameters
     ----------
     preset : str, CoreConfig or TileConfig
-        Name of a core's or a tile's preset, or a configuration.
+        Preset of a core or a tile, or a configuration.
     backend : str
         "emulator": compiled code. "golden": the golden core, which is slow. "verilator": the emitted Verilog, whose
         first build takes half a minute. "mmio": a core at `address`. A tile has only the emulator.
     memory_bytes : int
         Size of the device's memory, which must hold the operands and the result of an operation.
     latency : (int, int)
-        Least and greatest latency of the Verilog's memory, in cycles.
+        Minimum and maximum latency of the simulated Verilog's memory, in cycles.
     pause : float
         Probability that a channel of that memory pauses in a cycle.
     seed : int
@@ -66,11 +67,11 @@ class Device:
         needs a core with `core.stochastic`. On a tile with scales, rounding of quantised gradients: "nearest" or
         "stochastic". The default is "nearest", or "stochastic" with a recipe.
     rounding_seed : int
-        Seed of stochastic rounding, 32 bits. Each pair of a seed and an operation's number has its own random bits.
+        Seed of stochastic rounding, 32 bits. Each pair of a seed and an operation number has its own random bits.
     scaling : str or mapping of str to int
-        Powers of two that multiply float32 operands before rounding; results are divided by them. "auto" takes the
-        largest power for each operand that leaves all finite values in range. "none" takes no scaling. A mapping has
-        powers for "A", "W" and "G" (default: 0). Formats with scales ignore it.
+        Exponents of powers of two that multiply float32 operands before rounding; results are divided by the powers.
+        "auto" chooses the largest power that leaves all finite values of an operand in range. "none" does not scale.
+        A mapping has exponents for "A", "W" and "G" (default: 0). Formats with scales ignore it.
     recipe : Recipe, optional
         Training recipe, for a tile with the scales of NVFP4.
     quick : bool
@@ -78,7 +79,7 @@ class Device:
     waves : bool
         Whether to build the Verilog for `draw_waves`.
     address, timeout : str, float
-        Address of the core of "mmio" (docs/runtime.md), and the seconds that an operation may take there.
+        For "mmio": the core's address (docs/runtime.md), and the time limit of an operation in seconds.
 
     Attributes
     ----------
@@ -86,17 +87,15 @@ class Device:
         Configuration of the core or tile.
     name : str
         The preset's name, or the configuration's class and digest.
-    backend, scaling, recipe
-        As given.
-    rounding : str
-        As given, or the default.
+    backend, scaling, recipe, rounding
+        The arguments, or their defaults.
     operations : int
         Number of operations so far; stochastic rounding uses it as the next operation's number.
 
     Raises
     ------
     TypeError, ValueError
-        Naming the field, what is allowed and what was given.
+        If an argument is invalid.
     DeviceError
         If `address` has no core, or a core of another configuration.
 
@@ -141,13 +140,9 @@ class Device:
         self.recipe = checked_recipe(self.config, recipe)
         self.rounding = default_rounding(recipe) if rounding is None else rounding
         self._rounding_seed = checked_seed(self.config, self.rounding, rounding_seed)
-        self._backend: Backend | None = None
-        self.expectations: Expectations | None = None
-        self._draws = waves
         options = {"latency": latency, "pause": pause, "seed": seed, "quick": quick, "waves": waves}
-        self._backend = open_backend(backend, self.config, memory_bytes, address, timeout, options)
-        if isinstance(self.config, CoreConfig):
-            self.expectations = Expectations(self.config)
+        self._backend: Backend | None = open_backend(backend, self.config, memory_bytes, address, timeout, options)
+        self.expectations = Expectations(self.config) if isinstance(self.config, CoreConfig) else None
 
     def __enter__(self) -> "Device":
         return self
@@ -156,7 +151,7 @@ class Device:
         self.close()
 
     def close(self) -> None:
-        """Release the device's memory and processes; it cannot be used any more."""
+        """Release memory and processes. Later operations raise `DeviceError`."""
         if self._backend is not None:
             self._backend.close()
             self._backend = None
@@ -167,11 +162,11 @@ class Device:
 
     @property
     def types(self) -> tuple[str, ...]:
-        """The types of tensors that the device accepts."""
+        """Names of the tensor types that the device accepts."""
         return tuple(dict.fromkeys((*operand_types(self.tile), FLOAT32)))
 
     def matmul(self, a: Any, b: Any, *, row_side: str | None = None) -> Any:
-        """Return a matrix product, as in NumPy and PyTorch: leading axes are a batch, and are broadcast.
+        """Return a matrix product. Leading axes are a batch and are broadcast, as in NumPy and PyTorch.
 
         Parameters
         ----------
@@ -180,7 +175,7 @@ class Device:
         b : array or tensor, (..., k, m)
             Right factor.
         row_side : str, optional
-            The factor on the row side, "a" or "b", as for `contract`. The default is "a" where results depend on it.
+            The factor on the row side, "a" or "b", as for `contract`. The default is "a" if results depend on it.
 
         Returns
         -------
@@ -221,7 +216,7 @@ class Device:
         stride, padding, dilation : int or tuple of int
             One value for all directions, or one for each.
         groups : int
-            As in PyTorch.
+            Number of groups of channels and filters, as in PyTorch.
         row_side : str, optional
             The operand on the row side, "a" or "w", as for `contract`.
 
@@ -250,7 +245,11 @@ class Device:
         *,
         row_side: str | None = None,
     ) -> Any:
-        """Return the gradient of a convolution by its input, of shape `shape`; `g` is the gradient by its result."""
+        """Return a convolution's gradient with respect to its input, of shape `shape`.
+
+        `g`, (samples, filters, ...), is the gradient with respect to the result. Settings and errors are those of
+        `convolution`.
+        """
         type_of("w", w), type_of("g", g)
         geometry = convolution_of(tuple(shape), tuple(w.shape), stride, padding, dilation, groups)
         return self._convolve(geometry, {"w": w, "g": g}, "WxG", row_side)
@@ -267,7 +266,7 @@ class Device:
         *,
         row_side: str | None = None,
     ) -> Any:
-        """Return the gradient of a convolution by its weights, of shape `shape`; `g` is the gradient by its result."""
+        """Return a convolution's gradient with respect to its weights, of shape `shape`; see `convolution_input`."""
         type_of("a", a), type_of("g", g)
         geometry = convolution_of(tuple(a.shape), tuple(shape), stride, padding, dilation, groups)
         return self._convolve(geometry, {"a": a, "g": g}, "AxG", row_side)
@@ -292,11 +291,11 @@ class Device:
         count: bool = True,
         layer: str = "",
     ) -> Done:
-        """Run one of the three operations of a layer; return its result and a record.
+        """Run one of the three operations of a layer, and return its result and a record.
 
-        The tile skips zeros of the row side. If results do not depend on the side, the row side has the operand with
-        which the tile takes fewer cycles. Otherwise it has the gradient, or A in AxW. If the sides have different
-        formats, the gradient is on the side whose format has the wider range (`sides`).
+        The tile skips zeros of the row side. If results do not depend on the side, the row side has the operand
+        that costs the tile fewer cycles. Otherwise it has the gradient, or A in AxW. If the sides have different
+        formats, the gradient is on the side whose format has the wider range (`sides.fixed_rows`).
 
         Parameters
         ----------
@@ -307,7 +306,7 @@ class Device:
         operands : mapping of str to array or tensor
             Both operands, in the geometry's shapes.
         fp32 : bool
-            Whether results stay FP32, or INT32 for int8 operands, whatever the operands' type is.
+            Whether results stay FP32, or INT32 for int8 operands, instead of the operands' type.
         bias : array or tensor, (filters,), optional
             Values added to the sums of AxW before rounding, in one of the device's `types`; int32 for int8 operands.
         relu : bool
@@ -318,10 +317,10 @@ class Device:
         row_side : str, optional
             The operand on the row side: "A", "W" or "G".
         scale : int
-            Power of two, -128 to 127, that multiplies results of the operand type before they are rounded.
+            Exponent, -128 to 127, of the power of two that multiplies results of the operand type before rounding.
         count : bool
-            Whether to count the tile's cycles for the record. If false, the row side has the gradient, or A in AxW,
-            even where results do not depend on the side.
+            Whether to count the tile's cycles for the record. If false, the row side always has the gradient, or A
+            in AxW, unless `row_side` names another operand.
         layer : str
             Name of the layer, by which the recipe chooses its format.
 
@@ -330,10 +329,10 @@ class Device:
         TypeError
             If the device does not accept a tensor's type.
         ValueError
-            If shapes do not fit, there is no program for such a layer, or results of this kind or of this core have
+            If shapes do not fit, the core has no program for the layer, or results of this type or of this core have
             no bias, ReLU or mask.
         DeviceError
-            If the device is closed, of another thread or process, or out of memory.
+            If the device is closed, belongs to another thread or process, or is out of memory.
         """
         backend = self.require_usable()
         pair = OPERANDS[require_choice("operation", operation, OPERANDS)]
@@ -370,27 +369,26 @@ class Device:
         path : path
             The file, in an existing folder.
         command : int, optional
-            The only descriptor to draw, counted from 0 (`VerilatedCore.run`); by default all of the program.
+            The only descriptor to draw, counted from 0 (`VerilatedCore.run`); by default all descriptors.
 
         Raises
         ------
         DeviceError
-            If the device was not made with ``waves=True``, is closed, or of another thread or process. The operation
-            raises it if the file cannot be written, or there is no such descriptor.
+            If the device was opened without ``waves=True``, is closed, or belongs to another thread or process. The
+            next operation raises it if it cannot write the file, or the program has no such descriptor.
         """
         backend = self.require_usable()
-        if not self._draws:
+        if not isinstance(backend, Verilator) or not backend.has_waves:
             raise DeviceError('waves need Device(..., "verilator", waves=True)')
-        assert isinstance(backend, Verilator)
         backend.draw = Path(path), command
 
     def require_usable(self) -> Backend:
-        """Return the backend of a device that can be used.
+        """Return the backend, if the device is open in this thread.
 
         Raises
         ------
         DeviceError
-            If the device is closed, or of another thread or process.
+            If the device is closed, or belongs to another thread or process.
         """
         if self._backend is None:
             raise DeviceError("the device is closed")

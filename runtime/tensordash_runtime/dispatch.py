@@ -1,4 +1,4 @@
-"""Offloading: the products of a block of PyTorch code run on a device; those that do not are listed."""
+"""Run the products of a block of PyTorch code on a device, and list those that cannot run there."""
 
 import os
 import threading
@@ -43,11 +43,11 @@ def offload(
     run: Run | None = None,
     count: bool = True,
 ) -> Iterator[Run]:
-    """Run the products of a `with` block on a device, without changes of the model or the training loop.
+    """Run the products of a `with` block on a device, with the model and the training loop unchanged.
 
-    Convolutions, matrix products and their gradients run on the device. So do attention and recurrent layers, as the
-    products that they consist of. PyTorch computes biases and all other operations. The run lists products that do not
-    run on the device, also those of other threads without their own `offload` block.
+    Convolutions, matrix products and their gradients run on the device. Attention and recurrent layers run there,
+    too, as the products that they consist of. PyTorch computes biases and all other operations. The run lists the
+    products that do not run on the device, including products of other threads without an `offload` block.
 
     Parameters
     ----------
@@ -56,11 +56,11 @@ def offload(
     model : torch.nn.Module, optional
         The model whose modules' paths name the layers. By default names begin with the class of the outermost module.
     strict : bool
-        Whether to raise an error if a product does not run on the device. The thread of the product raises it; if that
-        is another thread, the end of the block raises it, too. Values of a float32 operand that are lost by rounding
-        to the device's format are also an error.
+        Whether to raise an error if a product does not run on the device. The thread of the product raises the error;
+        if that is another thread, the end of the block raises it, too. It is also an error if rounding to the device's
+        format loses values of a float32 operand.
     flush_limit : float
-        With `strict`: the share of an operand's non-zero values that rounding may make zero, 0 to 1.
+        With `strict`: maximum share of an operand's non-zero values that rounding may make zero, 0 to 1.
     watcher : callable, optional
         Called with each product and the device's result.
     run : Run, optional
@@ -76,9 +76,9 @@ def offload(
     Raises
     ------
     DeviceError
-        If the device is closed, or of another thread.
+        If the device is closed, or belongs to another thread.
     OffloadError
-        With `strict`, if a product does not run on the device; its subclass `RoundingError` if rounding loses values.
+        With `strict`, if a product does not run on the device. The subclass `RoundingError`, if rounding loses values.
     ValueError
         If `flush_limit` is not from 0 to 1.
 
@@ -121,11 +121,11 @@ def _offload(
     mode = _Mode(device, run, _Names(model), flush_limit, watcher, count=count)
     steps = Steps(mode.end_step)
     with ExitStack() as stack:
-        # Dynamo does not compile under a dispatch mode, and would never again compile functions that it sees here.
+        # Dynamo does not compile under a dispatch mode, and without this would not retry functions after the block.
         stack.enter_context(torch.compiler.set_stance("force_eager"))
-        stack.enter_context(sdpa_kernel(SDPBackend.MATH))  # splits attention into its two products
+        stack.enter_context(sdpa_kernel(SDPBackend.MATH))  # This splits attention into its two products.
         stack.callback(torch._C._set_mkldnn_enabled, torch._C._get_mkldnn_enabled())
-        torch._C._set_mkldnn_enabled(False)  # splits recurrent layers into products
+        torch._C._set_mkldnn_enabled(False)  # This splits recurrent layers into products.
         stack.callback(torch.backends.mha.set_fastpath_enabled, torch.backends.mha.get_fastpath_enabled())
         torch.backends.mha.set_fastpath_enabled(False)
         functions.watch()
@@ -135,7 +135,7 @@ def _offload(
         mode.names.begin()
         stack.callback(mode.names.end)
         if threads_too:
-            other = threads.ThreadWatcher(HANDLERS, mode.find_elsewhere)
+            other = threads.ThreadWatcher(HANDLERS, mode.list_elsewhere)
             threads.watch(other)
             stack.callback(threads.unwatch, other)
         stack.enter_context(mode)
@@ -154,7 +154,7 @@ class _Names(Names):
 
 
 class _Mode(TorchDispatchMode):
-    """Dispatch mode that gets every operation of this thread and of its backward passes."""
+    """Dispatch mode that receives every operation of this thread and of its backward passes."""
 
     def __init__(
         self,
@@ -170,10 +170,10 @@ class _Mode(TorchDispatchMode):
         self.names, self.roles = names, Roles()
         self.elsewhere: list[Missed] = []
         self._device, self._run, self._watcher, self._count = device, run, watcher, count
-        self._flush_limit = flush_limit  # none: not strict
+        self._flush_limit = flush_limit  # None: not strict
         self._process, self._thread = os.getpid(), threading.get_ident()
         self._lock = threading.Lock()
-        self._listed = 0  # operations of this thread, on the device and missed
+        self._listed = 0  # number of operations of this thread in the run, contracted or missed
         self._kinds: dict[Any, str] = {}
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -188,7 +188,7 @@ class _Mode(TorchDispatchMode):
             with threads.excluded():
                 result = func(*args, **keywords)
                 if name not in operators.COPIES:
-                    self.find_elsewhere(Call(func, args, keywords, result, name=name))
+                    self.list_elsewhere(Call(func, args, keywords, result, name=name))
             return result
         if name in operators.COPIES:
             result = func(*args, **keywords)
@@ -197,9 +197,9 @@ class _Mode(TorchDispatchMode):
             return result
         if name not in HANDLERS and func._can_decompose():  # under torch.inference_mode
             with self:
-                made = func.decompose(*args, **keywords)
-            if made is not NotImplemented:
-                return made
+                result = func.decompose(*args, **keywords)
+            if result is not NotImplemented:
+                return result
         return self._multiply(Call(func, args, keywords, None, name=name))
 
     def _multiply(self, call: Call) -> Any:
@@ -208,24 +208,24 @@ class _Mode(TorchDispatchMode):
             return call.func(*call.args, **call.kwargs)
         with torch.no_grad():
             phases.place(call, self.roles, number, enabled=enabled)
-            made, reason = None, ""
+            result, reason = None, ""
             try:
                 if call.name not in HANDLERS:
                     raise UnfitError("no program for it")
                 if (why := call.unfit) is not None:
                     raise UnfitError(f"tensors are {why}")
-                made = HANDLERS[call.name](self, call)
+                result = HANDLERS[call.name](self, call)
             except UnfitError as error:
                 reason = str(error)
         if reason:
             return self._run_in_pytorch(call, reason)
-        if made is None:
+        if result is None:
             return call.func(*call.args, **call.kwargs)
         target = call.kwargs.get("out", call.args[0] if call.func._schema.name.endswith("_") else None)
-        return made if target is None else target.copy_(made)
+        return result if target is None else target.copy_(result)
 
     def _run_in_pytorch(self, call: Call, reason: str) -> Any:
-        """Run an operation without a handler, and list it, or the products that it consists of."""
+        """Run an operation in PyTorch, and list it, unless the products that it consists of are listed."""
         before = self._listed
         if call.name in HANDLERS:
             call.result = call.func(*call.args, **call.kwargs)
@@ -237,7 +237,7 @@ class _Mode(TorchDispatchMode):
         return call.result
 
     def contract(self, product: Product, *, fp32: bool) -> torch.Tensor | None:
-        """Run a product on the device, or list it."""
+        """Run a product on the device. If it does not run, list it and return None."""
         try:
             done = product.run_on(self._device, fp32=fp32, count=self._count)
         except (TypeError, ValueError, NoRoomError) as error:
@@ -255,13 +255,13 @@ class _Mode(TorchDispatchMode):
         return result
 
     def end_step(self, optimizer: Any) -> None:
-        """Begin a new step, whose products have no relation to those of the last step."""
+        """Begin a new step, and forget the tensors of the last step."""
         self._run.steps += 1
         self.roles = Roles()
         self.names.end()
         self.names.begin()
 
-    def find_elsewhere(self, call: Call) -> None:
+    def list_elsewhere(self, call: Call) -> None:
         """List an operation that another thread has run."""
         if any(tensor.is_meta for tensor in call.tensors) or any(tensor.numel() == 0 for tensor in call.tensors):
             return

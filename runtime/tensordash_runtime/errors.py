@@ -6,7 +6,7 @@ __all__ = ["DeviceError", "NoRoomError", "OffloadError", "ProgramFolderError", "
 
 
 class DeviceError(TensorDashError, RuntimeError):
-    """A device cannot run an operation: closed, of another thread, too small. The message is one line."""
+    """A device is closed, belongs to another thread, or failed to run an operation. The message is one line."""
 
 
 class NoRoomError(DeviceError):
@@ -14,12 +14,12 @@ class NoRoomError(DeviceError):
 
 
 class OffloadError(TensorDashError, RuntimeError):
-    """A product did not run on the device, though all must. The message is one line."""
+    """A product did not run on the device, and `strict` forbids that. The message is one line."""
 
 
 class ProgramFolderError(TensorDashError, ValueError):
-    """A program folder cannot be made, read or run. The message is one line."""
+    """A program folder cannot be written, read or run. The message is one line."""
 
 
 class RoundingError(OffloadError):
-    """Rounding lost values of an operand, though none may be lost. The message is one line."""
+    """Rounding lost more values of an operand than `strict` allows. The message is one line."""

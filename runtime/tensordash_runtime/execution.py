@@ -1,4 +1,4 @@
-"""Execution of a layer's operation on a device: choice of sides, rounding and scaling of operands, job and result."""
+"""Run a layer's operation on a device: choose sides, scale and round operands, run the job, convert the result."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -30,14 +30,14 @@ from .values import FLOAT32, INT32, like
 
 __all__ = ["Execution", "operand_types", "require_operand_formats"]
 
-LEVELS = 2
-"""Levels between a speedup and the next integer. Operations with speedups of the same level get the same tiling."""
+SPEEDUP_LEVELS = 2
+"""Levels per unit of speedup. Operations whose speedups round to the same level get the same tiling."""
 DESCRIPTOR_SCALES = range(-128, 128)
-"""Exponents of the powers of two by which a descriptor can multiply results."""
+"""Exponents of the powers of two that a descriptor can multiply results by."""
 
 
 def operand_types(tile: TileConfig) -> tuple[str, str]:
-    """Return the types of tensors for operands of the column side and of the row side."""
+    """Return the tensor types of operands on the column side and on the row side."""
     if tile.numerics.scale is not None:
         return FLOAT32, FLOAT32
     return TENSOR_TYPES[tile.a_format.name], TENSOR_TYPES[tile.b_format.name]
@@ -49,7 +49,7 @@ def require_operand_formats(config: CoreConfig | TileConfig) -> None:
     Raises
     ------
     ValueError
-        If a tile has integer operands, or if a format has neither scales nor a type of PyTorch.
+        If a tile without a core has integer operands, or if a format has neither scales nor a tensor type.
     """
     tile = config.tile if isinstance(config, CoreConfig) else config
     if tile.numerics.result == "int32" and not isinstance(config, CoreConfig):
@@ -115,7 +115,7 @@ class Execution:
 
     @property
     def has_integers(self) -> bool:
-        """Whether operands are integers, and sums INT32."""
+        """Whether operands are integers and sums are INT32."""
         return self.tile.numerics.result == "int32"
 
     @property
@@ -145,44 +145,48 @@ class Execution:
         as_fp32 = fp32 or FLOAT32 in kinds.values()
         self._check_scale(scale, as_fp32)
         # Random bits depend on the row side and on the tiling: counts of zeros must not choose them.
-        drawn = self.seed is not None and not as_fp32 and not self.has_scales
-        rows, found = self._rows(operands, possible[:1] if drawn else possible)
+        has_random_bits = self.seed is not None and not as_fp32 and not self.has_scales
+        rows, counts = self._rows(operands, possible[:1] if has_random_bits else possible)
         problem = Problem(
             layer=self.layer,
             operation=self.operation,
             rows=rows,
             fp32=as_fp32,
-            speedup=round(found.speedup * LEVELS) / LEVELS if self.count and not drawn else ASSUMED_SPEEDUP,
+            speedup=(
+                round(counts.speedup * SPEEDUP_LEVELS) / SPEEDUP_LEVELS
+                if self.count and not has_random_bits
+                else ASSUMED_SPEEDUP
+            ),
             bias=bias is not None,
             relu=relu,
             mask=mask is not None,
         )
-        after = output_values(self.config, self.geometry, problem, bias, mask, kinds.values())
+        fused = output_values(self.config, self.geometry, problem, bias, mask, kinds.values())
         self._require_room(problem)
         rounded = self._round(operands, rows)
-        special, checks = self._special(operands, rounded)
+        special, checks = self._non_finite_results(operands, rounded)
         is_float32 = FLOAT32 in kinds.values()
-        problem, bits, ran = self._finish(problem, rounded, after, scale, is_float32=is_float32)
+        problem, bits, ran = self._run_job(problem, rounded, fused, scale, is_float32=is_float32)
         fmt = FP32 if problem.fp32 else self.tile.a_format
         if special is not None:
             assert not isinstance(fmt, IntegerFormat)
-            bits = insert_results(bits, special, fmt, bias=after.get("bias"), relu=relu, mask=after.get("mask"))
-        made = geometry_values(self.geometry, RESULTS[self.operation], bits)
+            bits = insert_results(bits, special, fmt, bias=fused.get("bias"), relu=relu, mask=fused.get("mask"))
+        result = geometry_values(self.geometry, RESULTS[self.operation], bits)
         executed = Executed(
             geometry=self.geometry,
             problem=problem,
             number=self.number,
             operands={name: each.rounding for name, each in rounded.items()},
-            dense=found.dense,
-            speedup=found.speedup,
-            flushed_speedup=self._flushed_speedup(operands, rounded, rows, found.speedup),
+            dense=counts.dense,
+            speedup=counts.speedup,
+            flushed_speedup=self._flushed_speedup(operands, rounded, rows, counts.speedup),
             cycles=ran.cycles,
             traffic=ran.traffic,
             checks=checks,
         )
-        wide = INT32 if self.has_integers and not is_float32 else FLOAT32
-        kind = wide if problem.fp32 else TENSOR_TYPES[fmt.name]
-        return Done(result=like(operands[self.pair[0]].tensor, made, kind), executed=executed)
+        kind_of_sums = INT32 if self.has_integers and not is_float32 else FLOAT32
+        kind = kind_of_sums if problem.fp32 else TENSOR_TYPES[fmt.name]
+        return Done(result=like(operands[self.pair[0]].tensor, result, kind), executed=executed)
 
     def _check_scale(self, scale: int, as_fp32: bool) -> None:
         """Check that results can be scaled."""
@@ -199,8 +203,8 @@ class Execution:
         """Return the operand on the row side and its cycles; without counting, the first possible operand."""
         if not self.count:
             return possible[0], NOT_COUNTED
-        own = {name: each.non_zeros for name, each in operands.items()}
-        return chosen_rows(self.tile, self.geometry, self.operation, possible, own)
+        nonzero = {name: each.non_zeros for name, each in operands.items()}
+        return chosen_rows(self.tile, self.geometry, self.operation, possible, nonzero)
 
     def _format(self, name: str, rows: str) -> Format:
         return self.tile.b_format if name == rows else self.tile.a_format
@@ -210,28 +214,30 @@ class Execution:
             return self._quantise(operands, rows)
         reduced = -(-self.geometry.macs // int(np.prod(self.geometry.shapes[RESULTS[self.operation]])))
         limit = scaling_limit(self.tile, reduced)
-        made = {}
+        rounded = {}
         for name, each in operands.items():
             fmt = self._format(name, rows)
-            made[name] = each.rounded(fmt, each.exponent(fmt, limit, self.scaling))
-        return made
+            rounded[name] = each.rounded(fmt, each.exponent(fmt, limit, self.scaling))
+        return rounded
 
     def _quantise(self, operands: Mapping[str, Operand], rows: str) -> dict[str, RoundedOperand]:
-        """Return operands for a tile with scales; count values that become zero when the job quantises them."""
+        """Return operands for a tile with scales, and count the values that become zero when the job quantises them."""
         finite = {
             name: np.where(np.isfinite(each.array), each.array, np.float32(0)) if each.non_finite else each.array
             for name, each in operands.items()
         }
         key = None if self.seed is None else random_key(self.seed, self.number)
-        left = scaled_non_zeros(self.tile, self.geometry, self.operation, rows, finite, key, self.weight_block_height)
-        made = {}
+        nonzero = scaled_non_zeros(
+            self.tile, self.geometry, self.operation, rows, finite, key, self.weight_block_height
+        )
+        rounded = {}
         for name, each in operands.items():
-            flushed = int(np.count_nonzero(finite[name]) - np.count_nonzero(left[name]))
+            flushed = int(np.count_nonzero(finite[name]) - np.count_nonzero(nonzero[name]))
             numbers = each.array if each.non_finite else None
-            made[name] = RoundedOperand(
-                values=finite[name], rounding=each.rounding(flushed=flushed), numbers=numbers, non_zeros=left[name]
+            rounded[name] = RoundedOperand(
+                values=finite[name], rounding=each.rounding(flushed=flushed), numbers=numbers, non_zeros=nonzero[name]
             )
-        return made
+        return rounded
 
     def _flushed_speedup(
         self,
@@ -243,20 +249,20 @@ class Execution:
         """Return the tile's speedup with all zeros that the device skips."""
         if not self.count or not any(each.has_other_zeros for each in rounded.values()):
             return speedup
-        left = {name: each.non_zeros for name, each in operands.items()}
+        nonzero = {name: each.non_zeros for name, each in operands.items()}
         for name, each in rounded.items():
             if each.non_zeros is not None:
-                left[name] = each.non_zeros
+                nonzero[name] = each.non_zeros
             elif each.has_other_zeros:
-                left[name] = non_zeros(each.values, self._format(name, rows))
-        return counted(self.geometry, self.operation, left, rows, self.tile).speedup
+                nonzero[name] = non_zeros(each.values, self._format(name, rows))
+        return counted(self.geometry, self.operation, nonzero, rows, self.tile).speedup
 
     # Non-finite values
 
-    def _special(
+    def _non_finite_results(
         self, operands: Mapping[str, Operand], rounded: Mapping[str, RoundedOperand]
     ) -> tuple[NDArray[np.float32] | None, tuple[Executed, ...]]:
-        """Return the results that non-finite values reach, in the shape of the layer, and their products."""
+        """Return infinite and NaN results, in the layer's shape, and the records of the products that found them."""
         if all(each.numbers is None for each in rounded.values()):
             return None, ()
         checks: list[Executed] = []
@@ -278,31 +284,31 @@ class Execution:
 
     # The job
 
-    def _finish(
+    def _run_job(
         self,
         problem: Problem,
         rounded: Mapping[str, RoundedOperand],
-        after: Mapping[str, NDArray],
+        fused: Mapping[str, NDArray],
         result_scale: int,
         *,
         is_float32: bool,
     ) -> tuple[Problem, NDArray, Ran]:
-        """Run the job; return its problem, the finished results in the layer's shape, and the backend's record."""
-        values, power = dict(after), sum(each.rounding.exponent for each in rounded.values())
+        """Run the job; return its problem, the unscaled results in the layer's shape, and the backend's result."""
+        values, power = dict(fused), sum(each.rounding.exponent for each in rounded.values())
         bias, relu = None, False
         if problem.bias and (power or (self.has_integers and is_float32)):
-            fitting = fitting_bias(self.tile, after["bias"], power)
+            fitting = fitting_bias(self.tile, fused["bias"], power)
             if fitting is None:
                 bias, relu = values.pop("bias"), problem.relu
                 problem = replace(problem, bias=False, relu=False)
             else:
                 values["bias"] = fitting
-        inside = isinstance(self.config, CoreConfig) and self.config.scale and -power in DESCRIPTOR_SCALES
-        inside &= not self.has_integers  # a descriptor does not scale INT32
+        core_scales = isinstance(self.config, CoreConfig) and self.config.scale and -power in DESCRIPTOR_SCALES
+        core_scales &= not self.has_integers  # A descriptor does not scale INT32.
         values |= {
             name: np.ascontiguousarray(layer_values(self.geometry, name, each.values)) for name, each in rounded.items()
         }
-        scale = -power if inside else 0
+        scale = -power if core_scales else 0
         job = DeviceJob(
             problem=problem,
             values=values,
@@ -318,11 +324,11 @@ class Execution:
         return problem, finished(ran.bits, -power - scale, bias, relu=relu), ran
 
     def _require_room(self, problem: Problem) -> None:
-        """Check that operands and result fit into memory, whose size is the same for every backend."""
+        """Check that operands and result fit into memory; every backend has the same limit."""
         layer, width = problem.layer, 4 if self.has_scales else self.tile.a_format.width // 8
         sizes = [width * int(np.prod(layer.whole_shape(name))) for name in self.pair]
-        made = int(np.prod(layer.whole_shape(RESULTS[problem.operation])))
-        sizes += [(4 if problem.fp32 else width) * made, width * made * problem.mask]
+        results = int(np.prod(layer.whole_shape(RESULTS[problem.operation])))
+        sizes += [(4 if problem.fp32 else width) * results, width * results * problem.mask]
         sizes.append(4 * layer.products * layer.filters * problem.bias)
         if sum(sizes) > self.memory_bytes:
             raise NoRoomError(

@@ -12,7 +12,7 @@ from tensordash_sim.compiler.problem import Problem
 from tensordash_sim.compiler.program import Program
 from tensordash_sim.compiler.row_streams import RowStreams
 from tensordash_sim.compiler.schedule import schedule_tiling
-from tensordash_sim.compiler.timing import Timing, timing
+from tensordash_sim.compiler.timing import timing
 
 from .jobs import Executed
 from .programs import moved_bytes, program_with_record, schedule_of, space_of, tiling_of
@@ -20,13 +20,13 @@ from .programs import moved_bytes, program_with_record, schedule_of, space_of, t
 __all__ = ["Expectations"]
 
 SAMPLED_STREAMS = 512
-"""Largest number of an operation's row side streams that are counted."""
+"""Maximum number of an operation's row-side streams that are counted."""
 MAX_MASK_BYTES = 1 << 26
-"""Memory for the non-zero positions of operands whose cycles are not counted yet."""
+"""Memory for non-zero positions of operands whose cycles are not counted yet."""
 
 
 class Expectations:
-    """Expected cycles and traffic of a core, computed when they are needed, and cached.
+    """Expected cycles and traffic of a core, computed on demand and cached.
 
     Parameters
     ----------
@@ -46,8 +46,8 @@ class Expectations:
     def __init__(self, config: CoreConfig) -> None:
         self._config = config
         self._programs: dict[Problem, Program] = {}
-        self._times: dict[tuple[Problem, float], Timing] = {}
-        self._cycles: dict[tuple[int, Problem], int] = {}
+        self._expected: dict[tuple[Problem, float], int] = {}
+        self._observed: dict[tuple[int, Problem], int] = {}
         self._masks: dict[tuple[int, Problem], NDArray[np.uint8]] = {}
         self._mask_bytes = 0
         self._streams: dict[Problem, RowStreams] = {}
@@ -60,20 +60,16 @@ class Expectations:
             self._programs[problem] = program_with_record(emit(schedule_of(self._config, problem)), 0)
         return self._programs[problem]
 
-    def times(self, problem: Problem, speedup: float) -> Timing:
-        """Return a problem's cycles, in total and by unit, for a tile `speedup` times as fast as the dense one."""
-        key = problem, speedup
-        if key not in self._times:
-            program = self.program(problem)
-            self._times[key] = timing(self._config, program.descriptors, speedup=speedup)
-        return self._times[key]
-
     def cycles(self, problem: Problem, speedup: float) -> int:
-        """Return a problem's cycles for a tile `speedup` times as fast as the dense one."""
-        return self.times(problem, speedup).cycles
+        """Return a problem's cycles for a tile `speedup` times as fast as the dense tile."""
+        key = problem, speedup
+        if key not in self._expected:
+            program = self.program(problem)
+            self._expected[key] = timing(self._config, program.descriptors, speedup=speedup).cycles
+        return self._expected[key]
 
     def observe(self, executed: Executed, non_zeros: NDArray[np.bool_]) -> None:
-        """Store the non-zero positions of an operation's row side, in the layer's shape, for its expected cycles."""
+        """Store the non-zero positions of an operation's row side, in the layer's shape, for `cycles_of`."""
         packed = np.packbits(non_zeros)
         self._masks[executed.number, executed.problem] = packed
         self._mask_bytes += packed.size
@@ -85,8 +81,8 @@ class Expectations:
         key = executed.number, executed.problem
         if key in self._masks:
             self._count(key)
-        if key in self._cycles:
-            return self._cycles[key]
+        if key in self._observed:
+            return self._observed[key]
         return self.cycles(executed.problem, executed.speedup)
 
     def _count(self, operation: tuple[int, Problem]) -> None:
@@ -98,17 +94,17 @@ class Expectations:
         non_zeros = np.unpackbits(packed, count=prod(layer.whole_shape(problem.rows))).astype(np.bool_)
         paces = self._row_streams(problem).paces(non_zero_groups(self._config, layer, problem.rows, non_zeros))
         program = self.program(problem)
-        self._cycles[operation] = timing(self._config, program.descriptors, speedup=paces).cycles
+        self._observed[operation] = timing(self._config, program.descriptors, speedup=paces).cycles
 
     def _row_streams(self, problem: Problem) -> RowStreams:
-        """Return the row side's streams, cached like the program, which is larger."""
+        """Return the row side's streams, which are cached."""
         if problem not in self._streams:
             program, address = self.program(problem), placeholder_addresses(problem)[problem.rows]
             self._streams[problem] = RowStreams(self._config, program.descriptors, address, SAMPLED_STREAMS)
         return self._streams[problem]
 
     def dense_cycles(self, problem: Problem) -> int:
-        """Return the cycles of the core with the dense tile; only the program's stream addresses differ."""
+        """Return the cycles of the core with the dense tile, for the same tiling."""
         if problem not in self._dense:
             baseline = self._config.baseline
             schedule = schedule_tiling(space_of(baseline, problem), tiling_of(space_of(self._config, problem)))

@@ -52,7 +52,7 @@ class DeviceJob:
 
 
 def random_key(seed: int, operation: int) -> int:
-    """Return a number for each pair of a seed and an operation, of 32 bits each."""
+    """Return a key that is unique to a seed and an operation's number, of 32 bits each."""
     return operation << 32 | seed
 
 
@@ -66,15 +66,11 @@ class Ran:
         The result, in the layer's shape.
     cycles, traffic : int, optional
         Measured cycles, and measured bytes read from memory and written to it.
-    zeros, non_finite : int, optional
-        The core's counts of such results.
     """
 
     bits: NDArray
     cycles: int | None = None
     traffic: int | None = None
-    zeros: int | None = None
-    non_finite: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +80,7 @@ class Executed:
     Parameters
     ----------
     geometry : Convolution or MatrixProduct
-        Its layer.
+        The layer.
     problem : Problem
         The problem that ran.
     number : int
@@ -100,7 +96,7 @@ class Executed:
     cycles, traffic : int, optional
         Measured cycles of the core, and measured bytes read from memory and written to it, if any were measured.
     checks : tuple of Executed
-        Further products that found the results of non-finite values.
+        Records of the products that found the results of non-finite values.
     """
 
     geometry: Geometry
@@ -152,7 +148,7 @@ class Executed:
 
 @dataclass(frozen=True, kw_only=True)
 class Done:
-    """A result, an array or a tensor like the operands, and the operation's record."""
+    """Result of an operation, an array or a tensor as the operands are, and its record."""
 
     result: Any
     executed: Executed

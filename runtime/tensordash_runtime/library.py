@@ -24,7 +24,7 @@ def default_device() -> Device:
     Raises
     ------
     DeviceError
-        If none was set.
+        If no default device is set.
     """
     if not _default:
         raise DeviceError("there is no default device: call set_default_device(Device(...)) first")
@@ -44,8 +44,8 @@ def matmul(a: Tensor, b: Tensor) -> Tensor:
             [3., 3.]])
     >>> set_default_device(None)
     """
-    made: Tensor = default_device().matmul(a, b)
-    return made
+    result: Tensor = default_device().matmul(a, b)
+    return result
 
 
 @matmul.register_fake
@@ -57,31 +57,30 @@ def _(a: Tensor, b: Tensor) -> Tensor:
 def _matmul_gradients(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None]:
     a, b = ctx.saved_tensors
     for_a, for_b = ctx.needs_input_grad
-    mine = _summed(matmul(grad, b.mT), a.shape) if for_a else None
-    # The gradient is the left factor, whose side has the format with the wider range.
-    theirs = _summed(matmul(grad.mT, a).mT, b.shape) if for_b else None
-    return mine, theirs
+    # Gradients are left factors, whose side has the format with the wider range. Sums are over broadcast axes.
+    grad_a = matmul(grad, b.mT).sum_to_size(a.shape) if for_a else None
+    grad_b = matmul(grad.mT, a).mT.sum_to_size(b.shape) if for_b else None
+    return grad_a, grad_b
 
 
-def _summed(grad: Tensor, shape: torch.Size) -> Tensor:
-    """Sum a gradient over the axes that were broadcast."""
-    return grad.sum_to_size(shape)
-
-
-def _keep_factors(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
+def _save_factors(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
     ctx.save_for_backward(*inputs)
 
 
-matmul.register_autograd(_matmul_gradients, setup_context=_keep_factors)
+matmul.register_autograd(_matmul_gradients, setup_context=_save_factors)
 
 
 @torch.library.custom_op("tensordash::convolution", mutates_args=())
 def convolution(
     a: Tensor, w: Tensor, stride: list[int], padding: list[int], dilation: list[int], groups: int
 ) -> Tensor:
-    """Return a convolution in one or two dimensions, without bias; its gradients run on the device, too."""
-    made: Tensor = default_device().convolution(a, w, tuple(stride), tuple(padding), tuple(dilation), groups)
-    return made
+    """Return a convolution without bias; its gradients run on the device, too.
+
+    `a` is (samples, channels, [y,] x), and `w` is (filters, channels / groups, [y,] x). Lists have one value per
+    dimension.
+    """
+    result: Tensor = default_device().convolution(a, w, tuple(stride), tuple(padding), tuple(dilation), groups)
+    return result
 
 
 @convolution.register_fake
@@ -98,8 +97,8 @@ def _convolution_input(
     shape: list[int], w: Tensor, g: Tensor, stride: list[int], padding: list[int], dilation: list[int], groups: int
 ) -> Tensor:
     settings = tuple(stride), tuple(padding), tuple(dilation), groups
-    made: Tensor = default_device().convolution_input(tuple(shape), w, g, *settings)
-    return made
+    result: Tensor = default_device().convolution_input(tuple(shape), w, g, *settings)
+    return result
 
 
 @_convolution_input.register_fake
@@ -112,8 +111,8 @@ def _convolution_weight(
     a: Tensor, shape: list[int], g: Tensor, stride: list[int], padding: list[int], dilation: list[int], groups: int
 ) -> Tensor:
     settings = tuple(stride), tuple(padding), tuple(dilation), groups
-    made: Tensor = default_device().convolution_weight(a, tuple(shape), g, *settings)
-    return made
+    result: Tensor = default_device().convolution_weight(a, tuple(shape), g, *settings)
+    return result
 
 
 @_convolution_weight.register_fake
@@ -124,14 +123,14 @@ def _(a: Tensor, shape: list[int], g: Tensor, *settings: Any) -> Tensor:
 def _convolution_gradients(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
     a, w = ctx.saved_tensors
     for_a, for_w, *_ = ctx.needs_input_grad
-    mine = _convolution_input(list(a.shape), w, grad, *ctx.settings) if for_a else None
-    theirs = _convolution_weight(a, list(w.shape), grad, *ctx.settings) if for_w else None
-    return mine, theirs, None, None, None, None
+    grad_a = _convolution_input(list(a.shape), w, grad, *ctx.settings) if for_a else None
+    grad_w = _convolution_weight(a, list(w.shape), grad, *ctx.settings) if for_w else None
+    return grad_a, grad_w, None, None, None, None
 
 
-def _keep_operands(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+def _save_operands(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
     a, w, *ctx.settings = inputs
     ctx.save_for_backward(a, w)
 
 
-convolution.register_autograd(_convolution_gradients, setup_context=_keep_operands)
+convolution.register_autograd(_convolution_gradients, setup_context=_save_operands)

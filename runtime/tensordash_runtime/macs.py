@@ -1,4 +1,4 @@
-"""Counts of multiplications of operations that did not run on the device, from their tensors' shapes."""
+"""Count the multiplications of operations that did not run on the device, from their tensors' shapes."""
 
 import re
 from collections.abc import Callable
@@ -23,7 +23,7 @@ def count_macs(call: Call) -> int | None:
     Returns
     -------
     int or None
-        None if neither the operation nor its shapes are known.
+        The number of multiplications, or None if no rule matches the operation or its shapes.
 
     Examples
     --------
@@ -36,19 +36,19 @@ def count_macs(call: Call) -> int | None:
         try:
             found = rule(call)
         except (AttributeError, IndexError, KeyError, NotImplementedError, RuntimeError, TypeError, ValueError):
-            continue  # The rule is not for these arguments.
+            continue  # The rule does not apply to these arguments.
         if found is not None:
             return int(found)
     return None
 
 
 def _product(begin: int) -> Callable[[Call], int]:
-    """Count a matrix product whose factors begin at an argument."""
+    """Return a rule for matrix products whose factors are arguments `begin` and `begin` + 1."""
 
     def count(call: Call) -> int:
         left, right = call.args[begin : begin + 2]
         if left.layout is not torch.strided and right.layout is not torch.strided:
-            rows, columns = (_pattern(tensor).sum(axis).double() for tensor, axis in ((right, -1), (left, -2)))
+            rows, columns = ((tensor.to_dense() != 0).sum(axis).double() for tensor, axis in ((right, -1), (left, -2)))
             return int((rows * columns).sum())
         if left.layout is torch.strided and right.layout is not torch.strided:
             return _stored(right) * left.shape[-2]
@@ -62,11 +62,6 @@ def _stored(tensor: torch.Tensor) -> int:
     if tensor.layout is torch.strided or tensor.layout is torch._mkldnn:  # type: ignore[attr-defined]
         return tensor.numel()
     return tensor._values().numel() if tensor.layout is torch.sparse_coo else tensor.values().numel()
-
-
-def _pattern(tensor: torch.Tensor) -> torch.Tensor:
-    """Return the positions of a sparse tensor's non-zero elements."""
-    return tensor.to_dense() != 0
 
 
 def _sampled(call: Call) -> int:
@@ -112,7 +107,7 @@ def _other_convolution(call: Call) -> int:
 
 
 def _recurrent(call: Call) -> int:
-    """Count each matrix of weights once for each sample and time step."""
+    """Count each weight matrix once per sample and time step."""
     arguments = call.named()
     tensors = [*(arguments.get("weight") or []), *(arguments.get("params") or [])]
     tensors += [each for name, each in arguments.items() if re.fullmatch(r"weight\d", name)]
@@ -148,7 +143,7 @@ def _embedding_bag(call: Call) -> int:
 
 
 def _distances(call: Call) -> int:
-    """Count all pairs of rows; a gradient comes before the two tensors that have them."""
+    """Count all pairs of rows of two tensors. In the backward pass, the gradient precedes them."""
     first = int("backward" in call.name)
     x, y = call.tensors[first : first + 2]
     batch = prod(torch.broadcast_shapes(x.shape[:-2], y.shape[:-2]))
@@ -169,7 +164,7 @@ def _registered(call: Call) -> int | None:
 
 
 def _from_shapes(call: Call) -> int | None:
-    """Count ``x[..., k]`` and ``y`` that make ``z[..., m]``, where y has k rows and m columns, or the reverse."""
+    """Count a product of ``x[..., k]`` and ``y[k, m]`` or ``y[m, k]`` with the result ``z[..., m]``."""
     result = _result(call)
     for x in call.tensors:
         for y in call.tensors:
@@ -201,4 +196,4 @@ RULES: dict[str, Callable[[Call], int | None]] = {
     r"aten::(_weight_int[48]pack_mm.*|_dyn_quant_matmul_4bit)|\w+::.*linear.*": _linear,
     r"aten::addr": _outer,
 }
-"""Functions that count, by a pattern of the operation's name."""
+"""Functions that count multiplications, by a pattern of the operation's name."""

@@ -1,8 +1,8 @@
 """Infinities and NaN in operands: results as in PyTorch, whichever operand's zeros the tile skips.
 
-The tile skips zeros of the row side: zero times infinity would be NaN if the zero is on the column side, but skipped
-if it is on the row side. The device therefore computes with zeros in place of non-finite values. Further products of
-zeros and ones find the results that depend on non-finite values: these become infinities of one sign, or NaN.
+Zero times infinity would be NaN if the zero were on the column side, but the tile skips zeros of the row side. The
+device therefore replaces non-finite values by zeros. Further products, of zeros and ones, find the results that depend
+on non-finite values. These results become infinities or NaN.
 """
 
 from collections.abc import Callable, Mapping
@@ -33,11 +33,11 @@ def non_finite_results(
     numbers: Mapping[str, NDArray[np.float32]],
     multiply: Multiply,
 ) -> NDArray[np.float32]:
-    """Find the results that depend on non-finite values of operands.
+    """Return the results that depend on non-finite values of operands.
 
     A result is NaN if one of its products has a NaN, or an infinity and a zero, or if there are infinities of both
-    signs. Otherwise it is an infinity if one of its products is. Spatial padding is zeros. On a tile with scales, each
-    result that depends on a non-finite value is NaN.
+    signs. Otherwise it is an infinity if one of its products is an infinity. Spatial padding is zeros. On a tile with
+    scales, each result that depends on a non-finite value is NaN.
 
     Parameters
     ----------
@@ -66,20 +66,20 @@ def non_finite_results(
         wider, padded = _padded(geometry, {first: (left, x_padding), second: (right, y_padding)})
         into += multiply(wider, padded)
 
-    # The first product has the pairs with a non-finite x, the second those with a finite x and a non-finite y.
+    # The first product counts pairs with a non-finite x, the second pairs with a finite x and a non-finite y.
     x_finite, y_finite = np.isfinite(x), np.isfinite(y)
-    scaled = tile.numerics.scale is not None
+    has_scales = tile.numerics.scale is not None
     if not x_finite.all():
         add(~x_finite, np.ones_like(y), 0.0, 1.0, counts)
-        if not scaled:
+        if not has_scales:
             add(np.where(np.isinf(x), np.sign(x), 0), _signs(y), 0.0, 0.0, signs)
     if not y_finite.all():
         add(x_finite, ~y_finite, 1.0, 0.0, counts)
-        if not scaled:
+        if not has_scales:
             add(np.where(x_finite, np.sign(x), 0), np.where(np.isinf(y), np.sign(y), 0), 0.0, 0.0, signs)
     certain = (np.abs(signs) == counts) & (counts < 2.0 ** _count_bits(tile))
-    made = np.where(certain, np.copysign(np.float32(np.inf), signs), np.float32(np.nan))
-    return np.where(counts == 0, np.float32(0), made).astype(np.float32)
+    infinities = np.where(certain, np.copysign(np.float32(np.inf), signs), np.float32(np.nan))
+    return np.where(counts == 0, np.float32(0), infinities).astype(np.float32)
 
 
 def _signs(numbers: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -88,7 +88,7 @@ def _signs(numbers: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def _count_bits(tile: TileConfig) -> int:
-    """Return the power of two below which sums of ones are exact; a result of more non-finite products is NaN."""
+    """Return the exponent of the power of two below which sums of ones are exact; larger counts give NaN."""
     accumulator = tile.numerics.accumulator
     if isinstance(accumulator, Exact):
         return MAX_COUNT_BITS
@@ -100,7 +100,7 @@ def _count_bits(tile: TileConfig) -> int:
 def _padded(
     geometry: Geometry, operands: Mapping[str, tuple[NDArray, float]]
 ) -> tuple[Geometry, dict[str, NDArray[np.float32]]]:
-    """Return operands as float32, with explicit spatial padding if it is not zeros."""
+    """Return operands as float32, with spatial padding made explicit if it is not zero."""
     arrays = {name: np.asarray(values, np.float32) for name, (values, _) in operands.items()}
     if not isinstance(geometry, Convolution) or not any(geometry.padding) or operands.get("A", (None, 0.0))[1] == 0:
         return geometry, arrays
@@ -119,7 +119,7 @@ def insert_results(
     relu: bool,
     mask: NDArray | None,
 ) -> NDArray:
-    """Put infinities and NaN into results.
+    """Return results with infinities and NaN inserted.
 
     Parameters
     ----------
@@ -136,5 +136,5 @@ def insert_results(
     if bias is not None:
         with np.errstate(invalid="ignore"):
             numbers = special + bias.reshape(*bias.shape, 1, 1)[..., None, :, :, :]
-    made = result_bits(np.ascontiguousarray(numbers).view(np.uint32), fmt, relu=relu, mask=mask)
-    return np.where(special == 0, bits, made)
+    special_bits = result_bits(np.ascontiguousarray(numbers).view(np.uint32), fmt, relu=relu, mask=mask)
+    return np.where(special == 0, bits, special_bits)

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensordash import TileConfig
-from tensordash.configuration.formats import FORMATS, FP32, INT32, FloatFormat, Format, IntegerFormat
+from tensordash.configuration.formats import FORMATS, FP32, INT32, Format, IntegerFormat
 from tensordash.configuration.numerics import Fused
 from tensordash_sim.compiler.images import TENSOR_TYPES
 from tensordash_sim.emulator import decode, encode
@@ -34,9 +34,9 @@ __all__ = [
 Scaling = str | Mapping[str, int]
 SCALINGS = ("auto", "none")
 MAX_POWER = 512
-"""Largest exponent of an explicit power of two: twice what any float32 value needs."""
+"""Largest exponent of an explicit power of two, twice as large as any float32 value needs."""
 MAX_PRODUCT_EXPONENT = 16
-"""Automatic scaling keeps values of formats with FP32's exponents at or below this power of two."""
+"""Exponent of the bound on automatically scaled values of formats with FP32's exponent range."""
 _FORMATS = {FLOAT32: FP32} | {kind: FORMATS[name] for name, kind in TENSOR_TYPES.items()}
 
 
@@ -51,9 +51,9 @@ class Rounding:
     zeros : int
         Zeros of either sign before rounding.
     flushed : int
-        Other values that rounding made zero.
+        Non-zero values that rounding made zero.
     saturated : int, optional
-        Finite values that rounding made infinite, NaN or, in a format without either, the largest number; for integers,
+        Finite values that rounding made infinite, NaN or, in a format with neither, the largest number. For integers,
         values outside of the range. None for formats with scales, whose saturation is not counted.
     non_finite : int
         Infinities and NaN before rounding.
@@ -74,8 +74,7 @@ class Rounding:
         return self.flushed / max(1, self.values - self.zeros)
 
     def to_json(self) -> dict[str, int | None]:
-        names = ("values", "zeros", "flushed", "saturated", "non_finite", "exponent")
-        return {name: getattr(self, name) for name in names}
+        return asdict(self)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,12 +113,12 @@ class Operand:
     name : str
         "A", "W" or "G".
     tensor : array or tensor
-        Its values.
+        The values.
 
     Raises
     ------
     TypeError
-        If it is neither an array nor a tensor.
+        If `tensor` is neither an array nor a tensor.
     """
 
     name: str
@@ -131,7 +130,7 @@ class Operand:
 
     @cached_property
     def array(self) -> NDArray:
-        """The values as a NumPy array, or bit patterns of a type that NumPy lacks."""
+        """The values as a NumPy array, or their bit patterns if NumPy lacks the type."""
         return plain(self.tensor)
 
     @cached_property
@@ -152,7 +151,7 @@ class Operand:
 
     @cached_property
     def _scanned(self) -> tuple[int, int, int]:
-        return scanned(self.bits, self.format)
+        return _scan_values(self.bits, self.format)
 
     @cached_property
     def largest(self) -> float:
@@ -174,10 +173,10 @@ class Operand:
         return self.array if self.kind == FLOAT32 else decode(self.bits, self.format)
 
     def exponent(self, fmt: Format, limit: int, scaling: Scaling) -> int:
-        """Return the exponent of the power of two that multiplies the values, from the largest one and the format.
+        """Return the exponent of the power of two that multiplies the values before rounding to a format.
 
-        Only float32 tensors are scaled. Automatic scaling takes the largest power that leaves every finite value
-        within the format and at most ``2**limit``.
+        Only float32 tensors are scaled. Automatic scaling chooses the largest power that keeps every finite value
+        within the format's range and at or below ``2**limit``.
         """
         if self.kind != FLOAT32 or scaling == "none":
             return 0
@@ -185,23 +184,23 @@ class Operand:
             return scaling.get(self.name, 0)
         if self.largest == 0:
             return 0
-        top = (1 << fmt.width - 1) - 1.0 if isinstance(fmt, IntegerFormat) else _largest(fmt)
+        if isinstance(fmt, IntegerFormat):
+            maximum = (1 << fmt.width - 1) - 1.0
+        else:
+            maximum = math.ldexp(fmt.largest_units, fmt.least_exponent)
         significand, exponent = math.frexp(self.largest)
-        most_significand, most_exponent = math.frexp(min(top, math.ldexp(1.0, limit)))
-        return most_exponent - exponent - (significand > most_significand)
+        max_significand, max_exponent = math.frexp(min(maximum, math.ldexp(1.0, limit)))
+        return max_exponent - exponent - (significand > max_significand)
 
     def rounded(self, fmt: Format, exponent: int) -> RoundedOperand:
-        """Return bit patterns of the values times ``2**exponent``, rounded to nearest in a format, ties to even.
-
-        Integers saturate.
-        """
+        """Return the values times ``2**exponent``, rounded to nearest even in a format. Integers saturate."""
         if self.kind == FLOAT32 and isinstance(fmt, IntegerFormat):
             return self._rounded_to_integers(fmt, exponent)
         if self.kind != FLOAT32:
             bits, (_, zeros, non_finite) = self.bits, self._scanned
         else:
             bits = encode(np.ascontiguousarray(self.array), fmt, exponent)
-            _, zeros, non_finite = scanned(bits, fmt)
+            _, zeros, non_finite = _scan_values(bits, fmt)
         saturated = non_finite - self.non_finite
         rounding = self.rounding(flushed=zeros - self.zeros, saturated=saturated, exponent=exponent)
         if non_finite == 0:
@@ -226,7 +225,7 @@ class Operand:
         return RoundedOperand(values=bits, rounding=rounding, numbers=self.numbers if self.non_finite else None)
 
     def rounding(self, *, flushed: int, saturated: int | None = None, exponent: int = 0) -> Rounding:
-        """Return counts of the tensor's values and of changes by rounding."""
+        """Return the counts of the tensor's values and of the values that rounding changed."""
         return Rounding(
             values=self.bits.size,
             zeros=self.zeros,
@@ -237,22 +236,18 @@ class Operand:
         )
 
 
-def _largest(fmt: FloatFormat) -> float:
-    return math.ldexp(fmt.largest_units, fmt.least_exponent)
-
-
-def scanned(bits: NDArray, fmt: Format) -> tuple[int, int, int]:
+def _scan_values(bits: NDArray, fmt: Format) -> tuple[int, int, int]:
     """Return the bit pattern of the largest finite magnitude, and the numbers of zeros and of non-finite values."""
     flat = np.ascontiguousarray(bits).reshape(-1)
     if isinstance(fmt, IntegerFormat):
         magnitudes = np.abs(flat.view(f"i{fmt.width // 8}").astype(np.int64))
         return int(magnitudes.max(initial=0)), flat.size - int(np.count_nonzero(flat)), 0
-    most, zeros, non_finite = scan(flat, 1 << (fmt.width - 1), fmt.largest)
-    return int(most), int(zeros), int(non_finite)
+    largest, zeros, non_finite = scan(flat, 1 << (fmt.width - 1), fmt.largest)
+    return int(largest), int(zeros), int(non_finite)
 
 
 def scaling_limit(tile: TileConfig, reduced: int) -> int:
-    """Return the exponent of the power of two that bounds scaled values: sums stay within the accumulator's range.
+    """Return the exponent of the bound on scaled values that keeps sums within the accumulator's range.
 
     Parameters
     ----------
@@ -276,12 +271,12 @@ def scaling_limit(tile: TileConfig, reduced: int) -> int:
 
 
 def checked_operands(tensors: Mapping[str, Any], geometry: Geometry) -> dict[str, Operand]:
-    """Return a layer's operands by their names.
+    """Return a layer's operands by name.
 
     Raises
     ------
     TypeError, ValueError
-        Naming the operand, its type or shape, and what is allowed.
+        If an operand is neither an array nor a tensor, or does not have the geometry's shape.
     """
     operands = {name: Operand(name, tensor) for name, tensor in tensors.items()}
     for name, tensor in tensors.items():
@@ -296,7 +291,7 @@ def checked_scaling(scaling: Scaling) -> Scaling:
     Raises
     ------
     TypeError, ValueError
-        If it is not "auto", "none" or powers of two for operands.
+        If it is neither "auto" nor "none" nor a mapping of operands to exponents from -512 to 512.
     """
     allowed = 'scaling must be "auto", "none" or powers of two for A, W and G'
     if not isinstance(scaling, Mapping):

@@ -1,4 +1,4 @@
-"""Operations after sums: a bias for each filter, ReLU, a mask, and division by the scaling of operands."""
+"""Operations on sums: a bias per filter, ReLU, a mask, and division by the operands' powers of two."""
 
 import math
 from collections.abc import Collection
@@ -23,13 +23,13 @@ __all__ = ["finished", "fitting_bias", "output_values", "scaled_integers"]
 
 INT32_BITS = 32
 MAX_BIAS_BITS = 126
-"""The runtime adds biases of at least this power of two, in units of an exact sum's least bit, or 1 for binned sums."""
+"""Exponent of the bound on biases that the core adds, in units of an exact sum's least bit, or 1 for binned sums."""
 
 
 def output_values(
     config: CoreConfig | TileConfig, geometry: Geometry, problem: Problem, bias: Any, mask: Any, kinds: Collection[str]
 ) -> dict[str, NDArray]:
-    """Return a bias and a mask in a job's form.
+    """Return the bias and the mask of a job, as bit patterns or numbers in the layer's shapes.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ def output_values(
     Raises
     ------
     TypeError, ValueError
-        Naming the argument, what is allowed and what was given.
+        If the device, the operation or the results' type excludes an argument, or its type or shape does not fit.
     """
     for name in problem.fused:
         if isinstance(config, CoreConfig) and not getattr(config, name):
@@ -64,12 +64,12 @@ def output_values(
         tile.require_no_scale(f"for {name}")
     if bias is not None and isinstance(tile.numerics.accumulator, Fused):
         raise ValueError("bias must be left out for a fused accumulator: it is added to an exact or binned sum")
-    made: dict[str, NDArray] = {}
+    values: dict[str, NDArray] = {}
     if bias is not None:
-        made["bias"] = _biases(tile, geometry, problem, bias, kinds)
+        values["bias"] = _biases(tile, geometry, problem, bias, kinds)
     if mask is not None:
-        made["mask"] = _mask(tile, geometry, problem, mask)
-    return made
+        values["mask"] = _mask(tile, geometry, problem, mask)
+    return values
 
 
 def fitting_bias(tile: TileConfig, bias: NDArray[np.float32], power: int) -> NDArray | None:
@@ -94,24 +94,24 @@ def fitting_bias(tile: TileConfig, bias: NDArray[np.float32], power: int) -> NDA
     assert isinstance(a, FloatFormat)
     assert isinstance(b, FloatFormat)
     assert not isinstance(accumulator, Fused)
-    least = a.least_exponent + b.least_exponent
+    unit = a.least_exponent + b.least_exponent
     bits = (a.largest_units * b.largest_units).bit_length()
     if isinstance(accumulator, Exact):
-        most = min(bits + accumulator.headroom_bits - 1, MAX_BIAS_BITS) + least
-    else:  # below the largest product
-        most = min(bits - 1 + least, MAX_BIAS_BITS)
+        limit = min(bits + accumulator.headroom_bits - 1, MAX_BIAS_BITS) + unit
+    else:  # The bias must be below the largest product.
+        limit = min(bits - 1 + unit, MAX_BIAS_BITS)
     exact = np.ldexp(bias.astype(np.float64), power)
-    units = np.ldexp(exact, -least)
+    units = np.ldexp(exact, -unit)
     with np.errstate(over="ignore"):
         scaled = exact.astype(np.float32)
-    holds = (scaled == exact) & (np.abs(exact) < math.ldexp(1.0, most)) & (units == np.rint(units))
-    return scaled if bool((holds | ~np.isfinite(bias)).all()) else None
+    is_exact = (scaled == exact) & (np.abs(exact) < math.ldexp(1.0, limit)) & (units == np.rint(units))
+    return scaled if bool((is_exact | ~np.isfinite(bias)).all()) else None
 
 
 def _integer_bias(bias: NDArray[np.float32], power: int) -> NDArray[np.int32] | None:
     exact = np.ldexp(bias.astype(np.float64), power)
-    holds = np.isfinite(exact) & (exact == np.rint(exact)) & (np.abs(exact) < 1 << (INT32_BITS - 1))
-    return exact.astype(np.int32) if bool(holds.all()) else None
+    is_exact = np.isfinite(exact) & (exact == np.rint(exact)) & (np.abs(exact) < 1 << (INT32_BITS - 1))
+    return exact.astype(np.int32) if bool(is_exact.all()) else None
 
 
 def scaled_integers(bits: NDArray, power: int) -> NDArray[np.uint32]:
@@ -126,7 +126,7 @@ def finished(bits: NDArray, power: int, bias: NDArray[np.float32] | None, *, rel
     Parameters
     ----------
     bits : array of unsigned
-        The device's results in the layer's shape. Results in other formats than FP32 are finished already.
+        The device's results in the layer's shape. Results in other formats than FP32 need no further operation.
     power : int
         Exponent; 0 if the device scaled the results.
     bias : array of float32, optional

@@ -19,11 +19,11 @@ METRICS: dict[str, Callable[[Totals], float]] = {
     "speedup": lambda each: each.speedup,
     "zeros of the row side": lambda each: each.zeros,
 }
-"""Figures that the page draws for each operation over the steps."""
+"""Metrics that the page draws over the steps for each operation."""
 
 
 class RunSummary(Protocol):
-    """The part of a run that its page shows."""
+    """Interface of a run for its page. `run` imports this module, which therefore cannot import `Run`."""
 
     device: Device
     contractions: list[Contracted]
@@ -32,7 +32,7 @@ class RunSummary(Protocol):
 
     @property
     def summary(self) -> str:
-        """Return the share of the multiplications that ran on the device."""
+        """Return a sentence with the share of the multiplications that ran on the device."""
 
     def totals(self, chosen: Iterable[Contracted] | None = None) -> Totals:
         """Add up all contractions, or the chosen ones."""
@@ -51,7 +51,7 @@ class RunSummary(Protocol):
 
 
 def write_page(run: RunSummary, path: Path, curves: Mapping[str, Mapping[str, Iterable[float]]]) -> None:
-    """Write the page of a run, as `Run.page` describes."""
+    """Write the page of a run; `Run.page` describes it."""
     results = [_over_steps(run, curves), _layers(run)]
     if run.warnings():
         results.append(_rounding(run))
@@ -62,14 +62,14 @@ def write_page(run: RunSummary, path: Path, curves: Mapping[str, Mapping[str, It
 
 def _over_steps(run: RunSummary, curves: Mapping[str, Mapping[str, Iterable[float]]]) -> Figure:
     steps = run.by_step()
-    of_operations = run.grouped(lambda each: (each.operation, each.step))
+    sums = run.grouped(lambda each: (each.operation, each.step))
     by_operation = [
         Point(metric=metric, series=name, x=step, ours=value_of(each))
         for metric, value_of in METRICS.items()
-        for (name, step), each in of_operations.items()
+        for (name, step), each in sums.items()
         if not (metric == "speedup" and each.uncounted)
     ]
-    drawn = [
+    further = [
         Point(metric=metric, series=name, x=step, ours=value)
         for metric, lines in curves.items()
         for name, values in lines.items()
@@ -81,6 +81,8 @@ def _over_steps(run: RunSummary, curves: Mapping[str, Mapping[str, Iterable[floa
         if not each.uncounted
     ]
     device = run.device
+    is_measured = device.backend == "verilator"
+    cycles = "measured on the Verilog, and expected for the dense core" if is_measured else "expected"
     return Figure(
         name="steps",
         title="Over the steps of training",
@@ -88,12 +90,11 @@ def _over_steps(run: RunSummary, curves: Mapping[str, Mapping[str, Iterable[floa
         kind="line",
         x_label="step",
         y_label="",
-        points=[*drawn, *all_steps, *by_operation],
+        points=[*further, *all_steps, *by_operation],
         notes=[
             f"{run.summary}.",
             *run.warnings(),
-            "`speedup` is the core's over the dense core's; cycles are "
-            + ("measured on the Verilog, those of the dense core expected." if _measured(run) else "expected.")
+            f"`speedup` is the core's over the dense core's; cycles are {cycles}."
             + (" Contractions with `count=False` have none." if run.totals().uncounted else ""),
         ],
         conditions={"backend": device.backend, "configuration": device.config.digest, **run.totals().to_json()},
@@ -137,7 +138,8 @@ def _rounding(run: RunSummary) -> Figure:
         y_label="",
         points=points,
         notes=[
-            "`zeros` are the tensors' own, `flushed` those that rounding made. `non_finite` values came in as such."
+            "`zeros` are zeros of the tensors, `flushed` zeros from rounding, and `non_finite` infinities and NaN "
+            "before rounding."
         ],
     )
 
@@ -149,14 +151,10 @@ def _missed(run: RunSummary) -> Figure:
     ]
     return Figure(
         name="elsewhere",
-        title="What did not run on the device, with its MACs",
+        title="Operations that did not run on the device, and their MACs",
         source="all steps",
         kind="table",
         x_label="",
         y_label="",
         points=points,
     )
-
-
-def _measured(run: RunSummary) -> bool:
-    return run.device.backend == "verilator"

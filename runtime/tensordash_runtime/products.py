@@ -1,4 +1,4 @@
-"""ATen's matrix products and convolutions on a device, and PyTorch's operations after them."""
+"""Run ATen's matrix products and convolutions on a device, and the rest of each operation in PyTorch."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -23,7 +23,7 @@ from tensordash_sim.trace.capture.roles import Entry, geometry_of
 from .device import Device
 from .jobs import Done
 
-__all__ = ["HANDLERS", "Contracting", "Product", "UnfitError", "named_factors"]
+__all__ = ["HANDLERS", "Contracting", "Product", "UnfitError"]
 
 
 class UnfitError(Exception):
@@ -31,7 +31,7 @@ class UnfitError(Exception):
 
 
 class Product(NamedTuple):
-    """One contraction of an operation.
+    """One contraction of a PyTorch operation.
 
     Attributes
     ----------
@@ -72,46 +72,45 @@ class Contracting(Step, Protocol):
         """Return the result in the geometry's shape; if the product did not run, list it and return None."""
 
 
-def named_factors(call: Call) -> str:
+def _name_of_factors(call: Call) -> str:
     """Return a name with the shapes of a product's factors, for a product outside of all layers.
 
     Examples
     --------
     >>> call = Call(None, (torch.ones(2, 3), torch.ones(3, 4)), {}, None, name="aten::mm")
-    >>> named_factors(call)
+    >>> _name_of_factors(call)
     'mm 2x3 3x4'
     """
     left, right, *_ = factors(call.name, call.args)
-    shapes = ("x".join(map(str, tensor.shape)) for tensor in (left, right))
-    return f"{call.name.removeprefix('aten::')} {' '.join(shapes)}"
+    return f"{call.name.removeprefix('aten::')} {_shape(left)} {_shape(right)}"
 
 
 def _fused_product(at: Contracting, call: Call) -> torch.Tensor | None:
-    """Execute a matrix product together with the operations after it that `fusing` found."""
+    """Run a matrix product with the bias, ReLU and mask that `fusing` fused with it."""
     bias, x, y, relu, mask = call.args
     name, args = ("aten::mm", (x, y)) if bias is None else ("aten::addmm", (bias, x, y))
-    product, _ = _role(at, replace(call, name=name, args=args), turnable=False)
-    made = at.contract(product._replace(bias=bias, relu=relu, mask=None if mask is None else mask[None]), fp32=False)
-    return None if made is None else made.reshape(x.shape[0], y.shape[1])
+    product, _ = _role(at, replace(call, name=name, args=args), may_transpose=False)
+    result = at.contract(product._replace(bias=bias, relu=relu, mask=None if mask is None else mask[None]), fp32=False)
+    return None if result is None else result.reshape(x.shape[0], y.shape[1])
 
 
 def _matrix_product(at: Contracting, call: Call) -> torch.Tensor | None:
     if call.func._overloadname.startswith("dtype"):
         raise UnfitError("a result of another type than the operands")
     left, right, *_ = factors(call.name, call.args)
-    product, turned = _role(at, call)
-    plain = MATRIX_PRODUCTS[call.name] == 0
-    made = at.contract(product, fp32=not plain)
-    if made is None:
+    product, is_transposed = _role(at, call)
+    is_plain = MATRIX_PRODUCTS[call.name] == 0
+    result = at.contract(product, fp32=not is_plain)
+    if result is None:
         return None
-    made = made.mT if turned else made
+    result = result.mT if is_transposed else result
     shape = (*left.shape[:-1], *([right.shape[-1]] if right.dim() > 1 else []))
-    made = made.reshape(shape[1:] if call.name == "aten::addbmm" else shape)
-    return made if plain else _added(call, made).to(left.dtype)
+    result = result.reshape(shape[1:] if call.name == "aten::addbmm" else shape)
+    return result if is_plain else _add(call, result).to(left.dtype)
 
 
 def _grouped_product(at: Contracting, call: Call) -> torch.Tensor | None:
-    """Execute each group; rows and columns after the last group, which PyTorch leaves undefined, are zeros."""
+    """Run each group. Rows and columns after the last group are zeros; PyTorch leaves them undefined."""
     arguments = call.named()
     left = arguments["self"]
     if arguments["bias"] is not None or arguments["out_dtype"] not in (None, left.dtype):
@@ -121,28 +120,28 @@ def _grouped_product(at: Contracting, call: Call) -> torch.Tensor | None:
     except ValueError as error:
         raise UnfitError(str(error)) from None
     result = left.new_zeros(result_shape(call))
-    ran = False
+    has_run = False
     for index, each in groups:
-        made = _matrix_product(at, each)
-        ran |= made is not None
-        result[index] = torch.matmul(*each.args) if made is None else made
-    return result if ran or not groups else None
+        product = _matrix_product(at, each)
+        has_run |= product is not None
+        result[index] = torch.matmul(*each.args) if product is None else product
+    return result if has_run or not groups else None
 
 
-def _role(at: Contracting, call: Call, *, turnable: bool = True) -> tuple[Product, bool]:
-    """Return a matrix product in its role, and whether its result is transposed; only if `turnable` may it be."""
+def _role(at: Contracting, call: Call, *, may_transpose: bool = True) -> tuple[Product, bool]:
+    """Return a matrix product in its role in a layer, and whether the result is transposed, if it may be."""
     _, _, x, y = factors(call.name, call.args)
     role = None if call.name == "aten::addbmm" else role_of(at, call)
-    if role is not None and (turnable or not role.turned):
+    if role is not None and (may_transpose or not role.turned):
         label = str(role.operation)
         return Product(role.layer, label, role.geometry, label, role.operands), role.turned
-    if call.name == "aten::addbmm":  # The sum is over the whole batch.
+    if call.name == "aten::addbmm":  # The batch is part of the sum.
         x, y = x.transpose(0, 1).flatten(1)[None], y.flatten(0, 1)[None]
-    return Product(named_factors(call), "product", geometry_of(x, y.mT), "AxW", {"A": x, "W": y.mT}), False
+    return Product(_name_of_factors(call), "product", geometry_of(x, y.mT), "AxW", {"A": x, "W": y.mT}), False
 
 
-def _added(call: Call, product: torch.Tensor) -> torch.Tensor:
-    """Return ``beta * self + alpha * product`` in FP32, as BLAS does: with beta = 0, `self` does not matter."""
+def _add(call: Call, product: torch.Tensor) -> torch.Tensor:
+    """Return ``beta * self + alpha * product`` in FP32. With beta = 0, `self` is ignored, as in BLAS."""
     arguments = call.named()
     total = product if arguments["alpha"] == 1 else product * arguments["alpha"]
     if arguments["beta"] != 0:
@@ -155,7 +154,7 @@ def _added(call: Call, product: torch.Tensor) -> torch.Tensor:
 
 def _convolution(at: Contracting, call: Call) -> torch.Tensor | None:
     inputs, weight, bias, *settings = call.args[:9]
-    fused = call.args[9:]  # Whether `fusing` added ReLU; the device then adds the bias, too.
+    fused = call.args[9:]  # `fusing` appends whether to apply ReLU. The device then adds the bias, too.
     _require_dimensions(weight)
     layer = layer_of(at, call, "convolution", weight)
     if call.phase not in ("none", "backward"):
@@ -166,12 +165,12 @@ def _convolution(at: Contracting, call: Call) -> torch.Tensor | None:
     product = Product(layer, operation, convolved.geometry, operation, operands)
     if fused:
         return at.contract(product._replace(bias=bias, relu=fused[0]), fp32=False)
-    made = at.contract(product, fp32=bias is not None)
-    if made is None:
+    result = at.contract(product, fp32=bias is not None)
+    if result is None:
         return None
     if bias is not None:
-        made = (made + bias.float().reshape(-1, *[1] * (weight.dim() - 2))).to(inputs.dtype)
-    return made
+        result = (result + bias.float().reshape(-1, *[1] * (weight.dim() - 2))).to(inputs.dtype)
+    return result
 
 
 def _convolution_backward(at: Contracting, call: Call) -> list[torch.Tensor | None] | None:
@@ -180,23 +179,23 @@ def _convolution_backward(at: Contracting, call: Call) -> list[torch.Tensor | No
     convolved = Convolved.of(inputs, weight, settings)
     operands = convolved.operands(inputs, weight, grad)
     by_input = "AxW" if convolved.transposed else "WxG"
-    made: list[torch.Tensor | None] = [None, None, None]
-    left = [False, False, False]
+    results: list[torch.Tensor | None] = [None, None, None]
+    is_missing = [False, False, False]
     for place, wanted, operation in ((0, for_input, by_input), (1, for_weight, "AxG")):
         if wanted:
             both = {name: operands[name] for name in operation if name != "x"}
-            made[place] = at.contract(Product(layer, operation, convolved.geometry, operation, both), fp32=False)
-            left[place] = made[place] is None
+            results[place] = at.contract(Product(layer, operation, convolved.geometry, operation, both), fp32=False)
+            is_missing[place] = results[place] is None
     if for_bias:
-        made[2] = grad.sum([k for k in range(grad.dim()) if k != 1], dtype=torch.float32).to(grad.dtype)
-    if any(left):  # PyTorch computes gradients that the device did not.
-        rest = call.func(*call.args[:-1], left)
-        made = [theirs if missing else mine for mine, theirs, missing in zip(made, rest, left, strict=True)]
-    return made
+        results[2] = grad.sum([k for k in range(grad.dim()) if k != 1], dtype=torch.float32).to(grad.dtype)
+    if any(is_missing):  # PyTorch computes the gradients that the device did not compute.
+        missing = call.func(*call.args[:-1], is_missing)
+        results = [result if gradient is None else gradient for result, gradient in zip(results, missing, strict=True)]
+    return results
 
 
 def _masked_input(at: Contracting, call: Call) -> torch.Tensor | None:
-    """Execute a convolution's gradient by its input together with the gradient of the ReLU before it."""
+    """Run the gradient of a convolution's input, with the gradient of the ReLU that made that input."""
     grad, inputs, weight, *settings, mask = call.args
     convolved = Convolved.of(inputs, weight, settings)
     layer = _backward_layer(at, call, weight)

@@ -1,4 +1,4 @@
-"""Programs of problems on a core: the best tiling of each, and a record of the program's counts."""
+"""Compile problems for a core: their best tilings, schedules, and programs with a record of counts."""
 
 from dataclasses import replace
 from functools import cache
@@ -15,7 +15,7 @@ from tensordash_sim.compiler.tiling import Tiling
 __all__ = ["RECORD_BYTES", "has_tiling", "moved_bytes", "program_with_record", "schedule_of", "space_of", "tiling_of"]
 
 RECORD_BYTES = 32
-"""Bytes that a `record` writes."""
+"""Bytes that a `record` descriptor writes."""
 COUNTS = frozenset(("count_0", "count_1", "count_2", "count_3"))
 """Fields of a load or store whose product is its number of groups."""
 
@@ -27,8 +27,8 @@ def space_of(config: CoreConfig, problem: Problem) -> IterationSpace:
 
 @cache
 def tiling_of(space: IterationSpace) -> Tiling:
-    """Return the best tiling of a problem; it is cached."""
-    # The search gets a space of its own: the loads that it plans are freed with it.
+    """Return the best tiling of a problem, and cache it."""
+    # The search caches loads in its space. It runs on a copy, so that they are freed.
     return best_schedule(replace(space)).tiling
 
 
@@ -48,7 +48,7 @@ def schedule_of(config: CoreConfig, problem: Problem) -> Schedule:
 
 
 def program_with_record(program: Program, memory: int) -> Program:
-    """Insert a record of counts before a program's end; the store unit writes it after all stores."""
+    """Insert a record of counts before a program's end. The store unit writes it at `memory`, after all stores."""
     end = program.descriptors.pop()
     program.add("record", memory=memory)
     program.descriptors.append(end)
@@ -56,7 +56,7 @@ def program_with_record(program: Program, memory: int) -> Program:
 
 
 def moved_bytes(program: Program, config: CoreConfig) -> int:
-    """Count the bytes that a program's plain loads and stores move, and its records."""
+    """Count the bytes that a program's uncompressed loads and stores and its records move."""
     groups = records = 0
     for bits in program.descriptors:
         operation, fields = decode(bits, COUNTS)

@@ -1,8 +1,8 @@
 """NVFP4's training recipe: scales of 16 x 16 blocks for weights, a random Hadamard transform, and layers in bf16.
 
 Source: "Pretraining Large Language Models with NVFP4" (NVIDIA 2025, arXiv:2509.25149), section 4. Its fourth part,
-stochastic rounding of gradients, is the argument `rounding` of `Device`. The tile needs no changes: for a block of
-16 x 16 it gets 16 ordinary blocks of 1 x 16 elements with the same scale.
+stochastic rounding of gradients, is the argument `rounding` of `Device`. The tile needs no changes: it receives a
+16 x 16 block as 16 ordinary blocks of 1 x 16 elements with the same scale.
 """
 
 from dataclasses import dataclass, replace
@@ -28,7 +28,7 @@ __all__ = ["Recipe", "bf16_tile", "checked_recipe", "default_rounding", "hadamar
 BLOCK = 16
 """Size of the Hadamard transform, of a weight's square blocks, and of a 1 x 16 block."""
 ATTENTION = ("*/bmm*",)
-"""Patterns of the names of attention's products, whose factors are both activations."""
+"""Name patterns of attention's products, both of whose factors are activations."""
 
 
 @lru_cache(maxsize=16)
@@ -68,7 +68,7 @@ def hadamard_matrix(seed: int) -> NDArray[np.float64]:
 
 
 def hadamard_transform(values: NDArray[np.float32], matrix: NDArray[np.float64]) -> NDArray[np.float32]:
-    """Transform each 16 rows of a matrix. The product of two matrices over their rows does not change.
+    """Transform blocks of 16 rows of a matrix. The product of two matrices over their rows stays the same.
 
     Parameters
     ----------
@@ -80,7 +80,8 @@ def hadamard_transform(values: NDArray[np.float32], matrix: NDArray[np.float64])
     Returns
     -------
     array of float32, (..., rows, columns)
-        The transposed matrix times each 16 rows, in float64, rounded once. An infinity or NaN spreads to its 16 rows.
+        The transposed matrix times each block of 16 rows, in float64, rounded once. An infinity or NaN spreads to its
+        block.
 
     Examples
     --------
@@ -102,8 +103,8 @@ def bf16_tile(tile: TileConfig) -> TileConfig:
     Examples
     --------
     >>> from tensordash import load_preset
-    >>> made = bf16_tile(load_preset("nvfp4"))
-    >>> made.a_format.name, made.scale, made.lanes
+    >>> tile = bf16_tile(load_preset("nvfp4"))
+    >>> tile.a_format.name, tile.scale, tile.lanes
     ('bf16', 'none', 16)
     """
     return replace(tile, format="bf16", scale="none", accumulator={"bins": 3, "bin_bits": 16})
@@ -113,7 +114,7 @@ def bf16_tile(tile: TileConfig) -> TileConfig:
 class Recipe:
     """Settings of training in NVFP4.
 
-    A linear layer is a matrix product without a batch. Convolutions have neither blocks of 16 x 16 nor a transform.
+    A linear layer is a matrix product without a batch. Convolutions have neither 16 x 16 blocks nor a transform.
 
     Parameters
     ----------
@@ -121,7 +122,7 @@ class Recipe:
         Whether 16 x 16 weights of a linear layer share a scale. Both passes then have the same quantised weights.
     hadamard : bool
         Whether both operands of a linear layer's weight gradient are transformed before they are quantised. The
-        transform makes zeros nonzero: the tile cannot skip them.
+        transform makes zeros nonzero, so the tile cannot skip them.
     bf16_layers : tuple of str
         Patterns (`fnmatch`) of layers' names. The three products of these layers run in bf16, on a tile of the same
         size. The default is attention's products. The paper also runs the output projection and about 15% of the
@@ -132,7 +133,7 @@ class Recipe:
     Raises
     ------
     TypeError, ValueError
-        Naming the field, what is allowed and what was given.
+        If a field is invalid.
 
     Source: arXiv:2509.25149, section 4.
 
@@ -163,7 +164,7 @@ class Recipe:
     def apply(
         self, execution: Execution, tensors: dict[str, Operand], layer: str
     ) -> tuple[Execution, dict[str, Operand]]:
-        """Return an operation and its operands under the recipe.
+        """Return an operation and its operands as the recipe changes them.
 
         Parameters
         ----------
@@ -194,7 +195,7 @@ class Recipe:
 
 
 def default_rounding(recipe: Recipe | None) -> str:
-    """Return a device's default rounding."""
+    """Return a device's default rounding: "nearest", or "stochastic" with a recipe."""
     return "nearest" if recipe is None else "stochastic"
 
 
@@ -204,7 +205,7 @@ def checked_recipe(config: CoreConfig | TileConfig, recipe: Recipe | None) -> Re
     Raises
     ------
     TypeError, ValueError
-        If the value is not a recipe, or the device lacks the scales of NVFP4.
+        If `recipe` is not a recipe, or the device lacks the scales of NVFP4.
     """
     if recipe is None:
         return None

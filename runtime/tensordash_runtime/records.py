@@ -18,7 +18,7 @@ class Contracted:
     step : int
         The training step, counted from 0.
     layer, operation : str
-        Name of the layer, and its operation: AxW, WxG or AxG, or "product" if it is unknown.
+        Name of the layer, and its operation: AxW, WxG or AxG, or "product" outside of layers.
     executed : Executed
         The operation's record.
     """
@@ -52,7 +52,7 @@ class Contracted:
 
 @dataclass(frozen=True, kw_only=True)
 class Missed:
-    """An operation with products that did not run on the device.
+    """A PyTorch operation whose products did not run on the device.
 
     Parameters
     ----------
@@ -61,9 +61,9 @@ class Missed:
     layer : str
         Name of the layer, or "".
     operation, reason : str
-        The operation, and the reason.
+        Name of the operation, and why it did not run on the device.
     macs : int, optional
-        Its multiplications, if they are known.
+        Number of multiplications; None if unknown.
     """
 
     step: int
@@ -102,11 +102,11 @@ class Totals:
     non_finite : int
         Contractions with infinities or NaN in an operand.
     missed_macs : int
-        Known multiplications that did not run on the device; 0 in sums over some of the contractions.
+        Known multiplications that did not run on the device; 0 in sums over a selection of contractions.
     unknown : int
         Missed operations with an unknown number of multiplications.
     uncounted : int
-        Contractions without counted cycles. Sums of cycles and bytes leave them out; speedups are NaN if there are any.
+        Contractions without counted cycles. Sums of cycles and bytes leave them out, and speedups are NaN.
     """
 
     contractions: int
@@ -129,9 +129,9 @@ class Totals:
 
     @property
     def share(self) -> float | None:
-        """Share of all multiplications that ran on the device; None if the number of the others is unknown."""
-        every = self.macs + self.missed_macs
-        return None if self.unknown else self.macs / every if every else 1.0
+        """Share of all multiplications that ran on the device; None if missed multiplications are unknown."""
+        total = self.macs + self.missed_macs
+        return None if self.unknown else self.macs / total if total else 1.0
 
     @property
     def speedup(self) -> float:
@@ -157,7 +157,7 @@ class Totals:
         return math.nan if self.uncounted else dense / cycles if cycles else 1.0
 
     def to_json(self) -> dict[str, Any]:
-        """Return a JSON document; values that were not counted are null."""
+        """Return a JSON document. Values that were not counted are null."""
         names = ("contractions", "uncounted", "macs", "missed_macs", "unknown", "share")
         lost = ("flushed", "saturated", "non_finite")
         cycles = {

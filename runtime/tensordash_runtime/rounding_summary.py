@@ -1,4 +1,4 @@
-"""Counts of operands' values that rounding changed, by layer, and warnings from them."""
+"""Sum the values that rounding changed, by layer and operand, and warn of losses."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
@@ -11,7 +11,7 @@ __all__ = ["OperandSums", "operand_sums", "require_rounding", "rounding_warnings
 
 
 class OperandSums(NamedTuple):
-    """Sums over all contractions of a layer's operand in one operation; `saturated` is None if it was not counted."""
+    """Sums over the contractions of one operand of a layer's operation. `saturated` is None if it was not counted."""
 
     values: int = 0
     zeros: int = 0
@@ -49,13 +49,13 @@ def operand_sums(contractions: Iterable[Contracted]) -> dict[Key, OperandSums]:
 
 
 def rounding_warnings(sums: Mapping[Key, OperandSums], totals: Totals) -> Iterator[str]:
-    """Yield a sentence for each of: flushed values, saturated values, non-finite operands."""
+    """Yield a warning each for flushed values, saturated values and non-finite operands, if any exist."""
     if totals.flushed:
         non_zeros = sum(each.values - each.zeros for each in sums.values())
         place, worst = max(sums.items(), key=lambda item: item[1].flushed_share)
         warning = (
             f"warning: rounding flushed {totals.flushed:,} of {non_zeros:,} non-zero values to zero, "
-            f"at most {_percent(worst.flushed_share)} of {_named(place)}"
+            f"at most {_percent(worst.flushed_share)} of {_describe(place)}"
         )
         if not totals.uncounted:
             warning += (
@@ -67,19 +67,19 @@ def rounding_warnings(sums: Mapping[Key, OperandSums], totals: Totals) -> Iterat
         place, worst = max(sums.items(), key=lambda item: item[1].saturated or 0)
         yield (
             f"warning: rounding saturated {totals.saturated:,} finite values, most of them {worst.saturated:,} of "
-            f'{_named(place)}; scaling="auto" avoids that'
+            f'{_describe(place)}; scaling="auto" avoids that'
         )
     if totals.non_finite:
         yield f"warning: {totals.non_finite:,} of {totals.contractions:,} contractions had non-finite operands"
 
 
 def require_rounding(layer: str, operation: str, executed: Executed, flush_limit: float) -> None:
-    """Check that rounding lost no more of an operand than allowed.
+    """Check that rounding lost no more of a contraction's operands than allowed.
 
     Parameters
     ----------
     layer, operation : str
-        Names for the message.
+        Names of the layer and its operation, for the message.
     executed : Executed
         The contraction.
     flush_limit : float
@@ -88,10 +88,10 @@ def require_rounding(layer: str, operation: str, executed: Executed, flush_limit
     Raises
     ------
     RoundingError
-        If it made more of them zero, or saturated a value. Formats with scales are not checked.
+        If rounding made a larger share zero, or saturated a value. Formats with scales are not checked.
     """
     for name, counts in executed.operands.items():
-        place = _named((layer, operation, name))
+        place = _describe((layer, operation, name))
         if counts.saturated is None:
             continue
         if counts.saturated:
@@ -107,7 +107,7 @@ def require_rounding(layer: str, operation: str, executed: Executed, flush_limit
             )
 
 
-def _named(place: Key) -> str:
+def _describe(place: Key) -> str:
     layer, operation, operand = place
     return f"{operand} in {operation} of {layer}" if layer else f"{operand} in {operation}"
 

@@ -1,4 +1,4 @@
-"""Record of the products of an `offload` block: cycles, speedups and zeros, and products outside of the device."""
+"""Record of an `offload` block: cycles, speedups and zeros of products, and products that the device did not run."""
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -22,9 +22,9 @@ Key = TypeVar("Key", bound=Hashable)
 WIDTH = 160
 """Width of a printed table, in characters."""
 UNITS = "kMGTP"
-"""Letters for thousands, millions and so on."""
+"""Unit prefixes of thousands, millions and larger powers."""
 LOST = {"flushed": "flushed", "saturated": "saturated", "non_finite": "non-finite"}
-"""Columns of a table that are shown if they are not zero: lost values, and contractions with non-finite operands."""
+"""Titles of the columns that the table shows only if their total is not zero."""
 
 
 @dataclass
@@ -34,16 +34,16 @@ class Run:
     Parameters
     ----------
     device : Device
-        The device, which may be closed.
+        The device. It may be closed.
 
     Attributes
     ----------
     contractions : list of Contracted
         Products that ran on the device.
     missed : list of Missed
-        Operations that did not.
+        Operations with products that did not run on the device.
     steps : int
-        Number of ended training steps: optimizers' steps.
+        Number of training steps so far, counted by steps of optimizers.
     """
 
     device: Device
@@ -55,18 +55,18 @@ class Run:
         """Return the cycles of a contraction on the core and the dense core.
 
         The core's cycles are measured if the Verilog ran, else expected. They count only the tensors' zeros before
-        rounding: if the Verilog skipped other zeros, too, the cycles that these are expected to save are added.
+        rounding: the cycles that the Verilog is expected to save by zeros from rounding are added.
         """
         executed, expected = each.executed, self.device.expectations
         dense = executed.dense if expected is None else expected.dense_cycles(executed.problem)
         return self._core_cycles(executed, executed.speedup), dense
 
     def flushed_cycles(self, each: Contracted) -> int:
-        """Return the cycles of a contraction on the core, which also skips the zeros that rounding made."""
+        """Return the cycles of a contraction on the core, if it also skips the zeros that rounding made."""
         return self._core_cycles(each.executed, each.executed.flushed_speedup)
 
     def _core_cycles(self, executed: Executed, speedup: float) -> int:
-        """Return cycles of a contraction and its checks for a given speedup of the tile."""
+        """Return the cycles of a contraction and its checks for a speedup of the tile."""
         expected = self.device.expectations
         checks = sum(self._core_cycles(check, check.speedup) for check in executed.checks)
         if expected is None:
@@ -92,12 +92,12 @@ class Run:
 
     def totals(self, chosen: Iterable[Contracted] | None = None) -> Totals:
         """Return sums over all contractions, or over the chosen ones."""
-        every = self.contractions if chosen is None else list(chosen)
-        counted = [each for each in every if each.executed.counted]
+        contractions = self.contractions if chosen is None else list(chosen)
+        counted = [each for each in contractions if each.executed.counted]
         cycles = [self.cycles(each) for each in counted]
-        macs = sum(each.macs for each in every)
+        macs = sum(each.macs for each in contractions)
         return Totals(
-            contractions=len(every),
+            contractions=len(contractions),
             macs=macs,
             cycles=sum(core for core, _ in cycles),
             dense_cycles=sum(dense for _, dense in cycles),
@@ -106,14 +106,14 @@ class Run:
             flushed_cycles=sum(map(self.flushed_cycles, counted)),
             flushed_tile_cycles=round(sum(each.executed.flushed_tile_cycles for each in counted)),
             traffic=sum(map(self.traffic, counted)),
-            zeros=sum(each.row_zeros * each.macs for each in every) / max(1, macs),
-            flushed_zeros=sum(each.flushed_row_zeros * each.macs for each in every) / max(1, macs),
-            flushed=sum(each.executed.flushed for each in every),
-            saturated=sum(each.executed.saturated for each in every),
-            non_finite=sum(each.executed.non_finite for each in every),
+            zeros=sum(each.row_zeros * each.macs for each in contractions) / max(1, macs),
+            flushed_zeros=sum(each.flushed_row_zeros * each.macs for each in contractions) / max(1, macs),
+            flushed=sum(each.executed.flushed for each in contractions),
+            saturated=sum(each.executed.saturated for each in contractions),
+            non_finite=sum(each.executed.non_finite for each in contractions),
             missed_macs=self._missed_macs if chosen is None else 0,
             unknown=self._unknown if chosen is None else 0,
-            uncounted=len(every) - len(counted),
+            uncounted=len(contractions) - len(counted),
         )
 
     def grouped(self, key: Callable[[Contracted], Key]) -> dict[Key, Totals]:
@@ -133,17 +133,17 @@ class Run:
 
     @property
     def share(self) -> float | None:
-        """Share of all multiplications that ran on the device; None if the number of the others is unknown."""
-        every = self._macs + self._missed_macs
-        return None if self._unknown else self._macs / every if every else 1.0
+        """Share of all multiplications that ran on the device; None if missed multiplications are unknown."""
+        total = self._macs + self._missed_macs
+        return None if self._unknown else self._macs / total if total else 1.0
 
     @property
     def summary(self) -> str:
         """A sentence with the share of the multiplications that ran on the device."""
-        every = self._macs + self._missed_macs
-        permille = 1000 * self._macs // every if every else 1000  # Rounded down: 100% means that nothing was missed.
+        total = self._macs + self._missed_macs
+        permille = 1000 * self._macs // total if total else 1000  # Rounded down, so that 100% means no miss.
         share = "100%" if permille == 1000 else f"{permille / 10:.1f}%"
-        known = f"{share} of {_in_words(every)} MACs ran on {self.device.name} ({self.device.backend})"
+        known = f"{share} of {_in_words(total)} MACs ran on {self.device.name} ({self.device.backend})"
         if not self._unknown:
             return known
         return f"At most {known}: unknown MACs of {self._unknown} missed operations are left out"
@@ -158,7 +158,7 @@ class Run:
 
     @property
     def _unknown(self) -> int:
-        """Missed operations with an unknown number of multiplications."""
+        """Number of missed operations with unknown multiplications."""
         return sum(each.macs is None for each in self.missed)
 
     def __str__(self) -> str:
@@ -216,7 +216,7 @@ class Run:
         return type(self.device.config).__name__ + " " + self.device.config.digest
 
     def to_json(self) -> dict[str, Any]:
-        """Return a document: the device, totals, every contraction, and every missed operation."""
+        """Return a JSON document with the device, totals, every contraction and every missed operation."""
         contractions = []
         for each in self.contractions:
             counted = each.executed.counted
@@ -261,9 +261,9 @@ class Run:
         Parameters
         ----------
         path : path
-            The file. Its folder is made if necessary.
+            The file. Its folder is created if necessary.
         curves : mapping of str to mapping of str to floats, optional
-            Further curves over steps: the lines of each metric, such as "loss", by name.
+            Further curves over the steps: metrics such as "loss", each with named lines.
 
         Raises
         ------

@@ -26,7 +26,7 @@ def scaled_non_zeros(
     seed: int | None,
     weight_block_height: int = 1,
 ) -> dict[str, NDArray[np.bool_]]:
-    """Return the non-zero positions of quantised operands.
+    """Return the non-zero positions of quantised operands, in the geometry's shapes.
 
     Blocks extend along the reduced dimension: channels, filters or positions. The blocks of a convolution's streams
     also cross taps; their share of zeros is nearly the same.
@@ -44,13 +44,13 @@ def scaled_non_zeros(
     values : mapping of str to array of float32
         Both operands, in the geometry's shapes.
     seed : int, optional
-        Seed of gradients' stochastic rounding.
+        Seed of gradients' stochastic rounding. If None, gradients are rounded to nearest.
     weight_block_height : int
         Number of vectors of a linear layer's weights that share the scales of their blocks.
     """
     scale = tile.numerics.scale
     assert scale is not None
-    made = {}
+    positions = {}
     for name in OPERANDS[operation]:
         fmt = tile.b_format if name == rows else tile.a_format
         assert isinstance(fmt, FloatFormat)
@@ -64,5 +64,5 @@ def scaled_non_zeros(
             vectors, fmt, scale, random=random, scale_rounding=tile.scale_rounding, block_height=height
         )
         nonzero = non_zeros(quantised.bits, fmt).reshape(shape)
-        made[name] = geometry_values(geometry, name, np.moveaxis(nonzero, -1, axis))
-    return made
+        positions[name] = geometry_values(geometry, name, np.moveaxis(nonzero, -1, axis))
+    return positions

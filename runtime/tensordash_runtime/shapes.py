@@ -1,4 +1,4 @@
-"""Shapes of products: broadcast operands, and convolutions."""
+"""Check and convert the shapes of matrix products and convolutions."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ def broadcast(tensor: Any, shape: tuple[int, ...]) -> Any:
 
 
 def product_shape(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[tuple[int, ...], int, int, int]:
-    """Return the batch, n, k and m of a matrix product (..., n, k) x (..., k, m); raise ValueError at other shapes."""
+    """Return the batch, n, k and m of (..., n, k) times (..., k, m); raise ValueError if the shapes do not fit."""
     if len(a) < 2 or len(b) < 2 or a[-1] != b[-2]:
         raise ValueError(f"a and b must have the shapes (..., n, k) and (..., k, m), not {a} and {b}")
     try:
@@ -32,7 +32,7 @@ def product_shape(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[tuple[int, ..
 def convolution_of(
     a: tuple[int, ...], w: tuple[int, ...], stride: Pair, padding: Pair, dilation: Pair, groups: int
 ) -> Convolution:
-    """Return the geometry of a convolution of two shapes; raise ValueError if they do not fit."""
+    """Return the geometry of a convolution from its operands' shapes; raise ValueError if they do not fit."""
     dimensions = len(w) - 2
     if len(a) != len(w) or dimensions not in (1, 2):
         raise ValueError(f"a and w must both have 3 or 4 axes, not {len(a)} and {len(w)}")

@@ -1,4 +1,4 @@
-"""Choice of the operand on the row side, whose zeros are skipped."""
+"""Choose the operand on the row side, whose zeros the tile skips."""
 
 from collections.abc import Mapping
 
@@ -14,7 +14,7 @@ from tensordash_sim.lowering import Geometry
 from .counting import Counted, counted_sides
 from .values import FLOAT32
 
-__all__ = ["chosen_rows", "fixed_rows", "possible_rows", "requested_rows", "share_of_zeros"]
+__all__ = ["chosen_rows", "fixed_rows", "possible_rows", "requested_rows"]
 
 
 def possible_rows(types: tuple[str, str], kinds: Mapping[str, str], *, scaled: bool) -> list[str]:
@@ -23,7 +23,7 @@ def possible_rows(types: tuple[str, str], kinds: Mapping[str, str], *, scaled: b
     Parameters
     ----------
     types : (str, str)
-        Types of tensors for the column side and the row side.
+        Tensor types of the column side and of the row side.
     kinds : mapping of str to str
         Types of both operands.
     scaled : bool
@@ -32,7 +32,7 @@ def possible_rows(types: tuple[str, str], kinds: Mapping[str, str], *, scaled: b
     Raises
     ------
     TypeError
-        If neither operand can.
+        If neither operand can be on the row side.
     """
     a, b = types
     first, second = kinds
@@ -49,10 +49,10 @@ def possible_rows(types: tuple[str, str], kinds: Mapping[str, str], *, scaled: b
 
 
 def fixed_rows(tile: TileConfig, operation: str) -> str | None:
-    """Return the operand on the row side of a tile whose results depend on the side, whatever the values are.
+    """Return the operand on the row side of a tile whose results depend on the choice.
 
-    It is the gradient, or A in AxW, which has no gradient. If the sides have different formats, the gradient is on the
-    side whose format has the wider range.
+    This is the gradient, or A in AxW, which has no gradient. If the sides have different formats, the gradient is on
+    the side whose format has the wider range. Values do not influence the choice.
 
     Parameters
     ----------
@@ -77,8 +77,8 @@ def fixed_rows(tile: TileConfig, operation: str) -> str | None:
     first, second = OPERANDS[operation]
     a, b = tile.a_format, tile.b_format
     if a == b:
-        dependent = tile.numerics.scale is not None or isinstance(tile.numerics.accumulator, Fused)
-        return first if dependent else None
+        depends_on_side = tile.numerics.scale is not None or isinstance(tile.numerics.accumulator, Fused)
+        return first if depends_on_side else None
     assert isinstance(a, FloatFormat)
     assert isinstance(b, FloatFormat)
     return second if first == "G" and b.exponent_bits < a.exponent_bits else first
@@ -91,7 +91,7 @@ def chosen_rows(
     possible: list[str],
     non_zeros: Mapping[str, NDArray[np.bool_]],
 ) -> tuple[str, Counted]:
-    """Return the operand with which the tile takes the fewest cycles; in a tie, the one with more zeros, or the first.
+    """Return the operand that costs the tile the fewest cycles; in a tie, the operand with more zeros, or the first.
 
     Parameters
     ----------
@@ -114,19 +114,19 @@ def chosen_rows(
         Its cycles.
     """
     if len(possible) > 1:
-        possible = sorted(possible, key=lambda name: -share_of_zeros(non_zeros[name]))
+        possible = sorted(possible, key=lambda name: non_zeros[name].mean())
     counts = counted_sides(geometry, operation, non_zeros, possible, tile)
     rows = min(possible, key=lambda name: round(counts[name].cycles))
     return rows, counts[rows]
 
 
 def requested_rows(tile: TileConfig, operation: str, possible: list[str], row_side: str | None) -> list[str]:
-    """Return operands for the row side: the requested one, else the rule's (`fixed_rows`), else all that types allow.
+    """Return the candidates for the row side: the requested operand, the operand of `fixed_rows`, or `possible`.
 
     Raises
     ------
     ValueError
-        If the requested side is not an operand, or an operand of a wrong type.
+        If the requested operand is not possible.
     """
     if row_side is not None:
         if row_side not in possible:
@@ -134,8 +134,3 @@ def requested_rows(tile: TileConfig, operation: str, possible: list[str], row_si
         return [row_side]
     rule = fixed_rows(tile, operation)
     return [rule] if rule in possible else possible
-
-
-def share_of_zeros(nonzero: NDArray[np.bool_]) -> float:
-    """Return the share of values that are zero."""
-    return float(nonzero.size - np.count_nonzero(nonzero)) / nonzero.size

@@ -1,4 +1,4 @@
-"""Tasks of `tensordash train`: a network, its data and its test. Needs torch."""
+"""Tasks of `tensordash train`: networks with their data and their tests. Needs torch."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -18,31 +18,32 @@ __all__ = ["TASKS", "Task", "load_task"]
 
 BATCH = 16
 """Default number of digits in a step."""
-RATE = 0.1
-"""Learning rate for `BATCH` digits; it is proportional to the batch (arXiv:1706.02677)."""
-TRAINED_ON = 6 / 7
-"""Share of the digits for training; the others are for the test."""
-TEXTS = 256
-"""Windows of text in the test, and the largest number in a step."""
+LEARNING_RATE = 0.1
+"""Learning rate for `BATCH` digits. The rate of other batches is proportional to their size (arXiv:1706.02677)."""
+TRAINING_SHARE = 6 / 7
+"""Share of the digits for training; the test has the others."""
+TEST_WINDOWS = 256
+"""Number of windows of text in the test, and their maximum number in a step."""
 LSTM_BATCH = 8
+"""Default number of windows of text in a step of the LSTM."""
 LSTM_LENGTH = 16
-"""Length of a window of text, in bytes."""
+"""Length of the LSTM's windows of text, in bytes."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """A network in training.
+    """A network, its data, and the functions that train and test it.
 
     Parameters
     ----------
     name, data : str
         The network's name, and the source of its data.
     model : nn.Module
-        The network, with its first weights.
+        The network with its initial weights.
     optimizer : callable
-        Returns an optimizer of parameters.
+        Returns an optimizer of the parameters that it receives.
     order : callable
-        Returns the batches of an epoch.
+        Returns the batches of an epoch, by its number.
     loss : callable
         Returns the loss of the model on a batch.
     accuracy : callable
@@ -88,7 +89,7 @@ def _classifier(name: str, build: Callable[[int], nn.Module], seed: int, batch: 
         model = build(pixels.shape[-1])
     shuffled = np.random.default_rng(0).permutation(len(numbers))  # The test is the same for every seed.
     images, labels = torch.from_numpy(pixels[shuffled])[:, None], torch.from_numpy(numbers[shuffled])
-    count = round(len(labels) * TRAINED_ON)
+    count = round(len(labels) * TRAINING_SHARE)
     size = require_int("batch", BATCH if batch is None else batch, 1, count)
 
     def order(epoch: int) -> Iterator[tuple[Tensor, Tensor]]:
@@ -107,7 +108,7 @@ def _classifier(name: str, build: Callable[[int], nn.Module], seed: int, batch: 
         name=name,
         data=source,
         model=model,
-        optimizer=lambda parameters: torch.optim.SGD(parameters, lr=RATE * size / BATCH),
+        optimizer=lambda parameters: torch.optim.SGD(parameters, lr=LEARNING_RATE * size / BATCH),
         order=order,
         loss=loss,
         accuracy=accuracy,
@@ -146,12 +147,12 @@ class LSTM(nn.Module):
 def _text(
     name: str, build: Callable[[], nn.Module], seed: int, batch: int, length: int, bf16_layers: tuple[str, ...]
 ) -> Task:
-    """Return the task of predicting the next byte of a text, whose last eighth is for the test."""
-    size = require_int("batch", batch, 1, TEXTS)
+    """Return the task of predicting the next byte of a text. The test uses the last eighth of the text."""
+    size = require_int("batch", batch, 1, TEST_WINDOWS)
     prose, source = text()
     stream = torch.from_numpy(np.frombuffer(prose.encode(), np.uint8).astype(np.int64))
     cut = len(stream) * 7 // 8
-    steps = 500  # an arbitrary epoch: batches are random windows of the text
+    steps = 500  # The epoch's length is arbitrary: batches are random windows of the text.
     with seeded(seed):
         model = build()
 
@@ -168,7 +169,7 @@ def _text(
         return F.cross_entropy(network(words[:, :-1]).flatten(0, 1), words[:, 1:].flatten())
 
     def accuracy(network: nn.Module) -> float:
-        words = windows(np.random.default_rng(0), cut, len(stream), TEXTS)
+        words = windows(np.random.default_rng(0), cut, len(stream), TEST_WINDOWS)
         with torch.no_grad():
             return float((network(words[:, :-1]).argmax(-1) == words[:, 1:]).double().mean())
 
@@ -197,17 +198,17 @@ def _lstm(seed: int, batch: int | None) -> Task:
 
 
 TASKS: dict[str, Callable[[int, int | None], Task]] = {"digits": _digits, "mlp": _mlp, "gpt": _gpt, "lstm": _lstm}
-"""Functions that return tasks, by name."""
+"""Functions that build tasks, by name."""
 
 
 def load_task(name: str, seed: int = 0, batch: int | None = None) -> Task:
-    """Return a network in training, by its name.
+    """Return a task by its name.
 
     Parameters
     ----------
     name : str
-        A key of `TASKS`. "digits" is a CNN on handwritten digits, "mlp" has linear layers on the same. "gpt" is a small
-        transformer on English text, "lstm" has a recurrent layer on the same.
+        A key of `TASKS`. "digits" is a CNN for handwritten digits, and "mlp" has linear layers for them. "gpt" is a
+        small transformer for English text, and "lstm" has a recurrent layer for it.
     seed : int
         Seed of the weights and of the batches' order.
     batch : int, optional
@@ -216,7 +217,7 @@ def load_task(name: str, seed: int = 0, batch: int | None = None) -> Task:
     Raises
     ------
     TypeError, ValueError
-        Naming the field, what is allowed and what was given.
+        If an argument is invalid.
     DataError
         If the digits are missing.
 

@@ -1,4 +1,4 @@
-"""Training on a device and in plain PyTorch, for `tensordash train`. Needs torch."""
+"""Train a task on a device and in plain PyTorch, for `tensordash train`. Needs torch."""
 
 import copy
 import io
@@ -24,10 +24,10 @@ __all__ = ["REFERENCES", "Step", "Trainer"]
 
 CHECKPOINT = "checkpoint.pt"
 AUTOCAST = {"float16": torch.float16, "bfloat16": torch.bfloat16}
-"""Types of PyTorch's autocast, by a device's type. For other types, tensors stay float32, and the device rounds."""
+"""Types of PyTorch's autocast, by the device's type. For other types, tensors stay float32 and the device rounds."""
 REFERENCES = ("float32", "autocast")
-FIRST_SCALE = 2.0**10
-"""First scale of the loss, which keeps small gradients in the range of fp16."""
+INITIAL_SCALE = 2.0**10
+"""Initial scale of the loss. It keeps small gradients in the range of fp16."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +41,7 @@ class Step:
     cycles, dense_cycles : int
         Cycles of the core and of the dense core.
     tile_cycles, dense_tile_cycles : int
-        Cycles of their tiles without waiting.
+        Cycles of their tiles without stalls.
     zeros : float
         Share of zeros on the row side, weighted by multiplications.
     """
@@ -59,7 +59,7 @@ class Step:
 class Trainer:
     """Training of a task on a device with FP32 master weights, and of a copy in plain PyTorch.
 
-    Both passes are in fp16 with loss scaling on an fp16 device, and in bf16 on a bf16 device. On others, tensors are
+    Both passes use fp16 with loss scaling on an fp16 device, and bf16 on a bf16 device. On other devices, tensors are
     float32, and the device rounds them. PyTorch computes biases, normalization and the optimizer.
 
     Parameters
@@ -69,13 +69,13 @@ class Trainer:
     device : Device
         The device.
     settings : dict
-        Settings of the run; a checkpoint of other settings is an error.
+        Settings of the run. A checkpoint with other settings is an error.
     folder : Path, optional
-        Folder of the checkpoint, which is written after each epoch.
+        Folder of the checkpoint, which `train` writes after each epoch and at its end.
     watcher : callable, optional
         As in `offload`.
     reference : str
-        Types of plain PyTorch: "float32", or "autocast" for the device's type, with loss scaling for fp16.
+        Type in plain PyTorch: "float32", or "autocast" to the device's type, with loss scaling for fp16.
     count : bool
         As in `offload`. If false, steps have no cycles.
 
@@ -89,7 +89,7 @@ class Trainer:
     history : list of Step
         Every step so far.
     accuracies : list of (int, float, float)
-        Number of steps, and accuracies of both models, after each epoch; PyTorch measures them in float32.
+        Number of steps, and accuracies of both models, after each epoch. PyTorch measures accuracies in float32.
     """
 
     task: Task
@@ -109,10 +109,10 @@ class Trainer:
         if require_choice("reference", self.reference, REFERENCES) == "autocast" and self._type is None:
             raise ValueError(f"reference must be float32 for {self.device.types[0]}, which autocast lacks")
         kinds = self._type, self._type if self.reference == "autocast" else None
-        self._scalers = [GradScaler("cpu", init_scale=FIRST_SCALE, enabled=kind is torch.float16) for kind in kinds]
+        self._scalers = [GradScaler("cpu", init_scale=INITIAL_SCALE, enabled=kind is torch.float16) for kind in kinds]
 
     def train(self, steps: int, on_step: Callable[[Step], None] = lambda step: None) -> Run:
-        """Train until `steps` steps are done, including those of a checkpoint.
+        """Train until `steps` steps are done, including the steps of a checkpoint.
 
         Parameters
         ----------
@@ -124,7 +124,7 @@ class Trainer:
         Returns
         -------
         Run
-            The steps done in this call.
+            The steps of this call.
 
         Raises
         ------
@@ -143,8 +143,8 @@ class Trainer:
                 if len(self.history) == steps:
                     break
             if len(self.history) % self.task.steps_per_epoch == 0 or len(self.history) == steps:
-                mine, plain = map(self.task.accuracy, self._models)
-                self.accuracies.append((len(self.history), mine, plain))
+                on_device, plain = map(self.task.accuracy, self._models)
+                self.accuracies.append((len(self.history), on_device, plain))
                 self.save()
         return run
 
@@ -167,7 +167,7 @@ class Trainer:
         )
 
     def _update(self, index: int, batch: Any, kind: torch.dtype | None) -> torch.Tensor:
-        """Train the device's model (0) or the plain one (1) on a batch, with autocast to `kind`, if given."""
+        """Train the device's model (0) or the plain model (1) on a batch, with autocast to `kind` unless it is None."""
         optimizer, scaler = self._optimizers[index], self._scalers[index]
         try:
             with torch.autocast("cpu", kind or torch.bfloat16, enabled=kind is not None):
@@ -187,12 +187,12 @@ class Trainer:
     # Checkpoints
 
     def save(self) -> None:
-        """Write a checkpoint, completely or not at all.
+        """Write a checkpoint atomically, if the trainer has a folder.
 
         Raises
         ------
         OSError
-            If it cannot be written; the last checkpoint stays.
+            If the checkpoint cannot be written. The last checkpoint stays.
         """
         if self.folder is None:
             return
@@ -206,29 +206,29 @@ class Trainer:
             "accuracies": self.accuracies,
         }
         content = io.BytesIO()
-        torch.save(state, content)  # With a file, it would not report that the disk is full.
+        torch.save(state, content)  # Into a file, torch.save would not report a full disk.
         with atomic_path(self.folder / CHECKPOINT) as place:
             place.write_bytes(content.getbuffer())
 
     def resume(self) -> bool:
-        """Load the folder's checkpoint; return whether there is one.
+        """Load the folder's checkpoint, and return whether one exists.
 
         Raises
         ------
         DeviceError
-            If it cannot be read, or has other settings.
+            If the checkpoint cannot be read, or has other settings.
         """
         path = None if self.folder is None else self.folder / CHECKPOINT
         if path is None or not path.exists():
             return False
         try:
             state = torch.load(path, weights_only=True)
-            theirs = state["settings"]
+            settings = state["settings"]
         except Exception as error:
             raise DeviceError(f"{path} cannot be read as a checkpoint: {error}") from None
-        for name, mine in self.settings.items():
-            if theirs.get(name) != mine:
-                raise DeviceError(f"{path} is of {name} = {theirs.get(name)}, not {mine}: give another folder")
+        for name, value in self.settings.items():
+            if settings.get(name) != value:
+                raise DeviceError(f"{path} has {name} = {settings.get(name)}, not {value}: use another folder")
         for model, weights in zip(self._models, state["models"], strict=True):
             model.load_state_dict(weights)
         for optimizer, saved in zip(self._optimizers, state["optimizers"], strict=True):
@@ -237,7 +237,7 @@ class Trainer:
             scaler.load_state_dict(saved)
         self.device.operations = state.get("operations", 0)
         self.history = [Step(**step) for step in state["history"]]
-        self.accuracies = [(step, mine, plain) for step, mine, plain in state["accuracies"]]
+        self.accuracies = [(step, on_device, plain) for step, on_device, plain in state["accuracies"]]
         return True
 
     @property

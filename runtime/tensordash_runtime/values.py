@@ -1,4 +1,4 @@
-"""Conversion of tensors of NumPy and PyTorch to bit patterns of a device's formats, and back."""
+"""Convert arrays of NumPy and tensors of PyTorch to bit patterns of a device's formats, and back."""
 
 import sys
 from typing import Any
@@ -14,7 +14,7 @@ __all__ = ["FLOAT32", "INT32", "bits_of", "like", "plain", "type_of"]
 FLOAT32 = "float32"
 INT32 = "int32"
 NUMPY_TYPES = (FLOAT32, INT32, "float16", "int8")
-"""Types that NumPy has."""
+"""Types of results that NumPy has."""
 
 
 def _is_torch(tensor: Any) -> bool:
@@ -23,12 +23,12 @@ def _is_torch(tensor: Any) -> bool:
 
 
 def type_of(name: str, tensor: Any) -> str:
-    """Return the type of an array's or tensor's values.
+    """Return the name of an array's or tensor's type.
 
     Raises
     ------
     TypeError
-        If it is neither.
+        If `tensor` is neither an array nor a tensor; `name` is its name in the message.
 
     Examples
     --------
@@ -44,7 +44,7 @@ def type_of(name: str, tensor: Any) -> str:
 
 
 def plain(tensor: Any) -> NDArray:
-    """Return a tensor as an array of floats, or of bit patterns for types that NumPy lacks."""
+    """Return a tensor as an array of floats, or of bit patterns for integers and types that NumPy lacks."""
     if isinstance(tensor, np.ndarray):
         return tensor if tensor.dtype.kind == "f" else tensor.view(f"u{tensor.dtype.itemsize}")
     import torch
@@ -70,7 +70,7 @@ def bits_of(array: NDArray, fmt: Format) -> NDArray:
         return array
     if array.dtype == np.float32 and fmt.name == "fp16":
         with np.errstate(over="ignore", under="ignore"):
-            array = array.astype(np.float16)  # rounds in the same way, but faster
+            array = array.astype(np.float16)  # This rounds in the same way, but faster.
     return encode(np.ascontiguousarray(array), fmt)
 
 
@@ -80,11 +80,11 @@ def like(template: Any, bits: NDArray, kind: str) -> Any:
     Parameters
     ----------
     template : array or tensor
-        An operand, of which the result takes its class.
+        An operand. The result has its class, and its PyTorch device.
     bits : array of unsigned
         Bit patterns of a result.
     kind : str
-        Their type, as from `type_of`. An array of a type that NumPy lacks has bit patterns.
+        Their type, a name as `type_of` returns. If NumPy lacks the type, an array has bit patterns.
     """
     bits = np.require(bits, requirements=["C", "W"])
     if not _is_torch(template):

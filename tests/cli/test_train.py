@@ -24,9 +24,9 @@ def test_training_goes_on_where_it_stopped(tmp_path: Path, capfd: pytest.Capture
     assert "<h1" in (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
     _, err = call(f"train --preset core --model mlp --seed 4 -o {tmp_path / 'run'}", capfd, status=2)
     assert err.count("\n") == 1
-    assert "is of seed = 3, not 4" in err
+    assert "has seed = 3, not 4" in err
     _, err = call(f"train --preset core --model mlp --seed 3 --batch 8 -o {tmp_path / 'run'}", capfd, status=2)
-    assert "is of batch = None, not 8" in err
+    assert "has batch = None, not 8" in err
 
 
 def test_the_nvfp4_recipe(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -40,9 +40,9 @@ def test_the_nvfp4_recipe(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> 
         flushed[each["layer"]] = flushed.get(each["layer"], 0) + lost
     assert {name for name, count in flushed.items() if count == 0} == {"5"}
     _, err = call(f"{command} --bf16-layers 1", capfd, status=2)
-    assert "is of bf16_layers = ('5',), not ('1',)" in err
+    assert "has bf16_layers = ('5',), not ('1',)" in err
     _, err = call(command.replace("--recipe nvfp4", "--rounding stochastic"), capfd, status=2)
-    assert "is of recipe = nvfp4, not None" in err
+    assert "has recipe = nvfp4, not None" in err
     command = command.replace(f" -o {tmp_path / 'run'}", "")
     assert json.loads(call(f"{command} --rounding stochastic --bf16-layers 5", capfd)[0]) == default
     assert json.loads(call(f"{command} --rounding nearest", capfd)[0]) != default

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, cast
 
@@ -52,23 +52,27 @@ def serving(address: str, serve: Callable[[socket.socket], Any]) -> Iterator[str
         thread.join()
 
 
+def serving_core(core: SimulatedCore, folder: Path) -> AbstractContextManager[str]:
+    """Serve a core at a socket in a folder."""
+    return serving(f"unix:{folder}/core", lambda listener: serve_core(core, listener))
+
+
 @pytest.fixture(scope="module", params=CORES)
 def core(request: pytest.FixtureRequest) -> Iterator[SimulatedCore]:
-    made = CORES[request.param](CONFIG, SIZE, base=BASE)
-    yield made
-    made.close()
+    served = CORES[request.param](CONFIG, SIZE, base=BASE)
+    yield served
+    served.close()
 
 
 @pytest.fixture
 def address(core: SimulatedCore, tmp_path: Path) -> Iterator[str]:
-    with serving(f"unix:{tmp_path}/core", lambda listener: serve_core(core, listener)) as made:
-        yield made
+    with serving_core(core, tmp_path) as address:
+        yield address
 
 
 @pytest.fixture
 def golden(tmp_path: Path) -> Iterator[str]:
-    made = GoldenRegisters(CONFIG, SIZE, base=BASE)
-    with serving(f"unix:{tmp_path}/golden", lambda listener: serve_core(made, listener)) as address:
+    with serving_core(GoldenRegisters(CONFIG, SIZE, base=BASE), tmp_path) as address:
         yield address
 
 
@@ -90,7 +94,7 @@ def assert_is_right(device: Device) -> None:
 
 
 def test_matmul(address: str) -> None:
-    """Clients use the server one after the other."""
+    """The server serves one client at a time."""
     for _ in range(2):
         with connect(address) as device:
             assert_is_right(device)
@@ -98,7 +102,7 @@ def test_matmul(address: str) -> None:
 
 
 def test_the_core_computes(core: SimulatedCore, address: str) -> None:
-    """A core with other results is found."""
+    """Results change with the operands, so they are not left from the operation before."""
     a, b = operands()
     with connect(address) as device, Device(CONFIG) as emulator:
         right = device.matmul(a, b)
@@ -134,8 +138,7 @@ def test_a_program_folder(core: SimulatedCore, address: str) -> None:
 def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
+        return int(probe.getsockname()[1])
 
 
 def test_the_server_in_another_process_by_tcp(tmp_path: Path) -> None:
@@ -185,10 +188,9 @@ def test_addresses(text: str) -> None:
 def test_options() -> None:
     with pytest.raises(ValueError, match="address must be left out on the golden, not 'unix:x'"):
         Device(CONFIG, "golden", address="unix:x")
-    with pytest.raises(ValueError, match="timeout must be a number of seconds above 0, not 0"):
-        connect("unix:x", timeout=0)
-    with pytest.raises(ValueError, match="timeout must be a number of seconds above 0, not '1'"):
-        connect("unix:x", timeout="1")
+    for timeout in (0, "1"):
+        with pytest.raises(ValueError, match=f"timeout must be a number of seconds above 0, not {timeout!r}"):
+            connect("unix:x", timeout=timeout)
     with pytest.raises(ValueError, match="memory_bytes must be a multiple of 4096, not 5000"):
         connect("unix:x", memory_bytes=5000)
 
@@ -207,29 +209,24 @@ def test_another_configuration(golden: str) -> None:
 
 
 def test_memory_that_is_too_small(golden: str) -> None:
-    with pytest.raises(
-        DeviceError, match=f"memory_bytes must be at most {SIZE}, the memory of unix:.*, not {2 * SIZE}"
-    ):
+    message = f"memory_bytes must be at most {SIZE}, the memory of unix:.*, not {2 * SIZE}"
+    with pytest.raises(DeviceError, match=message):
         connect(golden, memory_bytes=2 * SIZE)
 
 
 @pytest.mark.parametrize("base", [0x800, (1 << 40) - 4096])
 def test_memory_that_the_core_cannot_use(base: int, tmp_path: Path) -> None:
     core = GoldenRegisters(CONFIG, SIZE, base=base)
-    with (
-        serving(f"unix:{tmp_path}/core", lambda listener: serve_core(core, listener)) as address,
-        pytest.raises(DeviceError, match=f"multiple of 4096 and end at 0x10000000000 .*, not {base:#x}"),
-    ):
+    message = f"multiple of 4096 and end at 0x10000000000 .*, not {base:#x}"
+    with serving_core(core, tmp_path) as address, pytest.raises(DeviceError, match=message):
         connect(address)
 
 
 def test_no_core(tmp_path: Path) -> None:
     core = GoldenRegisters(CONFIG, SIZE)
     core.read = lambda register: 7  # type: ignore[method-assign]
-    with (
-        serving(f"unix:{tmp_path}/core", lambda listener: serve_core(core, listener)) as address,
-        pytest.raises(DeviceError, match="identity must be 0x54440001, a core's, not 0x7"),
-    ):
+    message = "identity must be 0x54440001, a core's, not 0x7"
+    with serving_core(core, tmp_path) as address, pytest.raises(DeviceError, match=message):
         connect(address)
 
 
@@ -238,15 +235,13 @@ def test_another_server(tmp_path: Path) -> None:
         with listener.accept()[0] as connection:
             connection.sendall(b"HTTP/1.1 400 Bad Request\r\n")
 
-    with (
-        serving(f"unix:{tmp_path}/core", greet) as address,
-        pytest.raises(DeviceError, match="must be a core's server, which begins with b'TDCORE 1', not b'HTTP/1.1'"),
-    ):
+    message = "must be a core's server, which begins with b'TDCORE 1', not b'HTTP/1.1'"
+    with serving(f"unix:{tmp_path}/core", greet) as address, pytest.raises(DeviceError, match=message):
         connect(address)
 
 
 def serve_some(count: int, then: Callable[[], Any]) -> Callable[[socket.socket], None]:
-    """Return a server that gives some answers, the greeting among them, and then leaves in the middle of a request."""
+    """Return a server that sends `count` answers, including the greeting, and calls `then` during a request."""
     core = GoldenRegisters(CONFIG, SIZE)
 
     def serve(listener: socket.socket) -> None:
@@ -284,13 +279,12 @@ def test_a_server_that_is_silent(count: int, tmp_path: Path) -> None:
 
 
 def test_a_program_without_an_end(core: SimulatedCore, address: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The core does not get `tail`; the device works again after that."""
+    """The core never receives `tail`. The device works after the next reset."""
     original = core.write
-    a, b = operands()
     with connect(address, timeout=1.0) as device:
         monkeypatch.setattr(core, "write", lambda name, value: name == "tail" or original(name, value))
         with pytest.raises(DeviceError, match="0 of .* descriptors are done after timeout = 1.0 s"):
-            device.matmul(a, b)
+            device.matmul(*operands())
         monkeypatch.setattr(core, "write", original)
         assert_is_right(device)
 
@@ -341,9 +335,9 @@ def files(tmp_path: Path) -> str:
 
 
 class Registers:
-    """A mapped page of registers in front of a golden core: every access goes through the page.
+    """A golden core whose registers are accessed through a mapped page.
 
-    The first read of `cause` after a write of `tail` finds nothing; then there is the interrupt.
+    The first read of `cause` after a write of `tail` returns 0 and raises the interrupt.
     """
 
     def __init__(self, page: memoryview, interrupt: socket.socket) -> None:
@@ -373,7 +367,7 @@ class Registers:
 def test_linux_devices(is_wired: bool, files: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Files replace registers and memory, and a pair of sockets replaces the interrupt of /dev/uio0."""
     ours, theirs = socket.socketpair()
-    unwired = os.open(os.devnull, os.O_RDONLY)  # which is read-only
+    unwired = os.open(os.devnull, os.O_RDONLY)  # A read-only file: the write that enables the interrupt fails.
     registers: list[Registers] = []
 
     def open_devices(port: UioPort, place: UioAddress, memory_bytes: int) -> None:

@@ -119,7 +119,7 @@ def test_wrong_checkpoints(tmp_path: Path) -> None:
         trainer = Trainer(load_task("mlp"), device, settings={"seed": 0}, folder=tmp_path)
         trainer.train(1)
         trainer.settings = {"seed": 1}
-        with pytest.raises(DeviceError, match="is of seed = 0, not 1: give another folder"):
+        with pytest.raises(DeviceError, match="has seed = 0, not 1: use another folder"):
             trainer.resume()
         (tmp_path / "checkpoint.pt").write_bytes(b"nothing")
         with pytest.raises(DeviceError, match="cannot be read as a checkpoint"):

@@ -1,6 +1,6 @@
-/* Runs an example on this machine, with the Verilated core instead of hardware, and memory at the program's addresses.
+/* Run an example on this machine, with the Verilated core instead of hardware, and memory at the program's addresses.
  *
- * With an argument, it writes the memory's contents after the example to that file. The exit status is 2 if the example
+ * The argument, if any, is a file for the memory's contents after the example. The exit status is 2 if the example
  * fails.
  */
 #define _GNU_SOURCE
@@ -31,7 +31,7 @@ static Device *core;
 static uint8_t *memory;
 uint32_t host_alarm;
 
-/* The core works on a copy of the memory, made before each program. Reading `done` copies it back. */
+/* The core works on a copy of the memory. A write of `tail` makes the copy, and a read of `done` copies it back. */
 uint32_t host_read(void *context, uint32_t offset) {
   uint32_t value = 0;
   (void)context;

@@ -10,7 +10,7 @@ void host_write(void *context, uint32_t offset, uint32_t value);
 uint32_t host_cycles(void);
 extern uint32_t host_alarm;
 
-/* Initializes the port's member `base` and two more. Registers have no address on this machine. */
+/* Initializes the port's members `base`, `read` and `write`. Registers have no address on this machine. */
 #define SOC_CORE NULL, .read = host_read, .write = host_write
 #define SOC_CYCLES host_cycles()
 #define SOC_ALARM host_alarm

@@ -1,1 +1,1 @@
-"""Use of a real core, or of a simulated one in another process, through its registers and its memory."""
+"""Use a core in hardware, or a simulated core in another process, through its registers and memory."""

@@ -24,7 +24,7 @@ CORES = {"verilator": VerilatedCore, "golden": GoldenRegisters}
 @click.option("--memory-bytes", type=click.IntRange(min=4096), default=64 << 20, show_default=True)
 @click.option("--base", type=click.IntRange(min=0), default=0, show_default=True, help="First address of memory.")
 def serve(address: str, preset: str, kind: str, memory_bytes: int, base: int) -> None:
-    """Serve a core at ADDRESS, unix:PATH or tcp:HOST:PORT, until Ctrl-C. Everyone who can connect can use it."""
+    """Serve a core at ADDRESS, unix:PATH or tcp:HOST:PORT, until Ctrl-C. Anyone who can connect can use it."""
     try:
         place, config = parse_address(address), load_any_preset(preset)
         if not isinstance(place, SocketAddress):

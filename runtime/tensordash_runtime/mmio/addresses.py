@@ -1,9 +1,9 @@
-"""Addresses of cores: sockets of servers, and Linux devices."""
+"""Addresses of cores: a server's socket, or Linux devices."""
 
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["ALLOWED", "SocketAddress", "UioAddress", "parse_address"]
+__all__ = ["SocketAddress", "UioAddress", "parse_address"]
 
 ALLOWED = "unix:PATH, tcp:HOST:PORT or uio:REGISTERS,MEMORY,PHYSICAL_ADDRESS"
 
@@ -17,7 +17,7 @@ class SocketAddress:
 
 @dataclass(frozen=True, kw_only=True)
 class UioAddress:
-    """Linux devices.
+    """Linux devices of a core.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ class UioAddress:
 
 
 def parse_address(text: str) -> SocketAddress | UioAddress:
-    """Parse an address.
+    """Parse a core's address: unix:PATH, tcp:HOST:PORT or uio:REGISTERS,MEMORY,PHYSICAL_ADDRESS.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Driver of a core's registers in Python; docs/driver.md describes the one in C."""
+"""Python driver of a core's registers. docs/driver.md describes the C driver."""
 
 import time
 
@@ -17,34 +17,34 @@ MAX_DESCRIPTORS = 1 << (1 << named("queue_size").bits[0].width) - 1
 END = bit_mask("cause", "end")
 CAUSES = END | bit_mask("cause", "error")
 MAX_WAIT_SECONDS = 1.0
-"""Longest wait for the interrupt, which may not be wired, before the core's state is read, in seconds."""
+"""Maximum wait for the interrupt before the driver polls the core, as the interrupt may not be wired."""
 
 
 class MappedCore:
-    """A core at an address, which may access only some of its memory.
+    """A core at an address, confined to a range of its memory.
 
     Parameters
     ----------
     config : CoreConfig
         The core's configuration, which must have the core's digest.
     memory_bytes : int
-        Bytes of memory for programs and tensors: whole pages of 4 KiB.
+        Size of the range, for programs and tensors: a multiple of 4 KiB.
     address : str
-        Address for `parse_address`.
+        The core's address, for `parse_address`.
     timeout : float
-        Seconds that a program, a reset and a server's answer may take.
+        Time limit of a program, a reset and a server's answer, in seconds.
     start : int, optional
-        The core's address of the first of these bytes; by default the first byte of its memory.
+        Memory address of the range's first byte; by default the first byte of memory.
 
     Attributes
     ----------
     base : int
-        The core's address of the first of these bytes.
+        Memory address of the range's first byte.
 
     Raises
     ------
     ValueError
-        If the address or the number of bytes is invalid.
+        If the address or the size is invalid.
     DeviceError
         If the address has no core, or a core of another configuration.
     """
@@ -79,12 +79,12 @@ class MappedCore:
         self._port.write(address, data)
 
     def run(self, ring: int, count: int) -> tuple[Outcome, dict[str, int]]:
-        """Reset the core by software, execute descriptors in memory, and wait for their end or an error.
+        """Issue a soft reset, execute descriptors in memory, and wait for their end or an error.
 
         Parameters
         ----------
         ring : int
-            Address of the first descriptor.
+            Memory address of the first descriptor.
         count : int
             Number of descriptors, at most `MAX_DESCRIPTORS`; the last one is the only `end`.
 
@@ -96,7 +96,7 @@ class MappedCore:
         Raises
         ------
         DeviceError
-            If the core does not finish in time, or does not answer.
+            If the program is too long, or the core does not finish in time or does not answer.
         """
         if count > MAX_DESCRIPTORS:
             raise DeviceError(f"a program must have at most {MAX_DESCRIPTORS} descriptors, not {count}")
@@ -110,13 +110,13 @@ class MappedCore:
         self._write("tail", count)
         deadline = time.monotonic() + self._timeout
         while not (causes := self._read("cause")):
-            left = deadline - time.monotonic()
-            if left <= 0:
+            remaining = deadline - time.monotonic()
+            if remaining <= 0:
                 raise DeviceError(
                     f"address {self._address}: {self._read('done')} of {count} descriptors are done "
                     f"after timeout = {self._timeout} s"
                 )
-            self._port.wait(min(left, MAX_WAIT_SECONDS))
+            self._port.wait(min(remaining, MAX_WAIT_SECONDS))
         self._write("cause", causes)
         self._write("snapshot", bit_mask("snapshot", "take"))
         counters = {name: self._read(name) for name, _ in COUNTERS}

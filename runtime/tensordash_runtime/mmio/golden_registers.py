@@ -1,4 +1,4 @@
-"""A golden core with registers, for use without hardware and Verilator."""
+"""Golden core with registers, for use without hardware and Verilator."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,14 +11,14 @@ from ..errors import DeviceError
 
 __all__ = ["GoldenRegisters"]
 
-LOST_AT_RESET = ("tail", "head", "done", "status", "error", "error_index", "cause", "control")
+CLEARED_AT_RESET = ("tail", "head", "done", "status", "error", "error_index", "cause", "control")
 """Registers that a soft reset clears."""
 
 
 class GoldenRegisters:
     """Registers and memory of a golden core.
 
-    A write of `tail` executes all descriptors at once, and is allowed once for each reset. Counters are 0.
+    A write of `tail` executes all descriptors immediately, and is allowed once per reset. Counters are 0.
 
     Parameters
     ----------
@@ -53,10 +53,10 @@ class GoldenRegisters:
         Raises
         ------
         DeviceError
-            If `tail` is written for the second time since a reset.
+            If `tail` was already written since the last reset.
         """
         if register == "control" and value & bit_mask("control", "reset"):
-            self._values |= dict.fromkeys(LOST_AT_RESET, 0)
+            self._values |= dict.fromkeys(CLEARED_AT_RESET, 0)
         elif register == "cause":
             self._values["cause"] = self.read("cause") & ~value
         elif register == "tail":

@@ -1,4 +1,4 @@
-"""Access to a core's registers and memory through a server's socket or Linux devices."""
+"""Access a core's registers and memory through a server's socket or Linux devices."""
 
 import mmap
 import os
@@ -20,7 +20,7 @@ WORD = struct.Struct("<I")
 
 
 class Port(Protocol):
-    """Registers and memory of a core.
+    """Interface to the registers and memory of a core.
 
     Attributes
     ----------
@@ -43,32 +43,32 @@ class Port(Protocol):
         """Write bytes of memory at one of the core's addresses."""
 
     def wait(self, seconds: float) -> None:
-        """Wait for an interrupt, at most for some seconds; return earlier if the port only polls."""
+        """Wait for an interrupt for at most `seconds`. Return earlier if the port only polls."""
 
     def close(self) -> None:
         """Release sockets and files."""
 
 
 def open_port(address: str, memory_bytes: int, timeout: float, start: int | None = None) -> Port:
-    """Open the port of an address (`parse_address`).
+    """Open a port to the core at an address (`parse_address`).
 
     Parameters
     ----------
     address : str
         The core's address.
     memory_bytes : int
-        Number of bytes to use.
+        Size of the memory to use.
     timeout : float
-        Seconds that a server's answer may take.
+        Time limit of a server's answer, in seconds.
     start : int, optional
-        The core's address of the first of these bytes; by default the first byte of memory.
+        The core's address of the first byte to use; by default the first byte of memory.
 
     Raises
     ------
     ValueError
         If the address is invalid.
     DeviceError
-        If there is no answer, or memory is too small.
+        If there is no answer, a device cannot be opened, or memory is too small.
     """
     place = parse_address(address)
     if isinstance(place, UioAddress):
@@ -92,7 +92,7 @@ def _require_start(address: str, base: int, start: int | None) -> None:
 
 
 class SocketPort:
-    """A core of a server, used through a socket (`tensordash_runtime.mmio.server`)."""
+    """Port to a core that `tensordash_runtime.mmio.server` serves at a socket."""
 
     def __init__(self, place: SocketAddress, name: str, timeout: float) -> None:
         self._name, self._timeout = name, timeout
@@ -130,7 +130,7 @@ class SocketPort:
         self._ask(Operation.WRITE_MEMORY, address, len(data), f"a write of memory at {address:#x}", data)
 
     def wait(self, seconds: float) -> None:
-        # The server waits at most half of the timeout: its answer is not late.
+        # The server waits at most half of the timeout, so that its answer is in time.
         milliseconds = int(1000 * min(seconds, self._timeout / 2))
         self._ask(Operation.WAIT, milliseconds, 1, "a wait for the interrupt")
 
@@ -155,7 +155,7 @@ class SocketPort:
             raise self._failure(error, what) from None
 
     def _failure(self, error: OSError, what: str) -> DeviceError:
-        """Close a connection after an error, since answers would belong to earlier requests; return a `DeviceError`."""
+        """Close the connection, as later answers could belong to earlier requests, and return a `DeviceError`."""
         self.close()
         if isinstance(error, TimeoutError):
             return DeviceError(f"address {self._name}: no answer to {what} within timeout = {self._timeout} s")
@@ -164,7 +164,7 @@ class SocketPort:
 
 
 class UioPort:
-    """A core in Linux's userspace I/O: one device has registers and interrupt, another has memory."""
+    """Port through Linux's userspace I/O: one device has registers and interrupt, another has memory."""
 
     def __init__(self, place: UioAddress, memory_bytes: int) -> None:
         self.base = place.physical
@@ -177,7 +177,7 @@ class UioPort:
         except BaseException:
             self.close()
             raise
-        self._registers = memoryview(registers).cast("I")  # Each access has 32 bits.
+        self._registers = memoryview(registers).cast("I")  # Each access then has 32 bits.
 
     def read_register(self, offset: int) -> int:
         return self._registers[offset // WORD.size]
@@ -195,8 +195,8 @@ class UioPort:
 
     def wait(self, seconds: float) -> None:
         try:
-            os.write(self._interrupt, WORD.pack(1))  # enables the interrupt, which Linux disables in its handler
-        except OSError:  # Devices without an interrupt are polled.
+            os.write(self._interrupt, WORD.pack(1))  # This enables the interrupt, which Linux disables in its handler.
+        except OSError:  # The device has no interrupt and is polled.
             time.sleep(min(seconds, POLL_SECONDS))
             return
         if select.select([self._interrupt], [], [], seconds)[0]:
@@ -213,7 +213,7 @@ class UioPort:
 
     def _open(self, path: os.PathLike) -> int:
         try:
-            descriptor = os.open(path, os.O_RDWR | os.O_SYNC)  # O_SYNC: udmabuf maps memory without a cache
+            descriptor = os.open(path, os.O_RDWR | os.O_SYNC)  # With O_SYNC, udmabuf maps uncached memory.
         except OSError as error:
             raise DeviceError(f"address: cannot open {path}: {error.strerror}") from None
         self._descriptors.append(descriptor)

@@ -1,7 +1,7 @@
 """Messages between a core's server and its client on a stream socket; numbers are little-endian.
 
-The server first sends `GREETING`. Then it answers requests, one after the other. A request has an operation, an
-address, a length, and the bytes to write. An answer has a status, a length, and the read bytes or a message.
+The server sends `GREETING`. Then it answers one request at a time. A request is an operation, an address, a length,
+and the bytes to write. An answer is a status, a length, and the bytes that were read or a message.
 """
 
 import socket
@@ -14,15 +14,16 @@ MAGIC = b"TDCORE 1"
 GREETING = struct.Struct("<8sQQ")
 """`MAGIC`, the address of the first byte of memory, and the number of bytes."""
 REQUEST = struct.Struct("<BQI")
+"""Operation, address and length."""
 ANSWER = struct.Struct("<BI")
-"""Status and length. Status 0 means done; with status 1, the bytes are a message with the reason."""
+"""Status and length. Status 0 is success. With status 1, the bytes are an error message."""
 
 
 class Operation(IntEnum):
     """Operation of a request.
 
-    A register's address is its offset, and its length is 4. The address of `WAIT` is a limit in milliseconds; its
-    answer is one byte, 1 at an interrupt.
+    A register's address is its offset, and its length is 4. The address of `WAIT` is a limit in milliseconds. Its
+    answer is one byte: 1 if the interrupt is raised, else 0.
     """
 
     READ_REGISTER = 0
@@ -33,12 +34,12 @@ class Operation(IntEnum):
 
 
 def receive(connection: socket.socket, count: int) -> bytes:
-    """Receive a number of bytes.
+    """Receive exactly `count` bytes.
 
     Raises
     ------
     ConnectionError
-        If the peer closes the connection before.
+        If the peer closes the connection first.
     """
     data = bytearray()
     while len(data) < count:

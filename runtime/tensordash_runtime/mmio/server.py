@@ -1,4 +1,4 @@
-"""Server of a simulated core's registers and memory, for the backend `mmio` of other processes."""
+"""Serve a simulated core's registers and memory to the backend `mmio` of other processes."""
 
 import socket
 import time
@@ -22,7 +22,7 @@ NAMES = {register.offset: register.name for register in REGISTERS}
 
 
 class SimulatedCore(Protocol):
-    """A core that can be served: a `VerilatedCore`, or `GoldenRegisters`."""
+    """Interface of a served core: a `VerilatedCore` or `GoldenRegisters`."""
 
     base: int
     memory: NDArray[np.uint8]
@@ -33,17 +33,17 @@ class SimulatedCore(Protocol):
     def write(self, register: str, value: int) -> None:
         """Write a register."""
 
-    def wait(self, most: int) -> bool:
-        """Run until the interrupt, at most for a number of cycles; return whether it is raised."""
+    def wait(self, cycles: int) -> bool:
+        """Run until the interrupt for at most `cycles`; return whether it is raised."""
 
 
 def listen(address: SocketAddress) -> socket.socket:
-    """Return a socket that waits for clients.
+    """Return a socket that listens at an address.
 
     Raises
     ------
     OSError
-        If the path or the port is in use or not allowed.
+        If the path or the port is in use or forbidden.
     """
     listener = socket.socket(socket.AF_UNIX if isinstance(address.place, str) else socket.AF_INET)
     try:
@@ -58,7 +58,7 @@ def listen(address: SocketAddress) -> socket.socket:
 
 
 def serve_core(core: SimulatedCore, listener: socket.socket) -> None:
-    """Serve clients one after the other, until the listener is closed."""
+    """Serve one client at a time, until the listener is closed."""
     while True:
         try:
             connection, _ = listener.accept()
@@ -74,7 +74,7 @@ def serve_core(core: SimulatedCore, listener: socket.socket) -> None:
 
 
 def serve_request(core: SimulatedCore, connection: socket.socket) -> None:
-    """Receive a request, and answer it.
+    """Receive a request and answer it.
 
     Raises
     ------

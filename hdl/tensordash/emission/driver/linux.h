@@ -25,6 +25,7 @@ tensordash_port tensordash_linux_port(tensordash_linux *devices);
 /* Return the core's address of a byte of the mapped memory. */
 uint64_t tensordash_linux_address(const tensordash_linux *devices, const volatile void *byte);
 
+/* Unmap the memory and the registers, and close the devices. */
 void tensordash_linux_close(tensordash_linux *devices);
 
 #endif

@@ -14,7 +14,7 @@ uint32_t __addsf3(uint32_t a, uint32_t b);
 uint32_t __subsf3(uint32_t a, uint32_t b);
 uint32_t __mulsf3(uint32_t a, uint32_t b);
 
-/* Rounds a significand with `guard` more bits than the result; a carry increments the exponent. */
+/* Round a significand with `guard` more bits than the result; a carry increments the exponent. */
 #define ROUNDED(bits, significand, guard) \
   ((bits) + ((((significand) & ((1u << (guard)) - 1u)) + (((significand) >> (guard)) & 1u)) > (1u << ((guard) - 1u))))
 
@@ -81,7 +81,7 @@ uint32_t __addsf3(uint32_t a, uint32_t b) {
 
 uint32_t __subsf3(uint32_t a, uint32_t b) { return __addsf3(a, b ^ SIGN); }
 
-/* Returns products with a factor or a result that is not a normal number. */
+/* Return a product whose factors or result may not be normal numbers. */
 static uint32_t multiply_rest(uint32_t a, uint32_t b) {
   const uint32_t sign = (a ^ b) & SIGN;
   a &= ~SIGN;
@@ -136,7 +136,7 @@ uint32_t __mulsf3(uint32_t a, uint32_t b) {
   const uint32_t first = (a << 1u) >> 24u;
   const uint32_t second = (b << 1u) >> 24u;
   uint32_t exponent = first + second - 127u;
-  /* Normal factors, and a result that is normal with any rounding. */
+  /* The fast path needs normal factors and a result that stays normal after rounding. */
   if (first - 1u >= 254u || second - 1u >= 254u || exponent - 1u >= 252u) {
     return multiply_rest(a, b);
   }

@@ -1,4 +1,4 @@
-/* Executes the calls of a program folder, and compares each tensor with the expected contents by CRC-32.
+/* Execute the calls of a program folder, and compare each tensor with the expected contents by CRC-32.
  *
  * STEPS is the number of repetitions. steps.h has the checksums of each step, and the inputs of each batch, if any.
  * Without steps.h, only the first step is compared.
@@ -23,7 +23,7 @@
 #define BATCHES 0u
 #endif
 
-/* Cycles of a step. */
+/* Cycles of the current step. */
 static uint32_t in_programs; /* cycles of programs, from start to end */
 static uint32_t asleep;      /* cycles of programs in which the processor slept */
 static uint32_t multiplying; /* cycles of programs in which the core multiplied */

@@ -1,4 +1,4 @@
-/* The processor starts here: a stack, zeros, and `main`. Its result is the exit status. */
+/* Entry point: set the stack, clear .bss, and call `main`. Its result is the exit status. */
   .section .start, "ax"
   .globl _start
 _start:
