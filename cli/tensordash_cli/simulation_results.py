@@ -24,9 +24,9 @@ def _uncaptured(trace: "Trace") -> list[dict[str, Any]]:
     """Return the operations that the recorder could not record, and their steps."""
     steps: dict[str, list[int]] = {}
     for step in trace.steps:
-        for what in step.uncaptured:
-            steps.setdefault(what, []).append(step.index)
-    return [{"what": what, "steps": indices} for what, indices in steps.items()]
+        for operation in step.uncaptured:
+            steps.setdefault(operation, []).append(step.index)
+    return [{"what": operation, "steps": indices} for operation, indices in steps.items()]
 
 
 def print_uncaptured(trace: "Trace") -> None:
@@ -174,7 +174,7 @@ def _width(table: "Table") -> int:
 
 
 def _merged(results: list[Result]) -> dict[tuple[int, str, str], dict[str, Any]]:
-    """Return one line for each step, layer and operation: a recurrent layer has a record for each time step."""
+    """Merge the records of each step, layer and operation: a recurrent layer has one for each time step."""
     from tensordash_sim.performance.chip import totals
 
     calls: dict[tuple[int, str, str], list[dict[str, Any]]] = {}
@@ -184,7 +184,7 @@ def _merged(results: list[Result]) -> dict[tuple[int, str, str], dict[str, Any]]
 
 
 def _sum(calls: list[dict[str, Any]]) -> dict[str, Any]:
-    """Merge the results that `totals` leaves out: weighted shares, and the limit of most cycles."""
+    """Merge the results that `totals` leaves out: weighted shares, and the limit that determines the most cycles."""
     limits: Counter[str] = Counter()
     for result in calls:
         limits[result["limit"]] += result["cycles"]

@@ -307,10 +307,10 @@ def _layer(
     from tensordash_sim.verify import Replayer
 
     records = list(Trace.open(path).records)
-    record = next((one for one in records if (one.layer, one.operation) == (layer, operation)), None)
+    record = next((each for each in records if (each.layer, each.operation) == (layer, operation)), None)
     if record is None:
-        places = (f"{one.layer} {one.operation}" for one in records)
-        raise unknown_name("--layer and --op", f"{layer} {operation}", places, path)
+        known = (f"{each.layer} {each.operation}" for each in records)
+        raise unknown_name("--layer and --op", f"{layer} {operation}", known, path)
     totals = {"passes": 0, "steps": 0, "cycles": 0}
     with progress.status("replaying"), TemporaryDirectory() as folder:
         passes = layer_passes(record, config, sample=sample, seed=seed)

@@ -13,8 +13,8 @@ __all__ = ["annotate_oserror", "atomic_copy", "atomic_path", "atomic_write", "co
 
 LOCK = ".lock"
 """File in a scratch folder that its process locks until it ends."""
-FRESH = 60
-"""Seconds in which a scratch folder is never removed: its process may not have locked it yet."""
+MIN_AGE_SECONDS = 60
+"""Age below which a scratch folder is never removed: its process may not have locked it yet."""
 
 
 @contextmanager
@@ -52,7 +52,7 @@ def annotate_oserror(path: Path, *, if_nameless: bool = False) -> Iterator[None]
 
 @contextmanager
 def scratch(prefix: str, parent: Path | None = None) -> Iterator[Path]:
-    """Make a temporary folder, and remove the ones that killed processes have left.
+    """Yield a new temporary folder. Remove the folders of killed processes first.
 
     Parameters
     ----------
@@ -70,18 +70,18 @@ def scratch(prefix: str, parent: Path | None = None) -> Iterator[Path]:
     False
     """
     parent = parent or Path(tempfile.gettempdir())
-    for left in parent.glob(f"{prefix}*"):
-        if _is_left(left):
-            shutil.rmtree(left, ignore_errors=True)
+    for folder in parent.glob(f"{prefix}*"):
+        if _is_stale(folder):
+            shutil.rmtree(folder, ignore_errors=True)
     with tempfile.TemporaryDirectory(prefix=prefix, dir=parent) as name, (Path(name) / LOCK).open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield Path(name)
 
 
-def _is_left(folder: Path) -> bool:
+def _is_stale(folder: Path) -> bool:
     """Return whether the process of a scratch folder has ended."""
     with suppress(OSError):  # The folder is removed, another user's, or locked.
-        if time.time() - folder.stat().st_mtime > FRESH:
+        if time.time() - folder.stat().st_mtime > MIN_AGE_SECONDS:
             with (folder / LOCK).open() as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 return True
@@ -130,16 +130,16 @@ def atomic_copy(source: Path, path: Path) -> None:
 
 
 def code_digest(*places: Path) -> str:
-    """Hash the code that results depend on, so that cached results of other code are not used.
+    """Hash the code that results depend on, so that no result of other code is reused.
 
     Parameters
     ----------
     *places : Path
         Python files, and folders whose Python files are all hashed.
     """
-    hashed = hashlib.sha256()
+    digest = hashlib.sha256()
     for place in places:
         for file in sorted(place.rglob("*.py")) if place.is_dir() else [place]:
             content = file.read_bytes()
-            hashed.update(f"{file.name} {len(content)} ".encode() + content)
-    return hashed.hexdigest()
+            digest.update(f"{file.name} {len(content)} ".encode() + content)
+    return digest.hexdigest()

@@ -1,4 +1,4 @@
-"""And-inverter graphs as Yosys writes them: read with the names of their nets, cut at the registers, simulated."""
+"""And-inverter graphs of Yosys: read with the names of their nets, cut at the registers, and simulated."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -73,7 +73,7 @@ def read_aiger(path: Path) -> Registers:
     gates = [tuple(map(int, next(lines).split())) for _ in range(ands)]
     found: dict[str, dict[Bit, int]] = {"input": {}, "output": {}, "wire": {}}
     names: dict[int, list[Bit]] = {state: [] for state, _ in states}
-    # The map leaves out outputs that are constant; the file itself has them.
+    # The map omits constant outputs; the file itself has them.
     for number, name, bit in re.findall(r"^o(\d+) (\S+?)(?:\[(\d+)\])?$", "\n".join(lines), re.MULTILINE):
         if results[int(number)] < 2:
             found["output"][name, int(bit or 0)] = results[int(number)]
@@ -88,7 +88,7 @@ def read_aiger(path: Path) -> Registers:
         elif kind in found:
             found[kind][key] = (places if kind == "input" else results)[int(number)]
     named = set(found["input"].values())
-    # Undefined bits are inputs without a name; those of two views are different inputs.
+    # Undefined bits are inputs without a name. Undefined bits of two views are different inputs.
     found["input"] |= {(f"undefined in {path.stem}", place): place for place in places if place not in named}
     return Registers(
         inputs=found["input"],
@@ -147,13 +147,13 @@ class Graph:
         return self.or_gate(self.gate(select, one), self.gate(select ^ 1, other))
 
     def add(self, module: Registers, known: dict[int, int]) -> None:
-        """Add a module's gates; `known` maps its inputs and states to this graph, and then its gates as well."""
+        """Add a module's gates. `known` maps its inputs and states to this graph; the method adds the gates."""
         known.setdefault(0, 0)
         for output, one, other in module.sorted_gates():
             known[output] = self.gate(literal_of(known, one), literal_of(known, other))
 
     def write(self, path: Path, outputs: Iterable[int]) -> None:
-        """Write the graph in binary AIGER, the form that ABC reads."""
+        """Write the graph in binary AIGER, which ABC reads."""
         order = [*self.inputs, *self.states, *self._of]
         number = {0: 0} | {literal: 2 * (i + 1) for i, literal in enumerate(order)}
         ends = [literal_of(number, each) for each in (*self.states.values(), *outputs)]

@@ -35,7 +35,7 @@ class Grown:
     sites_before : int
         Sites of all cells before.
     stronger, buffers : int
-        How many cells were exchanged and added.
+        Numbers of cells that were replaced and of buffers that were added.
     """
 
     gates: GateNetlist
@@ -47,7 +47,7 @@ class Grown:
 
 
 def ladders(library: Liberty, lef: Lef) -> dict[str, list[Cell]]:
-    """Return for every cell the cells of equal function, itself included: the weakest first, then the smallest."""
+    """Return for every cell the cells of equal function, itself included, sorted by drive strength and area."""
     kinds: dict[object, list[Cell]] = {}
     for cell in library.cells:
         if cell.name in lef.cells and all(drive > 0 for drive in cell.outputs.values()) and cell.outputs:
@@ -83,7 +83,7 @@ def grow(
     load : WireLoad
         Load of a micrometre of wire.
     share : float
-        The share, above 0, at most 1.
+        The share: above 0 and at most 1.
 
     Raises
     ------

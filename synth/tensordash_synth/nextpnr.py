@@ -64,7 +64,7 @@ class PlacedClock:
     Parameters
     ----------
     log : str
-        Its whole output.
+        Its complete output.
     """
 
     log: str
@@ -99,7 +99,7 @@ class PlacedClock:
 
 
 def placed_clock(log: str, what: str) -> PlacedClock:
-    """Return the report of nextpnr, with a clock after placement at least.
+    """Return the report of nextpnr, which has at least a clock after placement.
 
     Raises
     ------

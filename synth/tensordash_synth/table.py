@@ -1,4 +1,4 @@
-"""Reports as text: tiles, next to the figures of the paper's Table IV, and compute cores."""
+"""Reports as text: tiles next to the figures of the paper's Table IV, FPGA resources, sweeps, and compute cores."""
 
 from collections.abc import Sequence
 

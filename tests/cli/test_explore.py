@@ -87,9 +87,7 @@ def test_the_front_is_written(tmp_path: Path, capsys, monkeypatch: pytest.Monkey
         config = TileConfig.from_toml(text)
         assert config.options == tuple(tuple(option) for option in point["options"])
         assert config.to_mapping()["tile"]["rows"] == point["tile"]["rows"] == 2
-        assert [f"1% of either does not count: {name}." in text for name in point["ties"]] == [True] * len(
-            point["ties"]
-        )
+        assert [f"within 1% of both: {name}." in text for name in point["ties"]] == [True] * len(point["ties"])
     for point in points:
         assert ("config" in point) == point["on_front"]
         marks = "*" * point["on_front"] + "~" * bool(point["ties"])
