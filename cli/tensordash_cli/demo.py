@@ -42,7 +42,7 @@ CYCLE_PASSES = 1 << 30
 @click.option("--no-synth", is_flag=True, help="Leave out the area table.")
 @json_option
 def command(output: Path, preset: str, simulator: str, no_synth: bool, as_json: bool) -> None:
-    """Run a recorded training step of a small CNN on digits through the paper's tile, and on a whole core.
+    """Run a recorded training step of a small CNN on digits through the paper's tile, and on a core.
 
     Some passes of a convolution and a fully connected layer run on the emitted Verilog of the TensorDash tile and of
     its dense baseline; results are compared with the golden model and with exact rational arithmetic rounded once.

@@ -240,7 +240,7 @@ def _name(row: dict[str, Any]) -> str:
 
 
 def _write_front(rows: Sequence[dict[str, Any]], points: "Sequence[Point]", folder: Path) -> None:
-    """Write a configuration for each point of the front, and delete those of an earlier front."""
+    """Write a configuration for each point of the front, and delete the files of an earlier front."""
     for path in folder.glob("*.toml"):
         if path.read_text(encoding="utf-8", errors="replace").startswith(FRONT_HEADER):
             path.unlink()

@@ -117,7 +117,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "tensordash demo --preset recommended --no-synth",
     ),
 }
-"""Commands as users type them. Files such as `my_tile.toml`, `run.trace` and `train.py` are the user's."""
+"""Commands as users type them. The user provides `my_tile.toml`, `run.trace`, `train.py` and other input files."""
 
 
 def epilog(command: str) -> str:

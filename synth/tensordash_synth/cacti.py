@@ -94,7 +94,7 @@ class Array:
     area_um2 : float
         Area in square micrometres.
     read_pj, write_pj : float
-        Energy of one access to a whole word, in picojoules.
+        Energy of one access to a full word, in picojoules.
     leakage_mw : float
         Power at rest, in milliwatts.
     access_ns, cycle_ns : float

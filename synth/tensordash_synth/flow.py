@@ -51,7 +51,7 @@ def synthesize(
     wires : bool
         Also place both tiles, and measure area, clock and (with `power`) power with wires.
     lef : sequence of path, optional
-        Shapes of the library's cells; by default those of Nangate 45 nm.
+        Shapes of the library's cells; by default the shapes of Nangate 45 nm.
     progress : callable, optional
         Called with one line of text for every finished module.
     jobs : int, optional

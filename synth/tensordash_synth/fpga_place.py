@@ -34,7 +34,7 @@ class FpgaDesign:
     counts : dict of str to int
         Number of each of `RESOURCES` that it takes, without the shell around it.
     clock_mhz : float
-        Highest clock: after routing if the design was routed, else the estimate after placement.
+        Highest clock: after routing if the design was routed, otherwise the estimate after placement.
     placed_mhz : float
         Estimate of the highest clock after placement.
     routed : bool

@@ -30,7 +30,7 @@ def gate_level_files(
     progress: Progress | None = None,
     jobs: int | None = None,
 ) -> list[Path]:
-    """Map a tile or a core and write what a simulator needs.
+    """Map a tile or a core and write the files that a simulator needs.
 
     No cell has a reset, so registers without a reset in the design are unknown at power-up. Models of gates spread an
     unknown bit further than silicon does. Therefore every register starts with a random value, as on silicon. A core's

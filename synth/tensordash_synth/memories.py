@@ -117,7 +117,7 @@ def side_by_side(words: int, bits: int, ports: int, parts: int) -> MemoryCost:
     Parameters
     ----------
     words, bits : int
-        Shape of the whole memory.
+        Shape of the memory.
     ports : int
         As in `memory_costs`.
     parts : int

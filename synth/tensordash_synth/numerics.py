@@ -37,8 +37,8 @@ NUMERICS_NOTES = (
 def every_numerics(config: TileConfig) -> list[TileConfig]:
     """Return tiles of every legal pair of format and accumulator, and the tile's own, with its lanes and pipeline.
 
-    Headroom is the tile's; for int8, at most what its results allow. Accumulators named after fp8 are listed for fp8
-    only, and binned ones for formats without an exact one. Equal tiles are listed once.
+    Headroom is the tile's, limited for int8 by its results. Accumulators named after fp8 are listed for fp8 only, and
+    binned accumulators for formats without an exact one. Equal tiles are listed once.
 
     >>> tiles = every_numerics(TileConfig())
     >>> len(tiles), [tile.accumulator for tile in tiles if tile.format == "int8"]

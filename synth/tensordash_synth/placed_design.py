@@ -36,7 +36,7 @@ class PlacedDesign:
     top : str
         Its module.
     before, gates : GateNetlist
-        The mapped netlist, and the netlist with stronger cells and buffers, whose first cells are those of `before`.
+        The mapped netlist, and the netlist with stronger cells and buffers. Its first cells are the cells of `before`.
     grown : Grown
         The changes between them.
     pins : PinTable

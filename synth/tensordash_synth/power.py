@@ -163,7 +163,7 @@ class DesignPower:
 
     @property
     def watts(self) -> float:
-        """Power of the whole design."""
+        """Power of all parts."""
         return sum(power.total for power in self.parts.values())
 
 

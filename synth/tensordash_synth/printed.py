@@ -311,7 +311,7 @@ def _interface(rtlil: str) -> str:
 
 
 def _shape(dump: str) -> Iterator[str]:
-    """Yield what both views must share: ports, submodules, initial values, and parameters of memories."""
+    """Yield the properties that both views must share: ports, submodules, initial values, parameters of memories."""
     cell = ""
     for line in map(str.strip, dump.splitlines()):
         if port := PORT.fullmatch(line):

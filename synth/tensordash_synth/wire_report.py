@@ -28,7 +28,7 @@ class WirePower:
     name : str
         Name of the operands.
     without, with_wires : (float, float)
-        (TensorDash, baseline) watts of the mapped netlists, and of the placed ones with wires.
+        (TensorDash, baseline) watts of the mapped netlists, and of the placed netlists with wires.
     cycles : (int, int)
         (TensorDash, baseline) cycles.
     """

@@ -62,7 +62,7 @@ class Wires:
 
 
 def wire_load(library: Liberty) -> WireLoad:
-    """Return the parameters of a micrometre of wire from the library's default wire load, or else its first one.
+    """Return the parameters of a micrometre of wire from the library's default wire load, or from its first one.
 
     For Nangate 45 that is 0.177 fF and 3.57 ohm, the resistance of metal 2 and 3 at their least width. Wires on
     higher metals have less.
