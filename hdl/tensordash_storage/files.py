@@ -100,8 +100,8 @@ def atomic_path(path: Path) -> Iterator[Path]:
     Examples
     --------
     >>> folder = getfixture("tmp_path")
-    >>> with atomic_path(folder / "made" / "results.json") as place:
-    ...     _ = place.write_text("{}")
+    >>> with atomic_path(folder / "made" / "results.json") as temporary:
+    ...     _ = temporary.write_text("{}")
     >>> [path.name for path in (folder / "made").iterdir()]
     ['results.json']
     """
@@ -119,27 +119,27 @@ def atomic_path(path: Path) -> Iterator[Path]:
 
 def atomic_write(path: Path, text: str) -> None:
     """Write a text file atomically: readers find the complete old or new text."""
-    with atomic_path(path) as place:
-        place.write_text(text, encoding="utf-8", newline="\n")
+    with atomic_path(path) as temporary:
+        temporary.write_text(text, encoding="utf-8", newline="\n")
 
 
 def atomic_copy(source: Path, path: Path) -> None:
     """Copy a file atomically."""
-    with atomic_path(path) as place:
-        shutil.copyfile(source, place)
+    with atomic_path(path) as temporary:
+        shutil.copyfile(source, temporary)
 
 
-def code_digest(*places: Path) -> str:
+def code_digest(*paths: Path) -> str:
     """Hash the code that results depend on, so that no result of other code is reused.
 
     Parameters
     ----------
-    *places : Path
+    *paths : Path
         Python files, and folders whose Python files are all hashed.
     """
     digest = hashlib.sha256()
-    for place in places:
-        for file in sorted(place.rglob("*.py")) if place.is_dir() else [place]:
+    for path in paths:
+        for file in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
             content = file.read_bytes()
             digest.update(f"{file.name} {len(content)} ".encode() + content)
     return digest.hexdigest()

@@ -387,7 +387,7 @@ def power_by_instance(watts: NDArray[np.float64], paths: Sequence[tuple[str, ...
     names = list(dict.fromkeys(paths))
     index = {name: i for i, name in enumerate(names)}
     sums = np.zeros((len(names), 4))
-    np.add.at(sums, [index[place] for place in paths], watts)
+    np.add.at(sums, [index[path] for path in paths], watts)
     return {
         name: Power(internal=float(row[0]), switching=float(row[1]), leakage=float(row[2]))
         for name, row in zip(names, sums, strict=True)

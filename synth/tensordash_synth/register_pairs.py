@@ -39,8 +39,8 @@ class Pairs:
         if missing := set(one.outputs) ^ set(other.outputs):
             raise SynthesisError(f"equivalence of {name}: the output {min(missing)[0]} is in one view only")
         self._graph = graph = Graph()
-        places = {bit: graph.input() for bit in sorted({*one.inputs, *other.inputs} - {CLOCK})} | {CLOCK: 1}
-        first, second = ({literal: places[bit] for bit, literal in view.inputs.items()} for view in (one, other))
+        input_of = {bit: graph.input() for bit in sorted({*one.inputs, *other.inputs} - {CLOCK})} | {CLOCK: 1}
+        first, second = ({literal: input_of[bit] for bit, literal in view.inputs.items()} for view in (one, other))
         second |= {state: graph.input() for state in other.registers}
         second.setdefault(0, 0)
         counterpart_of = counterparts(one, other)

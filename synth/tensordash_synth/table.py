@@ -246,8 +246,8 @@ def aligned(rows: Sequence[tuple[str, ...] | None], labels: int) -> list[str]:
             lines.append("-" * (sum(widths) + 2 * len(widths) - 2))
         else:
             cells = [
-                cell.ljust(width) if place < labels else cell.rjust(width)
-                for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+                cell.ljust(width) if column < labels else cell.rjust(width)
+                for column, (cell, width) in enumerate(zip(row, widths, strict=True))
             ]
             lines.append("  ".join(cells).rstrip())
     return lines
