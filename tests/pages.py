@@ -17,7 +17,7 @@ SENTENCE_END = re.compile(r"(?<=[.!?])[\"')\]]*\s+(?=[^a-z\s])|(?<=[.!?])[\"')\]
 
 
 def pages() -> list[Path]:
-    """List all pages: README, CONTRIBUTING and what is under docs."""
+    """List all pages: README, CONTRIBUTING and the pages under docs."""
     return [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
@@ -88,5 +88,5 @@ def commands(text: str) -> Iterator[str]:
 
 
 def fences(text: str, language: str) -> list[str]:
-    """Return the code blocks in a language; "" finds those without one, which show what commands print."""
+    """Return the code blocks in a language; "" finds blocks without a language, which show output of commands."""
     return [token.content for token in PARSER.parse(text) if token.type == "fence" and token.info == language]

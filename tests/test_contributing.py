@@ -18,7 +18,7 @@ FOLDERS = ("bench", "cli", "docs", "formal", "hdl", "runtime", "sim", "synth", "
 
 
 def named_paths() -> list[str]:
-    """Return paths in a text that begin at the root of the repository."""
+    """Return the paths in the pages that begin at the root of the repository."""
     return sorted(set(re.findall(rf"(?<![\w./-])(?:\.ci|{'|'.join(FOLDERS)})/[\w./-]*[\w/]", PAGE)))
 
 
@@ -45,9 +45,9 @@ def test_names_are_in_their_files() -> None:
     """A name in capitals in a row of a table is in one of the files of that row."""
     rows = re.findall(r"^\| (`[^|]*/[^|]*`) \| ([^|]*) \|$", PAGE, re.MULTILINE)
     assert len(rows) > 20
-    for files, what in rows:
+    for files, description in rows:
         texts = [path.read_text(encoding="utf-8") for name in re.findall(r"`([^`]+)`", files) for path in _files(name)]
-        for constant in re.findall(r"`([A-Z_]{4,})`", what):
+        for constant in re.findall(r"`([A-Z_]{4,})`", description):
             assert any(re.search(rf"\b{constant}\b", text) for text in texts), f"{constant} is not in {files}"
 
 

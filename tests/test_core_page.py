@@ -1,4 +1,4 @@
-"""docs/core.md has the tables of the descriptions, and the pictures of the golden core."""
+"""docs/core.md has the tables of registers and descriptors, and the pictures of the golden core."""
 
 import re
 import subprocess

@@ -1,4 +1,4 @@
-"""The base install runs without extras; a command that lacks one prints its name in one line, at once."""
+"""The base install runs without extras. A command that lacks an extra names it immediately, in one line."""
 
 import ast
 import json
@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 TRACE = str(ROOT / "sim/tensordash_sim/data/digits_cnn.trace")
 MAX_SECONDS = 60
-"""Seconds for that line on a busy machine; most of them import what is not optional."""
+"""Time limit for that line on a busy machine. Imports of required modules take most of the time."""
 
 MAP = "map --preset core --channels 8 --filters 8"
 BASE = (

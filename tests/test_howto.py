@@ -66,7 +66,7 @@ def tensordash(arguments: str) -> str:
 
 
 def random_speedup(options: str, share: str = "0.5") -> list[str]:
-    """Return what a simulation prints: the speedup and the ideal one."""
+    """Return the speedup and the ideal speedup that a simulation prints."""
     return re.findall(r"(\d+\.\d{3}x)", tensordash(f"simulate --random {share} {options}"))
 
 

@@ -21,7 +21,7 @@ NOT_COUNTED = ("pip", "setuptools", "pkg_resources", "_distutils_hack")
 
 
 def call(*command: str | Path, cwd: Path) -> str:
-    """Run a command that finds nothing of the checkout."""
+    """Run a command that cannot import the checkout."""
     environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME")}
     done = subprocess.run(
         [str(each) for each in command], cwd=cwd, env=environment, capture_output=True, text=True, check=False

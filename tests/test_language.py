@@ -31,7 +31,7 @@ class Rule:
     example: str
 
     def matches(self, text: str) -> Iterator[re.Match[str]]:
-        """Find the pattern in a text; a space of it is any gap between words."""
+        """Find the pattern in a text. A space in the pattern matches any gap between words."""
         return _compiled(self.pattern).finditer(text)
 
 
@@ -105,7 +105,7 @@ TOKEN = re.compile(
 
 
 def split_python(text: str) -> tuple[str, str]:
-    """Split a source into its code and its comments and strings; the rest of each is blank, lines stay."""
+    """Split a source into its code, and its comments and strings. Both have the source's lines."""
     code, prose, place = [], [], 0
     for match in TOKEN.finditer(text):
         begin, end = match.span()
@@ -127,13 +127,13 @@ def sources() -> list[Path]:
 
 
 def hits(text: str, rules: list[Rule], path: str) -> list[str]:
-    """Find the rules' patterns in a text; one line of the answer for each."""
+    """Find the rules' patterns in a text. Return a line for each match."""
     found, lines = [], text.splitlines()
     for rule in rules:
         for match in rule.matches(text):
             number = text.count("\n", 0, match.start()) + 1
             line = lines[number - 1]
-            if any(path.startswith(one.path) and one.line in line for one in ALLOWED):
+            if any(path.startswith(each.path) and each.line in line for each in ALLOWED):
                 continue
             if (
                 rules is NAMES
@@ -176,7 +176,7 @@ def test_each_pattern_finds_its_example(rule: Rule) -> None:
 
 
 def test_glossary() -> None:
-    """Its terms are sorted, each has one meaning in one or two sentences, and README links it."""
+    """Terms are sorted and unique, each meaning is a sentence, and README links the page."""
     rows = re.findall(r"^\| (.+?) \| (.+) \|$", (ROOT / "docs/glossary.md").read_text(encoding="utf-8"), re.MULTILINE)
     terms = [term.casefold() for term, _ in rows if term not in ("term", "---")]
     assert len(terms) >= 60

@@ -55,7 +55,7 @@ def test_options_exist(page: Path) -> None:
 
 
 def check_options(line: str) -> None:
-    """Parse a command with its own parser, and run nothing. A mention may leave out what its last option takes."""
+    """Parse a command with its own parser, and run nothing. A page may omit the value of a command's last option."""
     _, name, *arguments = shlex.split(line)
     assert name in COMMANDS, line
     command = cli.get_command(click.Context(cli), name)

@@ -1,4 +1,4 @@
-"""README and its linked pages are right: configuration, Python, commands, links, figures."""
+"""README and its linked pages are correct: configuration, Python, commands, links, figures."""
 
 import re
 import runpy
@@ -98,7 +98,7 @@ def test_which_commands_take_a_core() -> None:
 
 
 def test_figures_are_those_of_the_pages() -> None:
-    """bench/cost.py writes the costs; the other figures are on the page that is named beside them."""
+    """bench/cost.py writes the costs. The other figures are on the page in the same row."""
     rows = dict(re.findall(r"^\| ([^|]+) \| ([^|]+) \| [\[`]", README, re.MULTILINE))
     evaluation, system, demo = (read(f"docs/{name}.md") for name in ("evaluation-tables", "system", "demo"))
     (ours, papers) = re.findall(r"^- Mean (\d\.\d{3})x of .*the paper: (\d\.\d\d)x of", evaluation, re.MULTILINE)[0]
@@ -156,16 +156,16 @@ def test_first_tile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pyt
 
 
 def test_picture(tmp_path: Path) -> None:
-    """At the head, small, and equal to the command's picture, except for fonts."""
+    """The picture is at the top of the page, small, and as large as the program's picture, except for fonts."""
     (name,) = re.findall(r"\]\((docs/\S+\.png)\)", README.split("##")[0])
     stored = (ROOT / name).read_bytes()
     assert stored.startswith(b"\x89PNG")
     assert len(stored) < 300_000
-    made = runpy.run_path(str(ROOT / "bench/viewer_picture.py"))
-    if not any(map(shutil.which, made["BROWSERS"])):
+    program = runpy.run_path(str(ROOT / "bench/viewer_picture.py"))
+    if not any(map(shutil.which, program["BROWSERS"])):
         pytest.skip("no Chromium (apt-get install chromium)")
     pytest.importorskip("playwright.sync_api")
-    made["picture"](tmp_path / "viewer.png")
+    program["picture"](tmp_path / "viewer.png")
     sizes = [struct.unpack(">II", data[16:24]) for data in (stored, (tmp_path / "viewer.png").read_bytes())]
     assert sizes[0][0] == sizes[1][0]
     assert abs(sizes[0][1] - sizes[1][1]) < 200

@@ -84,8 +84,8 @@ def test_faults_have_their_results() -> None:
     page = bench.FAULT_PAGE.read_text(encoding="utf-8")
     assert page == bench.with_fault_results(page, load(bench.FAULT_RESULTS)), "run python bench/mutant_page.py"
     results = {"command": "make mutate", "commit": "c", "date": "d", "results": {"killed": 2, "survived": 1}}
-    made = bench.with_fault_results("<!-- results -->\n<!-- /results -->", results)
-    assert "`make mutate` ran 3 faults at commit c on d: 2 killed, 1 survived." in made
+    text = bench.with_fault_results("<!-- results -->\n<!-- /results -->", results)
+    assert "`make mutate` ran 3 faults at commit c on d: 2 killed, 1 survived." in text
 
 
 def test_figures_of_a_training_run() -> None:

@@ -28,11 +28,11 @@ def test_pictures_are_of_the_scheduler(name: str) -> None:
 
 
 def test_the_example_is_as_told() -> None:
-    cycles = [made for _, made in DRAWING["schedules"](DRAWING["B"])]
-    options = [[None if each is None else DRAWING["OPTIONS"][each] for each in made.options] for made in cycles]
-    kinds = [[each and DRAWING["kind_of"](each) for each in made] for made in options]
+    cycles = [cycle for _, cycle in DRAWING["schedules"](DRAWING["B"])]
+    options = [[None if each is None else DRAWING["OPTIONS"][each] for each in cycle.options] for cycle in cycles]
+    kinds = [[each and DRAWING["kind_of"](each) for each in lanes] for lanes in options]
     assert kinds == [["lookaside", "own", "lookahead", "lookahead"], ["own", "lookaside", None, "own"]]
-    assert [made.advance for made in cycles] == [2, 2]
+    assert [cycle.advance for cycle in cycles] == [2, 2]
     window = DRAWING["WINDOW"]
     assert schedule(window, len(window), PAPER.options).advance == 1
     assert "In the picture it is one." in PAGE

@@ -33,7 +33,7 @@ def bench() -> Iterator[ModuleType]:
 
 
 def run(bench: ModuleType, folder: Path, patch: pytest.MonkeyPatch, printed: str, status: int) -> int:
-    """Run the demonstration with a system that prints and exits."""
+    """Run the demonstration with a stub system that prints a text and exits."""
     (folder / "soc").mkdir()
     (folder / "printed").write_text(printed)
     (folder / "soc/Makefile").write_text(f"run:\n\t@cat ../printed; exit {status}\n")

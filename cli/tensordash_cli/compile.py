@@ -40,7 +40,7 @@ class _Address(click.ParamType):
     name = "address"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Return the number, or a usage error."""
+        """Return the number, or raise a usage error."""
         try:
             number = value if isinstance(value, int) else int(value, 0)
         except ValueError:
@@ -89,7 +89,7 @@ class _Address(click.ParamType):
 def command(context: click.Context, config: CoreConfig, output: Path, as_json: bool, **options: Any) -> None:
     """Write a program folder: programs, memory map, contents and expected results, as JSON, binary, C and hex.
 
-    It has one operation of a layer, or a training step with forward pass, backward pass and update (--model).
+    The folder has one operation of a layer or, with --model, a training step: forward pass, backward pass and update.
 
     docs/program-folder.md describes the files. `tensordash run DIR` executes them.
     """
@@ -113,10 +113,10 @@ def command(context: click.Context, config: CoreConfig, output: Path, as_json: b
     if as_json:
         print_json({"digest": config.digest, "files": [str(file) for file in files], "expected": expected})
         return
-    places = folder.memory_map
-    count = len(places.programs)
-    counts = f"{count} program{'s' * (count != 1)}, {len(places.tensors)} tensors"
-    click.echo(f"{output}: {counts}, {places.size} bytes of memory")
+    memory_map = folder.memory_map
+    count = len(memory_map.programs)
+    counts = f"{count} program{'s' * (count != 1)}, {len(memory_map.tensors)} tensors"
+    click.echo(f"{output}: {counts}, {memory_map.size} bytes of memory")
     click.echo(
         f"estimated: {expected['cycles']} cycles, the dense core {expected['dense_cycles']}; "
         f"loads and stores move {expected['moved_bytes']} bytes"
@@ -159,5 +159,5 @@ def _compile_model(config: CoreConfig, model: str, options: dict[str, Any], **st
 
     if step["optimizer"] != "sgd" and step["momentum"] is not None:
         raise click.UsageError(f"--momentum goes with --optimizer sgd, not with {step['optimizer']}")
-    places = {name: options[name] for name in ("seed", "base", "memory_bytes")}
-    return compile_task(model, config, **places, **{name: each for name, each in step.items() if each is not None})
+    common = {name: options[name] for name in ("seed", "base", "memory_bytes")}
+    return compile_task(model, config, **common, **{name: each for name, each in step.items() if each is not None})

@@ -57,7 +57,7 @@ progress = Console(stderr=True, highlight=False, soft_wrap=True)
 
 
 def warn_if_interpreted() -> None:
-    """Print a note if Numba is not installed, so that Python interprets the loops that it would compile."""
+    """Print a note if Numba is not installed: Python then interprets the loops."""
     from tensordash_sim.jit import IS_COMPILED
 
     if not IS_COMPILED:
@@ -214,7 +214,7 @@ class FiniteRange(click.FloatRange):
     """A range of numbers with an upper end, without NaN."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Return the number, or a usage error."""
+        """Return the number, or raise a usage error."""
         try:
             number = super().convert(value, param, ctx)
         except click.BadParameter:
@@ -228,7 +228,7 @@ class WholeRange(click.IntRange):
     """A range of integers, with or without an upper end."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Return the number, or a usage error."""
+        """Return the number, or raise a usage error."""
         allowed = f"of at least {self.min}" if self.max is None else f"from {self.min} to {self.max}"
         try:
             number: int = super().convert(value, param, ctx)
@@ -252,15 +252,15 @@ def unknown_name(option: str, value: str, known: Iterable[str], trace: Path | No
 
 
 def waves_file(path: Path, option: str) -> Path:
-    """Return a path for waveforms in VCD; checked before the long work begins."""
+    """Check a path for waveforms in VCD before the long work begins, and return it."""
     writable(path, option)
     if path.suffix.lower() != ".vcd":
-        raise click.UsageError(f"{option} must be a .vcd file, the only kind that is written, not {path}")
+        raise click.UsageError(f"{option} must be a .vcd file, not {path}")
     return path
 
 
 def writable(path: Path, option: str) -> Path:
-    """Return a path that can be written later; checked before the long work begins."""
+    """Check that a file can be written before the long work begins, and return its path."""
     if path.is_dir():
         raise click.UsageError(f"{option} must be a file, not the folder {path}")
     if not path.parent.is_dir():
@@ -279,7 +279,7 @@ def is_writable(path: Path) -> bool:
 
 
 def writable_folder(path: Path, option: str) -> Path:
-    """Return a folder that exists or can be created later; checked before the long work begins."""
+    """Check that a folder can be written or created before the long work begins, and return its path."""
     parent = next(place for place in (path, *path.parents) if place.exists())
     if not parent.is_dir():
         raise click.UsageError(f"{option} must be a folder, not the file {parent}")
@@ -288,7 +288,7 @@ def writable_folder(path: Path, option: str) -> Path:
 
 
 def _require_writable(folder: Path, path: Path, option: str) -> None:
-    """Create a folder in an existing one and remove it: permissions are no test, because root has all of them."""
+    """Create a folder in an existing one and remove it. Permission bits are no test, because root ignores them."""
     try:
         before = folder.stat()
         with tempfile.TemporaryDirectory(dir=folder, prefix=".tensordash-"):

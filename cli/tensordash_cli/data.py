@@ -10,9 +10,9 @@ __all__ = ["command"]
 
 @click.group("data", cls=SummaryGroup, no_args_is_help=False)
 def command() -> None:
-    """List and fetch the data that the built-in networks train on.
+    """List and fetch the data sets that the built-in networks train on.
 
-    Without them the networks use scikit-learn's data or generated data. Files go to the user's cache folder
+    Without them, the networks use scikit-learn's data or generated data. Files go to the user's cache folder
     (XDG_CACHE_HOME or ~/.cache); no root is needed.
     """
 

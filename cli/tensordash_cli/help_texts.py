@@ -5,9 +5,9 @@ import click
 __all__ = ["EXAMPLES", "GROUPS", "SummaryGroup", "epilog"]
 
 GROUPS: dict[str, tuple[str, ...]] = {
-    "Make hardware": ("presets", "generate", "synth", "soc"),
-    "Check it": ("verify", "prove", "soak", "mutate"),
-    "Measure what it gains": ("simulate", "report", "explore", "map"),
+    "Generate hardware": ("presets", "generate", "synth", "soc"),
+    "Verify hardware": ("verify", "prove", "soak", "mutate"),
+    "Measure speedup": ("simulate", "report", "explore", "map"),
     "Use your own network": ("trace", "inspect", "train", "compile", "run"),
     "Reproduce the paper": ("evaluate", "data", "demo"),
 }
@@ -117,7 +117,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "tensordash demo --preset recommended --no-synth",
     ),
 }
-"""Commands as users type them. Files such as `my_tile.toml`, `run.trace` and `train.py` are the user's."""
+"""Commands as users type them. The user provides `my_tile.toml`, `run.trace`, `train.py` and other input files."""
 
 
 def epilog(command: str) -> str:
@@ -128,7 +128,7 @@ def epilog(command: str) -> str:
 
 
 class SummaryGroup(click.Group):
-    """A group whose help lists its commands with their whole summaries."""
+    """A group whose help lists its commands with their full summaries."""
 
     def headings(self, ctx: click.Context) -> dict[str, tuple[str, ...]]:
         """Return the headings of the list, each with its commands."""

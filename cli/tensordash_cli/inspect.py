@@ -104,15 +104,15 @@ def _print(document: dict[str, Any]) -> None:
         epoch = "" if step["epoch"] is None else f" (epoch {step['epoch']})"
         click.echo(f"\nstep {step['index']}{epoch}")
         _print_records(step["records"])
-        for what in step["uncaptured"]:
-            click.echo(f"not captured: {what}")
+        for operation in step["uncaptured"]:
+            click.echo(f"not captured: {operation}")
     if document["zeros"]:
         totals = ", ".join(f"{name} {zeros:.1%}" for name, zeros in document["zeros"].items())
         click.echo(f"\nzeros over all records: {totals}")
 
 
-def _number(things: list[Any], name: str) -> str:
-    return f"{len(things)} {name}{'s' * (len(things) != 1)}"
+def _number(items: list[Any], name: str) -> str:
+    return f"{len(items)} {name}{'s' * (len(items) != 1)}"
 
 
 def _print_records(records: list[dict[str, Any]]) -> None:

@@ -71,7 +71,7 @@ def geometry_of(*, size: int | None, kernel: int, samples: int, **shape: int) ->
 
 
 def checked_rows(operation: str, rows: str | None) -> str | None:
-    """Return --rows if it is an operand of the operation, or not given."""
+    """Return --rows, or raise a usage error if the operation lacks that operand."""
     from tensordash_sim.compiler.layer import OPERANDS
 
     pair = OPERANDS[operation]

@@ -17,7 +17,7 @@ __all__ = ["document", "print_zeros", "show", "train"]
 
 
 def show(as_json: bool) -> None:
-    """Print every network."""
+    """Print the list of built-in networks."""
     from tensordash_sim.networks import NAMES, describe
 
     networks = {name: vars(describe(name)) for name in NAMES}
@@ -70,7 +70,7 @@ def train(
 
 
 def _setting(text: str) -> tuple[str, Any]:
-    """Parse KEY=VALUE, where VALUE is a number, true, false or a word."""
+    """Parse KEY=VALUE, where VALUE is a number, true, false or a string."""
     key, equals, value = text.partition("=")
     if not equals:
         raise TensorDashError(f"--set must be KEY=VALUE, not {text!r}")

@@ -67,9 +67,9 @@ def command(
         configs = {name for name, _ in report.properties}
         cores = len(configs.intersection(preset_names("core"))) if everything else int(isinstance(config, CoreConfig))
         counts = {"tile": len(configs) - cores, "core": cores}
-        of = " and ".join(f"{count} {kind}{'s' * (count > 1)}" for kind, count in counts.items() if count)
+        designs = " and ".join(f"{count} {kind}{'s' * (count > 1)}" for kind, count in counts.items() if count)
         click.echo(
-            f"{len(report.properties)} properties of {of}, "
+            f"{len(report.properties)} properties of {designs}, "
             f"{len(report.refutations)} broken variants: {output / 'prove.json'}"
         )
         for line in report.failures():

@@ -38,7 +38,10 @@ __all__ = ["command"]
 @click.option("--chip", "chip_file", metavar="CHIP.toml", type=Path, help="The chip around the tiles of RUN.trace.")
 @click.option("--synth/--no-synth", "synth", default=None, help="Synthesize the tile: area, clock and power (default).")
 @click.option(
-    "--plan/--no-plan", "plan", default=None, help="Plan the step as a whole (default, if the trace has its flow)."
+    "--plan/--no-plan",
+    "plan",
+    default=None,
+    help="Plan all operations of the step together (default, if the trace has its flow).",
 )
 @click.option("--layer", metavar="NAME", help="Layer whose schedules are shown (of the package's trace: CNN.conv2).")
 @click.option("--op", "operations", metavar="OP", multiple=True, help="Only AxW, WxG or AxG; may be repeated.")
@@ -79,7 +82,7 @@ def command(
     config = chosen_config(config_file, preset, settings)
     writable(output, "--output")
     if output.suffix.lower() not in (".html", ".htm"):
-        raise click.UsageError(f"--output must be a .html file, the only kind that is written, not {output}")
+        raise click.UsageError(f"--output must be a .html file, not {output}")
     is_trace = folder is not None and (folder.suffix == ".trace" or (folder / INDEX).is_file())
     if not is_trace and any(each is not None for each in (step, chip_file, synth, plan)):
         raise click.UsageError("--step, --chip, --synth and --plan go with RUN.trace")
@@ -120,7 +123,7 @@ def command(
 
 
 def _first_layer(folder: Path) -> str:
-    """Return the first layer that is recorded."""
+    """Return the name of the first recorded layer."""
     from tensordash_sim.trace import Trace
 
     names = [record.layer for step in Trace.open(folder).steps for record in step.records]
@@ -178,13 +181,13 @@ def _runs(
             raise click.UsageError(f"--op must be one of {', '.join(Operation)}, not {operation!r}")
     steps = Trace.open(trace if trace is not None else example_trace()).steps
     records = list(steps[0].records) if steps else []
-    wanted = LAYER if layer is None and trace is None else layer
-    chosen = [one for one in records if one.layer == wanted and (not operations or one.operation in operations)]
+    layer_name = LAYER if layer is None and trace is None else layer
+    chosen = [each for each in records if each.layer == layer_name and (not operations or each.operation in operations)]
     if not chosen:
-        places = (f"{one.layer} {one.operation}" for one in records)
-        name = " ".join((str(wanted), *operations))
-        raise unknown_name("--layer and --op", name, places, trace or example_trace())
-    # A layer that is called repeatedly has a record for each call; the first stands for all.
-    first = {one.operation: one for one in reversed(chosen)}
-    with progress.status("making schedules"):
-        return layer_runs([one for one in chosen if first[one.operation] is one], config, passes=passes, seed=seed)
+        known = (f"{each.layer} {each.operation}" for each in records)
+        name = " ".join((str(layer_name), *operations))
+        raise unknown_name("--layer and --op", name, known, trace or example_trace())
+    # A layer that is called repeatedly has a record for each call. Only the first call is shown.
+    first = {each.operation: each for each in reversed(chosen)}
+    with progress.status("computing schedules"):
+        return layer_runs([each for each in chosen if first[each.operation] is each], config, passes=passes, seed=seed)

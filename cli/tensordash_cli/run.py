@@ -15,7 +15,7 @@ from .console import CheckError, json_option, preset_options, print_json
 __all__ = ["command"]
 
 TIMEOUT_SECONDS = 60.0
-"""Time limit of a program on a core at an address."""
+"""Time limit of a program with --on mmio."""
 
 
 @click.command("run")
@@ -26,7 +26,7 @@ TIMEOUT_SECONDS = 60.0
     type=click.Choice(("golden", "emulator", "verilator", "mmio")),
     default="emulator",
     show_default=True,
-    help="What executes the programs.",
+    help="Backend that executes the programs.",
 )
 @click.option("--address", help="Core of --on mmio: unix:PATH, tcp:HOST:PORT or uio:REGISTERS,MEMORY,PHYSICAL.")
 @lambda command: preset_options(command, ("core",), default="the folder's")
@@ -46,14 +46,14 @@ def command(
     from tensordash_runtime.program_folder.folder import run_folder
     from tensordash_runtime.program_folder.storage import load_folder
 
-    read = load_folder(folder, _core(preset, settings))
+    loaded = load_folder(folder, _core(preset, settings))
     try:
-        cycles, difference = run_folder(read, executor, **_options(address))
+        cycles, difference = run_folder(loaded, executor, **_options(address))
     except ValueError as error:
         raise TensorDashError(f"--address: {error}") from None
     if difference:
         raise CheckError(f"{folder} on {executor}: {difference}")
-    count = len(read.plan.tensors)
+    count = len(loaded.plan.tensors)
     measured = [each for each in cycles if each is not None]
     if as_json:
         print_json({"executor": executor, "programs": len(cycles), "tensors": count, "cycles": measured or None})

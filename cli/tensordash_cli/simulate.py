@@ -192,9 +192,9 @@ def _trace(config: TileConfig, path: Path, arguments: dict[str, Any], has_output
         writable(arguments["csv_file"], "--csv")
     if has_output:
         writable_folder(arguments["output"], "--output")
-    how = {name: arguments[name] for name in ("side", "row_order", "join_samples", "drop_steps")}
+    options = {name: arguments[name] for name in ("side", "row_order", "join_samples", "drop_steps")}
     warn_if_interpreted()
-    machine = Machine(config, chip, **how)
+    machine = Machine(config, chip, **options)
     trace = Trace.open(path)
     records = list(trace.records)
     known = dict.fromkeys(record.layer for record in records)

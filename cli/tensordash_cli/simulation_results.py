@@ -24,9 +24,9 @@ def _uncaptured(trace: "Trace") -> list[dict[str, Any]]:
     """Return the operations that the recorder could not record, and their steps."""
     steps: dict[str, list[int]] = {}
     for step in trace.steps:
-        for what in step.uncaptured:
-            steps.setdefault(what, []).append(step.index)
-    return [{"what": what, "steps": indices} for what, indices in steps.items()]
+        for operation in step.uncaptured:
+            steps.setdefault(operation, []).append(step.index)
+    return [{"what": operation, "steps": indices} for operation, indices in steps.items()]
 
 
 def print_uncaptured(trace: "Trace") -> None:
@@ -133,20 +133,20 @@ def print_results(results: list[Result], natural: list[Result], machine: Any) ->
     lines = zip(_merged(results).items(), _merged(natural).values(), strict=True)
     for ((step, layer, operation), result), in_order in lines:
         calls = f" x{result['calls']}" if result["calls"] > 1 else ""
-        place = ([str(step)] if has_steps else []) + [escape(layer), operation + calls]
+        cells = ([str(step)] if has_steps else []) + [escape(layer), operation + calls]
         shares = [result["scheduled"], f"{result['zeros']:.1%}", f"{result['padding_share']:.1%}"]
-        table.add_row(*place, *shares, *_numbers(result, in_order if has_order else None), result["limit"])
+        table.add_row(*cells, *shares, *_numbers(result, in_order if has_order else None), result["limit"])
     if has_steps:
         table.add_section()
         sums, natural_sums = _layers(results), _layers(natural)
         for layer, of_layer in sums.items():
             for name, added in of_layer.items():
-                place = [f"{counts[layer]} steps", escape(layer), name, "", "", ""]
-                table.add_row(*place, *_numbers(added, natural_sums[layer][name] if has_order else None), "")
+                cells = [f"{counts[layer]} steps", escape(layer), name, "", "", ""]
+                table.add_row(*cells, *_numbers(added, natural_sums[layer][name] if has_order else None), "")
     totals, natural_totals = _totals(results), _totals(natural)
     for name, added in totals.items():
-        place = ([""] if has_steps else []) + ["total", name, "", "", ""]
-        table.add_row(*place, *_numbers(added, natural_totals[name] if has_order else None), "", style="bold")
+        cells = ([""] if has_steps else []) + ["total", name, "", "", ""]
+        table.add_row(*cells, *_numbers(added, natural_totals[name] if has_order else None), "", style="bold")
     # The width of the terminal would truncate names.
     Console(highlight=False, width=_width(table)).print(table)
     found = _bandwidths(results, machine)
@@ -174,17 +174,17 @@ def _width(table: "Table") -> int:
 
 
 def _merged(results: list[Result]) -> dict[tuple[int, str, str], dict[str, Any]]:
-    """Return one line for each step, layer and operation: a recurrent layer has a record for each time step."""
+    """Merge the records of each step, layer and operation: a recurrent layer has one for each time step."""
     from tensordash_sim.performance.chip import totals
 
     calls: dict[tuple[int, str, str], list[dict[str, Any]]] = {}
     for record, result in results:
         calls.setdefault((record.step, record.layer, str(record.operation)), []).append(result)
-    return {place: _sum(group) | totals(group) for place, group in calls.items()}
+    return {key: _sum(group) | totals(group) for key, group in calls.items()}
 
 
 def _sum(calls: list[dict[str, Any]]) -> dict[str, Any]:
-    """Merge the results that `totals` leaves out: weighted shares, and the limit of most cycles."""
+    """Merge the results that `totals` leaves out: weighted shares, and the limit that determines the most cycles."""
     limits: Counter[str] = Counter()
     for result in calls:
         limits[result["limit"]] += result["cycles"]

@@ -31,13 +31,13 @@ class _JobName(click.ParamType):
     name = "SEED:INDEX"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, int]:
-        """Return the two numbers, or a usage error."""
+        """Return the two numbers, or raise a usage error."""
         if isinstance(value, tuple):
             return value
         match = re.fullmatch(r"(\d{1,18}):(\d{1,9})", value)
         if match is None:
             self.fail(
-                f"{value!r} must be SEED:INDEX, two numbers such as 1:12, as a campaign names its jobs", param, ctx
+                f"{value!r} must be SEED:INDEX, two numbers such as 1:12: the name of a campaign's job", param, ctx
             )
         return int(match[1]), int(match[2])
 
@@ -52,7 +52,7 @@ class _JobName(click.ParamType):
     type=WholeRange(min=1, max=10**12),
     default=1_000_000,
     show_default=True,
-    help="Multiply positions to feed at least: rows x columns x lanes x steps.",
+    help="Minimum number of multiply positions to feed: rows x columns x lanes x steps.",
 )
 @click.option(
     "--cores", metavar="N", type=WholeRange(1, 10**6), help="Number of random cores to run, instead of tiles."
@@ -61,10 +61,13 @@ class _JobName(click.ParamType):
     "--descriptors",
     metavar="N",
     type=WholeRange(1, 10**12),
-    help="Descriptors to run at least, on all cores (default: 10,000).",
+    help="Minimum number of descriptors to run on all cores together (default: 10,000).",
 )
 @click.option(
-    "--faults", metavar="N", type=WholeRange(1, 10**12), help="Faults to run at least, on all cores (default: 1,000)."
+    "--faults",
+    metavar="N",
+    type=WholeRange(1, 10**12),
+    help="Minimum number of faults to run on all cores together (default: 1,000).",
 )
 @click.option(
     "-o",
@@ -105,15 +108,15 @@ def command(
     lanes has an option that no tile has exercised.
 
     With --cores every job is one core. Its Verilog executes layers, random programs and faults until --positions,
-    --descriptors and --faults are reached. Faults are errors in every field, a memory that fails or is silent, wrong
-    use of the queue, and soft resets in every state. Memory, buffer, error and index must equal the golden core's, and
-    a legal program must run afterwards. DIR/soak-cores-SEED.json has the summary. --replay with the same other options
-    repeats a job.
+    --descriptors and --faults are reached. Faults are errors in every field, a memory that fails or does not respond,
+    wrong use of the queue, and soft resets in every state. Memory, buffer, error and index must equal the golden
+    core's, and a legal program must run afterwards. DIR/soak-cores-SEED.json has the summary. --replay with the same
+    other options repeats a job.
     """
     if cores is None and (conflicting := [name for name in ("descriptors", "faults") if _is_set(context, name)]):
         raise click.UsageError(f"--{conflicting[0]} needs --cores")
     if cores is not None and (conflicting := [name for name in ("simulator", "waves") if _is_set(context, name)]):
-        raise click.UsageError(f"--cores excludes --{conflicting[0]}, which is of tiles")
+        raise click.UsageError(f"--cores excludes --{conflicting[0]}, which applies to tiles only")
     if replay is not None:
         excluded = ("seed", "output", "jobs", "cluster", "cover", *(() if cores else ("positions",)))
         conflicting = [name for name in excluded if _is_set(context, name)]
@@ -160,7 +163,7 @@ def _campaign(
         replay = next(iter(summary.failures))
         raise CheckError(
             f"Verilog and golden model differ in {len(summary.failures)} of {len(summary.records)} jobs; "
-            f"run one again: {replay}"
+            f"repeat one with: {replay}"
         )
     if cover:
         check_coverage(document["never"])
@@ -175,7 +178,7 @@ def _print_summary(document: dict[str, Any], cover: bool) -> None:
     Console(highlight=False, width=max(Console().width, 110)).print(table)
     print_unmet(document["never"], cover)
     for replay, failure in document["failures"].items():
-        click.echo(f"FAILED: {failure}; again: {replay}")
+        click.echo(f"FAILED: {failure}; repeat with: {replay}")
     rate = document["positions"] / max(document["seconds"], 1e-9)
     click.echo(
         f"\nseed {document['seed']}: {document['positions']:,} multiply positions ({document['steps']:,} steps, "

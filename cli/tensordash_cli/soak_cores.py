@@ -51,7 +51,8 @@ def soak_cores(seed: int, cores: int, options: Goals, output: Path, runner: Runn
         name, failure = next(iter(summary.failures.items()))
         goals = " ".join(f"--{name} {value}" for name, value in vars(_goals(options)).items())
         replay = f"tensordash soak --cores {cores} {goals} --replay {name}"
-        raise CheckError(f"{len(summary.failures)} of {cores} cores differ from golden: {failure}; again: {replay}")
+        count = len(summary.failures)
+        raise CheckError(f"{count} of {cores} cores differ from golden: {failure}; repeat with: {replay}")
     if cover:
         check_coverage(document["never"])
 

@@ -72,7 +72,7 @@ def command(
         sources |= _steps(program, config, steps, batches, memory_bytes)
     files = render_soc(config, memory_bytes, sources)
     files["picorv32.v"] = Path(data_file("picorv32.v")).read_text(encoding="utf-8")
-    # The Makefile compiles these files if they exist, so those of an earlier program must go.
+    # The Makefile compiles these files if they exist, so delete the files of an earlier program.
     for name in {"program/host.c", "program/steps.h", "program/steps.c"} - files.keys():
         (output / name).unlink(missing_ok=True)
     for name, text in files.items():

@@ -20,7 +20,7 @@ WITHOUT_POWER = ("paper-16lane",)
 
 
 def read(presets: Iterable[str], folder: Path) -> dict[str, dict[str, Any]]:
-    """Return the documents PRESET.json of a folder by preset; missing ones are left out."""
+    """Return the documents PRESET.json of a folder by preset, except for missing files."""
     if not folder.is_dir():
         raise click.UsageError(f"--synth must be a folder of PRESET.json, not {folder}")
     found = {}

@@ -194,8 +194,8 @@ def _print_traceback(error: Exception, script: Path) -> None:
     traceback.print_exception(type(error), error, frames or error.__traceback__, file=sys.stderr)
 
 
-def _count(number: int, what: str) -> str:
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def _report(path: Path, model: str | None, as_json: bool) -> None:
@@ -210,19 +210,19 @@ def _report(path: Path, model: str | None, as_json: bool) -> None:
         return
     counts = (len(document["steps"]), "step"), (len(document["layers"]), "layer"), (document["records"], "record")
     click.echo(f"{document['path']}: {', '.join(_count(*count) for count in counts)}")
-    for what, steps in document["uncaptured"].items():
-        click.echo(f"not captured, in {_count(steps, 'step')}: {what}")
+    for operation, steps in document["uncaptured"].items():
+        click.echo(f"not captured, in {_count(steps, 'step')}: {operation}")
     if model is not None:
         networks.print_zeros(document)
 
 
 def _document(trace: "Trace") -> dict[str, Any]:
-    notes = Counter(what for step in trace.steps for what in step.uncaptured)
+    uncaptured = Counter(operation for step in trace.steps for operation in step.uncaptured)
     return {
         "path": str(trace.path),
         "digest": trace.digest,
         "steps": [step.index for step in trace.steps],
         "layers": list(dict.fromkeys(record.layer for record in trace.records)),
         "records": sum(len(step.records) for step in trace.steps),
-        "uncaptured": dict(notes),
+        "uncaptured": dict(uncaptured),
     }

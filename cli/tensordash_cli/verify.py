@@ -200,10 +200,10 @@ def _netlist(config: TileConfig | CoreConfig, bench: str, seed: int, effort: flo
             sources=sources,
             roots=[POWER_UP],
         )
-    _show(config, [result], seed, as_json, what="netlist")
+    _show(config, [result], seed, as_json, subject="netlist")
 
 
-def _show(config: TileConfig | CoreConfig, results: list, seed: int, as_json: bool, what: str = "Verilog") -> None:
+def _show(config: TileConfig | CoreConfig, results: list, seed: int, as_json: bool, subject: str = "Verilog") -> None:
     if as_json:
         print_json(
             {
@@ -234,7 +234,7 @@ def _show(config: TileConfig | CoreConfig, results: list, seed: int, as_json: bo
                 click.echo(f"    {failure}")
     failed = [result.bench for result in results if not result.passed]
     if failed:
-        raise CheckError(f"{what} and golden model differ in: {', '.join(failed)} (seed {seed})")
+        raise CheckError(f"{subject} and golden model differ in: {', '.join(failed)} (seed {seed})")
 
 
 def _replay(
@@ -307,10 +307,10 @@ def _layer(
     from tensordash_sim.verify import Replayer
 
     records = list(Trace.open(path).records)
-    record = next((one for one in records if (one.layer, one.operation) == (layer, operation)), None)
+    record = next((each for each in records if (each.layer, each.operation) == (layer, operation)), None)
     if record is None:
-        places = (f"{one.layer} {one.operation}" for one in records)
-        raise unknown_name("--layer and --op", f"{layer} {operation}", places, path)
+        known = (f"{each.layer} {each.operation}" for each in records)
+        raise unknown_name("--layer and --op", f"{layer} {operation}", known, path)
     totals = {"passes": 0, "steps": 0, "cycles": 0}
     with progress.status("replaying"), TemporaryDirectory() as folder:
         passes = layer_passes(record, config, sample=sample, seed=seed)

@@ -13,8 +13,8 @@ __all__ = ["annotate_oserror", "atomic_copy", "atomic_path", "atomic_write", "co
 
 LOCK = ".lock"
 """File in a scratch folder that its process locks until it ends."""
-FRESH = 60
-"""Seconds in which a scratch folder is never removed: its process may not have locked it yet."""
+MIN_AGE_SECONDS = 60
+"""Age below which a scratch folder is never removed: its process may not have locked it yet."""
 
 
 @contextmanager
@@ -52,7 +52,7 @@ def annotate_oserror(path: Path, *, if_nameless: bool = False) -> Iterator[None]
 
 @contextmanager
 def scratch(prefix: str, parent: Path | None = None) -> Iterator[Path]:
-    """Make a temporary folder, and remove the ones that killed processes have left.
+    """Yield a new temporary folder. Remove the folders of killed processes first.
 
     Parameters
     ----------
@@ -70,18 +70,18 @@ def scratch(prefix: str, parent: Path | None = None) -> Iterator[Path]:
     False
     """
     parent = parent or Path(tempfile.gettempdir())
-    for left in parent.glob(f"{prefix}*"):
-        if _is_left(left):
-            shutil.rmtree(left, ignore_errors=True)
+    for folder in parent.glob(f"{prefix}*"):
+        if _is_stale(folder):
+            shutil.rmtree(folder, ignore_errors=True)
     with tempfile.TemporaryDirectory(prefix=prefix, dir=parent) as name, (Path(name) / LOCK).open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield Path(name)
 
 
-def _is_left(folder: Path) -> bool:
+def _is_stale(folder: Path) -> bool:
     """Return whether the process of a scratch folder has ended."""
     with suppress(OSError):  # The folder is removed, another user's, or locked.
-        if time.time() - folder.stat().st_mtime > FRESH:
+        if time.time() - folder.stat().st_mtime > MIN_AGE_SECONDS:
             with (folder / LOCK).open() as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 return True
@@ -100,8 +100,8 @@ def atomic_path(path: Path) -> Iterator[Path]:
     Examples
     --------
     >>> folder = getfixture("tmp_path")
-    >>> with atomic_path(folder / "made" / "results.json") as place:
-    ...     _ = place.write_text("{}")
+    >>> with atomic_path(folder / "made" / "results.json") as temporary:
+    ...     _ = temporary.write_text("{}")
     >>> [path.name for path in (folder / "made").iterdir()]
     ['results.json']
     """
@@ -119,27 +119,27 @@ def atomic_path(path: Path) -> Iterator[Path]:
 
 def atomic_write(path: Path, text: str) -> None:
     """Write a text file atomically: readers find the complete old or new text."""
-    with atomic_path(path) as place:
-        place.write_text(text, encoding="utf-8", newline="\n")
+    with atomic_path(path) as temporary:
+        temporary.write_text(text, encoding="utf-8", newline="\n")
 
 
 def atomic_copy(source: Path, path: Path) -> None:
     """Copy a file atomically."""
-    with atomic_path(path) as place:
-        shutil.copyfile(source, place)
+    with atomic_path(path) as temporary:
+        shutil.copyfile(source, temporary)
 
 
-def code_digest(*places: Path) -> str:
-    """Hash the code that results depend on, so that cached results of other code are not used.
+def code_digest(*paths: Path) -> str:
+    """Hash the code that results depend on, so that no result of other code is reused.
 
     Parameters
     ----------
-    *places : Path
+    *paths : Path
         Python files, and folders whose Python files are all hashed.
     """
-    hashed = hashlib.sha256()
-    for place in places:
-        for file in sorted(place.rglob("*.py")) if place.is_dir() else [place]:
+    digest = hashlib.sha256()
+    for path in paths:
+        for file in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
             content = file.read_bytes()
-            hashed.update(f"{file.name} {len(content)} ".encode() + content)
-    return hashed.hexdigest()
+            digest.update(f"{file.name} {len(content)} ".encode() + content)
+    return digest.hexdigest()

@@ -37,7 +37,7 @@ class Job:
         Identifies the job in a run, and its answer in a store. For a store it must depend on everything that the answer
         depends on.
     function : callable
-        Does the work and returns the answer. It and the answer can be pickled.
+        Does the work and returns the answer. Both the function and the answer must be picklable.
     arguments : tuple
         Arguments of the function. Paths are absolute.
     size : int
@@ -116,7 +116,7 @@ class Runner:
         Parameters
         ----------
         jobs : iterable of Job
-            The jobs. Only one of several with the same key runs.
+            The jobs. Of several jobs with the same key, only one runs.
         store : AnswerStore, optional
             Stored answers. Without it all jobs run.
         title : str
@@ -136,15 +136,15 @@ class Runner:
         Exception
             The error of a job. Earlier answers are stored.
         """
-        wanted = {job.key: job for job in jobs}
-        known = {} if store is None else {key: each for key in wanted if (each := store.get(key)) is not None}
-        missing = [job for key, job in wanted.items() if key not in known]
+        by_key = {job.key: job for job in jobs}
+        known = {} if store is None else {key: each for key in by_key if (each := store.get(key)) is not None}
+        missing = [job for key, job in by_key.items() if key not in known]
         console = self.console if describe else None
         with show_progress(self.console) as bar:
-            completed = sum(wanted[key].size for key in known)
-            task = bar.add_task(title, total=sum(job.size for job in wanted.values()), completed=completed)
+            completed = sum(by_key[key].size for key in known)
+            task = bar.add_task(title, total=sum(job.size for job in by_key.values()), completed=completed)
             if known and console:
-                console.print(f"{len(known)} of {len(wanted)} jobs are done")
+                console.print(f"{len(known)} of {len(by_key)} jobs are done")
             yield from known.items()
             answers = self._answers(missing)
             try:
@@ -154,7 +154,7 @@ class Runner:
                         store.put(job.key, answer)
                     bar.advance(task, job.size)
                     if describe and console:
-                        console.print(f"[{done}/{len(wanted)}] {describe(job, answer)}", markup=False)
+                        console.print(f"[{done}/{len(by_key)}] {describe(job, answer)}", markup=False)
                     yield job.key, answer
             finally:
                 with warnings.catch_warnings(action="ignore"):  # Joblib warns about the jobs that it cancels.
@@ -208,7 +208,7 @@ def _on_cluster(jobs: Sequence[Job], address: str) -> Generator[tuple[int, Any],
 
 
 def show_progress(console: "Console | None") -> "Progress":
-    """Return a progress bar with the remaining time. It vanishes at its end, and shows nothing without a terminal."""
+    """Return a progress bar with the remaining time. It vanishes when it ends, and stays hidden without a terminal."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = [TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()]

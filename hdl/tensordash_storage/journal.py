@@ -27,7 +27,7 @@ class Journal(Generic[Entry]):
         self.path, self._read = path, read
 
     def entries(self) -> list[Entry]:
-        """Return the complete entries, and truncate an incomplete rest, such as half a line of a killed run.
+        """Return the complete entries. Truncate an incomplete rest, such as half a line of a killed run.
 
         Raises
         ------
@@ -37,7 +37,7 @@ class Journal(Generic[Entry]):
         if not self.path.exists():
             return []
         found: list[Entry] = []
-        whole, content = 0, self.path.read_bytes()
+        valid_bytes, content = 0, self.path.read_bytes()
         for line in content.splitlines(keepends=True):
             try:
                 entry = self._read(json.loads(line))
@@ -45,11 +45,11 @@ class Journal(Generic[Entry]):
                 break
             if not line.endswith(b"\n"):
                 break
-            whole += len(line)
+            valid_bytes += len(line)
             found.append(entry)
-        if whole < len(content):
+        if valid_bytes < len(content):
             with self.path.open("r+b") as file:
-                file.truncate(whole)
+                file.truncate(valid_bytes)
         return found
 
     def append(self, document: Any) -> None:

@@ -28,7 +28,7 @@ def user_cache(name: str) -> Path:
 
 
 def usable_cache(name: str) -> Path:
-    """Return a writable folder for files that are made again if missing. See `usable_cache_home`."""
+    """Return a writable folder for files that can be computed again. See `usable_cache_home`."""
     usable_cache_home()
     return _home(own=False) / "tensordash" / name
 
@@ -37,12 +37,12 @@ def usable_cache_home() -> bool:
     """Ensure that this process and its children have a writable cache folder.
 
     If the user's folder is not writable, as in a container without a home, XDG_CACHE_HOME becomes a temporary folder.
-    It is removed when this process ends. Yosys's WebAssembly and Numba require a cache folder.
+    The temporary folder is removed when this process ends. Yosys's WebAssembly and Numba require a cache folder.
 
     Returns
     -------
     bool
-        Whether it is the user's own folder.
+        Whether the cache folder is the user's own.
     """
     if os.environ.get("XDG_CACHE_HOME", "") in _replaced:
         return False
@@ -63,7 +63,7 @@ def _home(*, own: bool) -> Path:
     base = os.environ.get("XDG_CACHE_HOME", "")
     if own:
         base = _replaced.get(base, base)
-    # The XDG specification: a relative path is ignored.
+    # The XDG specification ignores relative paths.
     if Path(base).is_absolute():
         return Path(base)
     try:

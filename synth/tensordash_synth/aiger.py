@@ -1,4 +1,4 @@
-"""And-inverter graphs as Yosys writes them: read with the names of their nets, cut at the registers, simulated."""
+"""And-inverter graphs of Yosys: read with the names of their nets, cut at the registers, and simulated."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -67,16 +67,16 @@ def read_aiger(path: Path) -> Registers:
     """Read ``path`` (.aag) and the map of the same name (.map)."""
     lines = iter(path.read_text(encoding="utf-8").splitlines())
     _, inputs, latches, outputs, ands = map(int, next(lines).split()[1:6])
-    places = [int(next(lines)) for _ in range(inputs)]
+    input_literals = [int(next(lines)) for _ in range(inputs)]
     states = [(int(state), int(next_)) for state, next_, *_ in (next(lines).split() for _ in range(latches))]
-    results = [int(next(lines)) for _ in range(outputs)]
+    output_literals = [int(next(lines)) for _ in range(outputs)]
     gates = [tuple(map(int, next(lines).split())) for _ in range(ands)]
     found: dict[str, dict[Bit, int]] = {"input": {}, "output": {}, "wire": {}}
     names: dict[int, list[Bit]] = {state: [] for state, _ in states}
-    # The map leaves out outputs that are constant; the file itself has them.
+    # The map omits constant outputs; the file itself has them.
     for number, name, bit in re.findall(r"^o(\d+) (\S+?)(?:\[(\d+)\])?$", "\n".join(lines), re.MULTILINE):
-        if results[int(number)] < 2:
-            found["output"][name, int(bit or 0)] = results[int(number)]
+        if output_literals[int(number)] < 2:
+            found["output"][name, int(bit or 0)] = output_literals[int(number)]
     for line in path.with_suffix(".map").read_text(encoding="utf-8").splitlines():
         kind, number, bit, name = line.split(None, 3)
         key = (name.strip(), int(bit))
@@ -86,10 +86,12 @@ def read_aiger(path: Path) -> Registers:
         elif kind == "wire":
             found["wire"][key] = int(number)
         elif kind in found:
-            found[kind][key] = (places if kind == "input" else results)[int(number)]
+            found[kind][key] = (input_literals if kind == "input" else output_literals)[int(number)]
     named = set(found["input"].values())
-    # Undefined bits are inputs without a name; those of two views are different inputs.
-    found["input"] |= {(f"undefined in {path.stem}", place): place for place in places if place not in named}
+    # Undefined bits are inputs without a name. Undefined bits of two views are different inputs.
+    found["input"] |= {
+        (f"undefined in {path.stem}", literal): literal for literal in input_literals if literal not in named
+    }
     return Registers(
         inputs=found["input"],
         outputs=found["output"],
@@ -118,7 +120,7 @@ class Graph:
     gates: list[tuple[int, int]] = field(default_factory=list)
     states: dict[int, int] = field(default_factory=dict)
     _variables: int = 0
-    _of: list[int] = field(default_factory=list)
+    _outputs: list[int] = field(default_factory=list)
 
     def input(self) -> int:
         self._variables += 1
@@ -135,7 +137,7 @@ class Graph:
         """Add an AND gate and return its literal."""
         self._variables += 1
         self.gates.append((one, other))
-        self._of.append(2 * self._variables)
+        self._outputs.append(2 * self._variables)
         return 2 * self._variables
 
     def or_gate(self, one: int, other: int) -> int:
@@ -147,20 +149,20 @@ class Graph:
         return self.or_gate(self.gate(select, one), self.gate(select ^ 1, other))
 
     def add(self, module: Registers, known: dict[int, int]) -> None:
-        """Add a module's gates; `known` maps its inputs and states to this graph, and then its gates as well."""
+        """Add a module's gates. `known` maps its inputs and states to this graph; the method adds the gates."""
         known.setdefault(0, 0)
         for output, one, other in module.sorted_gates():
             known[output] = self.gate(literal_of(known, one), literal_of(known, other))
 
     def write(self, path: Path, outputs: Iterable[int]) -> None:
-        """Write the graph in binary AIGER, the form that ABC reads."""
-        order = [*self.inputs, *self.states, *self._of]
+        """Write the graph in binary AIGER, which ABC reads."""
+        order = [*self.inputs, *self.states, *self._outputs]
         number = {0: 0} | {literal: 2 * (i + 1) for i, literal in enumerate(order)}
         ends = [literal_of(number, each) for each in (*self.states.values(), *outputs)]
         counts = (len(self.inputs), len(self.states), len(ends) - len(self.states), len(self.gates))
         text = bytearray(f"aig {len(order)} {' '.join(map(str, counts))}\n".encode())
         text += "".join(f"{each}\n" for each in ends).encode()
-        for output, gate in zip(self._of, self.gates, strict=True):
+        for output, gate in zip(self._outputs, self.gates, strict=True):
             low, high = sorted(literal_of(number, each) for each in gate)
             for delta in (number[output] - high, high - low):
                 while delta > 127:
@@ -184,13 +186,13 @@ class Graph:
         array of uint64, (outputs, n)
         """
         gates = np.array(self.gates, np.int64).reshape(-1, 2)
-        arrays = [np.array(each, np.int64) for each in (self.inputs, self._of, list(outputs))]
-        inputs, places, wanted = arrays
-        return _simulate(values, gates, inputs, places, wanted, self._variables + 1)
+        arrays = [np.array(each, np.int64) for each in (self.inputs, self._outputs, list(outputs))]
+        inputs, gate_literals, output_literals = arrays
+        return _simulate(values, gates, inputs, gate_literals, output_literals, self._variables + 1)
 
 
 @numba.njit(cache=True)
-def _simulate(values, gates, inputs, places, outputs, variables):
+def _simulate(values, gates, inputs, gate_literals, outputs, variables):
     results = np.zeros((len(outputs), values.shape[1]), np.uint64)
     now = np.zeros(variables, np.uint64)
     inverted = np.array([0, 0xFFFFFFFFFFFFFFFF], np.uint64)
@@ -200,7 +202,7 @@ def _simulate(values, gates, inputs, places, outputs, variables):
         for i in range(len(gates)):
             one = now[gates[i, 0] >> 1] ^ inverted[gates[i, 0] & 1]
             other = now[gates[i, 1] >> 1] ^ inverted[gates[i, 1] & 1]
-            now[places[i] >> 1] = one & other
+            now[gate_literals[i] >> 1] = one & other
         for i in range(len(outputs)):
             results[i, run] = now[outputs[i] >> 1] ^ inverted[outputs[i] & 1]
     return results

@@ -73,7 +73,7 @@ def _cached(
     path = cache_folder() / f"{hashlib.sha256(json.dumps(key).encode()).hexdigest()}.{suffix}"
     with suppress(OSError, ValueError, TypeError):
         return from_json(json.loads(path.read_text(encoding="utf-8")))
-    made = make()
+    value = make()
     with suppress(OSError):  # A folder that cannot be written costs time only.
-        atomic_write(path, json.dumps(to_json(made)))
-    return made
+        atomic_write(path, json.dumps(to_json(value)))
+    return value

@@ -1,4 +1,4 @@
-"""CACTI 7: area, energy and delay of a memory. A wheel has its sources; they are compiled once and cached."""
+"""CACTI 7: area, energy and delay of a memory. Its sources come from a wheel and are compiled once."""
 
 import csv
 import hashlib
@@ -94,7 +94,7 @@ class Array:
     area_um2 : float
         Area in square micrometres.
     read_pj, write_pj : float
-        Energy of one access to a whole word, in picojoules.
+        Energy of one access to a full word, in picojoules.
     leakage_mw : float
         Power at rest, in milliwatts.
     access_ns, cycle_ns : float
@@ -192,11 +192,11 @@ def cacti_digest() -> str:
 
 @cache
 def _digest(sources: Path) -> str:
-    hashed = hashlib.sha256()
+    digest = hashlib.sha256()
     for path in sorted([*sources.glob("*.cc"), *sources.glob("*.h"), *sources.glob("tech_params/*.dat")]):
         content = path.read_bytes()
-        hashed.update(f"{path.name} {len(content)} ".encode() + content)
-    return hashed.hexdigest()
+        digest.update(f"{path.name} {len(content)} ".encode() + content)
+    return digest.hexdigest()
 
 
 def _program(sources: Path, folder: Path) -> Path:
@@ -205,24 +205,24 @@ def _program(sources: Path, folder: Path) -> Path:
 
     if shutil.which(COMPILER) is None:
         raise CactiError(f"CACTI cannot be compiled: there is no {COMPILER}")
-    made = folder / "cacti"
+    program = folder / "cacti"
     key = build_key("cacti", _digest(sources))
-    if load_cached(key, made, link=False):
-        return made
+    if load_cached(key, program, link=False):
+        return program
     names = sorted(path.name for path in sources.glob("*.cc"))
     (folder / "all.cc").write_text("".join(f'#include "{name}"\n' for name in names), encoding="utf-8")
     options = ["-w", "-O1", "-DNTHREADS=1", "-pthread", f"-I{sources}"]
-    done = _run([COMPILER, *options, "all.cc", "-o", made.name], folder)
+    done = _run([COMPILER, *options, "all.cc", "-o", program.name], folder)
     if done.returncode:
         words = " ".join(done.stderr.split()[-40:])
         raise CactiError(f"CACTI cannot be compiled ({COMPILER} ended with {done.returncode}): {words}")
-    store_cached(key, made)
-    return made
+    store_cached(key, program)
+    return program
 
 
 def _run_cacti(program: Path, sources: Path, words: int, bits: int, ports: tuple[int, int, int]) -> Array | None:
     """Return CACTI's costs of a memory; None if it cannot build the memory."""
-    asked = {
+    request = {
         "size (bytes)": str(words * bits // 8),
         "block size (bytes)": str(bits // 8),
         "output/input bus width": str(bits),
@@ -231,7 +231,7 @@ def _run_cacti(program: Path, sources: Path, words: int, bits: int, ports: tuple
         "exclusive write port": str(ports[2]),
     }
     file = program.parent / "memory.cfg"
-    file.write_text(SETTINGS + "".join(f"-{name} {value}\n" for name, value in asked.items()), encoding="utf-8")
+    file.write_text(SETTINGS + "".join(f"-{name} {value}\n" for name, value in request.items()), encoding="utf-8")
     answer = file.with_name("memory.cfg.out")
     answer.unlink(missing_ok=True)
     _run([str(program), "-infile", str(file)], sources)  # CACTI reads its technology files from the working folder.

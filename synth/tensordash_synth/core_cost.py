@@ -106,7 +106,7 @@ class CoreCostReport:
 
     @property
     def logic_ratio(self) -> float:
-        """Ratio of the logic around the tile to the tile's."""
+        """Ratio of the logic around the tile to the tile's logic."""
         return self.tensordash.around / self.tensordash.tile
 
     @property
@@ -115,7 +115,7 @@ class CoreCostReport:
         return self.tensordash.gates / self.baseline.gates
 
     def area_um2(self, source: str) -> tuple[float, float]:
-        """Return the areas (TensorDash, baseline) of logic and memories by one of `SOURCES`; 0 without memories."""
+        """Return the areas (TensorDash, baseline) of logic and memories; `source` is one of `SOURCES`. 0 if unknown."""
         if self.memories is None:
             return 0.0, 0.0
         ours, theirs = (
@@ -144,16 +144,16 @@ class CoreCostReport:
             }
             for name, design in (("tensordash", self.tensordash), ("baseline", self.baseline))
         }
-        for place, design in enumerate(designs.values()):
-            design["area_um2"] = {"logic": round((self.tensordash, self.baseline)[place].gates * self.gate_area, 1)}
+        for i, design in enumerate(designs.values()):
+            design["area_um2"] = {"logic": round((self.tensordash, self.baseline)[i].gates * self.gate_area, 1)}
             if self.memories is not None:
-                whole = {source: self.area_um2(source)[place] for source in SOURCES}
+                areas = {source: self.area_um2(source)[i] for source in SOURCES}
                 design["area_um2"] |= {
-                    f"logic and memories, {source}": round(area, 1) for source, area in whole.items()
+                    f"logic and memories, {source}": round(area, 1) for source, area in areas.items()
                 }
-                design["memory_costs"] = self.memories[place].to_json()
+                design["memory_costs"] = self.memories[i].to_json()
             if self.step is not None:
-                design["step"] = self.step[place].to_json()
+                design["step"] = self.step[i].to_json()
         return {
             "digest": self.digest,
             "library": self.library,
@@ -205,7 +205,7 @@ def synthesize_core(
     with running(liberty, clock_ns, progress, jobs) as run:
         shapes = check_wires(run, liberty, lef) if wires else None
         hierarchies = hierarchy_of(config), hierarchy_of(config.baseline)
-        whole = run.submit(_around, run, hierarchies[0])
+        around = run.submit(_around, run, hierarchies[0])
         pending: dict[str, Future[Mapped]] = {}
         for hierarchy in hierarchies:
             for name in hierarchy.logic:
@@ -221,7 +221,7 @@ def synthesize_core(
             clock_ns=clock_ns,
             tensordash=ours,
             baseline=theirs,
-            around_ns=whole.result().delay_ns,
+            around_ns=around.result().delay_ns,
             gate_area=run.library.gate_area,
         )
         if shapes is not None:

@@ -80,7 +80,7 @@ class StepOperation:
     accesses : dict of str to (int, int)
         Reads and writes of memories, by unit and shape, as "buffer 512x64".
     memory_bytes : int
-        Bytes that it moves from and to memory, descriptors included.
+        Bytes that it reads from and writes to memory, descriptors included.
     """
 
     name: str

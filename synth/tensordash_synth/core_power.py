@@ -62,7 +62,7 @@ class CoreSimulation(GateSimulation):
 
 
 class _Box:
-    """A memory as bits: `sample` before a clock edge, `shown` after it."""
+    """A memory of single bits: `sample` applies a clock edge, and `shown` is the read data after it."""
 
     def __init__(self, netlist: GateNetlist, path: str) -> None:
         self._has_one_port = f"{path}.enable" in netlist.ports
@@ -105,7 +105,7 @@ class GateRun:
     accesses : dict of str to (int, int)
         Reads and writes of each memory, by its path.
     beats : int
-        Beats of data moved from and to memory, descriptors included.
+        Beats of data read from and written to memory, descriptors included.
     """
 
     cycles: int
@@ -126,7 +126,7 @@ def run_gates(gates: GateNetlist, config: CoreConfig, descriptors: Sequence[int]
     descriptors : sequence of int
         The program; its last descriptor is its only `end`.
     memory : bytearray
-        All of memory from address 0 on; the core's writes change it.
+        The memory, from address 0. The core's writes change it.
 
     Raises
     ------
@@ -138,12 +138,12 @@ def run_gates(gates: GateNetlist, config: CoreConfig, descriptors: Sequence[int]
 
     simulation = CoreSimulation(gates)
     ring = -(-len(memory) // BYTES) * BYTES
-    places = max(0, (len(descriptors) - 1).bit_length())
-    image = Memory(ring + (BYTES << places))
+    queue_size = max(0, (len(descriptors) - 1).bit_length())
+    image = Memory(ring + (BYTES << queue_size))
     image.bytes[: len(memory)] = memory
     image.write(ring, b"".join(bits.to_bytes(BYTES, "little") for bits in descriptors))
     host = CoreMaster(simulation, config, image, Random(0), latency=LATENCY, pause=0.0)
-    settings = {"queue_base": ring % (1 << 32), "queue_base_high": ring >> 32, "queue_size": places}
+    settings = {"queue_base": ring % (1 << 32), "queue_base_high": ring >> 32, "queue_size": queue_size}
     try:
         complete(host.begin())
         for name, value in {**settings, "interrupt_enable": 3, "control": 1, "tail": len(descriptors)}.items():

@@ -37,8 +37,8 @@ def _accesses(ours: StepEnergy, theirs: StepEnergy) -> dict[str, list[int]]:
     """Return the reads and writes of each unit on both cores."""
     found = {}
     for unit in dict.fromkeys(name.split()[0] for name in sorted(ours.accesses)):
-        for place, what in enumerate(("reads", "writes")):
-            found[f"{what} of {unit}"] = [
+        for place, access in enumerate(("reads", "writes")):
+            found[f"{access} of {unit}"] = [
                 sum(counts[place] for name, counts in each.accesses.items() if name.split()[0] == unit)
                 for each in (ours, theirs)
             ]

@@ -88,7 +88,7 @@ def training_energies(
     if find_opensta() is None:
         raise NoEnergyError(NO_OPENSTA)
     if config.tile.a_format != config.tile.b_format:
-        raise NoEnergyError("the step that is measured has one format, and the tile's sides have two")
+        raise NoEnergyError("the recorded training step has one format, but the tile's sides have two")
     pending = [
         run.submit(_energy, run, each, hierarchy, mapped, kinds)
         for each, hierarchy, kinds in zip((config, config.baseline), hierarchies, memories, strict=True)

@@ -22,7 +22,7 @@ __all__ = ["EDGES", "PLAIN_SECONDS", "compare", "prove_equivalence", "same_logic
 PLAIN_SECONDS = 45
 SECONDS = 900
 PLAIN = ["proc", "flatten", "opt_clean"]
-# A clock net carries whether the cycle ends with an edge on it: 1 on the clock itself, the enable after a clock gate.
+# A clock net is 1 in the cycles that end with an edge on it: always on the clock itself, if enabled after a clock gate.
 EDGES = """\
 (* techmap_celltype = "$_DFF_P_" *)
 module _edge (input D, C, output Q);
@@ -88,12 +88,12 @@ def compare(design: Hierarchy, name: str, mapped: Mapped, library: Liberty, fold
     mapped : Mapped
         Its netlist.
     library : Liberty
-        What it was mapped to.
+        The library of the netlist's cells.
     folder : Path
         An existing, empty folder for temporary files.
     """
     began = time.monotonic()
-    # This is the source that was mapped, so that unnamed registers have the same generated names.
+    # This is the mapped source, so unnamed registers have the same generated names.
     (folder / "rtl.v").write_text(design.source(name), encoding="utf-8")
     (folder / "netlist.v").write_text(mapped.netlist, encoding="utf-8")
     (folder / "cells.lib").symlink_to(library.path.resolve())
@@ -170,7 +170,7 @@ def _graph(commands: Sequence[str], label: str, name: str, folder: Path) -> Regi
 
 
 def same_logic(one: str, other: str, name: str, folder: Path, boxes: Sequence[str] = ()) -> bool | None:
-    """Return whether a module, with the modules below it, is equal in two Verilog files; None if ABC finds no answer.
+    """Return whether two Verilog files have the same logic in a module and the modules below it; None if undecided.
 
     Both start from any state of the registers, which have the same names in both files.
 

@@ -54,7 +54,7 @@ class EquivalenceReport:
 
     @property
     def failures(self) -> list[str]:
-        """A line for each module that is not equal; a report without modules is a failure, too."""
+        """A line for each module that is not equal. A report without modules is also a failure."""
         lines = [f"{each.module}: {each.difference}" for each in self.modules if not each.equal]
         return lines if self.modules else ["no module was compared"]
 

@@ -45,13 +45,13 @@ def synthesize(
     clock_ns : float
         Target period in nanoseconds, the same for both.
     transposers : int
-        Number of transposers that are counted with a tile, the same for both.
+        Number of transposers that count as part of a tile, the same for both.
     power : bool
         Also measure power, if OpenSTA is installed.
     wires : bool
         Also place both tiles, and measure area, clock and (with `power`) power with wires.
     lef : sequence of path, optional
-        Shapes of the library's cells; by default those of Nangate 45 nm.
+        Shapes of the library's cells; by default the shapes of Nangate 45 nm.
     progress : callable, optional
         Called with one line of text for every finished module.
     jobs : int, optional
@@ -106,9 +106,9 @@ def measure_areas(
     progress: Progress | None = None,
     jobs: int | None = None,
 ) -> Areas:
-    """Measure the areas of both tiles, module by module, as `synthesize` does, but without delays: it takes seconds.
+    """Measure the areas of both tiles, module by module, in seconds: `synthesize` without delays.
 
-    Parameters, errors and source are those of `synthesize`.
+    Parameters, errors and source are the same as for `synthesize`.
     """
     _check(config, transposers)
     with running(liberty, clock_ns, progress, jobs) as run:
@@ -132,30 +132,30 @@ class _Modules:
         self.run, self.config, self.transposers = run, config, transposers
         self.sparse = Hierarchy(files["tensordash.v"], TILE)
         self.dense = Hierarchy(render(config.baseline)["tensordash.v"], TILE)
-        self.turning = Hierarchy(files["tensordash_transposer.v"], TRANSPOSER)
+        self.transposer = Hierarchy(files["tensordash_transposer.v"], TRANSPOSER)
 
     def areas(self) -> Areas:
         run = self.run
         pending: dict[str, Future[Mapped]] = {}
         digests: dict[str, str] = {}
         keys: dict[str, dict[str, str]] = {}
-        tiles = (("tensordash", self.sparse), ("baseline", self.dense), ("transposer", self.turning))
+        tiles = (("tensordash", self.sparse), ("baseline", self.dense), ("transposer", self.transposer))
         for label, hierarchy in tiles:
             names = sorted({placement.module for placement in hierarchy.placements}, key=lambda name: name != PE)
             keys[label] = {}
             for name in names:
-                free = name if name not in pending else f"{name} ({label})"
-                key = keys[label][name] = digests.setdefault(hierarchy.digest(name), free)
+                unused_key = name if name not in pending else f"{name} ({label})"
+                key = keys[label][name] = digests.setdefault(hierarchy.digest(name), unused_key)
                 if key not in pending:
                     pending[key] = run.submit(run.module, hierarchy, name, key)
         run.wait()
-        turned = [
+        transposers = [
             Placement((f"transposer_{i}", *place.path), place.module)
             for i in range(self.transposers)
-            for place in self.turning.placements
+            for place in self.transposer.placements
         ]
         sparse, dense = (
-            Design(placements=[*tile.placements, *turned], keys={**keys[label], **keys["transposer"]})
+            Design(placements=[*tile.placements, *transposers], keys={**keys[label], **keys["transposer"]})
             for label, tile in tiles[:2]
         )
         return Areas(
@@ -171,14 +171,14 @@ class _Modules:
 
 
 def _parts(report: CostReport, name: str) -> tuple[dict[str, Mapped], list[str]]:
-    """Return the mapped modules of a tile by name, without transposers, and its black boxes, of which it has none."""
+    """Return the mapped modules of a tile by name, without transposers, and an empty list of black boxes."""
     design: Design = getattr(report, name)
     return {module: report.modules[key] for module, key in design.keys.items()}, []
 
 
 def _compare(run: Run, modules: _Modules) -> CostReport:
-    # The longest jobs go first, so that no processor core waits for them at the end.
-    whole = {
+    # The longest jobs start first, so that no processor core waits for them at the end.
+    flattened = {
         name: run.submit(run.map_flattened, tile, f"{label} tile")
         for name, label, tile in (
             ("tensordash", "TensorDash", modules.sparse),
@@ -187,4 +187,4 @@ def _compare(run: Run, modules: _Modules) -> CostReport:
     }
     areas = modules.areas()
     found = {each.name: getattr(areas, each.name) for each in fields(areas)}
-    return CostReport(**found, delays={name: future.result() for name, future in whole.items()})
+    return CostReport(**found, delays={name: future.result() for name, future in flattened.items()})

@@ -32,7 +32,7 @@ class Part:
     holds : dict of str to int
         Number of each of `RESOURCES` on the part.
     pins : str
-        Constraints that place the three pins of the shell, for a nextpnr that requires them.
+        Constraints that place the three pins of the shell, if the family's nextpnr requires them.
     """
 
     arguments: tuple[str, ...]
@@ -40,7 +40,7 @@ class Part:
     pins: str = ""
 
     def lacks(self, needs: Mapping[str, int], full: float = 1.0) -> list[str]:
-        """Return the resources of which the part has too few; a design may take the share `full` of its LUTs."""
+        """Return the resources that the design needs more of than the part has. `full` is the usable share of LUTs."""
         return [name for name in RESOURCES if needs[name] > self.holds[name] * (full if name == "lut" else 1.0)]
 
 
@@ -53,11 +53,11 @@ class Family:
     synth : str
         Yosys' command, without the top.
     pads : str
-        Yosys' command that puts a pad on each pin, for a nextpnr that does not do so.
+        Yosys' command that puts a pad on each pin, if the family's nextpnr does not.
     carry : tuple of str
-        Cell of a carry chain, its carry input, and the cells of constants, for a nextpnr that requires an open carry
-        input on the first cell. Yosys connects a constant that has no effect (YosysHQ/yosys, "CCU2 cells get the low
-        order CIN connected to constant 1'b0").
+        Cell of a carry chain, its carry input, and the cells of constants, if the family's nextpnr requires an open
+        carry input on the first cell. Yosys connects a constant that has no effect (YosysHQ/yosys, "CCU2 cells get the
+        low order CIN connected to constant 1'b0").
     cells : dict of str to (str, int)
         Resource and number of each cell, by the beginning of its name; the longest match counts.
     package, program : str

@@ -34,7 +34,7 @@ class FpgaDesign:
     counts : dict of str to int
         Number of each of `RESOURCES` that it takes, without the shell around it.
     clock_mhz : float
-        Highest clock: after routing if the design was routed, else the estimate after placement.
+        Highest clock: after routing if the design was routed, otherwise the estimate after placement.
     placed_mhz : float
         Estimate of the highest clock after placement.
     routed : bool
@@ -132,9 +132,10 @@ def place_fpga(
     target : str
         One of `FAMILIES`.
     device : str, optional
-        One of the family's parts; by default the smallest of which neither design fills more than `FULL`.
+        One of the family's parts; by default the smallest part on which neither design fills more than `FULL` of the
+        LUTs.
     route : bool
-        Route the designs; else clocks are estimates after placement, in a fraction of the time.
+        Route the designs. Otherwise, clocks are estimates after placement, which take a fraction of the time.
     progress : callable, optional
         Called with one line of text for every finished part of the work.
     jobs : int, optional
@@ -143,8 +144,9 @@ def place_fpga(
     Raises
     ------
     ConfigError
-        If `config` is a dense baseline; as `DeviceError`, if the family or the part is unknown, or a design does not
-        fit.
+        If `config` is a dense baseline.
+    DeviceError
+        If the family or the part is unknown, or a design does not fit.
     SynthesisError
         If nextpnr is not installed, or nextpnr or Yosys fails. No file remains.
     """
@@ -207,10 +209,10 @@ def _part(target: str, device: str | None, counts: Mapping[str, Mapping[str, int
     if not lacking:
         return tried
     short = ", ".join(f"{needs[each]:,} {RESOURCES[each]} of {parts[tried].holds[each]:,}" for each in lacking)
-    which = f"--device {tried}" if device is not None else f"{tried}, the largest part of {target},"
+    subject = f"--device {tried}" if device is not None else f"{tried}, the largest part of {target},"
     larger = [name for name in fitting if list(parts).index(name) > list(parts).index(tried)]
     advice = f": use {larger[0]}" if larger else ""
-    raise DeviceError(f"{which} is too small for the design, which needs {short}{advice}")
+    raise DeviceError(f"{subject} is too small for the design, which needs {short}{advice}")
 
 
 @dataclass(frozen=True)

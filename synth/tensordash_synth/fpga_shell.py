@@ -1,4 +1,4 @@
-"""A shell around a design for an FPGA: thousands of ports reached through three pins, every one at a register."""
+"""A shell around a design for an FPGA: three pins reach thousands of ports, and each port has a register."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,8 +11,8 @@ SHELL = "tensordash_fpga"
 def shell(top: str, ports: Mapping[str, Mapping[str, Any]]) -> str:
     """Return Verilog of a module with pins `clk`, `data_in` and `data_out` around an instance `dut` of a design.
 
-    A shift register drives the design's inputs. Registers sample its outputs and are folded into one bit. So every path
-    of the design is from register to register, and no logic is optimised away.
+    A shift register drives the design's inputs. Registers sample its outputs and are folded into one bit. Therefore
+    every path of the design runs from register to register, and no logic is optimised away.
 
     Parameters
     ----------

@@ -15,9 +15,9 @@ from .run import Progress, running
 __all__ = ["POWER_UP", "gate_level_files"]
 
 POWER_UP = "power_up"
-"""Module that gives registers and memories their first values; a second top module."""
+"""Module that sets the first values of registers and memories. It is a second top module of the simulation."""
 DEPOSIT_NS = 0.5
-"""Time of these values: after the gates have settled, before the first clock edge at 1 ns."""
+"""Time at which the module sets them: after the gates have settled, before the first clock edge at 1 ns."""
 
 
 def gate_level_files(
@@ -30,11 +30,11 @@ def gate_level_files(
     progress: Progress | None = None,
     jobs: int | None = None,
 ) -> list[Path]:
-    """Map a tile or a core and write what a simulator needs.
+    """Map a tile or a core and write the files that a simulator needs.
 
-    No cell has a reset, so registers that the design's reset leaves out are unknown at power-up. Models of gates spread
-    an unknown bit further than silicon does. Therefore every register starts with a random value, as on silicon. A
-    core's memories stay as emitted, and each of their words starts with a random value, too.
+    No cell has a reset, so registers without a reset in the design are unknown at power-up. Models of gates spread an
+    unknown bit further than silicon does. Therefore every register starts with a random value, as on silicon. A core's
+    memories stay as emitted, and each of their words also starts with a random value.
 
     Parameters
     ----------
@@ -75,15 +75,15 @@ def gate_level_files(
 
 
 def _models(library: Liberty) -> Path:
-    """Return the library's models in Verilog, a file in its folder."""
+    """Return the file of the library's Verilog models, which is in the library's folder."""
     models = library.path.with_suffix(".v")
     if not models.is_file():
-        raise LibertyError(f"{library.path}: no models of its cells in Verilog beside it ({models.name})")
+        raise LibertyError(f"{library.path}: no Verilog models of its cells in the same folder ({models.name})")
     return models
 
 
 def _power_up(design: Hierarchy, netlists: Mapping[str, str], library: Liberty, seed: int) -> str:
-    """Return a module that deposits a random bit in each flip-flop's state, which has one name in Liberty and models.
+    """Return a module that deposits a random bit in each flip-flop's state. Liberty file and models name it equally.
 
     The module assigns words of memories, because nothing else drives them before the first clock edge.
     """

@@ -32,7 +32,7 @@ class Toggles:
 class GateSimulation:
     """Simulates a netlist; `tensordash_sim.verify.Lockstep` drives it like the pins of a design in a bench.
 
-    Flip-flops start at 0. The clock is no signal here: `tick` is its edge.
+    Flip-flops start at 0. The clock is not simulated as a signal: `tick` applies its edge.
 
     Parameters
     ----------
@@ -116,7 +116,7 @@ class GateSimulation:
 
 
 def complete(bench: Coroutine[Any, Any, Any]) -> None:
-    """Run a bench to its end; its coroutines never wait, because the netlist itself advances time."""
+    """Run a bench to its end. Its coroutines never wait, because the netlist itself advances time."""
     try:
         while True:
             bench.send(None)
@@ -126,10 +126,10 @@ def complete(bench: Coroutine[Any, Any, Any]) -> None:
 
 @numba.njit(cache=True, nogil=True)
 def _look_up(values, nets, table):
-    place = 0
+    row = 0
     for k in range(MAX_INPUTS):
-        place |= np.int64(values[nets[k]]) << k
-    return np.uint8((table >> np.uint64(place)) & np.uint64(1))
+        row |= np.int64(values[nets[k]]) << k
+    return np.uint8((table >> np.uint64(row)) & np.uint64(1))
 
 
 @numba.njit(cache=True, nogil=True)

@@ -34,7 +34,7 @@ OPPOSITE = {"input": "output", "output": "input"}
 class _Model:
     """Function of a cell: truth tables over its inputs in order, then the state of a flip-flop.
 
-    `needed` has the places of the inputs that an output depends on: Q of a flip-flop does not depend on its D.
+    `needed` has the indices of the inputs that each output depends on: Q of a flip-flop does not depend on its D.
     """
 
     inputs: tuple[str, ...]
@@ -109,7 +109,7 @@ class GateNetlist:
         top : str
             The module's name.
         source : str
-            A cell with pins CK and Q, which drives inputs and constants.
+            Name of a cell with pins CK and Q that drives inputs and constants.
         """
         inputs = {int(net) for direction, nets in self.ports.values() if direction == "input" for net in nets} | {0, 1}
         names = {net: f"n{net}" for net in range(self.nets)} | {self.clock: CLOCK}
@@ -182,13 +182,16 @@ class _Flattening:
         clock = root(known.get(ports[CLOCK]["bits"][0], 0)) if CLOCK in ports else 0
         gated = {root(net): self._enable([*map(root, enables)]) for net, enables in self._gated.items()}
         order = _order(self._gates, self._nets)
-        faces = {
+        all_ports = {
             name: (port["direction"], [known.get(bit, 0) for bit in port["bits"]]) for name, port in ports.items()
         } | self._memories
         outputs, operands, tables = _arrays([self._gates[i] for i in order])
         states, next_operands, next_tables = _arrays(self._states)
         return GateNetlist(
-            ports={name: (way, np.array([root(net) for net in nets], np.int32)) for name, (way, nets) in faces.items()},
+            ports={
+                name: (direction, np.array([root(net) for net in nets], np.int32))
+                for name, (direction, nets) in all_ports.items()
+            },
             cells=[
                 GateCell(path=path, kind=kind, pins={name: root(net) for name, net in pins.items()})
                 for path, kind, pins in self._placed
@@ -218,7 +221,7 @@ class _Flattening:
         return gated.get(net, 1)
 
     def _walk(self, module: str, path: tuple[str, ...], nets: dict[int | str, int]) -> None:
-        """Collect one instance; `nets` has the nets at its ports, and then its internal nets as well."""
+        """Collect one instance. `nets` maps its ports to nets; the method adds its internal nets."""
         for name, cell in self._modules[module]["cells"].items():
             connections = {port: [self._net(nets, bit) for bit in bits] for port, bits in cell["connections"].items()}
             kind = cell["type"]
@@ -229,10 +232,10 @@ class _Flattening:
                         self._join(net, inner.setdefault(bit, net))
                 self._walk(kind, (*path, name), inner)
             elif role(kind) == MEMORY:
-                for port, place in connections.items():
-                    way = self._modules[kind]["ports"][port]["direction"]
+                for port, port_nets in connections.items():
+                    direction = self._modules[kind]["ports"][port]["direction"]
                     if port != CLOCK:
-                        self._memories[".".join((*path, name, port))] = (OPPOSITE[way], place)
+                        self._memories[".".join((*path, name, port))] = (OPPOSITE[direction], port_nets)
             else:
                 self._add(kind, path, {port: bits[0] for port, bits in connections.items() if bits})
 
@@ -318,7 +321,7 @@ def _model(kind: str, module: Mapping[str, Any]) -> _Model:
     inputs = [
         name for name, port in ports.items() if port["direction"] == "input" and not clocks.intersection(port["bits"])
     ]
-    # Yosys makes a flip-flop for Q and one for QN, of the same clock and data.
+    # Yosys creates a flip-flop for Q and one for QN, with the same clock and data.
     sources = {(cell["connections"]["C"][0], cell["connections"]["D"][0]) for cell in flip_flops}
     if len(sources) > 1 or any(cell["type"] not in (*GATES, FLIP_FLOP) for cell in cells):
         raise SynthesisError(f"the cell {kind} is not one that is simulated: a gate, or a flip-flop on a rising edge")

@@ -35,7 +35,7 @@ class Grown:
     sites_before : int
         Sites of all cells before.
     stronger, buffers : int
-        How many cells were exchanged and added.
+        Numbers of cells that were replaced and of buffers that were added.
     """
 
     gates: GateNetlist
@@ -47,7 +47,7 @@ class Grown:
 
 
 def ladders(library: Liberty, lef: Lef) -> dict[str, list[Cell]]:
-    """Return for every cell the cells of equal function, itself included: the weakest first, then the smallest."""
+    """Return for every cell the cells of equal function, itself included, sorted by drive strength and area."""
     kinds: dict[object, list[Cell]] = {}
     for cell in library.cells:
         if cell.name in lef.cells and all(drive > 0 for drive in cell.outputs.values()) and cell.outputs:
@@ -83,7 +83,7 @@ def grow(
     load : WireLoad
         Load of a micrometre of wire.
     share : float
-        The share, above 0, at most 1.
+        The share: above 0 and at most 1.
 
     Raises
     ------
@@ -135,7 +135,7 @@ class _Growth:
         cells = list(self._gates.cells)
         ports = {name: (way, nets.copy()) for name, (way, nets) in self._gates.ports.items()}
         bits = port_bits(self._gates)
-        places = [np.stack([self._placed.columns, self._placed.rows], axis=1).astype(float)]
+        positions = [np.stack([self._placed.columns, self._placed.rows], axis=1).astype(float)]
         nets = self._gates.nets
         unit = np.array([self._placed.floor.site_um, self._placed.floor.row_um])
         for net in np.flatnonzero((loads > 0) & ~pins.clocks).tolist():
@@ -143,17 +143,17 @@ class _Growth:
             driver = net_pins[pins.drives[net_pins]]
             if len(driver) != 1 or len(net_pins) < 2:
                 continue
-            place = int(pins.places[driver[0]])
-            kind = cells[place].kind if place < len(self._gates.cells) else self._buffers[0].name
+            index = int(pins.places[driver[0]])
+            kind = cells[index].kind if index < len(self._gates.cells) else self._buffers[0].name
             if _drive(self._cells[kind]) * self._share >= loads[net]:
                 continue
-            path = cells[place].path if place < len(self._gates.cells) else ()
+            path = cells[index].path if index < len(self._gates.cells) else ()
             for group in self._groups(pins, at, net_pins[~pins.drives[net_pins]]):
                 required = self._group_load(pins, at, group) / self._share
                 buffer = next((each for each in self._buffers if _drive(each) >= required), self._buffers[-1])
                 (source,), (result,) = buffer.inputs, buffer.outputs
                 cells.append(GateCell(path=path, kind=buffer.name, pins={source: net, result: nets}))
-                places.append((at[group].mean(axis=0) / unit)[None])
+                positions.append((at[group].mean(axis=0) / unit)[None])
                 for pin in group:
                     sink = int(pins.places[pin])
                     if sink < len(self._gates.cells):
@@ -164,7 +164,7 @@ class _Growth:
                 self._origins.append(self._origins[net])
                 nets += 1
         self._gates = replace(self._gates, cells=cells, ports=ports, nets=nets)
-        spots = np.rint(np.concatenate(places)).astype(np.int64)
+        spots = np.rint(np.concatenate(positions)).astype(np.int64)
         floor = self._placed.floor
         added = len(cells) - len(self._placed.widths)
         rows = np.clip(spots[:, 1], 0, floor.rows - 1)
@@ -217,9 +217,9 @@ class _Growth:
 def _drivers(pins: PinTable, loads: NDArray[np.float64], cells: int) -> Iterator[tuple[int, int]]:
     """Yield (net, driving cell) of every net with a load, except clocks."""
     counted: Mapping[int, int] = {
-        int(net): int(place)
-        for net, place in zip(pins.nets[pins.drives], pins.places[pins.drives], strict=True)
-        if place < cells
+        int(net): int(index)
+        for net, index in zip(pins.nets[pins.drives], pins.places[pins.drives], strict=True)
+        if index < cells
     }
     for net in np.flatnonzero((loads > 0) & ~pins.clocks).tolist():
         if net in counted:

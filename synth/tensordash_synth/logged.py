@@ -40,9 +40,9 @@ def run_logged(
     Raises
     ------
     subprocess.TimeoutExpired
-        If it takes longer.
+        If the process takes longer than `limit`.
     KeyboardInterrupt
-        If an interrupt ended the process: the calling thread, which may not be the main one, gets no interrupt itself.
+        If an interrupt ended the process. A calling thread that is not the main thread gets no interrupt itself.
     """
     path = folder / log
     with path.open("w", encoding="utf-8") as file:

@@ -1,4 +1,4 @@
-"""Costs of a core's memory by two sources, which are the ends of a range: CACTI, and published macros."""
+"""Costs of a core's memory from two sources, which bound a range: CACTI, and published macros."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ class Macro:
     area_um2 : float
         Area.
     access_pj : float
-        Energy of an access. The file gives it for both edges of the clock; it is counted once.
+        Energy of an access. The file has it for both edges of the clock; it is counted once.
     leakage_mw : float
         Power at rest.
     access_ns : float
@@ -79,9 +79,10 @@ def memory_costs(words: int, bits: int, ports: int = 2) -> Mapping[str, MemoryCo
     """Return the costs of a memory by each of `SOURCES`.
 
     CACTI models the memory in one piece, and as 2, 4 and 8 equal pieces side by side that are read and written
-    together. The smallest counts, because CACTI's wide memories are larger and take more energy. Macros of one kind,
-    the kind with the least area, are put side by side until they are wide and deep enough. They have one port. The cost
-    of a second port in area, energy, leakage and time is CACTI's ratio for the same shape in one piece.
+    together. The smallest result counts, because CACTI's wide memories are larger and take more energy. The other
+    source puts equal macros side by side until they are wide and deep enough, and uses the macro with the least total
+    area. Macros have one port. The cost of a second port in area, energy, leakage and time is CACTI's ratio for the
+    same shape in one piece.
 
     Parameters
     ----------
@@ -116,7 +117,7 @@ def side_by_side(words: int, bits: int, ports: int, parts: int) -> MemoryCost:
     Parameters
     ----------
     words, bits : int
-        Shape of the whole memory.
+        Shape of the memory.
     ports : int
         As in `memory_costs`.
     parts : int

@@ -15,8 +15,8 @@ ORDER = ("localparam", "reg", "wire")
 def normalised(text: str) -> str:
     """Return a module without comments and with its statements sorted.
 
-    ABC's result depends on the order of equal gates, by some percent. With sorted statements, a figure depends neither
-    on the order in which a module is written, nor on its comments.
+    ABC's result depends on the order of equal gates, by some percent. With sorted statements, a figure depends on
+    neither the order of a module's statements nor its comments.
 
     >>> one = "module m(\\n  input wire a\\n);\\n  // A sum.\\n  wire c = ~b;\\n  wire b = ~a;\\nendmodule\\n"
     >>> print(normalised(one), end="")

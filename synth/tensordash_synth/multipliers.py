@@ -21,11 +21,11 @@ def multiplier_shapes(text: str) -> Iterator[tuple[int, int, int, bool]]:
 
 
 def is_correct(view: Registers, a: int, b: int, y: int, signed: bool) -> bool:
-    """Return whether a multiplier's logic gives the product of all operands."""
+    """Return whether a multiplier's logic computes the correct product for all operands."""
     graph = Graph()
     inputs = [("a", i) for i in range(a)] + [("b", i) for i in range(b)]
-    places = {bit: graph.input() for bit in inputs}
-    known = {literal: places[bit] for bit, literal in view.inputs.items()}
+    input_of = {bit: graph.input() for bit in inputs}
+    known = {literal: input_of[bit] for bit, literal in view.inputs.items()}
     graph.add(view, known)
     literals = [view.outputs["y", i] for i in range(y)]
     pairs = np.arange(max(64, 1 << (a + b)), dtype=np.int64)

@@ -64,7 +64,7 @@ class PlacedClock:
     Parameters
     ----------
     log : str
-        Its whole output.
+        Its complete output.
     """
 
     log: str
@@ -98,8 +98,8 @@ class PlacedClock:
         return {name: (int(used), int(available)) for name, used, available in USED.findall(self.log) if int(used)}
 
 
-def placed_clock(log: str, what: str) -> PlacedClock:
-    """Return the report of nextpnr, with a clock after placement at least.
+def placed_clock(log: str, label: str) -> PlacedClock:
+    """Return the report of nextpnr, which has at least a clock after placement.
 
     Raises
     ------
@@ -108,7 +108,7 @@ def placed_clock(log: str, what: str) -> PlacedClock:
     """
     placed = PlacedClock(log)
     if not placed.clocks_mhz:
-        raise SynthesisError(f"nextpnr reports no clock for {what}")
+        raise SynthesisError(f"nextpnr reports no clock for {label}")
     return placed
 
 
@@ -146,7 +146,7 @@ def require_nextpnr(family: Family) -> str:
     return version(family.package)
 
 
-def run_nextpnr(family: Family, part: Part, netlist: str, folder: Path, what: str, *, route: bool = True) -> str:
+def run_nextpnr(family: Family, part: Part, netlist: str, folder: Path, label: str, *, route: bool = True) -> str:
     """Place a netlist, and route it.
 
     Parameters
@@ -157,7 +157,7 @@ def run_nextpnr(family: Family, part: Part, netlist: str, folder: Path, what: st
         Name of a file with Yosys' JSON in the folder.
     folder : Path
         Working folder for all temporary files.
-    what : str
+    label : str
         Name of the design in error messages.
     route : bool
         Also route the netlist.
@@ -186,10 +186,10 @@ def run_nextpnr(family: Family, part: Part, netlist: str, folder: Path, what: st
         code, text = run_logged(WORKER, [*program, *arguments], folder, "nextpnr.log", limit=TIME_LIMIT)
     except subprocess.TimeoutExpired:
         advice = ": --no-route ends after placement" if route else ""
-        raise SynthesisError(f"placement of {what} took nextpnr more than {TIME_LIMIT:.0f} s{advice}") from None
+        raise SynthesisError(f"placement of {label} took nextpnr more than {TIME_LIMIT:.0f} s{advice}") from None
     if code:
         lines = [line.strip() for line in text.splitlines() if line.strip()]
         wrong = [line for line in lines if line.startswith("ERROR")]
         tail = " ".join(wrong or lines[-LAST_LINES:])
-        raise SynthesisError(f"placement of {what} failed (nextpnr ended with {code}): {tail}")
+        raise SynthesisError(f"placement of {label} failed (nextpnr ended with {code}): {tail}")
     return text

@@ -22,8 +22,8 @@ __all__ = ["NUMERICS_NOTES", "CoreCost", "NumericsReport", "every_numerics", "nu
 TILE = "tensordash_tile"
 PE = "tensordash_pe"
 FORMAT_CHOICES = ("fp16", "bf16", "tf32", "fp8_e4m3", "fp8_e5m2", SideFormats("fp8_e4m3", "fp8_e5m2"), "int8")
-# Of accumulators with FP16 results, only one is mapped: they save about the same with any F, and C is added outside the
-# PE.
+# Only one accumulator with FP16 results is mapped. All of them save about the same area, whatever F is, and C is added
+# outside the PE.
 NAMED = (name for name in ACCUMULATORS if name not in ("volta-fp16", "ampere-fp16", "blackwell-fp16"))
 BINNED_CHOICES = Binned(3), Binned(4)
 ACCUMULATOR_CHOICES: tuple[str | Fused, ...] = ("exact", *NAMED, Fused(23, "nearest"))
@@ -37,8 +37,8 @@ NUMERICS_NOTES = (
 def every_numerics(config: TileConfig) -> list[TileConfig]:
     """Return tiles of every legal pair of format and accumulator, and the tile's own, with its lanes and pipeline.
 
-    Headroom is the tile's; for int8, at most what its results allow. Accumulators named after fp8 are listed for fp8
-    only, and binned ones for formats without an exact one. Equal tiles are listed once.
+    Headroom is the tile's, limited for int8 by its results. Accumulators named after fp8 are listed for fp8 only, and
+    binned accumulators for formats without an exact one. Equal tiles are listed once.
 
     >>> tiles = every_numerics(TileConfig())
     >>> len(tiles), [tile.accumulator for tile in tiles if tile.format == "int8"]
@@ -210,7 +210,7 @@ def numerics_costs(
 
 
 class _Pending:
-    """A core that is being mapped; `results` has the converters to results by digest, since most cores share them."""
+    """A core that is being mapped. `results` has the converters to results by digest, because most cores share them."""
 
     def __init__(self, run: Run, config: TileConfig, results: dict[str, Future[Mapped]]) -> None:
         from tensordash.emission.verilog import render  # Importing Amaranth is slow.

@@ -17,7 +17,7 @@ def find_opensta() -> str | None:
     return shutil.which(OPENSTA)
 
 
-def run_opensta(script: str, folder: Path, what: str) -> None:
+def run_opensta(script: str, folder: Path, label: str) -> None:
     """Run a Tcl script.
 
     Parameters
@@ -26,7 +26,7 @@ def run_opensta(script: str, folder: Path, what: str) -> None:
         The script.
     folder : Path
         Its working folder.
-    what : str
+    label : str
         Name of the work in error messages.
 
     Raises
@@ -39,7 +39,7 @@ def run_opensta(script: str, folder: Path, what: str) -> None:
     try:
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=TIME_LIMIT)
     except subprocess.TimeoutExpired:
-        raise SynthesisError(f"{what} took OpenSTA more than {TIME_LIMIT:.0f} seconds") from None
+        raise SynthesisError(f"{label} took OpenSTA more than {TIME_LIMIT:.0f} seconds") from None
     words = " ".join((done.stdout + done.stderr).split())
     if done.returncode or "Error" in words:
-        raise SynthesisError(f"{what} failed (OpenSTA ended with {done.returncode}): {words[-500:]}")
+        raise SynthesisError(f"{label} failed (OpenSTA ended with {done.returncode}): {words[-500:]}")

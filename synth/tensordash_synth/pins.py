@@ -1,4 +1,4 @@
-"""Pins of a flat netlist, net by net, with their places in cells, to measure a placement."""
+"""Pins of a flat netlist, net by net, with their offsets in cells, to measure a placement."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ class PinTable:
     loads : array of float (pins,)
         Capacitance of inputs in femtofarads, and the load of output ports; 0 for other pins.
     drives : array of bool (pins,)
-        Whether it drives the net: an output of a cell, or an input of the design.
+        Whether the pin drives the net: an output of a cell, or an input of the design.
     clocks : array of bool (nets,)
         Nets of clocks. They do not attract cells, because there is no clock tree.
     ports : int

@@ -1,4 +1,4 @@
-"""A mapped design with its wires: placed, with cells sized up for their loads, placed again, and measured."""
+"""A mapped design with wires: placed, with cells sized up for their loads, placed a second time, and measured."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ __all__ = ["PlacedDesign", "place_design"]
 
 MAX_EXCHANGES = 4
 MIN_PATH_SHARE = 0.1  # share of a late path's cells from which a module is mapped for speed
-UNCHANGED_ROLE = "pe"  # most of the area, in both designs; its own paths are within the clock
+UNCHANGED_ROLE = "pe"  # most of the area, in both designs; its own paths meet the clock
 NM = 1e-3  # micrometres
 
 
@@ -36,7 +36,7 @@ class PlacedDesign:
     top : str
         Its module.
     before, gates : GateNetlist
-        The mapped netlist, and the netlist with stronger cells and buffers, whose first cells are those of `before`.
+        The mapped netlist, and the netlist with stronger cells and buffers. Its first cells are the cells of `before`.
     grown : Grown
         The changes between them.
     pins : PinTable
@@ -125,7 +125,7 @@ def place_design(
     modules : dict of str to Mapped
         Its modules.
     boxes : sequence of str
-        Verilog of black boxes: memories, which are placed around it.
+        Verilog of black boxes: memories, which are placed around the design.
     lef : Lef
         Shapes of cells.
     label : str
@@ -179,12 +179,11 @@ def _close_timing(
     lef: Lef,
     label: str,
 ) -> tuple[Timing, GateNetlist, tuple[str, ...]]:
-    """Map modules of late paths for speed, until all paths meet the clock without wires or no module is left.
+    """Map modules of late paths for speed, until all paths meet the clock without wires or no module remains.
 
-    Modules were mapped one by one, as if each had the whole period. PEs, which are equal in both designs, stay as they
-    are.
+    Modules were mapped one by one, as if each had the full period. PEs are equal in both designs and do not change.
     """
-    of = {place.path: place.module for place in hierarchy.placements if place.module in modules}
+    module_of = {place.path: place.module for place in hierarchy.placements if place.module in modules}
     faster: list[str] = []
     best: tuple[Timing, GateNetlist, tuple[str, ...]] | None = None
     for _ in range(MAX_EXCHANGES + 1):
@@ -196,7 +195,7 @@ def _close_timing(
         timed = measure_timing(gates, run.library, run.clock_ns, folder, none)
         if best is None or timed.period_ns < best[0].period_ns:
             best = timed, gates, tuple(faster)
-        on_path = Counter(of[gates.cells[i].path] for i in timed.cells)
+        on_path = Counter(module_of[gates.cells[i].path] for i in timed.cells)
         late = [name for name, count in on_path.items() if count >= MIN_PATH_SHARE * on_path.total()]
         late = sorted(name for name in late if name not in faster and role(name) != UNCHANGED_ROLE)
         run.progress(f"{label}: {timed.period_ns:.2f} ns without wires, through {', '.join(sorted(on_path))}")

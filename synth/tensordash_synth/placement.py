@@ -38,7 +38,7 @@ FLIPPED_X = (2, 3)  # orientations FN and S
 
 @dataclass(frozen=True, kw_only=True)
 class Floorplan:
-    """Rows of sites, in nearly a square.
+    """Rows of sites that form nearly a square.
 
     Parameters
     ----------
@@ -139,7 +139,7 @@ class Placed:
         return found
 
     def pins_um(self, pins: PinTable) -> NDArray[np.float64]:
-        """Return where every pin is; (pins, 2) micrometres. Ports are around the edge."""
+        """Return the places of all pins; (pins, 2) micrometres. Ports are around the edge."""
         cells = len(self.widths)
         at = np.zeros((len(pins.places), 2))
         port = pins.places >= cells

@@ -79,17 +79,17 @@ def _colours(
     for cell, width in zip(cells, placed.widths.tolist(), strict=True):
         areas[unit(cell.path)] = areas.get(unit(cell.path), 0) + width
     kinds = sorted(areas, key=lambda kind: (-areas[kind], kind))
-    of = {kind: PALETTE[min(i, len(PALETTE) - 1)] for i, kind in enumerate(kinds)}
+    colour_of = {kind: PALETTE[min(i, len(PALETTE) - 1)] for i, kind in enumerate(kinds)}
     shades: dict[str, tuple[int, int, int]] = {}
     counts: dict[str, int] = {}
     for name in sorted(set(names)):
         kind = unit((name,)) if name else "top"
         numbers = [int(number) for number in re.findall(r"_(\d+)", name)]
         counts[kind] = counts.get(kind, 0) + 1
-        red, green, blue = of[kind]
+        red, green, blue = colour_of[kind]
         dark = DARK_SHARE if sum(numbers) % 2 else 1.0
         shades[name] = int(red * dark), int(green * dark), int(blue * dark)
-    legend = [(f"{kind} x {counts[kind]}" if counts[kind] > 1 else kind, of[kind]) for kind in kinds]
+    legend = [(f"{kind} x {counts[kind]}" if counts[kind] > 1 else kind, colour_of[kind]) for kind in kinds]
     return names, shades, legend[: len(PALETTE)]
 
 

@@ -1,4 +1,4 @@
-"""Power from activity: the mapped netlist is simulated on operands, and OpenSTA gets the toggles pin by pin."""
+"""Power from activity: a simulation of the mapped netlist on operands yields the toggles of each pin for OpenSTA."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -38,8 +38,8 @@ WAITS = 256  # cycles: the period of the lowest eight bits of a counter
 RECORDED_LAYER = "CNN.conv2"
 RECORDED_PASSES = 2
 
-# OpenSTA propagates activities from inputs through logic and registers, which overwrites the activities of their pins,
-# and crashes on gates whose inputs are all constant. So registers drive all inputs, and nothing is propagated.
+# OpenSTA propagates activities from inputs through logic and registers. This overwrites the activities of their pins,
+# and crashes on gates whose inputs are all constant. Therefore registers drive all inputs, and nothing is propagated.
 SOURCE = "TENSORDASH_SOURCE"
 SOURCE_LIBRARY = f"""\
 library (sources) {{
@@ -67,7 +67,7 @@ library (sources) {{
 """
 
 # A line for each cell: internal, switching, leakage and total power in watts. OpenSTA runs gated clocks in all cycles;
-# the second table is the power that their cells take for the clock alone.
+# the second table is the power of their cells for the clock alone.
 SCRIPT = """\
 set_cmd_units -time ns -capacitance fF -resistance kOhm
 read_liberty cells.lib
@@ -115,7 +115,7 @@ for {{set i 0}} {{$i < {runs}}} {{incr i}} {{
 
 @dataclass(frozen=True, kw_only=True)
 class Activity:
-    """Operands that a netlist is simulated on, back to back from reset, with a wait after them.
+    """Operands of a netlist's simulation, back to back from reset, with a wait after them.
 
     Parameters
     ----------
@@ -124,7 +124,8 @@ class Activity:
     streams : list of (array of unsigned int, array of unsigned int), (columns, T, lanes) and (rows, T, lanes)
         Bit patterns of the column side and the row side.
     waits : int
-        Cycles after them in which nothing arrives and no input changes. If not 0, power is measured only in these.
+        Cycles after the operands in which nothing arrives and no input changes. If not 0, power is measured only in
+        these cycles.
     """
 
     name: str
@@ -152,7 +153,7 @@ class DesignPower:
     Parameters
     ----------
     cycles : int
-        Cycles from the first operands to the last results, or the cycles of waiting.
+        Cycles from the first operand to the last result, or the cycles of the wait.
     parts : dict of tuple of str to Power
         Power of every module instance without its submodules, by its path from the top.
     """
@@ -162,7 +163,7 @@ class DesignPower:
 
     @property
     def watts(self) -> float:
-        """Power of the whole design."""
+        """Power of all parts."""
         return sum(power.total for power in self.parts.values())
 
 
@@ -204,7 +205,7 @@ def _scaled(values: NDArray[np.float32], config: TileConfig, fmt: Format) -> NDA
 
 
 def waiting(config: TileConfig, seed: int = 0) -> Activity:
-    """Return the activity of a tile that waits after work: nothing is available, and its registers keep their values.
+    """Return the activity of a tile that waits after work: no operand is available, and registers hold their values.
 
     Parameters
     ----------
@@ -346,7 +347,7 @@ def opensta_power(
 
 
 class _Still(Random):
-    """Random numbers for a bench that sets inputs to 0 while nothing is offered."""
+    """Random numbers that are all 0: the bench then sets inputs to 0 while it offers no operand."""
 
     def getrandbits(self, k: int, /) -> int:
         return 0
@@ -386,7 +387,7 @@ def power_by_instance(watts: NDArray[np.float64], paths: Sequence[tuple[str, ...
     names = list(dict.fromkeys(paths))
     index = {name: i for i, name in enumerate(names)}
     sums = np.zeros((len(names), 4))
-    np.add.at(sums, [index[place] for place in paths], watts)
+    np.add.at(sums, [index[path] for path in paths], watts)
     return {
         name: Power(internal=float(row[0]), switching=float(row[1]), leakage=float(row[2]))
         for name, row in zip(names, sums, strict=True)

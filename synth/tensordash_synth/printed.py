@@ -71,7 +71,7 @@ module masked_writes(RD_CLK, RD_EN, RD_ARST, RD_SRST, RD_ADDR, RD_DATA, WR_CLK, 
 endmodule
 """
 
-# Merge registers that take the same value under the same enable: undefined at power-up, they may be equal.
+# Merge registers that load the same value under the same enable: their value at power-up is undefined and may be equal.
 MERGE_REGISTERS = ["opt_dff", "opt_merge", "opt_clean"]
 
 
@@ -170,11 +170,11 @@ def prove_printed(
     library : Library
         The modules.
     verilog : str
-        All of them, printed.
+        Printed text of all modules.
     modules : collection of str
         Names of the modules to prove; all if empty.
     skip : collection of str
-        Digests of modules that are proven already.
+        Digests of modules that an earlier run has proven.
     jobs : int
         Number of proofs at a time.
     seconds : int
@@ -245,7 +245,7 @@ def prove_module(
     Returns
     -------
     str or None
-        Empty if proven, else the difference, or None without an answer in time.
+        Empty if proven, else the difference; None if the time limit was reached.
 
     Raises
     ------
@@ -311,7 +311,7 @@ def _interface(rtlil: str) -> str:
 
 
 def _shape(dump: str) -> Iterator[str]:
-    """Yield what both views must share: ports, submodules, initial values, and parameters of memories."""
+    """Yield the properties that both views must share: ports, submodules, initial values, parameters of memories."""
     cell = ""
     for line in map(str.strip, dump.splitlines()):
         if port := PORT.fullmatch(line):

@@ -23,8 +23,9 @@ RESET: Bit = ("rst", 0)
 class Pairs:
     """Signals that must be equal in two views of a module whose registers correspond by name.
 
-    If the second view has merged a register with another one or a constant, the register corresponds to that. If it
-    lacks a register, the register keeps its value after reset, if this is proven; if not, it may have any value.
+    If the second view has merged a register with another register or a constant, the register corresponds to that. If
+    the second view lacks a register, the register is the constant that it has after reset, if this is proven. Otherwise
+    its value is free.
 
     Attributes
     ----------
@@ -38,8 +39,8 @@ class Pairs:
         if missing := set(one.outputs) ^ set(other.outputs):
             raise SynthesisError(f"equivalence of {name}: the output {min(missing)[0]} is in one view only")
         self._graph = graph = Graph()
-        places = {bit: graph.input() for bit in sorted({*one.inputs, *other.inputs} - {CLOCK})} | {CLOCK: 1}
-        first, second = ({literal: places[bit] for bit, literal in view.inputs.items()} for view in (one, other))
+        input_of = {bit: graph.input() for bit in sorted({*one.inputs, *other.inputs} - {CLOCK})} | {CLOCK: 1}
+        first, second = ({literal: input_of[bit] for bit, literal in view.inputs.items()} for view in (one, other))
         second |= {state: graph.input() for state in other.registers}
         second.setdefault(0, 0)
         counterpart_of = counterparts(one, other)
@@ -63,8 +64,8 @@ class Pairs:
             if counterpart is not None:
                 self.names.append(one.names[state][0])
                 # A constant keeps its value.
-                became = other.registers.get(counterpart & ~1, 0) ^ (counterpart & 1)
-                self.pairs.append((literal_of(first, one.registers[state]), literal_of(second, became)))
+                next_literal = other.registers.get(counterpart & ~1, 0) ^ (counterpart & 1)
+                self.pairs.append((literal_of(first, one.registers[state]), literal_of(second, next_literal)))
         for state, value in constants.items():
             self.names.append(one.names[state][0])
             self.pairs.append((literal_of(first, one.registers[state]), value))
@@ -73,7 +74,7 @@ class Pairs:
         self.counterexample: np.ndarray | None = None
 
     def prove(self, folder: Path, seconds: int) -> str | None:
-        """Prove all pairs equal: "" if they are, else the name of one that differs, None without an answer in time."""
+        """Prove all pairs equal. Return "", the name of a pair that differs, or None if the time limit was reached."""
         for i, file in enumerate(("one.aig", "other.aig")):
             self._graph.write(folder / file, [pair[i] for pair in self.pairs])
         try:
@@ -87,7 +88,7 @@ class Pairs:
         except subprocess.TimeoutExpired:
             return None
         words = done.stdout
-        # ABC continues with an empty graph if it cannot read a file, so check the counts of what it has compared.
+        # ABC continues with an empty graph if it cannot read a file, so check the size of the compared graphs.
         read = re.search(r"i/o = *(\d+)/ *(\d+)", words)
         if read is None or (int(read[1]), int(read[2])) != (len(self._graph.inputs), len(self.pairs)):
             raise SynthesisError(f"ABC did not read what was written: {' '.join(words.split())[-300:]}")
@@ -101,7 +102,7 @@ class Pairs:
         )
 
     def try_vectors(self, vectors: int = VECTORS) -> str:
-        """Compare all pairs on random vectors: "" if they are equal, else the name of one that differs."""
+        """Compare all pairs on random vectors. Return "" or the name of a pair that differs."""
         rng = np.random.default_rng(SEED)
         values = rng.integers(0, 1 << 64, (len(self._graph.inputs), vectors // 64), np.uint64)
         one, other = self.simulate(values, self.pairs)
@@ -122,8 +123,9 @@ class Pairs:
 def counterparts(one: Registers, other: Registers) -> dict[int, int | None]:
     """Return the literal of each register in the other view; None if that view lacks it.
 
-    Registers have the same name in both, or synthesis gave one the name of a net that always equals it: an output that
-    selects between a register and zero, for instance. A wrong guess is safe: corresponding registers must be equal.
+    Registers have the same name in both views, or synthesis gave a register the name of a net that always equals it.
+    Such a net may be an output that selects between the register and zero. A wrong guess is safe, because corresponding
+    registers must be proven equal.
     """
     found = {state: _counterpart(bits, other) for state, bits in one.names.items()}
     unmatched = set(other.registers) - {each & ~1 for each in found.values() if each is not None}
@@ -142,17 +144,17 @@ def counterparts(one: Registers, other: Registers) -> dict[int, int | None]:
 
 
 def _constants(view: Registers, states: Sequence[int]) -> dict[int, int]:
-    """Return the registers that seem constant, with their value after reset or at power-up.
+    """Return the registers that are constant on random vectors, with their value after reset or at power-up.
 
-    They are constant on random vectors. The caller must prove that they are.
+    The caller must prove that they are constant.
     """
     found: dict[int, int] = {}
-    left, resets = list(states), RESET in view.inputs
-    while left:
+    candidates, resets = list(states), RESET in view.inputs
+    while candidates:
         fixed = found | {view.inputs[CLOCK]: 1} | ({view.inputs[RESET]: 1} if resets else {})
-        values = _evaluate(view, [*left, *(view.registers[each] for each in left)], fixed)
+        values = _evaluate(view, [*candidates, *(view.registers[each] for each in candidates)], fixed)
         decided = dict(found)
-        for state, before, after in zip(left, values, values[len(left) :], strict=False):
+        for state, before, after in zip(candidates, values, values[len(candidates) :], strict=False):
             rises, falls = bool((after & ~before).any()), bool((before & ~after).any())
             if resets and _same(after):
                 found[state] = int(after.any())
@@ -160,7 +162,7 @@ def _constants(view: Registers, states: Sequence[int]) -> dict[int, int]:
                 found[state] = int(rises)
             elif state in found and (falls if found[state] else rises):  # It changes.
                 del found[state]
-        left = [state for state in left if state in found or state not in decided]
+        candidates = [state for state in candidates if state in found or state not in decided]
         if found == decided and not resets:
             break
         resets = False

@@ -153,7 +153,7 @@ class CostReport(Areas):
     Parameters
     ----------
     delays : dict of str to (Mapped, Mapped)
-        Both tiles ("tensordash", "baseline") mapped as a whole, to the target clock and for speed. Their areas include
+        Both tiles ("tensordash", "baseline") mapped flattened, to the target clock and for speed. Their areas include
         only one of several equal instances.
     power : PowerReport, optional
         Power of both tiles, if it was measured.
@@ -176,7 +176,7 @@ class CostReport(Areas):
 
     @property
     def chip_ratio(self) -> float:
-        """Return the ratio of a whole chip's area, tiles and memories, to the baseline's."""
+        """Return the ratio of a chip's area, tiles and memories, to the baseline's."""
         logic = [area / self.gate_area * NAND2_MM2 * TILES for area in self.components["total"]]
         sparse, dense = (BANKS_MM2 + pads + area for pads, area in zip(SCRATCHPADS_MM2, logic, strict=True))
         return sparse / dense

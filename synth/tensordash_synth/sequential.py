@@ -1,4 +1,4 @@
-"""Equivalence from reset on: whether some run distinguishes two views of a module."""
+"""Equivalence from reset: whether any run distinguishes two views of a module."""
 
 import re
 import subprocess
@@ -21,11 +21,12 @@ PAYLOAD = re.compile(r"(?P<channel>.*_|.*_a[rw]|.*_w)(payload|enable|address|dat
 
 
 def same_runs(one: str, other: str, name: str, folder: Path, boxes: Sequence[str] = ()) -> bool | None:
-    """Return whether a module, with the modules below it, is equal in two Verilog files in every run from reset on.
+    """Return whether a module, with the modules below it, has equal outputs in two Verilog files in every run.
 
     The result is None if ABC finds no answer. A run begins after a reset. Registers that the reset does not change have
     any value, the same in both files. All inputs, `rst` included, are free in every cycle. Outputs must be equal in
-    every cycle, except for the payload of a `valid` that is low, or of a `bank` (of a stream buffer's write) that is 0.
+    every cycle, with two exceptions: a payload while its `valid` is low, and a stream buffer's write while its `bank`
+    is 0.
 
     Parameters
     ----------
@@ -63,7 +64,7 @@ def _is_constant_0(path: Path) -> bool:
 
 
 def _product(one: Registers, other: Registers) -> tuple[Graph, int]:
-    """Return a graph of both views with the same inputs, and the literal of whether they differ in a cycle."""
+    """Return a graph of both views with the same inputs, and the literal that is true if they differ in a cycle."""
     graph, views = Graph(), (one, other)
     inputs = {bit: graph.input() for bit in sorted({*one.inputs, *other.inputs} - {CLOCK})} | {CLOCK: 1}
     begun = graph.state()  # 0 in the first cycle, 1 in all later cycles
@@ -77,12 +78,12 @@ def _product(one: Registers, other: Registers) -> tuple[Graph, int]:
         if state in free[0] and counterpart is not None and counterpart & ~1 in free[1]:
             free[1][counterpart & ~1] = free[0][state] ^ (counterpart & 1)
     found: list[dict[Bit, int]] = []
-    for view, reset, anything in zip(views, resets, free, strict=True):
+    for view, reset, initial in zip(views, resets, free, strict=True):
         known = {literal: inputs[bit] for bit, literal in view.inputs.items()}
         held = {state: graph.state() for state in view.registers}
         for state, register in held.items():
             # A register of the graph begins at 0.
-            known[state] = register ^ reset[state] if state in reset else graph.choice(begun, register, anything[state])
+            known[state] = register ^ reset[state] if state in reset else graph.choice(begun, register, initial[state])
         graph.add(view, known)
         for state, register in held.items():
             graph.states[register] = literal_of(known, view.registers[state]) ^ reset.get(state, 0)
@@ -96,16 +97,16 @@ def _product(one: Registers, other: Registers) -> tuple[Graph, int]:
 
 
 def _is_defined(name: str, outputs: dict[Bit, int], graph: Graph) -> int:
-    """Return the literal of whether an output is defined in this cycle."""
+    """Return the literal that is true if an output is defined in this cycle."""
     if (channel := PAYLOAD.fullmatch(name)) and (valid := outputs.get((f"{channel['channel']}valid", 0))) is not None:
         return valid
     prefix = name.rpartition("_")[0]
     if name != f"{prefix}_bank" and (f"{prefix}_bank", 0) in outputs:
-        some = 0
+        any_bank = 0
         for (other, _), literal in outputs.items():
             if other == f"{prefix}_bank":
-                some = graph.or_gate(some, literal)
-        return some
+                any_bank = graph.or_gate(any_bank, literal)
+        return any_bank
     return 1
 
 

@@ -1,4 +1,4 @@
-"""Reports as text: tiles, next to the figures of the paper's Table IV, and compute cores."""
+"""Reports as text: tiles next to the figures of the paper's Table IV, FPGA resources, sweeps, and compute cores."""
 
 from collections.abc import Sequence
 
@@ -246,8 +246,8 @@ def aligned(rows: Sequence[tuple[str, ...] | None], labels: int) -> list[str]:
             lines.append("-" * (sum(widths) + 2 * len(widths) - 2))
         else:
             cells = [
-                cell.ljust(width) if place < labels else cell.rjust(width)
-                for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+                cell.ljust(width) if column < labels else cell.rjust(width)
+                for column, (cell, width) in enumerate(zip(row, widths, strict=True))
             ]
             lines.append("  ".join(cells).rstrip())
     return lines

@@ -39,8 +39,8 @@ def measure_power(run: Run, config: TileConfig, report: CostReport) -> PowerRepo
         activities.append(recorded_streams(config))
     activities.append(waiting(config))
     pending: dict[str, Future[list[DesignPower]]] = {
-        name: run.submit(run.power, of, _netlist(design, report), activities, name)
-        for name, of, design in (
+        name: run.submit(run.power, tile, _netlist(design, report), activities, name)
+        for name, tile, design in (
             ("TensorDash", config, report.tensordash),
             ("baseline", config.baseline, report.baseline),
         )

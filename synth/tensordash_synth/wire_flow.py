@@ -81,8 +81,8 @@ def wire_powers(
     """
     activities = [random_streams(config, 0.0), random_streams(config, 0.5), recorded_streams(config)]
     pending = [
-        run.submit(_powers, run, of, design, activities, lef)
-        for of, design in zip((config, config.baseline), designs, strict=True)
+        run.submit(_powers, run, tile, design, activities, lef)
+        for tile, design in zip((config, config.baseline), designs, strict=True)
     ]
     run.wait()
     ours, theirs = (future.result() for future in pending)

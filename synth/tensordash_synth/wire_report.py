@@ -28,7 +28,7 @@ class WirePower:
     name : str
         Name of the operands.
     without, with_wires : (float, float)
-        (TensorDash, baseline) watts of the mapped netlists, and of the placed ones with wires.
+        (TensorDash, baseline) watts of the mapped netlists, and of the placed netlists with wires.
     cycles : (int, int)
         (TensorDash, baseline) cycles.
     """
@@ -160,7 +160,7 @@ def wire_table(report: WireReport) -> list[str]:
     for run in report.power:
         lines.append(f"{run.name}: energy ratio with wires {run.energy_ratio:.3f}")
     for name, design in (("TensorDash", ours), ("baseline", theirs)):
-        start, end = (place or "top" for place in design.critical)
+        start, end = (instance or "top" for instance in design.critical)
         lines.append(
             f"{name}: {design.grown.stronger:,} cells stronger, {design.grown.buffers:,} buffers; longest path from "
             f"{start} to {end}; mapped for speed: {', '.join(design.faster) or 'nothing'}"

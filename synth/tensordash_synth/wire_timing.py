@@ -72,14 +72,14 @@ def timing_verilog(gates: GateNetlist, top: str = TOP) -> str:
 
 
 def _bits(gates: GateNetlist, direction: str) -> set[int]:
-    return {int(net) for way, nets in gates.ports.values() if way == direction for net in nets}
+    return {int(net) for port_direction, nets in gates.ports.values() if port_direction == direction for net in nets}
 
 
 def measure_timing(gates: GateNetlist, library: Liberty, clock_ns: float, folder: Path, wires: str = "") -> Timing:
     """Return the longest path; results are cached.
 
-    Inputs arrive at the clock edge, through the library's smallest buffer. Outputs drive four such buffers and are due
-    at the next clock edge. Ports of memories count as inputs and outputs.
+    Inputs arrive at the clock edge, through the library's smallest buffer. Outputs drive four of these buffers and must
+    arrive before the next clock edge. Ports of memories count as inputs and outputs.
 
     Parameters
     ----------

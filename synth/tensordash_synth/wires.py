@@ -62,7 +62,7 @@ class Wires:
 
 
 def wire_load(library: Liberty) -> WireLoad:
-    """Return the parameters of a micrometre of wire from the library's default wire load, or else its first one.
+    """Return the parameters of a micrometre of wire from the library's default wire load, or from its first one.
 
     For Nangate 45 that is 0.177 fF and 3.57 ohm, the resistance of metal 2 and 3 at their least width. Wires on
     higher metals have less.
@@ -85,8 +85,8 @@ def wire_load(library: Liberty) -> WireLoad:
     ohms = OHMS.get(units[1].lower(), 1e3) if units else 1e3
     femto = float(farads[1]) * {"ff": 1.0, "pf": 1e3}.get(farads[2].lower(), 1e3)
     per_um = {
-        what: float(value[1]) if (value := re.search(rf"\b{what}\s*:\s*([\d.eE+-]+)", found[1])) else 0.0
-        for what in ("capacitance", "resistance")
+        name: float(value[1]) if (value := re.search(rf"\b{name}\s*:\s*([\d.eE+-]+)", found[1])) else 0.0
+        for name in ("capacitance", "resistance")
     }
     if not per_um["capacitance"] > 0:
         raise LibertyError(f"{library.path}: its wire_load has no capacitance")
@@ -96,7 +96,8 @@ def wire_load(library: Liberty) -> WireLoad:
 def length_factors(pins: NDArray[np.int64]) -> NDArray[np.float64]:
     """Return the length of a net's wire over half its perimeter, by its number of pins.
 
-    Beyond 50 pins it grows with their root, like the shortest tree of evenly spread points.
+    Beyond 50 pins, the length grows with the square root of the number of pins, like the shortest tree of evenly spread
+    points.
 
     Source: C. E. Cheng, "RISA: accurate and efficient placement routability modeling", ICCAD 1994, table 1.
 
@@ -120,7 +121,7 @@ def annotations(
 
     The load of a driver is a pi model: half of the wire, its resistance over half the perimeter, and the other half
     with the inputs. The Elmore delay of an input at distance d is r d (half of the net's capacitance, plus half of the
-    input's own). It is exact for two pins. For more pins, the other inputs are taken to lie along the wire.
+    input's own). The model is exact for two pins. For more pins, it assumes that the other inputs lie along the wire.
 
     Parameters
     ----------
@@ -135,7 +136,7 @@ def annotations(
     inputs : str
         Pin that drives an input of the design, by its net.
     outputs : bool
-        Whether the design's outputs drive something.
+        Whether the design's outputs have a load.
     """
     lines = []
     at_cell = pins.places < cells

@@ -12,8 +12,8 @@ from .logged import run_logged
 
 __all__ = ["ABC", "SynthesisError", "run_yosys"]
 
-# The worker reads commands from standard input, one a line; the output of Yosys and ABC goes to a file. Without the
-# signal handler, Python would finish the running pass before it handles an interrupt.
+# The worker reads commands from standard input, one in each line. The output of Yosys and ABC goes to a file. Without
+# the signal handler, Python would finish the running pass before it handles an interrupt.
 WORKER = """\
 import signal, sys
 signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -22,8 +22,8 @@ design = libyosys.Design()
 for command in sys.stdin.read().splitlines():
     libyosys.run_pass(command, design)
 """
-# The path is found without importing the package. The import would load all later libraries (PyTorch's, matplotlib's)
-# with global symbols, which breaks their C++ exceptions.
+# The path is found without an import of the package. The import would load all later libraries (PyTorch's,
+# matplotlib's) with global symbols, which breaks their C++ exceptions.
 ABC = Path(str(distribution("pyosys").locate_file("pyosys/yosys-abc")))
 TIME_LIMIT = 1800.0  # seconds
 LAST_LINES = 5

@@ -1,4 +1,4 @@
-"""Wrong use and wrong input: exit status 2, one line with what is wrong and what is allowed, nothing written."""
+"""Wrong use or input ends with exit status 2 and one line with the error and the allowed values; no file changes."""
 
 import re
 import shlex

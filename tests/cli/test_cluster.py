@@ -13,7 +13,7 @@ from tensordash_formal.proofs import PROOFS
 from tensordash_sim.verify.soak import cores
 from tensordash_storage.jobs import Job, Runner
 
-pytestmark = pytest.mark.filterwarnings("default")  # from Dask's sockets and event loops
+pytestmark = pytest.mark.filterwarnings("default")  # Dask's sockets and event loops warn.
 TILE = "--set tile.rows=1 --set tile.columns=1 --set tile.lanes=2 --set tile.depth=2 --set tile.connectivity=auto"
 COMMANDS = {
     "soak": "--seed 2532 --positions 1 --simulator icarus",
@@ -60,7 +60,7 @@ def test_a_command(command, address, small, tmp_path, capsys):
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_without_dask_nothing_starts(command, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("tensordash.extras.find_spec", lambda module: None if module == "distributed" else "there")
+    monkeypatch.setattr("tensordash.extras.find_spec", lambda module: None if module == "distributed" else module)
     folder = tmp_path / "answers"
     with pytest.raises(SystemExit) as stop:
         run(f"{command} {COMMANDS[command]} -o {folder} --cluster tcp://nowhere:1".split())

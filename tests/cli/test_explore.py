@@ -12,7 +12,7 @@ from tensordash_cli.main import run
 from tensordash_storage.jobs import Runner
 
 SMALL = ("--depth", "2", "--sources", "3,4", "--rows", "2", "--columns", "2", "--tries", "3", "--row-steps", "200")
-HERE = Runner(workers=1)
+ONE_PROCESS = Runner(workers=1)
 
 
 def tensordash(*arguments: str) -> int:
@@ -60,16 +60,16 @@ def test_ranges(arguments: str, message: str, tmp_path: Path, capsys):
 
 
 def test_the_front_is_written(tmp_path: Path, capsys, monkeypatch: pytest.MonkeyPatch):
-    """With invented areas: configurations of the front can be generated, and equally good ones are listed."""
+    """With invented areas, the files of the front are valid configurations and list all ties."""
     areas = {2: 1.1, 3: 1.105, 4: 1.3, 5: 1.4}
-    judged: list[TileConfig] = []
+    measured_configs: list[TileConfig] = []
 
-    def measured(config: TileConfig) -> dict[str, float]:
-        judged.append(config)
+    def measure(config: TileConfig) -> dict[str, float]:
+        measured_configs.append(config)
         ratio = areas[config.depth] + 0.0001 * len(config.options)
         return {"area_ratio": ratio, "added_ge_per_pe": 100.0}
 
-    monkeypatch.setattr("tensordash_cli.cached_areas._measure", measured)
+    monkeypatch.setattr("tensordash_cli.cached_areas._measure", measure)
     (tmp_path / "front").mkdir()
     own, old = tmp_path / "front" / "mine.toml", tmp_path / "front" / "old.toml"
     own.write_text("[tile]\n")
@@ -81,15 +81,13 @@ def test_the_front_is_written(tmp_path: Path, capsys, monkeypatch: pytest.Monkey
     points = json.loads((tmp_path / "explore.json").read_text())["points"]
     front = [point for point in points if point["on_front"]]
     assert 2 <= len(front) < len(points)
-    assert len(judged) == len({json.dumps([point["tile"], point["options"]]) for point in points})
+    assert len(measured_configs) == len({json.dumps([point["tile"], point["options"]]) for point in points})
     for point in front:
         text = (tmp_path / point["config"]).read_text()
         config = TileConfig.from_toml(text)
         assert config.options == tuple(tuple(option) for option in point["options"])
         assert config.to_mapping()["tile"]["rows"] == point["tile"]["rows"] == 2
-        assert [f"1% of either does not count: {name}." in text for name in point["ties"]] == [True] * len(
-            point["ties"]
-        )
+        assert [f"within 1% of both: {name}." in text for name in point["ties"]] == [True] * len(point["ties"])
     for point in points:
         assert ("config" in point) == point["on_front"]
         marks = "*" * point["on_front"] + "~" * bool(point["ties"])
@@ -107,22 +105,22 @@ def test_areas_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """A repeated search renders and maps nothing."""
     calls = []
 
-    def measured(config: TileConfig) -> dict[str, float]:
+    def measure(config: TileConfig) -> dict[str, float]:
         calls.append(config)
         return {"area_ratio": 1.25, "added_ge_per_pe": 7.0}
 
-    monkeypatch.setattr("tensordash_cli.cached_areas._measure", measured)
+    monkeypatch.setattr("tensordash_cli.cached_areas._measure", measure)
     auto, paper = TileConfig(connectivity="auto"), TileConfig()
     for _ in range(2):
-        areas = cached_areas([auto, paper], tmp_path, HERE)
+        areas = cached_areas([auto, paper], tmp_path, ONE_PROCESS)
         assert areas == 2 * [{"area_ratio": 1.25, "added_ge_per_pe": 7.0}]
     assert calls == [auto, paper]
     for damage in ("", "{}", '{"area_ratio": null}'):
         next(tmp_path.iterdir()).write_text(damage)
-        cached_areas([auto, paper], tmp_path, HERE)
+        cached_areas([auto, paper], tmp_path, ONE_PROCESS)
     assert len(calls) == 5
     monkeypatch.setattr("tensordash_cli.cached_areas.code_digest", lambda *places: "other code")
-    cached_areas([paper], tmp_path, HERE)
+    cached_areas([paper], tmp_path, ONE_PROCESS)
     assert len(calls) == 6
 
 

@@ -12,17 +12,17 @@ import pytest
 
 from tensordash.emission import verilog
 from tensordash_sim.trace import example_trace
-from tensordash_sim.verify import Replayer, simulator_names
+from tensordash_sim.verify import Replayer
 from tensordash_storage.files import atomic_copy, atomic_path, atomic_write
 
-from .called import call
+from .called import FAST_SIMULATOR, call
 
 LIMIT = 2000
-"""Largest size of a file, in bytes. The system reports it like a full disk: when a write returns."""
+"""Largest size of a file, in bytes. A write beyond it fails like a write to a full disk."""
 
 
 @contextmanager
-def full(limit: int = LIMIT) -> Iterator[None]:
+def limit_file_size(limit: int = LIMIT) -> Iterator[None]:
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
     try:
@@ -53,21 +53,20 @@ TRACE = example_trace()
     ],
 )
 def test_a_file_that_does_not_fit(arguments: str, file: str, folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    with full():
-        said = fail(arguments, capfd)
-    assert os.strerror(errno.EFBIG) in said
-    assert file in said
-    assert ".tensordash-" not in said, "where it was begun is nobody's business"
+    with limit_file_size():
+        message = fail(arguments, capfd)
+    assert os.strerror(errno.EFBIG) in message
+    assert file in message
+    assert ".tensordash-" not in message, "the message does not name the temporary folder"
     journal = Path("out/simulate")
-    left = [path for path in folder.rglob("*") if path.is_file() and path.parent != folder / journal]
-    assert left == []
+    assert [path for path in folder.rglob("*") if path.is_file() and path.parent != folder / journal] == []
 
 
 def test_verilog_that_does_not_fit(
     folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(verilog, "render", lambda *_: {"small.json": "{}", "tensordash.v": "x" * 2 * LIMIT})
-    with full():  # Yosys itself could not run with this limit.
+    with limit_file_size():  # Yosys itself could not run with this limit.
         assert "'out/tensordash.v'" in fail("generate -o out", capfd)
     assert list((folder / "out").iterdir()) == []
 
@@ -76,22 +75,22 @@ def test_verilog_that_does_not_fit(
 def test_a_run_s_files(
     option: str, folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The simulator has run, but its files do not fit into the user's folder."""
+    """The simulator runs, but its files do not fit on the disk of the user's folder."""
     simulate = Replayer.run
 
-    def then_full(self, *arguments):
+    def run_and_fill_disk(self, *arguments):
         result = simulate(self, *arguments)
         resource.setrlimit(resource.RLIMIT_FSIZE, (100, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
         return result
 
-    monkeypatch.setattr(Replayer, "run", then_full)
+    monkeypatch.setattr(Replayer, "run", run_and_fill_disk)
     np.savez("in.npz", a=np.ones((1, 2, 4), np.float16), b=np.ones((1, 2, 4), np.float16))
-    simulator = "icarus" if "icarus" in simulator_names() else "auto"
-    with full(resource.RLIM_INFINITY):
-        said = fail(
-            f"verify --set tile.rows=1 --set tile.columns=1 --simulator {simulator} --operands in.npz {option}", capfd
+    with limit_file_size(resource.RLIM_INFINITY):
+        message = fail(
+            f"verify --set tile.rows=1 --set tile.columns=1 --simulator {FAST_SIMULATOR} --operands in.npz {option}",
+            capfd,
         )
-    assert option.split()[1] in said
+    assert option.split()[1] in message
     assert [path.name for path in folder.iterdir()] == ["in.npz"]
 
 
@@ -100,7 +99,7 @@ def test_what_was_there_stays(folder: Path) -> None:
     atomic_write(path, "before")
     source = folder / "source"
     source.write_bytes(b"x" * 2 * LIMIT)
-    with full():
+    with limit_file_size():
         for write in (lambda: atomic_write(path, "x" * 2 * LIMIT), lambda: atomic_copy(source, path)):
             with pytest.raises(OSError, match="results.json"):
                 write()

@@ -1,4 +1,4 @@
-"""Help texts: groups, whole summaries, valid examples, and the same text in the reference."""
+"""Help texts: groups, full summaries, valid examples, and an explanation of every option."""
 
 import shlex
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from tensordash_cli.main import COMMANDS, cli
 
 
 def leaves() -> Iterator[tuple[str, click.Command]]:
-    """List every command, also of groups, with the words that a user types after `tensordash`."""
+    """Yield every command, those of groups included, by the words that a user types after `tensordash`."""
     for name in COMMANDS:
         command = cli.get_command(click.Context(cli), name)
         assert command is not None

@@ -12,7 +12,7 @@ from tensordash_sim.lowering import MatrixProduct
 from tensordash_sim.trace import Trace, TraceWriter
 
 from ..sim.lowering.geometries import convolution
-from .called import call as call_both
+from .called import call_text as call
 
 CONVOLUTION = convolution(batch=2, channels=(4, 6), size=(5, 5), kernel=(3, 3), stride=(2, 2), padding=(1, 0), groups=2)
 LINEAR = MatrixProduct(batch=1, samples=2, in_features=4, out_features=3)
@@ -33,17 +33,6 @@ def trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         with writer.step(6) as step:
             step.record("fc", "WxG", LINEAR, {"W": np.eye(3, 4)[np.newaxis], "G": np.ones((1, 2, 3), bool)})
     return Path("run.trace")
-
-
-def call(arguments: str, capfd: pytest.CaptureFixture[str], status: int = 0) -> str:
-    """Run the command; return its standard output, or what it complains of."""
-    out, err = call_both(arguments, capfd, status)
-    if status:
-        assert out == ""
-        assert err.count("\n") == 1
-        assert "Traceback" not in err
-        return err
-    return out
 
 
 def test_calls_of_a_layer_share_a_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

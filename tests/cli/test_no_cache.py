@@ -1,4 +1,4 @@
-"""Without a writable cache folder, commands print one line about it, and run."""
+"""Without a writable cache folder, commands print one line about the folder, and run."""
 
 import os
 import subprocess

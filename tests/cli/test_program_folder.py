@@ -51,7 +51,7 @@ def test_options_change_the_operands(folder: Path, capfd: pytest.CaptureFixture[
 
 
 def test_a_difference_exits_1(folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """The expected contents of another seed, with their checksum."""
+    """The folder has the expected contents of another seed, with their correct checksum."""
     call(f"{LAYER} --seed 1", capfd)
     other, digest = Path("out/expected.bin").read_bytes(), "expected_sha256"
     checksum = json.loads(Path("out/manifest.json").read_text())["memory"][digest]

@@ -7,12 +7,13 @@ import numpy as np
 import pytest
 
 from tensordash import TileConfig
-from tensordash_cli.main import run
 from tensordash_sim.cycles import count_words, pack
 from tensordash_sim.golden.quantization import non_zeros
 from tensordash_sim.lowering import MatrixProduct
 from tensordash_sim.trace import Trace, TraceWriter, example_trace
 from tensordash_sim.trace.layer_operands import layer_passes
+
+from .called import run_command
 
 RESULT = {
     "name": "fig15",
@@ -44,10 +45,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def call(arguments: str, capfd: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
-    with pytest.raises(SystemExit) as ended:
-        run(["report", *arguments.split()])
-    captured = capfd.readouterr()
-    return int(ended.value.code or 0), captured.out, captured.err
+    return run_command(f"report {arguments}", capfd)
 
 
 def test_results_and_schedules(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -56,20 +54,20 @@ def test_results_and_schedules(folder: Path, capfd: pytest.CaptureFixture[str]) 
     assert status == 0
     assert document["results"] == ["fig15"]
     config = TileConfig()
-    records = [one for one in Trace.open(example_trace()).records if one.layer == "CNN.conv2"]
+    records = [record for record in Trace.open(example_trace()).records if record.layer == "CNN.conv2"]
     expected = {}
     for record in records:
         ((a, b),) = layer_passes(record, config, sample=8, seed=0)
         words = [pack(non_zeros(b, config.b_format))]
         expected[f"CNN.conv2 {record.operation}"] = count_words(words, config, a=[a]).cycles
-    assert {one["title"]: one["cycles"] for one in document["schedules"]} == expected
+    assert {each["title"]: each["cycles"] for each in document["schedules"]} == expected
     html = (folder / "page.html").read_text(encoding="utf-8")
     for text in ("Random zeros", "CNN.conv2 AxG", "The paper&#39;s Fig. 3", "Plotly, Inc."):
         assert text in html
 
 
 def test_schedules_of_a_trace(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """Without results, on another tile; the trace has only masks, so that values are random."""
+    """Without results, the page shows schedules on another tile. The trace has only masks, so values are random."""
     arguments = "tile.toml -o page.html --trace run.trace --layer fc --op AxW --passes 3 --seed 1"
     status, out, _ = call(f"{arguments} --set tile.sparsity=both", capfd)
     first, second = out.splitlines()

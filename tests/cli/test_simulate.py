@@ -92,7 +92,7 @@ class TestTrace:
             assert line[8:] == [*speedups, result["limit"]]
 
     def test_bandwidths_of_the_chip(self, folder: Path, capfd: Capture) -> None:
-        """The chip's own DRAM is 25.6 GB/s, and the sums are the totals'."""
+        """The first bandwidth is the chip's own, 25.6 GB/s, and has the cycles of the totals."""
         document = call_json("run.trace", capfd)
         first, *others = document["bandwidths"]
         totals = document["totals"]["all"]
@@ -160,7 +160,7 @@ class TestTrace:
                 ]
                 assert added["compute"] == sum(result["compute"] for result in chosen)
                 assert added["compute_speedup"] == added["dense_compute"] / added["compute"]
-        # A pipe gets whole names, even of 156 letters.
+        # Output to a pipe has full names, even of 156 letters.
         lines = [line.split() for line in call("steps.trace", capfd).splitlines()]
         sums = [line for line in lines if line[1:2] == ["steps"]]
         assert [line[:4] for line in sums] == [
@@ -198,13 +198,13 @@ class TestTrace:
         assert "not captured" not in call("run.trace", capfd)
 
     def test_a_folder_that_cannot_be_written(self, folder: Path) -> None:
-        """Trace and working folder are read-only; the user asked for no stored results."""
+        """Trace and working folder are read-only, and the user has not asked for stored results."""
         program = [sys.executable, "-c", "from tensordash_cli.main import run; run()", "simulate", "run.trace"]
         command = shlex.join(program)
-        wanted = subprocess.run([*program, "--json", "-o", "kept"], cwd=folder, capture_output=True, text=True)
-        assert wanted.returncode == 0, wanted.stderr
+        expected = subprocess.run([*program, "--json", "-o", "kept"], cwd=folder, capture_output=True, text=True)
+        assert expected.returncode == 0, expected.stderr
         script = f"{command} --json || exit 1; {command} -o elsewhere; test $? = 2"
-        if os.geteuid() == 0:  # who ignores permissions
+        if os.geteuid() == 0:  # Root ignores permissions.
             locked = [
                 "unshare",
                 "-m",
@@ -221,7 +221,7 @@ class TestTrace:
         finally:
             subprocess.run(["chmod", "-R", "u+w", folder], check=True)
         assert done.returncode == 0, done.stderr
-        assert json.loads(done.stdout) == json.loads(wanted.stdout)
+        assert json.loads(done.stdout) == json.loads(expected.stdout)
         assert "build cannot be written: results are not stored" in done.stderr
         assert "Read-only file system" in done.stderr or "Permission denied" in done.stderr
 
@@ -310,7 +310,7 @@ class TestTrace:
         assert added["compute_speedup"] == added["speedup"] == added["energy_ratio"] == 1
 
     def test_a_second_run_reads_results(self, folder: Path, capfd: Capture) -> None:
-        """Masks are not needed any more."""
+        """The second run does not read the masks."""
         first = call_json("run.trace -o kept --threads 1", capfd)
         (file,) = Path("kept/simulate").iterdir()
         before = file.stat().st_mtime_ns
@@ -321,23 +321,23 @@ class TestTrace:
         call("run.trace -o elsewhere", capfd, status=2)
 
     def test_interrupted(self, folder: Path, capfd: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
-        left = 3
-        real = results.simulate_operation
+        operations_left = 3
+        original = results.simulate_operation
 
         def interrupted(*arguments: Any) -> Any:
-            nonlocal left
-            left -= 1
-            if left < 0:
+            nonlocal operations_left
+            operations_left -= 1
+            if operations_left < 0:
                 raise KeyboardInterrupt
-            return real(*arguments)
+            return original(*arguments)
 
         monkeypatch.setattr(results, "simulate_operation", interrupted)
         assert call("run.trace", capfd, status=130) == "tensordash: interrupted"
         assert call("run.trace", capfd, status=130) == "tensordash: interrupted"
-        left = 3
+        operations_left = 3
         document = call_json("run.trace", capfd)
-        assert left == 0
-        left = 6
+        assert operations_left == 0
+        operations_left = 6
         assert call_json("run.trace -o elsewhere", capfd) == document
 
     def test_damage(self, folder: Path, capfd: Capture) -> None:

@@ -61,7 +61,7 @@ class TestRandom:
         ],
     )
     def test_measured_before(self, arguments: str, speedup: float, folder: None, capfd: Capture) -> None:
-        """Figures are from another model, before this project."""
+        """The expected figures are from another model, which is older than this project."""
         document = call_json(f"{arguments} --steps 100000", capfd)
         assert document["speedup"] == pytest.approx(speedup, rel=0.01)
 

@@ -60,7 +60,7 @@ class Net(nn.Sequential):
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("os.fsync", lambda descriptor: None)  # A busy disk takes a tenth of a second for each.
+    monkeypatch.setattr("os.fsync", lambda descriptor: None)  # It takes a tenth of a second on a busy disk.
     (tmp_path / "scripts").mkdir()
     (tmp_path / "scripts/train.py").write_text(SCRIPT)
     (tmp_path / "scripts/helper.py").write_text(HELPER)

@@ -20,7 +20,7 @@ from .called import call
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("os.fsync", lambda descriptor: None)  # A busy disk takes a tenth of a second for each.
+    monkeypatch.setattr("os.fsync", lambda descriptor: None)  # It takes a tenth of a second on a busy disk.
     return tmp_path
 
 
@@ -38,7 +38,7 @@ def test_zeros_and_cycles_of_every_network(name: str, capfd: pytest.CaptureFixtu
     assert document["conditions"]["model"] == name
     shares = {(row["tensor"], row["layers"]): row["zeros"] for row in document["zeros"]}
     assert len(shares) == len(CLAIMS[name])
-    assert None not in shares.values(), "a claim is of layers that the network does not have"
+    assert None not in shares.values(), "a claim names layers that the network lacks"
     totals = json.loads(call("simulate run.trace --json", capfd)[0])["totals"]
     assert set(totals) == {"AxW", "WxG", "AxG", "all"}
     assert 1 <= totals["all"]["compute_speedup"] <= totals["all"]["ideal_speedup"]
@@ -51,7 +51,7 @@ def test_zeros_and_cycles_of_every_network(name: str, capfd: pytest.CaptureFixtu
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_small_scale_is_for_small_machines(name: str, folder: Path) -> None:
-    """A step is trained, recorded and simulated within three minutes each."""
+    """A step is trained and recorded within three minutes, and its trace can be simulated."""
     began = time.monotonic()
     command = [sys.executable, "-c", "from tensordash_cli.main import run; run()"]
     traced = [*command, "trace", "--model", name, "--scale", "small", "-o", "run.trace"]
@@ -72,15 +72,15 @@ def test_shares_are_those_of_the_operands(capfd: pytest.CaptureFixture[str]) -> 
 
 
 def test_which_steps(capfd: pytest.CaptureFixture[str]) -> None:
-    """As `load` trains the network, from the third step on."""
+    """The command records steps 3 and 5 of the network's training."""
     out, _ = call("trace --model gpt --scale tiny --after 3 --steps 2 --every 2 --seed 5 -o a.trace --json", capfd)
     document = json.loads(out)
     assert document["steps"] == [3, 5]
     assert document["conditions"]["seed"] == "5"
     call("trace --model gpt --scale tiny --steps 6 --seed 5 -o b.trace", capfd)
-    few, all_ = Trace.open("a.trace"), Trace.open("b.trace")
-    assert [[record.operands for record in step.records] for step in few.steps] == [
-        [record.operands for record in all_.steps[index].records] for index in (3, 5)
+    sampled, complete = Trace.open("a.trace"), Trace.open("b.trace")
+    assert [[record.operands for record in step.records] for step in sampled.steps] == [
+        [record.operands for record in complete.steps[index].records] for index in (3, 5)
     ]
 
 

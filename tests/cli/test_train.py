@@ -30,7 +30,7 @@ def test_training_goes_on_where_it_stopped(tmp_path: Path, capfd: pytest.Capture
 
 
 def test_the_nvfp4_recipe(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """Gradients are rounded stochastically. Layers with given names are in bf16, which flushes no values."""
+    """Gradients are rounded stochastically. The named layers are in bf16, which flushes no values."""
     command = f"train --preset nvfp4 --model mlp --recipe nvfp4 --steps 2 --json -o {tmp_path / 'run'}"
     default = json.loads(call(command, capfd)[0])
     document = json.loads((tmp_path / "run" / "run.json").read_text(encoding="utf-8"))

@@ -6,12 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tensordash_cli.main import run
 from tensordash_sim.lowering import MatrixProduct
 from tensordash_sim.trace import Trace, TraceWriter
-from tensordash_sim.verify import simulator_names
 
-SIMULATOR = "icarus" if "icarus" in simulator_names() else "auto"
+from .called import FAST_SIMULATOR, run_command
 
 
 @pytest.fixture
@@ -27,10 +25,7 @@ def trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def call(arguments: str, capfd: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
-    with pytest.raises(SystemExit) as ended:
-        run(["verify", *arguments.split()])
-    captured = capfd.readouterr()
-    return int(ended.value.code or 0), captured.out, captured.err
+    return run_command(f"verify {arguments}", capfd)
 
 
 @pytest.mark.parametrize(
@@ -38,7 +33,7 @@ def call(arguments: str, capfd: pytest.CaptureFixture[str]) -> tuple[int, str, s
     [("--op AxW", 6, True), ("--op WxG --set tile.sparsity=both --sample 3", 3, False)],
 )
 def test_a_layer(arguments, passes, values, trace, capfd):
-    tile = f"--set tile.rows=3 --set tile.initial=true --simulator {SIMULATOR}"
+    tile = f"--set tile.rows=3 --set tile.initial=true --simulator {FAST_SIMULATOR}"
     status, out, _ = call(f"--trace {trace} --layer fc {arguments} {tile} --json", capfd)
     document = json.loads(out)
     assert status == 0
@@ -49,7 +44,7 @@ def test_a_layer(arguments, passes, values, trace, capfd):
 
 def test_the_scale_is_told(trace, capfd):
     """For 8-bit formats, the output has the factor of values before rounding."""
-    tile = f"--set tile.rows=1 --set tile.columns=1 --set tile.format=int8 --simulator {SIMULATOR} --sample 1"
+    tile = f"--set tile.rows=1 --set tile.columns=1 --set tile.format=int8 --simulator {FAST_SIMULATOR} --sample 1"
     status, out, _ = call(f"--trace {trace} --layer fc --op AxW {tile} --json", capfd)
     document = json.loads(out)
     assert status == 0

@@ -61,7 +61,7 @@ STREAM = np.tile([True, False, True, False], (4, 100, 1))
 
 
 def make_files(folder: Path) -> None:
-    """Write all wrong files."""
+    """Write all files."""
     for name, text in {**TEXTS, **LIBRARIES}.items():
         (folder / name).write_text(text, encoding="utf-8")
     for name in ("binary.toml", "binary.lib"):

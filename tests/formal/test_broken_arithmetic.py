@@ -28,8 +28,8 @@ def status(tmp_path):
     def solve(proof: Proof, claim: str = "") -> str:
         harness = proof.build(PAPER)
         if claim:
-            wanted = [f"claim_{cell}" for cell in harness.claims[claim]]
-            query = proof.query(harness, wanted, "bmc", 3)
+            cells = [f"claim_{cell}" for cell in harness.claims[claim]]
+            query = proof.query(harness, cells, "bmc", 3)
         else:
             query = proof.query(harness, harness.assertions, "prove", proof.depth, proof.engine)
         return Solver(tmp_path).solve(query).status
@@ -70,12 +70,12 @@ def test_upper_bits_of_the_first_shift(status, monkeypatch):
     original = normalizer.normalize
 
     def wrong(m, bits, *args, **kwargs):
-        inside = Recorder()
-        with monkeypatch.context() as within:
-            within.setattr(normalizer, "Signal", inside)
-            made = original(m, bits, *args, **kwargs)
-        m.d.comb += inside.made[f"normal_{len(bits).bit_length() - 1}"][-4:].eq(0)
-        return made
+        recorder = Recorder()
+        with monkeypatch.context() as patch:
+            patch.setattr(normalizer, "Signal", recorder)
+            normalized = original(m, bits, *args, **kwargs)
+        m.d.comb += recorder.made[f"normal_{len(bits).bit_length() - 1}"][-4:].eq(0)
+        return normalized
 
     monkeypatch.setattr(rounder, "normalize", wrong)
     assert status(ROUNDER, "the_result_is_a_normal_number") == "fail"

@@ -25,8 +25,8 @@ def refuted(tmp_path):
 
     def is_refuted(config: TileConfig) -> bool:
         harness = PROOF.build(config)
-        wanted = [f"claim_{cell}" for cell in harness.claims[CLAIM]]
-        answer = Solver(tmp_path).solve(PROOF.query(harness, wanted, "bmc", 8))
+        cells = [f"claim_{cell}" for cell in harness.claims[CLAIM]]
+        answer = Solver(tmp_path).solve(PROOF.query(harness, cells, "bmc", 8))
         return bool(answer.failed)
 
     return is_refuted

@@ -21,7 +21,7 @@ from tensordash_formal.fault_list import (
 )
 from tensordash_storage.jobs import Runner
 
-LOCAL_RUNNER = Runner(workers=1)
+ONE_PROCESS = Runner(workers=1)
 FAULTS = load_faults()
 DOUBLE = Fault(
     name="double",
@@ -36,7 +36,7 @@ DOUBLE = Fault(
 
 @pytest.fixture
 def root(tmp_path):
-    """Return a repository with one module and three tests, one of which fails."""
+    """Return a repository with one module, two passing tests and a failing test."""
     for name in fault_campaign.SOURCES:
         (tmp_path / "root" / name).mkdir(parents=True)
     (tmp_path / "root/hdl/tiny.py").write_text("def double(x):\n    return 2 * x\n\n\ndef half(x):\n    return x / 2\n")
@@ -77,14 +77,14 @@ def test_results(root, tmp_path):
 
 
 def test_answers_are_reused_for_the_same_sources_only(root, tmp_path, monkeypatch):
-    run_faults([DOUBLE], tmp_path / "answers", root=root, runner=LOCAL_RUNNER)
+    run_faults([DOUBLE], tmp_path / "answers", root=root, runner=ONE_PROCESS)
     digest = sources_digest(root)
     monkeypatch.setattr(fault_campaign, "run_check", lambda *_: pytest.fail("an answered check ran"))
-    assert not run_faults([DOUBLE], tmp_path / "answers", root=root, runner=LOCAL_RUNNER).failures
+    assert not run_faults([DOUBLE], tmp_path / "answers", root=root, runner=ONE_PROCESS).failures
     (root / "hdl/tiny.py").write_text("def double(x):\n    return 2 * x\n")
     assert sources_digest(root) != digest
     with pytest.raises(pytest.fail.Exception):
-        run_faults([DOUBLE], tmp_path / "answers", root=root, runner=LOCAL_RUNNER)
+        run_faults([DOUBLE], tmp_path / "answers", root=root, runner=ONE_PROCESS)
 
 
 def test_a_check_that_takes_too_long_is_an_error(root, tmp_path, monkeypatch):

@@ -25,7 +25,7 @@ from tensordash_synth.equivalence import same_logic
 pytestmark = pytest.mark.skipif("icarus" not in simulator_names(), reason="mutants run on Icarus")
 SMALL = TileConfig(rows=1, columns=1, lanes=2, depth=2, format="fp8_e4m3", connectivity=((0, 0), (1, 0), (1, 1)))
 PAPER = load_preset("paper")
-HERE = Runner(workers=1)
+ONE_PROCESS = Runner(workers=1)
 
 
 def task_of(config, component, count=2, kind="bits", effort=0.05, proofs=False):
@@ -35,18 +35,18 @@ def task_of(config, component, count=2, kind="bits", effort=0.05, proofs=False):
 
 def test_mutants_are_found(tmp_path):
     campaigns = (campaign_of(SMALL, "a tile", "bits", 2, ("scheduler", "transposer")),)
-    report = mutate(campaigns, tmp_path, seed=1, effort=0.05, proofs=False, runner=HERE)
+    report = mutate(campaigns, tmp_path, seed=1, effort=0.05, proofs=False, runner=ONE_PROCESS)
     assert report.counts()["total"] == {"bench": 2, "proof": 0, "equivalent": 0, "survives": 0}
     assert report.counts()["bit"] == report.counts()["total"]
     assert all(each.detail and each.line for each in report.results)
     assert sum(report.finders().values()) == 2
     renamed = replace(campaigns[0], name="the same tile")
-    cached = mutate([renamed], tmp_path, seed=1, effort=0.05, proofs=False, runner=HERE)
+    cached = mutate([renamed], tmp_path, seed=1, effort=0.05, proofs=False, runner=ONE_PROCESS)
     assert [replace(each, campaign="a tile") for each in cached.results] == list(report.results), "results are cached"
 
 
 def test_a_mutant_that_a_weak_bench_misses_survives(tmp_path, monkeypatch):
-    """The same mutants, with a bench that never fails."""
+    """The bench never fails, so the mutant survives."""
     monkeypatch.setattr(mutation, "_simulate", lambda *_, **__: "")
     result = mutation._evaluate(task_of(SMALL, "scheduler"), tmp_path, 1)
     assert (result.outcome, result.detail) == ("survives", "")
@@ -63,7 +63,7 @@ def test_a_bench_that_fails_without_a_mutant_is_an_error(tmp_path, monkeypatch):
 
 
 def test_a_mutant_that_stops_the_simulator_is_killed_and_the_others_are_screened(tmp_path, monkeypatch):
-    """Of five mutants, the second and the fourth never end, and the third fails."""
+    """Mutants 2 and 4 of five never end, and the bench fails on mutant 3."""
     seen = []
 
     def simulate(task, simulation, bench, effort, *, options):
@@ -128,7 +128,7 @@ def with_dead_logic(config):
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("kind", ["bits", "wires"])
 def test_a_mutant_in_dead_logic_survives(kind, tmp_path, monkeypatch):
-    """No run or proof covers it, but it differs in an unreachable state."""
+    """No run or proof finds the mutant, but it differs in an unreachable state."""
     monkeypatch.setattr(subjects, "render", with_dead_logic)
     monkeypatch.setattr(mutation, "subject_of", subjects.subject_of.__wrapped__)
     monkeypatch.setattr(campaigns, "subject_of", subjects.subject_of.__wrapped__)
@@ -174,7 +174,7 @@ def test_a_change_that_changes_nothing_is_equivalent(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(("bit", "outcome"), [(0, "equivalent"), (2, "survives")])
 def test_a_unit_is_compared_in_its_reachable_states(bit, outcome, tmp_path, monkeypatch):
-    """A command queue's reader starts at whole descriptors of four beats, so two bits of its first address are 0."""
+    """A command queue's reader starts at a descriptor of four beats, so two bits of its first address are 0."""
     mutants = BitMutants(subject_of(SMALL_CORE, "command_queue"), 20, 1, tmp_path)
     right = "axi_araddr = {beat[35:0], 4'd0};"
     assert right in mutants.text
@@ -227,15 +227,15 @@ def test_two_overflows_that_are_swapped_change_nothing(tmp_path, monkeypatch):
 @pytest.mark.slow
 @pytest.mark.parametrize("component", UNITS)
 def test_benches_of_a_core_pass_without_a_mutant(component, tmp_path):
-    """They would end `make mutate`, with its default effort, before it makes a mutant of the component."""
+    """A failure would end `make mutate`, with its default effort, before the first mutant of the component."""
     campaign = campaign_of(SMALL_CORE, "core, units", "bits", 1, (component,))
-    report = mutate((campaign,), tmp_path, seed=0, effort=0.3, proofs=False, runner=HERE)
+    report = mutate((campaign,), tmp_path, seed=0, effort=0.3, proofs=False, runner=ONE_PROCESS)
     assert len(report.results) == 1
 
 
 @pytest.mark.slow
 def test_wires_at_full_size_are_found(tmp_path):
-    """One mutant of each kind, each at another port, in the paper's 4x4 tile."""
+    """The test runs one mutant of each kind, each at another port, in the paper's 4x4 tile."""
     task = task_of(PAPER, "tile", 200, "wires")
     mutants, simulation = mutation._build_model(task)
     assert not mutation._simulate(task, simulation, *task.subject.benches, 0.05, testcase="single_steps")

@@ -69,7 +69,7 @@ CASES += [
     for proof in PROOFS
     if proof.name in ("tile", "tile_control", "axi_stream")
 ]
-# For bins, the proof of their sums: small ones in the gate, those of bf16 at night.
+# The proof of binned sums: small bins in CI, bins of bf16 at night.
 CASES += [
     pytest.param(binned_accumulator.PROOF, binned_accumulator.PROOF.broken_config, id="binned_accumulator-small"),
     pytest.param(
@@ -79,7 +79,7 @@ CASES += [
         marks=pytest.mark.slow,
     ),
 ]
-# For a core, the proofs of its wires, its register port and its adders; at night all proofs of all presets.
+# CI proves a core's wires, its register port and its adders. All proofs of all presets run at night.
 QUICK_CORE_PROOFS = (
     "core_wiring-core",
     "core_axi_lite-core",
@@ -100,7 +100,7 @@ CASES += [
     if proof.applies(load_any_preset(name))
 ]
 LONG_TO_REFUTE = ("row_wait_grows", "a_finished_block_is_offered", "overflow_is_right")
-# For each proof, one variant of each of the first claims; at night all variants, as in `make prove`.
+# CI refutes one variant of each of a proof's first claims. All variants run at night, as in `make prove`.
 CLAIMS_PER_PROOF = 3
 
 
@@ -157,7 +157,7 @@ BROKEN_VARIANTS += [
 
 @pytest.fixture(scope="session")
 def solver(tmp_path_factory) -> Solver:
-    """A solver whose cache all processes share, so that equal modules are proven once."""
+    """Return a solver whose cache all processes share, so that equal modules are proven once."""
     folder = tmp_path_factory.getbasetemp()
     return Solver((folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) / "answers")
 
@@ -192,7 +192,7 @@ def test_proven_verilog_is_generated_verilog(tmp_path):
 
 
 def test_proven_core_is_generated_core():
-    """Except for the reset of deflate, which only its stub has."""
+    """Both differ only in the reset of deflate, which only the stub has."""
     config = load_any_preset("core")
     generated, proven = Library(), PortHarness(config)._library
     generated.module(Core(config))

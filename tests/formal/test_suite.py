@@ -21,7 +21,7 @@ from tensordash_formal.suite import Suite
 from tensordash_storage.jobs import Runner
 
 CONFIG = TileConfig(rows=1, columns=1)
-HERE = Runner(workers=1)
+ONE_PROCESS = Runner(workers=1)
 
 
 class Wheel(Block):
@@ -187,7 +187,7 @@ def test_an_unreached_cover_is_a_failure(tmp_path):
 
     (result,) = prove(build, tmp_path)
     assert (result.result, result.cover) == ("proven", None)
-    report = Suite(((replace(PROOF, build=build), "toy", CONFIG),)).run(tmp_path, HERE)
+    report = Suite(((replace(PROOF, build=build), "toy", CONFIG),)).run(tmp_path, ONE_PROCESS)
     assert report.failures() == [
         "toy: wheel.three_is_even has an unreached cover",
         "wheel.three_is_even has no broken variant",
@@ -211,14 +211,14 @@ def test_a_bound_is_reported(tmp_path):
 
 
 def test_an_empty_suite_fails(tmp_path):
-    assert Suite(()).run(tmp_path, HERE).failures() == ["nothing was proven"]
+    assert Suite(()).run(tmp_path, ONE_PROCESS).failures() == ["nothing was proven"]
     with pytest.raises(ProofError, match="wheel claims nothing of"):
         prove(lambda config, fault=None: Harness(Wheel(), fault=fault), tmp_path)
 
 
 def test_a_variant_that_is_not_broken_fails(tmp_path):
     sound = replace(PROOF.broken_variants[0], title="all is well", fault=lambda m, sound, outer: [])
-    report = Suite(((PROOF, "toy", CONFIG),), ((PROOF, sound),)).run(tmp_path, HERE)
+    report = Suite(((PROOF, "toy", CONFIG),), ((PROOF, sound),)).run(tmp_path, ONE_PROCESS)
     assert report.failures() == ["wheel.below_three holds though all is well"]
     assert not report.to_json()["passed"]
 
@@ -230,12 +230,12 @@ def test_a_broken_variant_of_a_claim_that_is_gone_fails(tmp_path):
 
 
 def test_a_claim_without_a_broken_variant_fails(tmp_path):
-    report = Suite(((replace(PROOF, broken_variants=()), "toy", CONFIG),)).run(tmp_path, HERE)
+    report = Suite(((replace(PROOF, broken_variants=()), "toy", CONFIG),)).run(tmp_path, ONE_PROCESS)
     assert report.failures() == ["wheel.below_three has no broken variant"]
 
 
 def test_the_report_is_complete(tmp_path):
-    report = Suite(((PROOF, "toy", CONFIG),), ((PROOF, PROOF.broken_variants[0]),)).run(tmp_path, HERE)
+    report = Suite(((PROOF, "toy", CONFIG),), ((PROOF, PROOF.broken_variants[0]),)).run(tmp_path, ONE_PROCESS)
     document = json.loads(json.dumps(report.to_json()))
     assert document["passed"]
     (entry,) = document["properties"]

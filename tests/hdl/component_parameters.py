@@ -1,4 +1,4 @@
-"""Components, each with parameters that are right."""
+"""Valid parameters of each component."""
 
 from typing import Any, cast
 

@@ -1,4 +1,4 @@
-"""The Amaranth models in Amaranth's simulator, against the golden numbers and schedules."""
+"""The Amaranth models in Amaranth's simulator, compared with golden numbers and schedules."""
 
 from itertools import product
 from random import Random
@@ -62,7 +62,7 @@ def simulate(design, testbench, *, clocked: bool, limit: int) -> None:
 
 
 def number_of(bits: int) -> int:
-    """A finite fp16 value in units of 2**-24."""
+    """Return a finite fp16 value in units of 2**-24."""
     value = decode(bits, FP16)
     return (-1) ** value.sign * value.significand << (value.exponent + 24)
 
@@ -97,7 +97,7 @@ class TestMultiplier:
 
     def test_corners(self):
         nans, infinities = self.check(product(CORNERS, CORNERS))
-        # 6 NaN of 32 patterns with anything, and 2 infinities with 2 zeros, either way round.
+        # NaN: 6 of the 32 patterns with any other, and 2 infinities with 2 zeros in either order.
         assert nans == 32 * 32 - 26 * 26 + 2 * 2 * 2
         assert infinities == 26 * 26 - 24 * 24 - 2 * 2 * 2
 
@@ -140,7 +140,7 @@ class TestScheduler:
 
 
 def sums_for(width: int, random: Random) -> list[int]:
-    """Two's complement numbers of `width` bits on which rounding can go wrong."""
+    """Return two's complement numbers of `width` bits that are hard to round."""
     top = width - 1
     sums = [0, 1, -1, 2, -2, 3, -3, (1 << top) - 1, -(1 << top), (1 << top) - 2, -(1 << top) + 1]
     for exponent in range(top):
@@ -259,7 +259,7 @@ class TestExactAccumulator:
 
 
 class Stream(Elaboratable):
-    """Another design: a tile of one PE that is fed one stream, at full rate, by a counter."""
+    """A design with a tile of one PE. A counter feeds it one stream at full rate."""
 
     def __init__(self, a: list[list[int]], b: list[list[int]]) -> None:
         self.steps = (a, b)

@@ -1,4 +1,4 @@
-"""Parameters of components, right and wrong."""
+"""Valid and invalid parameters of components."""
 
 import pytest
 
@@ -153,8 +153,8 @@ WRONG = [
 
 @pytest.mark.parametrize("kind", RIGHT)
 def test_right_parameters(kind):
-    made = kind(**RIGHT[kind])
-    assert not isinstance(made, Block) or isinstance(made.identity, tuple)
+    component = kind(**RIGHT[kind])
+    assert not isinstance(component, Block) or isinstance(component.identity, tuple)
 
 
 @pytest.mark.parametrize(

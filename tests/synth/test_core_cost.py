@@ -1,4 +1,4 @@
-"""Cost of a core: units add up, memories are separate, and the tile equals one that is mapped alone."""
+"""Cost of a core: units add up, memories are separate, and the tile costs as much as alone."""
 
 from dataclasses import replace
 
@@ -40,8 +40,8 @@ def test_costs_of_memories_and_of_a_step_by_hand():
     memories = CoreMemories(counts={"512x64": 2}, costs=costs), CoreMemories(counts={"512x64": 1}, costs=costs)
     operation = StepOperation(name="x", cycles=1000, accesses={"buffer 512x64": (10, 20)}, memory_bytes=100)
     ours, theirs = (
-        StepEnergy(operations=(operation,) * times, memories=of, watts={"tile": 0.3, "load": 0.1}, clock_ns=2.0)
-        for times, of in ((1, memories[0]), (2, memories[1]))
+        StepEnergy(operations=(operation,) * count, memories=each, watts={"tile": 0.3, "load": 0.1}, clock_ns=2.0)
+        for count, each in ((1, memories[0]), (2, memories[1]))
     )
     parts = {name: 1e6 * joules for name, joules in ours.parts.items()}
     assert parts == pytest.approx(
@@ -72,8 +72,8 @@ def test_the_core_of_the_preset():
     report = synthesize_core(config)
     alone = measure_areas(config.tile, transposers=0)
     tile = alone.ge_per_pe("total")[0] * config.tile.rows * config.tile.columns
-    assert report.tensordash.tile == pytest.approx(tile, rel=0.1)  # Sums leave it before rounding.
+    assert report.tensordash.tile == pytest.approx(tile, rel=0.1)  # In a core, sums leave the tile before rounding.
     bits = sum(count * bits for count, bits in report.tensordash.memories.values())
     assert bits >= (config.buffer + 2 * config.stream_buffer) * 8192
-    same = ("load", "store", "output_unit", "sequencer")
-    assert all(report.tensordash.units[unit] == report.baseline.units[unit] for unit in same)
+    equal_units = ("load", "store", "output_unit", "sequencer")
+    assert all(report.tensordash.units[unit] == report.baseline.units[unit] for unit in equal_units)

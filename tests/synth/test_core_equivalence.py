@@ -97,7 +97,7 @@ def test_a_register_that_is_called_by_a_choice_is_found(tmp_path):
     ],
 )
 def test_a_register_that_is_left_out_as_a_constant(reset, becomes, equal, tmp_path):
-    """It keeps its reset or power-up value; the other view has zero for it."""
+    """The register keeps its reset or power-up value. The other view has the constant 0 instead."""
 
     def module(register, value):
         ports = "input clk, input rst, input a, input b, output q"

@@ -1,4 +1,4 @@
-"""No output of a core depends on an input in the same cycle (AXI, A3.1.1); the test finds one that does."""
+"""No output of a core depends on an input in the same cycle (AXI, A3.1.1); the test finds an output that does."""
 
 from pathlib import Path
 
@@ -14,8 +14,8 @@ from tensordash_synth.yosys import run_yosys
 REGISTERS = "$dff,$dffe,$sdff,$sdffe,$sdffce"
 
 
-def passing(name: str, folder: Path, *replaced: tuple[str, str]) -> dict[str, set[str]]:
-    """Return the outputs of a preset's core that depend on inputs, with these inputs."""
+def combinational_paths(name: str, folder: Path, *replaced: tuple[str, str]) -> dict[str, set[str]]:
+    """Return the outputs of a preset's core that depend on inputs in the same cycle, with these inputs."""
     config = load_any_preset(name)
     assert isinstance(config, CoreConfig)
     text = core_verilog(config)
@@ -35,7 +35,7 @@ def passing(name: str, folder: Path, *replaced: tuple[str, str]) -> dict[str, se
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["core", "core-bf16", "core-int8", "core-dense", "core-fp8", "core-wide"])
 def test_nothing_passes_through(name: str, tmp_path: Path) -> None:
-    assert passing(name, tmp_path) == {}
+    assert combinational_paths(name, tmp_path) == {}
 
 
 @pytest.mark.slow
@@ -45,5 +45,5 @@ def test_what_passes_through_is_found(tmp_path: Path) -> None:
         "assign axi_rready = axi_rid ? second_rready : first_rready;",
     )
     write = ("assign axi_wready = axi_awready;", "assign axi_wready = axi_awvalid;")
-    wanted = {"m_axi_rready": {"m_axi_rid"}, "s_axi_wready": {"s_axi_awvalid"}}
-    assert passing("core", tmp_path, ready, write) == wanted
+    expected = {"m_axi_rready": {"m_axi_rid"}, "s_axi_wready": {"s_axi_awvalid"}}
+    assert combinational_paths("core", tmp_path, ready, write) == expected

@@ -1,4 +1,4 @@
-"""A core's netlist beside memories: the memories work, and accesses are those of the programs."""
+"""A core's netlist with memories: the memories work, and their accesses match the programs."""
 
 import json
 from pathlib import Path
@@ -14,6 +14,8 @@ from tensordash_synth.core_training import NoEnergyError, training_energies
 from tensordash_synth.gates import read_netlist
 from tensordash_synth.power_report import NO_OPENSTA
 from tensordash_synth.recorded_step import recorded_operations, step_program
+
+from .gates import finish
 
 ROOT = Path(__file__).parents[2]
 MEMORY = """(* blackbox *)
@@ -50,11 +52,6 @@ def core(name: str) -> CoreConfig:
     return config
 
 
-def complete(bench):
-    with pytest.raises(StopIteration):
-        bench.send(None)
-
-
 def test_a_memory_beside_gates(tmp_path):
     gates = read_netlist(MEMORY + TOP, "tensordash_core", load_liberty(), tmp_path)
     assert gates.ports["inner.read_data"][0] == "input"
@@ -63,14 +60,14 @@ def test_a_memory_beside_gates(tmp_path):
 
     def cycle(**inputs: int) -> int:
         simulation.drive(**{"write": 0, "read": 0, "at": 0, "data": 0, **inputs})
-        complete(simulation.tick())
+        finish(simulation.tick())
         return simulation.read("shown") ^ 1
 
     assert cycle(write=3, at=2, data=0b101101) == 0
     assert cycle(read=1, at=2) == 0b101101
     assert cycle(write=2, at=2, data=0b010010) == 0b101101, "what was read stays"
-    assert cycle(read=1, at=2) == 0b010101, "the upper part alone was written"
-    assert cycle(read=1, write=3, at=2, data=0) == 0b010101, "a word is read as it was"
+    assert cycle(read=1, at=2) == 0b010101, "only the upper part was written"
+    assert cycle(read=1, write=3, at=2, data=0) == 0b010101, "a read returns the word before the write"
     assert cycle(read=1, at=2) == 0
     assert simulation.accesses == {"inner": (4, 3)}
     simulation.forget()
@@ -105,7 +102,7 @@ def test_a_memory_with_one_port(tmp_path):
 
     def cycle(**inputs: int) -> int:
         simulation.drive(**{"works": 1, "write": 0, "at": 0, "data": 0, **inputs})
-        complete(simulation.tick())
+        finish(simulation.tick())
         return simulation.read("shown")
 
     assert cycle(write=1, at=2, data=0b101101) == 0
@@ -119,11 +116,11 @@ def test_a_memory_with_one_port(tmp_path):
 
 def test_the_step_is_all_of_it():
     config = core("core")
-    works = list(recorded_operations(config))
-    assert len(works) == 11
-    assert {work.operation for work in works} == {"AxW", "WxG", "AxG"}
-    assert not any(work.name == "CNN.conv1 WxG" for work in works), "nobody needs the images' gradient"
-    by_name = {work.name: work for work in works}
+    operations = list(recorded_operations(config))
+    assert len(operations) == 11
+    assert {each.operation for each in operations} == {"AxW", "WxG", "AxG"}
+    assert not any(each.name == "CNN.conv1 WxG" for each in operations), "training needs no gradient of the images"
+    by_name = {each.name: each for each in operations}
     assert by_name["CNN.conv2 AxG"].values["G"].shape == (16, 16, 6, 6)
     assert by_name["CNN.fc1 AxW"].values["A"].shape == (1, 144, 1, 16)
     with pytest.raises(ValueError, match="the sides of the tile must have one format, not fp8_e4m3 and fp8_e5m2"):
@@ -140,7 +137,7 @@ def test_where_energy_cannot_be_had(monkeypatch):
     assert str(caught.value) == NO_OPENSTA
 
 
-def asked(config: CoreConfig, descriptors: tuple[int, ...]) -> dict[str, int]:
+def accesses_of_program(config: CoreConfig, descriptors: tuple[int, ...]) -> dict[str, int]:
     """Return the accesses that follow from a program alone, by unit."""
     depth, lanes = config.tile.window_depth, config.tile.lanes
     counts = dict.fromkeys(("a reads", "b reads", "a writes", "b writes", "buffer writes", "partial writes"), 0)
@@ -171,12 +168,12 @@ def check_accesses(name: str, design: str, operations: set[str]) -> None:
     for work in recorded_operations(config):
         if work.name not in operations and operations:
             continue
-        wanted = asked(config, step_program(config, work).descriptors)
+        expected = accesses_of_program(config, step_program(config, work).descriptors)
         found: dict[str, int] = {}
         for memory, (reads, writes) in stored[work.name]["accesses"].items():
             unit = memory.split()[0].removeprefix("stream_buffer_").replace("output_unit", "partial")
             found |= {f"{unit} reads": reads, f"{unit} writes": writes}
-        assert {each: found[each] for each in wanted} == wanted, work.name
+        assert {each: found[each] for each in expected} == expected, work.name
 
 
 def test_accesses_are_what_programs_ask_for():
@@ -192,7 +189,7 @@ def test_accesses_of_the_whole_step(name, design):
 
 @pytest.mark.slow
 def test_a_core_comes_out_as_written():
-    """Netlists with the golden core's results, and their power: minutes."""
+    """Both netlists must have the golden core's results; the simulation takes minutes."""
     stored = json.loads((ROOT / "docs" / "cost.json").read_text())["core"]["figures"]
     document = synthesize_core(core("core"), power=True).to_json()
     if reason := document["memories_reason"] or document["step_reason"]:

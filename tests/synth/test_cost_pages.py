@@ -1,4 +1,4 @@
-"""The pages have the figures of docs/cost.json, and that has those of synthesis: small modules are mapped again."""
+"""The pages have the figures of docs/cost.json. Small modules are mapped again and must have the same figures."""
 
 import json
 import re
@@ -79,7 +79,7 @@ def test_a_core_comes_out_as_written(results, fresh):
 
 @pytest.mark.slow
 def test_everything_is_of_this_verilog(bench, capsys):
-    """Every part was mapped from the same text, by the same recipe."""
+    """Every part was mapped from the current Verilog, by the current recipe."""
     assert bench.check(), f"{capsys.readouterr().out}: {HOW}"
 
 

@@ -53,7 +53,7 @@ def test_a_netlist_is_equal(mapped, check):
     found = check(mapped)
     assert (found.equal, found.how, found.difference) == (True, "cec", "")
     assert found.registers == SMALL.lanes * SMALL.depth * SMALL.a_format.width
-    assert "CLKGATE" in mapped.netlist, "nothing is shown of clock gates"
+    assert "CLKGATE" in mapped.netlist, "the netlist has no clock gate to compare"
 
 
 def test_another_gate_is_found(mapped, check):
@@ -102,7 +102,7 @@ def test_netlists_of_a_whole_tile_are_equal(preset):
 @pytest.mark.skipif("icarus" not in simulator_names(), reason="Icarus has the library's primitives")
 @pytest.mark.parametrize("preset", ["paper", "recommended"])
 def test_the_tile_bench_passes_on_gates(preset, tmp_path, monkeypatch):
-    # The whole bench would take hours: Icarus needs a second or two for a cycle.
+    # The complete bench would take hours, because Icarus needs a second or two for a cycle.
     monkeypatch.setenv("COCOTB_TEST_FILTER", "idle=0.5/stall=0.5|all_zeros|special|saturation")
     config = load_preset(preset)
     sources = gate_level_files(config, tmp_path / "gates", seed=3)

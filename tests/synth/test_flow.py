@@ -130,7 +130,7 @@ def test_a_clock_that_nothing_meets_gives_the_fastest_mapping(tmp_path):
 
 
 def test_a_sum_of_many_numbers_has_one_carry_chain(tmp_path):
-    """In the printer's form of sums, and in a module below the top: Yosys alone leaves two chains."""
+    """The sum has the printer's form and is in a module below the top. Yosys alone would leave two chains."""
     terms = " + ".join(f"$signed({{{{4{{a[{low + 7}]}}}}, a[{low + 7}:{low}]}})" for low in range(0, 128, 8))
     (tmp_path / "sum.v").write_text(f"""\
 module tensordash_accumulator(input wire clk, input wire [127:0] a, output reg [15:0] sum);
@@ -204,7 +204,7 @@ def test_the_paper_s_tile(sparsity):
     assert document["baseline"]["pe_ge"] < 11_700
 
 
-def test_chip(report, document):
+def test_chip(document):
     """By hand: 256 tiles of 1.44 um2 per gate equivalent in 65 nm, 192 banks, and the paper's scratchpads."""
     tiles = [256 * 1.44e-6 * document[name]["tile_ge"] for name in ("tensordash", "baseline")]
     assert document["ratio"]["chip"] == pytest.approx(

@@ -1,4 +1,4 @@
-"""Memories of a core on FPGAs: only block RAM."""
+"""Memories of a core on FPGAs use only block RAM."""
 
 import json
 from pathlib import Path
@@ -14,7 +14,7 @@ from tensordash_synth.fpga_families import FAMILIES
 from tensordash_synth.mapping import statistics
 from tensordash_synth.yosys import run_yosys
 
-# Words, bits and ports, and the number of 16 or 18 Kbit blocks: the memories of the preset `core`.
+# Memories of the preset `core`: words, bits and ports, and the number of blocks of 16 or 18 Kbit.
 SHAPES = {(64, 128, 2): 4, (512, 198, 2): 6, (512, 64, 2): 2, (128, 256, 1): 8}
 OTHERS = [pytest.param(family, marks=pytest.mark.slow) for family in ("nexus", "gowin")]
 
@@ -30,8 +30,8 @@ def test_memories_are_block_ram(family: str, shape: tuple[int, int, int], tmp_pa
     run_yosys(["read_verilog design.v", synth, "tee -q -o stat.json stat -json"], tmp_path, top)
     counts = FAMILIES[family].count(statistics(tmp_path / "stat.json", top)["num_cells_by_type"])
     assert counts["bram"] == SHAPES[shape]
-    # for a single port, the signal that selects read or write
     assert (counts["ff"], counts["dsp"]) == (0, 0)
+    # With a single port, LUTs select between read and write.
     assert counts["lut"] <= (2 if ports == 1 else 0)
 
 

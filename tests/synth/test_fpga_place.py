@@ -1,4 +1,4 @@
-"""Tiles on an FPGA: counts, cached results and messages; real placement and routing at night."""
+"""Tiles on an FPGA: counts, cached results and messages. Real placement and routing run at night."""
 
 import json
 from importlib.metadata import PackageNotFoundError, version
@@ -38,18 +38,18 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def placed_as(home: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Replace nextpnr by a program that prints a stored report; return the designs that it was given."""
-    asked: list[str] = []
+    """Replace nextpnr by a function that returns a stored report. Return the list of the designs that it places."""
+    placed: list[str] = []
 
     def report(family, part, netlist, folder, what, *, route):
         assert set(json.loads((folder / netlist).read_text(encoding="utf-8"))["modules"]) >= {"tensordash_fpga"}
-        asked.append(what)
+        placed.append(what)
         return LOG if what == "TensorDash" else LOG.replace("103.05", "206.10")
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(home))
     monkeypatch.setattr(module, "run_nextpnr", report)
     monkeypatch.setattr(module, "require_nextpnr", lambda family: "1.2")
-    return asked
+    return placed
 
 
 @pytest.fixture
@@ -60,9 +60,9 @@ def report(placed_as: list[str]) -> FpgaPlacement:
 def test_a_tile_next_to_its_baseline(report: FpgaPlacement) -> None:
     assert (report.target, report.device) == (TARGET, "LFE5U-25F")
     ours, theirs = report.tensordash.counts, report.baseline.counts
-    assert ours["dsp"] == theirs["dsp"] == 2, "a multiplier a lane"
+    assert ours["dsp"] == theirs["dsp"] == 2, "a multiplier for each lane"
     assert ours["lut"] > 1.3 * theirs["lut"] > 0
-    # Compared with its baseline, a tile has another step, its zeros, and a schedule; the shell does not count.
+    # A tile also holds a second step, its zeros and a schedule, which the baseline lacks. The shell does not count.
     assert theirs["ff"] < ours["ff"] < 300
     assert ours["bram"] == theirs["bram"] == 0
     assert report.ratios["fpga_clock"] == pytest.approx(0.5)
@@ -80,19 +80,19 @@ def test_answers_are_kept(report: FpgaPlacement, placed_as: list[str], monkeypat
     placed_as.clear()
     assert place_fpga(TINY, TARGET).to_json() == report.to_json()
     assert placed_as == []
-    # Netlists are not stored: these are stand-ins.
+    # Netlists are not stored, so stubs replace them.
     monkeypatch.setattr(module, "run_yosys", lambda commands, folder, what: netlist(folder))
     lines: list[str] = []
     place_fpga(TINY, TARGET, device="LFE5U-45F", progress=lines.append, jobs=1)
-    assert placed_as == ["TensorDash", "baseline"], "another part is another placement"
+    assert placed_as == ["TensorDash", "baseline"], "another part needs another placement"
     assert "TensorDash: placing on LFE5U-45F" in lines
     placed_as.clear()
     place_fpga(TINY, TARGET, route=False, jobs=1)
-    assert placed_as == ["TensorDash", "baseline"], "and one that is not routed"
+    assert placed_as == ["TensorDash", "baseline"], "a placement without routing is separate"
     placed_as.clear()
     monkeypatch.setattr(module, "require_nextpnr", lambda family: "1.3")
     place_fpga(TINY, TARGET, jobs=1)
-    assert placed_as == ["TensorDash", "baseline"], "and one of another nextpnr"
+    assert placed_as == ["TensorDash", "baseline"], "another nextpnr needs another placement"
 
 
 def test_the_table(report: FpgaPlacement, placed_as: list[str], capsys: pytest.CaptureFixture[str]) -> None:

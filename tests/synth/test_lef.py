@@ -36,7 +36,7 @@ def test_nangate() -> None:
     assert (lef.site_um, lef.row_um) == (0.19, 1.4)
     assert lef.cells["NAND2_X1"].sites == 3
     assert lef.cells["NAND2_X1"].pins["A2"] == pytest.approx((0.1225, 0.6125))
-    for cell in load_liberty().cells:  # areas of the Liberty file are those of the shapes
+    for cell in load_liberty().cells:  # The Liberty file has the areas of the shapes.
         assert lef.cells[cell.name].sites * 0.19 * 1.4 == pytest.approx(cell.area, abs=1e-3)
         assert {*cell.inputs, *cell.outputs} <= {*lef.cells[cell.name].pins}
 

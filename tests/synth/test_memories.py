@@ -1,4 +1,4 @@
-"""Costs of memories: CACTI's figures, their sums in a report, and one line if something is missing."""
+"""Costs of memories: CACTI's figures, their sums in a report, and a message of one line if a tool is missing."""
 
 import json
 import shutil
@@ -27,7 +27,7 @@ def require_cacti() -> None:
 @pytest.mark.usefixtures("require_cacti")
 class TestCacti:
     def test_published_figures(self):
-        """4 KB with one port: the figures of the same release of CACTI with its own makefile."""
+        """The expected figures of 4 KB with one port are from the same release of CACTI, built by its makefile."""
         found = cacti_array(512, 64, ports=(1, 0, 0))
         assert found.area_um2 == pytest.approx(14740.6, rel=1e-3)
         assert found.read_pj == pytest.approx(2.34195, rel=1e-3)
@@ -83,18 +83,18 @@ class TestCacti:
         assert memory_costs(64, 128)["macros"].built == "2 of 64x124"
 
     def test_pieces_side_by_side(self):
-        """The least area of 1, 2, 4 and 8 pieces, for both the dense core's and TensorDash's bank."""
+        """The cheapest of 1, 2, 4 and 8 pieces counts, for TensorDash's bank and for the dense core's."""
         for words, best in ((128, 4), (256, 8)):
-            wholes = {n: cacti_array(words, 256 // n, ports=(1, 0, 0)) for n in (1, 2, 4, 8)}
-            assert min(wholes, key=lambda n: n * wholes[n].area_um2) == best
-            found, piece = memory_costs(words, 256, ports=1)["cacti"], wholes[best]
+            pieces = {n: cacti_array(words, 256 // n, ports=(1, 0, 0)) for n in (1, 2, 4, 8)}
+            assert min(pieces, key=lambda n: n * pieces[n].area_um2) == best
+            found, piece = memory_costs(words, 256, ports=1)["cacti"], pieces[best]
             assert found.built == f"{best} of {words}x{256 // best}"
             assert found.area_um2 == pytest.approx(best * piece.area_um2)
             assert found.read_pj == pytest.approx(best * piece.read_pj)
             assert found.write_pj == pytest.approx(best * piece.write_pj)
             assert found.leakage_mw == pytest.approx(best * piece.leakage_mw)
             assert found.access_ns == piece.access_ns
-        assert memory_costs(512, 40)["cacti"].built == "1 of 512x40"  # halves would be narrower than a piece may be
+        assert memory_costs(512, 40)["cacti"].built == "1 of 512x40"  # Halves would be narrower than `MIN_PART_BITS`.
 
     def test_one_port(self):
         costs = memory_costs(128, 256, ports=1)

@@ -115,7 +115,7 @@ def test_what_does_not_fit(device: str | None, needs: dict[str, int], message: s
 def test_cells_are_counted_once() -> None:
     ecp5, nexus = FAMILIES["ecp5"], FAMILIES["nexus"]
     assert ecp5.count({"LUT4": 3, "CCU2C": 2, "TRELLIS_FF": 5, "VLO": 1}) == {**NOTHING, "lut": 7, "ff": 5}
-    # the longest name that fits
+    # The longest matching name counts.
     assert nexus.count({"MULTADDSUB18X18": 1, "MULTADDSUB18X18WIDE": 1, "FD1P3IX": 2})["dsp"] == 2 + 4
 
 
@@ -127,14 +127,14 @@ def test_a_tool_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 @pytest.fixture
 def worker(monkeypatch: pytest.MonkeyPatch):
-    """Put another program in nextpnr's place."""
+    """Return a function that replaces nextpnr by another program."""
 
-    def put(program: str, limit: float = 60.0) -> None:
+    def replace_worker(program: str, limit: float = 60.0) -> None:
         monkeypatch.setattr(module, "WORKER", program)
         monkeypatch.setattr(module, "TIME_LIMIT", limit)
         monkeypatch.setattr(module, "require_nextpnr", lambda family: "0")
 
-    return put
+    return replace_worker
 
 
 def place(folder: Path, family: str = "ecp5", route: bool = True) -> str:
@@ -170,14 +170,14 @@ def test_a_tool_that_fails(tmp_path: Path, worker) -> None:
 
 
 def test_nextpnr_ends_when_the_user_interrupts() -> None:
-    """Its runtime would catch the signal: the worker removes the handler."""
+    """The runtime of nextpnr would catch the signal, but the worker removes the handler."""
     program = module.WORKER.partition("sys.exit")[0] + "import os; os.kill(os.getpid(), signal.SIGINT); print('on')"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (-2, "")
 
 
 def test_every_port_is_at_a_register(tmp_path: Path) -> None:
-    """By Yosys: no path leads from pin to pin, and every bit of the design's ports has its register."""
+    """Yosys finds no path from pin to pin, and a register at every bit of the design's ports."""
     design = "module m(input clk, input [2:0] a, output [4:0] b); assign b = {2{a}}; endmodule\n"
     ports = {
         name: {"direction": direction, "width": width}
@@ -191,7 +191,7 @@ def test_every_port_is_at_a_register(tmp_path: Path) -> None:
             f"hierarchy -check -top {SHELL}",
             "proc",
             "simplemap",
-            "opt -full",  # which removes constants, and logic without outputs
+            "opt -full",  # removes constants, and logic without outputs
             f"{count} {3 + 2 * 5} t:$_DFF_P_",
             f"{count} 0 {SHELL}/i:data_in %co*:-$_DFF_P_ {SHELL}/o:data_out %i",
             f"{count} 3 {SHELL}/t:m %ci2:+m[a]:+$_DFF_P_[Q] {SHELL}/t:$_DFF_P_ %i",

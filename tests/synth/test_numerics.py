@@ -70,7 +70,7 @@ def test_the_tile_s_own_numerics_are_among_them():
 )
 def test_a_core_is_mapped_with_all_that_is_in_it(setting):
     """Otherwise, the figures would lack its parts."""
-    _nothing_is_left_out(load_preset("paper", ["tile.rows=1", "tile.columns=1", *setting]))
+    check_no_black_boxes(load_preset("paper", ["tile.rows=1", "tile.columns=1", *setting]))
 
 
 @pytest.mark.sampled(1)
@@ -78,11 +78,11 @@ def test_a_core_is_mapped_with_all_that_is_in_it(setting):
 def test_a_core_with_scales_is_mapped_with_all_that_is_in_it(name):
     """Scales also cost area in the dense tile, where they are in other modules."""
     tile = load_preset(name, ["tile.rows=1", "tile.columns=1"])
-    _nothing_is_left_out(tile)
-    _nothing_is_left_out(tile.baseline)
+    check_no_black_boxes(tile)
+    check_no_black_boxes(tile.baseline)
 
 
-def _nothing_is_left_out(config):
+def check_no_black_boxes(config):
     hierarchy = Hierarchy(render(config)["tensordash.v"], "tensordash_tile")
     assert not hierarchy.black_boxes("tensordash_pe")
 
@@ -107,7 +107,7 @@ def test_figures(document):
         assert 0 < core["delay_ns"] <= 1.8
         assert core["max_frequency_mhz"] > 555
         assert core["result_ge"] > 32 * 4.522 / document["gate_um2"]
-    # Accumulator and block, and no others in a pipeline of one stage; fp8 also marks infinities and NaN.
+    # A pipeline of one stage has only the registers of accumulator and block. fp8 also marks infinities and NaN.
     flip_flop = 4.522 / document["gate_um2"]
     assert integer["flip_flop_ge"] == pytest.approx(2 * 32 * flip_flop, abs=0.01)
     assert fp8["flip_flop_ge"] == pytest.approx(2 * 39 * flip_flop, abs=0.01)
@@ -125,7 +125,7 @@ def test_table(report):
 
 @pytest.mark.slow
 def test_core_and_c_in_the_whole_tile(document):
-    """An integer C is added to a finished sum: it is no part of the core, but of the result and of control."""
+    """An integer C is added to a finished sum, so its area counts for the result and for control, not for the core."""
     config = replace(TINY, sparsity="rows", depth=2, connectivity=((0, 0), (1, 0)), initial=True)
     tile = synthesize(config, transposers=0).to_json()
     modules = tile["modules"]
@@ -201,7 +201,7 @@ def test_refused_before_anything_is_run(tmp_path):
 
 
 def test_an_interrupt_that_only_yosys_got_ends_it_all(monkeypatch, tmp_path):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))  # otherwise nothing is left to interrupt
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))  # With cached mappings, there would be no job to interrupt.
     interrupted = "import os, signal\nsignal.signal(signal.SIGINT, signal.SIG_DFL)\nos.kill(os.getpid(), signal.SIGINT)"
     monkeypatch.setattr(yosys, "WORKER", interrupted)
     with pytest.raises(KeyboardInterrupt):

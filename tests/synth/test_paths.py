@@ -28,8 +28,8 @@ def gates_between(netlist: str, source: str, target: str) -> int:
     def depth(net: str) -> int:
         if net.partition("[")[0] == source:
             return 0
-        behind = [depth(each) for each in drivers.get(net, [])]
-        return max((number + (net not in wires) for number in behind if number >= 0), default=-1)
+        depths = [depth(each) for each in drivers.get(net, [])]
+        return max((number + (net not in wires) for number in depths if number >= 0), default=-1)
 
     return max(depth(net) for net in drivers if net.partition("[")[0] == target)
 
@@ -40,8 +40,10 @@ def test_from_available_to_taken(tmp_path):
     (tmp_path / "work").mkdir()
     read = [f"read_verilog {tmp_path / 'control.v'}"]
     mapped = map_for_area(read, "tensordash_control", load_liberty(), 2.0, tmp_path / "work", thorough=False)
-    assert mapped.delay_ns < 1.0  # the rest of the constraints, half of 2 ns
+    assert mapped.delay_ns < 1.0  # half of 2 ns, which the constraints leave
     text = DOCUMENT.read_text()
-    said = {source: int(n) for source, n in re.findall(r"^\| `(available|rst)` to `taken` \| (\d+)", text, re.M)}
-    (said["frozen"],) = map(int, re.findall(r"^\| `out_ready` to `taken` \|.* (\d+) in the control \|", text, re.M))
-    assert {source: gates_between(mapped.netlist, source, "taken") for source in said} == said
+    documented = {source: int(n) for source, n in re.findall(r"^\| `(available|rst)` to `taken` \| (\d+)", text, re.M)}
+    (documented["frozen"],) = map(
+        int, re.findall(r"^\| `out_ready` to `taken` \|.* (\d+) in the control \|", text, re.M)
+    )
+    assert {source: gates_between(mapped.netlist, source, "taken") for source in documented} == documented

@@ -12,12 +12,11 @@ from tensordash.extras import MissingExtraError
 from tensordash_synth import LefError, placement_svg
 from tensordash_synth import placement as module
 from tensordash_synth.pins import cell_sites, pin_table
-from tensordash_synth.placement import SEED, Placed, find_placer, floorplan, place
+from tensordash_synth.placement import SEED, Placed, floorplan, place
 from tensordash_synth.yosys import SynthesisError
 
-from .wire_netlists import placed_netlist, random_netlist
-
-needs_placer = pytest.mark.skipif(find_placer() is None, reason="coloquinte is not installed")
+from .gates import needs_placer
+from .wire_netlists import random_netlist
 
 
 @pytest.fixture(scope="module")
@@ -28,11 +27,6 @@ def gates(library, tmp_path_factory: pytest.TempPathFactory):
 @pytest.fixture(scope="module")
 def pins(gates, library, lef):
     return pin_table(gates, library, lef)
-
-
-@pytest.fixture(scope="module")
-def placed(gates, library, lef, tmp_path_factory: pytest.TempPathFactory) -> Placed:
-    return placed_netlist(gates, library, lef, tmp_path_factory.mktemp("placed"))
 
 
 def half_perimeters(gates, lef, placed: Placed) -> dict[int, float]:
@@ -104,7 +98,7 @@ def test_same_seed_same_placement(pins, placed: Placed, tmp_path: Path, monkeypa
     assert (same.columns == placed.columns).all()
     assert (same.rows == placed.rows).all()
     assert len(list((tmp_path / "cache").iterdir())) == 1
-    monkeypatch.setattr(module, "_run", lambda *_: pytest.fail("a placement that is kept is made again"))
+    monkeypatch.setattr(module, "_run", lambda *_: pytest.fail("a cached placement is computed again"))
     assert (place_again().columns == placed.columns).all()
     monkeypatch.undo()
     other = place_again(seed=2)

@@ -15,7 +15,6 @@ from tensordash_synth.power import (
     WAITS,
     Activity,
     design_power,
-    find_opensta,
     opensta_power,
     random_streams,
     simulate,
@@ -26,8 +25,9 @@ from tensordash_synth.run import running
 from tensordash_synth.tile_power import _netlist, measure_power
 from tensordash_synth.yosys import SynthesisError
 
+from .gates import finish, needs_opensta
+
 SMALL = TileConfig(rows=1, columns=2, lanes=2, depth=2, connectivity=((0, 0), (1, 0), (1, 1)), format="fp8_e4m3")
-needs_opensta = pytest.mark.skipif(find_opensta() is None, reason="OpenSTA is not installed")
 
 TWO_GATES = """\
 module inner(a, b, same, one, both);
@@ -50,20 +50,15 @@ endmodule
 """
 
 
-def completed(bench) -> None:
-    with pytest.raises(StopIteration):
-        bench.send(None)
-
-
 def test_gates_flip_flops_and_hierarchy(library, tmp_path: Path) -> None:
     simulation = GateSimulation(read_netlist(TWO_GATES, "top", library, tmp_path))
     state = 0
     for x in [0, 1, 3, 3, 2, 3, 0, 3]:
         simulation.drive(x=x, clk=0)
-        completed(simulation.settle())
+        finish(simulation.settle())
         assert simulation.read("y") == (x & 1) | 2 | (x == 3) << 2
         assert simulation.read("q") == state
-        completed(simulation.tick())
+        finish(simulation.tick())
         state ^= x == 3
     nets = simulation.netlist.ports["x"][1]
     assert simulation.activity[nets].tolist() == [5 / 8, 3 / 8]
@@ -96,7 +91,7 @@ def test_gated_clock(library, tmp_path: Path) -> None:
     for e in (1, 1, 0, 1, 0, 0, 0, 0):
         simulation.drive(e=e)
         assert simulation.read("q") == state
-        completed(simulation.tick())
+        finish(simulation.tick())
         state ^= 255 * e
     (gated,) = simulation.netlist.gated
     assert simulation.activity[gated] == 2 * 3 / 8
@@ -114,7 +109,7 @@ def test_a_stopped_clock_takes_no_power(library, tmp_path: Path) -> None:
         simulation = GateSimulation(netlist)
         for i in range(16):
             simulation.drive(e=int(i % 2 < 2 * share))
-            completed(simulation.tick())
+            finish(simulation.tick())
         (power,) = opensta_power(netlist, [simulation], "top", 2.0, folder)
         flip_flops = [i for i, cell in enumerate(netlist.cells) if cell.kind == "DFF_X1"]
         watts[share] = power[flip_flops, :2].sum()
@@ -139,12 +134,12 @@ endmodule
 
 @needs_opensta
 def test_power_is_of_the_toggles_that_were_simulated(library, tmp_path: Path) -> None:
-    """OpenSTA would estimate others: an AND of a value and its complement never toggles."""
+    """OpenSTA would estimate other toggles: an AND of a value and its complement never toggles."""
     netlist = read_netlist(STEADY, "top", library, tmp_path)
     simulation = GateSimulation(netlist)
     for i in range(16):
         simulation.drive(x=i % 2)
-        completed(simulation.tick())
+        finish(simulation.tick())
     (power,) = opensta_power(netlist, [simulation], "top", 2.0, tmp_path)
     switching = dict(zip((cell.kind for cell in netlist.cells), power[:, 1], strict=True))
     assert switching["AND2_X1"] == switching["NOR2_X1"] == 0 < switching["DFF_X1"]
@@ -192,7 +187,7 @@ def test_ratios(report) -> None:
 
 @needs_opensta
 def test_a_tile_that_waits(report, library, tmp_path: Path) -> None:
-    """Leakage, clock and counters: no input and no operand toggles, whatever the tile computed before."""
+    """Only leakage, clock and counters take power. No input or operand toggles, whatever the tile computed before."""
     document = report.to_json()
     for design in ("tensordash", "baseline"):
         idle, busy = document["idle"]["watts"]["total"][design], document["power"][0]["watts"]["total"][design]
@@ -210,7 +205,7 @@ def test_a_tile_that_waits(report, library, tmp_path: Path) -> None:
 
 @needs_opensta
 def test_power_follows_clock_and_activity(report, library, tmp_path: Path) -> None:
-    """Dynamic power is proportional to the frequency, leakage is constant; zeros toggle almost nothing."""
+    """Dynamic power is proportional to the frequency, and leakage is constant. Zeros cause few toggles."""
     still = Activity(name="zeros", streams=[(np.zeros((2, 64, 2), np.uint8), np.zeros((1, 64, 2), np.uint8))])
     busy = random_streams(SMALL, 0)
     found = {}
@@ -250,7 +245,7 @@ def test_netlists_equal_golden(kind: dict, library, tmp_path: Path) -> None:
     simulation = GateSimulation(read_netlist(text, "tensordash_tile", library, tmp_path))
     simulate(simulation, config, random_streams(config, 0.6))
     assert simulation.cycles > 64
-    # In the PE or what is written after it, where a gate makes sums; else any.
+    # Change a gate of the PE or of a module after it, because these compute sums. If there is none, change any gate.
     module = next(placement.module for placement in hierarchy.placements if placement.role.endswith("pe"))
     gates = [found.start() for found in re.finditer(r"NAND2_X1 _\d+_", text)]
     gate = next((place for place in gates if place > text.index(f"module {module}(")), gates[0])

@@ -76,7 +76,7 @@ def expression(draw, values, depth):
         return draw.choice(values) if draw.random() < 0.85 else Const(draw.randint(-9, 20))
     a, b = (expression(draw, values, depth - 1) for _ in range(2))
     few = draw.choice(values[:3])
-    made = draw.choice(
+    result = draw.choice(
         [
             lambda: a + b,
             lambda: a - b,
@@ -112,7 +112,7 @@ def expression(draw, values, depth):
             lambda: Cat(a, few)[:2].matches(1, 2),
         ]
     )()
-    return Value.cast(made)
+    return Value.cast(result)
 
 
 @pytest.mark.parametrize(("enables", "seed"), [(True, 1), (False, 101)])

@@ -1,6 +1,6 @@
 """With `registered_ready`, `out_ready` reaches the registers of the output buffer and nothing else.
 
-It is traced through the Verilog that is emitted, read back and flattened.
+The tests trace the signal through the emitted Verilog, which Yosys reads and flattens.
 """
 
 import json
@@ -42,7 +42,7 @@ def reached(top, pin: str, folder: Path) -> tuple[set[str], set[str]]:
     commands = ["read_verilog tile.v", "hierarchy -auto-top", "proc", "flatten", "opt_clean", "write_json tile.json"]
     run_yosys(commands, folder, "tile")
     (module,) = json.loads((folder / "tile.json").read_text())["modules"].values()
-    # Of the names of a wire, the one that its register was given, deepest inside, comes last.
+    # The last of a wire's names is the deepest one, which is the name of its register.
     by_depth = sorted(module["netnames"].items(), key=lambda item: item[0].count("."))
     names = {bit: name for name, net in by_depth for bit in net["bits"]}
     users: dict[int, list[dict]] = {}

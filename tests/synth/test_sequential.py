@@ -1,4 +1,4 @@
-"""Equivalence from reset on: differences that runs can show, and those that they cannot."""
+"""Equivalence from reset: differences that runs can show, and differences that they cannot show."""
 
 import pytest
 
@@ -39,7 +39,7 @@ def same(one, other, folder):
         # a register with any first value
         ({"loaded": "kept"}, False),
         ({"loaded": "kept & 4'd9"}, False),
-        # A reset that is missing, or has another value.
+        # The reset is missing or has another value.
         ({"reset": "n"}, False),
         ({"reset": "3'd5"}, False),
         ({"reset": "n & 3'd0"}, True),
@@ -56,7 +56,7 @@ def test_a_payload_is_looked_at_while_it_is_valid(tmp_path):
 
 
 def test_one_register_may_do_the_work_of_two(tmp_path):
-    """The bits are only added: their order does not matter."""
+    """The module only adds the bits, so their order does not matter."""
     adds = "module m(input clk, input rst, input a, input b, output [1:0] y);\nreg p, q; assign y = p + q;\n"
     one = f"{adds}always @(posedge clk) begin p <= a; q <= b; end\nendmodule\n"
     assert same(one, one.replace("p <= a; q <= b", "p <= b; q <= a"), tmp_path)

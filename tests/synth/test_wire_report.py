@@ -1,4 +1,4 @@
-"""The report on wires, and the whole flow on a small tile."""
+"""The report on wires, and the complete flow on a small tile."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -24,7 +24,7 @@ needs_tools = pytest.mark.skipif(
 
 
 def design(period: float, area: float, density: float):
-    """Return a stand-in for a placed design."""
+    """Return a stub of a placed design."""
     return SimpleNamespace(
         gates=SimpleNamespace(cells=[None] * 10),
         grown=SimpleNamespace(stronger=3, buffers=2),
@@ -92,7 +92,7 @@ def test_a_small_tile_with_wires() -> None:
     assert 0.5 < document["ratio"]["clock_with_wires"] < 1.5
     for name, placed in zip(("tensordash", "baseline"), report.wires.designs, strict=True):
         assert placed.placed.faults == []
-        assert placed.with_wires.period_ns > 0.5 * placed.without.period_ns  # Cells grow, too.
+        assert placed.with_wires.period_ns > 0.5 * placed.without.period_ns  # Cells also grow.
         found = document["wires"][name]
         assert found["cells_um2"] >= found["cells_um2_without_wires"]
         assert found["area_um2"] > found["cells_um2"]
@@ -102,4 +102,4 @@ def test_a_small_tile_with_wires() -> None:
             assert run["watts"][name] > run["watts_without_wires"][name]
     assert "clock, with wires, MHz" in cost_table(report)
     repeated = synthesize(SMALL, wires=True).to_json()
-    assert repeated["wires"]["tensordash"] == document["wires"]["tensordash"], "placements are kept, and the same"
+    assert repeated["wires"]["tensordash"] == document["wires"]["tensordash"], "placements are cached"

@@ -13,17 +13,16 @@ from tensordash_synth.gate_simulation import GateSimulation, Toggles
 from tensordash_synth.gates import GateNetlist, read_netlist
 from tensordash_synth.growth import LOAD_SHARE, Grown, grow, ladders
 from tensordash_synth.pins import PinTable, cell_sites, pin_table
-from tensordash_synth.placement import Placed, find_placer, floorplan, place
-from tensordash_synth.power import find_opensta, opensta_power
+from tensordash_synth.placement import Placed, floorplan, place
+from tensordash_synth.power import opensta_power
 from tensordash_synth.wire_timing import Timing, measure_timing, timing_verilog
 from tensordash_synth.wires import NO_WIRE, WireLoad, annotations, length_factors, wire_load, wires
 from tensordash_synth.yosys import SynthesisError
 
+from .gates import finish, needs_opensta, needs_placer
 from .test_core_power import MEMORY, TOP
-from .wire_netlists import placed_netlist, random_netlist
+from .wire_netlists import random_netlist
 
-needs_placer = pytest.mark.skipif(find_placer() is None, reason="coloquinte is not installed")
-needs_opensta = pytest.mark.skipif(find_opensta() is None, reason="OpenSTA is not installed")
 VOLTS, PERIOD = 1.1, 2.0
 LOAD = WireLoad(ff_per_um=0.1774, ohm_per_um=3.571429)
 
@@ -31,11 +30,6 @@ LOAD = WireLoad(ff_per_um=0.1774, ohm_per_um=3.571429)
 @pytest.fixture(scope="module")
 def gates(library, tmp_path_factory: pytest.TempPathFactory) -> GateNetlist:
     return random_netlist(library, tmp_path_factory.mktemp("netlist"), fanout=200)
-
-
-@pytest.fixture(scope="module")
-def placed(gates, library, lef, tmp_path_factory: pytest.TempPathFactory) -> Placed:
-    return placed_netlist(gates, library, lef, tmp_path_factory.mktemp("placed"))
 
 
 @pytest.fixture(scope="module")
@@ -55,20 +49,20 @@ def test_wire_loads(library, tmp_path: Path) -> None:
     text = library.path.read_text(encoding="utf-8")
     other = tmp_path / "other.lib"
 
-    def of(*changes: tuple[str, str]) -> WireLoad:
+    def load_of(*changes: tuple[str, str]) -> WireLoad:
         changed = text
         for old, new in changes:
             changed = re.sub(old, new, changed)
         other.write_text(changed, encoding="utf-8")
         return wire_load(replace(library, path=other))
 
-    assert of((r"default_wire_load .*", "")).ff_per_um == 0.1774, "without a default the first one"
-    in_ohms = of(("1kohm", "1ohm"), (r"\(1,ff\)", "(10,ff)"))
+    assert load_of((r"default_wire_load .*", "")).ff_per_um == 0.1774, "without a default, the first one counts"
+    in_ohms = load_of(("1kohm", "1ohm"), (r"\(1,ff\)", "(10,ff)"))
     assert (in_ohms.ff_per_um, in_ohms.ohm_per_um) == pytest.approx((1.774, 3.571429e-3))
     with pytest.raises(LibertyError, match="no wire_load"):
-        of(("wire_load", "wires"))
+        load_of(("wire_load", "wires"))
     with pytest.raises(LibertyError, match="its wire_load has no capacitance"):
-        of((r"capacitance : 1.774000e-01;", "capacitance : 0;"))
+        load_of((r"capacitance : 1.774000e-01;", "capacitance : 0;"))
 
 
 def test_lengths() -> None:
@@ -77,7 +71,7 @@ def test_lengths() -> None:
 
 
 def test_capacitance_of_a_net_of_four_pins() -> None:
-    """Half the perimeter is 10 + 5 um, the wire is 1.0828 times as long (RISA), with 0.1774 fF per um."""
+    """Half the perimeter is 10 + 5 um. The wire is 1.0828 times as long (RISA), with 0.1774 fF per um."""
     none = np.zeros(4)
     pins = PinTable(
         nets=np.zeros(4, int),
@@ -100,14 +94,16 @@ def test_longer_wires_take_longer(gates, library, lef, placed, tmp_path: Path) -
     by_fanout = measure_timing(gates, library, PERIOD, tmp_path)
     periods = [timing(gates, library, lef, placed, tmp_path, LOAD, scale).period_ns for scale in (0, 1, 2, 4)]
     none = timing(gates, library, lef, placed, tmp_path, NO_WIRE).period_ns
-    assert periods[0] == pytest.approx(none), "wires without a length are none"
-    assert by_fanout.period_ns > none, "without commands OpenSTA takes the library's wire load"
+    assert periods[0] == pytest.approx(none), "wires of length 0 have no effect"
+    assert by_fanout.period_ns > none, "without commands, OpenSTA uses the library's wire load"
     assert periods == sorted(periods)
     assert periods[-1] > 1.1 * periods[0]
     resistive = replace(LOAD, ohm_per_um=100 * LOAD.ohm_per_um)
     assert timing(gates, library, lef, placed, tmp_path, resistive).period_ns > periods[1]
     slower = measure_timing(gates, library, 3 * PERIOD, tmp_path)
-    assert slower.period_ns == pytest.approx(by_fanout.period_ns, abs=1e-6), "whatever period it is measured at"
+    assert slower.period_ns == pytest.approx(by_fanout.period_ns, abs=1e-6), (
+        "the result does not depend on the clock of the measurement"
+    )
 
 
 @needs_placer
@@ -130,7 +126,7 @@ def test_delay_of_an_input_is_what_it_is_told(gates, library, lef, placed, tmp_p
 def test_power_of_wires_is_half_of_capacitance_times_voltage_squared(
     gates, library, lef, placed, tmp_path: Path
 ) -> None:
-    """For each toggle, by OpenSTA; only switching power changes much."""
+    """OpenSTA adds this energy for each toggle. Only switching power changes much."""
     pins = pin_table(gates, library, lef)
     at = placed.pins_um(pins)
     found = wires(pins, at, LOAD)
@@ -157,7 +153,7 @@ def test_ladders(library, lef) -> None:
 
 
 def overloaded(grown_gates: GateNetlist, library, lef, placed: Placed, load: WireLoad) -> list[int]:
-    """Return nets, except clocks, whose driver is overloaded though a stronger one exists."""
+    """Return nets, except clocks, whose driver is overloaded although a stronger cell exists."""
     pins = pin_table(grown_gates, library, lef)
     total = pins.loads_ff + wires(pins, placed.pins_um(pins), load).ff
     cells, ladder = {cell.name: cell for cell in library.cells}, ladders(library, lef)
@@ -174,7 +170,7 @@ def overloaded(grown_gates: GateNetlist, library, lef, placed: Placed, load: Wir
 
 @needs_placer
 def test_cells_grow_for_what_they_drive(gates, library, lef, placed, grown) -> None:
-    assert overloaded(gates, library, lef, placed, LOAD), "there is something to do"
+    assert overloaded(gates, library, lef, placed, LOAD), "some drivers are overloaded"
     assert overloaded(grown.gates, library, lef, grown.near, LOAD) == []
     assert grown.stronger > 0
     assert grown.buffers > 0
@@ -204,11 +200,9 @@ def same(one: GateNetlist, other: GateNetlist, library, folder: Path, steps: int
         seen = []
         for simulation, outputs in zip(simulations, (bits["output"], after), strict=True):
             simulation.drive(**inputs, clk=0)
-            with pytest.raises(StopIteration):
-                simulation.settle().send(None)
+            finish(simulation.settle())
             seen.append([simulation.read(f"o{net}") for net in outputs if net > 1])
-            with pytest.raises(StopIteration):
-                simulation.tick().send(None)
+            finish(simulation.tick())
         if seen[0] != seen[1]:
             return False
     return True
@@ -223,9 +217,9 @@ def test_what_has_grown_does_the_same(gates, library, grown, tmp_path: Path) -> 
 def test_a_buffer_on_another_net_is_found(gates, library, grown, tmp_path: Path) -> None:
     cells = list(grown.gates.cells)
     buffer = cells[len(gates.cells)]
-    (source, net), (result, behind) = buffer.pins.items()
+    (source, net), (result, driven_net) = buffer.pins.items()
     elsewhere = next(cell.pins["Q"] for cell in cells if cell.kind.startswith("DFF") and cell.pins.get("Q", net) != net)
-    cells[len(gates.cells)] = replace(buffer, pins={source: elsewhere, result: behind})
+    cells[len(gates.cells)] = replace(buffer, pins={source: elsewhere, result: driven_net})
     assert not same(gates, replace(grown.gates, cells=cells), library, tmp_path)
 
 

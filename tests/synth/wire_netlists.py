@@ -16,7 +16,7 @@ OUTPUTS = {"NAND2_X1": "ZN", "NOR2_X1": "ZN", "XOR2_X1": "Z", "AND2_X2": "ZN"}
 def random_verilog(gates: int, registers: int = 8, ports: int = 6, fanout: int = 0, seed: int = 0) -> str:
     """Return Verilog of a module `top`: gates that mostly read recent gates, the last ones registered.
 
-    `fanout` registers more read its first input.
+    `fanout` further registers read its first input.
     """
     random = Random(seed)
     nets = [f"x[{i}]" for i in range(ports)] + [f"q[{i}]" for i in range(registers)]

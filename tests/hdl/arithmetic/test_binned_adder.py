@@ -1,4 +1,4 @@
-"""Merging of binned sums, and biases in bins: against the golden core's sums."""
+"""Merging of binned sums and adding of biases, compared with the golden core's sums."""
 
 import random
 from collections import Counter
@@ -14,7 +14,7 @@ from tensordash.arithmetic.binned_adder import BinnedAdder
 from tensordash.arithmetic.binned_bias import BinnedBias
 from tensordash_sim.golden import BinnedAccumulator
 
-from .test_binned_result import drawn
+from .test_binned_result import draw_register
 
 CASES = {
     "bf16": {"format": "bf16", "accumulator": {"bins": 3}},
@@ -49,19 +49,20 @@ class BiasedAdder(wiring.Component):
 
 
 def draw_sum(rng: random.Random, config: TileConfig, top: int) -> BinnedAccumulator:
-    """A sum with this top bin: any registers, many near the ends of their range."""
-    made = BinnedAccumulator(config)
-    half = 1 << (made.width - 1)
-    made.top = top
-    made.sums = {k: drawn(rng, half) for k in range(max(0, top - made.bins + 1), top + 1)}
-    made.infinities = frozenset(rng.choice(SIGNS))
-    return made
+    """Draw a sum with this top bin. Many registers are near the ends of their range."""
+    accumulator = BinnedAccumulator(config)
+    half = 1 << (accumulator.width - 1)
+    accumulator.top = top
+    bins = range(max(0, top - accumulator.bins + 1), top + 1)
+    accumulator.sums = {k: draw_register(rng, half) for k in bins}
+    accumulator.infinities = frozenset(rng.choice(SIGNS))
+    return accumulator
 
 
 def copy_of(config: TileConfig, sums: BinnedAccumulator) -> BinnedAccumulator:
-    made = BinnedAccumulator(config)
-    made.top, made.sums, made.infinities = sums.top, dict(sums.sums), sums.infinities
-    return made
+    copy = BinnedAccumulator(config)
+    copy.top, copy.sums, copy.infinities = sums.top, dict(sums.sums), sums.infinities
+    return copy
 
 
 def simulate(dut, check) -> None:
@@ -72,7 +73,7 @@ def simulate(dut, check) -> None:
 
 @pytest.mark.parametrize("name", CASES)
 def test_merging(name):
-    """Every pair of top bins: the sum, an earlier total in its place, and nothing added."""
+    """For every pair of top bins, add to the sum or to an earlier total, or add nothing."""
     config, rng, seen = TileConfig(**CASES[name]), random.Random(name), Counter()
     dut = BiasedAdder(config)
     golden = BinnedAccumulator(config)
@@ -105,7 +106,7 @@ def test_merging(name):
 
 @pytest.mark.parametrize("name", CASES)
 def test_biases(name):
-    """Biases of every exponent, to sums with every top bin."""
+    """Add biases of every exponent to sums with every top bin."""
     config, rng, seen = TileConfig(**CASES[name]), random.Random(name), Counter()
     dut = BiasedAdder(config)
     golden = BinnedAccumulator(config)

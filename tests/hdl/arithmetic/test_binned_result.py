@@ -1,4 +1,4 @@
-"""Results of bins, over all top bins: against one rounding of their sum."""
+"""Results of binned sums with every top bin, compared with one rounding of the sum."""
 
 import random
 
@@ -20,8 +20,8 @@ CASES = {
 }
 
 
-def drawn(rng: random.Random, half: int) -> int:
-    """Draw what a register holds: nothing, an end, a few bits, or any."""
+def draw_register(rng: random.Random, half: int) -> int:
+    """Draw the value of a register: 0, an end of its range, a power of two, or a random number."""
     kind = rng.randrange(5)
     if kind == 0:
         return 0
@@ -43,14 +43,15 @@ def test_every_top_bin(name):
     async def compare(context):
         for top in [*range(unit.shape.max_top + 1)] * max(6, 200 // (unit.shape.max_top + 1)):
             counting = range(max(0, top - golden.bins + 1), top + 1)
-            golden.top, golden.sums = top, {k: drawn(rng, half) for k in counting}
+            golden.top, golden.sums = top, {k: draw_register(rng, half) for k in counting}
             if rng.random() < 0.5:  # halfway between two results, or near the middle
                 golden.sums[top] = 1 << rng.randrange(half.bit_length() - 1)
                 low = counting[0] if rng.random() < 0.5 else max(counting[-1] - 1, 0)
                 golden.sums[low] = rng.choice((1, -1)) << rng.randrange(half.bit_length() - 1)
-            half_a_place = -150 - golden.unit - top * golden.bin_bits  # of FP32's least number, in the top bin
-            if 0 <= half_a_place < golden.width - 1 and top and rng.random() < 0.7:
-                golden.sums = {top: 1 << half_a_place, counting[0]: rng.choice((1, -1, 0))}
+            # The bit of the top bin that is half of FP32's smallest subnormal.
+            half_bit = -150 - golden.unit - top * golden.bin_bits
+            if 0 <= half_bit < golden.width - 1 and top and rng.random() < 0.7:
+                golden.sums = {top: 1 << half_bit, counting[0]: rng.choice((1, -1, 0))}
             golden.infinities = frozenset(rng.choice(((), (), (), (), (), (0,), (1,), (0, 1))))
             context.set(unit.sum.as_value(), golden.block_bits())
             context.set(unit.load, 1)
@@ -58,9 +59,9 @@ def test_every_top_bin(name):
             context.set(unit.sum.as_value(), 0)
             context.set(unit.load, 0)
             await context.tick()
-            found, wanted = context.get(unit.value), golden.result_bits()
-            assert found == wanted, (top, golden.sums, hex(found), hex(wanted))
-            assert context.get(unit.non_finite) == (wanted >> 23 & 0xFF == 0xFF)
+            found, expected = context.get(unit.value), golden.result_bits()
+            assert found == expected, (top, golden.sums, hex(found), hex(expected))
+            assert context.get(unit.non_finite) == (expected >> 23 & 0xFF == 0xFF)
 
     simulator.add_testbench(compare)
     simulator.run()

@@ -1,14 +1,15 @@
-"""Adders and converters of integer sums in a core: against the golden core's results."""
+"""Adders and converters of integer sums in a core, compared with the golden core's results."""
 
 import random
 
 import pytest
-from amaranth.sim import Simulator
 
 from tensordash.arithmetic.integer_adder import IntegerAdder
 from tensordash.arithmetic.integer_converter import IntegerConverter
 from tensordash.configuration.formats import FORMATS
 from tensordash_sim.golden.core.results import integer_result_bits
+
+from .test_binned_adder import simulate
 
 ENDS = (0, 1, 127, 128, 129, 255, 256, (1 << 31) - 1, 1 << 31)
 MODES: tuple[dict[str, int], ...] = (
@@ -21,14 +22,8 @@ MODES: tuple[dict[str, int], ...] = (
 )
 
 
-def simulate(dut, check) -> None:
-    simulator = Simulator(dut)
-    simulator.add_testbench(check)
-    simulator.run()
-
-
 def draw_sum(rng: random.Random) -> int:
-    """A sum: of any number of bits, or at an end of a range."""
+    """Draw a sum with any number of bits, or near an end of a range."""
     magnitude = rng.choice((rng.choice(ENDS), rng.getrandbits(rng.randint(1, 31))))
     return max(-(1 << 31), min(rng.choice((1, -1)) * magnitude + rng.randint(-1, 1), (1 << 31) - 1))
 
@@ -59,7 +54,7 @@ def test_results(scale):
 
 @pytest.mark.parametrize("biased", [False, True])
 def test_sums(biased):
-    """A partial sum, a bias, or a bias that is added to an earlier total: modulo 2^32, with the overflow."""
+    """Add a partial sum, a bias, or a bias and an earlier total, modulo 2^32, and report an overflow."""
     dut, rng = IntegerAdder(biased=biased), random.Random(biased)
 
     async def check(context):

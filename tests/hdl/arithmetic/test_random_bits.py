@@ -1,4 +1,4 @@
-"""The generator of random bits against the golden one, and converters where a draw just fails to carry."""
+"""The generator of random bits, compared with the golden one, and converters whose draw just fails to carry."""
 
 import random
 
@@ -25,7 +25,7 @@ def element(name: str) -> FloatFormat:
 
 @pytest.mark.parametrize("columns", [1, 6])
 def test_every_cycle(columns):
-    """Seeds, steps and pauses; a start in any state; seed 0 after a reset."""
+    """Seeds, steps and pauses vary, a start comes in any state, and the seed after a reset is 0."""
     generator, rng = RandomBits(columns=columns), random.Random(columns)
     simulator = Simulator(generator)
     simulator.add_clock(1e-9)
@@ -54,7 +54,7 @@ def test_every_cycle(columns):
 
 
 def test_every_carry_of_the_beat():
-    """A run across each power of two, from a preset counter of beats."""
+    """The counter of beats is preset to run across each power of two."""
     generator = RandomBits(columns=4)
     fragment = Fragment.get(generator, None)
     driven = (signal for statement in fragment.statements["sync"] for signal in statement._lhs_signals())
@@ -67,7 +67,7 @@ def test_every_carry_of_the_beat():
         for bit in range(2, BEAT_BITS):
             first = (1 << bit) - 3
             context.set(counter, first)
-            await context.tick().repeat(2)  # beats that were on their way
+            await context.tick().repeat(2)  # Earlier beats leave the pipeline.
             for beat in range(first, first + 6):
                 drawn = [context.get(bits) for bits in generator.bits]
                 assert drawn == random_bits(0, beat, 4), f"beat {beat:#x}"
@@ -80,7 +80,7 @@ def test_every_carry_of_the_beat():
 @pytest.mark.parametrize("name", ["fp16", "bf16", "fp8_e4m3", "fp8_e5m2"])
 @pytest.mark.parametrize("of_results", [False, True])
 def test_what_16_bits_do_not_hold_does_not_carry(name, of_results):
-    """Draws that fill the remainder's upper 16 bits, or exceed them by one; lower bits have no effect."""
+    """Draws fill the remainder's upper 16 bits, or exceed them by one. Lower bits have no effect."""
     fmt, rng = element(name), random.Random(name)
     converter = ResultConverter(fmt=fmt, relu=False, stochastic=True) if of_results else Converter(fmt=fmt)
     simulator = Simulator(converter)
@@ -92,11 +92,11 @@ def test_what_16_bits_do_not_hold_does_not_carry(name, of_results):
             context.set(converter.offset, fmt.bias - ONE_EXPONENT)
         for _ in range(400):
             drawn = rng.getrandbits(16)
-            places = min(cut + rng.randrange(0, 8), 23) if fmt.bias < ONE_EXPONENT else cut  # that are cut off
-            field = ONE_EXPONENT - (fmt.bias - 1 + places - cut if fmt.bias < ONE_EXPONENT else 0)
-            rest = (0xFFFF - drawn + rng.choice((0, 0, 1))) & 0xFFFF
-            below = rng.getrandbits(max(places - 16, 0))
-            fraction = rng.getrandbits(23) >> places << places | rest << places >> 16 | below
+            cut_bits = min(cut + rng.randrange(0, 8), 23) if fmt.bias < ONE_EXPONENT else cut
+            field = ONE_EXPONENT - (fmt.bias - 1 + cut_bits - cut if fmt.bias < ONE_EXPONENT else 0)
+            upper_rest = (0xFFFF - drawn + rng.choice((0, 0, 1))) & 0xFFFF
+            lower_rest = rng.getrandbits(max(cut_bits - 16, 0))
+            fraction = rng.getrandbits(23) >> cut_bits << cut_bits | upper_rest << cut_bits >> 16 | lower_rest
             context.set(converter.value, field << 23 | fraction)
             context.set(converter.random, drawn)
             significand = fraction | 1 << 23

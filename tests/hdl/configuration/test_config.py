@@ -1,4 +1,4 @@
-"""Configuration: every error by its message, files and settings, digests, levels."""
+"""Configuration: settings, files, digests and derived values; test_config_errors.py has the errors."""
 
 import re
 import subprocess

@@ -221,7 +221,7 @@ class TestErrors:
 
     def test_frozen(self):
         with pytest.raises(FrozenInstanceError):
-            setattr(TileConfig(), "rows", 2)  # noqa: B010 - type checkers know it as well
+            setattr(TileConfig(), "rows", 2)  # noqa: B010 - type checkers also report it
 
     @pytest.mark.parametrize(
         ("text", "message"),

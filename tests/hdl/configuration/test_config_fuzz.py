@@ -1,4 +1,4 @@
-"""Fuzz of the configuration reader: a valid configuration, or ConfigError in one line; never anything else."""
+"""Fuzzing: the configuration reader returns a valid configuration, or raises a ConfigError of one line."""
 
 import tomllib
 
@@ -33,24 +33,24 @@ SETTINGS = settings(derandomize=True, database=None, deadline=None)
 
 
 def check(read, text: str) -> None:
-    """`read` gives a configuration that its own TOML gives again, or refuses in one line."""
+    """Check that `read` returns a configuration that its own TOML reproduces, or raises an error of one line."""
     try:
         config = read(text)
     except ConfigError as error:
-        complaint = str(error)
+        message = str(error)
     else:
         assert read(config.to_toml()) == config
         return
-    assert complaint
-    assert "\n" not in complaint
+    assert message
+    assert "\n" not in message
 
 
-def written(document: dict) -> str:
-    """As TOML, if it can be."""
+def to_toml(document: dict) -> str:
+    """Return a document as TOML; empty if it has no TOML."""
     try:
         text = tomlkit.dumps(document)
         tomllib.loads(text)
-    except Exception:  # of the writer, about keys and values that it cannot write
+    except Exception:  # The writer rejects some keys and values.
         return ""
     return text
 
@@ -58,7 +58,7 @@ def written(document: dict) -> str:
 def fuzz(data: st.DataObject) -> None:
     kind = data.draw(st.sampled_from(["document", "text", "mutated", "setting"]))
     if kind == "document":
-        text = written(data.draw(DOCUMENTS))
+        text = to_toml(data.draw(DOCUMENTS))
         check(TileConfig.from_toml, text)
         check(ChipConfig.from_toml, text)
     elif kind == "text":

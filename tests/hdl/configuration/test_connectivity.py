@@ -1,4 +1,4 @@
-"""Connectivity: its errors, and levels against golden's own."""
+"""Connectivity: its errors, and levels compared with the golden model's."""
 
 import pytest
 from hypothesis import given, settings
@@ -38,7 +38,7 @@ class TestConnectivity:
 
 @st.composite
 def connectivities(draw):
-    """Any connectivity that fits: lanes, depth and options that do not coincide, in any order."""
+    """Draw lanes, depth and options that do not coincide, in any order."""
     lanes, depth = draw(st.integers(2, 32)), draw(st.integers(2, 6))
     places = st.tuples(st.integers(1, depth - 1), st.integers(0, lanes - 1))
     chosen = draw(st.lists(places, unique=True, max_size=10))

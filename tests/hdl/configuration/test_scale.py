@@ -1,4 +1,4 @@
-"""Tiles with scales: their configuration, and what takes none."""
+"""Tiles with scales: their configuration, and designs that refuse scales."""
 
 import pytest
 
@@ -69,7 +69,7 @@ def test_it_survives_its_toml(table):
 
 
 def test_a_tile_without_scales_does_not_mention_them():
-    """What is emitted for it is the same as before there were scales."""
+    """Its TOML and its digest do not depend on the key."""
     assert "scale" not in TileConfig().to_toml()
     assert TileConfig(scale="none") == TileConfig()
     assert TileConfig().digest == "8cb5253bd6bd1349"
@@ -82,8 +82,8 @@ def test_rounding_of_scales():
     assert up.digest != floor.digest
     with pytest.raises(ConfigError, match="^tile.scale_rounding must be one of floor, up, not 'even'$"):
         TileConfig.from_toml(f"[tile]\n{MXFP8}", ["tile.scale_rounding=even"])
-    wanted = '^tile.scale_rounding must be "floor" unless tile.scale is "e8m0", not "up" with "e4m3"$'
-    with pytest.raises(ConfigError, match=wanted):
+    message = '^tile.scale_rounding must be "floor" unless tile.scale is "e8m0", not "up" with "e4m3"$'
+    with pytest.raises(ConfigError, match=message):
         TileConfig.from_toml(f"[tile]\n{NVFP4}", ["tile.scale_rounding=up"])
 
 

@@ -1,4 +1,4 @@
-"""Every corner of the ranges either becomes Verilog or is refused at once, with the limit in the message."""
+"""Every corner of the ranges becomes Verilog or is refused immediately, with the limit in the message."""
 
 from contextlib import suppress
 from itertools import product
@@ -47,7 +47,7 @@ def config_of(corner: str) -> TileConfig | None:
 
 def test_corners_are_refused_for_their_size_alone():
     refused = {corner for corner in CORNERS if config_of(corner) is None}
-    # 16 rows, 16 columns and 32 lanes of 6 steps fit with two 8-bit formats, not with wider ones.
+    # 16 rows, 16 columns and 32 lanes of 6 steps fit with two 8-bit formats, but not with wider formats.
     largest = {corner for corner in CORNERS if corner.startswith("16-16-32-6-") and "-none-" not in corner}
     assert refused == {corner for corner in largest if not corner.endswith("int8")}
 

@@ -1,4 +1,4 @@
-"""The core's benches find what is wired wrong between units."""
+"""The core's benches find wrong wiring between units."""
 
 import re
 from functools import cache
@@ -19,7 +19,7 @@ def core() -> EmittedUnit:
     return emitted(Core(CONFIG))
 
 
-def found(bench, *replaced, effort=0.4, **options) -> list[str]:
+def failures_of(bench, *replaced, effort=0.4, **options) -> list[str]:
     return run_unit(core(), bench, CONFIG, seed=2, effort=effort, replaced=replaced, options=options)
 
 
@@ -38,10 +38,10 @@ def test_the_errors_of_a_unit_are_not_collected(unit):
     name, clause = ERRORS[unit]
     instance = "output_unit" if name == "output" else name
     old = f".{name}_error({instance}__command_error)"
-    assert found("core_errors", (old, f".{name}_error(4'h0)"), effort=4, clauses=[clause])
+    assert failures_of("core_errors", (old, f".{name}_error(4'h0)"), effort=4, clauses=[clause])
 
 
-OF_ERRORS = {
+ERROR_FAULTS = {
     "its index is what was fetched": (".error_index(sequencer__done)", ".error_index(command_queue__head)"),
     "its code is always the same": (".error(sequencer__error),\n    .error_index", ".error(4'h1),\n    .error_index"),
     "fetching goes on after it": ("registers__halt | sequencer__failed", "registers__halt"),
@@ -56,13 +56,13 @@ OF_ERRORS = {
 }
 
 
-@pytest.mark.parametrize("name", OF_ERRORS)
+@pytest.mark.parametrize("name", ERROR_FAULTS)
 def test_wrong_errors(name):
-    assert found("core_errors", OF_ERRORS[name])
+    assert failures_of("core_errors", ERROR_FAULTS[name])
 
 
 DATA_READ = "unit_counters__events[7] = m_axi_rvalid & m_axi_rready & m_axi_rid"
-OF_PROGRAMS = {
+PROGRAM_FAULTS = {
     "strobes are all high": ("axi_wstrb = beats_payload_strobe & {16{passes}}", "axi_wstrb = 16'hffff"),
     "every beat is a burst's last": (".axi_rlast(m_axi_rlast)", ".axi_rlast(1'h1)"),
     "beats that are read are not counted": (DATA_READ, "unit_counters__events[7] = 1'h0"),
@@ -72,16 +72,16 @@ OF_PROGRAMS = {
 }
 
 
-@pytest.mark.parametrize("name", OF_PROGRAMS)
+@pytest.mark.parametrize("name", PROGRAM_FAULTS)
 def test_wrong_programs(name):
-    assert found("core", OF_PROGRAMS[name])
+    assert failures_of("core", PROGRAM_FAULTS[name])
 
 
 @pytest.mark.parametrize("side", ["a", "b"])
 def test_late_banks_are_not_seen(side):
-    """Banks of a stream buffer that a layout writes while the multiply wants to read them."""
+    """A layout writes banks of a stream buffer while the multiply unit needs to read them."""
     ready = f".{side}_read_ready(stream_buffer_{side}__read_ready)"
-    assert found("core", (ready, f".{side}_read_ready(4'hf)"), effort=6)
+    assert failures_of("core", (ready, f".{side}_read_ready(4'hf)"), effort=6)
 
 
 TOKENS = [
@@ -103,21 +103,21 @@ def test_a_token_is_not_waited_for(producer, consumer):
     condition = f"({producer}_to_{consumer} != 5'd0)"
     assert sequencer.count(condition) == 1
     broken = sequencer.replace(condition, "1'h1")
-    assert found("core", (sequencer, broken), effort=1)
+    assert failures_of("core", (sequencer, broken), effort=1)
 
 
 UNITS = ("command_queue", "sequencer", "load", "layout_a", "layout_b", "multiply", "output_unit", "store", "tile")
 
 
 def module(name: str) -> str:
-    """A module's Verilog."""
+    """Return a module's Verilog."""
     match = re.search(rf"^module tensordash_{name}\(.*?^endmodule", core().text, re.DOTALL | re.MULTILINE)
     assert match
     return match[0]
 
 
 def instance(unit: str) -> str:
-    """Where a unit is placed in the core."""
+    """Return the Verilog of a unit's instance in the core."""
     match = re.search(rf"^  tensordash_\w+ \\?{unit} +\(.*?^  \);", module("core"), re.DOTALL | re.MULTILINE)
     assert match
     return match[0]
@@ -129,25 +129,25 @@ def test_a_soft_reset_that_does_not_reach_a_unit(unit):
     assert restarted
     reset = f".rst({restarted[1]})"
     assert reset in placed
-    assert found("core", (placed, placed.replace(reset, ".rst(rst)")), effort=2)
+    assert failures_of("core", (placed, placed.replace(reset, ".rst(rst)")), effort=2)
 
 
 def test_a_soft_reset_that_reaches_nothing():
-    assert found("core", ("rst | registers__restart", "rst"))
+    assert failures_of("core", ("rst | registers__restart", "rst"))
 
 
 @pytest.mark.parametrize("unit", ["load", "store"])
 def test_a_unit_that_goes_on_in_a_soft_reset(unit):
     placed = instance(unit)
-    assert found("core", (placed, placed.replace(".halt(registers__halt)", ".halt(1'h0)")), effort=5)
+    assert failures_of("core", (placed, placed.replace(".halt(registers__halt)", ".halt(1'h0)")), effort=5)
 
 
-QUEUE = {
+QUEUE_FAULTS = {
     "enable is not looked at": ("_any), .enable(registers__enable),", "_any), .enable(1'h1),"),
     "an end is not told": (".ended(sequencer__ended), .counters", ".ended(1'h0), .counters"),
 }
 
 
-@pytest.mark.parametrize("name", QUEUE)
+@pytest.mark.parametrize("name", QUEUE_FAULTS)
 def test_a_wrong_queue(name):
-    assert found("core_queue", QUEUE[name], effort=1)
+    assert failures_of("core_queue", QUEUE_FAULTS[name], effort=1)

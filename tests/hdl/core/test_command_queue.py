@@ -1,4 +1,4 @@
-"""The command queue, and the arbiter that it shares a port through, on the emitted Verilog."""
+"""The command queue and the arbiter of its shared read port, on the emitted Verilog."""
 
 import pytest
 
@@ -72,7 +72,7 @@ def test_a_broken_arbiter_is_found(name):
 
 
 def test_a_broken_wide_queue_is_found():
-    """Each part of a word is passed on, and the word is used up after its last part only."""
+    """The correct queue passes on each part of a word, and drops the word only after its last part."""
     config = CONFIGS["wide"]
     for broken in [("{index, 7'd0}", "{index & 2'd1, 7'd0}"), ("(index == 2'd3)", "(index >= 2'd2)")]:
         assert run_unit(CommandQueue(config=config), "command_queue", config, replaced=[broken])

@@ -1,4 +1,4 @@
-"""The core: programs, legal and illegal, from a ring of any kind, leave in memory what the golden core does."""
+"""The core: after legal and illegal programs from rings of any size, memory equals the golden core's."""
 
 from typing import Any
 
@@ -31,8 +31,8 @@ QUICK = ("usual",)
 def test_programs(name):
     config = CoreConfig.from_toml("", CONFIGS[name])
     unit = emitted(Core(config))
-    how: dict[str, Any] = {"effort": 0.25} if name in QUICK else {"effort": 2, "simulator": "auto"}
-    failures = [run_unit(unit, bench, config, seed=2, **how) for bench in BENCHES]
+    options: dict[str, Any] = {"effort": 0.25} if name in QUICK else {"effort": 2, "simulator": "auto"}
+    failures = [run_unit(unit, bench, config, seed=2, **options) for bench in BENCHES]
     assert failures == [[]] * len(BENCHES)
 
 

@@ -1,4 +1,4 @@
-"""The descriptor check refuses what the golden sequencer does: each bit, each field, each pair of units."""
+"""The descriptor check refuses the same descriptors as the golden sequencer: each bit, field and pair of units."""
 
 import pytest
 

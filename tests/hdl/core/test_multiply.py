@@ -1,4 +1,4 @@
-"""Multiply: each step of each pass is offered once, in order, on its line."""
+"""The multiply unit offers each step of each pass once, in order, on its line."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The output unit: partial sums, results, counts and errors are the golden core's."""
+"""The output unit: partial sums, results, counts and errors equal the golden core's."""
 
 import pytest
 
@@ -73,20 +73,20 @@ def test_ends_of_counts():
     assert run("usual", test="ends_of_counts") == []
 
 
-@pytest.mark.slow  # part of test_passes; the quickest check for a fault there
+@pytest.mark.slow  # The quickest part of `test_passes`.
 def test_ends_of_formats():
     assert run("usual", test="ends_of_formats") == []
 
 
 def test_ends_of_fields():
-    """Of a core with room for more than 64 streams, too."""
+    """The core has room for more than 64 streams."""
     assert run("many streams", test="ends_of_fields", effort=1) == []
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("test", ["biases", "places_of_partial_sums"])
 def test_large(test):
-    """A core with more than 1,024 groups and the most partial sums."""
+    """The core has more than 1,024 groups and the maximum of partial sums."""
     assert run("large", test=test) == []
 
 
@@ -161,7 +161,7 @@ BROKEN = {
 
 
 IN_CI = list(BROKEN)[:3]
-"""The others, which take ten seconds each, at night."""
+"""Variants that run in CI. The others take ten seconds each and run at night."""
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ def test_registers_are_what_is_written_of_them(config):
 @pytest.mark.parametrize(
     ("right", "wrong"),
     [
-        ("axi_awvalid & axi_wvalid", "axi_awvalid"),  # data are taken that have not come
+        ("axi_awvalid & axi_wvalid", "axi_awvalid"),  # A write does not wait for its data.
         ("assign restart = halt & idle", "assign restart = halt"),
         ("take = writes_snapshot & axi_wdata[0] & mask[0]", "take = mask[0]"),
         ("clear = writes_snapshot & axi_wdata[1] & mask[1]", "clear = 1'b0"),

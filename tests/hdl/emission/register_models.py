@@ -1,4 +1,4 @@
-"""The registers of a core as other people's readers of SystemRDL, CMSIS-SVD and IP-XACT see them."""
+"""Models of a core's registers, from third-party readers of SystemRDL, CMSIS-SVD and IP-XACT."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +27,7 @@ IPXACT = {"ipxact": "http://www.accellera.org/XMLSchema/IPXACT/1685-2014"}
 
 @dataclass(frozen=True)
 class FieldModel:
-    """A field: its lowest bit and width, "r", "rw" or "w", whether ones clear it, and its value after reset."""
+    """A field: lowest bit, width, access ("r", "rw" or "w"), whether ones clear it, and value after reset."""
 
     low: int
     width: int
@@ -56,14 +56,14 @@ class Silent(MessagePrinter):
 
 
 def compile_rdl(path: Path) -> AddrmapNode:
-    """The only address map of a file."""
+    """Return the only address map of a file."""
     compiler = RDLCompiler(message_printer=Silent())
     compiler.compile_file(str(path))
     return compiler.elaborate().top
 
 
 def rdl_model(path: Path) -> dict[str, RegisterModel]:
-    """Registers by their RDL property `name`."""
+    """Return the registers by their RDL property `name`."""
     return {
         node.get_property("name"): RegisterModel(
             node.raw_address_offset, {each.get_property("name"): _rdl_field(each) for each in node.fields()}
@@ -82,7 +82,7 @@ def _rdl_field(node: FieldNode) -> FieldModel:
 
 
 def rdl_volatile(path: Path) -> set[tuple[str, str]]:
-    """Registers and their fields that software reads and the hardware changes."""
+    """Return (register, field) of the fields that software reads and the hardware changes."""
     return {
         (node.get_property("name"), each.get_property("name"))
         for node in compile_rdl(path).children()
@@ -96,7 +96,7 @@ ACCESSES = {"read-only": "r", "read-write": "rw", "write-only": "w"}
 
 
 def svd_model(path: Path) -> dict[str, RegisterModel]:
-    """Registers of the only peripheral."""
+    """Return the registers of the only peripheral."""
     peripherals: list[Any] = SVDParser.for_xml_file(str(path)).get_device().peripherals
     (peripheral,) = peripherals
     return {register.name: _svd_register(register) for register in peripheral.registers}
@@ -119,7 +119,7 @@ def _svd_register(register: Any) -> RegisterModel:
 
 
 def ipxact_model(path: Path) -> dict[str, RegisterModel]:
-    """Registers of the only memory map."""
+    """Return the registers of the only memory map."""
     found = {}
     for register in etree.parse(path).iterfind(".//ipxact:register", IPXACT):
         fields = {}
@@ -136,7 +136,7 @@ def ipxact_model(path: Path) -> dict[str, RegisterModel]:
 
 
 def ipxact_volatile(path: Path) -> set[tuple[str, str]]:
-    """As `rdl_volatile`."""
+    """Return (register, field) of the fields that IP-XACT marks as volatile."""
     return {
         (_text(register, "name"), _text(each, "name"))
         for register in etree.parse(path).iterfind(".//ipxact:register", IPXACT)

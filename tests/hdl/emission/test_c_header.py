@@ -1,4 +1,4 @@
-"""The C header: what C packs with it is what Python packs, and every register is there."""
+"""The C header: C packs descriptors as Python does, and the header has every register."""
 
 import re
 import subprocess
@@ -19,7 +19,7 @@ C99 = ["gcc", "-std=c99", "-Wall", "-Wextra", "-pedantic", "-Werror", "-o", "mai
 
 
 def run_c(folder: Path, body: str, header: str) -> str:
-    """What a program with the header prints."""
+    """Compile and run a C program with the header, and return its output."""
     (folder / "tensordash.h").write_text(header)
     program = f'#include <stdio.h>\n#include "tensordash.h"\nint main(void) {{\n{body}\n  return 0;\n}}\n'
     (folder / "main.c").write_text(program)
@@ -28,7 +28,7 @@ def run_c(folder: Path, body: str, header: str) -> str:
 
 
 def random_fields(random: Random, name: str) -> dict[str, int]:
-    """Any values that the fields of an operation may have, the ends of their ranges among them."""
+    """Draw values of an operation's fields: the ends of their ranges, or any value in them."""
     fields = (*HEADER[1:], *OPERATIONS[name].fields)
     ends = random.random() < 0.3
     return {
@@ -40,7 +40,7 @@ def random_fields(random: Random, name: str) -> dict[str, int]:
 
 
 def packed(values: dict[str, int], name: str) -> str:
-    """C that packs a descriptor, prints it, and then each of its fields."""
+    """Return C code that packs a descriptor, prints it, and prints each of its fields."""
     header = {field.name for field in HEADER}
     macros = {each: f"{'HEADER' if each in header else name.upper()}_{each.upper()}" for each in values}
     lines = ["  {", "    uint32_t d[TENSORDASH_DESCRIPTOR_WORDS];"]
@@ -54,7 +54,7 @@ def packed(values: dict[str, int], name: str) -> str:
 
 
 def compiled(folder: Path, header: str) -> tuple[list[str], list[str]]:
-    """Descriptors and their fields as C has them, and as Python has."""
+    """Return lines with descriptors and their fields: from C, and from Python."""
     random, bodies, expected = Random(7), [], []
     bodies.append("#define TENSORDASH_ALL_BIT 0\n#define TENSORDASH_ALL_WIDTH 32")
     for name in [*OPERATIONS] * 10:
@@ -90,7 +90,7 @@ def test_a_wrong_header_is_found(right: str, wrong: str, tmp_path: Path) -> None
 
 
 def test_registers_and_codes(tmp_path: Path) -> None:
-    """Addresses, places and masks, as values in C."""
+    """Addresses, shifts and masks have the right values in C."""
     numbers = {"IDENTITY_VALUE": IDENTITY, "GROUPS": CONFIG.groups, "STREAM_WORDS_A": CONFIG.stream_words("a")}
     numbers |= {f"ERROR_CODE_{name.upper()}": code for name, code in ERRORS.items()}
     for register in REGISTERS:
@@ -120,7 +120,7 @@ def test_no_name_twice_and_every_name_with_the_prefix() -> None:
     ],
 )
 def test_operand_formats_and_bus(name: str, formats: tuple[str, str], bus: int | None, tmp_path: Path) -> None:
-    """Header and register agree, side by side, and the codes are those of docs/core.md."""
+    """Header and register have the same codes for each side, and docs/core.md lists these codes."""
     config = load_any_preset(name)
     assert isinstance(config, CoreConfig)
     header = c_header(config)

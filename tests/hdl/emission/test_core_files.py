@@ -1,4 +1,4 @@
-"""Files of a core: the same bytes everywhere, no warnings, memories apart, tables that are the Verilog's."""
+"""Files of a core: the same bytes everywhere, no warnings, separate memories, and tables that match the Verilog."""
 
 import hashlib
 import json
@@ -14,9 +14,8 @@ import pytest
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.emission.verilog import generate
 from tensordash_sim.verify.builds import verilator_environment
-from tensordash_sim.verify.simulators import simulator_names
 
-from .emitted import CORES, NAMES, emitted_core, ports_of
+from .emitted import CORES, NAMES, emitted_core, modules_of, needs_icarus, needs_verilator, ports_of
 
 FILES = [
     "tensordash.v",
@@ -56,10 +55,6 @@ def folder(request, tmp_path: Path) -> Path:
     return tmp_path
 
 
-def modules(text: str) -> dict[str, str]:
-    return {match[1]: match[0] for match in re.finditer(r"^module (\w+)\(.*?^endmodule$", text, re.M | re.S)}
-
-
 def test_files():
     texts = emitted_core("core")
     assert list(texts) == FILES
@@ -94,9 +89,9 @@ def test_same_bytes_in_another_process(tmp_path: Path):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_modules(name: str):
-    """No module twice, none without a use, and memories in their own file, all of them."""
+    """Each module is defined once and used, and all memories are in their own file."""
     texts = emitted_core(name)
-    rest, memories = (modules(texts[file]) for file in VERILOG)
+    rest, memories = (modules_of(texts[file]) for file in VERILOG)
     assert not set(rest) & set(memories)
     assert {module for module in rest if "_memory_" in module} == set()
     assert all(re.fullmatch(r"tensordash_memory__\d+x\d+(_in_\d+_parts)?(_1_port)?", module) for module in memories)
@@ -105,7 +100,7 @@ def test_modules(name: str):
     assert all(re.fullmatch(r"tensordash_[a-z0-9_]+", module) for module in rest)
 
 
-@pytest.mark.skipif("icarus" not in simulator_names(), reason="Icarus Verilog is not installed")
+@needs_icarus
 @pytest.mark.parametrize("folder", NAMES, indirect=True)
 def test_icarus_has_no_warnings(folder: Path):
     command = ["iverilog", "-Wall", "-g2005", "-t", "null", "-s", "tensordash_core", "-f", "tensordash.f"]
@@ -114,7 +109,7 @@ def test_icarus_has_no_warnings(folder: Path):
 
 
 def lint(folder: Path, *files: str) -> list[str]:
-    """What Verilator warns of."""
+    """Return the warnings of Verilator."""
     command = ["verilator", "--lint-only", "-Wall", "--top-module", "tensordash_core", *files]
     run = subprocess.run(command, cwd=folder, env=verilator_environment(), capture_output=True, text=True)
     found = [line for line in (run.stdout + run.stderr).splitlines() if line.startswith("%")]
@@ -122,24 +117,24 @@ def lint(folder: Path, *files: str) -> list[str]:
     return found
 
 
-@pytest.mark.skipif("verilator" not in simulator_names(), reason="Verilator cannot run here")
+@needs_verilator
 @pytest.mark.parametrize("folder", NAMES, indirect=True)
 def test_verilator_has_no_warnings(folder: Path):
     assert lint(folder, "tensordash.vlt", *VERILOG) == []
 
 
-@pytest.mark.skipif("verilator" not in simulator_names(), reason="Verilator cannot run here")
+@needs_verilator
 def test_without_waivers_there_are_warnings(folder: Path):
-    """Of the kinds that are waived by name, and of no other."""
+    """All warnings are of the kinds that the file waives."""
     kinds = Counter(re.findall(r"%Warning-(\w+)", "\n".join(lint(folder, *VERILOG))))
     assert set(kinds) == {"UNUSEDSIGNAL", "DECLFILENAME"}
     waived = set(re.findall(r"-rule (\w+)", emitted_core("core")["tensordash.vlt"]))
     assert set(kinds) == waived
 
 
-@pytest.mark.skipif("icarus" not in simulator_names(), reason="Icarus Verilog is not installed")
+@needs_icarus
 def test_memories_are_swapped_by_a_file(folder: Path):
-    """Modules with the same ports, and nothing of what is in them."""
+    """The other file has modules with the same ports, but without contents."""
     file = folder / VERILOG[1]
     empty = re.sub(
         r"^\);\n.*?^endmodule", ");\n  assign read_data = 0;\nendmodule", file.read_text(), flags=re.M | re.S
@@ -177,7 +172,7 @@ def test_memories_in_the_json():
         "128x129": (1, 32 * (512 + 4)),
         f"512x{piece}": (1, 64 * 4 * 2 * piece),
     }
-    assert set(memories) == set(modules(emitted_core("core")["tensordash_memories.v"]))
+    assert set(memories) == set(modules_of(emitted_core("core")["tensordash_memories.v"]))
     for name, each in memories.items():
         ports = {"both": 1} if name.endswith("_1_port") else {"write": 1, "read": 1}
         assert each["ports"] == {**ports, "write_enables": 1}
@@ -185,7 +180,7 @@ def test_memories_in_the_json():
 
 def test_tables_of_ports_are_the_verilogs():
     texts = emitted_core("core")
-    text = modules(texts["tensordash.v"])["tensordash_core"]
+    text = modules_of(texts["tensordash.v"])["tensordash_core"]
     found = {name: {"direction": direction, "width": width} for name, (direction, width) in ports_of(text)}
     assert found == json.loads(texts["config.json"])["modules"]["tensordash_core"]
     listed = re.findall(r"^\| `(\w+)` \| (in|out) \| (\d+) \|", texts["tensordash_ports.md"], re.M)
@@ -206,7 +201,7 @@ def test_prefix_and_generate(tmp_path: Path):
     assert sorted(texts) == sorted(name.replace("tensordash", "mine") for name in FILES)
     for name in ("mine.v", "mine_memories.v", "mine.h"):
         assert not re.search("tensordash_", texts[name], re.IGNORECASE)
-    # Of a side of two parts, a word is written in two parts.
+    # A side of two parts writes each word in two parts.
     parts = {each["module"]: each["ports"]["write_enables"] for each in json.loads(texts["config.json"])["memories"]}
     assert {name: count for name, count in parts.items() if count > 1} == {"mine_memory__128x512_in_2_parts_1_port": 2}
     with pytest.raises(ValueError, match="prefix must be a letter"):

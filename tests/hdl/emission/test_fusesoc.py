@@ -1,4 +1,4 @@
-"""FuseSoC takes the core file: every target does what it promises."""
+"""FuseSoC accepts the core file, and every target works."""
 
 import json
 import shutil
@@ -11,10 +11,11 @@ import pytest
 from tensordash import TileConfig, generate
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.emission.fusesoc import core_file, core_of_core
-from tensordash_sim.verify import render_testbench, simulator_names
+from tensordash_sim.verify import render_testbench
 from tensordash_sim.verify.core_testbench import render_core_testbench
 
 from ...emitted_commands import installed_environment
+from .emitted import needs_icarus, needs_verilator
 
 CONFIG = TileConfig(rows=2, columns=1, format="fp8_e4m3")
 
@@ -33,9 +34,7 @@ def fusesoc(root: Path, arguments: str, folder: Path) -> subprocess.CompletedPro
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=900)
 
 
-needs_icarus = pytest.mark.skipif("icarus" not in simulator_names(), reason="Icarus Verilog is not installed")
 needs_yosys = pytest.mark.skipif(shutil.which("yosys") is None, reason="Yosys is not installed")
-needs_verilator = pytest.mark.skipif("verilator" not in simulator_names(), reason="Verilator cannot run here")
 
 
 def test_core_is_known(core: Path, tmp_path: Path) -> None:
@@ -117,7 +116,7 @@ targets:
 
 @needs_verilator
 def test_part_of_another_core(core: Path, tmp_path: Path) -> None:
-    """Which gets the Verilog and its waivers, but not the constraints, which name ports that are no longer there."""
+    """The other core gets the Verilog and its waivers, but not the constraints, because it has other ports."""
     top = "module user(input clk, input rst, output ready);\n  mine_transposer t (.clk(clk), .rst(rst), "
     top += ".blocks_payload(33'd0), .blocks_valid(1'b0), .blocks_ready(ready), .out_ready(1'b0), "
     top += ".out_payload(), .out_valid());\nendmodule\n"
@@ -169,7 +168,7 @@ def test_lint_of_a_core(tensordash_core: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("flag", ["", "--flag=macros "])
 def test_memories_of_a_core_are_left_out_for_macros(flag: str, tensordash_core: Path, tmp_path: Path) -> None:
-    """The target has no flow of its own: what it would hand to one."""
+    """The target has no flow; the test checks the files that a flow would get."""
     user = USER.replace("toplevel: user", "toplevel: mine_core")
     root = tmp_path / "cores"
     root.mkdir()

@@ -1,4 +1,4 @@
-"""Modules that several components share: equal arguments make equal hardware, and nothing passes by the ports."""
+"""Modules that several components share: equal arguments make equal hardware, and only ports connect a module."""
 
 import gc
 import subprocess
@@ -26,8 +26,8 @@ TRANSFORMERS = {
 
 
 @pytest.fixture(autouse=True)
-def quietly():
-    """What is refused is never used."""
+def collect_refused_blocks():
+    """Delete refused blocks without Amaranth's warnings that they are unused."""
     yield
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UnusedElaboratable)
@@ -49,7 +49,7 @@ class Counter(Block):
 
 
 class Pair(Block):
-    """Two counters, of which the second is made into a submodule by a function."""
+    """Two counters; the function `add` makes the second one a submodule."""
 
     def __init__(self, add=lambda counter, platform: placed(counter, platform)) -> None:
         self.counters = [Counter(width=4) for _ in range(2)]
@@ -101,7 +101,7 @@ def test_transformers_are_refused(name, where):
 
 @pytest.mark.parametrize("name", ["ResetInserter", "EnableInserter"])
 def test_transformers_in_a_block_work(name):
-    """They reach all that a block makes itself."""
+    """A transformer reaches all logic that the block itself creates."""
 
     class Own(Block):
         def __init__(self) -> None:
@@ -140,7 +140,7 @@ SLOW = {"paper-16lane", "paper-depth5", "mxfp4", "nvfp4", "recommended-2x8"}
     "name", [pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else []) for name in preset_names()]
 )
 def test_whatever_shares_a_module_is_the_same(name):
-    """Every component of a smaller tile, converted by itself."""
+    """Every component of a smaller tile is converted separately."""
     config = replace(load_preset(name), rows=2, columns=1, out_rows=1)
     checked = Library(check=True)
     checked.module(AxiStreamTile(config))
@@ -169,9 +169,9 @@ class Named(Block):
         m = Module()
         signal, submodule = self.names
         m.submodules[submodule] = placed(self.counter, platform)
-        held = Signal(4) if not signal else Signal(4, name=signal)  # the first is none that Amaranth finds a name for
+        held = Signal(4) if not signal else Signal(4, name=signal)  # Amaranth finds no name for the first one.
         m.d.sync += held.eq(self.counter.count)
-        m.d.comb += self.count.eq(~held)  # or it would be the port
+        m.d.comb += self.count.eq(~held)  # Without the inversion, the register would be the port.
         return m
 
 
@@ -199,7 +199,7 @@ def test_a_keyword_is_no_port():
 
 
 def test_a_block_without_a_source_file():
-    """As one that was typed at a prompt."""
+    """The block is typed at a prompt."""
     source = textwrap.dedent("""
         class Typed(Block):
             def __init__(self):

@@ -1,4 +1,4 @@
-"""The LibreLane configuration: YAML that names files, a top, a port and a period which are there."""
+"""The LibreLane configuration: YAML whose files, top, port and period match the other files."""
 
 import json
 import re
@@ -25,7 +25,7 @@ def test_it_names_what_is_there(name: str) -> None:
     assert config.pop("meta") == {"version": 2, "flow": "Classic"}
     verilog = [file.removeprefix("dir::") for file in config["VERILOG_FILES"]]
     assert set(verilog) <= set(texts)
-    # Nothing below the top is missing.
+    # Every module below the top is defined.
     text = "".join(texts[file] for file in verilog)
     modules = set(re.findall(r"^module (\w+)\(", text, re.M))
     assert config["DESIGN_NAME"] in modules
@@ -49,7 +49,7 @@ def test_memories_of_a_core_are_noted_as_macros() -> None:
     assert list(macros) == [memory["module"] for memory in memories]
     assert set(macros) == set(re.findall(r"^module (\w+)\(", texts["tensordash_memories.v"], re.M))
     for memory in memories:
-        said = f"{memory['words']} words of {memory['bits']} bits"
-        assert f"{memory['module']}:   # {said}" in noted
-    assert "MACROS" not in yaml.safe_load(text), "only noted: no such file is there"
+        comment = f"{memory['words']} words of {memory['bits']} bits"
+        assert f"{memory['module']}:   # {comment}" in noted
+    assert "MACROS" not in yaml.safe_load(text), "macros are a comment, because their files do not exist"
     assert "MACROS" not in texts_of("dense")["tensordash_librelane.yaml"]

@@ -26,12 +26,13 @@ def test_each_operand_of_a_long_sum_is_rendered_once(monkeypatch):
 
 
 class Cleared(Block):
-    """Has two registers that `clear` and `drop` may set to what they are after a reset.
+    """Two registers that `clear` and `drop` may set to their reset values.
 
     Parameters
     ----------
     kind : str
-        ``same``: both do; ``value``: one sets another value; ``between``: `drop` does, before another assignment.
+        ``same``: both do; ``value``: `clear` sets another value, and `drop` has no effect; ``between``: both do, and
+        another assignment follows.
     """
 
     def __init__(self, *, kind: str) -> None:
@@ -69,7 +70,7 @@ def test_neighbouring_conditions_with_the_same_assignments_are_one(kind, conditi
 
 
 class Pair(Block):
-    """Places two of one block and one of another, in turn."""
+    """Two instances of one block, with an instance of another block between them."""
 
     def __init__(self) -> None:
         super().__init__({"clear": In(1), "drop": In(1), "step": In(4), "first": Out(4), "second": Out(4)})

@@ -1,4 +1,4 @@
-"""Emitted Verilog, as one reads it: figures that it must keep, and for each of them a text that does not."""
+"""Readability of the emitted Verilog: limits that it must meet, and for each limit a text that exceeds it."""
 
 import re
 import subprocess
@@ -11,9 +11,8 @@ import pytest
 from tensordash import TileConfig, load_preset
 from tensordash.emission.verilog import render
 from tensordash_sim.verify.builds import verilator_environment
-from tensordash_sim.verify.simulators import simulator_names
 
-from .emitted import NAMES, emitted_core
+from .emitted import NAMES, emitted_core, needs_verilator
 
 CONFIGS = {
     "paper": load_preset("paper"),
@@ -37,26 +36,26 @@ def rendered(request):
 
 
 def modules(text: str) -> Iterator[tuple[str, str, str]]:
-    """(comment above it, name, text) of every module."""
+    """Yield (comment above it, name, text) of every module."""
     for found in re.finditer(r"^((?://[^\n]*\n)*)(module (\w+)\(.*?^endmodule\n)", text, re.M | re.S):
         yield found[1], found[3], found[2]
 
 
 def repeated(module: str) -> int:
-    """Assignments whose right side another one has, too."""
+    """Count assignments whose right side repeats that part of another assignment."""
     sides = re.findall(r"^  assign [^;]*? = ([^;]*);", module, re.M)
     computed = [" ".join(side.split()) for side in sides if re.search(r"\s", side)]
     return len(computed) - len(set(computed))
 
 
 def feedback(module: str) -> list[str]:
-    """Registers that may be what they are: an enable that is no `if`."""
+    """Return registers that hold their value through a `?:` instead of an `if`."""
     muxes = re.findall(r"^ +(?:if \(.*\) )?(\w+) <=\s+[^;?]*\?([^;]*);", module, re.M)
     return [register for register, values in muxes if re.search(rf"(?<=[?:]) *\b{register}\b *(?=[;:]|$)", values)]
 
 
 def faults(text: str) -> set[str]:
-    """What is wrong with a file of Verilog."""
+    """Return the faults of a file of Verilog."""
     found = set()
     parts = list(modules(text))
     if re.search(r"'[bh][0-9a-f_]*[xz]", text):
@@ -153,20 +152,18 @@ def test_waivers_of_a_core_are_for_signals(name):
     check_waivers(emitted_core(name)["tensordash.vlt"], MAX_CORE_UNUSED)
 
 
-def check_waivers(text: str, most: int) -> None:
+def check_waivers(text: str, max_waivers: int) -> None:
     lines = text.splitlines()
     off = [line for line in lines if line.startswith("lint_off")]
     for line in off:
         assert "WIDTH" not in line
         assert " -match " in line or "-rule DECLFILENAME" in line
         assert lines[lines.index(line) - 1].startswith("// ")
-    assert len(off) <= most
+    assert len(off) <= max_waivers
     assert "in this configuration" not in text, "a signal without a reason of its own"
 
 
-@pytest.mark.skipif(
-    "verilator" not in simulator_names(), reason="Verilator needs its Python package, make, a C++ compiler and perl"
-)
+@needs_verilator
 @pytest.mark.parametrize("name", MAX_LINES)
 def test_unused_signals_without_waivers(name, tmp_path):
     (tmp_path / "tensordash.v").write_text(cached_render(CONFIGS[name])["tensordash.v"])

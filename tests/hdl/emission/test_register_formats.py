@@ -45,7 +45,7 @@ COUNT = 0x11111111
 
 
 class Host:
-    """Reads and writes registers in a simulation of the component, and drives what the core reports."""
+    """Reads and writes registers in a simulation of the component, and drives the values that the core reports."""
 
     def __init__(self, ctx, dut: Registers) -> None:
         self.ctx, self.dut = ctx, dut
@@ -80,7 +80,7 @@ class Host:
 
 
 def expected_read(register: RegisterModel, written: int, reported: int) -> int:
-    """A register after a write, without effects of its own: what is reported shows in fields that only read."""
+    """Return a register's value after a write without side effects. Read-only fields have the reported value."""
     value = 0
     for each in register.fields.values():
         mask = ((1 << each.width) - 1) << each.low
@@ -89,7 +89,7 @@ def expected_read(register: RegisterModel, written: int, reported: int) -> int:
 
 
 def differences(model: dict[str, RegisterModel], config: CoreConfig) -> set[str]:
-    """Registers whose hardware differs from the model."""
+    """Return the registers whose hardware differs from the model."""
     dut, found = Registers(config=config), set()
     read_back = {"head": 0x12345678, "done": 0x23456789, "error_index": 0x3456789A, "error": 0xA}
     counters = {name: COUNT * (k + 1) for k, (name, _) in enumerate(COUNTERS)}
@@ -122,7 +122,7 @@ def differences(model: dict[str, RegisterModel], config: CoreConfig) -> set[str]
         reported["status"] = 1
         for pattern in (ONES, 0, 0x5A5A5A5A):
             for name, register in model.items():
-                # Neither a soft reset, nor a bit that marks an address as too large: its rule is another.
+                # Write no soft reset, and no bit that marks an address as too large, because it has its own rule.
                 spared = sum(
                     ((1 << each.width) - 1) << each.low
                     for field, each in register.fields.items()
@@ -134,21 +134,21 @@ def differences(model: dict[str, RegisterModel], config: CoreConfig) -> set[str]
                 constant = reported.get(name, register.reset)
                 if name != "cause":
                     await check(host, name, expected_read(register, pattern & ~spared, constant))
-        # Every register has a value of its own at the same time, so that no two share an address.
-        mine = {name: COUNT * (1 + k) & ~2 & 0xFFFFFF for k, name in enumerate(model)}
+        # All registers have different values at the same time, so that no two share an address.
+        unique = {name: COUNT * (1 + k) & ~2 & 0xFFFFFF for k, name in enumerate(model)}
         for name, register in model.items():
             if name.endswith("_high"):
-                mine[name] &= (1 << config.address_bits - 32) - 1
-            await host.write(register.offset, mine[name])
+                unique[name] &= (1 << config.address_bits - 32) - 1
+            await host.write(register.offset, unique[name])
         for name, register in model.items():
             if name != "cause":
-                await check(host, name, expected_read(register, mine[name], reported.get(name, register.reset)))
+                await check(host, name, expected_read(register, unique[name], reported.get(name, register.reset)))
         # A bit of an address that does not fit.
         for name, register in model.items():
             if overflow := register.fields.get("overflow"):
                 await host.write(register.offset, 1 << 31)
                 await check(host, name, 1 << overflow.low)
-        # What no register has reads 0.
+        # Addresses without a register read 0.
         for address in range(0, 0x100, 4):
             if address not in {each.offset for each in model.values()} and await host.read(address):
                 found.add(f"{address:#x}")
@@ -219,7 +219,7 @@ def validate(path: Path, schema: Path) -> None:
 
 
 def test_three_formats_agree(tmp_path: Path) -> None:
-    """And the XML is what its schema allows."""
+    """The three formats have the same registers, and the XML conforms to its schema."""
     texts = core_interface_files(CONFIGS["core"], "tensordash", core_ports(CONFIGS["core"]))
     for name in ("tensordash.rdl", "tensordash.svd", "component.xml"):
         (tmp_path / name).write_text(texts[name])
@@ -228,7 +228,7 @@ def test_three_formats_agree(tmp_path: Path) -> None:
     assert ipxact_model(tmp_path / "component.xml") == model
     validate(tmp_path / "tensordash.svd", Path(cmsis_svd.__file__).parent / "schemas/CMSIS-SVD_1_3_11.xsd")
     assert model["cause"].fields["end"] == FieldModel(0, 1, "rw", True, 0)
-    # The hardware changes what the core reports, which `differences` drives.
+    # The hardware changes the values that the core reports. `differences` drives them.
     values = ("head", "done", "error_index", *(name for name, _ in COUNTERS))
     others = {"status": ("busy", "resetting", "failed"), "error": ("code",), "cause": ("end", "error")}
     volatile = {(name, "value") for name in values} | {(name, each) for name in others for each in others[name]}
@@ -266,7 +266,7 @@ def peakrdl(arguments: str, folder: Path) -> None:
 
 
 def test_commands_of_peakrdl(folder: Path) -> None:
-    """HTML, a C header and a UVM model, by the commands in the files, which are those of docs/integration.md."""
+    """The commands in the files, which docs/integration.md repeats, write HTML, a C header and a UVM model."""
     heads = "".join((folder / name).read_text() for name in ("my_core.rdl", "my_core_descriptors.rdl"))
     commands = re.findall(r"^//   peakrdl (.*)$", heads, re.MULTILINE)
     assert commands == re.findall(r"^peakrdl (.*)$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
@@ -280,7 +280,7 @@ def test_commands_of_peakrdl(folder: Path) -> None:
 
 
 def check_c_header(folder: Path) -> None:
-    """Compare the header by PeakRDL with the project's: offsets, masks and shifts; places of fields of descriptors."""
+    """Compare PeakRDL's header with the project's: offsets, masks and shifts, and the bits of descriptors' fields."""
     peakrdl("c-header my_core_descriptors.rdl -o descriptors.h", folder)
     checks = []
     for register in REGISTERS:
@@ -339,7 +339,7 @@ package uvm_pkg;
   endclass
 endpackage
 """
-"""What PeakRDL's model uses of UVM: enough to parse it and to check the types of its calls."""
+"""The part of UVM that PeakRDL's model uses: enough to parse the model and to check the types of its calls."""
 
 
 def check_uvm(folder: Path) -> None:

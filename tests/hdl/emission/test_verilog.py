@@ -4,7 +4,6 @@ import hashlib
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 from collections import Counter
@@ -17,9 +16,8 @@ from tensordash import TileConfig, generate, load_preset
 from tensordash.configuration.numerics import Fused
 from tensordash.emission.verilog import render
 from tensordash_sim.verify.builds import verilator_environment
-from tensordash_sim.verify.simulators import simulator_names
 
-from .emitted import ports_of
+from .emitted import modules_of, needs_icarus, needs_verilator, ports_of
 
 CONFIGS = {
     "paper": load_preset("paper"),
@@ -47,7 +45,7 @@ CONFIGS = {
 TOPS = ("tensordash_tile", "tensordash_axi_stream_tile")
 
 
-# Once per process: pytest-xdist would make a fixture of the module anew whenever a worker's tests jump between configs.
+# Cached per process: pytest-xdist would compute a module's fixture whenever a worker's tests switch configurations.
 cached_render = cache(render)
 
 
@@ -65,23 +63,18 @@ def folder(rendered, tmp_path):
 
 
 def companions(config: TileConfig) -> list[str]:
-    """Tops with files of their own."""
+    """Return the tops that have their own files."""
     return ["tensordash_transposer", *["tensordash_block_quantiser"][: config.scale == "e8m0"]]
 
 
 def tops_to_lint(config) -> list[tuple[str, str]]:
-    """Tops and their files; the wrapper holds the tile, which need not be checked alone as well each time."""
+    """Return tops and their files. The wrapper contains the tile, so only one configuration checks the tile alone."""
     tops = [("tensordash_axi_stream_tile", "tensordash.v"), *((name, f"{name}.v") for name in companions(config))]
     return [*tops, ("tensordash_tile", "tensordash.v")] if config == CONFIGS["paper"] else tops
 
 
-def modules(text: str) -> dict[str, str]:
-    """Module name to its text."""
-    return {match[1]: match[0] for match in re.finditer(r"^module (\w+)\(.*?^endmodule$", text, re.M | re.S)}
-
-
 def instances(text: str) -> list[tuple[str, str]]:
-    """(module, instance) of every instance in a module's text."""
+    """Return (module, instance) of every instance in a module's text."""
     return re.findall(r"^  (tensordash_\w+|mytile_\w+) (\w+) \(", text, re.M)
 
 
@@ -152,7 +145,7 @@ def test_generate_over_old_files(tmp_path):
 
 def test_no_absolute_paths(rendered):
     for name, text in rendered[1].items():
-        # A slash that begins a word, but neither a comment nor a division, nor the end of an element of XML.
+        # A slash that begins a word, except in a comment, a division or the end of an XML element.
         assert not re.search(r"(?<![\w/*<])/(?![/*\s])[\w.]+", text), name
         assert ".py" not in text, name
         assert "src" not in text, name
@@ -168,18 +161,18 @@ def test_no_module_twice(rendered):
 
 def test_every_module_is_used(rendered):
     _, texts = rendered
-    defined = modules(texts["tensordash.v"])
+    defined = modules_of(texts["tensordash.v"])
     used = {kind for text in defined.values() for kind, _ in instances(text)}
     assert used | {"tensordash_axi_stream_tile"} == set(defined)
 
 
 def test_no_two_modules_are_the_same(rendered):
-    bodies = [text.partition("(")[2] for text in modules(rendered[1]["tensordash.v"]).values()]
+    bodies = [text.partition("(")[2] for text in modules_of(rendered[1]["tensordash.v"]).values()]
     assert len(set(bodies)) == len(bodies)
 
 
 def test_equal_components_are_one_module():
-    defined = modules(cached_render(CONFIGS["paper"])["tensordash.v"])
+    defined = modules_of(cached_render(CONFIGS["paper"])["tensordash.v"])
     count = Counter(kind for kind, _ in instances(defined["tensordash_tile"]))
     assert count == {
         "tensordash_control": 1,
@@ -203,7 +196,7 @@ def test_equal_components_are_one_module():
 
 def test_a_ring_has_no_staging_buffer():
     text = cached_render(CONFIGS["ring-2x2"])
-    defined = modules(text["tensordash.v"])
+    defined = modules_of(text["tensordash.v"])
     assert not {"tensordash_staging_buffer", "tensordash_step_feeder"} & set(defined)
     assert Counter(kind for kind, _ in instances(defined["tensordash_tile"]))["tensordash_staging_ring"] == 4
     assert Counter(kind for kind, _ in instances(defined["tensordash_axi_stream_tile"]))["tensordash_ring_feeder"] == 4
@@ -217,9 +210,9 @@ def test_a_ring_has_no_staging_buffer():
 
 
 def test_pes_of_other_tiles():
-    both = modules(cached_render(CONFIGS["both-2x2"])["tensordash.v"])
+    both = modules_of(cached_render(CONFIGS["both-2x2"])["tensordash.v"])
     assert Counter(kind for kind, _ in instances(both["tensordash_tile"]))["tensordash_self_scheduled_pe"] == 4
-    dense = modules(cached_render(CONFIGS["dense"])["tensordash.v"])
+    dense = modules_of(cached_render(CONFIGS["dense"])["tensordash.v"])
     assert Counter(kind for kind, _ in instances(dense["tensordash_tile"]))["tensordash_pe"] == 16
     assert not {name for name in dense if "scheduler" in name or "mux" in name}
 
@@ -236,7 +229,7 @@ def test_constraints_name_every_port(rendered, top):
 
 
 def test_two_tiles_share_a_period(rendered):
-    """What leaves one tile may be another's C, and what C wants of the one is what the other's output is given."""
+    """A tile's output may be another tile's C, so the external delays of both ports add up to one period."""
     text = rendered[1]["tensordash_tile.sdc"]
     lines = re.findall(
         r"^set_(?:in|out)put_delay \[expr ([\d.]+) \* \$period\] .*\[get_ports \{([^}\n]*)\}\]$", text, re.M
@@ -245,7 +238,7 @@ def test_two_tiles_share_a_period(rendered):
     if "c_valid" in outside:
         for one, other in (("out_valid", "c_valid"), ("out_payload", "c_payload"), ("c_ready", "out_ready")):
             assert outside[one] + outside[other] == 1
-    for source in ("a_0_available", "out_ready", "rst"):  # what goes straight through keeps a share for itself
+    for source in ("a_0_available", "out_ready", "rst"):  # Paths through the tile have at least half of the period.
         assert outside[source] + outside["a_0_taken"] <= 0.5
 
 
@@ -259,7 +252,7 @@ def test_prefix():
     assert list(texts)[:5] == files
     assert texts["mytile.f"].split() == ["mytile.v", "mytile_transposer.v"]
     for name in ("mytile.v", "mytile_transposer.v"):
-        defined = modules(texts[name])
+        defined = modules_of(texts[name])
         assert defined
         assert all(module.startswith("mytile_") for module in defined)
         assert "tensordash_" not in texts[name]
@@ -289,7 +282,7 @@ def test_config_toml(rendered, tmp_path):
 
 
 def accumulator_bits(config: TileConfig) -> int:
-    """Those of docs/numerics.md."""
+    """Return the width of the accumulator that docs/numerics.md defines."""
     accumulator = config.numerics.accumulator
     if isinstance(accumulator, Fused):
         return 1 + accumulator.result_exponent_bits + accumulator.result_bits
@@ -313,7 +306,9 @@ def test_config_json(rendered):
 def test_json_ports_are_the_verilog_ports(rendered):
     config, texts = rendered
     defined = {
-        name: text for file in ("tensordash", *companions(config)) for name, text in modules(texts[f"{file}.v"]).items()
+        name: text
+        for file in ("tensordash", *companions(config))
+        for name, text in modules_of(texts[f"{file}.v"]).items()
     }
     described = json.loads(texts["config.json"])["modules"]
     assert set(described) == {*TOPS, *companions(config)}
@@ -333,14 +328,14 @@ def test_json_schedule_times_are_the_tiles():
 
 
 def verilator_lint(folder, top: str, *files: str) -> tuple[int, list[str]]:
-    """Exit status and output, without the banner."""
+    """Return exit status and output, without the banner."""
     command = ["verilator", "--lint-only", "-Wall", "--top-module", top, *files]
     run = subprocess.run(command, cwd=folder, env=verilator_environment(), capture_output=True, text=True)
     lines = (run.stdout + run.stderr).splitlines()
     return run.returncode, [line for line in lines if line and not line.startswith("- ")]
 
 
-@pytest.mark.skipif(shutil.which("iverilog") is None, reason="Icarus Verilog (iverilog) is not installed")
+@needs_icarus
 def test_icarus_has_no_warnings(rendered, folder):
     for top, file in tops_to_lint(rendered[0]):
         command = ["iverilog", "-Wall", "-g2005", "-t", "null", "-s", top, file]
@@ -348,29 +343,23 @@ def test_icarus_has_no_warnings(rendered, folder):
         assert (run.returncode, run.stdout, run.stderr) == (0, "", "")
 
 
-@pytest.mark.skipif(
-    "verilator" not in simulator_names(), reason="Verilator needs its Python package, make, a C++ compiler and perl"
-)
+@needs_verilator
 def test_verilator_has_no_warnings(rendered, folder):
     for top, file in tops_to_lint(rendered[0]):
         assert verilator_lint(folder, top, "tensordash.vlt", file) == (0, [])
 
 
-@pytest.mark.skipif(
-    "verilator" not in simulator_names(), reason="Verilator needs its Python package, make, a C++ compiler and perl"
-)
+@needs_verilator
 @pytest.mark.parametrize("name", ["paper", "recommended"])
 def test_verilator_finds_no_loops_and_no_overlaps_without_waivers(name, tmp_path):
-    """Those of a core are in test_core_files.py."""
+    """For a core, see test_core_files.py."""
     generate(load_preset(name), tmp_path)
     _, lines = verilator_lint(tmp_path, "tensordash_axi_stream_tile", "tensordash.v")
     kinds = set(re.findall(r"%Warning-(\w+)", "\n".join(lines)))
     assert kinds == {"UNUSEDSIGNAL", "DECLFILENAME"}
 
 
-@pytest.mark.skipif(
-    "verilator" not in simulator_names(), reason="Verilator needs its Python package, make, a C++ compiler and perl"
-)
+@needs_verilator
 def test_waivers_hold_for_any_prefix(tmp_path):
     generate(TileConfig(rows=2, columns=1), tmp_path, "mytile")
     assert verilator_lint(tmp_path, "mytile_axi_stream_tile", "mytile.vlt", "mytile.v") == (0, [])
@@ -378,7 +367,7 @@ def test_waivers_hold_for_any_prefix(tmp_path):
 
 @pytest.mark.slow
 def test_most_lanes():
-    """Logic grows with lanes, and no faster than their number."""
+    """Four times the lanes make less than five times the text."""
     config = TileConfig(rows=1, columns=1, lanes=32, sparsity="none", format="bf16", accumulator="hopper")
     few = len(render(replace(config, lanes=8))["tensordash.v"])
     assert len(render(config)["tensordash.v"]) < 5 * few
@@ -386,7 +375,7 @@ def test_most_lanes():
 
 def test_c_input_is_free_when_off():
     text = cached_render(CONFIGS["paper"])["tensordash.v"]
-    assert not [name for name in modules(text) if "initial" in name]
+    assert not [name for name in modules_of(text) if "initial" in name]
     assert not re.search(r"\b(c_valid|c_ready|c_payload|s_axis_c_tdata|startable)\b", text)
     with_c = cached_render(CONFIGS["fp8-c"])["tensordash.v"]
-    assert {"tensordash_initial_store", "tensordash_initial_adder"} <= set(modules(with_c))
+    assert {"tensordash_initial_store", "tensordash_initial_adder"} <= set(modules_of(with_c))

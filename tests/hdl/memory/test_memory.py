@@ -1,4 +1,4 @@
-"""Memory: words against a list of them, and what its Verilog is like."""
+"""Memory: its words, compared with a list, and the form of its Verilog."""
 
 import pytest
 

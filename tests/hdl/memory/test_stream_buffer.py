@@ -1,4 +1,4 @@
-"""Stream buffer: words of each bank against lists of them."""
+"""Stream buffer: words of each bank, compared with lists."""
 
 from shutil import which
 

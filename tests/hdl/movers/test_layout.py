@@ -1,4 +1,4 @@
-"""Layout: what it leaves in the stream buffer against the golden core."""
+"""Layout: the contents of the stream buffer, compared with the golden core's."""
 
 import pytest
 

@@ -15,7 +15,7 @@ CONFIGS = {
     "plain": CoreConfig.from_toml("[core]\nbuffer = 8\ncompression = false"),
 }
 NAMES = [pytest.param(name, marks=pytest.mark.slow if name == "wide" else ()) for name in CONFIGS]
-"""The widest takes as long as the others together: a night's."""
+"""The widest configuration takes as long as the others together and runs at night."""
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -32,13 +32,13 @@ def test_the_whole_buffer():
 @pytest.mark.parametrize(
     ("right", "wrong", "test"),
     [
-        ("walk_end <= 18'h100", "walk_end <= 18'h101", None),  # a group beyond the end
-        ("{38'd0, rest != 9'd0}", "39'd0", None),  # a last segment of fewer groups is not counted
+        ("walk_end <= 18'h100", "walk_end <= 18'h101", None),  # A group beyond the end is legal.
+        ("{38'd0, rest != 9'd0}", "39'd0", None),  # A shorter last segment does not count.
         (
             "- {1'b0, descriptor_stride_2[15:0]};",  # of a compressed move: segment
             "- {2'b0, descriptor_stride_2[14:0]};",
             "segments",
-        ),  # a segment has fewer than 32,768 groups
+        ),  # A segment must have fewer than 32,768 groups.
     ],
 )
 def test_a_broken_load_is_found(right, wrong, test):

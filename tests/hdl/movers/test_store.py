@@ -12,14 +12,14 @@ CONFIGS = {
     "narrow": CoreConfig.from_toml("[core]\nbuffer = 2\naxi_bits = 32"),
     "whole": CoreConfig.from_toml(FP8 + "[core]\nbuffer = 2"),
     "wide": CoreConfig.from_toml(FP8 + "lanes = 8\nrows = 8\ncolumns = 8\n[core]\nbuffer = 4\naxi_bits = 512"),
-    # A mask is two beats: one that has left does not mean that the group has left.
+    # A mask has two beats, so the group has not left after its first beat.
     "mask of beats": CoreConfig.from_toml(
         "[tile]\nlanes = 8\nrows = 8\ncolumns = 8\n[core]\nbuffer = 8\naxi_bits = 32"
     ),
     "plain": CoreConfig.from_toml("[core]\nbuffer = 2\ncompression = false"),
 }
 NAMES = [pytest.param(name, marks=pytest.mark.slow if name == "wide" else ()) for name in CONFIGS]
-"""The widest takes as long as the others together: a night's."""
+"""The widest configuration takes as long as the others together and runs at night."""
 
 
 @pytest.mark.sampled(2)
@@ -38,17 +38,17 @@ def test_the_whole_buffer():
 @pytest.mark.parametrize(
     ("right", "wrong"),
     [
-        ("& ~(begins_segment & entry_waits)", ""),  # an entry is lost where they follow each other
-        ("(before_entry == 5'd0)", "1'd1"),  # an entry goes before units that were asked for before it
-        ("group_taken = comes &", "group_taken = comes | 1'h0 &"),  # a group is put over one that stays
+        ("& ~(begins_segment & entry_waits)", ""),  # An entry is lost if it follows another one immediately.
+        ("(before_entry == 5'd0)", "1'd1"),  # An entry overtakes units that were requested earlier.
+        ("group_taken = comes &", "group_taken = comes | 1'h0 &"),  # A group overwrites one that has not left.
         (
             "((~group_held | group_leaves) & (~comes | descriptor_compressed))",
             "1'b0",
         ),  # no group is read but where one waits
-        ("(segment_left >= 16'h80)", "1'd1"),  # beats are asked for that nobody has
-        ("16'd0 : shorter[15:0]", "16'd0 : 16'd0"),  # all groups after the first segment are forgotten
+        ("(segment_left >= 16'h80)", "1'd1"),  # Beats without data are requested.
+        ("16'd0 : shorter[15:0]", "16'd0 : 16'd0"),  # All groups after the first segment are lost.
         ("walk_end <= 18'h40", "walk_end <= 18'h41"),
-        # A byte of an entry is not written, or a foreign one is: zeros.
+        # A byte of an entry is not written, or a byte of another entry is written as zero.
         ("= beats_payload_strobe &", "= {beats_payload_strobe[15:8], 1'b0, beats_payload_strobe[6:0]} &"),
         ("= beats_payload_strobe &", "= {beats_payload_strobe[15:4], {4{|beats_payload_strobe[3:0]}}} &"),
     ],

@@ -1,4 +1,4 @@
-"""Walk: where it stands, against loops written as loops."""
+"""Walk: its position, compared with nested loops."""
 
 import pytest
 

@@ -17,15 +17,15 @@ from tensordash_cli.main import run
 from tensordash_storage import jobs as jobs_module
 from tensordash_storage.jobs import AnswerStore, Job, JobError, Runner
 
-HERE = Runner(workers=1)
+ONE_PROCESS = Runner(workers=1)
 JOBS = [Job(str(n), math.factorial, (n,), size=n) for n in (3, 4, 5)]
 EXPECTED = {"3": 6, "4": 24, "5": 120}
-WHERE = pytest.mark.parametrize("runner", [HERE, Runner(workers=2)], ids=["one process", "two processes"])
+WHERE = pytest.mark.parametrize("runner", [ONE_PROCESS, Runner(workers=2)], ids=["one process", "two processes"])
 
 
 @pytest.fixture
 def ran(monkeypatch):
-    """Numbers whose factorials this process computed."""
+    """Return the list of keys of the jobs that this process runs."""
     numbers = []
     monkeypatch.setattr(
         jobs_module, "_answer", lambda n, job: numbers.append(job.key) or (n, job.function(*job.arguments))
@@ -42,19 +42,19 @@ def test_every_answer_is_given_and_stored(runner, tmp_path):
 
 def test_stored_answers_are_not_computed_again(ran, tmp_path):
     store = AnswerStore(tmp_path)
-    assert dict(HERE.run(JOBS[:2], store)) == {"3": 6, "4": 24}
-    assert list(HERE.run(reversed(JOBS), store)) == [("4", 24), ("3", 6), ("5", 120)]
+    assert dict(ONE_PROCESS.run(JOBS[:2], store)) == {"3": 6, "4": 24}
+    assert list(ONE_PROCESS.run(reversed(JOBS), store)) == [("4", 24), ("3", 6), ("5", 120)]
     assert ran == ["3", "4", "5"]
-    assert dict(HERE.run(JOBS)) == EXPECTED, "without a store all run"
+    assert dict(ONE_PROCESS.run(JOBS)) == EXPECTED, "without a store all run"
     assert len(ran) == 6
 
 
 @pytest.mark.parametrize("damage", ["", "{", "null", "[]", '"six"'])
 def test_a_damaged_answer_is_computed_again(damage, ran, tmp_path):
     store = AnswerStore(tmp_path, read=lambda document: document + 0)
-    dict(HERE.run(JOBS, store))
+    dict(ONE_PROCESS.run(JOBS, store))
     (tmp_path / "4.json").write_text(damage)
-    assert dict(HERE.run(JOBS, store)) == EXPECTED
+    assert dict(ONE_PROCESS.run(JOBS, store)) == EXPECTED
     assert ran == ["3", "4", "5", "4"]
     assert json.loads((tmp_path / "4.json").read_text()) == 24
 
@@ -62,7 +62,7 @@ def test_a_damaged_answer_is_computed_again(damage, ran, tmp_path):
 def test_an_answer_that_is_not_final_is_not_stored(ran, tmp_path):
     store = AnswerStore(tmp_path, is_final=lambda answer: answer != 24)
     for _ in range(2):
-        assert dict(HERE.run(JOBS, store)) == EXPECTED
+        assert dict(ONE_PROCESS.run(JOBS, store)) == EXPECTED
     assert ran == ["3", "4", "5", "4"]
 
 
@@ -75,7 +75,7 @@ class Point:
 def test_dataclasses_are_stored(tmp_path):
     store = AnswerStore(tmp_path, read=lambda document: Point(**document))
     for _ in range(2):
-        assert dict(HERE.run([Job("a", Point, (1, 2))], store)) == {"a": Point(1, 2)}
+        assert dict(ONE_PROCESS.run([Job("a", Point, (1, 2))], store)) == {"a": Point(1, 2)}
 
 
 @WHERE
@@ -88,12 +88,12 @@ def test_a_run_that_is_given_up_continues(runner, ran, tmp_path):
     stored = {path.stem for path in tmp_path.iterdir()}
     assert len(stored) == 2
     ran.clear()
-    assert dict(HERE.run(JOBS, store)) == EXPECTED
+    assert dict(ONE_PROCESS.run(JOBS, store)) == EXPECTED
     assert ran == [key for key in EXPECTED if key not in stored]
 
 
 def test_an_interrupt_ends_processes_and_keeps_what_is_answered(tmp_path):
-    """As Ctrl-C does, while two processes wait."""
+    """The interrupt comes as from Ctrl-C, while two processes wait."""
     store = AnswerStore(tmp_path)
     waiting = [Job(f"wait {n}", time.sleep, (600,)) for n in range(2)]
     begin = time.monotonic()
@@ -113,11 +113,11 @@ def test_an_exception_is_raised_and_earlier_answers_are_stored(runner, tmp_path)
     with pytest.raises(ValueError, match="factorial"):
         dict(runner.run([*JOBS, Job("wrong", math.factorial, (-1,))], store))
     assert "wrong" not in {path.stem for path in tmp_path.iterdir()}
-    if runner is HERE:
+    if runner is ONE_PROCESS:
         assert len(list(tmp_path.iterdir())) == len(JOBS)
 
 
-@pytest.mark.filterwarnings("default")  # of the pool that is broken
+@pytest.mark.filterwarnings("default")  # The broken pool warns.
 def test_a_process_that_ends_is_reported():
     with pytest.raises(JobError, match="a process ended while it ran a job"):
         dict(Runner(workers=2).run([*JOBS, Job("killed", os._exit, (3,))]))
@@ -125,7 +125,7 @@ def test_a_process_that_ends_is_reported():
 
 def test_progress_counts_stored_answers(tmp_path):
     store, text = AnswerStore(tmp_path), io.StringIO()
-    dict(HERE.run(JOBS[:1], store))
+    dict(ONE_PROCESS.run(JOBS[:1], store))
     shown = Runner(workers=1, console=Console(file=text))
     dict(shown.run(JOBS, store, describe=lambda job, answer: f"{job.key}! is [{answer}]"))
     assert text.getvalue().splitlines() == ["1 of 3 jobs are done", "[2/3] 4! is [24]", "[3/3] 5! is [120]"]
@@ -163,7 +163,7 @@ COMMANDS = (
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_command_without_its_cluster(command, tmp_path, capsys):
-    """One line, and exit status 2."""
+    """The command prints one line and exits with status 2."""
     with pytest.raises(SystemExit) as stop:
         run([*command.split(), "-o", str(tmp_path / "out"), "--cluster", "nonsense://nowhere"])
     error = capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""Files are whole or as they were; journals go on after a run that was killed."""
+"""Files are complete or unchanged, and journals continue after a killed run."""
 
 import json
 import os
@@ -68,7 +68,7 @@ def test_code_digest_is_of_every_file_by_name_and_content(tmp_path):
 class TestUserCache:
     @pytest.fixture(autouse=True)
     def restored(self, monkeypatch, tmp_path):
-        """Whatever the test makes of XDG_CACHE_HOME, it was something else before."""
+        """Restore XDG_CACHE_HOME and the list of replaced folders after the test."""
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "made" / "cache"))
         monkeypatch.setattr(user_cache_module, "_replaced", {})
 
@@ -85,7 +85,7 @@ class TestUserCache:
     @pytest.mark.parametrize("home", ["XDG_CACHE_HOME", "HOME", "none"])
     def test_one_that_cannot(self, home, monkeypatch, tmp_path):
         (tmp_path / "file").write_text("")
-        if home == "none":  # as under a user ID that nobody has
+        if home == "none":  # as for a user ID without an account
             monkeypatch.delenv("XDG_CACHE_HOME")
 
             def no_home():
@@ -101,8 +101,8 @@ class TestUserCache:
         used = usable_cache("synth")
         assert used.is_relative_to(os.environ["XDG_CACHE_HOME"])
         used.mkdir(parents=True)
-        assert usable_cache("synth") == used  # and no other
-        if home != "none":  # what must last is not put where it does not
+        assert usable_cache("synth") == used, "the same folder"
+        if home != "none":  # Data sets must not go to a temporary folder.
             assert user_cache("data").is_relative_to(tmp_path / "file")
         shutil.rmtree(os.environ["XDG_CACHE_HOME"])
 
