@@ -1,4 +1,4 @@
-"""A device's definition in another form: PyTorch's float64 products of operands rounded to fp16."""
+"""Compute a device's results with PyTorch alone: float64 products of operands rounded to fp16."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ ATEN = torch.ops.aten
 
 
 def rounded(tensor: torch.Tensor, kind: torch.dtype = torch.float16) -> torch.Tensor:
-    """Return operands in float64 as the device rounds them; float32 tensors are scaled by a power of two."""
+    """Return operands in float64 as the device rounds them. It scales float32 tensors by a power of two."""
     wide = tensor.double()
     if tensor.dtype is not torch.float32 or not wide.any():
         return wide
@@ -20,9 +20,9 @@ def rounded(tensor: torch.Tensor, kind: torch.dtype = torch.float16) -> torch.Te
 
 
 class Rounding(TorchDispatchMode):
-    """Computes products in float64, rounded to FP32, adds in FP32, and rounds to the operands' type.
+    """Compute products in float64, round them to FP32, add biases in FP32, and round to the operands' type.
 
-    float64 holds the sums of a few products of ordinary fp16 values, so that they are rounded once.
+    float64 holds sums of a few products of ordinary fp16 values exactly, so that each sum is rounded once.
     """
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

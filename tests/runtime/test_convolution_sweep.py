@@ -1,4 +1,4 @@
-"""Convolutions with all settings, plain and transposed: results, gradients and traces equal the definition."""
+"""Plain and transposed convolutions: results, gradients and traces equal the definition for all settings."""
 
 import random
 from collections.abc import Iterator
@@ -21,11 +21,11 @@ from .convolution_definition import Case, Results, by_definition
 
 SEED = 20261125
 OPERATIONS = {"y": ("AxW", "WxG"), "dx": ("WxG", "AxW"), "dw": ("AxG", "AxG")}
-"""Operations of a plain and of a transposed convolution, by result."""
+"""For each result, the operation of a plain and of a transposed convolution."""
 
 
 def cases(dimensions: int, count: int, *, transposed: bool) -> Iterator[Case]:
-    """Yield all settings of one dimension, and some pairs of settings of two."""
+    """Yield all settings for one dimension, or random pairs of settings for two."""
     draw = random.Random(SEED + dimensions + transposed)
     print(f"seed {SEED}")
     settings = [
@@ -69,7 +69,7 @@ def convolve(case: Case, x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
 
 
 def operands(case: Case) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Draw input, weights and the gradient by the result: small integers, half of them zeros."""
+    """Draw input, weights and output gradient: small integers, half of them zeros."""
     generator = torch.Generator().manual_seed(SEED)
 
     def integers(*shape: int) -> torch.Tensor:
@@ -88,7 +88,7 @@ def assert_equal(wanted: Results, y: torch.Tensor, x: torch.Tensor, w: torch.Ten
 
 
 def check(cases: list[Case], device: Device, folder: Path) -> None:
-    """Run forward and backward passes on the device, record them, and compare all with the definition."""
+    """Run and record forward and backward passes on the device, and compare them with the definition."""
     tensors = []
     with offload(device, strict=True) as run, record(folder / "run.trace", values=True):
         for case in cases:

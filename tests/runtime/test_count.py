@@ -1,4 +1,4 @@
-"""`count=False` counts no cycles and changes no result; a run then has no cycles and speedups."""
+"""`count=False` counts no cycles and changes no result. The run then reports neither cycles nor speedups."""
 
 import json
 import subprocess
@@ -24,7 +24,7 @@ from ..sim.lowering.geometries import convolution
 
 
 class Network(nn.Module):
-    """Layers of odd shapes: a strided convolution, a grouped one, a depthwise one, an LSTM and attention."""
+    """Layers of unusual shapes: strided, grouped and depthwise convolutions, an LSTM and attention."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -42,7 +42,7 @@ class Network(nn.Module):
 
 
 def trained(device: Device, *, count: bool, steps: int = 2, golden: Device | None = None) -> tuple[list, Run]:
-    """Train some steps; return the weights and the run."""
+    """Train for some steps; return the weights and the run."""
     torch.manual_seed(0)
     model = Network()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -85,7 +85,7 @@ def test_stochastic_rounding_is_compared_with_the_same_cut() -> None:
 
 
 def test_zeros_change_no_random_bits() -> None:
-    """Zeros of other samples change the cycles but no result. Counting changes no result either."""
+    """Neither zeros in other samples nor counting change a result; the zeros change the cycles."""
     random = torch.Generator().manual_seed(7)
     a, b = (torch.randn(shape, generator=random).half() for shape in ((24, 40), (40, 24)))
     sparse = a.clone()
@@ -209,7 +209,7 @@ def test_small_work_runs_on_one_thread_and_leaves_the_rest_as_it_was() -> None:
 
 
 def test_pytorch_keeps_its_number_of_threads() -> None:
-    """Runs in a new process, since Numba starts its threads once."""
+    """Use a new process, since Numba starts its threads once."""
     script = """
 import torch
 torch.set_num_threads(1)
@@ -226,7 +226,7 @@ print(torch.get_num_threads())
 
 
 def test_a_convolution_of_groups_is_the_golden_cores() -> None:
-    """Groups are multiplied together; each has its own bias."""
+    """The device multiplies all groups together. Each group has its own bias."""
     layer = convolution(
         batch=3, channels=(10, 15), size=(5, 7), kernel=(3, 2), stride=(2, 1), padding=(1, 0), dilation=(1, 2), groups=5
     )

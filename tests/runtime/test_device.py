@@ -1,4 +1,4 @@
-"""A device computes its defined results on every backend, and reports in one line what it cannot compute."""
+"""A device computes its defined results on every backend, and refuses other operands with one line."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -75,7 +75,7 @@ def test_matrix_products(any_device: Device, n: int, k: int, m: int) -> None:
 
 @pytest.mark.parametrize("seed", [0, 2**32 - 1])
 def test_stochastic_rounding(verilator: Device, seed: int) -> None:
-    """Every backend gives the same bits, every operation others; float32 results do not change."""
+    """All backends give the same bits; repeated operations differ; float32 results do not change."""
     config, (a, b) = verilator.config, (drawn((9, 30), seed=1), drawn((30, 7), seed=2))
     results = []
     for backend in BACKENDS:
@@ -92,7 +92,7 @@ def test_stochastic_rounding(verilator: Device, seed: int) -> None:
 
 
 def test_results_of_a_beat_round_independently() -> None:
-    """With remainders of one half, a row's or column's roundings up are binomial over seeds."""
+    """For remainders of one half, the number of values rounded up in a row or column is binomial over seeds."""
     count = 100
     a, b = np.ones((8, 2), np.float16), np.array([[1.0], [2.0**-11]], np.float16).repeat(8, 1)
     up = np.empty((count, 8, 8), bool)
@@ -126,7 +126,7 @@ def test_scales_that_are_rounded_up() -> None:
 
 
 def test_rounding_toward_zero(verilator: Device) -> None:
-    """Magnitudes never grow, on every backend; float32 results do not change."""
+    """On every backend magnitudes never grow, and float32 results do not change."""
     config, (a, b) = verilator.config, (drawn((9, 30), seed=1), drawn((30, 7), seed=2))
     exact = a.double() @ b.double()
     for backend in BACKENDS:
@@ -200,7 +200,7 @@ def chosen(device: Device, a: torch.Tensor, b: torch.Tensor) -> str:
 
 
 def test_the_sparser_operand_is_skipped() -> None:
-    """-0 counts as a zero, and a value that rounding flushes does not."""
+    """-0 counts as a zero. A value that rounding flushes to zero does not."""
     dense, sparse = torch.ones(4, 8), torch.ones(5, 8)
     dense[0, :4] = 1e-30
     sparse[0, :2] = torch.tensor([1e-30, -0.0])
@@ -229,7 +229,7 @@ PRODUCTS = MatrixProduct(batch=2, samples=5, in_features=6, out_features=7)
 
 
 def test_bias_relu_and_mask(any_device: Device) -> None:
-    """The output unit's operations, on every backend; groups have separate biases, a batch shares them."""
+    """Compare the output unit's operations on every backend. Groups have separate biases, a batch shares them."""
     kind = type_of_operands(any_device)
     geometries: list[Convolution | MatrixProduct] = [GROUPS, PRODUCTS]
     for seed, geometry in enumerate(geometries):
@@ -318,12 +318,13 @@ def test_formats_of_the_sides() -> None:
 
 
 def test_the_faster_operand_is_skipped() -> None:
-    """More zeros gain nothing if one of four rows has none. A rule decides if results depend on the side."""
+    """W has more zeros, but one of four rows has none, so the device skips A's zeros."""
     layer = MatrixProduct(batch=1, samples=8, in_features=64, out_features=8)
     a, w = drawn((1, 8, 64), seed=1, zeros=0.5), torch.zeros((1, 8, 64)).half()
     w[:, ::4] = 1.0
     rows = {}
-    for preset, kind in (("core", torch.float16), ("paper-bf16", torch.bfloat16)):  # The accumulator is fused.
+    # The second accumulator is fused: results depend on the row side, so a fixed rule chooses it.
+    for preset, kind in (("core", torch.float16), ("paper-bf16", torch.bfloat16)):
         with Device(preset) as device:
             executed = device.contract(layer, "AxW", {"A": a.to(kind), "W": w.to(kind)}).executed
         rows[preset] = executed.problem.rows
@@ -341,7 +342,7 @@ def test_a_tile_computes_as_a_core_does() -> None:
 
 @pytest.mark.parametrize("preset", ["mxfp8", "mxfp4", "nvfp4"])
 def test_a_tile_with_scales_quantises_float32(preset: str) -> None:
-    """The sums are those of both quantised operands, and zeros are counted after quantisation."""
+    """Sums use both operands after quantisation, and zeros are counted after quantisation."""
     fmt = BLOCK_FORMATS[{"mxfp8": "mxfp8_e4m3"}.get(preset, preset)]
     layer = MatrixProduct(batch=2, samples=8, in_features=80, out_features=6)
     a = drawn((2, 8, 80), seed=1, kind=torch.float32) * torch.rand((2, 8, 80)).exp2() ** 4
@@ -371,7 +372,7 @@ def test_a_tile_with_scales_quantises_float32(preset: str) -> None:
 
 
 def test_a_tile_with_scales_computes_convolutions() -> None:
-    """Only gradients are rounded stochastically, with other bits in every operation; nothing follows the sums."""
+    """Only gradients are rounded stochastically, with new bits in each operation. Fused operations are refused."""
     a, w = drawn((2, 16, 6, 6), seed=1, kind=torch.float32), drawn((8, 16, 3, 3), seed=2, kind=torch.float32)
     layer = convolution(batch=2, channels=(16, 8), size=(6, 6), kernel=(3, 3))
     g = conv2d(a, w)

@@ -1,4 +1,4 @@
-"""Fused operations under `torch.compile`: the same bits as without, and no more element-wise operations than needed."""
+"""Under `torch.compile`, fusing changes no bit and leaves no element-wise operation that the core could fuse."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -24,9 +24,9 @@ def _fresh_compiler() -> Iterator[None]:
 
 
 def seeded(*layers: Callable[[], nn.Module]) -> nn.Module:
-    """Return layers whose weights have few bits, so that first sums are FP32 numbers: one rounding equals two.
+    """Return layers whose weights have few bits, so that the first sums are exact in FP32.
 
-    See `test_biases_are_rounded_once`.
+    Rounding such a sum before and after the bias is added equals rounding once: see `test_biases_are_rounded_once`.
     """
     torch.manual_seed(0)
     model = nn.Sequential(*(make() for make in layers))
@@ -69,7 +69,7 @@ def count_unfused(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
 
 class ReluWithInput(nn.Module):
-    """Uses both the input and the output of ReLU."""
+    """Use both the input and the output of ReLU."""
 
     def __init__(self, layer: nn.Module) -> None:
         super().__init__()
@@ -81,7 +81,7 @@ class ReluWithInput(nn.Module):
 
 
 class ScaledProducts(nn.Module):
-    """Matrix products with factors, and with addends other than a bias per column."""
+    """Scaled matrix products, and addends other than a bias per column."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -222,7 +222,7 @@ def test_a_tile_fuses_nothing() -> None:
 
 
 def test_what_does_not_run_on_the_device(device: Device) -> None:
-    """PyTorch computes it, one operation after the other, and the run lists it."""
+    """PyTorch computes the operations one after the other, and the run lists them."""
     model, x = (
         seeded(lambda: nn.Conv2d(3, 4, 2, stride=(1, 5)), nn.ReLU, lambda: nn.Conv2d(4, 2, 2)),
         inputs(2, 3, 6, 20),
@@ -243,7 +243,7 @@ def test_run_lists_fused_operations(device: Device) -> None:
 
 @pytest.mark.parametrize("which", ["fused_convolution", "fused_convolution_input", "fused_matmul"])
 def test_registrations(which: str) -> None:
-    """PyTorch finds that schema and fake agree with the computed tensors."""
+    """PyTorch checks that schema and fake tensors match the computed tensors."""
     a, w, g, b = torch.randn(2, 3, 5, 5), torch.randn(4, 3, 2, 2), torch.randn(2, 4, 4, 4), torch.randn(4)
     settings = [1, 1], [0, 0], [1, 1], False, [0, 0], 1
     arguments: Any = {

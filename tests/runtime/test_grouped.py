@@ -1,4 +1,4 @@
-"""Grouped products of mixtures of experts, in all forms: on the device and in traces, with gradients."""
+"""Grouped products of mixtures of experts: results, gradients and traces of all forms."""
 
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from tensordash_sim.trace import Trace, record
 from ..sim.lowering.reference import multiply_out
 
 ENDS = [3, 3, 8, 14]
-"""Ends of four groups, the second empty; of 16 rows or columns, the last two are in no group."""
+"""Ends of four groups. The second is empty, and the last two of 16 rows or columns are in no group."""
 FORMS: dict[str, tuple[tuple[int, ...], tuple[int, ...], list[int] | None]] = {
     "3d x 3d": ((4, 8, 16), (4, 16, 24), None),
     "2d x 3d": ((16, 16), (4, 16, 24), ENDS),
@@ -33,7 +33,7 @@ def offsets(ends: list[int] | None) -> torch.Tensor | None:
 
 
 def by_groups(x: torch.Tensor, y: torch.Tensor, ends: list[int] | None) -> torch.Tensor:
-    """Compute a grouped product by its definition in float64; values outside of all groups are zero."""
+    """Compute a grouped product by its definition in float64. Values outside of all groups are zero."""
     x, y = x.double(), y.double()
     if ends is None:
         return torch.stack([x[group] @ y[group] for group in range(len(x))])

@@ -1,4 +1,4 @@
-"""Host calls of normalization, GELU, means and updates: the C's bits, and PyTorch's values."""
+"""Host calls of normalization, GELU, means and updates: C gives the same bits, close to PyTorch's values."""
 
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,7 @@ def numbers(kind: str, seed: int, *shape: int) -> np.ndarray:
     count = int(np.prod(shape))
     ordinary = np.random.default_rng(seed).standard_normal(count).astype(np.float32)
     hard = hard_numbers(count, seed)
-    hard[np.isnan(hard)] = np.nan  # A skipped step keeps the bits of host calls, which write one NaN only.
+    hard[np.isnan(hard)] = np.nan  # A skipped step keeps the stored bits, and host calls write only this NaN.
     return (ordinary if kind == "ordinary" else hard).reshape(shape)
 
 
@@ -167,7 +167,7 @@ def test_square_roots(builder: PlanBuilder, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("norm", ["batch", "layer"])
 def test_normalization_is_pytorch_s(norm: str) -> None:
-    """Within 1e-5, values of magnitude 1."""
+    """Values of magnitude 1 differ by at most 1e-5."""
     x = (torch.randn(SHAPE, generator=torch.Generator().manual_seed(0)) * 3 + 2).requires_grad_()
     gradient = torch.randn(SHAPE, generator=torch.Generator().manual_seed(1))
     module: Any = nn.BatchNorm2d(5, momentum=0.1) if norm == "batch" else nn.LayerNorm(6)
@@ -208,7 +208,7 @@ def test_gelu_is_pytorch_s() -> None:
 
 
 def test_adamw_is_pytorch_s() -> None:
-    """After 20 steps parameters are within 1e-6."""
+    """After 20 steps parameters differ by at most 1e-6."""
     parameter = torch.randn(50, generator=torch.Generator().manual_seed(0)).requires_grad_()
     optimizer = torch.optim.AdamW([parameter], lr=1e-2, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.1)
     values = {"parameter": parameter.detach().numpy().copy(), "corrections": np.zeros(2, np.float32)}
@@ -224,7 +224,7 @@ def test_adamw_is_pytorch_s() -> None:
 
 
 def test_loss_scale_is_pytorch_s() -> None:
-    """It changes as `torch.amp.GradScaler` changes it."""
+    """The loss scale follows the rule of `torch.amp.GradScaler`."""
     parameter = torch.zeros(1, requires_grad=True)
     optimizer = torch.optim.SGD([parameter], lr=1.0)
     scaler = torch.amp.GradScaler("cpu", init_scale=8.0, growth_interval=2)

@@ -1,4 +1,4 @@
-"""A core in int8: inference with integers, quantised float32 tensors, and straight-through training."""
+"""Test a core in int8: inference, quantised float32 tensors, and straight-through training."""
 
 from collections.abc import Callable
 from typing import Any
@@ -30,7 +30,7 @@ def quantised(values: NDArray, power: int) -> NDArray[np.int64]:
 
 
 def narrowed(sums: NDArray[np.int64], scale: int) -> NDArray[np.int64]:
-    """Return sums times a power of two as int8: rounded to nearest even, and saturated."""
+    """Return sums times a power of two as int8, rounded to nearest even and saturated."""
     return np.clip(np.rint(np.ldexp(sums.astype(np.float64), scale)), -128, 127).astype(np.int64)
 
 
@@ -41,7 +41,7 @@ def convolved(a: NDArray[np.int64], w: NDArray[np.int64], padding: int) -> NDArr
 
 
 class IntegerCnn:
-    """The digits CNN in integers: weights, biases and the powers of two between its layers."""
+    """The digits CNN in integers: weights, biases, and powers of two between its layers."""
 
     def __init__(self, model: Any, images: NDArray) -> None:
         named = {name: each.detach().numpy() for name, each in model.named_parameters()}
@@ -62,7 +62,7 @@ class IntegerCnn:
                 power += self.scales[name]
 
     def scores(self, images: NDArray, layer: Callable[[str, NDArray], NDArray]) -> NDArray:
-        """Return scores; `layer` computes each layer by its name."""
+        """Return scores; `layer` computes the layer with a name."""
         first = layer("conv1", quantised(images, self.input_power))
         second = layer("conv2", first)
         samples, channels, size, _ = second.shape
@@ -103,7 +103,7 @@ class IntegerCnn:
 
 @pytest.mark.parametrize("backend", ["emulator", "golden", pytest.param("verilator", marks=pytest.mark.slow)])
 def test_inference_of_the_digits_cnn(backend):
-    """Every layer's integers are NumPy's, and about as many digits are right as in float32."""
+    """Every layer's integers equal NumPy's, and accuracy is close to float32's."""
     task = load_task("digits", 0, 64)
     optimizer = task.optimizer(task.model.parameters())
     for batch in (each for epoch in range(8) for each in task.order(epoch)):
@@ -128,7 +128,7 @@ def test_inference_of_the_digits_cnn(backend):
 
 @pytest.mark.parametrize("seed", range(4))
 def test_float32(seed):
-    """Operands are scaled by powers of two and rounded; the integer sum is scaled back, and then the bias is added."""
+    """Operands are scaled by powers of two and rounded. The bias is added after the sum is scaled back."""
     rng = np.random.default_rng(seed)
     sizes = 10.0 ** rng.integers(-6, 6, 2)
     a, w = ((rng.standard_normal((4, 8)) * size).astype(np.float32) for size in sizes)
@@ -155,7 +155,7 @@ def test_what_saturates_is_counted():
 
 @pytest.mark.parametrize("backend", ["golden", pytest.param("verilator", marks=pytest.mark.slow)])
 def test_a_training_step_straight_through(backend):
-    """Gradients and weights after a step have the emulator's bits."""
+    """After a step, gradients and weights have the bits of the emulator."""
     made = []
     for name in ("emulator", backend):
         task = load_task("digits", 0, 2)

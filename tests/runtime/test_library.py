@@ -1,4 +1,4 @@
-"""Custom operations and the backend of torch.compile: fakes and gradients, computed on the device."""
+"""Custom operations and the torch.compile backend: fake tensors, and gradients computed on the device."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -51,7 +51,7 @@ def test_convolutions(device: Device) -> None:
 
 @pytest.mark.parametrize("which", ["matmul", "convolution"])
 def test_registrations(device: Device, which: str) -> None:
-    """PyTorch checks that schema, fake and autograd agree with results."""
+    """PyTorch checks that schema, fake tensors and autograd match the results."""
     arguments: Any = (torch.randn(2, 3, 4, requires_grad=True), torch.randn(4, 2, requires_grad=True))
     if which == "convolution":
         arguments = (torch.randn(1, 2, 5, 5, requires_grad=True), torch.randn(3, 2, 2, 2, requires_grad=True))

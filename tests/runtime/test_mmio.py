@@ -1,4 +1,4 @@
-"""The backend `mmio`: the emulator's bits through a socket or Linux's files, and a clear error for each failure."""
+"""The backend `mmio` gives the emulator's bits through a socket or Linux's files, and an error for each failure."""
 
 import os
 import select
@@ -32,7 +32,7 @@ from tensordash_sim.verify.verilated_core import VerilatedCore
 CONFIG = cast(CoreConfig, load_any_preset("core"))
 SIZE = 1 << 20
 BASE = 6 << 30
-"""An address above 4 GiB, for the high halves of address registers."""
+"""An address above 4 GiB, which uses the high halves of address registers."""
 CORES = {"golden": GoldenRegisters, "verilator": VerilatedCore}
 
 
@@ -90,7 +90,7 @@ def assert_is_right(device: Device) -> None:
 
 
 def test_matmul(address: str) -> None:
-    """Clients use the server one after the other."""
+    """The server serves clients one after the other."""
     for _ in range(2):
         with connect(address) as device:
             assert_is_right(device)
@@ -98,7 +98,7 @@ def test_matmul(address: str) -> None:
 
 
 def test_the_core_computes(core: SimulatedCore, address: str) -> None:
-    """A core with other results is found."""
+    """Changed operands give the emulator's new results. The core's bounds enclose its memory."""
     a, b = operands()
     with connect(address) as device, Device(CONFIG) as emulator:
         right = device.matmul(a, b)
@@ -118,7 +118,7 @@ def test_a_training_step_of_digits(address: str) -> None:
 
 
 def test_a_program_folder(core: SimulatedCore, address: str) -> None:
-    """A training step with host calls, in the middle of memory; the core may access only the folder's memory."""
+    """Run a training step with host calls in the middle of memory. The core may access only the folder's memory."""
     folder = compile_task("mlp", CONFIG, seed=0, batch=2, base=BASE + 0x10000)
     assert run_folder(folder, "mmio", address=address, timeout=20.0) == ([None] * 2, "")
     assert core.read("bounds_base") == BASE % (1 << 32) + 0x10000
@@ -246,7 +246,7 @@ def test_another_server(tmp_path: Path) -> None:
 
 
 def serve_some(count: int, then: Callable[[], Any]) -> Callable[[socket.socket], None]:
-    """Return a server that gives some answers, the greeting among them, and then leaves in the middle of a request."""
+    """Return a server that sends `count` answers, greeting included, and then closes in the middle of a request."""
     core = GoldenRegisters(CONFIG, SIZE)
 
     def serve(listener: socket.socket) -> None:
@@ -284,7 +284,7 @@ def test_a_server_that_is_silent(count: int, tmp_path: Path) -> None:
 
 
 def test_a_program_without_an_end(core: SimulatedCore, address: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The core does not get `tail`; the device works again after that."""
+    """The core never gets the write of `tail`. The device works again after the error."""
     original = core.write
     a, b = operands()
     with connect(address, timeout=1.0) as device:
@@ -296,7 +296,7 @@ def test_a_program_without_an_end(core: SimulatedCore, address: str, monkeypatch
 
 
 def test_an_error_of_the_core(core: SimulatedCore, address: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The processor overwrites the program."""
+    """The processor overwrites the program while the core runs."""
     original = core.write
 
     def write(name: str, value: int) -> None:
@@ -341,9 +341,9 @@ def files(tmp_path: Path) -> str:
 
 
 class Registers:
-    """A mapped page of registers in front of a golden core: every access goes through the page.
+    """Replace a mapped page of registers by a golden core.
 
-    The first read of `cause` after a write of `tail` finds nothing; then there is the interrupt.
+    The first read of `cause` after a write of `tail` returns zero; only then the interrupt arrives.
     """
 
     def __init__(self, page: memoryview, interrupt: socket.socket) -> None:
@@ -371,9 +371,9 @@ class Registers:
 
 @pytest.mark.parametrize("is_wired", [True, False])
 def test_linux_devices(is_wired: bool, files: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Files replace registers and memory, and a pair of sockets replaces the interrupt of /dev/uio0."""
+    """Files replace registers and memory. A pair of sockets replaces the interrupt of /dev/uio0."""
     ours, theirs = socket.socketpair()
-    unwired = os.open(os.devnull, os.O_RDONLY)  # which is read-only
+    unwired = os.open(os.devnull, os.O_RDONLY)  # Enabling the interrupt fails: the file is read-only.
     registers: list[Registers] = []
 
     def open_devices(port: UioPort, place: UioAddress, memory_bytes: int) -> None:
@@ -389,7 +389,7 @@ def test_linux_devices(is_wired: bool, files: str, monkeypatch: pytest.MonkeyPat
     with ours, theirs, connect(files) as device:
         assert_is_right(device)
         if is_wired:
-            assert theirs.recv(8, socket.MSG_DONTWAIT) == (1).to_bytes(4, "little")  # enables the interrupt
+            assert theirs.recv(8, socket.MSG_DONTWAIT) == (1).to_bytes(4, "little")  # The write enables the interrupt.
         assert bool(select.select([ours], [], [], 0)[0]) != is_wired
     os.close(unwired)
 

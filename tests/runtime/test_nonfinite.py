@@ -1,4 +1,4 @@
-"""Results depend on operands but not on counts of zeros: infinities, NaN, formats and sides."""
+"""Results depend on operands but not on counts of zeros: test infinities, NaN, formats and sides."""
 
 import itertools
 from typing import Any
@@ -19,7 +19,7 @@ from ..sim.lowering.geometries import convolution
 
 LINEAR = MatrixProduct(batch=2, samples=5, in_features=6, out_features=3)
 CONVOLUTION = convolution(batch=2, channels=(4, 2), size=(5, 6), kernel=(3, 2), stride=(2, 1), padding=(1, 2), groups=2)
-"""Seven columns of results, which a core pads to eight, and padding on all sides."""
+"""Padding on all sides; a core pads the seven columns of results to eight."""
 OPERATIONS = ("AxW", "WxG", "AxG")
 Tensors = dict[str, torch.Tensor]
 
@@ -35,7 +35,7 @@ def drawn(geometry: Convolution | MatrixProduct, operation: str, seed: int, kind
 
 
 def defined(geometry: Convolution | MatrixProduct, operation: str, tensors: Tensors) -> torch.Tensor:
-    """Compute the operation with PyTorch in float64, where padding is zeros."""
+    """Compute the operation with PyTorch in float64, which multiplies padding as zeros."""
     wide = {name: tensor.double() for name, tensor in tensors.items()}
     if isinstance(geometry, MatrixProduct):
         if operation == "WxG":
@@ -51,7 +51,7 @@ def defined(geometry: Convolution | MatrixProduct, operation: str, tensors: Tens
 
 
 def checked(device: Device, geometry: Convolution | MatrixProduct, operation: str, tensors: Tensors) -> bool:
-    """Return whether results are not finite, equal to the bit on both schedules: integers are exact in every format."""
+    """Require PyTorch's bits with either operand on the row side; return whether a result is not finite."""
     wanted = defined(geometry, operation, tensors).float()
     for rows in tensors:
         done = device.contract(geometry, operation, tensors, row_side=rows)
@@ -65,7 +65,7 @@ def checked(device: Device, geometry: Convolution | MatrixProduct, operation: st
 @pytest.mark.parametrize("geometry", [LINEAR, CONVOLUTION], ids=["matmul", "convolution"])
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_one_infinity_in_each_place(geometry: Convolution | MatrixProduct, operation: str) -> None:
-    """Put an infinity in each place of each operand, beside zeros, in alternating types."""
+    """Put an infinity among zeros in several places of each operand, in alternating types."""
     kinds, reached = itertools.cycle([torch.float16, torch.float32]), 0
     with Device("core") as device:
         for name in drawn(geometry, operation, 0, torch.float16):
@@ -74,7 +74,7 @@ def test_one_infinity_in_each_place(geometry: Convolution | MatrixProduct, opera
                 tensors = drawn(geometry, operation, sum(place), next(kinds))
                 tensors[name][place] = torch.inf
                 reached += checked(device, geometry, operation, tensors)
-    assert reached >= 8  # The value may be multiplied only with padding.
+    assert reached >= 8  # Some infinities are multiplied only with padding.
 
 
 @pytest.mark.parametrize("backend", ["emulator", "golden"])
@@ -105,7 +105,7 @@ def test_other_tiles(change: str) -> None:
 
 @pytest.mark.parametrize("preset", ["mxfp8", "nvfp4"])
 def test_tiles_with_scales(preset: str) -> None:
-    """Each result with a non-finite factor is NaN, on both sides; no other result changes."""
+    """On both sides, each result with a non-finite factor is NaN. No other result changes."""
     tensors = drawn(LINEAR, "AxW", 3, torch.float32)
     tensors["W"][0, 1, 2] = torch.inf
     finite = {**tensors, "W": tensors["W"].nan_to_num(posinf=0.0)}
@@ -148,7 +148,7 @@ def test_the_case_of_the_issue() -> None:
 
 
 def test_fp8_keeps_infinities() -> None:
-    """E4M3 has no infinities: an infinite float32 operand still gives infinite results, on either side."""
+    """E4M3 has no infinities, but infinite float32 operands on either side still give infinite results."""
     a, b = torch.ones(3, 4), torch.ones(4, 2)
     for operand in (a, b):
         operand[0, 0] = torch.inf
@@ -160,7 +160,7 @@ def test_fp8_keeps_infinities() -> None:
 
 @pytest.mark.parametrize("place", ["A", "W", "G"])
 def test_gradient_scalers_find_them(place: str) -> None:
-    """The infinity is multiplied only by zeros; the step is skipped, and the run counts its contractions."""
+    """The infinity is multiplied only by zeros. GradScaler skips the step, and the run counts the contractions."""
     torch.manual_seed(0)
     first = nn.Conv2d(1, 2, 3, padding=1, bias=False)
     model = nn.Sequential(first, nn.Flatten(), nn.Linear(32, 2, bias=False))
@@ -201,7 +201,7 @@ def test_cycles_of_checks_count() -> None:
 
 @pytest.mark.parametrize("preset", ["core-fp8", "paper-bf16", "mxfp8", "nvfp4"])
 def test_zeros_do_not_choose_formats_or_sides(preset: str) -> None:
-    """An operand with nine zeros of ten stays on its side, whatever its role."""
+    """An operand with 90% zeros stays on its side, whatever its role."""
     random = np.random.default_rng(3)
     layer = MatrixProduct(batch=1, samples=8, in_features=64, out_features=8)
     with Device(preset) as device:

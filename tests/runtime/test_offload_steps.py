@@ -1,4 +1,4 @@
-"""The table of training steps in docs/runtime.md agrees with the bench that writes it."""
+"""The table of training steps in docs/runtime.md matches the bench that writes it."""
 
 import re
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""NVFP4's training recipe against its definition in plain NumPy, alone and on a device."""
+"""NVFP4's training recipe equals its definition in plain NumPy, alone and on a device."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ ELEMENTS = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6])
 SCALE_VALUES = np.array(
     [code * 2.0**-9 for code in range(8)] + [2.0**e * (1 + f / 8) for e in range(-6, 9) for f in range(8)]
 )
-SCALE_VALUES = SCALE_VALUES[:127]  # the last code is NaN
+SCALE_VALUES = SCALE_VALUES[:127]  # The last code is NaN.
 FP4, E4M3 = FORMATS["fp4_e2m1"], SCALES["e4m3"]
 LAYER = MatrixProduct(batch=1, samples=40, in_features=70, out_features=24)
 QUIET = Recipe(bf16_layers=())
@@ -88,7 +88,7 @@ def test_signs_follow_from_the_seed() -> None:
 
 @pytest.mark.parametrize("rows", [16, 20, 5, 48])
 def test_a_product_under_the_transform_is_the_same(rows: int) -> None:
-    """Small integers give the same bits, since no rounding changes them."""
+    """Small integers give the same bits, since they are not rounded."""
     rng = np.random.default_rng(rows)
     a, g = (rng.integers(-8, 9, (2, rows, columns)).astype(np.float32) for columns in (7, 3))
     x, y = (hadamard_transform(each, hadamard_matrix(rows)).astype(np.float64) for each in (a, g))
@@ -118,7 +118,7 @@ def test_random_signs_precede_the_transform() -> None:
 @pytest.mark.parametrize("shape", [(16, 16), (40, 70), (5, 33), (33, 5)])
 def test_square_blocks_are_as_defined(shape: tuple[int, int]) -> None:
     weights = drawn(*shape)
-    weights[:16, :16] *= shape[0] < 20  # a block of zeros in the larger matrices
+    weights[:16, :16] *= shape[0] < 20  # Larger matrices have a block of zeros.
     assert np.array_equal(worth(weights, 16), square_blocks(weights))
 
 
@@ -129,7 +129,7 @@ def test_a_weight_and_its_transpose_have_the_same_values() -> None:
 
 
 def test_square_blocks_repeat_one_scale() -> None:
-    """The tile gets ordinary blocks of 1 x 16."""
+    """The tile receives ordinary blocks of 1 x 16."""
     scales = quantise_blocks(drawn(40, 70), fp4(), E4M3, block_height=16).scales
     assert np.array_equal(scales, scales[np.arange(40) // 16 * 16])
 

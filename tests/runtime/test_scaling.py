@@ -1,4 +1,4 @@
-"""Float32 operands: scaled by powers of two, rounded, and counted; zeros from rounding do not count as sparsity."""
+"""Float32 operands are scaled by powers of two, rounded and counted. Flushed values do not count as zeros."""
 
 import json
 from collections.abc import Iterator
@@ -38,7 +38,7 @@ def power(values: NDArray[np.float32], most: float) -> int:
 
 
 def defined(a: NDArray[np.float32], b: NDArray[np.float32], preset: str = "core") -> NDArray[np.float32]:
-    """Compute docs/runtime.md's definition of a product in float64: operands scaled and rounded, and an exact sum."""
+    """Compute a product by the definition in docs/runtime.md, in float64: scale, round, and sum exactly."""
     kind, most = {"core": (torch.float16, 65504.0), "core-bf16": (torch.bfloat16, 2.0**16)}[preset]
     powers = [power(each, most) for each in (a, b)]
     rounded = [
@@ -55,7 +55,7 @@ def drawn(shape: tuple[int, ...], seed: int, size: float = 1.0) -> NDArray[np.fl
 
 
 SIZES = [(1.0, 1.0), (1e-8, 1.0), (1e6, 1e6), (1e-37, 1e-8), (3e-41, 1e30), (1e-40, 1e-3), (1e19, 1e19), (1e30, 1e30)]
-"""Sizes of both operands: descriptors can hold the powers of some of them, and the runtime applies others."""
+"""Magnitudes of both operands: descriptors hold some of the powers of two, and the runtime applies the rest."""
 
 
 @pytest.mark.parametrize("sizes", SIZES, ids=str)
@@ -100,7 +100,7 @@ GROUPS = convolution(batch=2, channels=(4, 6), size=(5, 6), kernel=(3, 2), strid
 @pytest.mark.parametrize("geometry", [GROUPS, MatrixProduct(batch=3, samples=5, in_features=6, out_features=7)])
 @pytest.mark.parametrize("operation", ["AxW", "WxG", "AxG"])
 def test_groups_and_batches(geometry: Convolution | MatrixProduct, operation: str) -> None:
-    """Operands times a power of two give scaled results; without scaling they would be zeros and infinities."""
+    """Operands times a power of two give scaled results. Unscaled results would be zeros and infinities."""
     sizes = {"A": 2.0**40, "W": 2.0**-30, "G": 2.0**-60}
     tensors = {name: drawn(geometry.shapes[name], k) for k, name in enumerate("AWG") if name in operation}
     with Device("core") as device:
@@ -133,7 +133,7 @@ def test_gradients_below_fp16() -> None:
 
 
 def test_the_largest_value_of_fp8_does_not_saturate() -> None:
-    """E4M3 ends at 448: the power for 7 * 2**k keeps all bits, and every size gives the same bits."""
+    """E4M3 ends at 448, so 7 * 2**k keeps all bits after scaling. Every magnitude gives the same bits."""
     a = np.array([[7.0, 1.0, -0.5]], np.float32)
     for preset in ("core-fp8", load_preset("paper", ["tile.format=fp8_e4m3"])):
         with Device(preset) as device:
@@ -148,7 +148,7 @@ def test_the_largest_value_of_fp8_does_not_saturate() -> None:
 
 @pytest.mark.parametrize("accumulator", ["hopper", "volta-fp16"])
 def test_fused_accumulators(accumulator: str) -> None:
-    """Scaled operands give scaled results, also with narrow results."""
+    """Scaled operands give scaled results, narrow results included."""
     tile = load_preset("paper", ["tile.format=fp16", f"tile.accumulator={accumulator}"])
     a, b = drawn((4, 32), 1), drawn((32, 4), 2)
     with Device(tile) as device:
@@ -175,7 +175,7 @@ def test_powers_of_special_operands() -> None:
 
 
 COUNTED = np.array([[0.0, -0.0, 1e-9, 2.0**-25, 2.0**-24, 65519.0, 65520.0, -1e6]], np.float32)
-"""Two zeros, two values that fp16 flushes (2**-25 is a tie, to even), and two above its largest."""
+"""Two zeros, two values that fp16 flushes (2**-25 is a tie, to even), and two above fp16's largest."""
 
 
 def test_counts_by_hand() -> None:

@@ -1,4 +1,4 @@
-"""Interruptions by a silent memory, Ctrl-C, SIGKILL or a full disk: finished work stays valid."""
+"""Finished work stays valid after a silent memory, Ctrl-C, SIGKILL or a full disk."""
 
 import errno
 import resource
@@ -18,7 +18,7 @@ from tensordash_runtime.tasks import load_task
 from tensordash_runtime.training import Trainer
 
 STEPS = 3
-"""Steps in an epoch."""
+"""Steps per epoch."""
 A, B = np.eye(8, dtype=np.float16), np.arange(64, dtype=np.float16).reshape(8, 8)
 
 
@@ -32,7 +32,7 @@ A, B = np.eye(8, dtype=np.float16), np.arange(64, dtype=np.float16).reshape(8, 8
     ],
 )
 def test_a_memory_that_is_silent(channel: str, after: int, what: str) -> None:
-    """The error names the core's wait; when memory answers again, the device works."""
+    """The error names what the core waits for. The device works when memory answers again."""
     with Device("core", "verilator", memory_bytes=1 << 16) as device:
         np.testing.assert_array_equal(device.matmul(A, B), B)
         backend = device.require_usable()
@@ -73,7 +73,7 @@ def trainer(device: Device, folder: Path | None) -> Trainer:
 
 
 def train_and_wait(folder: str) -> None:
-    """Train, then wait in the middle of a step of the second epoch until the process is killed."""
+    """Train, then wait in a step of the second epoch until the process is killed."""
     with Device("core") as device:
         mine = trainer(device, Path(folder))
         products = 0
@@ -90,7 +90,7 @@ def train_and_wait(folder: str) -> None:
 
 
 def test_killed_in_a_step(tmp_path: Path) -> None:
-    """Training continues from the last checkpoint, and its results are those without interruption."""
+    """Training continues from the last checkpoint and gives the results of an uninterrupted run."""
     here = str(Path(__file__).parent)
     code = f"import sys; sys.path.insert(0, {here!r}); import test_stopped; test_stopped.train_and_wait(sys.argv[1])"
     with subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE, text=True) as process:
@@ -107,7 +107,7 @@ def test_killed_in_a_step(tmp_path: Path) -> None:
     with Device("core") as device:
         uninterrupted = trainer(device, None)
         uninterrupted.train(2 * STEPS)
-    # Plain PyTorch may add in another order in another run.
+    # Plain PyTorch's order of additions may differ between runs.
     assert [replace(step, plain_loss=0.0) for step in resumed.history] == [
         replace(step, plain_loss=0.0) for step in uninterrupted.history
     ]
