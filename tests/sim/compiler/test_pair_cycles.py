@@ -1,4 +1,4 @@
-"""Cycles of layouts of two groups, compared with a count of one group after the other."""
+"""Cycles of layouts with pairs of groups equal a count that takes one group after the other."""
 
 from random import Random
 
@@ -24,7 +24,7 @@ def drawn(random):
 
 
 def reads_and_banks(values):
-    """Yield of each group the group that it reads from each bank, and the banks that it is written to."""
+    """Yield for each written group which group it reads from each bank, and the banks that it writes."""
     walk, lanes, depth = LoopWalk(values, 6), CONFIG.tile.lanes, CONFIG.tile.window_depth
     for _ in range(values["streams"]):
         for step in range(values["steps"]):

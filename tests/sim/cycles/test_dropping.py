@@ -1,4 +1,4 @@
-"""Dropped steps: the others have every effectual position, in its bank, and take the golden schedule's cycles."""
+"""After steps are dropped, the others have every effectual position in its bank and take golden's cycles."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ from .conftest import random_config
 
 
 def dealt(mask: NDArray[np.bool_], depth: int) -> NDArray[np.bool_]:
-    """Deal the steps of a stream, bool (rows, T, lanes), to lists by bank, and read them back line by line."""
+    """Deal the steps of a stream, bool (rows, T, lanes), to lists by bank, and read them line by line."""
     banks: list[list[NDArray[np.bool_]]] = [[] for _ in range(depth)]
     for step in range(mask.shape[1]):
         if mask[:, step].any():

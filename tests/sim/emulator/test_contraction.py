@@ -1,4 +1,4 @@
-"""Whole operations: the golden core's memory, and fused sums in the order of the core's streams."""
+"""Complete operations give the golden core's memory, and fused sums follow the order of the core's streams."""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -43,9 +43,9 @@ CASES = [(operation, rows) for operation, both in OPERANDS.items() for rows in b
 def drawn(
     layer: Layer, operation: str, seed: int, specials: float, fmt: Format = FORMATS["fp16"]
 ) -> dict[str, np.ndarray]:
-    """Draw bit patterns of operands: zeros of both signs, and about `specials` infinities and NaN in each.
+    """Draw bit patterns of operands, with zeros of both signs and about `specials` infinities and NaN in each.
 
-    Products of bf16 are in many bins. Some of their sums are subnormal. Integers are of any size.
+    Products of bf16 fall into many bins, and some of their sums are subnormal. Integers have any magnitude.
     """
     rng, values = np.random.default_rng(seed), {}
     for name in OPERANDS[operation]:
@@ -66,7 +66,7 @@ def drawn(
 def fused(layer: Layer, operation: str, seed: int, *, masked: bool) -> dict[str, np.ndarray]:
     """Draw a bias and a mask, if the operation can have them, with infinities, NaN, subnormals and zeros.
 
-    Some biases are more than a sum has bits for, of others it drops some.
+    Some biases overflow a sum's range; others have bits below a sum's last place.
     """
     rng, made = np.random.default_rng(seed), {}
     if operation == "AxW" and seed:
@@ -128,7 +128,7 @@ def test_memory_of_the_golden_core(name, operation, rows):
 
 
 class FusedCore(GoldenCore):
-    """A golden core whose tile has a fused accumulator; reductions have one pass."""
+    """A golden core whose tile has a fused accumulator. Each reduction takes one pass."""
 
     fused = CORE.tile
 
@@ -144,7 +144,7 @@ class FusedCore(GoldenCore):
 @pytest.mark.parametrize(("operation", "rows"), CASES)
 @pytest.mark.parametrize("name", [name for name in LAYERS if name != "in chunks"])
 def test_order_of_fused_sums(name, operation, rows):
-    """Steps, ports and groups of vectors in a tile are those of the core's streams."""
+    """The emulator uses the steps, ports and groups of vectors of the core's streams."""
     for seed, config in enumerate((CoreConfig(), CoreConfig().baseline)):
         tile = TileConfig(
             connectivity=config.tile.connectivity,
@@ -161,7 +161,7 @@ def test_order_of_fused_sums(name, operation, rows):
 
 @pytest.mark.parametrize(("operation", "rows"), CASES)
 def test_products_in_parts(operation, rows, monkeypatch):
-    """Seven products have the same bits alone, in parts that do not divide seven, and all together."""
+    """Seven products give the same bits one by one, in parts that do not divide seven, and all together."""
     layer = replace(LAYERS["groups"], products=7)
     values = drawn(layer, operation, 3, 2.0)
     more = {"bias": fused(layer, operation, 4, masked=False)["bias"]} if operation == "AxW" else {}
@@ -179,7 +179,7 @@ def test_products_in_parts(operation, rows, monkeypatch):
 
 
 def test_formats():
-    """The sides have different formats; results have the column side's, or INT32 for int8."""
+    """The sides' formats differ. Results have the column side's format, or INT32 for int8."""
     layer = Layer(samples=1, channels=2, filters=1, size=(1, 1))
     values = {"A": np.full((1, 2, 1, 1), 0x38, np.uint8), "W": np.full((1, 2, 1, 1), 0x3C, np.uint8)}
     mixed = TileConfig(format={"a": "fp8_e4m3", "b": "fp8_e5m2"})

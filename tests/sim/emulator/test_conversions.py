@@ -14,12 +14,12 @@ WITH_NAN = [name for name, fmt in FORMATS.items() if isinstance(fmt, FloatFormat
 
 
 def draw_values(kind: type[np.floating], fmt: FloatFormat, rng: np.random.Generator) -> np.ndarray:
-    """Draw any patterns, values of a format, midpoints between two values, and the neighbours of both."""
+    """Draw FP32 patterns: any, a format's values, midpoints between two values, and the neighbours of both."""
     size = np.dtype(kind).itemsize
     every = rng.integers(0, 1 << 8 * size, 20_000, np.uint64).astype(f"u{size}").view(kind)
     known = decode(rng.integers(0, min(1 << fmt.width, 1 << 16), 5_000).astype(np.uint32), fmt)
     known = known[np.isfinite(known)].astype(np.float64)
-    # A midpoint's distance from a value is half of the value's last place.
+    # A midpoint lies half of the last place above a value.
     place = np.exp2(np.maximum(np.frexp(known)[1] - fmt.significand_bits, fmt.least_exponent))
     with np.errstate(over="ignore"):
         ties = np.concatenate([known, known + place / 2, known - place / 2]).astype(kind)

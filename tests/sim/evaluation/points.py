@@ -1,4 +1,4 @@
-"""Access to figures in tests."""
+"""Read figures in tests."""
 
 from pathlib import Path
 from typing import Any

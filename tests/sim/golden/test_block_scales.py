@@ -1,4 +1,4 @@
-"""Quantisation to elements and scales, compared with ml_dtypes' roundings and formats without bit patterns."""
+"""Compare quantisation to elements and scales with ml_dtypes' rounding and value-level quantisation."""
 
 from pathlib import Path
 
@@ -69,7 +69,7 @@ def test_scales_rounded_up_are_the_largest_that_fit(known):
 
 @pytest.mark.parametrize("name", DTYPES)
 def test_what_the_rounding_of_scales_costs(name):
-    """The page's row: the share of saturated elements, and the error."""
+    """The page's row has the share of saturated elements and the error."""
     values = np.random.default_rng(0).standard_normal((1 << 15, 32)).astype(np.float32)
     top, saturated, errors = to_float(element(name).largest, element(name)), [], []
     for scale_rounding in ("floor", "up"):
@@ -117,7 +117,7 @@ def test_nvfp4_scales_are_rounded_as_ml_dtypes_does():
 
 
 def test_the_ends_of_fp32():
-    """The least subnormal and the largest number, alone and together."""
+    """Quantise the least subnormal and the largest number, alone and together."""
     least, top = np.float32(2.0**-149), np.finfo(np.float32).max
     blocks = np.zeros((3, 32), np.float32)
     blocks[0, 0], blocks[1, 0], blocks[2, :2] = least, top, (least, -top)

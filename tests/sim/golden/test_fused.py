@@ -1,4 +1,4 @@
-"""The fused accumulator: additions worked by hand from docs/numerics.md."""
+"""The fused accumulator follows docs/numerics.md: additions worked by hand."""
 
 from typing import Any
 
@@ -36,7 +36,7 @@ def added(accumulator: FusedAccumulator, pairs, c: int = 0) -> int:
 def test_terms_are_truncated_each_on_its_own():
     assert added(fused(23), [PLUS, SMALL, SMALL]) == 0x3F800000
     assert added(fused(24), [PLUS, SMALL, SMALL]) == 0x3F800001
-    assert added(fused(24), [PLUS, SMALL]) == 0x3F800000  # kept by the alignment, lost to the rounding
+    assert added(fused(24), [PLUS, SMALL]) == 0x3F800000  # The alignment keeps the bit; the rounding drops it.
     assert added(fused(24), [PLUS, SMALL, MINUS]) == 0x33800000
     assert added(fused(23), [PLUS, SMALL, MINUS]) == 0
 
@@ -48,7 +48,7 @@ def test_it_is_the_magnitude_that_is_truncated():
 
 
 def test_the_largest_exponent_may_be_that_of_c():
-    """Beside 2**9, multiples of 2**-14 count; beside 2**10, multiples of 2**-13."""
+    """With C = 2**9, multiples of 2**-14 count; with 2**10, multiples of 2**-13."""
     pair = (ONE, 0x0400)
     assert added(fused(23), [pair], c=0x44000000) == 0x44000001
     assert added(fused(23), [pair], c=0x44800000) == 0x44800000
@@ -56,16 +56,16 @@ def test_the_largest_exponent_may_be_that_of_c():
 
 
 def test_c_is_truncated_too():
-    """C = 2**-20 + 2**-43 beside 1 (e_max = 0) and F = 23: 2**-20 is left."""
+    """C = 2**-20 + 2**-43 beside 1 (e_max = 0) with F = 23 is truncated to 2**-20."""
     assert added(fused(23), [PLUS, MINUS], c=0x35800001) == 0x35800000
     assert added(fused(64), [PLUS, MINUS], c=0x35800001) == 0x35800001
-    # A cycle without an active lane does not change C; one with a product of zero does, if F is below 23.
+    # A cycle without an active lane keeps C. A product of zero truncates C if F is below 23.
     assert added(fused(8), [], c=0x3F80FFFF) == 0x3F80FFFF
     assert added(fused(8), [(ZERO, ONE)], c=0x3F80FFFF) == 0x3F808000
 
 
 def test_products_are_not_normalised():
-    """1.5 * 1.5 = 2.25 has exponent 0, so that 2**-23 counts; two of them change the result."""
+    """1.5 * 1.5 = 2.25 has exponent 0, so that 2**-23 is kept. Two such terms change the result."""
     pairs = [(0x3E00, 0x3E00), (ONE, 0x0002), (ONE, 0x0002)]
     assert added(fused(23), pairs) == 0x40100001
     assert added(fused(22), pairs) == 0x40100000
@@ -77,7 +77,7 @@ def test_subnormal_operands_have_the_least_exponent_of_their_format():
     assert added(fused(8), [(ONE, 0x0004)]) == 0x34800000
     assert added(fused(9), [(ONE, 0x0003)]) == 0x34000000
     assert added(fused(10), [SMALL]) == 0x33800000
-    assert added(fused(20), [(TINY, TINY)]) == 0x27800000  # exponent -28, 20 bits below: 2**-48
+    assert added(fused(20), [(TINY, TINY)]) == 0x27800000  # The exponent is -28; 2**-48 is 20 bits below.
     assert added(fused(19), [(TINY, TINY)]) == 0
 
 
@@ -99,7 +99,7 @@ def test_a_subnormal_c_has_exponent_minus_126():
     ("c", "zero", "nearest"),
     [
         (0x3F800000, 0x3F800000, 0x3F800000),  # 1 + 2**-24: a tie, to even
-        (0x3F800001, 0x3F800001, 0x3F800002),  # with the other sign
+        (0x3F800001, 0x3F800001, 0x3F800002),  # 1 + 2**-23 + 2**-24: a tie, to even
         (0xBF800000, 0xBF7FFFFF, 0xBF7FFFFF),  # -1 + 2**-24 needs no rounding
     ],
 )
@@ -119,7 +119,7 @@ def test_beyond_a_tie():
 
 def test_carries_beyond_the_aligned_bits():
     assert added(fused(23), [(0x3E00, 0x3E00)] * 16) == 0x42100000  # 36
-    # 4 + 2**-22 and 4 + 3 * 2**-22: the steps of FP32 there are 2**-21.
+    # 4 + 2**-22 and 4 + 3 * 2**-22 are ties: FP32's step is 2**-21.
     assert added(fused(23, "zero"), [PLUS] * 3, 0x3F800002) == 0x40800000
     assert added(fused(23, "nearest"), [PLUS] * 3, 0x3F800002) == 0x40800000
     assert added(fused(23, "zero"), [PLUS] * 3, 0x3F800006) == 0x40800001
@@ -127,12 +127,12 @@ def test_carries_beyond_the_aligned_bits():
 
 
 def test_rounding_up_to_the_next_power_of_two():
-    """2 - 2**-23 + 2**-24."""
+    """The sum is 2 - 2**-23 + 2**-24."""
     assert added(fused(24, "nearest"), [SMALL], 0x3FFFFFFF) == 0x40000000
     assert added(fused(24, "zero"), [SMALL], 0x3FFFFFFF) == 0x3FFFFFFF
 
 
-# bf16, whose products exceed FP32 at both ends: 0x3F80 is 1, 0x7F00 2**127, 0x0080 2**-126, 0x0001 2**-133.
+# Products of bf16 exceed FP32 at both ends. 0x3F80 is 1, 0x7F00 2**127, 0x0080 2**-126, and 0x0001 2**-133.
 
 
 @pytest.mark.parametrize(
@@ -197,7 +197,7 @@ def test_beside_the_largest_number(fraction_bits, rounding, pairs, result):
         ([(INF, ONE)], 0x7F800000, 0x7F800000),
         ([(INF, ONE)], 0xFFC00000, 0x7FFFFFFF),
         ([PLUS], 0xFF800000, 0xFF800000),
-        # Without an active lane, C is the result, apart from -0 and NaN.
+        # Without an active lane, the result is C, except for -0 and NaN.
         ([], 0x80000000, 0),
         ([], 0x80000001, 0x80000001),
         ([], 0xFF800000, 0xFF800000),
@@ -230,7 +230,7 @@ def test_special_values_stay_until_the_next_stream():
 
 
 def test_every_cycle_rounds():
-    """1, then 2**-24 in each of two cycles, gives 1; in one cycle with F = 24 it gives more."""
+    """Adding 2**-24 to 1 in each of two cycles gives 1. Adding both in one cycle with F = 24 gives more."""
     accumulator = fused(24)
     for first, pairs in ((True, [PLUS]), (False, [SMALL]), (False, []), (False, [SMALL])):
         accumulator.accumulate(pairs, first)
@@ -259,10 +259,10 @@ def test_sides_of_different_formats():
 
 @pytest.mark.parametrize(("name", "fraction_bits"), [("volta", 23), ("ampere", 24), ("hopper", 25)])
 def test_presets(name, fraction_bits):
-    """1 + 2**-F + 2**-F - 1, with F and one bit more."""
+    """Compute 1 + 2**-F + 2**-F - 1, and the same with one bit more than F."""
     accumulator = make_accumulator(TileConfig(accumulator=name))
     for extra, expected in ((0, 2.0 ** (1 - fraction_bits)), (1, 0.0)):
-        power = -fraction_bits - extra + 14  # the other factor is 2**-14
+        power = -fraction_bits - extra + 14  # The other factor is 2**-14.
         pair = (0x0400, (power + 15) << 10)
         accumulator.accumulate([PLUS, pair, pair, MINUS], first=True)
         assert np.uint32(accumulator.result_bits()).view(np.float32) == expected

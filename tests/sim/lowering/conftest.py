@@ -1,4 +1,4 @@
-"""Layers of all kinds, small enough for the reference, and values for them."""
+"""Layers of all kinds with values, small enough for the reference."""
 
 import zlib
 

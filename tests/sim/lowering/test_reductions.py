@@ -1,4 +1,4 @@
-"""The axis along which an operand is reduced."""
+"""Test the axis along which an operand is reduced."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Fetching of data sets, with faked downloads."""
+"""Fetch data sets from faked downloads."""
 
 import hashlib
 import io
@@ -39,7 +39,7 @@ def archive(path: Path, members: dict[str, bytes]) -> None:
 
 
 class Downloader:
-    """Stores an archive as a downloader does, and counts calls."""
+    """Store an archive as a downloader does, and count calls."""
 
     def __init__(self, path: Path, members: dict[str, bytes]) -> None:
         archive(path, members)
@@ -52,7 +52,7 @@ class Downloader:
 
 
 def known(monkeypatch: pytest.MonkeyPatch, name: str, sha256: str) -> None:
-    """Let the registry expect an archive of ours."""
+    """Register the checksum of a test's archive."""
     fields = {field: getattr(DATASETS[name], field) for field in Dataset.__dataclass_fields__}
     monkeypatch.setitem(DATASETS, name, Dataset(**(fields | {"sha256": sha256})))
 
@@ -72,7 +72,7 @@ def test_fetch(movielens: Downloader, cache: Path) -> None:
     assert (folder / "ml-100k.inter").read_bytes() == CONTENT
     assert available("movielens")
     assert [stage.split()[0] for stage in stages] == ["downloading", "checking", "unpacking"]
-    assert list(cache.iterdir()) == [folder]  # nothing of the download is left
+    assert list(cache.iterdir()) == [folder]  # Nothing of the download remains.
     fetch("movielens", download=movielens)
     assert movielens.calls == 1
 
@@ -104,7 +104,7 @@ def test_interrupted_download(error: type[BaseException], movielens: Downloader,
     with pytest.raises(error, match="stopped"):
         fetch("movielens", download=stops)
     assert list(cache.iterdir()) == []
-    fetch("movielens", download=movielens)  # again, from the start
+    fetch("movielens", download=movielens)  # This download starts anew.
     assert available("movielens")
 
 
@@ -117,7 +117,7 @@ def test_killed_download_leaves_nothing_for_long(movielens: Downloader, cache: P
     assert not available("movielens")
     fetch("movielens", download=movielens)
     assert not old.exists()
-    assert young.exists()  # another process may write it
+    assert young.exists()  # Another process may be writing the folder.
 
 
 def test_another_process_was_first(movielens: Downloader) -> None:
@@ -290,7 +290,7 @@ def put(name: str, files: dict[str, bytes]) -> None:
 
 
 def test_reading_what_was_fetched(tmp_path: Path) -> None:
-    pixels = bytes(range(256)) * 6 + bytes(32)  # two images
+    pixels = bytes(range(256)) * 6 + bytes(32)  # These are two images.
     put("mnist", {"train-images-idx3-ubyte": bytes(16) + pixels, "train-labels-idx1-ubyte": bytes(8) + b"\x07\x03"})
     images, labels, source = readers.digits()
     assert images.shape == (2, 28, 28)

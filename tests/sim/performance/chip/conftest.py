@@ -1,4 +1,4 @@
-"""Small layers, and random zeros for them."""
+"""Small layers with random zeros."""
 
 import zlib
 
@@ -29,7 +29,7 @@ def rng(request: pytest.FixtureRequest) -> np.random.Generator:
 
 
 def random_masks(rng: np.random.Generator, geometry: Geometry, operation: Operation) -> dict[str, np.ndarray]:
-    """Draw masks of different densities, some of them denser in parts."""
+    """Draw masks of different densities. Some are denser in parts."""
     masks = {}
     for name in (operation.left, operation.right):
         shape = geometry.shapes[name]
