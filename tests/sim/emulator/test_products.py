@@ -109,7 +109,7 @@ def test_long_streams(name, headroom_bits):
 def test_sums_beyond_float64():
     """The largest products cancel, but intermediate sums are so large that float64 loses small products.
 
-    There are so many products that this happens in whichever parts a library adds them.
+    The number of products is so large that a library's order of additions makes no difference.
     """
     small = np.random.default_rng(0).random(200_000) < 0.2
     columns = np.where(small, 0x2C00, 0x7BFF).astype(np.uint16)  # The small value is 2**-4.

@@ -127,7 +127,7 @@ def test_a_block_that_is_not_finite_makes_its_results_nan():
 
 @pytest.mark.parametrize(("element", "scale"), [("fp8_e4m3", "e8m0"), ("fp4_e2m1", "e8m0"), ("fp4_e2m1", "e4m3")])
 def test_elements_are_rounded_up_as_often_as_they_are_near(element, scale):
-    """Over 4 million numbers, the mean error is far below that of rounding to nearest."""
+    """Over 4 million numbers, the mean error is far below rounding to nearest's."""
     fmt, kind = FORMATS[element], SCALES[scale]
     assert isinstance(fmt, FloatFormat)
     rng = np.random.default_rng(5)

@@ -110,7 +110,7 @@ def test_small_scale(name: str) -> None:
 def test_small_scale_learns(name: str, steps: int) -> None:
     run = load(name, "small", 0)
     losses = [run.step() for _ in range(steps)]
-    assert sum(losses[-20:]) / 20 < 0.95 * math.log(3 if name == "snli" else 10)  # The loss is below that of guessing.
+    assert sum(losses[-20:]) / 20 < 0.95 * math.log(3 if name == "snli" else 10)  # Guessing has a higher loss.
 
 
 def parameters(model: nn.Module) -> int:

@@ -23,8 +23,8 @@ FLOAT_KINDS = ("random", "cancellation", "gap", "tie", "subnormal", "large_c", "
 
 random: corner values with any density of zeros. cancellation: terms, C included, that cancel entirely or down to a
 small remainder. gap: a few terms whose exponents differ by 0 up to the entire range. tie: the sum lies halfway between
-two FP32 numbers, or next to that. subnormal: products with subnormal operands. large_c: C's exponent is near or above all
-products'. overflow: the largest magnitudes. special: infinities and NaN.
+two FP32 numbers, or next to that. subnormal: products with subnormal operands. large_c: C's exponent is near or above the
+products' exponents. overflow: the largest magnitudes. special: infinities and NaN.
 """
 
 INTEGER_KINDS = ("random", "extreme", "run", "cancellation")

@@ -139,7 +139,7 @@ def sixteen_pairs(units: int) -> list[tuple[int, int]]:
 
 
 def fp16_operands() -> list[tuple[list[tuple[int, int]], int]]:
-    """Return operands and C's FP32 bits for all 50 results. Sums of both halves are such that results are possible."""
+    """Return operands and C's FP32 bits for all 50 results. Each half's sum makes the result possible."""
     found = []
     for total, addend, result in zip(SUMS, half(C), FP16, strict=True):
         parts = PARTS[abs(PARTS - total / 2) < 8]

@@ -82,7 +82,8 @@ def test_every_product(name, sparsity):
     assert (np.isnan(values) == nan).all()
     with np.errstate(over="ignore"):
         rounded = expected.astype(np.float32)
-    if name == "mxfp4":  # Rounding is toward zero, except for infinities above FP32's largest number.
+    # Rounding is toward zero, except for infinities above FP32's largest number.
+    if name == "mxfp4":
         least = np.float64(2.0**-149)
         rounded = np.where(np.abs(expected) < 2.0**-126, np.trunc(expected / least) * least, rounded).astype(np.float32)
     np.testing.assert_array_equal(values[~nan], rounded[~nan])
@@ -142,7 +143,7 @@ def test_sums(name, count):
 
 
 def promoted(config: TileConfig, a: int, b: int, scales: tuple[int, int], others: Random) -> dict[tuple[int, int], int]:
-    """Return a pair's result at each step of a stream. The scheduler promotes it unless it is in the window's first step.
+    """Return a pair's result in each step and lane of a window. Steps after the first are promoted.
 
     All other elements of the row side are zeros. Other elements of the column side and other scales are random.
     """

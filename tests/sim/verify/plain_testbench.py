@@ -1,4 +1,4 @@
-"""Runs a testbench in plain Verilog, and puts faults into it."""
+"""Run a testbench in plain Verilog, and put faults into it."""
 
 import re
 import subprocess

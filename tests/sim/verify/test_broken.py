@@ -1,4 +1,4 @@
-"""Benches can fail: each runs on Verilog with a deliberate fault, and must find it."""
+"""Benches can fail: each must find a deliberate fault in its Verilog."""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -30,7 +30,7 @@ from .conftest import CONFIG, FOR_SMALL, says
 @pytest.mark.slow  # For CI, the runs of the same benches in test_benches.py suffice.
 @pytest.mark.parametrize("bench", ["scheduler", "staging_buffer", "transposer", "pe", "tile", "axi_stream"])
 def test_sound_verilog_passes(bench, tmp_path):
-    """Control of the faults below: the same bench, seed and effort on Verilog without a fault."""
+    """As a control, run the bench with the same seed and effort on Verilog without a fault."""
     generate(CONFIG, tmp_path / "verilog")
     result = run_bench(bench, CONFIG, tmp_path / "verilog", tmp_path / "run", seed=7, effort=0.15, simulator=FOR_SMALL)
     assert result.passed, result.failures
@@ -85,7 +85,7 @@ class TestStagingBuffer:
     def test_offered_steps_in_the_wrong_order(self, caught, monkeypatch):
         original = staging_buffer.one_hot_mux
 
-        def wrong(lines, sources):  # those that are offered come last
+        def wrong(lines, sources):  # Offered steps come last.
             return original(lines, [*sources[:2], sources[3], sources[2]])
 
         monkeypatch.setattr(staging_buffer, "one_hot_mux", wrong)
@@ -137,7 +137,7 @@ class TestTransposer:
 
 
 def test_reset_of_a_pe_is_dropped(tmp_path):
-    """Data inside a PE is still added after a reset of one cycle, and exceeds the range."""
+    """After a reset of one cycle, the PE still adds its data and exceeds the range."""
     generate(CONFIG, tmp_path / "verilog")
     path = tmp_path / "verilog" / "tensordash.v"
     head, pe, rest = path.read_text(encoding="utf-8").partition("  tensordash_scheduled_pe pe_1_0 (")
@@ -180,7 +180,7 @@ class TestBlockQuantiser:
 
 
 def placed_original(block: Any, platform: Any) -> Any:
-    """Return the component itself, if a wrapper with other members replaces it."""
+    """Place a component, or the original if a wrapper with other members replaces it."""
     return placed(getattr(block, "original", block), platform)
 
 
@@ -283,7 +283,7 @@ class TestAxiStream:
         sabotage(Feeder, lambda self: self.wrong.eq(0))
         failures = caught("axi_stream", config=self.SMALL, only="break_the_rules")
         assert says(failures, "protocol_error is 0, golden has 1")
-        assert len(failures) == 6  # each kind of them
+        assert len(failures) == 6  # one failure per kind of wrong beat
 
     def test_a_wrong_beat_of_one_port_alone_is_told(self, caught, sabotage):
         def assignments(self):

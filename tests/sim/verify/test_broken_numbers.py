@@ -1,4 +1,4 @@
-"""Benches can fail, continued: faults in the hardware of formats, accumulators and the C input."""
+"""Benches find faults in the hardware of formats, accumulators and the C input."""
 
 import re
 from dataclasses import replace
@@ -44,7 +44,7 @@ CONFIGS |= {"last": LAST, "after": AFTER, "narrow": NARROW, "half": HALF, "low":
 @pytest.mark.slow  # For CI, the runs of the same benches in test_formats.py and test_benches.py suffice.
 @pytest.mark.parametrize(("bench", "name"), [*(("pe", name) for name in CONFIGS), ("tile", "e4m3"), ("tile", "int8")])
 def test_sound_verilog_passes(name, bench, tmp_path):
-    """Control of the faults below."""
+    """As a control, run the bench on Verilog without a fault."""
     config = CONFIGS[name]
     generate(config, tmp_path / "verilog")
     result = run_bench(bench, config, tmp_path / "verilog", tmp_path / "run", seed=7, effort=0.05, simulator=FOR_SMALL)
@@ -53,7 +53,7 @@ def test_sound_verilog_passes(name, bench, tmp_path):
 
 @pytest.fixture
 def found(caught):
-    """Run a bench or one of its tests with little stimulus; it must find the fault."""
+    """Run a bench or one of its tests with little stimulus, which must find the fault."""
     return lambda bench, config, emitted=None, only="": caught(bench, emitted, config=config, effort=0.05, only=only)
 
 
@@ -134,7 +134,7 @@ class TestC:
 @pytest.mark.sampled(5)
 class TestFused:
     def test_a_small_difference_moves_up_too_far(self, tmp_path):
-        """A mutant that passed: the distance is compared without the part of the largest step."""
+        """Mutation testing found this fault: the distance is compared without the largest step's part."""
         generate(VOLTA, tmp_path / "verilog")
         file = tmp_path / "verilog" / "tensordash.v"
         text = file.read_text()
@@ -237,7 +237,7 @@ class TestResultsOfFP16:
     @pytest.mark.slow
     def test_a_zero_is_above_products_below_the_least_normal_number(self, found, sabotage):
         sabotage(FusedAccumulator, lambda self, inside: inside["c_above"].eq(inside["c_level"] >= inside["level"]))
-        cut = {"fused": 9, "result_bits": 10, "result_exponent_bits": 5}  # of products above the results' range
+        cut = {"fused": 9, "result_bits": 10, "result_exponent_bits": 5}  # Products may exceed the results' range.
         assert says(found("pe", replace(HALF, accumulator=cut)), "block is", "golden has")
 
     @pytest.mark.slow
@@ -392,6 +392,6 @@ class TestInt8:
         assert says(found("tile", INT8, only="largest"), "overflow is 0", "golden has 1")
 
     def test_overflow_of_c_at_rest(self, found, sabotage):
-        """The sum with the flag has not left its register."""
+        """The fault sets the flag before the sum leaves its register."""
         sabotage(Tile, lambda self: self.overflow.eq(self.flags.overflow | self.drain.overflow))
         assert says(found("tile", INT8, only="traffic"), "overflow is 1", "golden has 0")

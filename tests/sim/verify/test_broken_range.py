@@ -1,4 +1,4 @@
-"""Benches can fail, continued: faults that are visible only at the ends of a sum's range, or beyond."""
+"""Benches find faults that show only at the limits of a sum's range or beyond."""
 
 import sys
 from dataclasses import replace
@@ -31,7 +31,7 @@ RANGE = f"ends_of_the_range|{OVERFLOW}|headroom"
 
 @pytest.fixture
 def found(caught):
-    """Run the tests of the range, which must find a fault."""
+    """Run the tests of a sum's range, which must find the fault."""
 
     def run(bench: str, config: TileConfig = SMALL, only: str = RANGE) -> tuple[str, ...]:
         return caught(bench, config=config, effort=0.05, only=only)
@@ -44,7 +44,7 @@ def found(caught):
     ("bench", "config"), [("tile", E5M2), ("tile", SMALL), ("tile", INT8), ("pe", PAPER), ("pe", INT8), ("pe", BF16)]
 )
 def test_sound_verilog_passes(bench, config, verilog, tmp_path, monkeypatch):
-    """Control of the faults below."""
+    """As a control, run the bench on Verilog without a fault."""
     monkeypatch.setenv("COCOTB_TEST_FILTER", f"{RANGE}|overflow_of_c")
     result = run_bench(bench, config, verilog(config), tmp_path, seed=7, effort=0.05, simulator=FOR_SMALL)
     assert result.passed, result.failures
@@ -143,7 +143,7 @@ class TestTop:
         assert says(found(bench), "golden has")
 
     def test_of_the_first_shift_of_the_rounder(self, found, monkeypatch):
-        """The top four bits after the normaliser's first stage."""
+        """The fault is in the top four bits after the normaliser's first stage."""
         original = normalizer.normalize
 
         def wrong(m, bits, *args, **kwargs):
@@ -158,7 +158,7 @@ class TestTop:
         assert says(found("tile", SMALL, "headroom"), "out_payload is", "golden has")
 
     def test_of_a_fused_sum(self, found, sabotage):
-        """2**128 is not an infinity."""
+        """The fault makes 2**128 finite."""
         sabotage(FusedAccumulator, lambda self, inside: inside["overflow"].eq(inside["rounded"][23:] > 0xFF))
         assert says(found("pe", BF16), "block is", "golden has")
 
@@ -168,7 +168,7 @@ LATE = {
     "the number of a NaN counts": (" & ~products[30]", "", "golden has overflow False"),
     "a product comes through a reset": ("    if (rst) active_2 <= 4'd0;\n", "", "came through a reset"),
 }
-"""Faults that are visible only near the end of an accumulator's range; mutants have found them."""
+"""Faults near the limit of an accumulator's range, which mutation testing found."""
 
 
 @pytest.mark.parametrize("name", LATE)

@@ -1,4 +1,4 @@
-"""Benches can fail, continued: faults in a tile's status, in its output buffer, and in reset."""
+"""Benches find faults in a tile's status, output buffer and reset."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Programs of full size on the Verilog of the core's presets."""
+"""Run programs of full size on the Verilog of core presets."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""`verify` of a core: its bench on the emitted files finds faults in them."""
+"""`verify` runs a core's bench on emitted files and finds faults in them."""
 
 from pathlib import Path
 
@@ -21,7 +21,7 @@ def verilog(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.slow  # `verify` runs them in tests/cli.
+@pytest.mark.slow  # tests/cli runs these benches by `verify`.
 @icarus
 @pytest.mark.parametrize("bench", CORE_BENCHES)
 def test_passes(bench: str, verilog: Path, tmp_path: Path) -> None:
@@ -33,7 +33,7 @@ def test_passes(bench: str, verilog: Path, tmp_path: Path) -> None:
 
 @icarus
 def test_broken_verilog_is_found(verilog: Path, tmp_path: Path) -> None:
-    """Memories are in their own file, which runs, too."""
+    """The bench also uses the emitted file of memories."""
     file = tmp_path / "tensordash_memories.v"
     for path in verilog.iterdir():
         (tmp_path / path.name).write_bytes(path.read_bytes())

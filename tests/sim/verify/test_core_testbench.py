@@ -37,7 +37,7 @@ def write(folder: Path, config: CoreConfig, seed: int = 0) -> None:
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the files of a small core, which is emitted once."""
+    """Emit a small core once; return its files."""
     folder = tmp_path_factory.mktemp("small")
     write(folder, SMALL)
     return folder
@@ -81,7 +81,7 @@ def test_passes_on(name: str, tmp_path: Path) -> None:
 @icarus
 @pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_seeds(seed: int, folder: Path) -> None:
-    """Operands and pauses differ."""
+    """Operands and pauses differ between seeds."""
     for name, text in render_core_testbench(SMALL, "mine", seed).items():
         assert (folder / name).read_text() != text
         (folder / name).write_text(text)
@@ -92,7 +92,7 @@ def test_seeds(seed: int, folder: Path) -> None:
 
 @icarus
 def test_other_results_are_found(folder: Path) -> None:
-    """A bit of memory's last beat differs, in both turns."""
+    """The testbench finds a wrong bit in memory's last beat, in both turns."""
     change_digit(folder / "mine_core_tb_after.hex", -1)
     status, output = run_icarus(folder, *FILES)
     assert status == 1
@@ -128,7 +128,7 @@ def test_fails(name: str, folder: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.skipif("verilator" not in simulator_names(), reason="Verilator cannot run here")
 def test_verilator(folder: Path) -> None:
-    """With the commands in the testbench."""
+    """Run the commands that the testbench's header lists."""
     bench = folder / "mine_core_tb.v"
     run = run_verilator_commands(bench)
     assert run.returncode == 0
@@ -152,7 +152,7 @@ def floats(bits: np.ndarray, fmt: FloatFormat) -> np.ndarray:
 
 
 def test_the_example_is_a_product() -> None:
-    """With biases and ReLU, like NumPy's."""
+    """The example's product with biases and ReLU equals NumPy's."""
     config = CoreConfig()
     example = example_program(config, seed=3)
     fmt = config.tile.a_format
@@ -165,7 +165,7 @@ def test_the_example_is_a_product() -> None:
     b = floats(from_groups(groups(0x400, 14).reshape(7, 2, -1), config, 27, 8), fmt)
     a = floats(from_groups(groups(0x5C0, 14).reshape(7, 2, -1), config, 27, 8), fmt)
     bias = np.frombuffer(example.before[0x780:0x7A0], "<f4").astype(np.float64)
-    exact = np.maximum(a.T @ b + bias[:, None], 0)  # channels by positions
+    exact = np.maximum(a.T @ b + bias[:, None], 0)  # (channels, positions)
     table = np.frombuffer(example.after[0x7C0:0x7C8], "<u4")
     units = np.frombuffer(example.after[0x800 : 0x800 + 2 * int(table[1])], "<u2")
     stored = inflate(units, config, 4)

@@ -1,4 +1,4 @@
-"""Benches on emitted Verilog of tiles with scales, and on faults in the path of scales."""
+"""Run benches on emitted Verilog of tiles with scales, without and with faults in the path of scales."""
 
 from typing import Any
 
@@ -102,7 +102,7 @@ class TestBroken:
 
     @pytest.mark.slow
     def test_a_nan_scale_of_any_step_counts(self, caught, sabotage):
-        """No lane takes a pair of its step."""
+        """No lane takes a pair from the step with the NaN scale."""
         sabotage(StepSums, lambda self: self.counted.eq(-1))
         assert says(caught("pe", config=CONFIGS["nvfp4-rows-c"], only="special_operands"), "block is", "golden has")
 

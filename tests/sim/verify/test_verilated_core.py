@@ -1,4 +1,4 @@
-"""The core's Verilog at speed: random programs and a trace's convolutions have the golden core's results."""
+"""On the Verilated core, random programs and a trace's convolutions give the golden core's results."""
 
 from dataclasses import replace
 from random import Random
@@ -59,7 +59,7 @@ def test_many_random_programs(name):
 
 
 def convolutions():
-    """Yield every convolution of the package's trace, with all of its operations."""
+    """Yield every convolution of the package's trace with all operations."""
     records = [each for each in Trace.open(example_trace()).records if isinstance(each.geometry, Convolution)]
     return {f"{each.layer} {each.operation}": each for each in records}
 
@@ -84,13 +84,13 @@ def test_convolutions_of_the_trace(config, name):
 
 
 def test_what_is_wrong_is_found(config):
-    """Wrong Verilog, and a program that takes too long."""
+    """The test finds wrong Verilog and a program that takes too long."""
     with pytest.raises(VerilatedError, match="the Verilog must have a module tensordash_core"):
         VerilatedCore(config, 1 << 12, verilog="module tensordash_core(input wire clk;\nendmodule\n")
     with pytest.raises(VerilatedError, match="verilator ended with"):
         VerilatedCore(config, 1 << 12, verilog="module tensordash_core(\n  input wire clk\n);\n  assign\nendmodule\n")
     with VerilatedCore(config, 1 << 17) as core:
-        # without compressed loads, since memory is empty
+        # Memory is empty, so programs have no compressed loads.
         made = random_program(Random(0), replace(config, compression=False))
         run = core.run(made.program.descriptors, (1 << 17) - 4096)
         assert run.outcome.done == len(made.program.descriptors)

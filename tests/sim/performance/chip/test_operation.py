@@ -211,7 +211,7 @@ class TestMemory:
         assert (compute.limit, compute.compute, compute.cycles, compute.dense_cycles) == ("compute", 16, 16, 64)
         assert compute.speedup == compute.compute_speedup == 4
         banks = self.result(ChipConfig(tiles=4, memory=Memory(banks=1, access_bytes=128), dram_channels=1 << 20))
-        # Each side has 16 vectors of 128 bytes. Scratchpads hold rows, which are read once; each pair of tiles reads columns.
+        # Each side has 16 vectors of 128 bytes. Rows are read once, columns once for each pair of tiles.
         assert (banks.limit, banks.bank_cycles, banks.cycles, banks.dense_cycles) == ("banks", 32, 32, 64)
         assert banks.speedup == 2
         dram = self.result(ChipConfig(tiles=4, memory=FAST_MEMORY, dram_channels=1, clock_mhz=400))
@@ -231,7 +231,7 @@ class TestMemory:
         assert result.dense_energy["idle"] == 0
         assert result.energy["idle"] == pytest.approx((55 - 16) * 2e-9 * 4 * 0.059 * 1e6)
         assert result.energy["dram"] == result.dense_energy["dram"] == pytest.approx(2816 * 8 * 8e-6)
-        # A is read once, W by each pair of tiles. Four tiles move eight vectors in four passes in and out of scratchpads.
+        # A is read once, W by each pair of tiles. In each of 16 passes, eight vectors pass scratchpads.
         reads, writes, scratchpad = 3 * 2048 / 8, 1024 / 8, 2 * 16 * 8 * 128 / 8
         assert result.energy["sram"] == pytest.approx((reads * 30 + writes * 21.7 + scratchpad * 10) * 1e-6)
         assert result.energy["sram"] == result.dense_energy["sram"]

@@ -163,7 +163,7 @@ def random_pass(rng, steps, depth):
 
 
 def test_tiles_far_apart_wait_for_each_other():
-    """Of two groups of rows, one has zeros only in its second half, the other only in its first."""
+    """Of two groups of rows, one is dense in its first half, the other in its second."""
     layer = MatrixProduct(batch=1, samples=64, in_features=4 * 640, out_features=64)
     masks = {"A": np.zeros((1, 64, 4 * 640), bool), "W": np.ones((1, 64, 4 * 640), bool)}
     masks["A"][:, :4, : 4 * 320] = True  # first half of the first group's steps

@@ -45,9 +45,8 @@ def test_all_passes_of_a_trace_are_its_cycles(trace, row_order):
         masks = {name: record.mask(name) for name in (record.operation.left, record.operation.right)}
         result = simulate_operation(record.geometry, record.operation, masks, machine)
         workload = sample_workload([record], PAPER, row_order=row_order, row_steps=1 << 40, seed=0)
-        assert workload.speedup(PAPER) == pytest.approx(
-            result.compute_speedup, rel=1e-3
-        )  # The list alternates first and last results.
+        # The tolerance covers the cycles of the first and the last result.
+        assert workload.speedup(PAPER) == pytest.approx(result.compute_speedup, rel=1e-3)
 
 
 def test_some_passes_stand_for_all(trace):

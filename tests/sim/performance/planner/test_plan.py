@@ -47,7 +47,7 @@ def test_a_plan_computes_the_step(count: int, kib: float) -> None:
 
 @pytest.mark.parametrize(("density", "kib", "rate"), [*product((1.0, 0.4), (12, 40, 120), (4.0, 64.0))])
 def test_more_measures_are_not_slower(density: float, kib: float, rate: float) -> None:
-    """More measures are slower only between two consecutive steps, where no work hides the loads."""
+    """Each measure costs at most 5%, where loads have no work to overlap with."""
     cycles = []
     for count in range(len(MEASURES) + 1):
         plan = plan_step(perceptron(density), budget(kib, rate), upto(count))

@@ -117,7 +117,7 @@ class ResNet50(nn.Module):
 
 
 def dense(graph: Graph, pooled: float) -> Graph:
-    """Return the step without zeros, with the derived graph's size of pooling indices."""
+    """Return the step without zeros, with `pooled` bytes per pooling index, which differ in recordings."""
     tensors = [
         replace(each, density=1.0, value_bytes=pooled if 0.2 < each.value_bytes < 1 else each.value_bytes)
         for each in graph.tensors.values()

@@ -1,4 +1,4 @@
-"""The driver on Linux: files in place of devices, the Verilated core, sanitizers; and the binding of device trees."""
+"""Test the Linux driver with files instead of devices, on the Verilated core, under sanitizers; and the binding."""
 
 import os
 import re
@@ -23,7 +23,7 @@ CHANGES = [
     ("MAP_SHARED", "MAP_PRIVATE"),
     ("errno = reason;", "errno = 0;"),
 ]
-"""Faults that the checks must find."""
+"""Mistakes in the driver that the checks must find."""
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +33,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Return a folder with the driver, its checks, and files of the sizes of registers and memory."""
+    """Write the driver, its checks, and files for registers and memory into a folder."""
     config = core_preset("core")
     for name, text in {"tensordash.h": c_header(config), "cases.h": cases_header(config), **driver_files()}.items():
         (tmp_path / name).write_text(text)

@@ -1,4 +1,4 @@
-"""Soak of cores: jobs are drawn, run and stored, and find broken cores."""
+"""A soak of cores draws, runs and stores jobs, and finds broken cores."""
 
 import json
 import re
@@ -29,7 +29,7 @@ LITTLE = CoreGoals(positions=1, descriptors=1, faults=40)
 
 
 def preset() -> CoreConfig:
-    """Return a preset that other tests have built."""
+    """Return a preset that other tests also build."""
     config = load_any_preset("core")
     assert isinstance(config, CoreConfig)
     return config
@@ -40,7 +40,7 @@ def job(goals: CoreGoals = LITTLE):
 
 
 def test_jobs_are_of_all_kinds():
-    """Sixteen cores have every value of every key."""
+    """Sixteen cores cover every value of every key."""
     drawn = [draw_core_job(7, index, LITTLE).config for index in range(16)]
     met = set().union(*map(key_points, drawn))
     assert met == key_points()
@@ -59,7 +59,7 @@ def test_every_bit_has_its_turn():
 
 
 def test_tokens_that_nobody_needs():
-    """They are legal, and of all kinds; none replaces another one."""
+    """Superfluous tokens are legal and of all kinds, and replace no other token."""
     config, pairs = preset(), Counter()
     for seed in range(80):
         random = Random(seed)
@@ -87,7 +87,7 @@ def test_states_of_a_core():
 
 @pytest.mark.parametrize("positions", [1, pytest.param(5_000_000, marks=pytest.mark.slow)])
 def test_a_core_does_what_golden_does(positions):
-    """With layers in nightly tests, whose tiling takes longer than their run."""
+    """Nightly tests include layers, whose tiling takes longer than their run."""
     record = run_core_job(job(CoreGoals(positions=positions, descriptors=300, faults=60)))
     assert record.failure == ""
     assert sum(record.faults.values()) == 60
@@ -135,13 +135,13 @@ BROKEN = {
         "first_rvalid = axi_rvalid & second_rready",
     ),
 }
-"""Changes by name, with the kind of fault that finds each."""
+"""Changes of the core by name, and the kind of job that finds each."""
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", BROKEN)
 def test_what_is_broken_is_found(name, monkeypatch):
-    """Faults of one kind find it."""
+    """Jobs of one kind find the change."""
     kind, right, wrong = BROKEN[name]
     text, count = re.subn(right, wrong, verilog_of(preset()))
     assert count == 1, name
@@ -193,13 +193,13 @@ def test_what_is_done_is_kept(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("name", "change", "defined"),
     [
-        ("multiply", {"steps": 65535, "a_streams": 1, "b_streams": 1}, True),  # an error, and soon finished
+        ("multiply", {"steps": 65535, "a_streams": 1, "b_streams": 1}, True),  # An error ends the program early.
         ("multiply", {"steps": 65535, "a_streams": 4095}, False),
         ("multiply", {"steps": 1, "a_streams": 4, "b_streams": 4095, "fp32": 1, "stride": 4}, False),  # many results
         ("layout_a", {"steps": 65535, "streams": 4095}, False),
-        ("store", {"memory": 0x1000}, False),  # overwrites the program
+        ("store", {"memory": 0x1000}, False),  # The store overwrites the program.
         ("record", {"memory": 0x1001}, True),  # an error
-        ("layout_b", {"wait": 0}, False),  # before its operands are written
+        ("layout_b", {"wait": 0}, False),  # The layout precedes its operands.
     ],
 )
 def test_what_is_not_defined_is_not_tried(name, change, defined):
@@ -214,5 +214,5 @@ def test_what_is_not_defined_is_not_tried(name, change, defined):
 def test_a_program_without_an_end_is_not_tried():
     config = preset()
     made = random_program(Random(2), config).program.descriptors
-    changed = [*made[:-1], made[-1] ^ 1]  # a record
+    changed = [*made[:-1], made[-1] ^ 1]  # The last descriptor becomes a record.
     assert not core_faults.is_defined(config, changed, len(made) - 1, 0x1000)
