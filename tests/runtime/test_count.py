@@ -59,9 +59,9 @@ def trained(device: Device, *, count: bool, steps: int = 2, golden: Device | Non
 @pytest.mark.parametrize("preset", ["core", "core-bf16", "core-fp8", "paper-bf16"])
 def test_weights_are_the_same_bit_by_bit(preset: str) -> None:
     with Device(preset) as device, Device(preset) as other:
-        mine, run = trained(device, count=False)
-        theirs, counted = trained(other, count=True)
-    for one, same in zip(mine, theirs, strict=True):
+        uncounted_weights, run = trained(device, count=False)
+        counted_weights, counted = trained(other, count=True)
+    for one, same in zip(uncounted_weights, counted_weights, strict=True):
         assert np.array_equal(one.view(np.uint32), same.view(np.uint32))
     sides = [[each.executed.problem.rows for each in both.contractions] for both in (run, counted)]
     assert (sides[0] != sides[1]) == (preset in ("core", "core-bf16")), (
@@ -237,7 +237,9 @@ def test_a_convolution_of_groups_is_the_golden_cores() -> None:
         for operation in ("AxW", "WxG", "AxG"):
             operands = {name: tensors[name].astype(np.float16) for name in operation.replace("x", "")}
             added = bias if operation == "AxW" else None
-            mine, theirs = (
+            uncounted_weights, counted_weights = (
                 each.contract(layer, operation, operands, bias=added, count=False) for each in (device, golden)
             )
-            assert np.array_equal(mine.result.view(np.uint16), theirs.result.view(np.uint16)), operation
+            assert np.array_equal(uncounted_weights.result.view(np.uint16), counted_weights.result.view(np.uint16)), (
+                operation
+            )

@@ -66,11 +66,11 @@ def drawn(shape: tuple[int, ...], *, seed: int, zeros: float = 0.3, kind: torch.
 def test_matrix_products(any_device: Device, n: int, k: int, m: int) -> None:
     kind = type_of_operands(any_device)
     a, b = drawn((n, k), seed=n, kind=kind), drawn((k, m), seed=k, kind=kind)
-    wanted = (a.double() @ b.double()).float().to(kind)
-    assert torch.equal(any_device.matmul(a, b), wanted)
+    expected = (a.double() @ b.double()).float().to(kind)
+    assert torch.equal(any_device.matmul(a, b), expected)
     got = any_device.matmul(*(plain(each).view(any_device.types[0]) for each in (a, b)))
     assert isinstance(got, np.ndarray)
-    assert np.array_equal(got, plain(wanted))
+    assert np.array_equal(got, plain(expected))
 
 
 @pytest.mark.parametrize("seed", [0, 2**32 - 1])
@@ -99,11 +99,11 @@ def test_results_of_a_beat_round_independently() -> None:
     for seed in range(count):
         with Device("core", rounding="stochastic", rounding_seed=seed) as device:
             up[seed] = device.matmul(a, b) > 1
-    wanted = count * np.array([1, 4, 6, 4, 1]) / 16
+    expected = count * np.array([1, 4, 6, 4, 1]) / 16
     for sums in (up.reshape(count, 8, 2, 4).sum(3), up.reshape(count, 2, 4, 8).sum(2)):
         for group in sums.reshape(count, -1).T:
             found = np.bincount(group, minlength=5)
-            assert ((found - wanted) ** 2 / wanted).sum() < 30
+            assert ((found - expected) ** 2 / expected).sum() < 30
 
 
 def test_operations_of_neighbouring_seeds_differ() -> None:
@@ -165,13 +165,13 @@ def test_convolutions_and_their_gradients(device: Device, settings: dict[str, An
     g = drawn(tuple(out.shape), seed=3, zeros=0.7, kind=kind)
     wide_g = g.half().double()
     shape: Any = a.shape
-    for got, wanted in (
+    for got, expected in (
         (device.convolution(a, w, **settings), out),
         (device.convolution_input(a.shape, w, g, **settings), conv2d_input(shape, wide_w, wide_g, **settings)),
         (device.convolution_weight(a, w.shape, g, **settings), conv2d_weight(wide_a, w.shape, wide_g, **settings)),
     ):
         assert got.dtype is kind
-        assert torch.equal(got, wanted.float().to(kind))
+        assert torch.equal(got, expected.float().to(kind))
 
 
 def test_one_direction(device: Device) -> None:
@@ -179,15 +179,15 @@ def test_one_direction(device: Device) -> None:
     out = conv1d(a.double(), w.double(), stride=2, padding=1)
     assert torch.equal(device.convolution(a, w, stride=2, padding=1), out.float().half())
     g = drawn(tuple(out.shape), seed=3)
-    wanted = conv1d_input(a.shape, w.double(), g.double(), stride=2, padding=1)
-    assert torch.equal(device.convolution_input(a.shape, w, g, stride=2, padding=1), wanted.float().half())
+    expected = conv1d_input(a.shape, w.double(), g.double(), stride=2, padding=1)
+    assert torch.equal(device.convolution_input(a.shape, w, g, stride=2, padding=1), expected.float().half())
 
 
 def test_batches_are_broadcast_and_views_are_read(device: Device) -> None:
     a, b = drawn((3, 1, 5, 4), seed=1), drawn((2, 6, 4), seed=2)
-    wanted = (a.double() @ b.double().mT).float().half()
-    assert torch.equal(device.matmul(a, b.mT), wanted)
-    assert np.array_equal(device.matmul(a.numpy(), b.numpy().swapaxes(1, 2)), wanted.numpy())
+    expected = (a.double() @ b.double().mT).float().half()
+    assert torch.equal(device.matmul(a, b.mT), expected)
+    assert np.array_equal(device.matmul(a.numpy(), b.numpy().swapaxes(1, 2)), expected.numpy())
 
 
 def chosen(device: Device, a: torch.Tensor, b: torch.Tensor) -> str:
@@ -251,8 +251,8 @@ def test_bias_relu_and_mask(any_device: Device) -> None:
             done = any_device.contract(
                 geometry, "AxW", forward, bias=bias_values, relu=True, mask=torch.where(g > 0, 0, g)
             )
-            wanted = (sums + wide).float().to(kind).relu()
-            assert torch.equal(done.result, torch.where(g > 0, 0, torch.where(g == 0, 0, wanted)))
+            expected = (sums + wide).float().to(kind).relu()
+            assert torch.equal(done.result, torch.where(g > 0, 0, torch.where(g == 0, 0, expected)))
             assert done.executed.problem.fused == ("bias", "relu", "mask")
         unrounded = any_device.contract(geometry, "AxW", forward, fp32=True, bias=bias).result
         assert torch.equal(unrounded, (sums + wide).float())
@@ -360,9 +360,9 @@ def test_a_tile_with_scales_quantises_float32(preset: str) -> None:
                 name: quantise(tensor.numpy(), fmt, axis=term.index("k"))
                 for (name, tensor), term in zip((*first.items(), *second.items()), terms, strict=True)
             }
-            wanted = np.einsum(subscripts, *left.values())
+            expected = np.einsum(subscripts, *left.values())
             assert done.result.dtype is torch.float32
-            np.testing.assert_allclose(done.result, wanted, rtol=1e-4, atol=1e-5 * np.abs(wanted).max())
+            np.testing.assert_allclose(done.result, expected, rtol=1e-4, atol=1e-5 * np.abs(expected).max())
             for name, values in left.items():
                 counts = done.executed.operands[name]
                 assert counts.zeros + counts.flushed == np.count_nonzero(values == 0)
@@ -381,9 +381,9 @@ def test_a_tile_with_scales_computes_convolutions() -> None:
         assert torch.equal(device.convolution(a, w), nearest.convolution(a, w))
         first, second = (device.convolution_weight(a, w.shape, g) for _ in range(2))
         assert not torch.equal(first, second)
-        wanted = conv2d_weight(a, w.shape, g)
+        expected = conv2d_weight(a, w.shape, g)
         for made in (first, second, nearest.convolution_weight(a, w.shape, g)):
-            assert (made - wanted).abs().mean() < 0.05 * wanted.abs().mean()
+            assert (made - expected).abs().mean() < 0.05 * expected.abs().mean()
         for more in ({"relu": True}, {"bias": torch.zeros(8)}, {"mask": g}):
             with pytest.raises(ValueError, match=rf'tile.scale must be "none" for {next(iter(more))}, not "e8m0"'):
                 device.contract(layer, "AxW", {"A": a, "W": w}, **more)

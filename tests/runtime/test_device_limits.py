@@ -78,22 +78,22 @@ def test_a_closed_device() -> None:
 
 
 def test_another_thread_and_another_process() -> None:
-    said: list[str] = []
+    messages: list[str] = []
 
     def use() -> None:
         try:
-            mine.matmul(torch.ones(1, 1), torch.ones(1, 1))
+            shared.matmul(torch.ones(1, 1), torch.ones(1, 1))
         except DeviceError as error:
-            said.append(str(error))
+            messages.append(str(error))
 
-    with Device("core") as mine:
+    with Device("core") as shared:
         thread = threading.Thread(target=use)
         thread.start()
         thread.join()
-        mine._place = os.getpid() + 1, threading.get_ident()
+        shared._place = os.getpid() + 1, threading.get_ident()
         use()
-    assert "the thread that made it" in said[0]
-    assert "the process that made it" in said[1]
+    assert "the thread that made it" in messages[0]
+    assert "the process that made it" in messages[1]
 
 
 @pytest.mark.parametrize("backend", ["emulator", "golden"])

@@ -137,10 +137,12 @@ CASES: dict[str, tuple[list[Callable[[], nn.Module]], tuple[int, ...], list[str]
 def test_the_same_bits(device: Device, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     layers, shape, fused, elements = CASES[name]
     model, x = seeded(*layers), inputs(*shape)
-    wanted, plain = step(model, x, device, fuse=False)
+    expected, plain = step(model, x, device, fuse=False)
     counted = count_unfused(monkeypatch)
     got, run = step(model, x, device)
-    assert [torch.equal(mine, theirs) for mine, theirs in zip(got, wanted, strict=True)] == [True] * len(wanted)
+    assert [torch.equal(actual, reference) for actual, reference in zip(got, expected, strict=True)] == [True] * len(
+        expected
+    )
     assert Counter(" ".join(each.fused) for each in run.contractions if each.fused) == Counter(fused)
     assert counted == elements
     assert not any(each.fused for each in plain.contractions)
@@ -150,11 +152,11 @@ def test_the_same_bits(device: Device, name: str, monkeypatch: pytest.MonkeyPatc
 
 def test_on_the_golden_core(device: Device) -> None:
     model, x = seeded(lambda: nn.Conv2d(2, 3, 2), nn.ReLU, lambda: nn.Conv2d(3, 2, 2)), inputs(2, 2, 4, 5)
-    wanted, _ = step(model, x, device)
+    expected, _ = step(model, x, device)
     with Device("core", "golden") as golden:
         for fuse in (True, False):
             got, run = step(model, x, golden, fuse=fuse)
-            assert all(map(torch.equal, got, wanted))
+            assert all(map(torch.equal, got, expected))
             assert [each.fused for each in run.contractions].count(("mask",)) == fuse
 
 
@@ -162,9 +164,9 @@ def test_channels_last(device: Device) -> None:
     model = seeded(CONV, nn.ReLU, LAST)
     model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     x = inputs(*IMAGES).to(memory_format=torch.channels_last)
-    wanted, _ = step(model, x, device, fuse=False)
+    expected, _ = step(model, x, device, fuse=False)
     got, run = step(model, x, device)
-    assert all(map(torch.equal, got, wanted))
+    assert all(map(torch.equal, got, expected))
     assert [each.fused for each in run.contractions].count(("mask",)) == 1
 
 
@@ -185,9 +187,9 @@ def test_float32(device: Device, autocast: bool) -> None:
     """FP32 results have no masks. Under autocast, tensors have the operand type."""
     model, x = seeded(lambda: nn.Linear(6, 5), nn.ReLU, lambda: nn.Linear(5, 3)).float(), inputs(4, 6).float()
     with torch.autocast("cpu", torch.float16, enabled=autocast):
-        wanted, _ = step(model, x, device, fuse=False)
+        expected, _ = step(model, x, device, fuse=False)
         got, run = step(model, x, device)
-    assert all(map(torch.equal, got, wanted))
+    assert all(map(torch.equal, got, expected))
     found = [each.fused for each in run.contractions if each.fused]
     assert found == [("bias", "relu"), ("bias",), *[("mask",)] * autocast]
 
@@ -209,9 +211,9 @@ def test_biases_are_rounded_once(device: Device) -> None:
 def test_what_a_core_is_built_without(without: str, fused: list[str]) -> None:
     model, x = seeded(CONV, nn.ReLU, LAST), inputs(*IMAGES)
     with Device(CoreConfig.from_toml("", [f"core.{without}=false"])) as device:
-        wanted, _ = step(model, x, device, fuse=False)
+        expected, _ = step(model, x, device, fuse=False)
         got, run = step(model, x, device)
-    assert all(map(torch.equal, got, wanted))
+    assert all(map(torch.equal, got, expected))
     assert [" ".join(each.fused) for each in run.contractions if each.fused] == fused
 
 
@@ -227,9 +229,9 @@ def test_what_does_not_run_on_the_device(device: Device) -> None:
         seeded(lambda: nn.Conv2d(3, 4, 2, stride=(1, 5)), nn.ReLU, lambda: nn.Conv2d(4, 2, 2)),
         inputs(2, 3, 6, 20),
     )
-    wanted, _ = step(model, x, device, strict=False, fuse=False)
+    expected, _ = step(model, x, device, strict=False, fuse=False)
     got, run = step(model, x, device, strict=False)
-    assert all(map(torch.equal, got, wanted))
+    assert all(map(torch.equal, got, expected))
     assert [each.operation for each in run.missed] == ["AxW", "WxG", "AxG"]
 
 

@@ -114,10 +114,10 @@ def test_inference_of_the_digits_cnn(backend):
     if backend != "emulator":
         images, labels = images[:2], labels[:2]
     network = IntegerCnn(task.model, images)
-    wanted = network.scores(images, network.in_numpy)
+    expected = network.scores(images, network.in_numpy)
     with Device("core-int8", backend) as device:
         found = network.scores(images, lambda name, a: network.on(device, name, a))
-    np.testing.assert_array_equal(found, wanted)
+    np.testing.assert_array_equal(found, expected)
     if backend == "emulator":
         with torch.no_grad():
             plain = task.model(torch.from_numpy(images)).numpy()
@@ -135,10 +135,10 @@ def test_float32(seed):
     bias = rng.standard_normal(4).astype(np.float32)
     powers = [power_of(each) for each in (a, w)]
     sums = quantised(a, powers[0]) @ quantised(w, powers[1]).T
-    wanted = np.maximum(np.ldexp(sums.astype(np.float64), -sum(powers)).astype(np.float32) + bias, 0)
+    expected = np.maximum(np.ldexp(sums.astype(np.float64), -sum(powers)).astype(np.float32) + bias, 0)
     with Device("core-int8") as device:
         done = device.contract(LAYER, "AxW", {"A": a[None], "W": w[None]}, bias=bias, relu=True)
-    np.testing.assert_array_equal(done.result[0], wanted)
+    np.testing.assert_array_equal(done.result[0], expected)
     assert done.executed.saturated == 0
     assert [done.executed.operands[name].exponent for name in "AW"] == powers
 

@@ -132,9 +132,9 @@ def test_what_an_operation_consists_of_runs(device: Device) -> None:
         lambda: torch._foreach_mm([x[:, 0]], [y])[0],
     ]
     for each in compute:
-        wanted = each()
+        expected = each()
         with offload(device, strict=True) as run:
-            assert torch.equal(each(), wanted)
+            assert torch.equal(each(), expected)
         assert run.contractions
 
 

@@ -372,25 +372,27 @@ class Registers:
 @pytest.mark.parametrize("is_wired", [True, False])
 def test_linux_devices(is_wired: bool, files: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Files replace registers and memory. A pair of sockets replaces the interrupt of /dev/uio0."""
-    ours, theirs = socket.socketpair()
+    driver_end, core_end = socket.socketpair()
     unwired = os.open(os.devnull, os.O_RDONLY)  # Enabling the interrupt fails: the file is read-only.
     registers: list[Registers] = []
 
     def open_devices(port: UioPort, place: UioAddress, memory_bytes: int) -> None:
         original(port, place, memory_bytes)
         assert port._memory[:] == bytes(SIZE)
-        registers.append(Registers(port._registers, theirs))
+        registers.append(Registers(port._registers, core_end))
         monkeypatch.setattr(registers[0].core._core.memory, "bytes", port._memory)
         monkeypatch.setattr(port, "_registers", registers[0])
-        monkeypatch.setattr(port, "_interrupt", ours.fileno() if is_wired else unwired)
+        monkeypatch.setattr(port, "_interrupt", driver_end.fileno() if is_wired else unwired)
 
     original = UioPort.__init__
     monkeypatch.setattr(UioPort, "__init__", open_devices)
-    with ours, theirs, connect(files) as device:
+    with driver_end, core_end, connect(files) as device:
         assert_is_right(device)
         if is_wired:
-            assert theirs.recv(8, socket.MSG_DONTWAIT) == (1).to_bytes(4, "little")  # The write enables the interrupt.
-        assert bool(select.select([ours], [], [], 0)[0]) != is_wired
+            assert core_end.recv(8, socket.MSG_DONTWAIT) == (1).to_bytes(
+                4, "little"
+            )  # The write enables the interrupt.
+        assert bool(select.select([driver_end], [], [], 0)[0]) != is_wired
     os.close(unwired)
 
 

@@ -52,14 +52,14 @@ def defined(geometry: Convolution | MatrixProduct, operation: str, tensors: Tens
 
 def checked(device: Device, geometry: Convolution | MatrixProduct, operation: str, tensors: Tensors) -> bool:
     """Require PyTorch's bits with either operand on the row side; return whether a result is not finite."""
-    wanted = defined(geometry, operation, tensors).float()
+    expected = defined(geometry, operation, tensors).float()
     for rows in tensors:
         done = device.contract(geometry, operation, tensors, row_side=rows)
         assert done.executed.problem.rows == rows
-        torch.testing.assert_close(done.result.float(), wanted, rtol=0, atol=0, equal_nan=True)
+        torch.testing.assert_close(done.result.float(), expected, rtol=0, atol=0, equal_nan=True)
         assert done.executed.non_finite
         assert len(done.executed.checks) in (2, 4)
-    return not bool(torch.isfinite(wanted).all())
+    return not bool(torch.isfinite(expected).all())
 
 
 @pytest.mark.parametrize("geometry", [LINEAR, CONVOLUTION], ids=["matmul", "convolution"])
@@ -112,9 +112,9 @@ def test_tiles_with_scales(preset: str) -> None:
     with Device(preset) as device:
         for rows in "AW":
             result = device.contract(LINEAR, "AxW", tensors, row_side=rows).result
-            wanted = device.contract(LINEAR, "AxW", finite, row_side=rows).result
-            wanted[0, :, 1] = torch.nan
-            torch.testing.assert_close(result, wanted, rtol=0, atol=0, equal_nan=True)
+            expected = device.contract(LINEAR, "AxW", finite, row_side=rows).result
+            expected[0, :, 1] = torch.nan
+            torch.testing.assert_close(result, expected, rtol=0, atol=0, equal_nan=True)
 
 
 @pytest.mark.parametrize(("preset", "kind"), [("core", torch.float16), ("core-bf16", torch.bfloat16)])
@@ -123,11 +123,11 @@ def test_bias_relu_and_mask_after_infinities(preset: str, kind: torch.dtype) -> 
     a[0, 0, 0], a[0, 1, 0] = torch.inf, -torch.inf
     bias = torch.tensor([1.0, -torch.inf, torch.nan, 0.0])
     layer = MatrixProduct(batch=1, samples=3, in_features=2, out_features=4)
-    wanted = (a.double() @ w.double().mT + bias).relu().float()
+    expected = (a.double() @ w.double().mT + bias).relu().float()
     with Device(preset) as device:
         for rows in "AW":
             done = device.contract(layer, "AxW", {"A": a, "W": w}, bias=bias, relu=True, row_side=rows)
-            torch.testing.assert_close(done.result, wanted, rtol=0, atol=0, equal_nan=True)
+            torch.testing.assert_close(done.result, expected, rtol=0, atol=0, equal_nan=True)
         mask = torch.zeros(1, 3, 4).to(kind)
         mask[0, 0, 1:] = 1
         result = device.contract(layer, "AxW", {"A": a.to(kind), "W": w.to(kind)}, mask=mask).result

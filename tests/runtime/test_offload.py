@@ -67,9 +67,9 @@ def test_losses_and_gradients_to_the_bit(device: Device, autocast: bool) -> None
     model = seeded(Network)
     with offload(device, model=model, strict=True) as run:
         got = gradients(model, autocast)
-    wanted = rounded_gradients(model, autocast)
-    assert len(got) == len(wanted) > 10
-    assert all(map(torch.equal, got, wanted))
+    expected = rounded_gradients(model, autocast)
+    assert len(got) == len(expected) > 10
+    assert all(map(torch.equal, got, expected))
     assert not all(map(torch.equal, got, gradients(model, autocast)))
     layers = {each.layer for each in run.contractions}
     assert {"conv", "lstm.weight_hh_l0_reverse", "attention.in_proj_weight", "attention/bmm0", "up", "out"} <= layers
@@ -146,7 +146,7 @@ def test_what_pytorch_adds(device: Device) -> None:
         ]
     wide = F.conv_transpose2d(image.double(), kernel.double(), stride=2, output_padding=1).float()
     apart = F.conv_transpose2d(image.double(), kernel.double(), dilation=2, output_padding=1).float()
-    wanted = [
+    expected = [
         exact(x, y) + c.float(),
         exact(x, y) * 0.3 + c.float() * 0.7,
         exact(x, y),
@@ -162,8 +162,8 @@ def test_what_pytorch_adds(device: Device) -> None:
         apart + bias.float()[:, None, None],
         exact(bx, by),
     ]
-    for k, (mine, theirs) in enumerate(zip(got, wanted, strict=True)):
-        assert torch.equal(mine, theirs.half()), k
+    for k, (found, reference) in enumerate(zip(got, expected, strict=True)):
+        assert torch.equal(found, reference.half()), k
     assert len(run.contractions) == len(got)
 
 
@@ -209,10 +209,10 @@ CASES: list[tuple[Callable[[], Any], str]] = [
 @pytest.mark.parametrize(("compute", "reason"), CASES)
 def test_what_does_not_run_is_listed(device: Device, compute: Callable[[], Any], reason: str) -> None:
     torch.manual_seed(0)
-    wanted = compute()
+    expected = compute()
     torch.manual_seed(0)
     with offload(device) as run:
-        assert torch.equal(compute(), wanted)
+        assert torch.equal(compute(), expected)
     (missed,) = run.missed
     assert run.contractions == []
     with pytest.raises(OffloadError, match=reason) as raised, offload(device, strict=True):

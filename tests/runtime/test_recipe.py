@@ -47,7 +47,7 @@ def square_blocks(weights: NDArray[np.float32]) -> NDArray[np.float64]:
     return made
 
 
-def worth(values: NDArray[np.float32], height: int) -> NDArray[np.float64]:
+def quantise_values(values: NDArray[np.float32], height: int) -> NDArray[np.float64]:
     made = quantise_blocks(values, fp4(), E4M3, block_height=height)
     table = np.concatenate([ELEMENTS, -ELEMENTS])
     scales = np.repeat(SCALE_VALUES[made.scales], 16, axis=-1)[..., : values.shape[-1]]
@@ -119,13 +119,13 @@ def test_random_signs_precede_the_transform() -> None:
 def test_square_blocks_are_as_defined(shape: tuple[int, int]) -> None:
     weights = drawn(*shape)
     weights[:16, :16] *= shape[0] < 20  # Larger matrices have a block of zeros.
-    assert np.array_equal(worth(weights, 16), square_blocks(weights))
+    assert np.array_equal(quantise_values(weights, 16), square_blocks(weights))
 
 
 def test_a_weight_and_its_transpose_have_the_same_values() -> None:
     weights = drawn(40, 70)
-    assert np.array_equal(worth(weights, 16), worth(np.ascontiguousarray(weights.T), 16).T)
-    assert not np.array_equal(worth(weights, 1), worth(np.ascontiguousarray(weights.T), 1).T)
+    assert np.array_equal(quantise_values(weights, 16), quantise_values(np.ascontiguousarray(weights.T), 16).T)
+    assert not np.array_equal(quantise_values(weights, 1), quantise_values(np.ascontiguousarray(weights.T), 1).T)
 
 
 def test_square_blocks_repeat_one_scale() -> None:
@@ -156,9 +156,9 @@ def test_both_passes_multiply_the_same_weights(as_tensors: bool) -> None:
             if as_tensors:
                 pair = {name: torch.from_numpy(each) for name, each in pair.items()}
             done = device.contract(LAYER, operation, pair)
-            wanted = worth(values[other][0], 1) @ matrix
+            expected = quantise_values(values[other][0], 1) @ matrix
             assert isinstance(done.result, torch.Tensor) == as_tensors
-            np.testing.assert_allclose(done.result[0], wanted, rtol=3e-7, atol=1e-12 * np.abs(wanted).max())
+            np.testing.assert_allclose(done.result[0], expected, rtol=3e-7, atol=1e-12 * np.abs(expected).max())
             counts = done.executed.operands["W"]
             assert counts.zeros + counts.flushed == np.count_nonzero(weights == 0)
 
@@ -185,12 +185,12 @@ def test_weight_gradients_are_products_of_transformed_operands() -> None:
     made = {name: hadamard_transform(each, matrix) for name, each in values.items()}
     wide = MatrixProduct(batch=1, samples=48, in_features=70, out_features=24)
     with Device("nvfp4", recipe=Recipe(seed=5), rounding="nearest") as device, Device("nvfp4") as plain:
-        done, wanted = device.contract(LAYER, "AxG", values), plain.contract(wide, "AxG", made)
+        done, expected = device.contract(LAYER, "AxG", values), plain.contract(wide, "AxG", made)
         without = plain.contract(LAYER, "AxG", values)
-    assert np.array_equal(done.result, wanted.result)
-    assert done.executed.zeros == wanted.executed.zeros
+    assert np.array_equal(done.result, expected.result)
+    assert done.executed.zeros == expected.executed.zeros
     assert done.executed.zeros["G"] < without.executed.zeros["G"]
-    assert done.executed.speedup == wanted.executed.speedup < without.executed.speedup
+    assert done.executed.speedup == expected.executed.speedup < without.executed.speedup
 
 
 def test_gradients_alone_are_rounded_stochastically() -> None:

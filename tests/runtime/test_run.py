@@ -96,10 +96,10 @@ def test_the_speedup_is_the_cycle_simulators() -> None:
         layer = MatrixProduct(batch=1, samples=samples, in_features=50, out_features=3)
         masks = {name: random.random(layer.shapes[name]) < share for name, share in (("A", 0.4), ("W", 0.9))}
         streams = [np.pad(rows, ((0, 0), (0, 2))).reshape(4, 13, 4) for rows in masks["A"][0].reshape(-1, 4, 50)]
-        wanted = count(streams, config)
+        expected = count(streams, config)
         found = counted(layer, "AxW", masks, "A", config)
-        assert found.dense == wanted.steps
-        assert found.speedup == pytest.approx(wanted.speedup, rel=1e-9 if exactly else 0.03)
+        assert found.dense == expected.steps
+        assert found.speedup == pytest.approx(expected.speedup, rel=1e-9 if exactly else 0.03)
         assert counted(layer, "AxW", masks, "W", config).speedup < 1.3
         assert counted(layer, "AxW", masks, "A", config.baseline).speedup == 1
 

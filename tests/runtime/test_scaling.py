@@ -62,18 +62,18 @@ SIZES = [(1.0, 1.0), (1e-8, 1.0), (1e6, 1e6), (1e-37, 1e-8), (3e-41, 1e30), (1e-
 def test_products_of_any_size(verilator: Device, sizes: tuple[float, float]) -> None:
     a, b = drawn((5, 9), 1, sizes[0]), drawn((9, 6), 2, sizes[1])
     a[0, 0] = 0
-    wanted = defined(a, b)
+    expected = defined(a, b)
     with np.errstate(over="ignore", invalid="ignore"):
         plain = (torch.from_numpy(a) @ torch.from_numpy(b)).numpy()
     if np.isfinite(plain).all():
-        np.testing.assert_allclose(wanted, plain, atol=max(2.0**-9 * float(np.abs(plain).max()), 2.0**-145))
+        np.testing.assert_allclose(expected, plain, atol=max(2.0**-9 * float(np.abs(plain).max()), 2.0**-145))
     for device in (
         Device("core"),
         Device("core", "golden"),
         verilator,
         Device(CoreConfig.from_toml("", ["core.scale=false"])),
     ):
-        assert np.array_equal(device.matmul(a, b), wanted), device.backend
+        assert np.array_equal(device.matmul(a, b), expected), device.backend
 
 
 @pytest.mark.parametrize("scale", [-128, 127, -129, 128])
@@ -127,8 +127,8 @@ def test_gradients_below_fp16() -> None:
         right = step(torch.float64)
         with Device("core") as device, offload(device, model=net.float(), strict=True, flush_limit=1e-2) as run:
             made = step(torch.float32)
-        for mine, wanted in zip(made, right, strict=True):
-            assert (mine - wanted).norm() < 2e-3 * wanted.norm()
+        for gradient, expected in zip(made, right, strict=True):
+            assert (gradient - expected).norm() < 2e-3 * expected.norm()
         assert run.totals().saturated == 0
 
 
@@ -161,7 +161,7 @@ def test_fused_accumulators(accumulator: str) -> None:
 
 def test_powers_of_special_operands() -> None:
     fmt = load_preset("paper").a_format
-    for values, wanted in (
+    for values, expected in (
         ([0.0, -0.0], 0),
         ([np.inf, np.nan], 0),
         ([np.inf, 3.0], 14),
@@ -170,7 +170,7 @@ def test_powers_of_special_operands() -> None:
         ([2.0**-149], 164),
     ):
         operand = Operand("A", np.array(values, np.float32))
-        assert operand.exponent(fmt, 16, "auto") == wanted
+        assert operand.exponent(fmt, 16, "auto") == expected
     assert Operand("A", np.array([3.0], np.float16)).exponent(fmt, 16, "auto") == 0
 
 
@@ -325,8 +325,8 @@ def test_fused_biases(preset: str, size: float, fused: tuple[str, ...]) -> None:
         with Device(preset, backend) as device:
             done = device.contract(layer, "AxW", {"A": a, "W": w}, bias=bias, relu=True)
         assert done.executed.problem.fused == fused
-        wanted = np.maximum(defined(a[0], w[0].T, preset).astype(np.float64) + bias, 0).astype(np.float32)
-        np.testing.assert_allclose(done.result[0], wanted, rtol=2.0**-22)
+        expected = np.maximum(defined(a[0], w[0].T, preset).astype(np.float64) + bias, 0).astype(np.float32)
+        np.testing.assert_allclose(done.result[0], expected, rtol=2.0**-22)
         assert np.array_equal(done.result[0, 0], np.maximum(bias, 0))
 
 
@@ -336,14 +336,14 @@ def test_compiled_models_are_scaled() -> None:
     last = nn.Linear(7, 3)
     model = nn.Sequential(nn.Linear(9, 7), nn.ReLU(), last)
     x = torch.randn(5, 9) * 1e6
-    wanted = model(x).detach()
+    expected = model(x).detach()
     with Device("core") as device:
         run = Run(device)
         options: dict[str, Any] = {"device": device, "run": run, "strict": True, "flush_limit": 0.1}
         made = torch.compile(model, backend="tensordash", options=options)(x)
         made.sum().mul(1e-9).backward()
     torch._dynamo.reset()
-    assert (made - wanted).norm() < 2e-3 * wanted.norm()
+    assert (made - expected).norm() < 2e-3 * expected.norm()
     assert {each.fused for each in run.contractions} >= {("bias", "relu"), ("bias",)}
     assert last.weight.grad is not None
     assert torch.isfinite(last.weight.grad).all()
@@ -370,5 +370,5 @@ def test_encoding_with_a_scale_is_exact() -> None:
     values = np.ldexp(drawn((400,), 5).astype(np.float64), np.arange(-149, 251) % 250 - 124).astype(np.float32)
     for scale in (-130, -20, 0, 15, 120):
         with np.errstate(over="ignore"):
-            wanted = np.ldexp(values.astype(np.float64), scale).astype(np.float16)
-        assert np.array_equal(decode(encode(values, fmt, scale), fmt), wanted.astype(np.float32))
+            expected = np.ldexp(values.astype(np.float64), scale).astype(np.float16)
+        assert np.array_equal(decode(encode(values, fmt, scale), fmt), expected.astype(np.float32))

@@ -81,17 +81,17 @@ def test_threads_of_torchscript(device: Device) -> None:
 
 def test_strict(device: Device) -> None:
     """The product's thread gets the error. If the thread drops it, the `offload` block raises it at its end."""
-    said: list[str] = []
+    messages: list[str] = []
 
     def work() -> None:
         try:
             torch.ones(2, 3) @ torch.ones(3, 2)
         except OffloadError as error:
-            said.append(str(error))
+            messages.append(str(error))
 
     with pytest.raises(OffloadError, match=f"12 MACs: {ELSEWHERE}"), offload(device, strict=True):
         in_a_thread(work)
-    assert len(said) == 1
+    assert len(messages) == 1
     with offload(device, strict=True):
         in_a_thread(lambda: torch.ones(3) + 1)
 

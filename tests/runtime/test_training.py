@@ -29,10 +29,10 @@ def test_losses_fall_as_pytorchs_do(name: str, count: int) -> None:
     assert losses[:, 0] == pytest.approx(losses[:, 1], rel=0.02)
     assert not np.array_equal(losses[:, 0], losses[:, 1])
     assert all(0 < step.zeros < 1 and step.cycles <= step.dense_cycles for step in trainer.history)
-    *_, (steps, mine, plain) = trainer.accuracies
+    *_, (steps, accuracy, plain) = trainer.accuracies
     assert steps == count
-    assert 0 <= mine <= 1
-    assert mine == pytest.approx(plain, abs=0.2)
+    assert 0 <= accuracy <= 1
+    assert accuracy == pytest.approx(plain, abs=0.2)
 
 
 @pytest.mark.parametrize(
@@ -189,6 +189,6 @@ def test_digits_reach_what_pytorch_does() -> None:
             trainer = Trainer(task, device)
             trainer.train(10 * task.steps_per_epoch)
         found.append(trainer.accuracies[-1][1:])
-    mine, plain = np.mean(found, axis=0)
-    assert mine >= 0.97
-    assert abs(mine - plain) <= 0.005
+    accuracy, plain = np.mean(found, axis=0)
+    assert accuracy >= 0.97
+    assert abs(accuracy - plain) <= 0.005

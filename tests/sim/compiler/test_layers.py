@@ -58,22 +58,22 @@ def check(config, works, core=None, first_parts=(None,)):
     Problems use the numbers of `first_parts` in turn; for None, the search chooses the number.
     """
     for place, (number, work) in enumerate(works):
-        said = f"{number}: {work.operation} with {work.rows} on rows of {work.layer}, {', '.join(work.values)}"
+        context = f"{number}: {work.operation} with {work.rows} on rows of {work.layer}, {', '.join(work.values)}"
         image = work.image(config, Memory(SIZE))
         schedule = best_schedule(work.space(config))
         if parts := first_parts[place % len(first_parts)]:
             schedule = schedule_tiling(schedule.space, replace(schedule.tiling, first_parts=parts))
         program = emit(schedule, image.tensors).descriptors
-        assert find_races(config, program) == [], said
+        assert find_races(config, program) == [], context
         if core is not None:
             core.memory[:SIZE] = np.frombuffer(image.memory.bytes, np.uint8)
-            assert not core.run(program, SIZE).outcome.error, said
-        assert not GoldenCore(config, image.memory).run(program).error, said
+            assert not core.run(program, SIZE).outcome.error, context
+        assert not GoldenCore(config, image.memory).run(program).error, context
         if core is not None:
-            assert core.memory[:SIZE].tobytes() == bytes(image.memory.bytes), said
+            assert core.memory[:SIZE].tobytes() == bytes(image.memory.bytes), context
         how = {"config": config, "rows": work.rows, "fp32": work.fp32, "relu": work.relu}
-        wanted = expected(work.layer, work.operation, work.values, **how)
-        np.testing.assert_array_equal(bits(image.result()), bits(wanted), err_msg=said)
+        reference = expected(work.layer, work.operation, work.values, **how)
+        np.testing.assert_array_equal(bits(image.result()), bits(reference), err_msg=context)
 
 
 def check_both(name, works, quick=False):
@@ -253,12 +253,12 @@ def test_tensors_of_geometries(geometry):
     made.backward(g)
     tensors = {"A": a.detach(), "W": w.detach(), "G": g}
     layer = Layer.of(geometry)
-    for operation, name, wanted in (("AxW", "G", made.detach()), ("WxG", "A", a.grad), ("AxG", "W", w.grad)):
+    for operation, name, reference in (("AxW", "G", made.detach()), ("WxG", "A", a.grad), ("AxG", "W", w.grad)):
         values = {each: layer_values(geometry, each, tensors[each].half()) for each in OPERANDS[operation]}
         got = geometry_values(geometry, name, expected(layer, operation, values, fp32=True))
-        np.testing.assert_allclose(got, wanted.numpy(), rtol=1e-6, atol=1e-9)
-        restored = geometry_values(geometry, name, layer_values(geometry, name, wanted))
-        assert torch.equal(restored, wanted)
+        np.testing.assert_allclose(got, reference.numpy(), rtol=1e-6, atol=1e-9)
+        restored = geometry_values(geometry, name, layer_values(geometry, name, reference))
+        assert torch.equal(restored, reference)
     with pytest.raises(ValueError, match=r"A must have the shape \(.*\), not \(1, 2\)"):
         layer_values(geometry, "A", np.zeros((1, 2)))
 
@@ -274,7 +274,7 @@ def test_layers_of_geometries():
 
 
 @pytest.mark.parametrize(
-    ("field", "value", "error", "said"),
+    ("field", "value", "error", "context"),
     [
         ("stride", 5, ValueError, r"stride\[1\] must be an integer from 1 to 4, not 5"),
         ("stride", (0, 1), ValueError, r"stride\[0\] must be an integer from 1 to 16384, not 0"),
@@ -292,8 +292,8 @@ def test_layers_of_geometries():
         ("end_padding", (0, 1), ValueError, r"end_padding\[1\] must be an integer from -4 to 0, not 1"),
     ],
 )
-def test_wrong_layers(field, value, error, said):
-    with pytest.raises(error, match=said):
+def test_wrong_layers(field, value, error, context):
+    with pytest.raises(error, match=context):
         Layer(**{"samples": 1, "channels": 1, "filters": 1, "size": (4, 4), field: value})
 
 
@@ -306,9 +306,9 @@ def test_bit_patterns():
         ("fp8_e4m3", ml_dtypes.float8_e4m3fn, torch.float8_e4m3fn),
         ("fp8_e5m2", ml_dtypes.float8_e5m2, torch.float8_e5m2),
     ):
-        wanted = encode(values, FORMATS[name])
-        for source in (wanted, values.astype(of_numpy), torch.as_tensor(values).to(of_torch)):
-            np.testing.assert_array_equal(bit_patterns(source, FORMATS[name]), wanted)
+        reference = encode(values, FORMATS[name])
+        for source in (reference, values.astype(of_numpy), torch.as_tensor(values).to(of_torch)):
+            np.testing.assert_array_equal(bit_patterns(source, FORMATS[name]), reference)
         for wrong in (values, torch.as_tensor(values), values.astype(np.int16), [1.0]):
             with pytest.raises(TypeError, match="^W must be .*float.* or uint"):
                 bit_patterns(wrong, FORMATS[name], name="W")

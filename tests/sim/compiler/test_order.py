@@ -159,16 +159,16 @@ def test_footprints_are_what_golden_touches(seed):
         loops=loops,
     )
     _, values = decode(program.descriptors[0])
-    walk, wanted = LoopWalk(values, loops=6), 0
+    walk, expected = LoopWalk(values, loops=6), 0
     for _ in range(total):
         for i in range(4):
             x = walk.x + i * values["stride"]
             if 0 <= x < values["x_size"] and (not values["checked"] or 0 <= walk.y < values["y_size"]):
                 group = (walk.address + x // 4) % (1 << 16)
-                wanted |= (1 << group) * (group < CONFIG.groups)
+                expected |= (1 << group) * (group < CONFIG.groups)
         walk.step()
     (layout,) = footprints(CONFIG, program.descriptors[0])
-    assert layout.reads["buffer"] == wanted
+    assert layout.reads["buffer"] == expected
 
 
 @pytest.mark.parametrize("seed", range(8))

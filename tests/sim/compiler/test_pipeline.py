@@ -53,9 +53,9 @@ def run(config, layer, operation, rows, *, seed=0, fp32=False, turned=False, zer
 @pytest.mark.parametrize("operation", OPERANDS)
 def test_results_are_pytorch_s(name, operation):
     for rows in OPERANDS[operation]:
-        got, wanted = run(CONFIG, LAYERS[name], operation, rows, fp32=rows == "W")
-        assert got.dtype == wanted.dtype
-        np.testing.assert_array_equal(got, wanted)
+        found, reference = run(CONFIG, LAYERS[name], operation, rows, fp32=rows == "W")
+        assert found.dtype == reference.dtype
+        np.testing.assert_array_equal(found, reference)
 
 
 @pytest.mark.sampled(8)
@@ -68,8 +68,8 @@ def test_turned_results_are_pytorch_s(name, operation):
         with pytest.raises(ProgramError, match="turned must be false except for FP32 results of one group per block"):
             run(CONFIG, LAYERS[name], operation, rows, fp32=True, turned=True)
         return
-    got, wanted = run(CONFIG, LAYERS[name], operation, rows, fp32=True, turned=True)
-    np.testing.assert_array_equal(got, wanted)
+    found, reference = run(CONFIG, LAYERS[name], operation, rows, fp32=True, turned=True)
+    np.testing.assert_array_equal(found, reference)
 
 
 @pytest.mark.sampled(3)

@@ -52,15 +52,18 @@ def test_cycles_and_busy_units(name):
             paces = scheduled_paces(config, program, image.memory)
             core.memory[:SIZE] = np.frombuffer(image.memory.bytes, np.uint8)
             run = core.run(program, SIZE)
-            counters, said = run.counters, f"seed {seed}: {work.operation} of {work.layer}"
+            counters, context = run.counters, f"seed {seed}: {work.operation} of {work.layer}"
             late.append(counters["scheduled"] - round(counters["steps"] / paces.speedup))
-            assert 0 <= late[-1] <= counters["layout_a_busy"] + counters["layout_b_busy"], said
+            assert 0 <= late[-1] <= counters["layout_a_busy"] + counters["layout_b_busy"], context
             expected = timing(config, program, speedup=paces)
             assert timing(config, program, speedup=2.0).cycles == estimate_cycles(schedule)
             for unit, share in (("layout_a", 0.01), ("layout_b", 0.01), ("store", 0.05), ("load", 0.05)):
-                assert expected.busy[unit] == pytest.approx(counters[f"{unit}_busy"], rel=share, abs=40), (said, unit)
+                assert expected.busy[unit] == pytest.approx(counters[f"{unit}_busy"], rel=share, abs=40), (
+                    context,
+                    unit,
+                )
             errors.append(abs(expected.cycles / run.cycles - 1))
-            assert errors[-1] < (0.05 if run.cycles > 3000 else 0.1), said
+            assert errors[-1] < (0.05 if run.cycles > 3000 else 0.1), context
     assert np.median(errors) < 0.01
     assert late.count(0) >= (8 if config.tile.sparsity == "none" else 4)
 

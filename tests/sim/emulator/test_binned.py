@@ -113,5 +113,5 @@ def test_operations_of_layers(operation):
     values = {name: rng.integers(0, 127, layer.shape(name), np.uint8) for name in operation.split("x")}
     values = {name: array | rng.integers(0, 2, array.shape, np.uint8) << 7 for name, array in values.items()}
     for rows in operation.split("x"):
-        found, wanted = (contract(tile, layer, operation, rows, values, fp32=True) for tile in (binned, exact))
-        assert np.array_equal(found, wanted)
+        found, expected = (contract(tile, layer, operation, rows, values, fp32=True) for tile in (binned, exact))
+        assert np.array_equal(found, expected)

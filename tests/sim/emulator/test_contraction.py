@@ -98,7 +98,7 @@ def fused_integers(layer: Layer, operation: str, seed: int, *, masked: bool) -> 
     return made
 
 
-def left_by(core: type[GoldenCore], config: CoreConfig, work: dict, values: dict, options: dict) -> np.ndarray:
+def run_core(core: type[GoldenCore], config: CoreConfig, work: dict, values: dict, options: dict) -> np.ndarray:
     """Return the bits of a result in memory after a core's program."""
     image = TensorImage(config, Memory(1 << 17), work["layer"], work["operation"], values, fp32=options["fp32"])
     problem = Problem(**work, **options, bias="bias" in values, mask="mask" in values)
@@ -123,8 +123,8 @@ def test_memory_of_the_golden_core(name, operation, rows):
         options = {"fp32": seed % 2 == 0, "relu": seed % 5 in (2, 3)}
         draw_fused = fused_integers if config.tile.numerics.result == "int32" else fused
         more = draw_fused(LAYERS[name], operation, seed, masked=not options["fp32"])
-        wanted = left_by(GoldenCore, config, work, values | more, options)
-        np.testing.assert_array_equal(contract(config, **work, values=values, **options, **more), wanted)
+        expected = run_core(GoldenCore, config, work, values | more, options)
+        np.testing.assert_array_equal(contract(config, **work, values=values, **options, **more), expected)
 
 
 class FusedCore(GoldenCore):
@@ -155,8 +155,8 @@ def test_order_of_fused_sums(name, operation, rows):
         values = drawn(LAYERS[name], operation, seed, specials=2 * seed)
         work = {"layer": LAYERS[name], "operation": operation, "rows": rows}
         core = type("Core", (FusedCore,), {"fused": tile})
-        wanted = left_by(core, config, work, values, {"fp32": True})
-        np.testing.assert_array_equal(contract(tile, **work, values=values, fp32=True), wanted)
+        expected = run_core(core, config, work, values, {"fp32": True})
+        np.testing.assert_array_equal(contract(tile, **work, values=values, fp32=True), expected)
 
 
 @pytest.mark.parametrize(("operation", "rows"), CASES)
@@ -169,8 +169,8 @@ def test_products_in_parts(operation, rows, monkeypatch):
     one = replace(layer, products=1)
     for k in range(7):
         alone = {name: each[k] for name, each in more.items()}
-        mine = contract(CORE, one, operation, rows, {name: each[k] for name, each in values.items()}, **alone)
-        assert np.array_equal(mine, together[k]), k
+        found = contract(CORE, one, operation, rows, {name: each[k] for name, each in values.items()}, **alone)
+        assert np.array_equal(found, together[k]), k
     macs = np.prod(one.shape("G")) * np.prod(one.shape("W")[1:])
     for batched, values_together in ((2 * macs, 1 << 18), (0, 1 << 18), (7 * macs, 1000), (3 * macs, 1)):
         monkeypatch.setattr(contraction, "BATCHED_MACS", batched)
@@ -197,7 +197,7 @@ BIAS, MASK = np.ones(1, np.float32), np.ones((1, 1, 1, 1), np.uint16)
 
 
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("changed", "message"),
     [
         ({"config": "core"}, "config must be a CoreConfig or a TileConfig, not 'core'"),
         ({"operation": "AxA"}, "operation must be one of AxW, WxG, AxG, not 'AxA'"),
@@ -222,7 +222,7 @@ BIAS, MASK = np.ones(1, np.float32), np.ones((1, 1, 1, 1), np.uint16)
         ({"mask": MASK.astype(np.float16)}, "mask must be an array of fp16 bit patterns"),
     ],
 )
-def test_what_cannot_be(changed, said):
+def test_what_cannot_be(changed, message):
     arguments = {"config": CORE, "layer": LAYER, "operation": "AxW", "rows": "A", "values": ONES}
-    with pytest.raises((TypeError, ValueError), match=said):
+    with pytest.raises((TypeError, ValueError), match=message):
         contract(**{**arguments, **changed})

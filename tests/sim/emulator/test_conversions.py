@@ -36,18 +36,18 @@ def test_encode(name, kind):
         with pytest.raises(ValueError, match=f"values must be numbers, since {name} has no NaN, not NaN"):
             encode(values, FORMATS[name])
         values = values[~np.isnan(values)]
-    got, wanted = encode(values, FORMATS[name]), golden_encode(values, FORMATS[name])
-    assert got.dtype == wanted.dtype
-    np.testing.assert_array_equal(got, wanted)
+    got, expected = encode(values, FORMATS[name]), golden_encode(values, FORMATS[name])
+    assert got.dtype == expected.dtype
+    np.testing.assert_array_equal(got, expected)
 
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_decode(name):
     fmt = FORMATS[name]
     every = np.arange(1 << fmt.width, dtype=np.uint32)
-    got, wanted = decode(every, fmt), np.array([to_float(int(bits), fmt) for bits in every], np.float32)
-    np.testing.assert_array_equal(got, wanted)
-    np.testing.assert_array_equal(np.signbit(got), np.signbit(wanted) & ~np.isnan(got))
+    got, expected = decode(every, fmt), np.array([to_float(int(bits), fmt) for bits in every], np.float32)
+    np.testing.assert_array_equal(got, expected)
+    np.testing.assert_array_equal(np.signbit(got), np.signbit(expected) & ~np.isnan(got))
 
 
 @pytest.mark.parametrize("toward_zero", [False, True])
@@ -59,8 +59,8 @@ def test_results(name, relu, toward_zero):
     sums[sums & 0x7F800000 == 0] &= 1 << 31  # A core does not round sums to subnormal numbers.
     fields = {"scale": 0, "relu": relu, "mask": 0, "fp32": name == "fp32", "stochastic": 0}
     fields["toward_zero"] = toward_zero
-    wanted = [golden_result_bits(int(bits), fields, fmt, masked=False, random=0) for bits in sums]
-    np.testing.assert_array_equal(result_bits(sums, fmt, relu=relu, toward_zero=toward_zero), wanted)
+    expected = [golden_result_bits(int(bits), fields, fmt, masked=False, random=0) for bits in sums]
+    np.testing.assert_array_equal(result_bits(sums, fmt, relu=relu, toward_zero=toward_zero), expected)
 
 
 def test_shapes_and_integers():

@@ -43,13 +43,13 @@ def test_results(mode):
             sums, FORMAT, relu=relu, toward_zero=is_down, random=random if is_stochastic else None, scale=scale
         )
         fields = {"scale": scale, "relu": relu, "mask": 0, "fp32": 0, "toward_zero": is_down}
-        wanted = [
+        expected = [
             results.integer_result_bits(
                 int(bits), {**fields, "stochastic": is_stochastic}, FORMAT, masked=False, random=int(each)
             )
             for bits, each in zip(sums, random, strict=True)
         ]
-        np.testing.assert_array_equal(found, wanted)
+        np.testing.assert_array_equal(found, expected)
 
 
 @pytest.mark.parametrize(("operation", "rows"), CASES)

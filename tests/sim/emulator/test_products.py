@@ -68,8 +68,8 @@ def test_random_products(seed, count):
         length = int(rng.integers(1, 4 * config.lanes + 2))
         columns = random_bits(rng, config.a_format, (int(rng.integers(1, 2 * config.columns + 1)), length))
         rows = random_bits(rng, config.b_format, (int(rng.integers(1, config.rows + 2)), length))
-        got, wanted = matrix_product(columns, rows, config), golden_product(columns, rows, config)
-        assert got.tolist() == wanted.tolist(), (config, columns.tolist(), rows.tolist())
+        got, expected = matrix_product(columns, rows, config), golden_product(columns, rows, config)
+        assert got.tolist() == expected.tolist(), (config, columns.tolist(), rows.tolist())
 
 
 @pytest.mark.sampled(8)
@@ -155,8 +155,8 @@ def test_ends_of_fused_sums(sparsity, fraction_bits, rounding):
         for first in range(4 - length):
             part = slice(first, first + length)
             made = matrix_product(columns[:, part], columns[:, part], config)
-            wanted = pair_by_pair(columns[:, part], columns[:, part], config)
-            np.testing.assert_array_equal(made, wanted)
+            expected = pair_by_pair(columns[:, part], columns[:, part], config)
+            np.testing.assert_array_equal(made, expected)
 
 
 @pytest.mark.parametrize("accumulator", ["exact", "hopper"])
@@ -186,7 +186,7 @@ ZEROS = np.zeros((2, 4), np.uint16)
 
 
 @pytest.mark.parametrize(
-    ("columns", "rows", "config", "said"),
+    ("columns", "rows", "config", "message"),
     [
         (ZEROS, ZEROS, None, "config must be a TileConfig, not None"),
         (ZEROS, ZEROS, TileConfig(initial=True), r"config must be a tile without C input \(initial = false\)"),
@@ -198,8 +198,8 @@ ZEROS = np.zeros((2, 4), np.uint16)
         (np.stack([ZEROS] * 2), np.stack([ZEROS] * 3), TileConfig(), r"rows must go with columns, \(2, 2, 4\)"),
     ],
 )
-def test_wrong_operands(columns, rows, config, said):
-    with pytest.raises((TypeError, ValueError), match=said):
+def test_wrong_operands(columns, rows, config, message):
+    with pytest.raises((TypeError, ValueError), match=message):
         matrix_product(columns, rows, config)
 
 

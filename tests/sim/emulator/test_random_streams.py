@@ -96,16 +96,16 @@ def worst_chi_square(streams: list[Draws]) -> float:
             up = [stream >= (1 - share) * 2**16 for stream in streams[start : start + 4]]
             found = np.bincount(sum(each.astype(int) << k for k, each in enumerate(up)), minlength=16)
             ways = np.array([share ** k.bit_count() * (1 - share) ** (4 - k.bit_count()) for k in range(16)])
-            wanted = ways * len(streams[0])
-            worst = max(worst, float(((found - wanted) ** 2 / wanted).sum()))
+            expected = ways * len(streams[0])
+            worst = max(worst, float(((found - expected) ** 2 / expected).sum()))
     return worst
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_compiled_draws_are_the_golden_ones(seed):
     for first, columns in ((0, 16), (2**28 - 2, 5), (12345, 1)):
-        wanted = [random_bits(seed, first + k, columns) for k in range(4)]
-        assert draws(seed, 4, columns, first).tolist() == wanted
+        expected = [random_bits(seed, first + k, columns) for k in range(4)]
+        assert draws(seed, 4, columns, first).tolist() == expected
 
 
 @pytest.mark.parametrize("count", COUNTS)

@@ -102,14 +102,14 @@ def test_results_are_those_of_vectors_made_by_hand(name, operation, which):
     # Exact sums are rounded once, and their products with the tensors' scales once more.
     made = contract_scaled(NVFP4, layer, operation, rows, values)
     filled = NVFP4.lanes if operation == "AxG" else 1
-    wanted = by_hand(layer, operation, values, dict.fromkeys(values, "nvfp4"), filled)
+    expected = by_hand(layer, operation, values, dict.fromkeys(values, "nvfp4"), filled)
     # The reference adds in float64, whose error after cancellation depends on the machine.
-    np.testing.assert_allclose(made, wanted, rtol=3e-7, atol=1e-13 * np.abs(wanted).max())
+    np.testing.assert_allclose(made, expected, rtol=3e-7, atol=1e-13 * np.abs(expected).max())
     # Fused sums are wide enough for these numbers.
     made = contract_scaled(WIDE, layer, operation, rows, values)
     kinds = {name: "mxfp4" if name == rows else "mxfp8_e4m3" for name in values}
-    wanted = by_hand(layer, operation, values, kinds, WIDE.lanes)
-    np.testing.assert_allclose(made, wanted, rtol=1e-6, atol=1e-5 * np.abs(wanted).max())
+    expected = by_hand(layer, operation, values, kinds, WIDE.lanes)
+    np.testing.assert_allclose(made, expected, rtol=1e-6, atol=1e-5 * np.abs(expected).max())
 
 
 def test_a_block_that_is_not_finite_makes_its_results_nan():
@@ -135,11 +135,11 @@ def test_elements_are_rounded_up_as_often_as_they_are_near(element, scale):
     random = rng.integers(0, 1 << 16, values.shape, dtype=np.uint16)
     table = np.array([to_float(bits, fmt) for bits in range(1 << fmt.width)])
 
-    def worth(made):
+    def dequantise(made):
         return table[made.bits] * np.repeat(scale_values(made.scales, kind), kind.block, axis=1) * made.tensor
 
-    mine = worth(quantise_blocks(values, fmt, kind, random=random))
-    nearest = worth(quantise_blocks(values[:1], fmt, kind))[0]
+    stochastic = dequantise(quantise_blocks(values, fmt, kind, random=random))
+    nearest = dequantise(quantise_blocks(values[:1], fmt, kind))[0]
     scales = quantise_blocks(values[:1], fmt, kind).scales
     np.testing.assert_array_equal(
         quantise_blocks(values, fmt, kind, random=random).scales, np.tile(scales, (1 << 16, 1))
@@ -148,8 +148,8 @@ def test_elements_are_rounded_up_as_often_as_they_are_near(element, scale):
     top = to_float(fmt.largest, fmt) * np.repeat(scale_values(scales, kind), kind.block, axis=1)[0]
     within = np.abs(values[0]) <= top * quantise_blocks(values[:1], fmt, kind).tensor
     assert within.sum() > 50
-    errors = np.abs(mine.mean(axis=0) - values[0])[within]
-    gaps = mine.std(axis=0)[within] / 256  # This is the error of the mean of 2^16 numbers.
+    errors = np.abs(stochastic.mean(axis=0) - values[0])[within]
+    gaps = stochastic.std(axis=0)[within] / 256  # This is the error of the mean of 2^16 numbers.
     assert (errors <= 5 * gaps + np.abs(values[0][within]) * 2.0**-16).all()
     assert np.abs(nearest - values[0])[within].max() > 20 * errors.max()
 

@@ -48,8 +48,8 @@ def test_memory_of_the_golden_core(name, operation, rows):
     for seed, config in enumerate((CORE, WIDE, BF16)):
         values = drawn(LAYERS[name], operation, seed, 2 * seed, config.tile.a_format)
         values |= fused(LAYERS[name], operation, seed, masked=bool(seed))
-        wanted, found = both(config, LAYERS[name], operation, rows, values, 77 + seed, relu=bool(seed))
-        np.testing.assert_array_equal(found, wanted)
+        expected, found = both(config, LAYERS[name], operation, rows, values, 77 + seed, relu=bool(seed))
+        np.testing.assert_array_equal(found, expected)
 
 
 @pytest.mark.parametrize("operation", RESULTS)
@@ -58,8 +58,8 @@ def test_fp8(operation):
     operands = [name for name in "AWG" if name in operation]
     for rows in operands:
         values = {name: rng.integers(0, 0x70, layer.whole_shape(name), np.uint8) for name in operands}
-        wanted, found = both(FP8, layer, operation, rows, values, 5, relu=False)
-        np.testing.assert_array_equal(found, wanted)
+        expected, found = both(FP8, layer, operation, rows, values, 5, relu=False)
+        np.testing.assert_array_equal(found, expected)
 
 
 def program_of(layer: Layer, *, fp32: bool) -> list[int]:
@@ -125,8 +125,8 @@ def test_rounding(name):
         field = magnitude >> 23
         significand = magnitude & 0x7FFFFF | (field > 0) << 23
         value = -significand if bits >> 31 else significand
-        wanted = round_fixed(value, max(field, 1) - 150, fmt, "stochastic", int(random[k]))
-        assert made == (wanted if significand else bits >> 31 << (fmt.width - 1)), hex(bits)
+        expected = round_fixed(value, max(field, 1) - 150, fmt, "stochastic", int(random[k]))
+        assert made == (expected if significand else bits >> 31 << (fmt.width - 1)), hex(bits)
 
 
 @pytest.mark.parametrize("name", ["fp16", "bf16", "fp8_e4m3", "fp8_e5m2"])

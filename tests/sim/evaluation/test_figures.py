@@ -99,7 +99,7 @@ def test_what_a_system_leaves_is_what_simulate_counts(tmp_path: Path) -> None:
         results = [result for _, result in Results(tmp_path, trace, machine).run(trace.records)]
         expected = totals(results)
         found = found or expected
-        wanted = {
+        references = {
             "tiles alone": expected["compute_speedup"],
             "shared reads": expected["shared_speedup"],
             "25.6 GB/s": expected["speedup"],
@@ -107,8 +107,8 @@ def test_what_a_system_leaves_is_what_simulate_counts(tmp_path: Path) -> None:
         for bits, gbps in ((64, 102.4), (160, 256)):
             other = Machine(load_preset("recommended"), ChipConfig(dram_channel_bits=bits), **how)
             remote = [result for _, result in Results(tmp_path, trace, other).run(trace.records)]
-            wanted[f"{gbps:g} GB/s"] = totals(remote)["speedup"]
-        for where, speedup in wanted.items():
+            references[f"{gbps:g} GB/s"] = totals(remote)["speedup"]
+        for where, speedup in references.items():
             assert value(figure, metric=f"speedup, {where}", series=measure, x="digits") == speedup
             assert value(figure, metric=f"speedup, {where}", series=measure, x="mean") == speedup
     (point,) = (p for p in figure.points if (p.metric, p.series, p.x) == ("speedup, 256 GB/s", "all", "digits"))
@@ -134,8 +134,8 @@ def test_the_page_of_systems_has_the_evaluation_s_figures() -> None:
     for measure, tiles, with_memory, _ in rows[1:]:
         name = next((name for option, name in options.items() if option in measure), measure)
         seen.append(name)
-        wanted = [means[where][name] for where in ("shared reads", "256 GB/s")]  # The page has three digits.
-        assert [float(tiles), float(with_memory)] == pytest.approx(wanted, abs=0.0055)
+        references = [means[where][name] for where in ("shared reads", "256 GB/s")]  # The page has three digits.
+        assert [float(tiles), float(with_memory)] == pytest.approx(references, abs=0.0055)
     assert seen == ["none", *options.values(), "all"]
 
 

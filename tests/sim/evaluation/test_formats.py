@@ -93,7 +93,7 @@ def test_quantised_digits(tmp_path: Path) -> None:
     for fmt in BLOCK_FORMATS:
         for side in ("scheduled side", "both sides"):
             bound, speedup = (
-                value(figure, metric=f"{what}, {side}", series=fmt, x="digits") for what in ("bound", "speedup")
+                value(figure, metric=f"{quantity}, {side}", series=fmt, x="digits") for quantity in ("bound", "speedup")
             )
             assert speedup >= 1
             assert bound >= value(figure, metric=f"bound, {side}", **recorded) - 1e-9

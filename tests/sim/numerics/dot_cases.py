@@ -23,8 +23,8 @@ FLOAT_KINDS = ("random", "cancellation", "gap", "tie", "subnormal", "large_c", "
 
 random: corner values with any density of zeros. cancellation: terms, C included, that cancel entirely or down to a
 small remainder. gap: a few terms whose exponents differ by 0 up to the entire range. tie: the sum lies halfway between
-two FP32 numbers, or next to that. subnormal: products with subnormal operands. large_c: C's exponent is near or above the
-products' exponents. overflow: the largest magnitudes. special: infinities and NaN.
+two FP32 numbers, or next to that. subnormal: products with subnormal operands. large_c: C's exponent is near or above
+the products' exponents. overflow: the largest magnitudes. special: infinities and NaN.
 """
 
 INTEGER_KINDS = ("random", "extreme", "run", "cancellation")
@@ -240,12 +240,12 @@ class _Floats:
 
     def _products(self, exponents: NDArray[np.int64], plain: NDArray | None = None) -> tuple[NDArray, NDArray]:
         """Draw pairs whose leading bits' exponents add up to `exponents`; `plain` pairs are powers of two."""
-        wanted = np.clip(exponents, self.low, self.high)
+        expected = np.clip(exponents, self.low, self.high)
         left = self.rng.integers(
-            np.maximum(self.a_low, wanted - self.b_high), np.minimum(self.a_high, wanted - self.b_low) + 1
+            np.maximum(self.a_low, expected - self.b_high), np.minimum(self.a_high, expected - self.b_low) + 1
         )
         pair = []
-        for fmt, exponent in ((self.a_format, left), (self.b_format, wanted - left)):
+        for fmt, exponent in ((self.a_format, left), (self.b_format, expected - left)):
             fraction = corner_fractions(self.rng, fmt, exponents.shape)
             if plain is not None:
                 fraction = np.where(plain, 0, fraction)

@@ -43,8 +43,8 @@ def every_value(config: TileConfig) -> tuple[np.ndarray, np.ndarray, np.ndarray]
     """Return all elements with all scales, and their values."""
     fmt = config.a_format
     bits, scales = np.meshgrid(np.arange(1 << fmt.width), np.arange(256), indexing="ij")
-    worth = np.outer(np.array(table(fmt.name).floats), np.array(scale_table(config.scale)))
-    return bits.ravel().astype(np.uint8), scales.ravel().astype(np.uint8), worth.ravel()
+    numbers = np.outer(np.array(table(fmt.name).floats), np.array(scale_table(config.scale)))
+    return bits.ravel().astype(np.uint8), scales.ravel().astype(np.uint8), numbers.ravel()
 
 
 # Scales
@@ -68,15 +68,15 @@ def test_every_scale_is_what_ml_dtypes_says(name):
 def test_every_product(name, sparsity):
     """Test all 16.8 million products of all elements with all scales on the emulator. Most are exact in FP32."""
     config = TileConfig(**(NVFP4 if name == "nvfp4" else MXFP4), sparsity=sparsity)
-    bits, scales, worth = every_value(config)
+    bits, scales, numbers = every_value(config)
     vectors = bits[:, np.newaxis]
     found = matrix_product(vectors, vectors, config, scales=(scales[:, np.newaxis], scales[:, np.newaxis]))
     values = found.view(np.float32)
     multiplied = np.ones_like(found, bool)
     if sparsity == "both":
-        zero = (bits & 7 == 0) | (worth == 0)
+        zero = (bits & 7 == 0) | (numbers == 0)
         multiplied = ~(zero[:, np.newaxis] | zero)
-    expected = np.where(multiplied, np.outer(worth, worth), 0.0)
+    expected = np.where(multiplied, np.outer(numbers, numbers), 0.0)
     assert np.isnan(expected).any()
     nan = np.isnan(expected)
     assert (np.isnan(values) == nan).all()
@@ -135,8 +135,8 @@ def test_sums(name, count):
             expected, overflow = exact_dot(names_of(config), steps, c, width=43 + 1 + 1, seen=seen)
             assert any(wrapped) == overflow
         assert golden.result_bits(c) == expected, (steps, hex(c))
-    wanted = ["rounded", "nan", *(["truncated", "overflow"] if isinstance(accumulator, Fused) else ["wrapped"])]
-    assert min(seen[kind] for kind in wanted) >= count // 100, seen
+    required = ["rounded", "nan", *(["truncated", "overflow"] if isinstance(accumulator, Fused) else ["wrapped"])]
+    assert min(seen[kind] for kind in required) >= count // 100, seen
 
 
 # Promotion
@@ -194,8 +194,8 @@ def test_a_promoted_product_is_the_same_in_the_verilog(name, more, tmp_path):
         while True:
             pair = drawn_pairs(random, config, 1, 0.0)[0]
             values = [table(n).floats[bits] for n, bits in zip(names_of(config)[:2], pair[:2], strict=True)]
-            worth = np.prod([*values, *(scale_table(config.scale)[bits] for bits in pair[2:])])
-            if np.isfinite(worth) and worth != 0 and 2.0**-100 < abs(worth) < 2.0**100:
+            number = np.prod([*values, *(scale_table(config.scale)[bits] for bits in pair[2:])])
+            if np.isfinite(number) and number != 0 and 2.0**-100 < abs(number) < 2.0**100:
                 break
         for step, lane in product(range(depth), range(lanes)):
             a = [[random.randrange(1 << config.a_format.width) for _ in range(lanes)] for _ in range(depth)]
@@ -206,7 +206,7 @@ def test_a_promoted_product_is_the_same_in_the_verilog(name, more, tmp_path):
                     side[at].append(own if at == step else random.randrange(256))
             a_side.append([a])
             b_side.append([b])
-            expected.append(np.float32(worth))
+            expected.append(np.float32(number))
     found = Replayer(config, tmp_path, simulator=FOR_SMALL).run(np.array(a_side, np.uint8), np.array(b_side, np.uint8))
     assert not found.mismatches
     np.testing.assert_array_equal(found.c_bits.ravel(), np.array(expected, np.float32).view(np.uint32))
@@ -259,7 +259,7 @@ def test_nan_scales(name):
     one, nan = 0x38 if scale.number else 0x7F, scale.nan
     values, nothing = [2, 2, 2, 2], [0, 8, 0, 8]
     both = TileConfig(**(NVFP4 if name == "nvfp4" else MXFP4), rows=1, columns=1, sparsity="both")
-    for a, b, tile, wanted in [
+    for a, b, tile, value in [
         ([*values, nan], [*values, one], config, np.nan),
         ([*values, one], [*values, nan], config, np.nan),
         ([*values, one], [*nothing, nan], config, 0.0),  # The row side's block is skipped.
@@ -269,6 +269,6 @@ def test_nan_scales(name):
         ([*values, nan], [*nothing, one], config, 0.0),
     ]:
         found = one_step(tile, a, b)
-        np.testing.assert_array_equal(found.c[0, 0], wanted)
+        np.testing.assert_array_equal(found.c[0, 0], value)
         assert found.non_finite
-        assert found.result_non_finite == np.isnan(wanted)
+        assert found.result_non_finite == np.isnan(value)

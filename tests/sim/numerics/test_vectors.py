@@ -178,10 +178,10 @@ def test_c_is_added_last_as_fp16_adds():
     right[4_000:5_000] = left[4_000:5_000] ^ 0x8000
     left[5_000:5_500], right[5_000:5_500] = ((side[5_000:5_500] & 0x83FF) | 0x7800 for side in (left, right))
     with np.errstate(over="ignore", invalid="ignore"):
-        wanted = (left.view(np.float16) + right.view(np.float16)).astype(np.float32)
+        references = (left.view(np.float16) + right.view(np.float16)).astype(np.float32)
         c = right.view(np.float16).astype(np.float32).view(np.uint32)
     seen = Counter[str]()
-    for a, b, each in zip(left.tolist(), c.tolist(), wanted, strict=True):
+    for a, b, each in zip(left.tolist(), c.tolist(), references, strict=True):
         golden.accumulate([(a, 0x3C00)], first=True, c=b)
         expected = 0x7FFFFFFF if np.isnan(each) else int(each.view(np.uint32)) if each else 0
         assert golden.result_bits(b) == expected, (hex(a), hex(b))
@@ -199,8 +199,8 @@ def test_a_product_as_fp16(name):
     a, b = rng.integers(0, 1 << 16, (2, 20_000), np.uint16)
     b[:10_000] = (b[:10_000] & 0x83FF) | rng.integers(0, 3, 10_000).astype(np.uint16) << 10  # results are subnormal
     with np.errstate(over="ignore", invalid="ignore"):
-        wanted = (a.view(np.float16).astype(float) * b.view(np.float16).astype(float)).astype(np.float16)
-    for left, right, each in zip(a.tolist(), b.tolist(), wanted.astype(np.float32), strict=True):
+        references = (a.view(np.float16).astype(float) * b.view(np.float16).astype(float)).astype(np.float16)
+    for left, right, each in zip(a.tolist(), b.tolist(), references.astype(np.float32), strict=True):
         golden.accumulate([(left, right)], first=True)
         expected = 0x7FFFFFFF if np.isnan(each) else int(each.view(np.uint32)) if each else 0
         assert golden.result_bits() == expected, (hex(left), hex(right))

@@ -170,10 +170,10 @@ def test_index_that_says_something_else(trace):
 def test_index_that_disagrees_with_arrays(trace):
     """The digest is right, so that only the arrays reveal the damage."""
 
-    def lie(index: dict[str, Any]) -> None:
+    def falsify(index: dict[str, Any]) -> None:
         operand(index)["nonzeros"] += 1
 
-    edit(trace, lie)
+    edit(trace, falsify)
     with pytest.raises(TraceError, match=rf"{FIRST}, operand A: nonzeros must be \d+, as in the mask, not \d+"):
         Trace.open(trace).check()
 
@@ -236,9 +236,9 @@ def test_check_looks_at_every_record(tmp_path):
     """`check` compares every record, not only the first that names an array."""
     trace = make_trace(tmp_path / "run.trace", values=False, steps=(0,))
 
-    def lie(index: dict[str, Any]) -> None:
+    def falsify(index: dict[str, Any]) -> None:
         index["steps"][0]["records"][2]["operands"]["A"]["nonzeros"] -= 1  # AxW has the same A.
 
-    edit(trace, lie)
+    edit(trace, falsify)
     with pytest.raises(TraceError, match="layer conv1, AxG, operand A: nonzeros must be"):
         Trace.open(trace).check()

@@ -223,7 +223,7 @@ def test_it_is_stored(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("where", "value", "said"),
+    ("where", "value", "message"),
     [
         (("tensors", 1, "shape"), [3, -1], r"tensors\[1\]: shape: must be integers from 0 up, not -1"),
         (("tensors", 0, "dtype"), 5, r"tensors\[0\]: dtype must be a string, not 5"),
@@ -239,11 +239,11 @@ def test_it_is_stored(tmp_path):
         (("work",), {}, r"flow: work must be a list"),
     ],
 )
-def test_damage_is_told(where, value, said):
+def test_damage_is_told(where, value, message):
     document = SOUND.to_json()
     inner: Any = document
     for key in where[:-1]:
         inner = inner[key]
     inner[where[-1]] = value
-    with pytest.raises(TraceError, match=said):
+    with pytest.raises(TraceError, match=message):
         Flow.from_json(document, 6, "flow")

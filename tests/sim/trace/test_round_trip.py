@@ -34,7 +34,7 @@ def test_everything(trace):
     assert found.created["program"] == "tensordash"
     assert [(step.index, step.epoch, step.uncaptured) for step in found.steps] == [(0, 0, ()), (7, 3, ())]
     for step in found.steps:
-        wanted = operands(step.index)
+        tensors = operands(step.index)
         expected = [(layer, operation) for layer in LAYERS for operation in OPERATIONS]
         assert [(record.layer, record.operation) for record in step.records] == expected
         for record in step.records:
@@ -42,7 +42,7 @@ def test_everything(trace):
             assert record.geometry == LAYERS[record.layer]
             assert list(record.operands) == record.operation.split("x")
             for name, operand in record.operands.items():
-                tensor = wanted[record.layer][name]
+                tensor = tensors[record.layer][name]
                 mask, values = record.mask(name), record.values(name)
                 assert mask.dtype == bool
                 np.testing.assert_array_equal(mask, tensor != 0)

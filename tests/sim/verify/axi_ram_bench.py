@@ -71,9 +71,9 @@ class System:
             await with_timeout(RisingEdge(self.dut.irq), PERIOD_NS * MAX_CYCLES, "ns")
         assert (await self.read("error"), await self.read("done")) == (0, len(descriptors))
         await self.write("cause", 3)
-        found, wanted = Memory(len(image)), Memory(len(image))
-        found.bytes[:], wanted.bytes[:] = self.ram.read(0, len(image)), expected
-        same_memory(found, wanted, (ring, 64 * len(descriptors)))
+        found, reference = Memory(len(image)), Memory(len(image))
+        found.bytes[:], reference.bytes[:] = self.ram.read(0, len(image)), expected
+        same_memory(found, reference, (ring, 64 * len(descriptors)))
 
 
 @cocotb.test()

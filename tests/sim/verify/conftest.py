@@ -109,11 +109,8 @@ def sabotage(monkeypatch):
         def broken(self, argument):
             inside = Recorder()
             with monkeypatch.context() as within:
-                for module in (
-                    sys.modules[component.__module__],
-                    float_sum,
-                    product_terms,
-                ):  # The component calls the latter two.
+                # Components also create signals in these arithmetic modules.
+                for module in (sys.modules[component.__module__], float_sum, product_terms):
                     within.setattr(module, "Signal", inside, raising=False)
                 made = original(self, argument)
             module = made if method == "elaborate" else argument

@@ -160,9 +160,11 @@ class TestFused:
             monkeypatch.setattr(module, "shifted_right", wrong)
         assert says(found("pe", VOLTA), "block is", "golden has")
 
-    @pytest.mark.parametrize(("wanted", "emitted"), [("zero", "nearest"), ("nearest", "zero")])
-    def test_wrong_rounding(self, wanted, emitted, found):
-        configs = [replace(NEAREST, accumulator={"fused": 23, "rounding": rounding}) for rounding in (wanted, emitted)]
+    @pytest.mark.parametrize(("expected", "emitted"), [("zero", "nearest"), ("nearest", "zero")])
+    def test_wrong_rounding(self, expected, emitted, found):
+        configs = [
+            replace(NEAREST, accumulator={"fused": 23, "rounding": rounding}) for rounding in (expected, emitted)
+        ]
         assert says(found("pe", *configs), "block is", "golden has")
 
     def test_never_rounds_up(self, found, sabotage):

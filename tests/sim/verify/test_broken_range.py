@@ -173,7 +173,7 @@ LATE = {
 
 @pytest.mark.parametrize("name", LATE)
 def test_beside_a_sum_at_the_end(name, tmp_path, monkeypatch):
-    old, new, said = LATE[name]
+    old, new, message = LATE[name]
     generate(PAPER, tmp_path / "verilog")
     file = tmp_path / "verilog" / "tensordash.v"
     text = file.read_text()
@@ -181,4 +181,4 @@ def test_beside_a_sum_at_the_end(name, tmp_path, monkeypatch):
     file.write_text(text.replace(old, new))
     monkeypatch.setenv("COCOTB_TEST_FILTER", "at_the_ends")
     result = run_bench("pe", PAPER, tmp_path / "verilog", tmp_path, seed=7, effort=0.05, simulator=FOR_SMALL)
-    assert any(said in failure for failure in result.failures)
+    assert any(message in failure for failure in result.failures)

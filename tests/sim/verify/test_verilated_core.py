@@ -38,10 +38,10 @@ def check_random(config: CoreConfig, seeds: range, **memory) -> None:
             made = random_program(Random(seed), config)
             golden = GoldenCore(config, Memory(1 << 17))
             golden.memory.bytes[:] = made.memory.bytes
-            wanted = golden.run(made.program.descriptors)
+            reference = golden.run(made.program.descriptors)
             core.memory[:] = np.frombuffer(made.memory.bytes, np.uint8)
-            got = core.run(made.program.descriptors, PROGRAM).outcome
-            assert got == wanted, f"seed {seed}: {made.title}"
+            found = core.run(made.program.descriptors, PROGRAM).outcome
+            assert found == reference, f"seed {seed}: {made.title}"
             ring = slice(PROGRAM, PROGRAM + 4096)
             core.memory[ring] = np.frombuffer(golden.memory.bytes, np.uint8)[ring]
             assert core.memory.tobytes() == bytes(golden.memory.bytes), f"seed {seed}: {made.title}"

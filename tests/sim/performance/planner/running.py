@@ -36,7 +36,7 @@ def node_results(node: Node, operands: list[Any]) -> Arrays:
     else:  # a sum of two tensors
         results = [operands[0] + operands[1]]
     if len(node.writes) < len(results):  # A copy returns only the results that other nodes read.
-        results = [one for one, what in zip(results, ("Y", "mask"), strict=True) if f".{what}" in node.writes[0]]
+        results = [one for one, kind in zip(results, ("Y", "mask"), strict=True) if f".{kind}" in node.writes[0]]
     return dict(zip(node.writes, results, strict=True))
 
 

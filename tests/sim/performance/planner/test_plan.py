@@ -36,9 +36,9 @@ def test_a_plan_computes_the_step(count: int, kib: float) -> None:
     expected = full_arrays(graph)
     running = Running(plan)
     running.run()
-    wanted = [name for name, tensor in graph.tensors.items() if tensor.wanted]
-    assert len(wanted) == 9
-    for name in wanted:
+    outputs = [name for name, tensor in graph.tensors.items() if tensor.wanted]
+    assert len(outputs) == 9
+    for name in outputs:
         np.testing.assert_allclose(running.dram[name], expected[name], rtol=1e-9)
     checked = replay(plan)
     assert checked.loads + checked.stores == pytest.approx(running.moved) == pytest.approx(plan.dram)

@@ -21,8 +21,8 @@ def changed(plan: Plan, place: int, **more: Any) -> Plan:
     return replace(plan, stages=tuple(stages))
 
 
-def first(plan: Plan, wanted: Callable[[Stage], object]) -> int:
-    return next(place for place, stage in enumerate(plan.stages) if wanted(stage))
+def first(plan: Plan, is_match: Callable[[Stage], object]) -> int:
+    return next(place for place, stage in enumerate(plan.stages) if is_match(stage))
 
 
 def less_loaded(plan: Plan) -> Plan:

@@ -165,11 +165,11 @@ def test_what_is_done_is_kept(tmp_path, monkeypatch):
     def run(each):
         ran.append(each.index)
         found = dict.fromkeys(("programs", "descriptors", "positions", "cycles", "build_seconds", "seconds"), 1)
-        said = "byte 0x10 differs" if each.index else ""
+        difference = "byte 0x10 differs" if each.index else ""
         return cores.CoreRecord(
             index=each.index,
             digest="d",
-            failure=said,
+            failure=difference,
             faults={"queue": 2},
             coverage={"error": {"read": 2}, "soft reset": {"load runs": each.index, "load state 5 of 6": 0}},
             bits={"end": "3" if each.index else "5"},
