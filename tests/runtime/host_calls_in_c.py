@@ -10,9 +10,14 @@ import numpy as np
 from tensordash_runtime.program_folder.building import PlanBuilder
 from tensordash_runtime.program_folder.execution import EXECUTORS, run_plan
 from tensordash_runtime.program_folder.folder import ProgramFolder, build_folder
+from tensordash_runtime.program_folder.host_calls import FUNCTIONS
 from tensordash_runtime.program_folder.plan import HostCall, Plan
 from tensordash_runtime.program_folder.storage import write_folder
 from tensordash_runtime.program_folder.tensors import StepTensor
+
+from ..sim.lowering.geometries import convolution
+
+IMAGES = convolution(batch=2, channels=(5, 3), size=(7, 6), kernel=(2, 2))
 
 MAIN = """\
 #include <stdio.h>
@@ -32,7 +37,7 @@ FLAGS = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "-ffp-contract=
 SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g", "-O1"]
 
 
-def executed_in_c(folder: ProgramFolder, place: Path) -> Iterator[tuple[HostCall, bytes, bytes]]:
+def run_in_c(folder: ProgramFolder, place: Path) -> Iterator[tuple[HostCall, bytes, bytes]]:
     """Yield each host call with the memory contents after it, from the emulator and from the C code."""
     write_folder(folder, place)
     (place / "main.c").write_text(MAIN)
@@ -65,7 +70,7 @@ def executed_in_c(folder: ProgramFolder, place: Path) -> Iterator[tuple[HostCall
 def require_equal(folder: ProgramFolder, place: Path) -> list[str]:
     """Require equal memory contents in C and emulator after each host call; return the called functions."""
     functions = []
-    for call, expected, found in executed_in_c(folder, place):
+    for call, expected, found in run_in_c(folder, place):
         assert len(found) == folder.memory_map.size
         for name, region in folder.memory_map.tensors.items():
             begin = region.address - folder.memory_map.base
@@ -91,6 +96,17 @@ def hard_numbers(count: int, seed: int = 0) -> np.ndarray:
     ]
     chosen = np.choose(random.integers(0, len(kinds), count), kinds)
     return chosen.astype(np.uint32).view(np.float32)
+
+
+def round_parameters(**parameters: Any) -> dict[str, Any]:
+    """Round a host call's parameters to FP32, as a program folder stores them."""
+    return {name: float(np.float32(each)) if isinstance(each, float) else each for name, each in parameters.items()}
+
+
+def compute(name: str, values: dict[str, Any], **parameters: Any) -> dict[str, np.ndarray]:
+    """Return the results of a host call."""
+    arrays = {role: np.asarray(each) for role, each in values.items()}
+    return FUNCTIONS[name].compute(arrays, round_parameters(**parameters))
 
 
 def add(builder: PlanBuilder, name: str, numbers: np.ndarray, **how: Any) -> str:

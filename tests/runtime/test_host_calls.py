@@ -17,23 +17,15 @@ from tensordash_runtime import compile_step
 from tensordash_runtime.program_folder.building import PlanBuilder
 from tensordash_runtime.program_folder.execution import EXECUTORS, read_tensor, run_plan
 from tensordash_runtime.program_folder.folder import ProgramFolder, run_folder
-from tensordash_runtime.program_folder.host_calls import FUNCTIONS
 from tensordash_runtime.program_folder.host_math import exp, log
 from tensordash_runtime.program_folder.tensors import StepTensor, groups_of
 from tensordash_sim.lowering import MatrixProduct
 
-from ..sim.lowering.geometries import convolution
-from .host_calls_in_c import FLAGS, add, add_result, build, hard_numbers, require_equal
+from .host_calls_in_c import FLAGS, IMAGES, add, add_result, build, compute, hard_numbers, require_equal
 
-IMAGES = convolution(batch=2, channels=(5, 3), size=(7, 6), kernel=(2, 2))
 SCORES = MatrixProduct(batch=1, samples=6, in_features=9, out_features=5)
 POOL = {"kernel_y": 3, "kernel_x": 2, "stride_y": 2, "stride_x": 1, "padding_y": 1, "padding_x": 1}
 """These windows overlap each other and the image's border."""
-
-
-@pytest.fixture
-def builder() -> PlanBuilder:
-    return PlanBuilder(CoreConfig())
 
 
 # C
@@ -284,10 +276,6 @@ def test_exponential_and_logarithm() -> None:
     x = (1 + 1000 * random.random(100_000) ** 4).astype(np.float32)
     exact = np.log(x.astype(np.float64))
     assert (abs(log(x) - exact) / np.maximum(exact, 0.1)).max() < 1.5 * 2.0**-23
-
-
-def compute(name: str, values: dict[str, np.ndarray], **parameters: Any) -> dict[str, np.ndarray]:
-    return FUNCTIONS[name].compute(values, parameters)
 
 
 @pytest.mark.parametrize("padding", [0, 1])

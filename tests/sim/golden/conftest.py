@@ -1,6 +1,5 @@
 """Draw operands, and drive a tile with any arrival and back-pressure."""
 
-import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -13,11 +12,10 @@ from tensordash_sim.golden import Beat, Offer, Outputs, Producer, Tile
 FP16 = FORMATS["fp16"]
 
 
-@pytest.fixture
-def rng(request):
-    seed = zlib.crc32(request.node.name.encode())
-    print(f"seed of {request.node.name}: {seed}")
-    return np.random.default_rng(seed)
+def float_format(name: str) -> FloatFormat:
+    fmt = FORMATS[name]
+    assert isinstance(fmt, FloatFormat)
+    return fmt
 
 
 def edges(fmt: Format) -> list[int]:

@@ -3,17 +3,13 @@
 import numpy as np
 import pytest
 
-from tensordash.configuration.formats import FORMATS, SCALES, FloatFormat
+from tensordash.configuration.formats import SCALES
 from tensordash_sim.golden.block_quantiser import BlockQuantiser, quantised_block
 from tensordash_sim.golden.block_scales import quantise_blocks
 
+from .conftest import float_format
+
 ONE, INFINITY, MIN_NORMAL = 0x3F800000, 0x7F800000, 0x00800000
-
-
-def element(name: str) -> FloatFormat:
-    fmt = FORMATS[name]
-    assert isinstance(fmt, FloatFormat)
-    return fmt
 
 
 def drawn(seed: int, blocks: int) -> np.ndarray:
@@ -39,16 +35,16 @@ def test_blocks_are_those_of_the_other_writing(name, scale_rounding):
     ways = {"nearest": None, "stochastic": random, "zero": np.zeros_like(random)}
     for rounding, bits in ways.items():
         how = {"random": bits, "scale_rounding": scale_rounding}
-        expected = quantise_blocks(blocks.view(np.float32), element(name), SCALES["e8m0"], **how)
+        expected = quantise_blocks(blocks.view(np.float32), float_format(name), SCALES["e8m0"], **how)
         for k, block in enumerate(blocks.tolist()):
             elements, scale = quantised_block(
-                block, element(name), rounding, random[k].tolist(), scale_rounding=scale_rounding
+                block, float_format(name), rounding, random[k].tolist(), scale_rounding=scale_rounding
             )
             assert (list(elements), scale) == (expected.bits[k].tolist(), int(expected.scales[k, 0])), (rounding, k)
 
 
 def test_ends_of_the_range():
-    fmt = element("fp8_e4m3")
+    fmt = float_format("fp8_e4m3")
     subnormal = MIN_NORMAL - 1
     assert quantised_block([subnormal, subnormal | 1 << 31] + 30 * [0], fmt) == ((0, 0x80) + 30 * (0,), 0)
     # 2**-126 divided by the least scale, 2**-127, is 2.
@@ -61,7 +57,7 @@ def test_ends_of_the_range():
 
 def test_scales_that_are_rounded_up():
     """The largest element is the limit: 448 keeps the scale; the next number doubles the scale."""
-    fmt, limit = element("fp8_e4m3"), 0x43E00000  # 448
+    fmt, limit = float_format("fp8_e4m3"), 0x43E00000  # 448
     assert quantised_block([limit] + 31 * [0], fmt, scale_rounding="up") == ((0x7E,) + 31 * (0,), 127)
     assert quantised_block([limit + 1] + 31 * [0], fmt, scale_rounding="up") == ((0x76,) + 31 * (0,), 128)
     assert quantised_block([limit + 1] + 31 * [0], fmt) == ((0x7E,) + 31 * (0,), 127)
@@ -71,7 +67,7 @@ def test_scales_that_are_rounded_up():
 
 def test_beats_enter_where_others_leave():
     """If the consumer is always ready, a beat leaves in every cycle after the first block."""
-    quantiser = BlockQuantiser(element("fp4_e2m1"), lanes=8)
+    quantiser = BlockQuantiser(float_format("fp4_e2m1"), lanes=8)
     seen = [quantiser.cycle(True, 8 * [ONE], True) for _ in range(13)]
     assert [ports.in_ready for ports in seen] == 13 * [True]
     assert [ports.out_valid for ports in seen] == 4 * [False] + 9 * [True]

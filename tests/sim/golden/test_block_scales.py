@@ -7,10 +7,12 @@ import numpy as np
 import pytest
 
 from tensordash import TileConfig
-from tensordash.configuration.formats import FORMATS, SCALES, FloatFormat
+from tensordash.configuration.formats import SCALES
 from tensordash_sim.evaluation.block_formats import BLOCK_FORMATS, BlockFormat, quantise
 from tensordash_sim.golden import to_float
 from tensordash_sim.golden.block_scales import Scaled, quantise_blocks, scale_values, scaled_steps
+
+from .conftest import float_format
 
 E8M0, E4M3 = SCALES["e8m0"], SCALES["e4m3"]
 DTYPES = {
@@ -27,12 +29,6 @@ KNOWN = {
     "mxfp6_e3m2": "fp6_e3m2",
     "mxfp4": "fp4_e2m1",
 }
-
-
-def element(name: str) -> FloatFormat:
-    fmt = FORMATS[name]
-    assert isinstance(fmt, FloatFormat)
-    return fmt
 
 
 def drawn(seed: int, rows: int = 400, length: int = 80) -> np.ndarray:
@@ -55,7 +51,7 @@ def dequantise(made: Scaled, name: str, block: int, scale) -> np.ndarray:
 @pytest.mark.parametrize("known", KNOWN)
 def test_mx_is_what_the_other_writing_of_it_says(known):
     values = drawn(1)
-    made = quantise_blocks(values, element(KNOWN[known]), E8M0)
+    made = quantise_blocks(values, float_format(KNOWN[known]), E8M0)
     np.testing.assert_array_equal(
         dequantise(made, KNOWN[known], 32, E8M0), quantise(values, BLOCK_FORMATS[known], axis=1)
     )
@@ -64,7 +60,7 @@ def test_mx_is_what_the_other_writing_of_it_says(known):
 @pytest.mark.parametrize("known", KNOWN)
 def test_scales_rounded_up_are_the_largest_that_fit(known):
     values = drawn(1)
-    made = quantise_blocks(values, element(KNOWN[known]), E8M0, scale_rounding="up")
+    made = quantise_blocks(values, float_format(KNOWN[known]), E8M0, scale_rounding="up")
     fitting = BlockFormat(BLOCK_FORMATS[known].element, 32, "fit")
     np.testing.assert_array_equal(dequantise(made, KNOWN[known], 32, E8M0), quantise(values, fitting, axis=1))
 
@@ -73,9 +69,9 @@ def test_scales_rounded_up_are_the_largest_that_fit(known):
 def test_what_the_rounding_of_scales_costs(name):
     """The page's row has the share of saturated elements and the error."""
     values = np.random.default_rng(0).standard_normal((1 << 15, 32)).astype(np.float32)
-    top, saturated, errors = to_float(element(name).largest, element(name)), [], []
+    top, saturated, errors = to_float(float_format(name).largest, float_format(name)), [], []
     for scale_rounding in ("floor", "up"):
-        made = quantise_blocks(values, element(name), E8M0, scale_rounding=scale_rounding)
+        made = quantise_blocks(values, float_format(name), E8M0, scale_rounding=scale_rounding)
         saturated.append(np.mean(np.abs(values) > top * scale_values(made.scales, E8M0)))
         error = dequantise(made, name, 32, E8M0) - values
         errors.append(np.mean(error**2) ** 0.5 / np.mean(values.astype(np.float64) ** 2) ** 0.5)
@@ -85,7 +81,7 @@ def test_what_the_rounding_of_scales_costs(name):
 
 def test_nvfp4_is_what_the_other_writing_of_it_says():
     values = drawn(2)
-    made = quantise_blocks(values, element("fp4_e2m1"), E4M3)
+    made = quantise_blocks(values, float_format("fp4_e2m1"), E4M3)
     np.testing.assert_allclose(
         dequantise(made, "fp4_e2m1", 16, E4M3), quantise(values, BLOCK_FORMATS["nvfp4"], axis=1), rtol=1e-15
     )
@@ -94,7 +90,7 @@ def test_nvfp4_is_what_the_other_writing_of_it_says():
 @pytest.mark.parametrize("name", DTYPES)
 def test_elements_are_rounded_as_ml_dtypes_does(name):
     """Without saturation, each element is ml_dtypes' rounding of the value divided by the scale."""
-    values, fmt = drawn(3), element(name)
+    values, fmt = drawn(3), float_format(name)
     made = quantise_blocks(values, fmt, E8M0)
     scales = np.repeat(scale_values(made.scales, E8M0), 32, axis=-1)[:, : values.shape[1]]
     top = float(ml_dtypes.finfo(DTYPES[name]).max)
@@ -108,7 +104,7 @@ def test_elements_are_rounded_as_ml_dtypes_does(name):
 
 def test_nvfp4_scales_are_rounded_as_ml_dtypes_does():
     values = drawn(4)
-    made = quantise_blocks(values, element("fp4_e2m1"), E4M3)
+    made = quantise_blocks(values, float_format("fp4_e2m1"), E4M3)
     top = np.float32(np.abs(values.astype(np.float64)).max() / (448 * 6))
     assert made.tensor == top
     blocks = np.abs(values.astype(np.float64)).reshape(len(values), -1, 16).max(axis=2) / 6 / float(top)
@@ -123,7 +119,7 @@ def test_the_ends_of_fp32():
     least, top = np.float32(2.0**-149), np.finfo(np.float32).max
     blocks = np.zeros((3, 32), np.float32)
     blocks[0, 0], blocks[1, 0], blocks[2, :2] = least, top, (least, -top)
-    made = quantise_blocks(blocks, element("fp4_e2m1"), E8M0)
+    made = quantise_blocks(blocks, float_format("fp4_e2m1"), E8M0)
     assert made.scales.ravel().tolist() == [0, 127 + 125, 127 + 125]
     assert made.bits[:, :2].tolist() == [[0, 0], [7, 0], [0, 15]]  # fp4 does not have 2**-149 / 2**-127.
 
@@ -133,7 +129,7 @@ def test_the_ends_of_fp32():
 def test_infinities_and_nan_spoil_their_block_alone(scale, bad):
     values = drawn(5, rows=2, length=64)[1:]
     values[0, 3] = bad
-    made = quantise_blocks(values, element("fp4_e2m1"), scale)
+    made = quantise_blocks(values, float_format("fp4_e2m1"), scale)
     assert made.scales[0, 0] == scale.nan
     assert (made.scales[0, 1:] != scale.nan).all()
     assert not made.bits[0, : scale.block].any()
@@ -141,10 +137,10 @@ def test_infinities_and_nan_spoil_their_block_alone(scale, bad):
 
 def test_zeros():
     for scale, name in ((E8M0, "fp8_e4m3"), (E4M3, "fp4_e2m1")):
-        made = quantise_blocks(np.array([[0.0, -0.0] * 20], np.float32), element(name), scale)
+        made = quantise_blocks(np.array([[0.0, -0.0] * 20], np.float32), float_format(name), scale)
         assert made.tensor == 1.0
         assert not made.scales.any()
-        assert not (made.bits & ((1 << (element(name).width - 1)) - 1)).any()
+        assert not (made.bits & ((1 << (float_format(name).width - 1)) - 1)).any()
 
 
 def test_steps():

@@ -6,7 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tensordash.configuration.formats import FORMATS, FloatFormat
+from tensordash.configuration.formats import FORMATS
 from tensordash_sim.golden import (
     FP32,
     INT32,
@@ -22,6 +22,8 @@ from tensordash_sim.golden import (
     to_float,
 )
 from tensordash_sim.golden.exact import value_of
+
+from .conftest import float_format
 
 DTYPES = {
     "fp16": np.float16,
@@ -43,12 +45,6 @@ def patterns(fmt) -> np.ndarray:
 def values_of_all(name: str) -> np.ndarray:
     with np.errstate(invalid="ignore"):  # signalling NaN
         return patterns(FORMATS[name]).view(DTYPES[name]).astype(np.float64)
-
-
-def float_format(name: str) -> FloatFormat:
-    fmt = FORMATS[name]
-    assert isinstance(fmt, FloatFormat)
-    return fmt
 
 
 def test_all_formats_are_here():

@@ -16,7 +16,17 @@ import numpy as np
 
 from tensordash.configuration.numerics import Binned, Fused
 
-__all__ = ["Table", "binned_dot", "exact_dot", "fused_dot", "int8_dot", "scale_table", "table"]
+__all__ = [
+    "Table",
+    "binned_dot",
+    "exact_dot",
+    "fp32_bits",
+    "fused_dot",
+    "int8_dot",
+    "power_of_two",
+    "scale_table",
+    "table",
+]
 
 DTYPES = {
     "fp16": np.float16,
@@ -93,6 +103,18 @@ def scale_table(name: str) -> list[float]:
     """
     floats: list[float] = np.arange(256, dtype=np.uint8).view(SCALES[name]).astype(np.float64).tolist()
     return floats
+
+
+def fp32_bits(value: float) -> int:
+    """Return the bits of a value that FP32 holds."""
+    bits = struct.pack("<f", value)
+    assert struct.unpack("<f", bits)[0] == value
+    return struct.unpack("<I", bits)[0]
+
+
+def power_of_two(exponent: int) -> tuple[float, float]:
+    """Return two factors whose product is a power of two, for powers that the operands' format lacks."""
+    return 2.0 ** (exponent // 2), 2.0 ** (exponent - exponent // 2)
 
 
 def _fp32(bits: int) -> tuple[int, float]:

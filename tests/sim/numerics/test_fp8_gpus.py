@@ -14,7 +14,7 @@ from tensordash import TileConfig
 from tensordash_sim.golden import make_accumulator
 
 from .dot_cases import dot_cases
-from .reference import table
+from .reference import fp32_bits, power_of_two, table
 
 LANES = {"ada-fp8": 16, "hopper-fp8": 32, "blackwell-fp8": 32}
 FORMATS = ("fp8_e4m3", "fp8_e5m2")
@@ -25,12 +25,6 @@ CUT = (1 << 10) - 1
 def fp8(value: float, name: str) -> int:
     """Return the pattern of a value that the format holds."""
     return table(name).floats.index(value) if value >= 0 else fp8(-value, name) | 0x80
-
-
-def fp32(value: float) -> int:
-    bits = struct.pack("<f", value)
-    assert struct.unpack("<f", bits)[0] == value
-    return struct.unpack("<I", bits)[0]
 
 
 def value_of(bits: int) -> float:
@@ -50,7 +44,7 @@ class Instruction:
         factors = [products.get(k, (0.0, 0.0)) for k in range(32)]
         pairs = [(fp8(a, self.name), fp8(b, self.name)) for a, b in factors]
         for first in range(0, 32, self.lanes):
-            self._golden.accumulate(pairs[first : first + self.lanes], first=first == 0, c=fp32(c))
+            self._golden.accumulate(pairs[first : first + self.lanes], first=first == 0, c=fp32_bits(c))
         return value_of(self._golden.result_bits())
 
 
@@ -62,42 +56,37 @@ def name(request):
 ONE = (1.0, 1.0)
 
 
-def power(exponent: int) -> tuple[float, float]:
-    """Return a power of two, down to 2**-12, as a product."""
-    return 2.0 ** (exponent // 2), 2.0 ** (exponent - exponent // 2)
-
-
 @pytest.mark.parametrize("accumulator", ["ada-fp8", "hopper-fp8"])
 def test_thirteen_bits_below_the_largest_and_no_more(accumulator, name):
     multiply = Instruction(accumulator, name)
-    big, small = (32.0, 2.0), power(-7)  # 64 and 2**-7 are 13 bits apart.
+    big, small = (32.0, 2.0), power_of_two(-7)  # 64 and 2**-7 are 13 bits apart.
     assert multiply({0: big, 1: small}) == 64 + 2.0**-7
-    assert multiply({0: big, 1: power(-8)}) == 64
-    assert multiply({0: big, **{k: power(-8) for k in range(1, 16)}}) == 64
-    assert multiply({k: power(-8) for k in range(1, 16)}) == 15 * 2.0**-8
+    assert multiply({0: big, 1: power_of_two(-8)}) == 64
+    assert multiply({0: big, **{k: power_of_two(-8) for k in range(1, 16)}}) == 64
+    assert multiply({k: power_of_two(-8) for k in range(1, 16)}) == 15 * 2.0**-8
 
 
 @pytest.mark.parametrize("accumulator", ["ada-fp8", "hopper-fp8"])
 def test_results_have_thirteen_bits(accumulator, name):
     """A carry moves the last place up, and lower bits are truncated, for either sign."""
     multiply = Instruction(accumulator, name)
-    products = {0: (32.0, 2.0), 1: (32.0, 2.0), 2: power(-7)}
+    products = {0: (32.0, 2.0), 1: (32.0, 2.0), 2: power_of_two(-7)}
     assert multiply(products) == 128
     assert multiply({k: (-a, b) for k, (a, b) in products.items()}) == -128
-    assert multiply(products | {3: power(-7)}) == 128 + 2.0**-6
+    assert multiply(products | {3: power_of_two(-7)}) == 128 + 2.0**-6
     assert multiply({0: ONE}, c=2 - 2.0**-13) == 3 - 2.0**-12
 
 
 def test_ada_cuts_the_sum_of_sixteen_before_the_next_sixteen(name):
     ada, hopper = Instruction("ada-fp8", name), Instruction("hopper-fp8", name)
-    fits = {0: (2.0, 1.0), 1: power(-12), 16: power(-12)}
+    fits = {0: (2.0, 1.0), 1: power_of_two(-12), 16: power_of_two(-12)}
     assert ada(fits) == hopper(fits) == 2 + 2.0**-11
     # 4 + 2**-12 is one bit too long, which has no effect if -4 is added in the same step.
-    carry = dict.fromkeys(range(4), ONE) | {4: power(-12), 16: (-2.0, 1.0), 17: (-2.0, 1.0)}
+    carry = dict.fromkeys(range(4), ONE) | {4: power_of_two(-12), 16: (-2.0, 1.0), 17: (-2.0, 1.0)}
     assert hopper(carry) == 2.0**-12
     assert ada(carry) == 0
     # A term of 2**-8 is lost beside 64, but Ada adds two such terms before 64.
-    late = {0: power(-8), 1: power(-8), 16: (32.0, 2.0)}
+    late = {0: power_of_two(-8), 1: power_of_two(-8), 16: (32.0, 2.0)}
     assert hopper(late) == 64
     assert ada(late) == 64 + 2.0**-7
 
@@ -105,8 +94,8 @@ def test_ada_cuts_the_sum_of_sixteen_before_the_next_sixteen(name):
 @pytest.mark.parametrize("accumulator", ["ada-fp8", "hopper-fp8"])
 def test_c_is_aligned_like_a_product_and_cut_like_a_result(accumulator, name):
     multiply = Instruction(accumulator, name)
-    assert multiply({0: power(-8)}, c=64.0) == 64
-    assert multiply({0: power(-7)}, c=64.0) == 64 + 2.0**-7
+    assert multiply({0: power_of_two(-8)}, c=64.0) == 64
+    assert multiply({0: power_of_two(-7)}, c=64.0) == 64 + 2.0**-7
     assert multiply({}, c=1 + 2.0**-23) == 1
     assert multiply({}, c=1 + 2.0**-13 + 2.0**-14) == 1 + 2.0**-13
     assert multiply({}, c=2.0**-140) == 0  # FP32's subnormals are truncated too.
@@ -116,7 +105,7 @@ def test_c_is_aligned_like_a_product_and_cut_like_a_result(accumulator, name):
 def test_blackwell_adds_c_to_the_rounded_sum_of_the_products(name):
     multiply = Instruction("blackwell-fp8", name)
     # F is 25 and FP32 has 23 bits, so the sum keeps 64 and 2**-12. Alignment does not cut a smaller C.
-    assert multiply({0: (32.0, 2.0), 1: power(-12)}) == 64 + 2.0**-12
+    assert multiply({0: (32.0, 2.0), 1: power_of_two(-12)}) == 64 + 2.0**-12
     # Blackwell rounds to nearest, ties to even; the other two truncate.
     ulp = 2.0**-23
     assert multiply({0: ONE}, c=ulp / 2) == 1
@@ -124,7 +113,7 @@ def test_blackwell_adds_c_to_the_rounded_sum_of_the_products(name):
     assert multiply({0: ONE}, c=ulp * 1.5) == 1 + 2 * ulp
     assert multiply({0: (-1.0, 1.0)}, c=-ulp * 0.75) == -1 - ulp
     # C does not affect the products' alignment: they are summed before C = 2**26 is added.
-    tiny = {k: power(2) for k in range(32)}
+    tiny = {k: power_of_two(2) for k in range(32)}
     assert multiply(tiny, c=2.0**30) == 2.0**30 + 128
     assert multiply({0: (1.0, 1.0)}, c=-1.0) == 0
     assert struct.pack("<f", multiply({0: (1.0, -1.0)}, c=1.0)) == struct.pack("<f", 0.0)

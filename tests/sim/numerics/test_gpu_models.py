@@ -17,6 +17,7 @@ from tensordash.configuration.numerics import ACCUMULATORS
 from tensordash_sim.golden import make_accumulator
 
 from .record_gpu_models import PATH
+from .reference import fp32_bits, power_of_two
 
 RECORDED = json.loads(PATH.read_text(encoding="utf-8"))["results"]
 GPUS = {"volta": (4, 23), "ampere": (8, 24), "hopper": (16, 25)}  # products added at once, and F
@@ -84,12 +85,6 @@ def fp16(value: float) -> int:
     return int(bits.view(np.uint16))
 
 
-def fp32(value: float) -> int:
-    bits = struct.pack("<f", value)
-    assert struct.unpack("<f", bits)[0] == value
-    return struct.unpack("<I", bits)[0]
-
-
 class TensorCore:
     """One step of a preset in fp16, on real numbers."""
 
@@ -102,18 +97,13 @@ class TensorCore:
         assert len(products) <= self.lanes
         pairs = [factors if isinstance(factors, tuple) else (factors, 1.0) for factors in products]
         pairs += [(0.0, 0.0)] * (self.lanes - len(pairs))
-        self._golden.accumulate([(fp16(a), fp16(b)) for a, b in pairs], first=True, c=fp32(c))
+        self._golden.accumulate([(fp16(a), fp16(b)) for a, b in pairs], first=True, c=fp32_bits(c))
         return struct.unpack("<f", struct.pack("<I", self._golden.result_bits()))[0]
 
 
 @pytest.fixture(params=GPUS)
 def core(request):
     return TensorCore(request.param)
-
-
-def small(exponent: int) -> tuple[float, float]:
-    """Return a power of two, down to 2**-48, as a product."""
-    return 2.0 ** (exponent // 2), 2.0 ** (exponent - exponent // 2)
 
 
 def test_subnormals_come_in_and_go_out(core):
@@ -131,7 +121,7 @@ def test_products_are_exact(core):
 
 def test_terms_are_aligned_to_the_largest_wherever_it_is(core):
     """Sequential addition would keep terms before the largest one."""
-    tiny = small(-core.fraction_bits - 1)
+    tiny = power_of_two(-core.fraction_bits - 1)
     for place in range(core.lanes):
         terms = [tiny] * core.lanes
         terms[place] = (1.0, 1.0)
@@ -143,7 +133,11 @@ def test_terms_are_aligned_to_the_largest_wherever_it_is(core):
 @pytest.mark.parametrize("sign", [1, -1])
 def test_alignment_keeps_no_one_or_two_bits_more_than_fp32_has(core, sign):
     """Alignment keeps no more bits than FP32 on V100, one more on A100, and two more on H100."""
-    visible = [k for k in range(20, 30) if core(sign * 1.0, (sign * small(-k)[0], small(-k)[1]), c=-sign * 1.0) != 0]
+    visible = [
+        k
+        for k in range(20, 30)
+        if core(sign * 1.0, (sign * power_of_two(-k)[0], power_of_two(-k)[1]), c=-sign * 1.0) != 0
+    ]
     assert visible == list(range(20, core.fraction_bits + 1))
     assert core(1.0, c=-(1 - 2.0**-24)) == (2.0**-23 if core.fraction_bits == 23 else 2.0**-24)
 
@@ -156,20 +150,20 @@ def test_results_are_rounded_toward_zero(core, sign):
 
 def test_sums_have_room_for_carries(core):
     assert core(1.0, 1.5, 1.75, 1.875, c=1.875) == 8.0
-    carried = core(1.0, 1.0, 1.0, small(-23), c=1 + 2.0**-22 + 2.0**-23)
+    carried = core(1.0, 1.0, 1.0, power_of_two(-23), c=1 + 2.0**-22 + 2.0**-23)
     assert carried == 4 + 2.0**-21
 
 
 def test_sums_are_normalised_only_at_the_end(core):
     """A larger C may give a smaller result: products count beside 1 - 2**-24, but are lost beside 1."""
-    tiny = [small(-core.fraction_bits - 1)] * core.lanes
+    tiny = [power_of_two(-core.fraction_bits - 1)] * core.lanes
     assert core(*tiny, c=1 - 2.0**-24) == 1 + 2.0**-23
     assert core(*tiny, c=1.0) == 1.0
 
 
 def test_groups_are_as_large_as_the_preset_says(core):
     """Twice as many products take two steps. Each is rounded, so that the second is lost beside 1."""
-    tiny = [small(-core.fraction_bits - 1)] * core.lanes
+    tiny = [power_of_two(-core.fraction_bits - 1)] * core.lanes
     first = core(*tiny, c=1 - 2.0**-24)
     assert core(*tiny, c=first) == first
     together = Fraction(1) - Fraction(2) ** -24 + 2 * core.lanes * Fraction(2) ** (-core.fraction_bits - 1)

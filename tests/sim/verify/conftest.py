@@ -13,12 +13,27 @@ from amaranth.hdl import Signal, Value
 
 from tensordash import TileConfig, generate
 from tensordash.arithmetic import float_sum, product_terms
+from tensordash.configuration.core_config import CoreConfig
+from tensordash.configuration.preset import load_any_preset
 from tensordash_sim.verify import run_bench, simulator_names
+from tensordash_sim.verify.core_library import build_library, verilog_of
 
 FASTEST = simulator_names()[0] if simulator_names() else "auto"
 # Icarus builds immediately, Verilator takes seconds, which short runs of small designs do not regain.
 FOR_SMALL = "icarus" if "icarus" in simulator_names() else FASTEST
 CONFIG = TileConfig(rows=2, columns=1)
+
+
+def core_preset(name: str) -> CoreConfig:
+    config = load_any_preset(name)
+    assert isinstance(config, CoreConfig)
+    return config
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the Verilated core of the preset `core` as a library."""
+    return build_library(verilog_of(core_preset("core")), tmp_path_factory.mktemp("core"))
 
 
 @pytest.fixture(scope="session")

@@ -4,6 +4,12 @@ import re
 import subprocess
 from pathlib import Path
 
+import pytest
+
+from tensordash_sim.verify import simulator_names
+
+needs_icarus = pytest.mark.skipif("icarus" not in simulator_names(), reason="Icarus Verilog is not installed")
+
 
 def run_icarus(folder: Path, *files: str) -> tuple[int, str]:
     """Run a testbench; return its exit status and output."""

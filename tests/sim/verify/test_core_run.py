@@ -6,12 +6,12 @@ import pytest
 
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.emission.verilog import generate
-from tensordash_sim.verify import SimulatorError, VerificationError, simulator_names
+from tensordash_sim.verify import SimulatorError, VerificationError
 from tensordash_sim.verify.core_run import CORE_BENCHES, run_core_bench, verify_core
 
-SMALL = CoreConfig.from_toml("[core]\nbuffer = 8\nstream_buffer = 4\nmask = false\nstochastic = false")
+from .plain_testbench import needs_icarus
 
-icarus = pytest.mark.skipif("icarus" not in simulator_names(), reason="Icarus Verilog (iverilog) is not installed")
+SMALL = CoreConfig.from_toml("[core]\nbuffer = 8\nstream_buffer = 4\nmask = false\nstochastic = false")
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +22,7 @@ def verilog(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow  # tests/cli runs these benches by `verify`.
-@icarus
+@needs_icarus
 @pytest.mark.parametrize("bench", CORE_BENCHES)
 def test_passes(bench: str, verilog: Path, tmp_path: Path) -> None:
     result = run_core_bench(bench, SMALL, verilog, tmp_path, effort=0.1, simulator="icarus")
@@ -31,7 +31,7 @@ def test_passes(bench: str, verilog: Path, tmp_path: Path) -> None:
     assert (result.bench, result.simulator, result.seed) == (bench, "icarus", 0)
 
 
-@icarus
+@needs_icarus
 def test_broken_verilog_is_found(verilog: Path, tmp_path: Path) -> None:
     """The bench also uses the emitted file of memories."""
     file = tmp_path / "tensordash_memories.v"

@@ -18,7 +18,7 @@ from tensordash_sim.verify.core_example import example_program
 from tensordash_sim.verify.core_testbench import render_core_testbench
 
 from ...emitted_commands import run_verilator_commands
-from .plain_testbench import change, change_digit, check_fails, run_icarus
+from .plain_testbench import change, change_digit, check_fails, needs_icarus, run_icarus
 
 FILES = ("mine_core_tb.v", "mine.v", "mine_memories.v")
 
@@ -27,8 +27,6 @@ CONFIGS = {name: load_any_preset(name) for name in preset_names("core")} | {
     "bare": CoreConfig.from_toml("[core]\nbias = false\nrelu = false\ncompression = false\naddress_bits = 64"),
     "narrow": CoreConfig.from_toml("[tile]\nrows = 8\nformat = 'fp8_e5m2'\n[core]\naxi_bits = 32\naddress_bits = 32"),
 }
-
-icarus = pytest.mark.skipif("icarus" not in simulator_names(), reason="Icarus Verilog (iverilog) is not installed")
 
 
 def write(folder: Path, config: CoreConfig, seed: int = 0) -> None:
@@ -63,12 +61,12 @@ def check_passes(folder: Path, config: CoreConfig) -> None:
     assert 100 < int(found[2]) < 3000
 
 
-@icarus
+@needs_icarus
 def test_passes(folder: Path) -> None:
     check_passes(folder, SMALL)
 
 
-@icarus
+@needs_icarus
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CONFIGS)
 def test_passes_on(name: str, tmp_path: Path) -> None:
@@ -78,7 +76,7 @@ def test_passes_on(name: str, tmp_path: Path) -> None:
     check_passes(tmp_path, config)
 
 
-@icarus
+@needs_icarus
 @pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_seeds(seed: int, folder: Path) -> None:
     """Operands and pauses differ between seeds."""
@@ -90,7 +88,7 @@ def test_seeds(seed: int, folder: Path) -> None:
     assert f"(seed {seed})" in output
 
 
-@icarus
+@needs_icarus
 def test_other_results_are_found(folder: Path) -> None:
     """The testbench finds a wrong bit in memory's last beat, in both turns."""
     change_digit(folder / "mine_core_tb_after.hex", -1)
@@ -117,7 +115,7 @@ BROKEN = {
 
 
 @pytest.mark.sampled(3)
-@icarus
+@needs_icarus
 @pytest.mark.parametrize("name", BROKEN)
 def test_fails(name: str, folder: Path) -> None:
     file, pattern, replacement, message = BROKEN[name]

@@ -11,7 +11,7 @@ from tensordash import TileConfig, generate, load_preset
 from tensordash_sim.verify import render_testbench, simulator_names
 
 from ...emitted_commands import run_verilator_commands
-from .plain_testbench import change, change_digit, check_fails, run_icarus
+from .plain_testbench import change, change_digit, check_fails, needs_icarus, run_icarus
 
 FILES = ("mine_tile_tb.v", "mine.v")
 
@@ -28,8 +28,6 @@ CONFIGS = {
     "no counters": TileConfig(rows=2, columns=1, format="int8", initial=True, counters=False),
     "8 lanes": TileConfig(rows=1, columns=1, lanes=8, depth=3, connectivity=((0, 0), (1, 0), (2, -1))),
 }
-
-icarus = pytest.mark.skipif("icarus" not in simulator_names(), reason="Icarus Verilog (iverilog) is not installed")
 
 
 def write(folder: Path, config: TileConfig, seed: int = 0) -> None:
@@ -49,19 +47,19 @@ def check_passes(config: TileConfig, folder: Path) -> None:
     assert (int(found[2]) < 65) == (config.sparsity != "none")
 
 
-@icarus
+@needs_icarus
 def test_passes(tmp_path: Path) -> None:
     check_passes(CONFIGS["ring"], tmp_path)
 
 
-@icarus
+@needs_icarus
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CONFIGS)
 def test_passes_on(name: str, tmp_path: Path) -> None:
     check_passes(CONFIGS[name], tmp_path)
 
 
-@icarus
+@needs_icarus
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_seeds(seed: int, tmp_path: Path) -> None:
@@ -89,7 +87,7 @@ def folder(small: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(small, tmp_path / "small"))
 
 
-@icarus
+@needs_icarus
 def test_wrong_results(folder: Path) -> None:
     """One bit differs in each of two beats. A reset drops the second beat before its run ends."""
     for line in (0, 15):
@@ -111,7 +109,7 @@ BROKEN = {
 }
 
 
-@icarus
+@needs_icarus
 @pytest.mark.parametrize("name", BROKEN)
 def test_fails(name: str, folder: Path) -> None:
     """Each check and each stimulus of the testbench matters."""

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from tensordash.configuration.core_config import CoreConfig
-from tensordash.configuration.preset import load_any_preset
 from tensordash_sim.compiler.images import TensorImage, expected
 from tensordash_sim.compiler.layer import OPERANDS, Layer
 from tensordash_sim.compiler.pipeline import compile_problem
@@ -18,13 +17,9 @@ from tensordash_sim.trace import Trace, example_trace
 from tensordash_sim.verify.programs.random_programs import PROGRAM, random_program
 from tensordash_sim.verify.verilated_core import VerilatedCore, VerilatedError
 
+from .conftest import core_preset
+
 RING = 1 << 20
-
-
-def core_preset(name: str) -> CoreConfig:
-    made = load_any_preset(name)
-    assert isinstance(made, CoreConfig)
-    return made
 
 
 @pytest.fixture(scope="module")

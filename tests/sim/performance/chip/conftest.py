@@ -1,9 +1,6 @@
 """Small layers with random zeros."""
 
-import zlib
-
 import numpy as np
-import pytest
 
 from tensordash_sim.lowering import Geometry, MatrixProduct, Operation
 
@@ -19,13 +16,6 @@ LAYERS: dict[str, Geometry] = {
     "linear": MatrixProduct(batch=1, samples=9, in_features=13, out_features=6),
     "matrix products": MatrixProduct(batch=3, samples=5, in_features=8, out_features=7),
 }
-
-
-@pytest.fixture
-def rng(request: pytest.FixtureRequest) -> np.random.Generator:
-    seed = zlib.crc32(request.node.name.encode())
-    print(f"seed of {request.node.name}: {seed}")
-    return np.random.default_rng(seed)
 
 
 def random_masks(rng: np.random.Generator, geometry: Geometry, operation: Operation) -> dict[str, np.ndarray]:

@@ -19,7 +19,8 @@ from tensordash.configuration.preset import load_any_preset, preset_names
 from tensordash.emission.c_header import c_header, driver_files
 from tensordash.extras import is_installed
 from tensordash_sim.verify.core_example import example_program
-from tensordash_sim.verify.core_library import build_library, verilog_of
+
+from ..conftest import core_preset
 
 CHECKS = Path(__file__).with_name("checks.c")
 RING = 1 << 16
@@ -46,12 +47,6 @@ CHANGES = [
     ("tensordash_publish(device, program,", "if (false) tensordash_publish(device, program,"),
 ]
 """Mistakes in the driver that the checks must find."""
-
-
-def core_preset(name: str) -> CoreConfig:
-    config = load_any_preset(name)
-    assert isinstance(config, CoreConfig)
-    return config
 
 
 def wrong_descriptors(config: CoreConfig) -> Iterator[tuple[int, str, str, str, int]]:
@@ -119,11 +114,6 @@ def cases_header(config: CoreConfig) -> str:
         f"static const uint8_t AFTER[] = {{{','.join(map(str, after.tolist()))}}};",
     ]
     return "\n".join(lines) + "\n"
-
-
-@pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_library(verilog_of(core_preset("core")), tmp_path_factory.mktemp("core"))
 
 
 @pytest.fixture

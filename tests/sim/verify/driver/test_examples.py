@@ -14,9 +14,8 @@ from tensordash_runtime.program_folder.execution import EmulatedMemory, run_plan
 from tensordash_runtime.program_folder.folder import ProgramFolder, build_folder
 from tensordash_runtime.program_folder.single import plan_operation
 from tensordash_sim.lowering import MatrixProduct
-from tensordash_sim.verify.core_library import build_library, verilog_of
 
-from .test_driver import core_preset
+from ..conftest import core_preset
 
 ROOT = Path(__file__).parents[4]
 EXAMPLES = ROOT / "examples/firmware"
@@ -52,11 +51,6 @@ def write_system(path: Path, folder: ProgramFolder) -> None:
     (path / "program").mkdir()
     for name, text in render_c(folder).items():
         (path / "program" / name).write_text(text)
-
-
-@pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_library(verilog_of(core_preset("core")), tmp_path_factory.mktemp("core"))
 
 
 @pytest.mark.parametrize("base", [1 << 20, 6 << 30])

@@ -10,9 +10,9 @@ import pytest
 import yaml
 
 from tensordash.emission.c_header import c_header, device_tree_files, driver_files
-from tensordash_sim.verify.core_library import build_library, verilog_of
 
-from .test_driver import C99, SANITIZERS, SIZE, cases_header, core_preset
+from ..conftest import core_preset
+from .test_driver import C99, SANITIZERS, SIZE, cases_header
 
 CHECKS = Path(__file__).with_name("linux_checks.c")
 CHANGES = [
@@ -24,11 +24,6 @@ CHANGES = [
     ("errno = reason;", "errno = 0;"),
 ]
 """Mistakes in the driver that the checks must find."""
-
-
-@pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_library(verilog_of(core_preset("core")), tmp_path_factory.mktemp("core"))
 
 
 @pytest.fixture

@@ -9,9 +9,7 @@ from random import Random
 
 import pytest
 
-from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.descriptors import OPERATIONS, decode
-from tensordash.configuration.preset import load_any_preset
 from tensordash_sim.compiler.order import find_races
 from tensordash_sim.golden.core.legal import Sequencer
 from tensordash_sim.verify.core_library import core_states, verilog_of
@@ -24,19 +22,14 @@ from tensordash_sim.verify.soak.cores import CoreCampaign, CoreGoals, draw_core_
 from tensordash_sim.verify.soak.program_variants import repeat_program, with_tokens
 from tensordash_storage.jobs import Runner
 
+from ..conftest import core_preset
+
 HERE = Runner(workers=1)
 LITTLE = CoreGoals(positions=1, descriptors=1, faults=40)
 
 
-def preset() -> CoreConfig:
-    """Return a preset that other tests also build."""
-    config = load_any_preset("core")
-    assert isinstance(config, CoreConfig)
-    return config
-
-
 def job(goals: CoreGoals = LITTLE):
-    return replace(draw_core_job(1, 0, goals), config=preset())
+    return replace(draw_core_job(1, 0, goals), config=core_preset("core"))
 
 
 def test_jobs_are_of_all_kinds():
@@ -60,7 +53,7 @@ def test_every_bit_has_its_turn():
 
 def test_tokens_that_nobody_needs():
     """Superfluous tokens are legal and of all kinds, and replace no other token."""
-    config, pairs = preset(), Counter()
+    config, pairs = core_preset("core"), Counter()
     for seed in range(80):
         random = Random(seed)
         program = random_program(random, config).program.descriptors
@@ -75,7 +68,7 @@ def test_tokens_that_nobody_needs():
 
 
 def test_states_of_a_core():
-    states = core_states(verilog_of(preset()))
+    states = core_states(verilog_of(core_preset("core")))
     points = state_points(states)
     assert {"an error stands", "load runs", "output runs"} <= set(points)
     assert sum(point.startswith("load state") for point in points) >= 4
@@ -99,7 +92,7 @@ def test_a_core_does_what_golden_does(positions):
     assert len(points["wrong answer"]) > 4
     assert len(points["soft reset"]) > 8
     assert sum(int(bits, 16).bit_count() for bits in record.bits.values()) == record.faults["field fuzzed"]
-    states = state_points(core_states(verilog_of(preset())))
+    states = state_points(core_states(verilog_of(core_preset("core"))))
     for group, met in points.items():
         assert met <= {*universe()[group], *states}, group
 
@@ -143,7 +136,7 @@ BROKEN = {
 def test_what_is_broken_is_found(name, monkeypatch):
     """Jobs of one kind find the change."""
     kind, right, wrong = BROKEN[name]
-    text, count = re.subn(right, wrong, verilog_of(preset()))
+    text, count = re.subn(right, wrong, verilog_of(core_preset("core")))
     assert count == 1, name
     if kind == "legal":
         failure = run_core_job(job(CoreGoals(positions=1, descriptors=2000, faults=1)), text).failure
@@ -203,7 +196,7 @@ def test_what_is_done_is_kept(tmp_path, monkeypatch):
     ],
 )
 def test_what_is_not_defined_is_not_tried(name, change, defined):
-    config = preset()
+    config = core_preset("core")
     made = random_program(Random(2), config).program.descriptors
     place = next(k for k, bits in enumerate(made) if decode(bits)[0] is OPERATIONS[name])
     changed = [*made]
@@ -212,7 +205,7 @@ def test_what_is_not_defined_is_not_tried(name, change, defined):
 
 
 def test_a_program_without_an_end_is_not_tried():
-    config = preset()
+    config = core_preset("core")
     made = random_program(Random(2), config).program.descriptors
     changed = [*made[:-1], made[-1] ^ 1]  # The last descriptor becomes a record.
     assert not core_faults.is_defined(config, changed, len(made) - 1, 0x1000)
