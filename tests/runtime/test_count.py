@@ -41,7 +41,7 @@ class Network(nn.Module):
         return result
 
 
-def trained(device: Device, *, count: bool, steps: int = 2, golden: Device | None = None) -> tuple[list, Run]:
+def train(device: Device, *, count: bool, steps: int = 2, golden: Device | None = None) -> tuple[list, Run]:
     """Train for some steps; return the weights and the run."""
     torch.manual_seed(0)
     model = Network()
@@ -59,8 +59,8 @@ def trained(device: Device, *, count: bool, steps: int = 2, golden: Device | Non
 @pytest.mark.parametrize("preset", ["core", "core-bf16", "core-fp8", "paper-bf16"])
 def test_weights_are_the_same_bit_by_bit(preset: str) -> None:
     with Device(preset) as device, Device(preset) as other:
-        uncounted_weights, run = trained(device, count=False)
-        counted_weights, counted = trained(other, count=True)
+        uncounted_weights, run = train(device, count=False)
+        counted_weights, counted = train(other, count=True)
     for one, same in zip(uncounted_weights, counted_weights, strict=True):
         assert np.array_equal(one.view(np.uint32), same.view(np.uint32))
     sides = [[each.executed.problem.rows for each in both.contractions] for both in (run, counted)]
@@ -72,7 +72,7 @@ def test_weights_are_the_same_bit_by_bit(preset: str) -> None:
 @pytest.mark.parametrize("preset", ["core", "core-bf16"])
 def test_every_product_is_that_of_the_golden_core(preset: str) -> None:
     with Device(preset) as device, Device(preset, "golden") as golden:
-        trained(device, count=False, steps=1, golden=golden)
+        train(device, count=False, steps=1, golden=golden)
 
 
 def test_stochastic_rounding_is_compared_with_the_same_cut() -> None:
@@ -102,7 +102,7 @@ def test_zeros_change_no_random_bits() -> None:
 
 def test_the_gradient_is_on_the_row_side() -> None:
     with Device("core") as device:
-        _, run = trained(device, count=False, steps=1)
+        _, run = train(device, count=False, steps=1)
     for each in run.contractions:
         assert each.executed.problem.rows == ("A" if each.executed.problem.operation == "AxW" else "G")
 
@@ -114,12 +114,12 @@ def test_nothing_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Scheduler, "schedule", schedule)
     values = torch.tensor([[1.0, 1e-14], [1e-14, 1.0]])
     with Device("core") as device:
-        trained(device, count=False, steps=1)
+        train(device, count=False, steps=1)
         with offload(device, count=False) as run:
             values @ values
         assert run.totals().flushed
         with pytest.raises(AssertionError, match="counted"):
-            trained(device, count=True, steps=1)
+            train(device, count=True, steps=1)
 
 
 @pytest.mark.parametrize("operand", ["a", "b"])
@@ -142,7 +142,7 @@ def test_infinities(operand: str) -> None:
 
 def test_a_run_has_no_cycles(tmp_path: Path) -> None:
     with Device("core") as device:
-        _, run = trained(device, count=False, steps=1)
+        _, run = train(device, count=False, steps=1)
         text = str(run)
         document = json.loads(json.dumps(run.to_json(), allow_nan=False))
         run.page(tmp_path / "page.html")

@@ -25,16 +25,16 @@ def power_of(values: NDArray, most: float = 127.0) -> int:
     return max(p for p in range(-200, 200) if largest * 2.0**p <= most) if largest else 0
 
 
-def quantised(values: NDArray, power: int) -> NDArray[np.int64]:
+def quantise(values: NDArray, power: int) -> NDArray[np.int64]:
     return np.clip(np.rint(np.ldexp(values.astype(np.float64), power)), -128, 127).astype(np.int64)
 
 
-def narrowed(sums: NDArray[np.int64], scale: int) -> NDArray[np.int64]:
+def narrow(sums: NDArray[np.int64], scale: int) -> NDArray[np.int64]:
     """Return sums times a power of two as int8, rounded to nearest even and saturated."""
     return np.clip(np.rint(np.ldexp(sums.astype(np.float64), scale)), -128, 127).astype(np.int64)
 
 
-def convolved(a: NDArray[np.int64], w: NDArray[np.int64], padding: int) -> NDArray[np.int64]:
+def convolve(a: NDArray[np.int64], w: NDArray[np.int64], padding: int) -> NDArray[np.int64]:
     padded = np.pad(a, [(0, 0), (0, 0), (padding, padding), (padding, padding)])
     windows = sliding_window_view(padded, w.shape[2:], axis=(2, 3))
     return np.einsum("ncyxij,fcij->nfyx", windows, w)
@@ -55,7 +55,7 @@ class IntegerCnn:
         for name in ("conv1", "conv2", "fc1", "fc2"):
             weight = named[f"{name}.weight"]
             power += power_of(weight)
-            self.weights[name] = quantised(weight, power_of(weight))
+            self.weights[name] = quantise(weight, power_of(weight))
             self.biases[name] = np.rint(np.ldexp(named[f"{name}.bias"].astype(np.float64), power)).astype(np.int64)
             if name in reached:
                 self.scales[name] = power_of(reached[name].numpy()) - power
@@ -63,7 +63,7 @@ class IntegerCnn:
 
     def scores(self, images: NDArray, layer: Callable[[str, NDArray], NDArray]) -> NDArray:
         """Return scores; `layer` computes the layer with a name."""
-        first = layer("conv1", quantised(images, self.input_power))
+        first = layer("conv1", quantise(images, self.input_power))
         second = layer("conv2", first)
         samples, channels, size, _ = second.shape
         half = size // 2
@@ -72,8 +72,8 @@ class IntegerCnn:
 
     def in_numpy(self, name: str, a: NDArray) -> NDArray:
         w, bias = self.weights[name], self.biases[name]
-        sums = a @ w.T + bias if w.ndim == 2 else convolved(a, w, name == "conv1") + bias[:, None, None]
-        return narrowed(np.maximum(sums, 0), self.scales[name]) if name in self.scales else sums
+        sums = a @ w.T + bias if w.ndim == 2 else convolve(a, w, name == "conv1") + bias[:, None, None]
+        return narrow(np.maximum(sums, 0), self.scales[name]) if name in self.scales else sums
 
     def on(self, device: Device, name: str, a: NDArray) -> NDArray:
         w = self.weights[name]
@@ -134,7 +134,7 @@ def test_float32(seed):
     a, w = ((rng.standard_normal((4, 8)) * size).astype(np.float32) for size in sizes)
     bias = rng.standard_normal(4).astype(np.float32)
     powers = [power_of(each) for each in (a, w)]
-    sums = quantised(a, powers[0]) @ quantised(w, powers[1]).T
+    sums = quantise(a, powers[0]) @ quantise(w, powers[1]).T
     expected = np.maximum(np.ldexp(sums.astype(np.float64), -sum(powers)).astype(np.float32) + bias, 0)
     with Device("core-int8") as device:
         done = device.contract(LAYER, "AxW", {"A": a[None], "W": w[None]}, bias=bias, relu=True)

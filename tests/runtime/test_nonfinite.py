@@ -24,7 +24,7 @@ OPERATIONS = ("AxW", "WxG", "AxG")
 Tensors = dict[str, torch.Tensor]
 
 
-def drawn(geometry: Convolution | MatrixProduct, operation: str, seed: int, kind: torch.dtype) -> Tensors:
+def draw_operands(geometry: Convolution | MatrixProduct, operation: str, seed: int, kind: torch.dtype) -> Tensors:
     """Draw values, half of them zeros."""
     random = torch.Generator().manual_seed(seed)
     return {
@@ -34,7 +34,7 @@ def drawn(geometry: Convolution | MatrixProduct, operation: str, seed: int, kind
     }
 
 
-def defined(geometry: Convolution | MatrixProduct, operation: str, tensors: Tensors) -> torch.Tensor:
+def compute_reference(geometry: Convolution | MatrixProduct, operation: str, tensors: Tensors) -> torch.Tensor:
     """Compute the operation with PyTorch in float64, which multiplies padding as zeros."""
     wide = {name: tensor.double() for name, tensor in tensors.items()}
     if isinstance(geometry, MatrixProduct):
@@ -50,9 +50,9 @@ def defined(geometry: Convolution | MatrixProduct, operation: str, tensors: Tens
     return conv2d_weight(wide["A"], shapes["W"], wide["G"], *settings)
 
 
-def checked(device: Device, geometry: Convolution | MatrixProduct, operation: str, tensors: Tensors) -> bool:
+def check_operation(device: Device, geometry: Convolution | MatrixProduct, operation: str, tensors: Tensors) -> bool:
     """Require PyTorch's bits with either operand on the row side; return whether a result is not finite."""
-    expected = defined(geometry, operation, tensors).float()
+    expected = compute_reference(geometry, operation, tensors).float()
     for rows in tensors:
         done = device.contract(geometry, operation, tensors, row_side=rows)
         assert done.executed.problem.rows == rows
@@ -68,12 +68,12 @@ def test_one_infinity_in_each_place(geometry: Convolution | MatrixProduct, opera
     """Put an infinity among zeros in several places of each operand, in alternating types."""
     kinds, reached = itertools.cycle([torch.float16, torch.float32]), 0
     with Device("core") as device:
-        for name in drawn(geometry, operation, 0, torch.float16):
+        for name in draw_operands(geometry, operation, 0, torch.float16):
             places = list(np.ndindex(*geometry.shapes[name]))
             for place in places[:: max(1, len(places) // 5)]:
-                tensors = drawn(geometry, operation, sum(place), next(kinds))
+                tensors = draw_operands(geometry, operation, sum(place), next(kinds))
                 tensors[name][place] = torch.inf
-                reached += checked(device, geometry, operation, tensors)
+                reached += check_operation(device, geometry, operation, tensors)
     assert reached >= 8  # Some infinities are multiplied only with padding.
 
 
@@ -83,13 +83,13 @@ def test_one_infinity_in_each_place(geometry: Convolution | MatrixProduct, opera
 def test_infinities_and_nan_in_both_operands(backend: str, preset: str, kind: torch.dtype, operation: str) -> None:
     with Device(preset, backend) as device:
         for geometry in (LINEAR, CONVOLUTION):
-            tensors = drawn(geometry, operation, 1, kind)
+            tensors = draw_operands(geometry, operation, 1, kind)
             first, second = tensors
             tensors[first].view(-1)[3] = -torch.inf
             tensors[first].view(-1)[-2] = torch.inf
             tensors[second].view(-1)[2] = torch.inf
             tensors[second].view(-1)[-1] = torch.nan
-            assert checked(device, geometry, operation, tensors)
+            assert check_operation(device, geometry, operation, tensors)
 
 
 @pytest.mark.parametrize("change", ['tile.accumulator="hopper"', 'tile.sparsity="both"', 'tile.sparsity="none"'])
@@ -97,16 +97,16 @@ def test_other_tiles(change: str) -> None:
     tile = load_preset("paper", ["tile.format=fp16", change])
     with Device(tile) as device:
         for operation in OPERATIONS:
-            tensors = drawn(CONVOLUTION, operation, 2, torch.float16)
+            tensors = draw_operands(CONVOLUTION, operation, 2, torch.float16)
             for name, value in zip(tensors, (torch.inf, -torch.inf), strict=True):
                 tensors[name].view(-1)[5] = value
-            assert checked(device, CONVOLUTION, operation, tensors)
+            assert check_operation(device, CONVOLUTION, operation, tensors)
 
 
 @pytest.mark.parametrize("preset", ["mxfp8", "nvfp4"])
 def test_tiles_with_scales(preset: str) -> None:
     """On both sides, each result with a non-finite factor is NaN. No other result changes."""
-    tensors = drawn(LINEAR, "AxW", 3, torch.float32)
+    tensors = draw_operands(LINEAR, "AxW", 3, torch.float32)
     tensors["W"][0, 1, 2] = torch.inf
     finite = {**tensors, "W": tensors["W"].nan_to_num(posinf=0.0)}
     with Device(preset) as device:

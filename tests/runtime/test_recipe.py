@@ -59,13 +59,13 @@ def fp4() -> FloatFormat:
     return FP4
 
 
-def drawn(*shape: int, seed: int = 0) -> NDArray[np.float32]:
+def draw_operands(*shape: int, seed: int = 0) -> NDArray[np.float32]:
     rng = np.random.default_rng(seed)
     return (rng.standard_normal(shape) * np.exp2(rng.integers(-5, 5, shape))).astype(np.float32)
 
 
 def operands() -> dict[str, NDArray[np.float32]]:
-    return {name: drawn(*LAYER.shapes[name], seed=seed) for seed, name in enumerate("AWG")}
+    return {name: draw_operands(*LAYER.shapes[name], seed=seed) for seed, name in enumerate("AWG")}
 
 
 # The transform
@@ -117,25 +117,25 @@ def test_random_signs_precede_the_transform() -> None:
 
 @pytest.mark.parametrize("shape", [(16, 16), (40, 70), (5, 33), (33, 5)])
 def test_square_blocks_are_as_defined(shape: tuple[int, int]) -> None:
-    weights = drawn(*shape)
+    weights = draw_operands(*shape)
     weights[:16, :16] *= shape[0] < 20  # Larger matrices have a block of zeros.
     assert np.array_equal(quantise_values(weights, 16), square_blocks(weights))
 
 
 def test_a_weight_and_its_transpose_have_the_same_values() -> None:
-    weights = drawn(40, 70)
+    weights = draw_operands(40, 70)
     assert np.array_equal(quantise_values(weights, 16), quantise_values(np.ascontiguousarray(weights.T), 16).T)
     assert not np.array_equal(quantise_values(weights, 1), quantise_values(np.ascontiguousarray(weights.T), 1).T)
 
 
 def test_square_blocks_repeat_one_scale() -> None:
     """The tile receives ordinary blocks of 1 x 16."""
-    scales = quantise_blocks(drawn(40, 70), fp4(), E4M3, block_height=16).scales
+    scales = quantise_blocks(draw_operands(40, 70), fp4(), E4M3, block_height=16).scales
     assert np.array_equal(scales, scales[np.arange(40) // 16 * 16])
 
 
 def test_a_block_with_a_value_that_is_not_finite_has_no_number() -> None:
-    weights = drawn(40, 40)
+    weights = draw_operands(40, 40)
     weights[20, 3] = np.inf
     scales = quantise_blocks(weights, fp4(), E4M3, block_height=16).scales
     bad = np.zeros((40, 3), bool)
@@ -171,7 +171,7 @@ def test_only_linear_layers_have_square_blocks() -> None:
     with Device("nvfp4", recipe=QUIET) as device, Device("nvfp4", rounding="stochastic") as plain:
         for geometry in (batched, image):
             for operation in ("AxW", "WxG", "AxG"):
-                pair = {name: drawn(*geometry.shapes[name]) for name in operation.replace("x", "")}
+                pair = {name: draw_operands(*geometry.shapes[name]) for name in operation.replace("x", "")}
                 results = [each.contract(geometry, operation, pair).result for each in (device, plain)]
                 assert np.array_equal(*results)
 
@@ -225,7 +225,7 @@ def test_layers_in_bf16_run_on_a_tile_of_bf16() -> None:
 
 def test_a_model_has_its_layers_in_bf16_by_their_names() -> None:
     model = torch.nn.Sequential(torch.nn.Linear(32, 48), torch.nn.ReLU(), torch.nn.Linear(48, 16))
-    x = torch.from_numpy(drawn(32, 32))
+    x = torch.from_numpy(draw_operands(32, 32))
     errors = []
     for layers in ((), ("2",), ("*",)):
         with Device("nvfp4", recipe=Recipe(bf16_layers=layers)) as device, offload(device, model=model) as run:

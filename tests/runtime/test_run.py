@@ -17,7 +17,7 @@ from tensordash_sim.cycles import count
 from tensordash_sim.lowering import MatrixProduct
 
 
-def trained(device: Device) -> Run:
+def train(device: Device) -> Run:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Conv2d(1, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(128, 4))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -33,7 +33,7 @@ def trained(device: Device) -> Run:
 @pytest.fixture(scope="module")
 def run() -> Run:
     with Device("core") as device:
-        return trained(device)
+        return train(device)
 
 
 def test_the_document(run: Run) -> None:
@@ -109,7 +109,7 @@ def of_a_tile() -> Run:
     core = load_any_preset("core")
     assert isinstance(core, CoreConfig)
     with Device(core.tile) as device:
-        return trained(device)
+        return train(device)
 
 
 def test_a_tile_has_cycles_and_no_traffic(of_a_tile: Run) -> None:

@@ -37,7 +37,7 @@ def power(values: NDArray[np.float32], most: float) -> int:
     return max(p for p in range(-400, 400) if largest * 2.0**p <= most) if largest else 0
 
 
-def defined(a: NDArray[np.float32], b: NDArray[np.float32], preset: str = "core") -> NDArray[np.float32]:
+def compute_reference(a: NDArray[np.float32], b: NDArray[np.float32], preset: str = "core") -> NDArray[np.float32]:
     """Compute a product by the definition in docs/runtime.md, in float64: scale, round, and sum exactly."""
     kind, most = {"core": (torch.float16, 65504.0), "core-bf16": (torch.bfloat16, 2.0**16)}[preset]
     powers = [power(each, most) for each in (a, b)]
@@ -49,7 +49,7 @@ def defined(a: NDArray[np.float32], b: NDArray[np.float32], preset: str = "core"
         return (rounded[0] @ rounded[1]).astype(np.float32)
 
 
-def drawn(shape: tuple[int, ...], seed: int, size: float = 1.0) -> NDArray[np.float32]:
+def draw_operands(shape: tuple[int, ...], seed: int, size: float = 1.0) -> NDArray[np.float32]:
     values = np.random.default_rng(seed).standard_normal(shape) * size
     return values.astype(np.float32)
 
@@ -60,9 +60,9 @@ SIZES = [(1.0, 1.0), (1e-8, 1.0), (1e6, 1e6), (1e-37, 1e-8), (3e-41, 1e30), (1e-
 
 @pytest.mark.parametrize("sizes", SIZES, ids=str)
 def test_products_of_any_size(verilator: Device, sizes: tuple[float, float]) -> None:
-    a, b = drawn((5, 9), 1, sizes[0]), drawn((9, 6), 2, sizes[1])
+    a, b = draw_operands((5, 9), 1, sizes[0]), draw_operands((9, 6), 2, sizes[1])
     a[0, 0] = 0
-    expected = defined(a, b)
+    expected = compute_reference(a, b)
     with np.errstate(over="ignore", invalid="ignore"):
         plain = (torch.from_numpy(a) @ torch.from_numpy(b)).numpy()
     if np.isfinite(plain).all():
@@ -79,7 +79,7 @@ def test_products_of_any_size(verilator: Device, sizes: tuple[float, float]) -> 
 @pytest.mark.parametrize("scale", [-128, 127, -129, 128])
 def test_the_last_powers_of_a_descriptor(verilator: Device, scale: int) -> None:
     """The runtime applies powers beyond a descriptor's range, with the same results."""
-    a, b = drawn((5, 9), 3), drawn((9, 6), 4)
+    a, b = draw_operands((5, 9), 3), draw_operands((9, 6), 4)
     powers = {"A": -scale // 2, "W": -scale - (-scale // 2)}
     a, b = (np.ldexp(each, -powers[name]).astype(np.float32) for each, name in ((a, "A"), (b, "W")))
     found = []
@@ -102,7 +102,7 @@ GROUPS = convolution(batch=2, channels=(4, 6), size=(5, 6), kernel=(3, 2), strid
 def test_groups_and_batches(geometry: Convolution | MatrixProduct, operation: str) -> None:
     """Operands times a power of two give scaled results. Unscaled results would be zeros and infinities."""
     sizes = {"A": 2.0**40, "W": 2.0**-30, "G": 2.0**-60}
-    tensors = {name: drawn(geometry.shapes[name], k) for k, name in enumerate("AWG") if name in operation}
+    tensors = {name: draw_operands(geometry.shapes[name], k) for k, name in enumerate("AWG") if name in operation}
     with Device("core") as device:
         plain = device.contract(geometry, operation, tensors).result
         wide = {name: each * np.float32(sizes[name]) for name, each in tensors.items()}
@@ -150,7 +150,7 @@ def test_the_largest_value_of_fp8_does_not_saturate() -> None:
 def test_fused_accumulators(accumulator: str) -> None:
     """Scaled operands give scaled results, narrow results included."""
     tile = load_preset("paper", ["tile.format=fp16", f"tile.accumulator={accumulator}"])
-    a, b = drawn((4, 32), 1), drawn((32, 4), 2)
+    a, b = draw_operands((4, 32), 1), draw_operands((32, 4), 2)
     with Device(tile) as device:
         plain = device.matmul(a, b)
         np.testing.assert_allclose(plain, a @ b, rtol=0.01, atol=0.05)
@@ -317,15 +317,15 @@ FUSED = "bias", "relu"
 )
 def test_fused_biases(preset: str, size: float, fused: tuple[str, ...]) -> None:
     """A bias that scaled sums cannot hold exactly is added to the FP32 result."""
-    a, w = drawn((1, 5, 9), 1), drawn((1, 4, 9), 2)
+    a, w = draw_operands((1, 5, 9), 1), draw_operands((1, 4, 9), 2)
     layer = MatrixProduct(batch=1, samples=5, in_features=9, out_features=4)
-    bias = drawn((4,), 3, size)
+    bias = draw_operands((4,), 3, size)
     a[0, 0] = 0
     for backend in ("emulator", "golden"):
         with Device(preset, backend) as device:
             done = device.contract(layer, "AxW", {"A": a, "W": w}, bias=bias, relu=True)
         assert done.executed.problem.fused == fused
-        expected = np.maximum(defined(a[0], w[0].T, preset).astype(np.float64) + bias, 0).astype(np.float32)
+        expected = np.maximum(compute_reference(a[0], w[0].T, preset).astype(np.float64) + bias, 0).astype(np.float32)
         np.testing.assert_allclose(done.result[0], expected, rtol=2.0**-22)
         assert np.array_equal(done.result[0, 0], np.maximum(bias, 0))
 
@@ -367,7 +367,7 @@ def test_scalings_that_cannot_be(scaling: Any, error: type[Exception], message: 
 def test_encoding_with_a_scale_is_exact() -> None:
     """Compare every float32 exponent with NumPy's float64."""
     fmt = load_preset("paper").a_format
-    values = np.ldexp(drawn((400,), 5).astype(np.float64), np.arange(-149, 251) % 250 - 124).astype(np.float32)
+    values = np.ldexp(draw_operands((400,), 5).astype(np.float64), np.arange(-149, 251) % 250 - 124).astype(np.float32)
     for scale in (-130, -20, 0, 15, 120):
         with np.errstate(over="ignore"):
             expected = np.ldexp(values.astype(np.float64), scale).astype(np.float16)

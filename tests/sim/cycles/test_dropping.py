@@ -11,7 +11,7 @@ from tensordash_sim.golden import schedule_stream
 from .conftest import random_config
 
 
-def dealt(mask: NDArray[np.bool_], depth: int) -> NDArray[np.bool_]:
+def deal(mask: NDArray[np.bool_], depth: int) -> NDArray[np.bool_]:
     """Deal the steps of a stream, bool (rows, T, lanes), to lists by bank, and read them line by line."""
     banks: list[list[NDArray[np.bool_]]] = [[] for _ in range(depth)]
     for step in range(mask.shape[1]):
@@ -36,7 +36,7 @@ def test_streams_take_what_the_golden_schedule_takes(seed: int) -> None:
     masks = rng.random((streams, config.rows, steps, config.lanes)) < rng.choice([0, 0.01, 0.1, 0.5, 1])
     scheduled, lengths = schedule_without_empty_steps(Scheduler(config), pack(masks))
     for k, mask in enumerate(masks):
-        left = dealt(mask, config.window_depth)
+        left = deal(mask, config.window_depth)
         advances = schedule_stream(left, config.options, config.depth)
         assert lengths[k] == left.shape[1]
         assert scheduled.cycles[k] == len(advances)

@@ -40,7 +40,7 @@ LAYERS = {
 CASES = [(operation, rows) for operation, both in OPERANDS.items() for rows in both]
 
 
-def drawn(
+def draw_operands(
     layer: Layer, operation: str, seed: int, specials: float, fmt: Format = FORMATS["fp16"]
 ) -> dict[str, np.ndarray]:
     """Draw bit patterns of operands, with zeros of both signs and about `specials` infinities and NaN in each.
@@ -118,7 +118,7 @@ def test_memory_of_the_golden_core(name, operation, rows):
     fp16 = (CORE, 0), (CORE, 2), (CORE, 6), (CORE.baseline, 2), (WIDE, 4)
     bf16 = (BF16, 0), (BF16, 0), (BF16, 4), (BF16.baseline, 2)
     for seed, (config, specials) in enumerate((*fp16, *bf16, (INT8, 0), (INT8.baseline, 0), (INT8, 0))):
-        values = drawn(LAYERS[name], operation, seed, specials, config.tile.a_format)
+        values = draw_operands(LAYERS[name], operation, seed, specials, config.tile.a_format)
         work = {"layer": LAYERS[name], "operation": operation, "rows": rows}
         options = {"fp32": seed % 2 == 0, "relu": seed % 5 in (2, 3)}
         draw_fused = fused_integers if config.tile.numerics.result == "int32" else fused
@@ -152,7 +152,7 @@ def test_order_of_fused_sums(name, operation, rows):
             sparsity=config.tile.sparsity,
             accumulator={"fused": 10},
         )
-        values = drawn(LAYERS[name], operation, seed, specials=2 * seed)
+        values = draw_operands(LAYERS[name], operation, seed, specials=2 * seed)
         work = {"layer": LAYERS[name], "operation": operation, "rows": rows}
         core = type("Core", (FusedCore,), {"fused": tile})
         expected = run_core(core, config, work, values, {"fp32": True})
@@ -163,7 +163,7 @@ def test_order_of_fused_sums(name, operation, rows):
 def test_products_in_parts(operation, rows, monkeypatch):
     """Seven products give the same bits one by one, in parts that do not divide seven, and all together."""
     layer = replace(LAYERS["groups"], products=7)
-    values = drawn(layer, operation, 3, 2.0)
+    values = draw_operands(layer, operation, 3, 2.0)
     more = {"bias": fused(layer, operation, 4, masked=False)["bias"]} if operation == "AxW" else {}
     together = contract(CORE, layer, operation, rows, values, **more)
     one = replace(layer, products=1)

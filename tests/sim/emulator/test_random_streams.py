@@ -154,7 +154,7 @@ def test_multiplies_have_different_seeds():
     assert len(np.unique(every)) == len(every)
 
 
-def encrypted(x: NDArray[np.uint32], y: NDArray[np.uint32], rounds: int) -> NDArray[np.uint64]:
+def encrypt(x: NDArray[np.uint32], y: NDArray[np.uint32], rounds: int) -> NDArray[np.uint64]:
     """Encrypt blocks with the first rounds of the cipher."""
     for key in ROUND_KEYS[:rounds]:
         by_1, by_8, by_2 = (x << np.uint32(k) | x >> np.uint32(32 - k) for k in (1, 8, 2))
@@ -168,10 +168,10 @@ def worst_flip(rounds: int, side: int) -> float:
     Trials are all beats and seeds below `side`; each bit of both words is flipped in turn.
     """
     beats, seeds = (each.reshape(-1).astype(np.uint32) for each in np.indices((side, side)))
-    plain, worst = encrypted(beats, seeds, rounds), 0.0
+    plain, worst = encrypt(beats, seeds, rounds), 0.0
     for bit in range(64):
         flip = np.uint32(1 << bit % 32)
-        other = encrypted(beats ^ flip, seeds, rounds) if bit < 32 else encrypted(beats, seeds ^ flip, rounds)
+        other = encrypt(beats ^ flip, seeds, rounds) if bit < 32 else encrypt(beats, seeds ^ flip, rounds)
         changed = plain ^ other
         shares = np.array([np.mean(changed >> np.uint64(k) & np.uint64(1)) for k in range(64)])
         trials = side**2 / (2 if 1 << bit % 32 < side else 1)  # A flip in the range counts pairs twice.

@@ -23,7 +23,7 @@ LAYERS = {
 }
 
 
-def drawn(layer: Layer, operation: str, seed: int) -> dict[str, np.ndarray]:
+def draw_operands(layer: Layer, operation: str, seed: int) -> dict[str, np.ndarray]:
     rng = np.random.default_rng(seed)
     made = {}
     for name in OPERANDS[operation]:
@@ -98,7 +98,7 @@ def meet(layer, operation, values, index, filled):
 @pytest.mark.parametrize("which", [0, 1])
 def test_results_are_those_of_vectors_made_by_hand(name, operation, which):
     layer, rows = LAYERS[name], OPERANDS[operation][which]
-    values = drawn(layer, operation, seed=which)
+    values = draw_operands(layer, operation, seed=which)
     # Exact sums are rounded once, and their products with the tensors' scales once more.
     made = contract_scaled(NVFP4, layer, operation, rows, values)
     filled = NVFP4.lanes if operation == "AxG" else 1
@@ -116,7 +116,7 @@ def test_a_block_that_is_not_finite_makes_its_results_nan():
     layer = LAYERS["matrix"]
     for tile in (NVFP4, WIDE):
         for rows in ("A", "W"):
-            values = drawn(layer, "AxW", seed=3)
+            values = draw_operands(layer, "AxW", seed=3)
             values["A"][0, 40, 0, 2] = np.inf
             values["W"][1, 3] = np.nan
             made = contract_scaled(tile, layer, "AxW", rows, values)
@@ -170,12 +170,12 @@ def test_random_bits_decide_between_neighbours_alone():
 
 def test_gradients_alone_are_rounded_stochastically():
     layer = LAYERS["convolution"]
-    values = drawn(layer, "AxW", seed=7)
+    values = draw_operands(layer, "AxW", seed=7)
     np.testing.assert_array_equal(
         contract_scaled(NVFP4, layer, "AxW", "A", values), contract_scaled(NVFP4, layer, "AxW", "A", values, seed=1)
     )
     for operation in ("WxG", "AxG"):
-        values = drawn(layer, operation, seed=7)
+        values = draw_operands(layer, operation, seed=7)
         nearest, first, second, other = (
             contract_scaled(NVFP4, layer, operation, "G", values, seed=seed) for seed in (None, 1, 1, 2)
         )
@@ -197,7 +197,7 @@ def test_gradients_alone_are_rounded_stochastically():
     ],
 )
 def test_bad_input_is_refused(change, message):
-    arguments = {"operation": "AxW", "rows": "A", "values": drawn(LAYERS["matrix"], "AxW", 0)} | change
+    arguments = {"operation": "AxW", "rows": "A", "values": draw_operands(LAYERS["matrix"], "AxW", 0)} | change
     with pytest.raises(ValueError, match="must") as error:
         contract_scaled(NVFP4, LAYERS["matrix"], **arguments)
     assert message in str(error.value)
@@ -206,6 +206,6 @@ def test_bad_input_is_refused(change, message):
 def test_each_function_takes_its_own_tiles():
     layer = LAYERS["matrix"]
     with pytest.raises(TypeError, match="tile must be a TileConfig with scales"):
-        contract_scaled(TileConfig(), layer, "AxW", "A", drawn(layer, "AxW", 0))
+        contract_scaled(TileConfig(), layer, "AxW", "A", draw_operands(layer, "AxW", 0))
     with pytest.raises(ConfigError, match="tile.scale must be"):
-        contract(NVFP4, layer, "AxW", "A", drawn(layer, "AxW", 0))
+        contract(NVFP4, layer, "AxW", "A", draw_operands(layer, "AxW", 0))

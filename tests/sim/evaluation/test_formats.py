@@ -26,7 +26,7 @@ TILE = load_preset("paper", ["tile.out_rows=4"])
 LINEAR = MatrixProduct(batch=1, samples=64, in_features=64, out_features=64)
 
 
-def written(path: Path, values: bool = True) -> Trace:
+def write_trace(path: Path, values: bool = True) -> Trace:
     """Write a layer whose operands are large in the first column and small elsewhere."""
     operands = {}
     for name, shape in LINEAR.shapes.items():
@@ -41,7 +41,7 @@ def written(path: Path, values: bool = True) -> Trace:
 
 @pytest.mark.parametrize(("fmt", "block"), [("mxfp4", 32), ("nvfp4", 16)])
 def test_blocks_run_along_each_reduction(fmt: str, block: int, tmp_path: Path) -> None:
-    trace = written(tmp_path / "a.trace")
+    trace = write_trace(tmp_path / "a.trace")
     found = quantised_step(trace.digest, 7, TILE.to_mapping(), fmt, None, path=str(trace.path))["operations"]
     zeros = {(each["operation"], name): count["zeros"] for each in found for name, count in each["operands"].items()}
     # Along the last axis, the first block of each row contains the 6 and loses its other values. Across it, all values
@@ -128,7 +128,7 @@ def test_recordings_with_values_are_found(tmp_path: Path) -> None:
     assert shares[1] < shares[0]
     assert ("gpt-relu, Hadamard", "nvfp4") in plan
     assert ("digits, Hadamard", "nvfp4") not in plan
-    written(tmp_path / "values" / "masks.trace", values=False)
+    write_trace(tmp_path / "values" / "masks.trace", values=False)
     with pytest.raises(TensorDashError, match="masks.trace must have values: record it with --values"):
         _ = Settings(scale="tiny", traces=tmp_path).with_values
 

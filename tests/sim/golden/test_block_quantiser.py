@@ -12,7 +12,7 @@ from .conftest import float_format
 ONE, INFINITY, MIN_NORMAL = 0x3F800000, 0x7F800000, 0x00800000
 
 
-def drawn(seed: int, blocks: int) -> np.ndarray:
+def draw_blocks(seed: int, blocks: int) -> np.ndarray:
     """Draw FP32 patterns: of any magnitude, near each other, with few bits, and near both ends of the range."""
     rng = np.random.default_rng(seed)
     top = rng.choice(np.array([3, 12, 60, 127, 200, 253]), (blocks, 1))
@@ -30,7 +30,7 @@ def drawn(seed: int, blocks: int) -> np.ndarray:
 @pytest.mark.parametrize("scale_rounding", ["floor", "up"])
 @pytest.mark.parametrize("name", ["fp8_e4m3", "fp8_e5m2", "fp6_e2m3", "fp6_e3m2", "fp4_e2m1"])
 def test_blocks_are_those_of_the_other_writing(name, scale_rounding):
-    blocks = drawn(4, 300)
+    blocks = draw_blocks(4, 300)
     random = np.random.default_rng(5).integers(0, 1 << 16, blocks.shape, dtype=np.uint16)
     ways = {"nearest": None, "stochastic": random, "zero": np.zeros_like(random)}
     for rounding, bits in ways.items():

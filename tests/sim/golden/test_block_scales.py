@@ -31,7 +31,7 @@ KNOWN = {
 }
 
 
-def drawn(seed: int, rows: int = 400, length: int = 80) -> np.ndarray:
+def draw_values(seed: int, rows: int = 400, length: int = 80) -> np.ndarray:
     """Draw values of any magnitude, with some ties and some zeros."""
     rng = np.random.default_rng(seed)
     values = rng.standard_normal((rows, length)) * np.exp2(rng.integers(-30, 30, (rows, 1)))
@@ -50,7 +50,7 @@ def dequantise(made: Scaled, name: str, block: int, scale) -> np.ndarray:
 
 @pytest.mark.parametrize("known", KNOWN)
 def test_mx_is_what_the_other_writing_of_it_says(known):
-    values = drawn(1)
+    values = draw_values(1)
     made = quantise_blocks(values, float_format(KNOWN[known]), E8M0)
     np.testing.assert_array_equal(
         dequantise(made, KNOWN[known], 32, E8M0), quantise(values, BLOCK_FORMATS[known], axis=1)
@@ -59,7 +59,7 @@ def test_mx_is_what_the_other_writing_of_it_says(known):
 
 @pytest.mark.parametrize("known", KNOWN)
 def test_scales_rounded_up_are_the_largest_that_fit(known):
-    values = drawn(1)
+    values = draw_values(1)
     made = quantise_blocks(values, float_format(KNOWN[known]), E8M0, scale_rounding="up")
     fitting = BlockFormat(BLOCK_FORMATS[known].element, 32, "fit")
     np.testing.assert_array_equal(dequantise(made, KNOWN[known], 32, E8M0), quantise(values, fitting, axis=1))
@@ -80,7 +80,7 @@ def test_what_the_rounding_of_scales_costs(name):
 
 
 def test_nvfp4_is_what_the_other_writing_of_it_says():
-    values = drawn(2)
+    values = draw_values(2)
     made = quantise_blocks(values, float_format("fp4_e2m1"), E4M3)
     np.testing.assert_allclose(
         dequantise(made, "fp4_e2m1", 16, E4M3), quantise(values, BLOCK_FORMATS["nvfp4"], axis=1), rtol=1e-15
@@ -90,7 +90,7 @@ def test_nvfp4_is_what_the_other_writing_of_it_says():
 @pytest.mark.parametrize("name", DTYPES)
 def test_elements_are_rounded_as_ml_dtypes_does(name):
     """Without saturation, each element is ml_dtypes' rounding of the value divided by the scale."""
-    values, fmt = drawn(3), float_format(name)
+    values, fmt = draw_values(3), float_format(name)
     made = quantise_blocks(values, fmt, E8M0)
     scales = np.repeat(scale_values(made.scales, E8M0), 32, axis=-1)[:, : values.shape[1]]
     top = float(ml_dtypes.finfo(DTYPES[name]).max)
@@ -103,7 +103,7 @@ def test_elements_are_rounded_as_ml_dtypes_does(name):
 
 
 def test_nvfp4_scales_are_rounded_as_ml_dtypes_does():
-    values = drawn(4)
+    values = draw_values(4)
     made = quantise_blocks(values, float_format("fp4_e2m1"), E4M3)
     top = np.float32(np.abs(values.astype(np.float64)).max() / (448 * 6))
     assert made.tensor == top
@@ -127,7 +127,7 @@ def test_the_ends_of_fp32():
 @pytest.mark.parametrize("scale", [E8M0, E4M3], ids=lambda scale: scale.name)
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 def test_infinities_and_nan_spoil_their_block_alone(scale, bad):
-    values = drawn(5, rows=2, length=64)[1:]
+    values = draw_values(5, rows=2, length=64)[1:]
     values[0, 3] = bad
     made = quantise_blocks(values, float_format("fp4_e2m1"), scale)
     assert made.scales[0, 0] == scale.nan

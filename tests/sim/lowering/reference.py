@@ -190,7 +190,7 @@ class _Places:
         count = self._layer.out_channels // self._layer.groups
         return range(group * count, (group + 1) * count)
 
-    def a_met(self, n: int, c: int, output: tuple[int, int], tap: tuple[int, int]) -> int:
+    def a_place(self, n: int, c: int, output: tuple[int, int], tap: tuple[int, int]) -> int:
         """Return the place in A that an output multiplies by a tap."""
         y = output[0] * self.stride_y + tap[0] * self.dilation_y - self.padding_y
         x = output[1] * self.stride_x + tap[1] * self.dilation_x - self.padding_x
@@ -202,7 +202,7 @@ class _Places:
         x = place[1] + self.padding_x - tap[1] * self.dilation_x
         return y % self.stride_y == 0 and x % self.stride_x == 0
 
-    def g_met(self, n: int, f: int, place: tuple[int, int], tap: tuple[int, int]) -> int:
+    def g_place(self, n: int, f: int, place: tuple[int, int], tap: tuple[int, int]) -> int:
         """Return the place in G that a tap connects with a place of A, if `hits`."""
         y = (place[0] + self.padding_y - tap[0] * self.dilation_y) // self.stride_y
         x = (place[1] + self.padding_x - tap[1] * self.dilation_x) // self.stride_x
@@ -229,7 +229,7 @@ def _forward(layer: Convolution) -> Sides:
     left, right, outputs = [], [], []
     for group in at.groups:
         channels, filters, windows = at.channels(group), at.filters(group), list(pairs(at.samples, at.outputs))
-        left.append([[[at.a_met(n, c, out, tap) for c in channels] for tap in at.taps] for n, out in windows])
+        left.append([[[at.a_place(n, c, out, tap) for c in channels] for tap in at.taps] for n, out in windows])
         right.append([[[at.w(f, c, tap) for c in at.group_channels] for tap in at.taps] for f in filters])
         outputs.append([[at.g(n, f, *out) for f in filters] for n, out in windows])
     return left, right, outputs
@@ -246,7 +246,7 @@ def _input_gradient(layer: Convolution) -> Iterator[Sides]:
         for group in at.groups:
             channels, filters, windows = at.channels(group), at.filters(group), list(pairs(at.samples, places))
             left.append([[[at.w(f, c, tap) for f in filters] for tap in taps] for c in at.group_channels])
-            right.append([[[at.g_met(n, f, place, tap) for f in filters] for tap in taps] for n, place in windows])
+            right.append([[[at.g_place(n, f, place, tap) for f in filters] for tap in taps] for n, place in windows])
             outputs.append([[at.a(n, c, *place) for n, place in windows] for c in channels])
         yield left, right, outputs
 
@@ -256,7 +256,7 @@ def _weight_gradient(layer: Convolution) -> Sides:
     left, right, outputs = [], [], []
     for n, group in pairs(at.samples, at.groups):
         channels, filters = at.channels(group), at.filters(group)
-        left.append([[[at.a_met(n, c, out, tap) for out in at.outputs]] for c in channels for tap in at.taps])
+        left.append([[[at.a_place(n, c, out, tap) for out in at.outputs]] for c in channels for tap in at.taps])
         right.append([[[at.g(n, f, *out) for out in at.outputs]] for f in filters])
         outputs.append([[at.w(f, c, tap) for f in filters] for c in at.group_channels for tap in at.taps])
     return left, right, outputs

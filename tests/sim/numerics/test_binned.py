@@ -184,7 +184,7 @@ COUNT = 4096
 DISTRIBUTIONS = ("normal", "lognormal", "cauchy")
 
 
-def drawn(name: str, rng: np.random.Generator) -> np.ndarray:
+def draw_numbers(name: str, rng: np.random.Generator) -> np.ndarray:
     """Draw bf16 numbers of a distribution."""
     if name == "normal":
         numbers = rng.normal(size=COUNT)
@@ -199,7 +199,7 @@ def errors(name: str, count: int = 24) -> tuple[float, float]:
     """Return RMS errors of 3 bins of 16 bits and of sequential FP32, in units of the exact sum's last place."""
     rng, config, found = np.random.default_rng(41), config_of(*CASES["bf16"]), []
     for _ in range(count):
-        a, b = drawn(name, rng), drawn(name, rng)
+        a, b = draw_numbers(name, rng), draw_numbers(name, rng)
         made = make_accumulator(config)
         made.accumulate(list(zip(a.view(np.uint16).tolist(), b.view(np.uint16).tolist(), strict=True)), first=True)
         binned = np.array([made.result_bits()], np.uint32).view(np.float32)[0]

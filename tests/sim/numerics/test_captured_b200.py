@@ -154,9 +154,9 @@ def test_blackwell_fp16_gives_the_captured_results():
     """Operands have the known sum and possible parts, and give every captured result."""
     agree = Counter[str]()
     for (pairs, c), result in zip(fp16_operands(), FP16, strict=True):
-        assert accumulated(16, "blackwell-fp16", pairs, c) == result
-        agree["C first"] += accumulated(16, "hopper-fp16", pairs, c) == result
-        agree["one step"] += accumulated(32, "blackwell-fp16", pairs, c) == result
+        assert accumulate_pairs(16, "blackwell-fp16", pairs, c) == result
+        agree["C first"] += accumulate_pairs(16, "hopper-fp16", pairs, c) == result
+        agree["one step"] += accumulate_pairs(32, "blackwell-fp16", pairs, c) == result
     assert agree["one step"] == 41
     assert agree["C first"] < 50
 
@@ -173,7 +173,7 @@ def test_blackwell_fp16_gives_the_captured_results_on_the_verilog(tmp_path):
     assert np.array_equal(found.c_bits.view(np.float32).ravel(), FP16)
 
 
-def accumulated(
+def accumulate_pairs(
     lanes: int, accumulator: str | dict[str, object] | Fused, pairs: list[tuple[int, int]], c: int = 0
 ) -> float:
     """Return the FP32 result of 32 pairs, added `lanes` pairs at a time."""
@@ -188,7 +188,7 @@ def after(fraction_bits: int) -> dict[str, object]:
     return {"fused": fraction_bits, "rounding": "zero", "addend": "after"}
 
 
-def interleaved(pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
+def interleave(pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
     """Reorder pairs so that pair k is in step floor(k / 2) mod 2."""
     return [pair for step in (0, 1) for k, pair in enumerate(pairs) if k // 2 % 2 == step]
 
@@ -203,8 +203,8 @@ def test_fp32_results_decide_neither_the_fraction_bits_nor_the_steps():
         expected = float(np.float32(np.float32(float(exact)) + c))
         bits = int(c.view(np.uint32))
         for fraction_bits in (23, 25, 40, 60):
-            assert accumulated(32, after(fraction_bits), pairs, bits) == expected
-        assert accumulated(16, {"fused": 25, "addend": "last"}, interleaved(pairs), bits) == expected
+            assert accumulate_pairs(32, after(fraction_bits), pairs, bits) == expected
+        assert accumulate_pairs(16, {"fused": 25, "addend": "last"}, interleave(pairs), bits) == expected
 
 
 def test_fp16_results_do_not_decide_the_fraction_bits():
@@ -212,10 +212,10 @@ def test_fp16_results_do_not_decide_the_fraction_bits():
     rng = np.random.default_rng(203)
     preset = ACCUMULATORS["blackwell-fp16"]
     for drawn in rng.standard_normal((40, 32, 2)):
-        pairs = interleaved([(_pattern(E4M3, a), _pattern(E4M3, b)) for a, b in drawn.tolist()])
+        pairs = interleave([(_pattern(E4M3, a), _pattern(E4M3, b)) for a, b in drawn.tolist()])
         c = int(np.float32(np.float16(rng.random())).view(np.uint32))
         results = {
-            accumulated(16, replace(preset, fraction_bits=fraction_bits, zero_exponent=zero), pairs, c)
+            accumulate_pairs(16, replace(preset, fraction_bits=fraction_bits, zero_exponent=zero), pairs, c)
             for fraction_bits, zero in ((23, -21), (25, -21), (25, -14), (60, -149))
         }
         assert len(results) == 1
@@ -227,7 +227,7 @@ def test_steps_matter_for_random_operands():
     patterns = [bits for bits in range(256) if bits & 0x7F != 0x7F]
     for _ in range(count):
         pairs = [(a, b) for a, b in rng.choice(patterns, (32, 2)).tolist()]
-        differ += accumulated(32, "blackwell-fp8", pairs) != accumulated(16, "hopper", interleaved(pairs))
+        differ += accumulate_pairs(32, "blackwell-fp8", pairs) != accumulate_pairs(16, "hopper", interleave(pairs))
     assert 0.2 < differ / count < 0.35, differ
 
 

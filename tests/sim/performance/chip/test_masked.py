@@ -7,7 +7,7 @@ from tensordash import TileConfig
 from tensordash_sim.performance.chip import ChipConfig, masked_rounds
 
 
-def dealt(mask: np.ndarray, tiles: int, streams: int, broadcast: int) -> int:
+def deal(mask: np.ndarray, tiles: int, streams: int, broadcast: int) -> int:
     """Count rounds. A round takes passes column by column until tiles or reads are used up."""
     rounds = 0
     for start in range(0, len(mask), streams):
@@ -32,7 +32,7 @@ def test_rounds(density: float, rows: int, columns: int) -> None:
     found = masked_rounds(mask, config, chip)
     assert found >= np.count_nonzero(mask) / chip.tiles
     # Two rounds read a column that both have, which the count ignores.
-    assert found <= dealt(mask, chip.tiles, 64, chip.memory.broadcast) <= 1.1 * found + 1
+    assert found <= deal(mask, chip.tiles, 64, chip.memory.broadcast) <= 1.1 * found + 1
 
 
 def test_narrow_banks_limit() -> None:

@@ -21,14 +21,14 @@ def auto(lanes: int, depth: int, staging: str) -> TileConfig:
 
 
 @cache
-def drawn(lanes: int) -> list[Workload]:
+def draw_options(lanes: int) -> list[Workload]:
     passes = max(4, 64 // lanes)
     return [random_workload(lanes, ROWS, zeros=zeros, passes=passes, steps=1000, seed=7) for zeros in ZEROS]
 
 
 def speedup(structure: Structure, options: tuple[Option, ...]) -> float:
     config = structure.config(TileConfig(out_rows=ROWS), options)
-    return sum(workload.speedup(config) for workload in drawn(structure.lanes)) / len(ZEROS)
+    return sum(workload.speedup(config) for workload in draw_options(structure.lanes)) / len(ZEROS)
 
 
 def test_every_shape_builds():
