@@ -66,7 +66,7 @@ def check(verilog, tmp_path, request):
 
 
 @pytest.fixture
-def caught(tmp_path, monkeypatch):
+def run_faulty(tmp_path, monkeypatch):
     """Emit Verilog that is broken or has another configuration than the bench expects, and return the bench's failures.
 
     `only` is a regular expression for the names of the bench's tests to run.
@@ -138,7 +138,7 @@ def sabotage(monkeypatch):
     return patch
 
 
-def says(failures: tuple[str, ...], *words: str) -> bool:
+def reports(failures: tuple[str, ...], *words: str) -> bool:
     """Require that every failure is a mismatch; return whether one failure contains all words."""
     assert all("golden has" in line or "undefined" in line or " is " in line for line in failures), failures
     return any(all(word in line for word in words) for line in failures)
