@@ -4,10 +4,17 @@ from collections.abc import Iterator
 
 import pytest
 
+from tensordash.configuration.core_config import CoreConfig
 from tensordash_runtime import Device
+from tensordash_runtime.program_folder.building import PlanBuilder
 
 
 @pytest.fixture
 def device() -> Iterator[Device]:
-    with Device("core") as made:
-        yield made
+    with Device("core") as device:
+        yield device
+
+
+@pytest.fixture
+def builder() -> PlanBuilder:
+    return PlanBuilder(CoreConfig())

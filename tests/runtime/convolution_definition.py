@@ -1,4 +1,4 @@
-"""Convolutions by their definition, in plain Python integers: every product of an input, a tap and an output."""
+"""Compute convolutions by their definition, in plain Python integers, one product after the other."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ __all__ = ["Case", "Results", "by_definition"]
 
 @dataclass(frozen=True)
 class Case:
-    """Settings of a convolution, one entry for each dimension."""
+    """Settings of a convolution, with one entry for each dimension."""
 
     transposed: bool
     size: tuple[int, ...]
@@ -25,7 +25,7 @@ class Case:
 
     @property
     def result_size(self) -> tuple[int, ...]:
-        """Return a result's size by PyTorch's documentation."""
+        """Return the result's size by the formula in PyTorch's documentation."""
         sizes = []
         for size, k, s, p, d, extra in zip(
             self.size, self.kernel, self.stride, self.padding, self.dilation, self.output_padding, strict=True

@@ -1,4 +1,4 @@
-"""Runs host calls of a program folder in C, under sanitizers."""
+"""Run host calls of a program folder in C, under sanitizers."""
 
 import subprocess
 from collections.abc import Iterator
@@ -10,9 +10,14 @@ import numpy as np
 from tensordash_runtime.program_folder.building import PlanBuilder
 from tensordash_runtime.program_folder.execution import EXECUTORS, run_plan
 from tensordash_runtime.program_folder.folder import ProgramFolder, build_folder
+from tensordash_runtime.program_folder.host_calls import FUNCTIONS
 from tensordash_runtime.program_folder.plan import HostCall, Plan
 from tensordash_runtime.program_folder.storage import write_folder
 from tensordash_runtime.program_folder.tensors import StepTensor
+
+from ..sim.lowering.geometries import convolution
+
+IMAGES = convolution(batch=2, channels=(5, 3), size=(7, 6), kernel=(2, 2))
 
 MAIN = """\
 #include <stdio.h>
@@ -32,8 +37,8 @@ FLAGS = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "-ffp-contract=
 SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g", "-O1"]
 
 
-def executed_in_c(folder: ProgramFolder, place: Path) -> Iterator[tuple[HostCall, bytes, bytes]]:
-    """Yield each host call, with the memory that the emulator and the C leave after it."""
+def run_in_c(folder: ProgramFolder, place: Path) -> Iterator[tuple[HostCall, bytes, bytes]]:
+    """Yield each host call with the memory contents after it, from the emulator and from the C code."""
     write_folder(folder, place)
     (place / "main.c").write_text(MAIN)
     command = ["gcc", *FLAGS, *SANITIZERS, "main.c", "host.c", "program.c", "-o", "main"]
@@ -41,7 +46,7 @@ def executed_in_c(folder: ProgramFolder, place: Path) -> Iterator[tuple[HostCall
     places, calls = folder.memory_map, [stage for stage in folder.plan.stages if isinstance(stage, HostCall)]
     before, after = [], []
     memory = EXECUTORS["emulator"](folder.plan, places)
-    memory.write(places.base, bytes([0xA5]) * places.size)  # Padding of groups must become zero.
+    memory.write(places.base, bytes([0xA5]) * places.size)  # The calls must overwrite padding of groups with zeros.
     memory.write(places.base, folder.initial)
     for stage in folder.plan.stages:
         single = Plan(
@@ -63,9 +68,9 @@ def executed_in_c(folder: ProgramFolder, place: Path) -> Iterator[tuple[HostCall
 
 
 def require_equal(folder: ProgramFolder, place: Path) -> list[str]:
-    """Require that C and emulator leave the same memory after each host call; return the functions."""
+    """Require equal memory contents in C and emulator after each host call; return the called functions."""
     functions = []
-    for call, expected, found in executed_in_c(folder, place):
+    for call, expected, found in run_in_c(folder, place):
         assert len(found) == folder.memory_map.size
         for name, region in folder.memory_map.tensors.items():
             begin = region.address - folder.memory_map.base
@@ -81,7 +86,7 @@ def hard_numbers(count: int, seed: int = 0) -> np.ndarray:
     bits = random.integers(0, 1 << 32, count, np.uint64).astype(np.uint32)
     near = (random.standard_normal(count) * 2.0 ** random.integers(-30, 18, count)).astype(np.float32)
     ties = (near.view(np.uint32) & 0xFFFFE000) | 0x1000
-    ties_of_bf16 = (bits & random.choice([0x807F0000, 0xFFFF0000], count)) | 0x8000  # half of them subnormal
+    ties_of_bf16 = (bits & random.choice([0x807F0000, 0xFFFF0000], count)) | 0x8000  # Half of them are subnormal.
     kinds = [
         bits,
         near.view(np.uint32),
@@ -93,10 +98,21 @@ def hard_numbers(count: int, seed: int = 0) -> np.ndarray:
     return chosen.astype(np.uint32).view(np.float32)
 
 
+def round_parameters(**parameters: Any) -> dict[str, Any]:
+    """Round a host call's parameters to FP32, as a program folder stores them."""
+    return {name: float(np.float32(each)) if isinstance(each, float) else each for name, each in parameters.items()}
+
+
+def compute(name: str, values: dict[str, Any], **parameters: Any) -> dict[str, np.ndarray]:
+    """Return the results of a host call."""
+    arrays = {role: np.asarray(each) for role, each in values.items()}
+    return FUNCTIONS[name].compute(arrays, round_parameters(**parameters))
+
+
 def add(builder: PlanBuilder, name: str, numbers: np.ndarray, **how: Any) -> str:
     kind = how.pop("format", "int32" if numbers.dtype.kind == "i" else "fp32")
     builder.add_tensor(StepTensor(name=name, shape=numbers.shape, format=kind, **how), numbers)
-    if kind == "fp32":  # NaN of all kinds keep their bits.
+    if kind == "fp32":  # Conversion would change the bits of NaN.
         builder.values[name] = builder.initial[name] = numbers.view(np.uint32)
     return name
 

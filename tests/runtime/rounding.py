@@ -1,17 +1,17 @@
-"""A device's definition in another form: PyTorch's float64 products of operands rounded to fp16."""
+"""Compute a device's results with PyTorch alone: float64 products of operands rounded to fp16."""
 
 from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-__all__ = ["Rounding", "rounded"]
+__all__ = ["Rounding", "round_operands"]
 
 ATEN = torch.ops.aten
 
 
-def rounded(tensor: torch.Tensor, kind: torch.dtype = torch.float16) -> torch.Tensor:
-    """Return operands in float64 as the device rounds them; float32 tensors are scaled by a power of two."""
+def round_operands(tensor: torch.Tensor, kind: torch.dtype = torch.float16) -> torch.Tensor:
+    """Return operands in float64 as the device rounds them. It scales float32 tensors by a power of two."""
     wide = tensor.double()
     if tensor.dtype is not torch.float32 or not wide.any():
         return wide
@@ -20,28 +20,28 @@ def rounded(tensor: torch.Tensor, kind: torch.dtype = torch.float16) -> torch.Te
 
 
 class Rounding(TorchDispatchMode):
-    """Computes products in float64, rounded to FP32, adds in FP32, and rounds to the operands' type.
+    """Compute products in float64, round them to FP32, add biases in FP32, and round to the operands' type.
 
-    float64 holds the sums of a few products of ordinary fp16 values, so that they are rounded once.
+    float64 holds sums of a few products of ordinary fp16 values exactly, so that each sum is rounded once.
     """
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func in (ATEN.mm.default, ATEN.bmm.default):
             x, y = args
-            return func(rounded(x), rounded(y)).float().to(x.dtype)
+            return func(round_operands(x), round_operands(y)).float().to(x.dtype)
         if func is ATEN.addmm.default:
             bias, x, y = args
-            return ((rounded(x) @ rounded(y)).float() + bias.float()).to(x.dtype)
+            return ((round_operands(x) @ round_operands(y)).float() + bias.float()).to(x.dtype)
         if func is ATEN.convolution.default:
             x, w, bias, *settings = args
-            made = func(rounded(x), rounded(w), None, *settings).float()
+            made = func(round_operands(x), round_operands(w), None, *settings).float()
             if bias is not None:
                 made = made + bias.float().reshape(-1, *[1] * (w.dim() - 2))
             return made.to(x.dtype)
         if func is ATEN.convolution_backward.default:
             g, x, w, sizes, *settings, (for_input, for_weight, for_bias) = args
             mask = [for_input, for_weight, False]
-            made = func(rounded(g), rounded(x), rounded(w), sizes, *settings, mask)
+            made = func(round_operands(g), round_operands(x), round_operands(w), sizes, *settings, mask)
             made = [None if each is None else each.float().to(g.dtype) for each in made]
             if for_bias:
                 made[2] = g.float().sum([k for k in range(g.dim()) if k != 1]).to(g.dtype)

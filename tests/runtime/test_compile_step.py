@@ -1,4 +1,4 @@
-"""Training steps as program folders: the golden core's bits, PyTorch's values, and errors that name the operation."""
+"""Training steps as program folders: compare with the golden core and PyTorch; errors name the operation."""
 
 import zlib
 from collections.abc import Callable
@@ -77,7 +77,7 @@ def test_products_are_few_programs(folder: ProgramFolder) -> None:
 
 
 def test_tensors_stay_in_the_buffer(folder: ProgramFolder) -> None:
-    """A program does not load its own results, and loads shared operands once; no token is missing."""
+    """A program loads shared operands once and none of its own results. No token is missing."""
     config, places = folder.plan.config, folder.memory_map.tensors
     stages = [stage for stage in folder.plan.stages if isinstance(stage, list)]
     for k, products in enumerate(stages):
@@ -102,7 +102,7 @@ def test_golden_core_leaves_the_expected_memory(folder: ProgramFolder) -> None:
 
 
 def test_values_are_pytorch_s(folder: ProgramFolder) -> None:
-    """Differences are within rounding to fp16."""
+    """Values differ from PyTorch's only by rounding to fp16."""
     model = network()
     optimizer = sgd(model)
     images, labels = batch()
@@ -117,7 +117,7 @@ def test_values_are_pytorch_s(folder: ProgramFolder) -> None:
 
 
 def test_steps_follow_each_other(folder: ProgramFolder) -> None:
-    """With new inputs, a step continues from the parameters of the last step."""
+    """Each step starts from the parameters of the step before."""
     model = network()
     optimizer = sgd(model)
     memory = EXECUTORS["emulator"](folder.plan, folder.memory_map)
@@ -137,7 +137,7 @@ def test_steps_follow_each_other(folder: ProgramFolder) -> None:
 
 
 def test_checksums_of_steps(folder: ProgramFolder, tmp_path: Path) -> None:
-    """Checksums are those of the golden core, with a file's batches in turn, and differ by step."""
+    """Checksums equal the golden core's, use a file's batches in turn, and differ between steps."""
     images = [batch(step) for step in range(2)]
     arrays: dict[str, Any] = {
         "input": np.stack([x.numpy() for x, _ in images]),
@@ -185,7 +185,7 @@ def test_batches_have_one_length(folder: ProgramFolder, tmp_path: Path) -> None:
 
 
 def test_row_sides_are_those_of_the_example(folder: ProgramFolder) -> None:
-    """Half of the images' values are zeros, and none of the first weights."""
+    """Half of the images' values are zeros; none of the first layer's weights is zero."""
     first = next(stage for stage in folder.plan.stages if isinstance(stage, list))[0]
     assert first.rows == "A"
     assert first.speedup > 1
@@ -206,7 +206,7 @@ def test_unfused_relu() -> None:
 
 @pytest.mark.parametrize("keeps_size", [True, False], ids=["keeps", "reduces"])
 def test_means_without_kept_dimensions(keeps_size: bool) -> None:
-    """Planes may have one pixel, whose gradient is not repeated."""
+    """If a plane has one pixel, its gradient is not repeated."""
 
     class PlaneMean(nn.Module):
         def forward(self, x: Tensor) -> Tensor:
@@ -225,7 +225,7 @@ def test_means_without_kept_dimensions(keeps_size: bool) -> None:
 
 @pytest.mark.parametrize("kind", [torch.optim.SGD, torch.optim.AdamW])
 def test_training_goes_on_after_an_overflow(kind: type[torch.optim.SGD | torch.optim.AdamW]) -> None:
-    """The first loss scale overflows and its step is skipped; the next scale is small enough."""
+    """The first loss scale overflows, so the step is skipped. The next scale does not overflow."""
     model = linear()
     scaler = torch.amp.GradScaler("cpu", init_scale=2.0**100, backoff_factor=2.0**-90)
     folder = compile_step(model, F.cross_entropy, kind(model.parameters(), lr=0.125), batch(), loss_scale=scaler)

@@ -1,4 +1,4 @@
-"""Convolutions with all settings, plain and transposed: results, gradients and traces equal the definition."""
+"""Plain and transposed convolutions: results, gradients and traces equal the definition for all settings."""
 
 import random
 from collections.abc import Iterator
@@ -21,11 +21,11 @@ from .convolution_definition import Case, Results, by_definition
 
 SEED = 20261125
 OPERATIONS = {"y": ("AxW", "WxG"), "dx": ("WxG", "AxW"), "dw": ("AxG", "AxG")}
-"""Operations of a plain and of a transposed convolution, by result."""
+"""For each result, the operation of a plain and of a transposed convolution."""
 
 
 def cases(dimensions: int, count: int, *, transposed: bool) -> Iterator[Case]:
-    """Yield all settings of one dimension, and some pairs of settings of two."""
+    """Yield all settings for one dimension, or random pairs of settings for two."""
     draw = random.Random(SEED + dimensions + transposed)
     print(f"seed {SEED}")
     settings = [
@@ -69,7 +69,7 @@ def convolve(case: Case, x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
 
 
 def operands(case: Case) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Draw input, weights and the gradient by the result: small integers, half of them zeros."""
+    """Draw input, weights and output gradient: small integers, half of them zeros."""
     generator = torch.Generator().manual_seed(SEED)
 
     def integers(*shape: int) -> torch.Tensor:
@@ -82,13 +82,15 @@ def operands(case: Case) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     return x, integers(first, second, *case.kernel), integers(2, outputs * case.groups, *case.result_size)
 
 
-def assert_equal(wanted: Results, y: torch.Tensor, x: torch.Tensor, w: torch.Tensor) -> None:
+def assert_equal(expected: Results, y: torch.Tensor, x: torch.Tensor, w: torch.Tensor) -> None:
     for name, made in (("y", y), ("dx", x.grad), ("dw", w.grad)):
-        torch.testing.assert_close(made, getattr(wanted, name).half(), rtol=0, atol=0, msg=f"{name} of {wanted.case}")
+        torch.testing.assert_close(
+            made, getattr(expected, name).half(), rtol=0, atol=0, msg=f"{name} of {expected.case}"
+        )
 
 
 def check(cases: list[Case], device: Device, folder: Path) -> None:
-    """Run forward and backward passes on the device, record them, and compare all with the definition."""
+    """Run and record forward and backward passes on the device, and compare them with the definition."""
     tensors = []
     with offload(device, strict=True) as run, record(folder / "run.trace", values=True):
         for case in cases:
@@ -97,31 +99,31 @@ def check(cases: list[Case], device: Device, folder: Path) -> None:
             y.backward(grad)
             tensors.append({"x": x, "w": w, "g": grad, "y": y})
     trace = Trace.open(folder / "run.trace")
-    assert [what for step in trace.steps for what in step.uncaptured] == []
+    assert [missed for step in trace.steps for missed in step.uncaptured] == []
     recorded = list(trace.records)
     assert len(recorded) == len(run.contractions) == 3 * len(cases)
     for index, (case, found) in enumerate(zip(cases, tensors, strict=True)):
         x, w = found["x"], found["w"]
-        wanted = by_definition(case, x.detach(), w.detach(), found["g"])
-        assert_equal(wanted, found["y"], x, w)
-        mine = slice(3 * index, 3 * index + 3)
-        assert [each.macs for each in run.contractions[mine]] == [wanted.macs] * 3, case
-        check_records(case, recorded[mine], wanted, found)
+        expected = by_definition(case, x.detach(), w.detach(), found["g"])
+        assert_equal(expected, found["y"], x, w)
+        selection = slice(3 * index, 3 * index + 3)
+        assert [each.macs for each in run.contractions[selection]] == [expected.macs] * 3, case
+        check_records(case, recorded[selection], expected, found)
 
 
-def check_records(case: Case, found: list[Record], wanted: Results, tensors: dict[str, torch.Tensor]) -> None:
+def check_records(case: Case, found: list[Record], expected: Results, tensors: dict[str, torch.Tensor]) -> None:
     """Check shapes, zeros, multiplications and products of all records."""
     names = {"A": "g", "W": "w", "G": "x"} if case.transposed else {"A": "x", "W": "w", "G": "g"}
     by_operation = {str(each.operation): each for each in found}
     for name, operations in OPERATIONS.items():
         entry = by_operation[operations[case.transposed]]
-        assert entry.geometry.macs == wanted.macs, case
+        assert entry.geometry.macs == expected.macs, case
         for letter, operand in entry.operands.items():
             assert operand.shape == tuple(tensors[names[letter]].shape)
             assert operand.nonzeros == int(tensors[names[letter]].count_nonzero())
         values = {letter: entry.values(letter).astype(int) for letter in entry.operands}
         made = torch.from_numpy(multiply_out(entry.geometry, entry.operation, values, lanes=4))
-        assert torch.equal(made, getattr(wanted, name)), case
+        assert torch.equal(made, getattr(expected, name)), case
 
 
 @pytest.fixture(scope="module")
@@ -156,14 +158,14 @@ def test_programs_of_a_core(tmp_path: Path) -> None:
 @pytest.mark.parametrize("case", BEYOND[:2])
 def test_compiled(case: Case, device: Device) -> None:
     x, w, grad = operands(case)
-    wanted = by_definition(case, x, w, grad)
+    expected = by_definition(case, x, w, grad)
     run = Run(device)
     options: Any = {"device": device, "run": run}
     compiled = torch.compile(partial(convolve, case), backend="tensordash", options=options)
     y = compiled(x.requires_grad_(), w.requires_grad_())
     y.backward(grad)
-    assert_equal(wanted, y, x, w)
-    assert [each.macs for each in run.contractions] == [wanted.macs] * 3
+    assert_equal(expected, y, x, w)
+    assert [each.macs for each in run.contractions] == [expected.macs] * 3
     assert not run.missed
 
 
@@ -172,10 +174,10 @@ def test_custom_operation(device: Device) -> None:
     try:
         for case in list(cases(2, 4, transposed=False)):
             x, w, grad = operands(case)
-            wanted = by_definition(case, x, w, grad)
+            expected = by_definition(case, x, w, grad)
             settings = [list(each) for each in (case.stride, case.padding, case.dilation)]
             y = torch.ops.tensordash.convolution(x.requires_grad_(), w.requires_grad_(), *settings, case.groups)
             y.backward(grad)
-            assert_equal(wanted, y, x, w)
+            assert_equal(expected, y, x, w)
     finally:
         set_default_device(None)

@@ -1,4 +1,4 @@
-"""`count=False` counts no cycles and changes no result; a run then has no cycles and speedups."""
+"""`count=False` counts no cycles and changes no result. The run then reports neither cycles nor speedups."""
 
 import json
 import subprocess
@@ -24,7 +24,7 @@ from ..sim.lowering.geometries import convolution
 
 
 class Network(nn.Module):
-    """Layers of odd shapes: a strided convolution, a grouped one, a depthwise one, an LSTM and attention."""
+    """Layers of unusual shapes: strided, grouped and depthwise convolutions, an LSTM and attention."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -41,8 +41,8 @@ class Network(nn.Module):
         return result
 
 
-def trained(device: Device, *, count: bool, steps: int = 2, golden: Device | None = None) -> tuple[list, Run]:
-    """Train some steps; return the weights and the run."""
+def train(device: Device, *, count: bool, steps: int = 2, golden: Device | None = None) -> tuple[list, Run]:
+    """Train for some steps; return the weights and the run."""
     torch.manual_seed(0)
     model = Network()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -59,9 +59,9 @@ def trained(device: Device, *, count: bool, steps: int = 2, golden: Device | Non
 @pytest.mark.parametrize("preset", ["core", "core-bf16", "core-fp8", "paper-bf16"])
 def test_weights_are_the_same_bit_by_bit(preset: str) -> None:
     with Device(preset) as device, Device(preset) as other:
-        mine, run = trained(device, count=False)
-        theirs, counted = trained(other, count=True)
-    for one, same in zip(mine, theirs, strict=True):
+        uncounted_weights, run = train(device, count=False)
+        counted_weights, counted = train(other, count=True)
+    for one, same in zip(uncounted_weights, counted_weights, strict=True):
         assert np.array_equal(one.view(np.uint32), same.view(np.uint32))
     sides = [[each.executed.problem.rows for each in both.contractions] for both in (run, counted)]
     assert (sides[0] != sides[1]) == (preset in ("core", "core-bf16")), (
@@ -72,7 +72,7 @@ def test_weights_are_the_same_bit_by_bit(preset: str) -> None:
 @pytest.mark.parametrize("preset", ["core", "core-bf16"])
 def test_every_product_is_that_of_the_golden_core(preset: str) -> None:
     with Device(preset) as device, Device(preset, "golden") as golden:
-        trained(device, count=False, steps=1, golden=golden)
+        train(device, count=False, steps=1, golden=golden)
 
 
 def test_stochastic_rounding_is_compared_with_the_same_cut() -> None:
@@ -85,7 +85,7 @@ def test_stochastic_rounding_is_compared_with_the_same_cut() -> None:
 
 
 def test_zeros_change_no_random_bits() -> None:
-    """Zeros of other samples change the cycles but no result. Counting changes no result either."""
+    """Neither zeros in other samples nor counting change a result; the zeros change the cycles."""
     random = torch.Generator().manual_seed(7)
     a, b = (torch.randn(shape, generator=random).half() for shape in ((24, 40), (40, 24)))
     sparse = a.clone()
@@ -102,7 +102,7 @@ def test_zeros_change_no_random_bits() -> None:
 
 def test_the_gradient_is_on_the_row_side() -> None:
     with Device("core") as device:
-        _, run = trained(device, count=False, steps=1)
+        _, run = train(device, count=False, steps=1)
     for each in run.contractions:
         assert each.executed.problem.rows == ("A" if each.executed.problem.operation == "AxW" else "G")
 
@@ -114,12 +114,12 @@ def test_nothing_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Scheduler, "schedule", schedule)
     values = torch.tensor([[1.0, 1e-14], [1e-14, 1.0]])
     with Device("core") as device:
-        trained(device, count=False, steps=1)
+        train(device, count=False, steps=1)
         with offload(device, count=False) as run:
             values @ values
         assert run.totals().flushed
         with pytest.raises(AssertionError, match="counted"):
-            trained(device, count=True, steps=1)
+            train(device, count=True, steps=1)
 
 
 @pytest.mark.parametrize("operand", ["a", "b"])
@@ -142,7 +142,7 @@ def test_infinities(operand: str) -> None:
 
 def test_a_run_has_no_cycles(tmp_path: Path) -> None:
     with Device("core") as device:
-        _, run = trained(device, count=False, steps=1)
+        _, run = train(device, count=False, steps=1)
         text = str(run)
         document = json.loads(json.dumps(run.to_json(), allow_nan=False))
         run.page(tmp_path / "page.html")
@@ -209,7 +209,7 @@ def test_small_work_runs_on_one_thread_and_leaves_the_rest_as_it_was() -> None:
 
 
 def test_pytorch_keeps_its_number_of_threads() -> None:
-    """Runs in a new process, since Numba starts its threads once."""
+    """Use a new process, since Numba starts its threads once."""
     script = """
 import torch
 torch.set_num_threads(1)
@@ -226,7 +226,7 @@ print(torch.get_num_threads())
 
 
 def test_a_convolution_of_groups_is_the_golden_cores() -> None:
-    """Groups are multiplied together; each has its own bias."""
+    """The device multiplies all groups together. Each group has its own bias."""
     layer = convolution(
         batch=3, channels=(10, 15), size=(5, 7), kernel=(3, 2), stride=(2, 1), padding=(1, 0), dilation=(1, 2), groups=5
     )
@@ -237,7 +237,9 @@ def test_a_convolution_of_groups_is_the_golden_cores() -> None:
         for operation in ("AxW", "WxG", "AxG"):
             operands = {name: tensors[name].astype(np.float16) for name in operation.replace("x", "")}
             added = bias if operation == "AxW" else None
-            mine, theirs = (
+            uncounted_weights, counted_weights = (
                 each.contract(layer, operation, operands, bias=added, count=False) for each in (device, golden)
             )
-            assert np.array_equal(mine.result.view(np.uint16), theirs.result.view(np.uint16)), operation
+            assert np.array_equal(uncounted_weights.result.view(np.uint16), counted_weights.result.view(np.uint16)), (
+                operation
+            )

@@ -1,4 +1,4 @@
-"""A device computes its defined results on every backend, and reports in one line what it cannot compute."""
+"""A device computes its defined results on every backend, and refuses other operands with one line."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -20,7 +20,7 @@ from tensordash_sim.evaluation.block_formats import BLOCK_FORMATS, quantise
 from tensordash_sim.lowering import Convolution, MatrixProduct
 
 from ..sim.lowering.geometries import convolution
-from .rounding import rounded
+from .rounding import round_operands
 
 BACKENDS = ("emulator", "golden", "verilator")
 
@@ -56,7 +56,9 @@ def type_of_operands(device: Device) -> torch.dtype:
     return kind
 
 
-def drawn(shape: tuple[int, ...], *, seed: int, zeros: float = 0.3, kind: torch.dtype = torch.float16) -> torch.Tensor:
+def draw_operands(
+    shape: tuple[int, ...], *, seed: int, zeros: float = 0.3, kind: torch.dtype = torch.float16
+) -> torch.Tensor:
     random = torch.Generator().manual_seed(seed)
     values = torch.randn(shape, generator=random)
     return torch.where(torch.rand(shape, generator=random) < zeros, 0.0, values).to(kind)
@@ -65,18 +67,18 @@ def drawn(shape: tuple[int, ...], *, seed: int, zeros: float = 0.3, kind: torch.
 @pytest.mark.parametrize(("n", "k", "m"), [(1, 1, 1), (5, 7, 3), (4, 8, 12), (17, 30, 9)])
 def test_matrix_products(any_device: Device, n: int, k: int, m: int) -> None:
     kind = type_of_operands(any_device)
-    a, b = drawn((n, k), seed=n, kind=kind), drawn((k, m), seed=k, kind=kind)
-    wanted = (a.double() @ b.double()).float().to(kind)
-    assert torch.equal(any_device.matmul(a, b), wanted)
+    a, b = draw_operands((n, k), seed=n, kind=kind), draw_operands((k, m), seed=k, kind=kind)
+    expected = (a.double() @ b.double()).float().to(kind)
+    assert torch.equal(any_device.matmul(a, b), expected)
     got = any_device.matmul(*(plain(each).view(any_device.types[0]) for each in (a, b)))
     assert isinstance(got, np.ndarray)
-    assert np.array_equal(got, plain(wanted))
+    assert np.array_equal(got, plain(expected))
 
 
 @pytest.mark.parametrize("seed", [0, 2**32 - 1])
 def test_stochastic_rounding(verilator: Device, seed: int) -> None:
-    """Every backend gives the same bits, every operation others; float32 results do not change."""
-    config, (a, b) = verilator.config, (drawn((9, 30), seed=1), drawn((30, 7), seed=2))
+    """All backends give the same bits; repeated operations differ; float32 results do not change."""
+    config, (a, b) = verilator.config, (draw_operands((9, 30), seed=1), draw_operands((30, 7), seed=2))
     results = []
     for backend in BACKENDS:
         with Device(config, backend, memory_bytes=1 << 20, rounding="stochastic", rounding_seed=seed) as device:
@@ -92,23 +94,23 @@ def test_stochastic_rounding(verilator: Device, seed: int) -> None:
 
 
 def test_results_of_a_beat_round_independently() -> None:
-    """With remainders of one half, a row's or column's roundings up are binomial over seeds."""
+    """For remainders of one half, the number of values rounded up in a row or column is binomial over seeds."""
     count = 100
     a, b = np.ones((8, 2), np.float16), np.array([[1.0], [2.0**-11]], np.float16).repeat(8, 1)
     up = np.empty((count, 8, 8), bool)
     for seed in range(count):
         with Device("core", rounding="stochastic", rounding_seed=seed) as device:
             up[seed] = device.matmul(a, b) > 1
-    wanted = count * np.array([1, 4, 6, 4, 1]) / 16
+    expected = count * np.array([1, 4, 6, 4, 1]) / 16
     for sums in (up.reshape(count, 8, 2, 4).sum(3), up.reshape(count, 2, 4, 8).sum(2)):
         for group in sums.reshape(count, -1).T:
             found = np.bincount(group, minlength=5)
-            assert ((found - wanted) ** 2 / wanted).sum() < 30
+            assert ((found - expected) ** 2 / expected).sum() < 30
 
 
 def test_operations_of_neighbouring_seeds_differ() -> None:
     """Operation n + 1 of seed 0 rounds differently from operation n of seed 1."""
-    a, b = drawn((9, 30), seed=1), drawn((30, 7), seed=2)
+    a, b = draw_operands((9, 30), seed=1), draw_operands((30, 7), seed=2)
     results = []
     for seed in (0, 1):
         with Device("core", rounding="stochastic", rounding_seed=seed) as device:
@@ -126,8 +128,8 @@ def test_scales_that_are_rounded_up() -> None:
 
 
 def test_rounding_toward_zero(verilator: Device) -> None:
-    """Magnitudes never grow, on every backend; float32 results do not change."""
-    config, (a, b) = verilator.config, (drawn((9, 30), seed=1), drawn((30, 7), seed=2))
+    """On every backend magnitudes never grow, and float32 results do not change."""
+    config, (a, b) = verilator.config, (draw_operands((9, 30), seed=1), draw_operands((30, 7), seed=2))
     exact = a.double() @ b.double()
     for backend in BACKENDS:
         with Device(config, backend, memory_bytes=1 << 20, rounding="zero") as device:
@@ -139,7 +141,7 @@ def test_rounding_toward_zero(verilator: Device) -> None:
 
 
 def test_float32_is_rounded_first_and_stays(device: Device) -> None:
-    a, b = drawn((5, 9), seed=1, kind=torch.float32), drawn((9, 6), seed=2, kind=torch.float32)
+    a, b = draw_operands((5, 9), seed=1, kind=torch.float32), draw_operands((9, 6), seed=2, kind=torch.float32)
     got = device.matmul(a, b)
     assert got.dtype is torch.float32
     assert torch.equal(got, (a.half().double() @ b.half().double()).float())
@@ -158,36 +160,36 @@ SETTINGS: list[dict[str, Any]] = [
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)
 @pytest.mark.parametrize("kind", [torch.float16, torch.float32])
 def test_convolutions_and_their_gradients(device: Device, settings: dict[str, Any], kind: torch.dtype) -> None:
-    a = drawn((2, 4, 6, 7), seed=1, zeros=0.5, kind=kind)
-    w = drawn((6, 4 // settings.get("groups", 1), 3, 2), seed=2, kind=kind)
+    a = draw_operands((2, 4, 6, 7), seed=1, zeros=0.5, kind=kind)
+    w = draw_operands((6, 4 // settings.get("groups", 1), 3, 2), seed=2, kind=kind)
     wide_a, wide_w = a.half().double(), w.half().double()
     out = conv2d(wide_a, wide_w, **settings)
-    g = drawn(tuple(out.shape), seed=3, zeros=0.7, kind=kind)
+    g = draw_operands(tuple(out.shape), seed=3, zeros=0.7, kind=kind)
     wide_g = g.half().double()
     shape: Any = a.shape
-    for got, wanted in (
+    for got, expected in (
         (device.convolution(a, w, **settings), out),
         (device.convolution_input(a.shape, w, g, **settings), conv2d_input(shape, wide_w, wide_g, **settings)),
         (device.convolution_weight(a, w.shape, g, **settings), conv2d_weight(wide_a, w.shape, wide_g, **settings)),
     ):
         assert got.dtype is kind
-        assert torch.equal(got, wanted.float().to(kind))
+        assert torch.equal(got, expected.float().to(kind))
 
 
 def test_one_direction(device: Device) -> None:
-    a, w = drawn((2, 3, 9), seed=1), drawn((5, 3, 3), seed=2)
+    a, w = draw_operands((2, 3, 9), seed=1), draw_operands((5, 3, 3), seed=2)
     out = conv1d(a.double(), w.double(), stride=2, padding=1)
     assert torch.equal(device.convolution(a, w, stride=2, padding=1), out.float().half())
-    g = drawn(tuple(out.shape), seed=3)
-    wanted = conv1d_input(a.shape, w.double(), g.double(), stride=2, padding=1)
-    assert torch.equal(device.convolution_input(a.shape, w, g, stride=2, padding=1), wanted.float().half())
+    g = draw_operands(tuple(out.shape), seed=3)
+    expected = conv1d_input(a.shape, w.double(), g.double(), stride=2, padding=1)
+    assert torch.equal(device.convolution_input(a.shape, w, g, stride=2, padding=1), expected.float().half())
 
 
 def test_batches_are_broadcast_and_views_are_read(device: Device) -> None:
-    a, b = drawn((3, 1, 5, 4), seed=1), drawn((2, 6, 4), seed=2)
-    wanted = (a.double() @ b.double().mT).float().half()
-    assert torch.equal(device.matmul(a, b.mT), wanted)
-    assert np.array_equal(device.matmul(a.numpy(), b.numpy().swapaxes(1, 2)), wanted.numpy())
+    a, b = draw_operands((3, 1, 5, 4), seed=1), draw_operands((2, 6, 4), seed=2)
+    expected = (a.double() @ b.double().mT).float().half()
+    assert torch.equal(device.matmul(a, b.mT), expected)
+    assert np.array_equal(device.matmul(a.numpy(), b.numpy().swapaxes(1, 2)), expected.numpy())
 
 
 def chosen(device: Device, a: torch.Tensor, b: torch.Tensor) -> str:
@@ -200,7 +202,7 @@ def chosen(device: Device, a: torch.Tensor, b: torch.Tensor) -> str:
 
 
 def test_the_sparser_operand_is_skipped() -> None:
-    """-0 counts as a zero, and a value that rounding flushes does not."""
+    """-0 counts as a zero. A value that rounding flushes to zero does not."""
     dense, sparse = torch.ones(4, 8), torch.ones(5, 8)
     dense[0, :4] = 1e-30
     sparse[0, :2] = torch.tensor([1e-30, -0.0])
@@ -229,15 +231,15 @@ PRODUCTS = MatrixProduct(batch=2, samples=5, in_features=6, out_features=7)
 
 
 def test_bias_relu_and_mask(any_device: Device) -> None:
-    """The output unit's operations, on every backend; groups have separate biases, a batch shares them."""
+    """Compare the output unit's operations on every backend. Groups have separate biases, a batch shares them."""
     kind = type_of_operands(any_device)
     geometries: list[Convolution | MatrixProduct] = [GROUPS, PRODUCTS]
     for seed, geometry in enumerate(geometries):
-        a, w, g = (drawn(geometry.shapes[name], seed=seed + k, kind=kind) for k, name in enumerate("AWG"))
+        a, w, g = (draw_operands(geometry.shapes[name], seed=seed + k, kind=kind) for k, name in enumerate("AWG"))
         filters = geometry.shapes["W"][-2 if isinstance(geometry, MatrixProduct) else 0]
         bias, mask = (
-            drawn((filters,), seed=seed + 5, kind=kind),
-            torch.where(drawn(a.shape, seed=seed + 6, kind=kind) == 0, -0.0, a),
+            draw_operands((filters,), seed=seed + 5, kind=kind),
+            torch.where(draw_operands(a.shape, seed=seed + 6, kind=kind) == 0, -0.0, a),
         )
         if isinstance(geometry, MatrixProduct):
             sums, back = a.double() @ w.double().mT, g.double() @ w.double()
@@ -251,8 +253,8 @@ def test_bias_relu_and_mask(any_device: Device) -> None:
             done = any_device.contract(
                 geometry, "AxW", forward, bias=bias_values, relu=True, mask=torch.where(g > 0, 0, g)
             )
-            wanted = (sums + wide).float().to(kind).relu()
-            assert torch.equal(done.result, torch.where(g > 0, 0, torch.where(g == 0, 0, wanted)))
+            expected = (sums + wide).float().to(kind).relu()
+            assert torch.equal(done.result, torch.where(g > 0, 0, torch.where(g == 0, 0, expected)))
             assert done.executed.problem.fused == ("bias", "relu", "mask")
         unrounded = any_device.contract(geometry, "AxW", forward, fp32=True, bias=bias).result
         assert torch.equal(unrounded, (sums + wide).float())
@@ -305,10 +307,13 @@ def test_room_for_a_mask_and_biases_counts() -> None:
 def test_formats_of_the_sides() -> None:
     """The row side of `core-fp8` has E5M2, for gradients."""
     layer = MatrixProduct(batch=1, samples=8, in_features=16, out_features=8)
-    a, g = drawn((1, 8, 16), seed=1, zeros=0.8, kind=torch.float32), drawn((1, 8, 8), seed=2, kind=torch.float32)
+    a, g = (
+        draw_operands((1, 8, 16), seed=1, zeros=0.8, kind=torch.float32),
+        draw_operands((1, 8, 8), seed=2, kind=torch.float32),
+    )
     with Device("core-fp8") as device:
         done = device.contract(layer, "AxG", {"A": a, "G": g})
-        wide_a, wide_g = rounded(a, torch.float8_e4m3fn), rounded(g, torch.float8_e5m2)
+        wide_a, wide_g = round_operands(a, torch.float8_e4m3fn), round_operands(g, torch.float8_e5m2)
         assert done.executed.problem.rows == "G"
         assert torch.equal(done.result, (wide_g.mT @ wide_a).float())
         eight = device.matmul(a[0].to(torch.float8_e5m2), g[0].to(torch.float8_e4m3fn).mT.repeat(2, 1))
@@ -318,12 +323,13 @@ def test_formats_of_the_sides() -> None:
 
 
 def test_the_faster_operand_is_skipped() -> None:
-    """More zeros gain nothing if one of four rows has none. A rule decides if results depend on the side."""
+    """W has more zeros, but one of four rows has none, so the device skips A's zeros."""
     layer = MatrixProduct(batch=1, samples=8, in_features=64, out_features=8)
-    a, w = drawn((1, 8, 64), seed=1, zeros=0.5), torch.zeros((1, 8, 64)).half()
+    a, w = draw_operands((1, 8, 64), seed=1, zeros=0.5), torch.zeros((1, 8, 64)).half()
     w[:, ::4] = 1.0
     rows = {}
-    for preset, kind in (("core", torch.float16), ("paper-bf16", torch.bfloat16)):  # The accumulator is fused.
+    # The second accumulator is fused: results depend on the row side, so a fixed rule chooses it.
+    for preset, kind in (("core", torch.float16), ("paper-bf16", torch.bfloat16)):
         with Device(preset) as device:
             executed = device.contract(layer, "AxW", {"A": a.to(kind), "W": w.to(kind)}).executed
         rows[preset] = executed.problem.rows
@@ -333,7 +339,7 @@ def test_the_faster_operand_is_skipped() -> None:
 
 
 def test_a_tile_computes_as_a_core_does() -> None:
-    a, b = drawn((5, 9), seed=1, kind=torch.bfloat16), drawn((9, 6), seed=2, kind=torch.bfloat16)
+    a, b = draw_operands((5, 9), seed=1, kind=torch.bfloat16), draw_operands((9, 6), seed=2, kind=torch.bfloat16)
     with Device("paper-bf16") as device:
         assert device.types == ("bfloat16", "float32")
         assert torch.equal(device.matmul(a, b), (a.double() @ b.double()).float().bfloat16())
@@ -341,11 +347,11 @@ def test_a_tile_computes_as_a_core_does() -> None:
 
 @pytest.mark.parametrize("preset", ["mxfp8", "mxfp4", "nvfp4"])
 def test_a_tile_with_scales_quantises_float32(preset: str) -> None:
-    """The sums are those of both quantised operands, and zeros are counted after quantisation."""
+    """Sums use both operands after quantisation, and zeros are counted after quantisation."""
     fmt = BLOCK_FORMATS[{"mxfp8": "mxfp8_e4m3"}.get(preset, preset)]
     layer = MatrixProduct(batch=2, samples=8, in_features=80, out_features=6)
-    a = drawn((2, 8, 80), seed=1, kind=torch.float32) * torch.rand((2, 8, 80)).exp2() ** 4
-    w, g = drawn((2, 6, 80), seed=2, kind=torch.float32), drawn((2, 8, 6), seed=3, kind=torch.float32)
+    a = draw_operands((2, 8, 80), seed=1, kind=torch.float32) * torch.rand((2, 8, 80)).exp2() ** 4
+    w, g = draw_operands((2, 6, 80), seed=2, kind=torch.float32), draw_operands((2, 8, 6), seed=3, kind=torch.float32)
     with Device(preset) as device:
         assert device.types == ("float32",)
         for operation, (first, second), subscripts in (
@@ -359,9 +365,9 @@ def test_a_tile_with_scales_quantises_float32(preset: str) -> None:
                 name: quantise(tensor.numpy(), fmt, axis=term.index("k"))
                 for (name, tensor), term in zip((*first.items(), *second.items()), terms, strict=True)
             }
-            wanted = np.einsum(subscripts, *left.values())
+            expected = np.einsum(subscripts, *left.values())
             assert done.result.dtype is torch.float32
-            np.testing.assert_allclose(done.result, wanted, rtol=1e-4, atol=1e-5 * np.abs(wanted).max())
+            np.testing.assert_allclose(done.result, expected, rtol=1e-4, atol=1e-5 * np.abs(expected).max())
             for name, values in left.items():
                 counts = done.executed.operands[name]
                 assert counts.zeros + counts.flushed == np.count_nonzero(values == 0)
@@ -371,8 +377,11 @@ def test_a_tile_with_scales_quantises_float32(preset: str) -> None:
 
 
 def test_a_tile_with_scales_computes_convolutions() -> None:
-    """Only gradients are rounded stochastically, with other bits in every operation; nothing follows the sums."""
-    a, w = drawn((2, 16, 6, 6), seed=1, kind=torch.float32), drawn((8, 16, 3, 3), seed=2, kind=torch.float32)
+    """Only gradients are rounded stochastically, with new bits in each operation. Fused operations are refused."""
+    a, w = (
+        draw_operands((2, 16, 6, 6), seed=1, kind=torch.float32),
+        draw_operands((8, 16, 3, 3), seed=2, kind=torch.float32),
+    )
     layer = convolution(batch=2, channels=(16, 8), size=(6, 6), kernel=(3, 3))
     g = conv2d(a, w)
     with Device("mxfp8", rounding="stochastic", rounding_seed=3) as device, Device("mxfp8") as nearest:
@@ -380,9 +389,9 @@ def test_a_tile_with_scales_computes_convolutions() -> None:
         assert torch.equal(device.convolution(a, w), nearest.convolution(a, w))
         first, second = (device.convolution_weight(a, w.shape, g) for _ in range(2))
         assert not torch.equal(first, second)
-        wanted = conv2d_weight(a, w.shape, g)
+        expected = conv2d_weight(a, w.shape, g)
         for made in (first, second, nearest.convolution_weight(a, w.shape, g)):
-            assert (made - wanted).abs().mean() < 0.05 * wanted.abs().mean()
+            assert (made - expected).abs().mean() < 0.05 * expected.abs().mean()
         for more in ({"relu": True}, {"bias": torch.zeros(8)}, {"mask": g}):
             with pytest.raises(ValueError, match=rf'tile.scale must be "none" for {next(iter(more))}, not "e8m0"'):
                 device.contract(layer, "AxW", {"A": a, "W": w}, **more)

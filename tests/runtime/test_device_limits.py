@@ -1,4 +1,4 @@
-"""Errors of a device, and its end."""
+"""A device refuses wrong operands and settings, and every use after it is closed."""
 
 import os
 import re
@@ -78,22 +78,22 @@ def test_a_closed_device() -> None:
 
 
 def test_another_thread_and_another_process() -> None:
-    said: list[str] = []
+    messages: list[str] = []
 
     def use() -> None:
         try:
-            mine.matmul(torch.ones(1, 1), torch.ones(1, 1))
+            shared.matmul(torch.ones(1, 1), torch.ones(1, 1))
         except DeviceError as error:
-            said.append(str(error))
+            messages.append(str(error))
 
-    with Device("core") as mine:
+    with Device("core") as shared:
         thread = threading.Thread(target=use)
         thread.start()
         thread.join()
-        mine._place = os.getpid() + 1, threading.get_ident()
+        shared._place = os.getpid() + 1, threading.get_ident()
         use()
-    assert "the thread that made it" in said[0]
-    assert "the process that made it" in said[1]
+    assert "the thread that made it" in messages[0]
+    assert "the process that made it" in messages[1]
 
 
 @pytest.mark.parametrize("backend", ["emulator", "golden"])
@@ -105,21 +105,21 @@ def test_out_of_device_memory(backend: str) -> None:
 
 
 def test_room_for_the_program_counts() -> None:
-    """Operands and result fit, but not the descriptors after them."""
+    """Operands and result fit into memory, but the descriptors after them do not."""
     device = Device("core", "golden", memory_bytes=(1 << 12) + 256)
     with pytest.raises(NoRoomError, match="with the program"):
         device.matmul(torch.ones(4, 4), torch.ones(4, 4))
 
 
 def counts_of(vcd: str, name: str) -> list[int]:
-    """Return the values, in order of time, of the only 32-bit signal with a name."""
+    """Return the successive values of the only 32-bit signal with a name."""
     (code,) = set(re.findall(rf"\$var wire +32 (\S+) {name} ", vcd))
     return [int(bits, 2) for bits in re.findall(rf"^b([01]+) {re.escape(code)}$", vcd, re.MULTILINE)]
 
 
 @pytest.mark.slow
 def test_waves_of_a_command(tmp_path: Path) -> None:
-    """The waves show the number of finished commands: from before the chosen one until its end."""
+    """The waves begin before the chosen command and end when it has finished."""
     a, b = np.full((9, 40), 0.5, np.float16), np.full((40, 9), 2.0, np.float16)
     signals, done, times = [], [], []
     with Device("core", "verilator", memory_bytes=1 << 20, quick=True, waves=True) as device:

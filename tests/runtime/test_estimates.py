@@ -1,4 +1,4 @@
-"""The cycles that the emulator expects of a core are nearly those of its Verilog."""
+"""The emulator's estimated cycles are close to those of the core's Verilog."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -45,7 +45,7 @@ def test_rectangular_products(shape: tuple[int, int, int]) -> None:
 
 @pytest.mark.parametrize("preset", ["core", *OTHERS])
 def test_random_layers(mapper: ModuleType, preset: str) -> None:
-    """Some small layers of the bench: each is within 5%, or within 100 cycles below 2,000."""
+    """For small layers of the bench, each estimate is within 5%, or within 100 cycles."""
     comparison = mapper.Comparison(preset)
     found = [comparison.layer(seed, 0.2) for seed in SEEDS]
     for each in found:
@@ -59,7 +59,7 @@ def test_random_layers(mapper: ModuleType, preset: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [100129, 100155])
 def test_loads_and_stores_meet_the_output_unit_at_a_mask(mapper: ModuleType, seed: int) -> None:
-    """Layers of core-wide whose cycles depend on the output unit."""
+    """On core-wide, the cycles of these layers depend on the output unit."""
     found = mapper.Comparison("core-wide").layer(seed)
     assert found["estimate"] == pytest.approx(found["cycles"], rel=mapper.WORST_GOAL / 2), found
 
@@ -95,7 +95,7 @@ def test_masks_are_counted_before_they_take_too_much_memory(monkeypatch: pytest.
 
 
 def test_streams_of_every_layer_are_found_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two steps of a network with 40 layers."""
+    """In two steps of a network with 40 layers, each layer's streams are built once."""
     from tensordash_runtime import expected
 
     found = []

@@ -1,4 +1,4 @@
-"""Fused operations under `torch.compile`: the same bits as without, and no more element-wise operations than needed."""
+"""Under `torch.compile`, fusing changes no bit and leaves no element-wise operation that the core could fuse."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -24,9 +24,9 @@ def _fresh_compiler() -> Iterator[None]:
 
 
 def seeded(*layers: Callable[[], nn.Module]) -> nn.Module:
-    """Return layers whose weights have few bits, so that first sums are FP32 numbers: one rounding equals two.
+    """Return layers whose weights have few bits, so that the first sums are exact in FP32.
 
-    See `test_biases_are_rounded_once`.
+    Rounding such a sum before and after the bias is added equals rounding once: see `test_biases_are_rounded_once`.
     """
     torch.manual_seed(0)
     model = nn.Sequential(*(make() for make in layers))
@@ -69,7 +69,7 @@ def count_unfused(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
 
 class ReluWithInput(nn.Module):
-    """Uses both the input and the output of ReLU."""
+    """Use both the input and the output of ReLU."""
 
     def __init__(self, layer: nn.Module) -> None:
         super().__init__()
@@ -81,7 +81,7 @@ class ReluWithInput(nn.Module):
 
 
 class ScaledProducts(nn.Module):
-    """Matrix products with factors, and with addends other than a bias per column."""
+    """Scaled matrix products, and addends other than a bias per column."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -137,10 +137,12 @@ CASES: dict[str, tuple[list[Callable[[], nn.Module]], tuple[int, ...], list[str]
 def test_the_same_bits(device: Device, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     layers, shape, fused, elements = CASES[name]
     model, x = seeded(*layers), inputs(*shape)
-    wanted, plain = step(model, x, device, fuse=False)
+    expected, plain = step(model, x, device, fuse=False)
     counted = count_unfused(monkeypatch)
     got, run = step(model, x, device)
-    assert [torch.equal(mine, theirs) for mine, theirs in zip(got, wanted, strict=True)] == [True] * len(wanted)
+    assert [torch.equal(actual, reference) for actual, reference in zip(got, expected, strict=True)] == [True] * len(
+        expected
+    )
     assert Counter(" ".join(each.fused) for each in run.contractions if each.fused) == Counter(fused)
     assert counted == elements
     assert not any(each.fused for each in plain.contractions)
@@ -150,11 +152,11 @@ def test_the_same_bits(device: Device, name: str, monkeypatch: pytest.MonkeyPatc
 
 def test_on_the_golden_core(device: Device) -> None:
     model, x = seeded(lambda: nn.Conv2d(2, 3, 2), nn.ReLU, lambda: nn.Conv2d(3, 2, 2)), inputs(2, 2, 4, 5)
-    wanted, _ = step(model, x, device)
+    expected, _ = step(model, x, device)
     with Device("core", "golden") as golden:
         for fuse in (True, False):
             got, run = step(model, x, golden, fuse=fuse)
-            assert all(map(torch.equal, got, wanted))
+            assert all(map(torch.equal, got, expected))
             assert [each.fused for each in run.contractions].count(("mask",)) == fuse
 
 
@@ -162,9 +164,9 @@ def test_channels_last(device: Device) -> None:
     model = seeded(CONV, nn.ReLU, LAST)
     model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     x = inputs(*IMAGES).to(memory_format=torch.channels_last)
-    wanted, _ = step(model, x, device, fuse=False)
+    expected, _ = step(model, x, device, fuse=False)
     got, run = step(model, x, device)
-    assert all(map(torch.equal, got, wanted))
+    assert all(map(torch.equal, got, expected))
     assert [each.fused for each in run.contractions].count(("mask",)) == 1
 
 
@@ -185,9 +187,9 @@ def test_float32(device: Device, autocast: bool) -> None:
     """FP32 results have no masks. Under autocast, tensors have the operand type."""
     model, x = seeded(lambda: nn.Linear(6, 5), nn.ReLU, lambda: nn.Linear(5, 3)).float(), inputs(4, 6).float()
     with torch.autocast("cpu", torch.float16, enabled=autocast):
-        wanted, _ = step(model, x, device, fuse=False)
+        expected, _ = step(model, x, device, fuse=False)
         got, run = step(model, x, device)
-    assert all(map(torch.equal, got, wanted))
+    assert all(map(torch.equal, got, expected))
     found = [each.fused for each in run.contractions if each.fused]
     assert found == [("bias", "relu"), ("bias",), *[("mask",)] * autocast]
 
@@ -209,9 +211,9 @@ def test_biases_are_rounded_once(device: Device) -> None:
 def test_what_a_core_is_built_without(without: str, fused: list[str]) -> None:
     model, x = seeded(CONV, nn.ReLU, LAST), inputs(*IMAGES)
     with Device(CoreConfig.from_toml("", [f"core.{without}=false"])) as device:
-        wanted, _ = step(model, x, device, fuse=False)
+        expected, _ = step(model, x, device, fuse=False)
         got, run = step(model, x, device)
-    assert all(map(torch.equal, got, wanted))
+    assert all(map(torch.equal, got, expected))
     assert [" ".join(each.fused) for each in run.contractions if each.fused] == fused
 
 
@@ -222,14 +224,14 @@ def test_a_tile_fuses_nothing() -> None:
 
 
 def test_what_does_not_run_on_the_device(device: Device) -> None:
-    """PyTorch computes it, one operation after the other, and the run lists it."""
+    """PyTorch computes the operations one after the other, and the run lists them."""
     model, x = (
         seeded(lambda: nn.Conv2d(3, 4, 2, stride=(1, 5)), nn.ReLU, lambda: nn.Conv2d(4, 2, 2)),
         inputs(2, 3, 6, 20),
     )
-    wanted, _ = step(model, x, device, strict=False, fuse=False)
+    expected, _ = step(model, x, device, strict=False, fuse=False)
     got, run = step(model, x, device, strict=False)
-    assert all(map(torch.equal, got, wanted))
+    assert all(map(torch.equal, got, expected))
     assert [each.operation for each in run.missed] == ["AxW", "WxG", "AxG"]
 
 
@@ -243,7 +245,7 @@ def test_run_lists_fused_operations(device: Device) -> None:
 
 @pytest.mark.parametrize("which", ["fused_convolution", "fused_convolution_input", "fused_matmul"])
 def test_registrations(which: str) -> None:
-    """PyTorch finds that schema and fake agree with the computed tensors."""
+    """PyTorch checks that schema and fake tensors match the computed tensors."""
     a, w, g, b = torch.randn(2, 3, 5, 5), torch.randn(4, 3, 2, 2), torch.randn(2, 4, 4, 4), torch.randn(4)
     settings = [1, 1], [0, 0], [1, 1], False, [0, 0], 1
     arguments: Any = {

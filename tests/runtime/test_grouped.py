@@ -1,4 +1,4 @@
-"""Grouped products of mixtures of experts, in all forms: on the device and in traces, with gradients."""
+"""Grouped products of mixtures of experts: results, gradients and traces of all forms."""
 
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from tensordash_sim.trace import Trace, record
 from ..sim.lowering.reference import multiply_out
 
 ENDS = [3, 3, 8, 14]
-"""Ends of four groups, the second empty; of 16 rows or columns, the last two are in no group."""
+"""Ends of four groups. The second is empty, and the last two of 16 rows or columns are in no group."""
 FORMS: dict[str, tuple[tuple[int, ...], tuple[int, ...], list[int] | None]] = {
     "3d x 3d": ((4, 8, 16), (4, 16, 24), None),
     "2d x 3d": ((16, 16), (4, 16, 24), ENDS),
@@ -33,7 +33,7 @@ def offsets(ends: list[int] | None) -> torch.Tensor | None:
 
 
 def by_groups(x: torch.Tensor, y: torch.Tensor, ends: list[int] | None) -> torch.Tensor:
-    """Compute a grouped product by its definition in float64; values outside of all groups are zero."""
+    """Compute a grouped product by its definition in float64. Values outside of all groups are zero."""
     x, y = x.double(), y.double()
     if ends is None:
         return torch.stack([x[group] @ y[group] for group in range(len(x))])
@@ -52,27 +52,27 @@ def test_results_gradients_and_records(form: str, device: Device, tmp_path: Path
     left, right, ends = FORMS[form]
     x, y = integers(*left, seed=1), integers(*right, seed=2)
     a, b = (each.detach().double().requires_grad_() for each in (x, y))
-    wanted = by_groups(a, b, ends)
-    grad = integers(*wanted.shape, seed=3).detach()
-    wanted.backward(grad.double())
+    expected = by_groups(a, b, ends)
+    grad = integers(*expected.shape, seed=3).detach()
+    expected.backward(grad.double())
     with offload(device, strict=True) as run, record(tmp_path / "run.trace", values=True):
         made = torch.nn.functional.grouped_mm(x, y, offs=offsets(ends))
         made.backward(grad)
-    assert torch.equal(made.double(), wanted)
-    for mine, theirs in ((x.grad, a.grad), (y.grad, b.grad)):
-        assert mine is not None
-        assert theirs is not None
-        assert torch.equal(mine.double(), theirs)
+    assert torch.equal(made.double(), expected)
+    for actual, reference in ((x.grad, a.grad), (y.grad, b.grad)):
+        assert actual is not None
+        assert reference is not None
+        assert torch.equal(actual.double(), reference)
     groups = 1 if ends is None else 3
     operations = [each.operation for each in run.contractions]
     assert sorted(operations) == sorted(groups * ["AxW", "AxG", "WxG"])
     macs = 4 * 8 * 16 * 24 if ends is None else {"3d x 2d": 8 * 16, "2d x 3d": 16 * 24, "2d x 2d": 8 * 24}[form] * 14
     assert sum(each.macs for each in run.contractions) == 3 * macs
-    check_records(Trace.open(tmp_path / "run.trace"), operations, macs, wanted)
+    check_records(Trace.open(tmp_path / "run.trace"), operations, macs, expected)
 
 
-def check_records(trace: Trace, operations: list[str], macs: int, wanted: torch.Tensor) -> None:
-    assert [what for step in trace.steps for what in step.uncaptured] == []
+def check_records(trace: Trace, operations: list[str], macs: int, expected: torch.Tensor) -> None:
+    assert [missed for step in trace.steps for missed in step.uncaptured] == []
     entries = list(trace.records)
     assert [str(entry.operation) for entry in entries] == operations
     assert sum(entry.geometry.macs for entry in entries) == 3 * macs
@@ -81,7 +81,7 @@ def check_records(trace: Trace, operations: list[str], macs: int, wanted: torch.
         values = {name: entry.values(name).astype(int) for name in entry.operands}
         if str(entry.operation) == "AxW":
             total += multiply_out(entry.geometry, entry.operation, values, lanes=4).sum()
-    assert total == wanted.sum()
+    assert total == expected.sum()
 
 
 def test_experts_of_a_type_that_the_device_has_not(device: Device) -> None:
@@ -152,13 +152,13 @@ def test_a_mixture_trains(device: Device) -> None:
         loss = model(input_ids=tokens, labels=tokens).loss
         loss.backward()
         optimizer.step()
-    wanted = plain(input_ids=tokens, labels=tokens).loss
-    wanted.backward()
-    torch.testing.assert_close(loss, wanted, rtol=1e-3, atol=1e-3)
-    for mine, theirs in zip(model.parameters(), plain.parameters(), strict=True):
-        assert mine.grad is not None
-        assert theirs.grad is not None
-        assert (mine.grad - theirs.grad).norm() <= 0.01 * theirs.grad.norm()
+    expected = plain(input_ids=tokens, labels=tokens).loss
+    expected.backward()
+    torch.testing.assert_close(loss, expected, rtol=1e-3, atol=1e-3)
+    for actual, reference in zip(model.parameters(), plain.parameters(), strict=True):
+        assert actual.grad is not None
+        assert reference.grad is not None
+        assert (actual.grad - reference.grad).norm() <= 0.01 * reference.grad.norm()
     assert run.summary.startswith("100% of ")
     experts = {key: totals.macs for key, totals in run.by_layer().items() if "experts" in key[0]}
     layers = ("model.layers.0.mlp.experts.gate_up_proj", 2 * 32 * 48), ("model.layers.0.mlp.experts.down_proj", 32 * 48)

@@ -1,4 +1,4 @@
-"""Host calls: their results, and C with the same bits, under sanitizers."""
+"""Host calls compute PyTorch's results. Their C code gives the same bits, under sanitizers."""
 
 import subprocess
 from collections.abc import Callable
@@ -17,23 +17,15 @@ from tensordash_runtime import compile_step
 from tensordash_runtime.program_folder.building import PlanBuilder
 from tensordash_runtime.program_folder.execution import EXECUTORS, read_tensor, run_plan
 from tensordash_runtime.program_folder.folder import ProgramFolder, run_folder
-from tensordash_runtime.program_folder.host_calls import FUNCTIONS
 from tensordash_runtime.program_folder.host_math import exp, log
 from tensordash_runtime.program_folder.tensors import StepTensor, groups_of
 from tensordash_sim.lowering import MatrixProduct
 
-from ..sim.lowering.geometries import convolution
-from .host_calls_in_c import FLAGS, add, add_result, build, hard_numbers, require_equal
+from .host_calls_in_c import FLAGS, IMAGES, add, add_result, build, compute, hard_numbers, require_equal
 
-IMAGES = convolution(batch=2, channels=(5, 3), size=(7, 6), kernel=(2, 2))
 SCORES = MatrixProduct(batch=1, samples=6, in_features=9, out_features=5)
 POOL = {"kernel_y": 3, "kernel_x": 2, "stride_y": 2, "stride_x": 1, "padding_y": 1, "padding_x": 1}
-"""Windows that overlap and exceed the image."""
-
-
-@pytest.fixture
-def builder() -> PlanBuilder:
-    return PlanBuilder(CoreConfig())
+"""These windows overlap each other and the image's border."""
 
 
 # C
@@ -65,7 +57,7 @@ def test_conversions(preset: str, kind: str, tmp_path: Path) -> None:
 
 
 def test_element_wise_functions(builder: PlanBuilder, tmp_path: Path) -> None:
-    """Operands may have other orders, and padding of groups becomes zero."""
+    """Operands may differ in their layout. Padding of groups becomes zero."""
     shape = IMAGES.shapes["A"]
     groups, turned = groups_of(IMAGES, "A"), groups_of(IMAGES, "A", turned=True)
     rounded = hard_numbers(int(np.prod(shape)), 1).reshape(shape)
@@ -104,7 +96,7 @@ def repeated_numbers(count: int) -> np.ndarray:
 @pytest.mark.parametrize("kind", ["fp16", "fp32"])
 @pytest.mark.parametrize("numbers", [hard_numbers, repeated_numbers])
 def test_pooling(numbers: Callable[[int], np.ndarray], kind: str, builder: PlanBuilder, tmp_path: Path) -> None:
-    """Overlapping windows share gradients; the first of equal values counts."""
+    """Gradients of overlapping windows add up. Of equal values, the first gets the gradient."""
     shape, out = IMAGES.shapes["A"], (2, 5, 4, 7)
     x = numbers(int(np.prod(shape))).reshape(shape)
     add(builder, "x", x, format="fp16", groups=groups_of(IMAGES, "A"))
@@ -123,7 +115,7 @@ def test_pooling(numbers: Callable[[int], np.ndarray], kind: str, builder: PlanB
 
 @pytest.mark.parametrize("kind", ["ordinary", "large", "hard", "label"])
 def test_loss(kind: str, builder: PlanBuilder, tmp_path: Path) -> None:
-    """Scores have infinities and NaN, and one label is no class."""
+    """Scores include infinities and NaN, and one label is no class."""
     shape = SCORES.shapes["G"]
     scale = 60.0 if kind == "large" else 1.0
     scores = (np.random.default_rng(0).standard_normal(shape) * scale).astype(np.float32)
@@ -143,7 +135,7 @@ def test_loss(kind: str, builder: PlanBuilder, tmp_path: Path) -> None:
 
 
 class Residual(nn.Module):
-    """A small ResNet: BatchNorm, a sum of branches with strides, and a mean of planes."""
+    """A small ResNet with BatchNorm, a sum of strided branches, and a mean over planes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -172,7 +164,7 @@ NETWORKS = {"pooled": pooled, "residual": Residual, "feed_forward": feed_forward
 
 @pytest.mark.parametrize("network", NETWORKS)
 def test_training_step(network: str, tmp_path: Path) -> None:
-    """All functions of a step between the core's products; values are PyTorch's except for rounding."""
+    """Host calls run between the core's products. Values differ from PyTorch's only by rounding."""
     torch.manual_seed(0)
     model = NETWORKS[network]()
     sgd = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.5, weight_decay=0.01)
@@ -204,7 +196,7 @@ def test_training_step(network: str, tmp_path: Path) -> None:
         assert parameter.grad is not None
         gradient = found(f"{name}.gradient").reshape(parameter.shape) / 1024
         np.testing.assert_allclose(gradient, parameter.grad.numpy(), atol=3e-3)
-        # AdamW's first step takes the sign of the gradient, which rounding can change if it is small.
+        # AdamW's first step uses the gradient's sign, which rounding can change if the gradient is small.
         clear = abs(gradient) > (-1 if optimizer is sgd else 1e-2)
         np.testing.assert_allclose(found(name)[clear], parameter.detach().numpy()[clear], atol=5e-4)
     for name, buffer in model.named_buffers():
@@ -231,7 +223,7 @@ def test_step_in_bf16(tmp_path: Path) -> None:
 
 
 def test_step_in_two_formats(tmp_path: Path) -> None:
-    """Operands of the row side are E5M2, the others E4M3; results stay FP32 until the host converts them."""
+    """The row side has E5M2, the column side E4M3. Results stay FP32 until the host converts them."""
     model, (images, labels), folder = compiled_step("core-fp8")
     formats = {name: tensor.format for name, tensor in folder.plan.tensors.items() if "operand" in name}
     assert set(formats.values()) == {"fp8_e4m3", "fp8_e5m2"}
@@ -286,10 +278,6 @@ def test_exponential_and_logarithm() -> None:
     assert (abs(log(x) - exact) / np.maximum(exact, 0.1)).max() < 1.5 * 2.0**-23
 
 
-def compute(name: str, values: dict[str, np.ndarray], **parameters: Any) -> dict[str, np.ndarray]:
-    return FUNCTIONS[name].compute(values, parameters)
-
-
 @pytest.mark.parametrize("padding", [0, 1])
 def test_pooling_is_pytorch_s(padding: int) -> None:
     x = torch.relu(torch.randn(2, 3, 7, 6, generator=torch.Generator().manual_seed(0))).requires_grad_()
@@ -317,7 +305,7 @@ def test_loss_is_pytorch_s() -> None:
 
 
 def test_sums_are_in_order() -> None:
-    """Values are added one after the other: 1 is lost after 2^24, but not after its negative."""
+    """Values are added in order: 1 is lost if added to 2^24, but not if added to -2^24."""
     gradient = np.array([2.0**24, 1, 1, -(2.0**24)], np.float32).reshape(2, 1, 2)
     assert compute("sum_channels", {"gradient": gradient})["result"].tolist() == [0.0]
     assert compute("sum_channels", {"gradient": gradient[::-1, :, ::-1]})["result"].tolist() == [2.0]

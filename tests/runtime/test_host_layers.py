@@ -1,4 +1,4 @@
-"""Host calls of normalization, GELU, means and updates: the C's bits, and PyTorch's values."""
+"""Host calls of normalization, GELU, means and updates: C gives the same bits, close to PyTorch's values."""
 
 from pathlib import Path
 from typing import Any
@@ -9,16 +9,12 @@ import torch
 from torch import nn
 from torch.nn import functional as F  # noqa: N812
 
-from tensordash.configuration.core_config import CoreConfig
 from tensordash_runtime.program_folder.building import PlanBuilder
-from tensordash_runtime.program_folder.host_calls import FUNCTIONS
 from tensordash_runtime.program_folder.host_math import normal
 from tensordash_runtime.program_folder.tensors import groups_of
 
-from ..sim.lowering.geometries import convolution
-from .host_calls_in_c import add, add_result, build, hard_numbers, require_equal
+from .host_calls_in_c import IMAGES, add, add_result, build, compute, hard_numbers, require_equal, round_parameters
 
-IMAGES = convolution(batch=2, channels=(5, 3), size=(7, 6), kernel=(2, 2))
 SHAPE = IMAGES.shapes["A"]
 """Samples, channels, rows, columns: 2, 5, 7, 6."""
 BATCH_NORM = {"samples": 2, "groups": 5, "plane": 42, "inner": 42, "size": 5}
@@ -32,21 +28,8 @@ def numbers(kind: str, seed: int, *shape: int) -> np.ndarray:
     count = int(np.prod(shape))
     ordinary = np.random.default_rng(seed).standard_normal(count).astype(np.float32)
     hard = hard_numbers(count, seed)
-    hard[np.isnan(hard)] = np.nan  # A skipped step keeps the bits of host calls, which write one NaN only.
+    hard[np.isnan(hard)] = np.nan  # A skipped step keeps the stored bits, and host calls write only this NaN.
     return (ordinary if kind == "ordinary" else hard).reshape(shape)
-
-
-def rounded(**parameters: Any) -> dict[str, Any]:
-    return {name: float(np.float32(each)) if isinstance(each, float) else each for name, each in parameters.items()}
-
-
-def compute(name: str, values: dict[str, Any], **parameters: Any) -> dict[str, np.ndarray]:
-    return FUNCTIONS[name].compute({role: np.asarray(each) for role, each in values.items()}, rounded(**parameters))
-
-
-@pytest.fixture
-def builder() -> PlanBuilder:
-    return PlanBuilder(CoreConfig())
 
 
 # C
@@ -68,7 +51,7 @@ def test_normalization(norm: str, kind: str, builder: PlanBuilder, tmp_path: Pat
         more |= RUNNING
     for name in ("mean", "inverse"):
         add_result(builder, name, (groups,))
-    builder.add_host_call("compute_statistics", roles, **shape, **rounded(**more))
+    builder.add_host_call("compute_statistics", roles, **shape, **round_parameters(**more))
     statistics = {role: role for role in ("x", "mean", "inverse")}
     add(builder, "weight", numbers(kind, 5, size))
     add(builder, "bias", numbers(kind, 6, size))
@@ -130,14 +113,14 @@ def test_updates(kind: str, dynamic: bool, skips: bool, builder: PlanBuilder, tm
             roles |= {role: add(builder, role, abs(numbers(kind, 3, *shape))) for role in ("first", "second")}
             roles["corrections"] = add(builder, "corrections", np.array([0.1, 0.25], np.float32))
             corrections = {"corrections": "corrections", **overflow}
-            builder.add_host_call("update_corrections", corrections, **rounded(**CORRECTIONS))
-            builder.add_host_call("adamw", roles, **rounded(**ADAMW, gradient_scale=0.5))
+            builder.add_host_call("update_corrections", corrections, **round_parameters(**CORRECTIONS))
+            builder.add_host_call("adamw", roles, **round_parameters(**ADAMW, gradient_scale=0.5))
             continue
         momentum = 0.9 if name == "q" else 0.0
         if momentum:
             roles["velocity"] = add(builder, "velocity", numbers(kind, 4, *shape))
         settings = {"rate": 0.1, "momentum": momentum, "weight_decay": 0.01, "gradient_scale": 0.5}
-        builder.add_host_call("sgd", roles, **rounded(**settings))
+        builder.add_host_call("sgd", roles, **round_parameters(**settings))
     if dynamic:
         for interval in (9, 9, 1):
             scaling = {"scale": "scale", "good_steps": "steps", "overflow": "overflow"}
@@ -157,7 +140,7 @@ def test_square_roots(builder: PlanBuilder, tmp_path: Path) -> None:
     add(builder, "corrections", np.ones(2, np.float32))
     roles = {"parameter": "p", "gradient": "g", "first": "first", "second": "second", "corrections": "corrections"}
     settings = {**ADAMW, "rate": 1.0, "keep": 1.0, "beta2": 1.0, "beta1_rest": 0.0, "epsilon": 0.0}
-    builder.add_host_call("adamw", roles, **rounded(**settings, gradient_scale=1.0))
+    builder.add_host_call("adamw", roles, **round_parameters(**settings, gradient_scale=1.0))
     assert count > 6000
     require_equal(build(builder), tmp_path)
 
@@ -167,7 +150,7 @@ def test_square_roots(builder: PlanBuilder, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("norm", ["batch", "layer"])
 def test_normalization_is_pytorch_s(norm: str) -> None:
-    """Within 1e-5, values of magnitude 1."""
+    """Values of magnitude 1 differ by at most 1e-5."""
     x = (torch.randn(SHAPE, generator=torch.Generator().manual_seed(0)) * 3 + 2).requires_grad_()
     gradient = torch.randn(SHAPE, generator=torch.Generator().manual_seed(1))
     module: Any = nn.BatchNorm2d(5, momentum=0.1) if norm == "batch" else nn.LayerNorm(6)
@@ -208,7 +191,7 @@ def test_gelu_is_pytorch_s() -> None:
 
 
 def test_adamw_is_pytorch_s() -> None:
-    """After 20 steps parameters are within 1e-6."""
+    """After 20 steps parameters differ by at most 1e-6."""
     parameter = torch.randn(50, generator=torch.Generator().manual_seed(0)).requires_grad_()
     optimizer = torch.optim.AdamW([parameter], lr=1e-2, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.1)
     values = {"parameter": parameter.detach().numpy().copy(), "corrections": np.zeros(2, np.float32)}
@@ -224,7 +207,7 @@ def test_adamw_is_pytorch_s() -> None:
 
 
 def test_loss_scale_is_pytorch_s() -> None:
-    """It changes as `torch.amp.GradScaler` changes it."""
+    """The loss scale follows the rule of `torch.amp.GradScaler`."""
     parameter = torch.zeros(1, requires_grad=True)
     optimizer = torch.optim.SGD([parameter], lr=1.0)
     scaler = torch.amp.GradScaler("cpu", init_scale=8.0, growth_interval=2)

@@ -1,4 +1,4 @@
-"""A core in int8: inference with integers, quantised float32 tensors, and straight-through training."""
+"""Test a core in int8: inference, quantised float32 tensors, and straight-through training."""
 
 from collections.abc import Callable
 from typing import Any
@@ -25,23 +25,23 @@ def power_of(values: NDArray, most: float = 127.0) -> int:
     return max(p for p in range(-200, 200) if largest * 2.0**p <= most) if largest else 0
 
 
-def quantised(values: NDArray, power: int) -> NDArray[np.int64]:
+def quantise(values: NDArray, power: int) -> NDArray[np.int64]:
     return np.clip(np.rint(np.ldexp(values.astype(np.float64), power)), -128, 127).astype(np.int64)
 
 
-def narrowed(sums: NDArray[np.int64], scale: int) -> NDArray[np.int64]:
-    """Return sums times a power of two as int8: rounded to nearest even, and saturated."""
+def narrow(sums: NDArray[np.int64], scale: int) -> NDArray[np.int64]:
+    """Return sums times a power of two as int8, rounded to nearest even and saturated."""
     return np.clip(np.rint(np.ldexp(sums.astype(np.float64), scale)), -128, 127).astype(np.int64)
 
 
-def convolved(a: NDArray[np.int64], w: NDArray[np.int64], padding: int) -> NDArray[np.int64]:
+def convolve(a: NDArray[np.int64], w: NDArray[np.int64], padding: int) -> NDArray[np.int64]:
     padded = np.pad(a, [(0, 0), (0, 0), (padding, padding), (padding, padding)])
     windows = sliding_window_view(padded, w.shape[2:], axis=(2, 3))
     return np.einsum("ncyxij,fcij->nfyx", windows, w)
 
 
 class IntegerCnn:
-    """The digits CNN in integers: weights, biases and the powers of two between its layers."""
+    """The digits CNN in integers: weights, biases, and powers of two between its layers."""
 
     def __init__(self, model: Any, images: NDArray) -> None:
         named = {name: each.detach().numpy() for name, each in model.named_parameters()}
@@ -55,15 +55,15 @@ class IntegerCnn:
         for name in ("conv1", "conv2", "fc1", "fc2"):
             weight = named[f"{name}.weight"]
             power += power_of(weight)
-            self.weights[name] = quantised(weight, power_of(weight))
+            self.weights[name] = quantise(weight, power_of(weight))
             self.biases[name] = np.rint(np.ldexp(named[f"{name}.bias"].astype(np.float64), power)).astype(np.int64)
             if name in reached:
                 self.scales[name] = power_of(reached[name].numpy()) - power
                 power += self.scales[name]
 
     def scores(self, images: NDArray, layer: Callable[[str, NDArray], NDArray]) -> NDArray:
-        """Return scores; `layer` computes each layer by its name."""
-        first = layer("conv1", quantised(images, self.input_power))
+        """Return scores; `layer` computes the layer with a name."""
+        first = layer("conv1", quantise(images, self.input_power))
         second = layer("conv2", first)
         samples, channels, size, _ = second.shape
         half = size // 2
@@ -72,8 +72,8 @@ class IntegerCnn:
 
     def in_numpy(self, name: str, a: NDArray) -> NDArray:
         w, bias = self.weights[name], self.biases[name]
-        sums = a @ w.T + bias if w.ndim == 2 else convolved(a, w, name == "conv1") + bias[:, None, None]
-        return narrowed(np.maximum(sums, 0), self.scales[name]) if name in self.scales else sums
+        sums = a @ w.T + bias if w.ndim == 2 else convolve(a, w, name == "conv1") + bias[:, None, None]
+        return narrow(np.maximum(sums, 0), self.scales[name]) if name in self.scales else sums
 
     def on(self, device: Device, name: str, a: NDArray) -> NDArray:
         w = self.weights[name]
@@ -103,7 +103,7 @@ class IntegerCnn:
 
 @pytest.mark.parametrize("backend", ["emulator", "golden", pytest.param("verilator", marks=pytest.mark.slow)])
 def test_inference_of_the_digits_cnn(backend):
-    """Every layer's integers are NumPy's, and about as many digits are right as in float32."""
+    """Every layer's integers equal NumPy's, and accuracy is close to float32's."""
     task = load_task("digits", 0, 64)
     optimizer = task.optimizer(task.model.parameters())
     for batch in (each for epoch in range(8) for each in task.order(epoch)):
@@ -114,10 +114,10 @@ def test_inference_of_the_digits_cnn(backend):
     if backend != "emulator":
         images, labels = images[:2], labels[:2]
     network = IntegerCnn(task.model, images)
-    wanted = network.scores(images, network.in_numpy)
+    expected = network.scores(images, network.in_numpy)
     with Device("core-int8", backend) as device:
         found = network.scores(images, lambda name, a: network.on(device, name, a))
-    np.testing.assert_array_equal(found, wanted)
+    np.testing.assert_array_equal(found, expected)
     if backend == "emulator":
         with torch.no_grad():
             plain = task.model(torch.from_numpy(images)).numpy()
@@ -128,17 +128,17 @@ def test_inference_of_the_digits_cnn(backend):
 
 @pytest.mark.parametrize("seed", range(4))
 def test_float32(seed):
-    """Operands are scaled by powers of two and rounded; the integer sum is scaled back, and then the bias is added."""
+    """Operands are scaled by powers of two and rounded. The bias is added after the sum is scaled back."""
     rng = np.random.default_rng(seed)
     sizes = 10.0 ** rng.integers(-6, 6, 2)
     a, w = ((rng.standard_normal((4, 8)) * size).astype(np.float32) for size in sizes)
     bias = rng.standard_normal(4).astype(np.float32)
     powers = [power_of(each) for each in (a, w)]
-    sums = quantised(a, powers[0]) @ quantised(w, powers[1]).T
-    wanted = np.maximum(np.ldexp(sums.astype(np.float64), -sum(powers)).astype(np.float32) + bias, 0)
+    sums = quantise(a, powers[0]) @ quantise(w, powers[1]).T
+    expected = np.maximum(np.ldexp(sums.astype(np.float64), -sum(powers)).astype(np.float32) + bias, 0)
     with Device("core-int8") as device:
         done = device.contract(LAYER, "AxW", {"A": a[None], "W": w[None]}, bias=bias, relu=True)
-    np.testing.assert_array_equal(done.result[0], wanted)
+    np.testing.assert_array_equal(done.result[0], expected)
     assert done.executed.saturated == 0
     assert [done.executed.operands[name].exponent for name in "AW"] == powers
 
@@ -155,7 +155,7 @@ def test_what_saturates_is_counted():
 
 @pytest.mark.parametrize("backend", ["golden", pytest.param("verilator", marks=pytest.mark.slow)])
 def test_a_training_step_straight_through(backend):
-    """Gradients and weights after a step have the emulator's bits."""
+    """After a step, gradients and weights have the bits of the emulator."""
     made = []
     for name in ("emulator", backend):
         task = load_task("digits", 0, 2)

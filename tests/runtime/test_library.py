@@ -1,4 +1,4 @@
-"""Custom operations and the backend of torch.compile: fakes and gradients, computed on the device."""
+"""Custom operations and the torch.compile backend: fake tensors, and gradients computed on the device."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -29,10 +29,10 @@ def test_matrix_products(device: Device) -> None:
     made = matmul(a, b)
     made.backward(torch.ones_like(made))
     x, y = wide(a), wide(b)
-    wanted = x @ y
-    wanted.backward(torch.ones_like(wanted))
+    expected = x @ y
+    expected.backward(torch.ones_like(expected))
     assert x.grad is not None
-    assert torch.equal(made, wanted.float())
+    assert torch.equal(made, expected.float())
     assert torch.equal(a.grad, x.grad.float())  # type: ignore[arg-type]
     assert torch.allclose(b.grad, y.grad.float(), rtol=1e-6)  # type: ignore[union-attr, arg-type]
 
@@ -43,15 +43,15 @@ def test_convolutions(device: Device) -> None:
     made = convolution(a, w, *settings)
     made.backward(torch.ones_like(made))
     x, y = wide(a), wide(w)
-    wanted = torch.nn.functional.conv2d(x, y, None, *settings)
-    wanted.backward(torch.ones_like(wanted))
-    for mine, theirs in ((made, wanted), (a.grad, x.grad), (w.grad, y.grad)):
-        assert torch.equal(mine, theirs.float())  # type: ignore[arg-type, union-attr]
+    expected = torch.nn.functional.conv2d(x, y, None, *settings)
+    expected.backward(torch.ones_like(expected))
+    for found, reference in ((made, expected), (a.grad, x.grad), (w.grad, y.grad)):
+        assert torch.equal(found, reference.float())  # type: ignore[arg-type, union-attr]
 
 
 @pytest.mark.parametrize("which", ["matmul", "convolution"])
 def test_registrations(device: Device, which: str) -> None:
-    """PyTorch checks that schema, fake and autograd agree with results."""
+    """PyTorch checks that schema, fake tensors and autograd match the results."""
     arguments: Any = (torch.randn(2, 3, 4, requires_grad=True), torch.randn(4, 2, requires_grad=True))
     if which == "convolution":
         arguments = (torch.randn(1, 2, 5, 5, requires_grad=True), torch.randn(3, 2, 2, 2, requires_grad=True))
@@ -69,7 +69,7 @@ def test_compiled(device: Device) -> None:
     torch.manual_seed(0)
     model, x = nn.Sequential(nn.Linear(6, 5), nn.ReLU(), nn.Linear(5, 2)), torch.randn(3, 6)
     model(x).sum().backward()
-    wanted = [parameter.grad.clone() for parameter in model.parameters() if parameter.grad is not None]
+    expected = [parameter.grad.clone() for parameter in model.parameters() if parameter.grad is not None]
     model.zero_grad()
     run = Run(device)
     options: Any = {"device": device, "run": run, "strict": True, "count": False}
@@ -77,8 +77,10 @@ def test_compiled(device: Device) -> None:
     assert len(run.contractions) == 5
     assert run.totals().uncounted == 5
     got = [parameter.grad for parameter in model.parameters()]
-    assert all(torch.allclose(mine, theirs, rtol=1e-2, atol=1e-2) for mine, theirs in zip(got, wanted, strict=True))  # type: ignore[arg-type]
-    assert not all(torch.equal(mine, theirs) for mine, theirs in zip(got, wanted, strict=True))  # type: ignore[arg-type]
+    assert all(
+        torch.allclose(found, reference, rtol=1e-2, atol=1e-2) for found, reference in zip(got, expected, strict=True)
+    )  # type: ignore[arg-type]
+    assert not all(torch.equal(found, reference) for found, reference in zip(got, expected, strict=True))  # type: ignore[arg-type]
 
 
 def test_options_that_are_none(device: Device) -> None:

@@ -1,4 +1,4 @@
-"""Products outside of the device are listed with their multiplications, and a run begins with their share."""
+"""A run lists products outside of the device with their multiplications, and prints their share first."""
 
 import json
 from collections.abc import Callable
@@ -32,7 +32,7 @@ def fused_lstm(x: torch.Tensor) -> None:
 
 
 def sparse(*shape: int, zeros: int) -> torch.Tensor:
-    """Return a sparse tensor of ones, without the first elements."""
+    """Return a sparse tensor of ones whose first elements are absent."""
     flat = torch.ones(shape).flatten()
     flat[:zeros] = 0
     return flat.reshape(shape)
@@ -82,7 +82,7 @@ def test_gradients_are_counted(device: Device) -> None:
 
 
 def test_scaled_groups_are_counted() -> None:
-    """No processor here supports the operation: the call is made up."""
+    """This processor may have no kernel for the operation, so the test constructs the call."""
     operation = torch.ops.aten._scaled_grouped_mm.default
     x, y = torch.ones(16, 32, dtype=torch.float8_e4m3fn), torch.ones(2, 32, 24, dtype=torch.float8_e4m3fn)
     scales, ends = torch.ones(16), torch.tensor([3, 10], dtype=torch.int32)
@@ -92,19 +92,19 @@ def test_scaled_groups_are_counted() -> None:
 
 @torch.library.custom_op("tensordash_tests::mm_of_powers", mutates_args=())
 def mm_of_powers(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    """Multiply in an operation of a library, whose Python kernel calls PyTorch."""
+    """Multiply in a custom operation whose Python kernel calls PyTorch."""
     return torch.mm(x * x, y)
 
 
 @torch.library.custom_op("tensordash_tests::opaque_mm", mutates_args=())
 def opaque_mm(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    """Multiply in an operation whose kernel does not call PyTorch."""
+    """Multiply in a custom operation whose kernel does not call PyTorch."""
     return torch.from_numpy(x.numpy() @ y.numpy())
 
 
 @torch.library.custom_op("tensordash_tests::opaque_gemm", mutates_args=())
 def opaque_gemm(x: torch.Tensor) -> torch.Tensor:
-    """Multiply in an operation whose shapes are not those of a product."""
+    """Multiply in a custom operation whose shapes are not those of a product."""
     return torch.from_numpy((x.numpy() @ x.numpy().T).sum(0))
 
 
@@ -120,7 +120,7 @@ def test_operations_of_other_libraries(device: Device) -> None:
 
 
 def test_what_an_operation_consists_of_runs(device: Device) -> None:
-    """Operations without a program, whose kernels call operations with one."""
+    """The device runs products inside the kernels of operations that it does not run as a unit."""
     generator = torch.Generator().manual_seed(0)
     x, y, weight = (
         torch.randint(-3, 4, shape, generator=generator).float() for shape in ((5, 2, 4), (4, 6), (3, 4, 6))
@@ -132,9 +132,9 @@ def test_what_an_operation_consists_of_runs(device: Device) -> None:
         lambda: torch._foreach_mm([x[:, 0]], [y])[0],
     ]
     for each in compute:
-        wanted = each()
+        expected = each()
         with offload(device, strict=True) as run:
-            assert torch.equal(each(), wanted)
+            assert torch.equal(each(), expected)
         assert run.contractions
 
 

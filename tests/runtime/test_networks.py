@@ -13,7 +13,7 @@ QUICK = ("ncf", "gcn", "gpt")
 )
 def test_all_of_it_runs(name: str) -> None:
     training = load(name, "tiny")
-    # fp16 may flush values far below the largest of their tensor.
+    # fp16 may flush values far below their tensor's largest value.
     with Device("core") as device, offload(device, model=training.model, strict=True, flush_limit=1.0) as run:
         training.step()
     assert run.share == 1.0

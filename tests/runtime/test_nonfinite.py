@@ -1,4 +1,4 @@
-"""Results depend on operands but not on counts of zeros: infinities, NaN, formats and sides."""
+"""Results depend on operands but not on counts of zeros: test infinities, NaN, formats and sides."""
 
 import itertools
 from typing import Any
@@ -19,12 +19,12 @@ from ..sim.lowering.geometries import convolution
 
 LINEAR = MatrixProduct(batch=2, samples=5, in_features=6, out_features=3)
 CONVOLUTION = convolution(batch=2, channels=(4, 2), size=(5, 6), kernel=(3, 2), stride=(2, 1), padding=(1, 2), groups=2)
-"""Seven columns of results, which a core pads to eight, and padding on all sides."""
+"""Padding on all sides; a core pads the seven columns of results to eight."""
 OPERATIONS = ("AxW", "WxG", "AxG")
 Tensors = dict[str, torch.Tensor]
 
 
-def drawn(geometry: Convolution | MatrixProduct, operation: str, seed: int, kind: torch.dtype) -> Tensors:
+def draw_operands(geometry: Convolution | MatrixProduct, operation: str, seed: int, kind: torch.dtype) -> Tensors:
     """Draw values, half of them zeros."""
     random = torch.Generator().manual_seed(seed)
     return {
@@ -34,8 +34,8 @@ def drawn(geometry: Convolution | MatrixProduct, operation: str, seed: int, kind
     }
 
 
-def defined(geometry: Convolution | MatrixProduct, operation: str, tensors: Tensors) -> torch.Tensor:
-    """Compute the operation with PyTorch in float64, where padding is zeros."""
+def compute_reference(geometry: Convolution | MatrixProduct, operation: str, tensors: Tensors) -> torch.Tensor:
+    """Compute the operation with PyTorch in float64, which multiplies padding as zeros."""
     wide = {name: tensor.double() for name, tensor in tensors.items()}
     if isinstance(geometry, MatrixProduct):
         if operation == "WxG":
@@ -50,31 +50,31 @@ def defined(geometry: Convolution | MatrixProduct, operation: str, tensors: Tens
     return conv2d_weight(wide["A"], shapes["W"], wide["G"], *settings)
 
 
-def checked(device: Device, geometry: Convolution | MatrixProduct, operation: str, tensors: Tensors) -> bool:
-    """Return whether results are not finite, equal to the bit on both schedules: integers are exact in every format."""
-    wanted = defined(geometry, operation, tensors).float()
+def check_operation(device: Device, geometry: Convolution | MatrixProduct, operation: str, tensors: Tensors) -> bool:
+    """Require PyTorch's bits with either operand on the row side; return whether a result is not finite."""
+    expected = compute_reference(geometry, operation, tensors).float()
     for rows in tensors:
         done = device.contract(geometry, operation, tensors, row_side=rows)
         assert done.executed.problem.rows == rows
-        torch.testing.assert_close(done.result.float(), wanted, rtol=0, atol=0, equal_nan=True)
+        torch.testing.assert_close(done.result.float(), expected, rtol=0, atol=0, equal_nan=True)
         assert done.executed.non_finite
         assert len(done.executed.checks) in (2, 4)
-    return not bool(torch.isfinite(wanted).all())
+    return not bool(torch.isfinite(expected).all())
 
 
 @pytest.mark.parametrize("geometry", [LINEAR, CONVOLUTION], ids=["matmul", "convolution"])
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_one_infinity_in_each_place(geometry: Convolution | MatrixProduct, operation: str) -> None:
-    """Put an infinity in each place of each operand, beside zeros, in alternating types."""
+    """Put an infinity among zeros in several places of each operand, in alternating types."""
     kinds, reached = itertools.cycle([torch.float16, torch.float32]), 0
     with Device("core") as device:
-        for name in drawn(geometry, operation, 0, torch.float16):
+        for name in draw_operands(geometry, operation, 0, torch.float16):
             places = list(np.ndindex(*geometry.shapes[name]))
             for place in places[:: max(1, len(places) // 5)]:
-                tensors = drawn(geometry, operation, sum(place), next(kinds))
+                tensors = draw_operands(geometry, operation, sum(place), next(kinds))
                 tensors[name][place] = torch.inf
-                reached += checked(device, geometry, operation, tensors)
-    assert reached >= 8  # The value may be multiplied only with padding.
+                reached += check_operation(device, geometry, operation, tensors)
+    assert reached >= 8  # Some infinities are multiplied only with padding.
 
 
 @pytest.mark.parametrize("backend", ["emulator", "golden"])
@@ -83,13 +83,13 @@ def test_one_infinity_in_each_place(geometry: Convolution | MatrixProduct, opera
 def test_infinities_and_nan_in_both_operands(backend: str, preset: str, kind: torch.dtype, operation: str) -> None:
     with Device(preset, backend) as device:
         for geometry in (LINEAR, CONVOLUTION):
-            tensors = drawn(geometry, operation, 1, kind)
+            tensors = draw_operands(geometry, operation, 1, kind)
             first, second = tensors
             tensors[first].view(-1)[3] = -torch.inf
             tensors[first].view(-1)[-2] = torch.inf
             tensors[second].view(-1)[2] = torch.inf
             tensors[second].view(-1)[-1] = torch.nan
-            assert checked(device, geometry, operation, tensors)
+            assert check_operation(device, geometry, operation, tensors)
 
 
 @pytest.mark.parametrize("change", ['tile.accumulator="hopper"', 'tile.sparsity="both"', 'tile.sparsity="none"'])
@@ -97,24 +97,24 @@ def test_other_tiles(change: str) -> None:
     tile = load_preset("paper", ["tile.format=fp16", change])
     with Device(tile) as device:
         for operation in OPERATIONS:
-            tensors = drawn(CONVOLUTION, operation, 2, torch.float16)
+            tensors = draw_operands(CONVOLUTION, operation, 2, torch.float16)
             for name, value in zip(tensors, (torch.inf, -torch.inf), strict=True):
                 tensors[name].view(-1)[5] = value
-            assert checked(device, CONVOLUTION, operation, tensors)
+            assert check_operation(device, CONVOLUTION, operation, tensors)
 
 
 @pytest.mark.parametrize("preset", ["mxfp8", "nvfp4"])
 def test_tiles_with_scales(preset: str) -> None:
-    """Each result with a non-finite factor is NaN, on both sides; no other result changes."""
-    tensors = drawn(LINEAR, "AxW", 3, torch.float32)
+    """On both sides, each result with a non-finite factor is NaN. No other result changes."""
+    tensors = draw_operands(LINEAR, "AxW", 3, torch.float32)
     tensors["W"][0, 1, 2] = torch.inf
     finite = {**tensors, "W": tensors["W"].nan_to_num(posinf=0.0)}
     with Device(preset) as device:
         for rows in "AW":
             result = device.contract(LINEAR, "AxW", tensors, row_side=rows).result
-            wanted = device.contract(LINEAR, "AxW", finite, row_side=rows).result
-            wanted[0, :, 1] = torch.nan
-            torch.testing.assert_close(result, wanted, rtol=0, atol=0, equal_nan=True)
+            expected = device.contract(LINEAR, "AxW", finite, row_side=rows).result
+            expected[0, :, 1] = torch.nan
+            torch.testing.assert_close(result, expected, rtol=0, atol=0, equal_nan=True)
 
 
 @pytest.mark.parametrize(("preset", "kind"), [("core", torch.float16), ("core-bf16", torch.bfloat16)])
@@ -123,11 +123,11 @@ def test_bias_relu_and_mask_after_infinities(preset: str, kind: torch.dtype) -> 
     a[0, 0, 0], a[0, 1, 0] = torch.inf, -torch.inf
     bias = torch.tensor([1.0, -torch.inf, torch.nan, 0.0])
     layer = MatrixProduct(batch=1, samples=3, in_features=2, out_features=4)
-    wanted = (a.double() @ w.double().mT + bias).relu().float()
+    expected = (a.double() @ w.double().mT + bias).relu().float()
     with Device(preset) as device:
         for rows in "AW":
             done = device.contract(layer, "AxW", {"A": a, "W": w}, bias=bias, relu=True, row_side=rows)
-            torch.testing.assert_close(done.result, wanted, rtol=0, atol=0, equal_nan=True)
+            torch.testing.assert_close(done.result, expected, rtol=0, atol=0, equal_nan=True)
         mask = torch.zeros(1, 3, 4).to(kind)
         mask[0, 0, 1:] = 1
         result = device.contract(layer, "AxW", {"A": a.to(kind), "W": w.to(kind)}, mask=mask).result
@@ -148,7 +148,7 @@ def test_the_case_of_the_issue() -> None:
 
 
 def test_fp8_keeps_infinities() -> None:
-    """E4M3 has no infinities: an infinite float32 operand still gives infinite results, on either side."""
+    """E4M3 has no infinities, but infinite float32 operands on either side still give infinite results."""
     a, b = torch.ones(3, 4), torch.ones(4, 2)
     for operand in (a, b):
         operand[0, 0] = torch.inf
@@ -160,7 +160,7 @@ def test_fp8_keeps_infinities() -> None:
 
 @pytest.mark.parametrize("place", ["A", "W", "G"])
 def test_gradient_scalers_find_them(place: str) -> None:
-    """The infinity is multiplied only by zeros; the step is skipped, and the run counts its contractions."""
+    """The infinity is multiplied only by zeros. GradScaler skips the step, and the run counts the contractions."""
     torch.manual_seed(0)
     first = nn.Conv2d(1, 2, 3, padding=1, bias=False)
     model = nn.Sequential(first, nn.Flatten(), nn.Linear(32, 2, bias=False))
@@ -201,7 +201,7 @@ def test_cycles_of_checks_count() -> None:
 
 @pytest.mark.parametrize("preset", ["core-fp8", "paper-bf16", "mxfp8", "nvfp4"])
 def test_zeros_do_not_choose_formats_or_sides(preset: str) -> None:
-    """An operand with nine zeros of ten stays on its side, whatever its role."""
+    """An operand with 90% zeros stays on its side, whatever its role."""
     random = np.random.default_rng(3)
     layer = MatrixProduct(batch=1, samples=8, in_features=64, out_features=8)
     with Device(preset) as device:

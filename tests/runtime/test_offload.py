@@ -1,4 +1,4 @@
-"""Models under `offload`: exact bits of every product on the device, a list of the others, and no lasting changes."""
+"""`offload` gives every product's exact bits on the device, lists other products, and restores PyTorch at its end."""
 
 from collections.abc import Callable
 from typing import Any
@@ -16,7 +16,7 @@ from .rounding import Rounding
 
 
 class Network(nn.Module):
-    """Convolutions, one of them transposed, an LSTM, attention and linear layers."""
+    """A plain and a transposed convolution, an LSTM, attention and linear layers."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -67,9 +67,9 @@ def test_losses_and_gradients_to_the_bit(device: Device, autocast: bool) -> None
     model = seeded(Network)
     with offload(device, model=model, strict=True) as run:
         got = gradients(model, autocast)
-    wanted = rounded_gradients(model, autocast)
-    assert len(got) == len(wanted) > 10
-    assert all(map(torch.equal, got, wanted))
+    expected = rounded_gradients(model, autocast)
+    assert len(got) == len(expected) > 10
+    assert all(map(torch.equal, got, expected))
     assert not all(map(torch.equal, got, gradients(model, autocast)))
     layers = {each.layer for each in run.contractions}
     assert {"conv", "lstm.weight_hh_l0_reverse", "attention.in_proj_weight", "attention/bmm0", "up", "out"} <= layers
@@ -141,12 +141,12 @@ def test_what_pytorch_adds(device: Device) -> None:
             torch.dot(x[0], y[:, 0]),
             torch._addmm_activation(c[0], x, y),
             F.conv_transpose2d(image, kernel, bias, stride=2, output_padding=1),
-            F.conv_transpose2d(image, kernel, bias, dilation=2, output_padding=1),  # places outside of all taps
+            F.conv_transpose2d(image, kernel, bias, dilation=2, output_padding=1),  # Some results have no tap.
             torch.einsum("bij,bjk->bik", bx, by),
         ]
     wide = F.conv_transpose2d(image.double(), kernel.double(), stride=2, output_padding=1).float()
     apart = F.conv_transpose2d(image.double(), kernel.double(), dilation=2, output_padding=1).float()
-    wanted = [
+    expected = [
         exact(x, y) + c.float(),
         exact(x, y) * 0.3 + c.float() * 0.7,
         exact(x, y),
@@ -162,8 +162,8 @@ def test_what_pytorch_adds(device: Device) -> None:
         apart + bias.float()[:, None, None],
         exact(bx, by),
     ]
-    for k, (mine, theirs) in enumerate(zip(got, wanted, strict=True)):
-        assert torch.equal(mine, theirs.half()), k
+    for k, (found, reference) in enumerate(zip(got, expected, strict=True)):
+        assert torch.equal(found, reference.half()), k
     assert len(run.contractions) == len(got)
 
 
@@ -183,7 +183,7 @@ def test_compiled(device: Device) -> None:
         got = gradients(torch.compile(model, backend="aot_eager"), autocast=False)  # type: ignore[arg-type]
     assert all(map(torch.equal, got, rounded_gradients(model, autocast=False)))
     assert len(run.contractions) == 5
-    # Functions that ran here are compiled elsewhere.
+    # Outside of `offload`, PyTorch compiles a function again that it compiled inside.
     graphs: list[Any] = []
 
     def backend(graph: torch.fx.GraphModule, _: Any) -> Callable[..., Any]:
@@ -209,10 +209,10 @@ CASES: list[tuple[Callable[[], Any], str]] = [
 @pytest.mark.parametrize(("compute", "reason"), CASES)
 def test_what_does_not_run_is_listed(device: Device, compute: Callable[[], Any], reason: str) -> None:
     torch.manual_seed(0)
-    wanted = compute()
+    expected = compute()
     torch.manual_seed(0)
     with offload(device) as run:
-        assert torch.equal(compute(), wanted)
+        assert torch.equal(compute(), expected)
     (missed,) = run.missed
     assert run.contractions == []
     with pytest.raises(OffloadError, match=reason) as raised, offload(device, strict=True):
@@ -222,7 +222,7 @@ def test_what_does_not_run_is_listed(device: Device, compute: Callable[[], Any],
 
 
 def test_half_of_a_backward_pass(device: Device) -> None:
-    """No program has the stride: PyTorch runs both passes, and each is listed."""
+    """No program supports the stride: PyTorch runs both passes, and the run lists each."""
     x, w = torch.randn(1, 1, 1, 9, requires_grad=True), torch.randn(1, 1, 1, 2, requires_grad=True)
     with offload(device) as run:
         F.conv2d(x, w, stride=5).sum().backward()
@@ -275,4 +275,4 @@ def test_checkpoints(device: Device) -> None:
         checkpoint(model, x, use_reentrant=False).sum().backward()
     forward, backward = [("0", "AxW"), ("2", "AxW")], [("2", "WxG"), ("2", "AxG"), ("0", "AxG")]
     assert sorted(set(labels(run))) == sorted(forward + backward)
-    assert labels(run).count(("0", "AxW")) == 2  # computed again
+    assert labels(run).count(("0", "AxW")) == 2  # The checkpoint computes the product again.

@@ -1,4 +1,4 @@
-"""The table of training steps in docs/runtime.md agrees with the bench that writes it."""
+"""The table of training steps in docs/runtime.md matches the bench that writes it."""
 
 import re
 from collections.abc import Iterator
@@ -59,7 +59,7 @@ def test_a_table_goes_between_the_markers(bench: ModuleType, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["vgg"], "NETWORK must be one of resnet, gpt, lstm, not vgg"),
         (["--repeats", "0"], "--repeats must be at least 1, not 0"),
@@ -71,7 +71,7 @@ def test_a_table_goes_between_the_markers(bench: ModuleType, tmp_path: Path) -> 
 def test_what_cannot_be(
     bench: ModuleType,
     arguments: list[str],
-    said: str,
+    message: str,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -79,4 +79,4 @@ def test_what_cannot_be(
     with pytest.raises(SystemExit) as ended:
         bench.main()
     assert ended.value.code == 2
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err

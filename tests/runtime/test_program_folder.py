@@ -1,4 +1,4 @@
-"""Program folders: the same bits on every executor, and a clear error for each unusable folder."""
+"""Program folders give the same bits on every executor. Each unusable folder gives a clear error."""
 
 import json
 import shutil
@@ -58,7 +58,7 @@ def edit(folder: Path, change: Callable[[dict[str, Any]], None]) -> None:
 
 @pytest.mark.parametrize("geometry", GEOMETRIES.values(), ids=GEOMETRIES)
 def test_order_in_memory(geometry: Geometry) -> None:
-    """Tensors in memory have the order of the compiler's own images."""
+    """Tensors in memory have the layout of the compiler's images."""
     random, config = np.random.default_rng(0), CoreConfig()
     values = {name: random.integers(1, 60000, geometry.shapes[name]).astype(np.uint16) for name in "AWG"}
     for operation in ("AxW", "WxG"):
@@ -74,7 +74,7 @@ def test_order_in_memory(geometry: Geometry) -> None:
 
 @pytest.mark.parametrize("turned", [False, True])
 def test_order_of_fp32(turned: bool) -> None:
-    """The index in a group is the formula of docs/program-folder.md."""
+    """The index in a group follows the formula of docs/program-folder.md."""
     geometry, config = GEOMETRIES["linear"], CoreConfig()
     bits = np.arange(1, 36, dtype=np.uint32).reshape(geometry.shapes["G"])
     tensor = StepTensor(name="G", shape=bits.shape, format="fp32", groups=groups_of(geometry, "G", turned=turned))
@@ -103,7 +103,7 @@ def test_golden_core_leaves_the_expected_memory(geometry: Geometry, operation: s
 
 @pytest.mark.parametrize(("buffer", "sizes"), [(1, (16, 16, 16)), (2, (24, 16, 24)), (4, (16, 32, 16))])
 def test_operands_are_loaded_again_after_other_regions(buffer: int, sizes: tuple[int, int, int]) -> None:
-    """Biases move the buffer's regions: the second product's results overwrite operands of the first."""
+    """Biases move the buffer's regions, so that the second product's results overwrite operands of the first."""
     builder, random = PlanBuilder(CoreConfig(buffer=buffer)), np.random.default_rng(0)
     samples, in_features, out_features = sizes
     geometry = MatrixProduct(batch=1, samples=samples, in_features=in_features, out_features=out_features)
@@ -205,7 +205,7 @@ def test_damaged_contents(file: str, written: Path) -> None:
 
 
 def corrupt(folder: ProgramFolder, written: Path, index: int, change: Callable[[int], int]) -> None:
-    """Change a descriptor, and the checksum with it."""
+    """Change a descriptor and update the checksum."""
     import hashlib
 
     region = folder.memory_map.programs[0]
@@ -284,7 +284,7 @@ def test_missing_file(written: Path) -> None:
 @pytest.mark.parametrize("rows", [0, 1, None])
 @pytest.mark.parametrize("operation", ["AxW", "WxG", "AxG"])
 def test_two_operand_formats(operation: str, rows: int | None) -> None:
-    """The row side has E5M2, for the gradient, or A if there is none."""
+    """The row side has E5M2. It holds the gradient, or A in the forward pass."""
     config = load_any_preset("core-fp8")
     assert isinstance(config, CoreConfig)
     chosen = None if rows is None else operation.split("x")[rows]

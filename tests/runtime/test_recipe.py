@@ -1,4 +1,4 @@
-"""NVFP4's training recipe against its definition in plain NumPy, alone and on a device."""
+"""NVFP4's training recipe equals its definition in plain NumPy, alone and on a device."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ ELEMENTS = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6])
 SCALE_VALUES = np.array(
     [code * 2.0**-9 for code in range(8)] + [2.0**e * (1 + f / 8) for e in range(-6, 9) for f in range(8)]
 )
-SCALE_VALUES = SCALE_VALUES[:127]  # the last code is NaN
+SCALE_VALUES = SCALE_VALUES[:127]  # The last code is NaN.
 FP4, E4M3 = FORMATS["fp4_e2m1"], SCALES["e4m3"]
 LAYER = MatrixProduct(batch=1, samples=40, in_features=70, out_features=24)
 QUIET = Recipe(bf16_layers=())
@@ -47,7 +47,7 @@ def square_blocks(weights: NDArray[np.float32]) -> NDArray[np.float64]:
     return made
 
 
-def worth(values: NDArray[np.float32], height: int) -> NDArray[np.float64]:
+def quantise_values(values: NDArray[np.float32], height: int) -> NDArray[np.float64]:
     made = quantise_blocks(values, fp4(), E4M3, block_height=height)
     table = np.concatenate([ELEMENTS, -ELEMENTS])
     scales = np.repeat(SCALE_VALUES[made.scales], 16, axis=-1)[..., : values.shape[-1]]
@@ -59,13 +59,13 @@ def fp4() -> FloatFormat:
     return FP4
 
 
-def drawn(*shape: int, seed: int = 0) -> NDArray[np.float32]:
+def draw_operands(*shape: int, seed: int = 0) -> NDArray[np.float32]:
     rng = np.random.default_rng(seed)
     return (rng.standard_normal(shape) * np.exp2(rng.integers(-5, 5, shape))).astype(np.float32)
 
 
 def operands() -> dict[str, NDArray[np.float32]]:
-    return {name: drawn(*LAYER.shapes[name], seed=seed) for seed, name in enumerate("AWG")}
+    return {name: draw_operands(*LAYER.shapes[name], seed=seed) for seed, name in enumerate("AWG")}
 
 
 # The transform
@@ -88,7 +88,7 @@ def test_signs_follow_from_the_seed() -> None:
 
 @pytest.mark.parametrize("rows", [16, 20, 5, 48])
 def test_a_product_under_the_transform_is_the_same(rows: int) -> None:
-    """Small integers give the same bits, since no rounding changes them."""
+    """Small integers give the same bits, since they are not rounded."""
     rng = np.random.default_rng(rows)
     a, g = (rng.integers(-8, 9, (2, rows, columns)).astype(np.float32) for columns in (7, 3))
     x, y = (hadamard_transform(each, hadamard_matrix(rows)).astype(np.float64) for each in (a, g))
@@ -117,25 +117,25 @@ def test_random_signs_precede_the_transform() -> None:
 
 @pytest.mark.parametrize("shape", [(16, 16), (40, 70), (5, 33), (33, 5)])
 def test_square_blocks_are_as_defined(shape: tuple[int, int]) -> None:
-    weights = drawn(*shape)
-    weights[:16, :16] *= shape[0] < 20  # a block of zeros in the larger matrices
-    assert np.array_equal(worth(weights, 16), square_blocks(weights))
+    weights = draw_operands(*shape)
+    weights[:16, :16] *= shape[0] < 20  # Larger matrices have a block of zeros.
+    assert np.array_equal(quantise_values(weights, 16), square_blocks(weights))
 
 
 def test_a_weight_and_its_transpose_have_the_same_values() -> None:
-    weights = drawn(40, 70)
-    assert np.array_equal(worth(weights, 16), worth(np.ascontiguousarray(weights.T), 16).T)
-    assert not np.array_equal(worth(weights, 1), worth(np.ascontiguousarray(weights.T), 1).T)
+    weights = draw_operands(40, 70)
+    assert np.array_equal(quantise_values(weights, 16), quantise_values(np.ascontiguousarray(weights.T), 16).T)
+    assert not np.array_equal(quantise_values(weights, 1), quantise_values(np.ascontiguousarray(weights.T), 1).T)
 
 
 def test_square_blocks_repeat_one_scale() -> None:
-    """The tile gets ordinary blocks of 1 x 16."""
-    scales = quantise_blocks(drawn(40, 70), fp4(), E4M3, block_height=16).scales
+    """The tile receives ordinary blocks of 1 x 16."""
+    scales = quantise_blocks(draw_operands(40, 70), fp4(), E4M3, block_height=16).scales
     assert np.array_equal(scales, scales[np.arange(40) // 16 * 16])
 
 
 def test_a_block_with_a_value_that_is_not_finite_has_no_number() -> None:
-    weights = drawn(40, 40)
+    weights = draw_operands(40, 40)
     weights[20, 3] = np.inf
     scales = quantise_blocks(weights, fp4(), E4M3, block_height=16).scales
     bad = np.zeros((40, 3), bool)
@@ -156,9 +156,9 @@ def test_both_passes_multiply_the_same_weights(as_tensors: bool) -> None:
             if as_tensors:
                 pair = {name: torch.from_numpy(each) for name, each in pair.items()}
             done = device.contract(LAYER, operation, pair)
-            wanted = worth(values[other][0], 1) @ matrix
+            expected = quantise_values(values[other][0], 1) @ matrix
             assert isinstance(done.result, torch.Tensor) == as_tensors
-            np.testing.assert_allclose(done.result[0], wanted, rtol=3e-7, atol=1e-12 * np.abs(wanted).max())
+            np.testing.assert_allclose(done.result[0], expected, rtol=3e-7, atol=1e-12 * np.abs(expected).max())
             counts = done.executed.operands["W"]
             assert counts.zeros + counts.flushed == np.count_nonzero(weights == 0)
 
@@ -171,7 +171,7 @@ def test_only_linear_layers_have_square_blocks() -> None:
     with Device("nvfp4", recipe=QUIET) as device, Device("nvfp4", rounding="stochastic") as plain:
         for geometry in (batched, image):
             for operation in ("AxW", "WxG", "AxG"):
-                pair = {name: drawn(*geometry.shapes[name]) for name in operation.replace("x", "")}
+                pair = {name: draw_operands(*geometry.shapes[name]) for name in operation.replace("x", "")}
                 results = [each.contract(geometry, operation, pair).result for each in (device, plain)]
                 assert np.array_equal(*results)
 
@@ -185,12 +185,12 @@ def test_weight_gradients_are_products_of_transformed_operands() -> None:
     made = {name: hadamard_transform(each, matrix) for name, each in values.items()}
     wide = MatrixProduct(batch=1, samples=48, in_features=70, out_features=24)
     with Device("nvfp4", recipe=Recipe(seed=5), rounding="nearest") as device, Device("nvfp4") as plain:
-        done, wanted = device.contract(LAYER, "AxG", values), plain.contract(wide, "AxG", made)
+        done, expected = device.contract(LAYER, "AxG", values), plain.contract(wide, "AxG", made)
         without = plain.contract(LAYER, "AxG", values)
-    assert np.array_equal(done.result, wanted.result)
-    assert done.executed.zeros == wanted.executed.zeros
+    assert np.array_equal(done.result, expected.result)
+    assert done.executed.zeros == expected.executed.zeros
     assert done.executed.zeros["G"] < without.executed.zeros["G"]
-    assert done.executed.speedup == wanted.executed.speedup < without.executed.speedup
+    assert done.executed.speedup == expected.executed.speedup < without.executed.speedup
 
 
 def test_gradients_alone_are_rounded_stochastically() -> None:
@@ -225,7 +225,7 @@ def test_layers_in_bf16_run_on_a_tile_of_bf16() -> None:
 
 def test_a_model_has_its_layers_in_bf16_by_their_names() -> None:
     model = torch.nn.Sequential(torch.nn.Linear(32, 48), torch.nn.ReLU(), torch.nn.Linear(48, 16))
-    x = torch.from_numpy(drawn(32, 32))
+    x = torch.from_numpy(draw_operands(32, 32))
     errors = []
     for layers in ((), ("2",), ("*",)):
         with Device("nvfp4", recipe=Recipe(bf16_layers=layers)) as device, offload(device, model=model) as run:

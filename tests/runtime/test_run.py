@@ -1,4 +1,4 @@
-"""A run's document, table and page have the device's figures."""
+"""A run's document, table and page contain the device's figures."""
 
 import json
 from pathlib import Path
@@ -17,7 +17,7 @@ from tensordash_sim.cycles import count
 from tensordash_sim.lowering import MatrixProduct
 
 
-def trained(device: Device) -> Run:
+def train(device: Device) -> Run:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Conv2d(1, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(128, 4))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -33,7 +33,7 @@ def trained(device: Device) -> Run:
 @pytest.fixture(scope="module")
 def run() -> Run:
     with Device("core") as device:
-        return trained(device)
+        return train(device)
 
 
 def test_the_document(run: Run) -> None:
@@ -84,22 +84,22 @@ def test_cycles_of_the_verilog_are_measured() -> None:
         done, same = (each.contract(layer, "AxW", {"A": a[None], "W": b[None]}).executed for each in (device, golden))
         assert done.cycles is not None
         assert done.cycles > 0
-        assert done.traffic == same.traffic == 2 * (8 * 16 + 8 * 16 + 8 * 8) + 32  # and the record
+        assert done.traffic == same.traffic == 2 * (8 * 16 + 8 * 16 + 8 * 8) + 32  # The last 32 bytes are the record.
         assert same.cycles is None
 
 
 def test_the_speedup_is_the_cycle_simulators() -> None:
-    """Few passes are all counted; with many, a sample is close."""
+    """Few passes are counted exactly. For many passes, a sample is close."""
     config = load_preset("recommended")
     random = np.random.default_rng(0)
     for samples, exactly in ((12, True), (2000, False)):
         layer = MatrixProduct(batch=1, samples=samples, in_features=50, out_features=3)
         masks = {name: random.random(layer.shapes[name]) < share for name, share in (("A", 0.4), ("W", 0.9))}
         streams = [np.pad(rows, ((0, 0), (0, 2))).reshape(4, 13, 4) for rows in masks["A"][0].reshape(-1, 4, 50)]
-        wanted = count(streams, config)
+        expected = count(streams, config)
         found = counted(layer, "AxW", masks, "A", config)
-        assert found.dense == wanted.steps
-        assert found.speedup == pytest.approx(wanted.speedup, rel=1e-9 if exactly else 0.03)
+        assert found.dense == expected.steps
+        assert found.speedup == pytest.approx(expected.speedup, rel=1e-9 if exactly else 0.03)
         assert counted(layer, "AxW", masks, "W", config).speedup < 1.3
         assert counted(layer, "AxW", masks, "A", config.baseline).speedup == 1
 
@@ -109,7 +109,7 @@ def of_a_tile() -> Run:
     core = load_any_preset("core")
     assert isinstance(core, CoreConfig)
     with Device(core.tile) as device:
-        return trained(device)
+        return train(device)
 
 
 def test_a_tile_has_cycles_and_no_traffic(of_a_tile: Run) -> None:
@@ -120,10 +120,10 @@ def test_a_tile_has_cycles_and_no_traffic(of_a_tile: Run) -> None:
 
 
 def test_the_tile_of_a_core_is_told_apart(run: Run, of_a_tile: Run) -> None:
-    """Its speedup equals the speedup of the tile alone, without memory."""
+    """The tile's speedup in a core equals the speedup of the tile alone, without memory."""
     totals, alone = run.totals(), of_a_tile.totals()
     assert totals.dense_tile_cycles == alone.dense_cycles
-    assert totals.tile_cycles == pytest.approx(alone.cycles, abs=len(run.contractions))  # each is rounded
+    assert totals.tile_cycles == pytest.approx(alone.cycles, abs=len(run.contractions))  # Each is rounded.
     assert totals.tile_speedup == pytest.approx(totals.dense_tile_cycles / totals.tile_cycles) != totals.speedup
     document = run.to_json()
     assert document["totals"]["tile_speedup"] == round(totals.tile_speedup, 4)
@@ -131,4 +131,4 @@ def test_the_tile_of_a_core_is_told_apart(run: Run, of_a_tile: Run) -> None:
         assert each["tile_speedup"] == alike["tile_speedup"]
         assert alike["tile_speedup"] == pytest.approx(
             alike["dense_cycles"] / alike["cycles"], rel=0.05
-        )  # of few cycles
+        )  # Rounding matters for few cycles.

@@ -1,4 +1,4 @@
-"""Float32 operands: scaled by powers of two, rounded, and counted; zeros from rounding do not count as sparsity."""
+"""Float32 operands are scaled by powers of two, rounded and counted. Flushed values do not count as zeros."""
 
 import json
 from collections.abc import Iterator
@@ -37,8 +37,8 @@ def power(values: NDArray[np.float32], most: float) -> int:
     return max(p for p in range(-400, 400) if largest * 2.0**p <= most) if largest else 0
 
 
-def defined(a: NDArray[np.float32], b: NDArray[np.float32], preset: str = "core") -> NDArray[np.float32]:
-    """Compute docs/runtime.md's definition of a product in float64: operands scaled and rounded, and an exact sum."""
+def compute_reference(a: NDArray[np.float32], b: NDArray[np.float32], preset: str = "core") -> NDArray[np.float32]:
+    """Compute a product by the definition in docs/runtime.md, in float64: scale, round, and sum exactly."""
     kind, most = {"core": (torch.float16, 65504.0), "core-bf16": (torch.bfloat16, 2.0**16)}[preset]
     powers = [power(each, most) for each in (a, b)]
     rounded = [
@@ -49,37 +49,37 @@ def defined(a: NDArray[np.float32], b: NDArray[np.float32], preset: str = "core"
         return (rounded[0] @ rounded[1]).astype(np.float32)
 
 
-def drawn(shape: tuple[int, ...], seed: int, size: float = 1.0) -> NDArray[np.float32]:
+def draw_operands(shape: tuple[int, ...], seed: int, size: float = 1.0) -> NDArray[np.float32]:
     values = np.random.default_rng(seed).standard_normal(shape) * size
     return values.astype(np.float32)
 
 
 SIZES = [(1.0, 1.0), (1e-8, 1.0), (1e6, 1e6), (1e-37, 1e-8), (3e-41, 1e30), (1e-40, 1e-3), (1e19, 1e19), (1e30, 1e30)]
-"""Sizes of both operands: descriptors can hold the powers of some of them, and the runtime applies others."""
+"""Magnitudes of both operands: descriptors hold some of the powers of two, and the runtime applies the rest."""
 
 
 @pytest.mark.parametrize("sizes", SIZES, ids=str)
 def test_products_of_any_size(verilator: Device, sizes: tuple[float, float]) -> None:
-    a, b = drawn((5, 9), 1, sizes[0]), drawn((9, 6), 2, sizes[1])
+    a, b = draw_operands((5, 9), 1, sizes[0]), draw_operands((9, 6), 2, sizes[1])
     a[0, 0] = 0
-    wanted = defined(a, b)
+    expected = compute_reference(a, b)
     with np.errstate(over="ignore", invalid="ignore"):
         plain = (torch.from_numpy(a) @ torch.from_numpy(b)).numpy()
     if np.isfinite(plain).all():
-        np.testing.assert_allclose(wanted, plain, atol=max(2.0**-9 * float(np.abs(plain).max()), 2.0**-145))
+        np.testing.assert_allclose(expected, plain, atol=max(2.0**-9 * float(np.abs(plain).max()), 2.0**-145))
     for device in (
         Device("core"),
         Device("core", "golden"),
         verilator,
         Device(CoreConfig.from_toml("", ["core.scale=false"])),
     ):
-        assert np.array_equal(device.matmul(a, b), wanted), device.backend
+        assert np.array_equal(device.matmul(a, b), expected), device.backend
 
 
 @pytest.mark.parametrize("scale", [-128, 127, -129, 128])
 def test_the_last_powers_of_a_descriptor(verilator: Device, scale: int) -> None:
     """The runtime applies powers beyond a descriptor's range, with the same results."""
-    a, b = drawn((5, 9), 3), drawn((9, 6), 4)
+    a, b = draw_operands((5, 9), 3), draw_operands((9, 6), 4)
     powers = {"A": -scale // 2, "W": -scale - (-scale // 2)}
     a, b = (np.ldexp(each, -powers[name]).astype(np.float32) for each, name in ((a, "A"), (b, "W")))
     found = []
@@ -100,9 +100,9 @@ GROUPS = convolution(batch=2, channels=(4, 6), size=(5, 6), kernel=(3, 2), strid
 @pytest.mark.parametrize("geometry", [GROUPS, MatrixProduct(batch=3, samples=5, in_features=6, out_features=7)])
 @pytest.mark.parametrize("operation", ["AxW", "WxG", "AxG"])
 def test_groups_and_batches(geometry: Convolution | MatrixProduct, operation: str) -> None:
-    """Operands times a power of two give scaled results; without scaling they would be zeros and infinities."""
+    """Operands times a power of two give scaled results. Unscaled results would be zeros and infinities."""
     sizes = {"A": 2.0**40, "W": 2.0**-30, "G": 2.0**-60}
-    tensors = {name: drawn(geometry.shapes[name], k) for k, name in enumerate("AWG") if name in operation}
+    tensors = {name: draw_operands(geometry.shapes[name], k) for k, name in enumerate("AWG") if name in operation}
     with Device("core") as device:
         plain = device.contract(geometry, operation, tensors).result
         wide = {name: each * np.float32(sizes[name]) for name, each in tensors.items()}
@@ -127,13 +127,13 @@ def test_gradients_below_fp16() -> None:
         right = step(torch.float64)
         with Device("core") as device, offload(device, model=net.float(), strict=True, flush_limit=1e-2) as run:
             made = step(torch.float32)
-        for mine, wanted in zip(made, right, strict=True):
-            assert (mine - wanted).norm() < 2e-3 * wanted.norm()
+        for gradient, expected in zip(made, right, strict=True):
+            assert (gradient - expected).norm() < 2e-3 * expected.norm()
         assert run.totals().saturated == 0
 
 
 def test_the_largest_value_of_fp8_does_not_saturate() -> None:
-    """E4M3 ends at 448: the power for 7 * 2**k keeps all bits, and every size gives the same bits."""
+    """E4M3 ends at 448, so 7 * 2**k keeps all bits after scaling. Every magnitude gives the same bits."""
     a = np.array([[7.0, 1.0, -0.5]], np.float32)
     for preset in ("core-fp8", load_preset("paper", ["tile.format=fp8_e4m3"])):
         with Device(preset) as device:
@@ -148,9 +148,9 @@ def test_the_largest_value_of_fp8_does_not_saturate() -> None:
 
 @pytest.mark.parametrize("accumulator", ["hopper", "volta-fp16"])
 def test_fused_accumulators(accumulator: str) -> None:
-    """Scaled operands give scaled results, also with narrow results."""
+    """Scaled operands give scaled results, narrow results included."""
     tile = load_preset("paper", ["tile.format=fp16", f"tile.accumulator={accumulator}"])
-    a, b = drawn((4, 32), 1), drawn((32, 4), 2)
+    a, b = draw_operands((4, 32), 1), draw_operands((32, 4), 2)
     with Device(tile) as device:
         plain = device.matmul(a, b)
         np.testing.assert_allclose(plain, a @ b, rtol=0.01, atol=0.05)
@@ -161,7 +161,7 @@ def test_fused_accumulators(accumulator: str) -> None:
 
 def test_powers_of_special_operands() -> None:
     fmt = load_preset("paper").a_format
-    for values, wanted in (
+    for values, expected in (
         ([0.0, -0.0], 0),
         ([np.inf, np.nan], 0),
         ([np.inf, 3.0], 14),
@@ -170,12 +170,12 @@ def test_powers_of_special_operands() -> None:
         ([2.0**-149], 164),
     ):
         operand = Operand("A", np.array(values, np.float32))
-        assert operand.exponent(fmt, 16, "auto") == wanted
+        assert operand.exponent(fmt, 16, "auto") == expected
     assert Operand("A", np.array([3.0], np.float16)).exponent(fmt, 16, "auto") == 0
 
 
 COUNTED = np.array([[0.0, -0.0, 1e-9, 2.0**-25, 2.0**-24, 65519.0, 65520.0, -1e6]], np.float32)
-"""Two zeros, two values that fp16 flushes (2**-25 is a tie, to even), and two above its largest."""
+"""Two zeros, two values that fp16 flushes (2**-25 is a tie, to even), and two above fp16's largest."""
 
 
 def test_counts_by_hand() -> None:
@@ -317,16 +317,16 @@ FUSED = "bias", "relu"
 )
 def test_fused_biases(preset: str, size: float, fused: tuple[str, ...]) -> None:
     """A bias that scaled sums cannot hold exactly is added to the FP32 result."""
-    a, w = drawn((1, 5, 9), 1), drawn((1, 4, 9), 2)
+    a, w = draw_operands((1, 5, 9), 1), draw_operands((1, 4, 9), 2)
     layer = MatrixProduct(batch=1, samples=5, in_features=9, out_features=4)
-    bias = drawn((4,), 3, size)
+    bias = draw_operands((4,), 3, size)
     a[0, 0] = 0
     for backend in ("emulator", "golden"):
         with Device(preset, backend) as device:
             done = device.contract(layer, "AxW", {"A": a, "W": w}, bias=bias, relu=True)
         assert done.executed.problem.fused == fused
-        wanted = np.maximum(defined(a[0], w[0].T, preset).astype(np.float64) + bias, 0).astype(np.float32)
-        np.testing.assert_allclose(done.result[0], wanted, rtol=2.0**-22)
+        expected = np.maximum(compute_reference(a[0], w[0].T, preset).astype(np.float64) + bias, 0).astype(np.float32)
+        np.testing.assert_allclose(done.result[0], expected, rtol=2.0**-22)
         assert np.array_equal(done.result[0, 0], np.maximum(bias, 0))
 
 
@@ -336,14 +336,14 @@ def test_compiled_models_are_scaled() -> None:
     last = nn.Linear(7, 3)
     model = nn.Sequential(nn.Linear(9, 7), nn.ReLU(), last)
     x = torch.randn(5, 9) * 1e6
-    wanted = model(x).detach()
+    expected = model(x).detach()
     with Device("core") as device:
         run = Run(device)
         options: dict[str, Any] = {"device": device, "run": run, "strict": True, "flush_limit": 0.1}
         made = torch.compile(model, backend="tensordash", options=options)(x)
         made.sum().mul(1e-9).backward()
     torch._dynamo.reset()
-    assert (made - wanted).norm() < 2e-3 * wanted.norm()
+    assert (made - expected).norm() < 2e-3 * expected.norm()
     assert {each.fused for each in run.contractions} >= {("bias", "relu"), ("bias",)}
     assert last.weight.grad is not None
     assert torch.isfinite(last.weight.grad).all()
@@ -367,8 +367,8 @@ def test_scalings_that_cannot_be(scaling: Any, error: type[Exception], message: 
 def test_encoding_with_a_scale_is_exact() -> None:
     """Compare every float32 exponent with NumPy's float64."""
     fmt = load_preset("paper").a_format
-    values = np.ldexp(drawn((400,), 5).astype(np.float64), np.arange(-149, 251) % 250 - 124).astype(np.float32)
+    values = np.ldexp(draw_operands((400,), 5).astype(np.float64), np.arange(-149, 251) % 250 - 124).astype(np.float32)
     for scale in (-130, -20, 0, 15, 120):
         with np.errstate(over="ignore"):
-            wanted = np.ldexp(values.astype(np.float64), scale).astype(np.float16)
-        assert np.array_equal(decode(encode(values, fmt, scale), fmt), wanted.astype(np.float32))
+            expected = np.ldexp(values.astype(np.float64), scale).astype(np.float16)
+        assert np.array_equal(decode(encode(values, fmt, scale), fmt), expected.astype(np.float32))

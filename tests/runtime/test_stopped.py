@@ -1,4 +1,4 @@
-"""Interruptions by a silent memory, Ctrl-C, SIGKILL or a full disk: finished work stays valid."""
+"""Finished work stays valid after a silent memory, Ctrl-C, SIGKILL or a full disk."""
 
 import errno
 import resource
@@ -18,12 +18,12 @@ from tensordash_runtime.tasks import load_task
 from tensordash_runtime.training import Trainer
 
 STEPS = 3
-"""Steps in an epoch."""
+"""Steps per epoch."""
 A, B = np.eye(8, dtype=np.float16), np.arange(64, dtype=np.float16).reshape(8, 8)
 
 
 @pytest.mark.parametrize(
-    ("channel", "after", "what"),
+    ("channel", "after", "event"),
     [
         ("ar", 0, "taken the address of a read of a descriptor"),
         ("r", 30, "answered a read of"),
@@ -31,15 +31,15 @@ A, B = np.eye(8, dtype=np.float16), np.arange(64, dtype=np.float16).reshape(8, 8
         ("b", 0, "answered a write"),
     ],
 )
-def test_a_memory_that_is_silent(channel: str, after: int, what: str) -> None:
-    """The error names the core's wait; when memory answers again, the device works."""
+def test_a_memory_that_is_silent(channel: str, after: int, event: str) -> None:
+    """The error names what the core waits for. The device works when memory answers again."""
     with Device("core", "verilator", memory_bytes=1 << 16) as device:
         np.testing.assert_array_equal(device.matmul(A, B), B)
         backend = device.require_usable()
         assert isinstance(backend, Verilator)
         backend._core.silence(channel, after)
         with pytest.raises(
-            DeviceError, match=f"memory has not {what}.* for 100... cycles: . of . descriptors are done"
+            DeviceError, match=f"memory has not {event}.* for 100... cycles: . of . descriptors are done"
         ):
             device.matmul(A, B)
         backend._core.silence("")
@@ -52,7 +52,7 @@ def test_ctrl_c_in_an_operation(backend: str) -> None:
     size = {"emulator": 1500, "golden": 40, "verilator": 400}[backend]
     large = np.full((size, size), 0.5, np.float16)
     with Device("core", backend) as device:
-        wanted = device.matmul(A, B)
+        expected = device.matmul(A, B)
         before = signal.signal(signal.SIGALRM, signal.default_int_handler)
         try:
             signal.setitimer(signal.ITIMER_REAL, 0.1)
@@ -61,7 +61,7 @@ def test_ctrl_c_in_an_operation(backend: str) -> None:
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, before)
-        np.testing.assert_array_equal(device.matmul(A, B), wanted)
+        np.testing.assert_array_equal(device.matmul(A, B), expected)
 
 
 def trainer(device: Device, folder: Path | None) -> Trainer:
@@ -73,24 +73,24 @@ def trainer(device: Device, folder: Path | None) -> Trainer:
 
 
 def train_and_wait(folder: str) -> None:
-    """Train, then wait in the middle of a step of the second epoch until the process is killed."""
+    """Train, then wait in a step of the second epoch until the process is killed."""
     with Device("core") as device:
-        mine = trainer(device, Path(folder))
+        interrupted = trainer(device, Path(folder))
         products = 0
 
         def watcher(product: object, done: object) -> None:
             nonlocal products
-            products += len(mine.history) == STEPS + 1
+            products += len(interrupted.history) == STEPS + 1
             if products == 2:
                 print("in a step", flush=True)
                 signal.pause()
 
-        mine.watcher = watcher
-        mine.train(2 * STEPS)
+        interrupted.watcher = watcher
+        interrupted.train(2 * STEPS)
 
 
 def test_killed_in_a_step(tmp_path: Path) -> None:
-    """Training continues from the last checkpoint, and its results are those without interruption."""
+    """Training continues from the last checkpoint and gives the results of an uninterrupted run."""
     here = str(Path(__file__).parent)
     code = f"import sys; sys.path.insert(0, {here!r}); import test_stopped; test_stopped.train_and_wait(sys.argv[1])"
     with subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE, text=True) as process:
@@ -107,7 +107,7 @@ def test_killed_in_a_step(tmp_path: Path) -> None:
     with Device("core") as device:
         uninterrupted = trainer(device, None)
         uninterrupted.train(2 * STEPS)
-    # Plain PyTorch may add in another order in another run.
+    # Plain PyTorch's order of additions may differ between runs.
     assert [replace(step, plain_loss=0.0) for step in resumed.history] == [
         replace(step, plain_loss=0.0) for step in uninterrupted.history
     ]
@@ -119,13 +119,13 @@ def test_a_checkpoint_that_does_not_fit(tmp_path: Path) -> None:
     """Only the last checkpoint stays."""
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     with Device("core") as device:
-        mine = trainer(device, tmp_path)
-        mine.train(1)
+        interrupted = trainer(device, tmp_path)
+        interrupted.train(1)
         checkpoint = (tmp_path / "checkpoint.pt").read_bytes()
         resource.setrlimit(resource.RLIMIT_FSIZE, (len(checkpoint) // 2, limits[1]))
         try:
             with pytest.raises(OSError, match=r"checkpoint\.pt") as raised:
-                mine.train(2)
+                interrupted.train(2)
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, limits)
         assert raised.value.errno == errno.EFBIG

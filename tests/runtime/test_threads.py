@@ -1,4 +1,4 @@
-"""Products in other threads are listed, and are an error if everything must run on the device."""
+"""A run lists products of other threads. In strict mode they raise an error."""
 
 import threading
 from collections.abc import Callable
@@ -80,24 +80,24 @@ def test_threads_of_torchscript(device: Device) -> None:
 
 
 def test_strict(device: Device) -> None:
-    """The thread of the product gets the error; if it drops the error, the block raises it at its end."""
-    said: list[str] = []
+    """The product's thread gets the error. If the thread drops it, the `offload` block raises it at its end."""
+    messages: list[str] = []
 
     def work() -> None:
         try:
             torch.ones(2, 3) @ torch.ones(3, 2)
         except OffloadError as error:
-            said.append(str(error))
+            messages.append(str(error))
 
     with pytest.raises(OffloadError, match=f"12 MACs: {ELSEWHERE}"), offload(device, strict=True):
         in_a_thread(work)
-    assert len(said) == 1
+    assert len(messages) == 1
     with offload(device, strict=True):
         in_a_thread(lambda: torch.ones(3) + 1)
 
 
 def test_modules_in_parallel(device: Device) -> None:
-    """As in `nn.DataParallel`, which runs the module in this thread if there is only one processor."""
+    """Run replicas as `nn.DataParallel` does, which uses the calling thread if there is only one processor."""
     models, x = [nn.Linear(2, 2), nn.Linear(2, 3)], torch.ones(1, 2)
     with offload(device) as run, ThreadPoolExecutor(2) as pool:
         made = list(pool.map(lambda model: model(x), models))
@@ -111,7 +111,7 @@ def test_modules_in_parallel(device: Device) -> None:
 
 
 class Products(Dataset[torch.Tensor]):
-    """A module whose samples are products."""
+    """A data set whose samples are products."""
 
     def __len__(self) -> int:
         return 4
@@ -129,7 +129,7 @@ def test_processes_that_load_data_are_no_threads(device: Device) -> None:
 
 
 def test_two_devices_in_two_threads(device: Device) -> None:
-    """Each thread has its own block, which gets only its own products."""
+    """Each thread has its own `offload` block, which lists only its own products."""
     runs: list[Run] = []
     both = threading.Barrier(2)
 

@@ -1,4 +1,4 @@
-"""Training: as in plain PyTorch with rounded products, also after an interruption, compared bit by bit."""
+"""Training equals plain PyTorch with rounded products. A resumed run equals an uninterrupted one bit by bit."""
 
 from pathlib import Path
 from typing import Any
@@ -29,10 +29,10 @@ def test_losses_fall_as_pytorchs_do(name: str, count: int) -> None:
     assert losses[:, 0] == pytest.approx(losses[:, 1], rel=0.02)
     assert not np.array_equal(losses[:, 0], losses[:, 1])
     assert all(0 < step.zeros < 1 and step.cycles <= step.dense_cycles for step in trainer.history)
-    *_, (steps, mine, plain) = trainer.accuracies
+    *_, (steps, accuracy, plain) = trainer.accuracies
     assert steps == count
-    assert 0 <= mine <= 1
-    assert mine == pytest.approx(plain, abs=0.2)
+    assert 0 <= accuracy <= 1
+    assert accuracy == pytest.approx(plain, abs=0.2)
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_losses_fall_with_scales_and_stochastic_gradients(preset: str, steps: in
     assert run.missed == []
     losses = np.array([(step.loss, step.plain_loss) for step in trainer.history])
     first, last = losses[:20].mean(axis=0), losses[-20:].mean(axis=0)
-    assert last[0] - last[1] < 0.15 * (first[1] - last[1])  # what plain PyTorch has learnt
+    assert last[0] - last[1] < 0.15 * (first[1] - last[1])  # The right side is the progress of plain PyTorch.
     assert not np.array_equal(losses[:, 0], losses[:, 1])
 
 
@@ -162,7 +162,7 @@ def test_a_difference_is_told(wrong: int, monkeypatch: pytest.MonkeyPatch) -> No
     ],
 )
 def test_the_verilog_trains_as_the_emulator_does(preset: str, steps: int | None) -> None:
-    """All bits of every product are equal, and cycles are at least those of the tile."""
+    """Every product has the same bits, and the core takes at least the tile's cycles."""
     task = load_task("digits")
     with Device(preset) as device, Device(preset, "verilator", latency=(20, 60), pause=0.05, seed=1) as verilog:
         compared: list[tuple[int, int]] = []
@@ -181,7 +181,7 @@ def test_the_verilog_trains_as_the_emulator_does(preset: str, steps: int | None)
 
 @pytest.mark.slow
 def test_digits_reach_what_pytorch_does() -> None:
-    """Three seeds reach at least 97% in the test, and on average half a point less than PyTorch at most."""
+    """Three seeds reach a test accuracy of at least 97%, on average at most half a point below PyTorch."""
     found = []
     for seed in range(3):
         task = load_task("digits", seed)
@@ -189,6 +189,6 @@ def test_digits_reach_what_pytorch_does() -> None:
             trainer = Trainer(task, device)
             trainer.train(10 * task.steps_per_epoch)
         found.append(trainer.accuracies[-1][1:])
-    mine, plain = np.mean(found, axis=0)
-    assert mine >= 0.97
-    assert abs(mine - plain) <= 0.005
+    accuracy, plain = np.mean(found, axis=0)
+    assert accuracy >= 0.97
+    assert abs(accuracy - plain) <= 0.005

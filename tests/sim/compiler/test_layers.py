@@ -1,4 +1,4 @@
-"""Layers of any kind on every preset: golden core and Verilog have PyTorch's results."""
+"""For layers of all kinds on every preset, golden core and Verilog give PyTorch's results."""
 
 from dataclasses import replace
 from math import prod
@@ -53,31 +53,31 @@ def bits(values):
 
 
 def check(config, works, core=None, first_parts=(None,)):
-    """Compare PyTorch's result with the golden core's and, if available, the Verilog's.
+    """Compare the golden core's result, and the Verilog's if `core` is given, with PyTorch's.
 
-    The tilings take turns in `first_parts`; for None, the search chooses it.
+    Problems use the numbers of `first_parts` in turn; for None, the search chooses the number.
     """
     for place, (number, work) in enumerate(works):
-        said = f"{number}: {work.operation} with {work.rows} on rows of {work.layer}, {', '.join(work.values)}"
+        context = f"{number}: {work.operation} with {work.rows} on rows of {work.layer}, {', '.join(work.values)}"
         image = work.image(config, Memory(SIZE))
         schedule = best_schedule(work.space(config))
         if parts := first_parts[place % len(first_parts)]:
             schedule = schedule_tiling(schedule.space, replace(schedule.tiling, first_parts=parts))
         program = emit(schedule, image.tensors).descriptors
-        assert find_races(config, program) == [], said
+        assert find_races(config, program) == [], context
         if core is not None:
             core.memory[:SIZE] = np.frombuffer(image.memory.bytes, np.uint8)
-            assert not core.run(program, SIZE).outcome.error, said
-        assert not GoldenCore(config, image.memory).run(program).error, said
+            assert not core.run(program, SIZE).outcome.error, context
+        assert not GoldenCore(config, image.memory).run(program).error, context
         if core is not None:
-            assert core.memory[:SIZE].tobytes() == bytes(image.memory.bytes), said
+            assert core.memory[:SIZE].tobytes() == bytes(image.memory.bytes), context
         how = {"config": config, "rows": work.rows, "fp32": work.fp32, "relu": work.relu}
-        wanted = expected(work.layer, work.operation, work.values, **how)
-        np.testing.assert_array_equal(bits(image.result()), bits(wanted), err_msg=said)
+        reference = expected(work.layer, work.operation, work.values, **how)
+        np.testing.assert_array_equal(bits(image.result()), bits(reference), err_msg=context)
 
 
 def check_both(name, works, quick=False):
-    """Compare with the Verilog, too, for cores that compile in less than minutes."""
+    """Compare with the Verilog too, if the core compiles in less than a minute."""
     if name in ("core", "core-dense"):
         with VerilatedCore(preset(name), SIZE + (1 << 18), quick=quick) as core:
             check(preset(name), works, core)
@@ -94,7 +94,7 @@ def random_works(name, seeds):
     [pytest.param(name, marks=() if name in ("core", "core-fp8") else pytest.mark.slow) for name in PRESETS],
 )
 def test_random_layers(name):
-    """The Verilog of larger cores runs them in nightly tests, and random programs in its bench."""
+    """The Verilog of larger cores runs random layers in nightly tests, and random programs in its bench."""
     check_both(name, random_works(name, range(5 if name in ("core", "core-dense") else 30)), quick=name != "core")
 
 
@@ -114,13 +114,13 @@ def test_many_random_layers(name):
 FUSED = [
     Layer(samples=2, channels=3, filters=6, size=(4, 7), kernel=(3, 2), padding=1, products=2),
     Layer(samples=2, channels=6, filters=3, size=(5, 6), kernel=(2, 2), stride=(2, 3), padding=1),
-    Layer(samples=1, channels=70, filters=50, size=(2, 5), kernel=(3, 3), padding=1),  # reductions in chunks
-    Layer(samples=1, channels=9, filters=90, size=(3, 40)),  # many tiles of results
+    Layer(samples=1, channels=70, filters=50, size=(2, 5), kernel=(3, 3), padding=1),  # a reduction in chunks
+    Layer(samples=1, channels=9, filters=90, size=(3, 40)),  # results in many tiles
 ]
 
 
 def fused_works(config):
-    """Yield problems with all fused operations that are possible: biases, masks and ReLU."""
+    """Yield problems with every supported combination of bias, mask and ReLU."""
     rng = np.random.default_rng(0)
     for number, layer in enumerate(FUSED):
         for operation, operands in OPERANDS.items():
@@ -161,7 +161,7 @@ LAYERS = {
 @pytest.mark.parametrize("name", LAYERS)
 @pytest.mark.parametrize("operation", OPERANDS)
 def test_corners(name, operation):
-    """On the wide core, whose columns take four groups at a time; memory that a program does not write is unchanged."""
+    """Compare on the wide core, whose columns take four groups at a time. No other memory changes."""
     config, layer = preset("core-wide"), LAYERS[name]
     rng = np.random.default_rng(1)
     values = {each: rng.standard_normal(layer.shape(each)).astype(np.float16) for each in OPERANDS[operation]}
@@ -169,19 +169,19 @@ def test_corners(name, operation):
         image = TensorImage(config, Memory(SIZE), layer, operation, values)
         image.memory.bytes[image.end :] = b"\x55" * (SIZE - image.end)
         golden = GoldenCore(config, image.memory)
-        golden.buffer[:] = 0x7E00  # NaN, a possible power-up value
+        golden.buffer[:] = 0x7E00  # Power-up values may be NaN.
         problem = Problem(layer=layer, operation=operation, rows=rows)
         program = compile_problem(problem, config, image.tensors).descriptors
         assert find_races(config, program) == []
         assert not golden.run(program).error
-        assert golden.counts.non_finite == 0  # Results do not depend on power-up values, stored or not.
+        assert golden.counts.non_finite == 0  # No result contains a power-up value, whether stored or not.
         np.testing.assert_array_equal(bits(image.result()), bits(expected(layer, operation, values)))
         assert set(image.memory.bytes[image.end :]) == {0x55}
 
 
 @pytest.mark.parametrize("operation", OPERANDS)
 def test_masks_of_what_fills_up(operation):
-    """Each result's mask is loaded once; counts do not depend on infinities in the buffer's unused parts."""
+    """The program loads each result's mask once. Counts do not depend on the buffer's unused parts."""
     config, layer = preset("core-wide"), Layer(samples=2, channels=20, filters=21, size=(3, 9))
     rng, left = np.random.default_rng(0), set()
     values = {each: rng.standard_normal(layer.shape(each)).astype(np.float16) for each in OPERANDS[operation]}
@@ -197,7 +197,7 @@ def test_masks_of_what_fills_up(operation):
             moved = [decode(bits) for bits in program]
             first, last = image.tensors["mask"], image.tensors["result"]
             loads = [fields for each, fields in moved if each.name == "load" and first <= fields["memory"] < last]
-            own = [fields for fields in loads if fields["count_1"] == 1 or fields["stride_1"]]  # without padding
+            own = [fields for fields in loads if fields["count_1"] == 1 or fields["stride_1"]]  # Skip padding.
             assert sum(prod(fields[f"count_{k}"] for k in range(4)) for fields in own) == space.result_layout.size
             golden = GoldenCore(config, image.memory)
             golden.buffer[:] = had
@@ -215,7 +215,7 @@ def test_masks_of_what_fills_up(operation):
     ],
 )
 def test_what_fills_up_a_group_of_results_is_zero(layer, reached):
-    """Positions after the last are zero, also of a strided gradient with phases of only such positions."""
+    """Positions after the last result are zero, even in phases of a strided gradient that have no result."""
     config, groups = preset("core"), -(-layer.size[1] // 4)
     values = {each: np.ones(layer.shape(each), np.float16) for each in OPERANDS["WxG"]}
     image = TensorImage(config, Memory(SIZE), layer, "WxG", values)
@@ -253,12 +253,12 @@ def test_tensors_of_geometries(geometry):
     made.backward(g)
     tensors = {"A": a.detach(), "W": w.detach(), "G": g}
     layer = Layer.of(geometry)
-    for operation, name, wanted in (("AxW", "G", made.detach()), ("WxG", "A", a.grad), ("AxG", "W", w.grad)):
+    for operation, name, reference in (("AxW", "G", made.detach()), ("WxG", "A", a.grad), ("AxG", "W", w.grad)):
         values = {each: layer_values(geometry, each, tensors[each].half()) for each in OPERANDS[operation]}
         got = geometry_values(geometry, name, expected(layer, operation, values, fp32=True))
-        np.testing.assert_allclose(got, wanted.numpy(), rtol=1e-6, atol=1e-9)
-        restored = geometry_values(geometry, name, layer_values(geometry, name, wanted))
-        assert torch.equal(restored, wanted)
+        np.testing.assert_allclose(got, reference.numpy(), rtol=1e-6, atol=1e-9)
+        restored = geometry_values(geometry, name, layer_values(geometry, name, reference))
+        assert torch.equal(restored, reference)
     with pytest.raises(ValueError, match=r"A must have the shape \(.*\), not \(1, 2\)"):
         layer_values(geometry, "A", np.zeros((1, 2)))
 
@@ -274,7 +274,7 @@ def test_layers_of_geometries():
 
 
 @pytest.mark.parametrize(
-    ("field", "value", "error", "said"),
+    ("field", "value", "error", "context"),
     [
         ("stride", 5, ValueError, r"stride\[1\] must be an integer from 1 to 4, not 5"),
         ("stride", (0, 1), ValueError, r"stride\[0\] must be an integer from 1 to 16384, not 0"),
@@ -292,13 +292,13 @@ def test_layers_of_geometries():
         ("end_padding", (0, 1), ValueError, r"end_padding\[1\] must be an integer from -4 to 0, not 1"),
     ],
 )
-def test_wrong_layers(field, value, error, said):
-    with pytest.raises(error, match=said):
+def test_wrong_layers(field, value, error, context):
+    with pytest.raises(error, match=context):
         Layer(**{"samples": 1, "channels": 1, "filters": 1, "size": (4, 4), field: value})
 
 
 def test_bit_patterns():
-    """The same values as bit patterns, from ml_dtypes and from PyTorch."""
+    """Bit patterns, and values of ml_dtypes and PyTorch, give the same bits."""
     values = np.array([[0.0, -0.0, 1.5, -3.0]])
     for name, of_numpy, of_torch in (
         ("fp16", np.float16, torch.float16),
@@ -306,9 +306,9 @@ def test_bit_patterns():
         ("fp8_e4m3", ml_dtypes.float8_e4m3fn, torch.float8_e4m3fn),
         ("fp8_e5m2", ml_dtypes.float8_e5m2, torch.float8_e5m2),
     ):
-        wanted = encode(values, FORMATS[name])
-        for source in (wanted, values.astype(of_numpy), torch.as_tensor(values).to(of_torch)):
-            np.testing.assert_array_equal(bit_patterns(source, FORMATS[name]), wanted)
+        reference = encode(values, FORMATS[name])
+        for source in (reference, values.astype(of_numpy), torch.as_tensor(values).to(of_torch)):
+            np.testing.assert_array_equal(bit_patterns(source, FORMATS[name]), reference)
         for wrong in (values, torch.as_tensor(values), values.astype(np.int16), [1.0]):
             with pytest.raises(TypeError, match="^W must be .*float.* or uint"):
                 bit_patterns(wrong, FORMATS[name], name="W")

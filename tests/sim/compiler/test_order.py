@@ -1,4 +1,4 @@
-"""The order of descriptors: missing order is found, and tokens define it."""
+"""Tokens order descriptors, and the search for races finds missing tokens."""
 
 from random import Random
 from time import process_time
@@ -22,7 +22,7 @@ from tensordash_sim.verify.programs.random_programs import random_program
 
 CONFIG = CoreConfig()
 PROBLEM = Problem(layer=Layer(samples=4, channels=64, filters=32, size=(16, 16)), operation="AxW", rows="A")
-"""A problem with many multiplies."""
+"""This problem has many multiplies."""
 
 
 def without_tokens(program):
@@ -33,7 +33,7 @@ def without_tokens(program):
 
 @pytest.mark.parametrize("seed", range(8))
 def test_each_token_of_a_random_program_matters(seed):
-    """Programs have no races, but have some without tokens; recomputed tokens suffice."""
+    """Programs have races without their tokens, and none with their own or recomputed tokens."""
     program = random_program(Random(seed), CONFIG).program.descriptors
     assert find_races(CONFIG, program) == []
     bare = without_tokens(program)
@@ -52,7 +52,7 @@ def test_a_missing_token_is_named():
 @pytest.mark.parametrize(
     ("first", "second", "meet"),
     [
-        (("load", {"memory": 0, "address": 0}), ("load", {"memory": 0, "address": 0}), False),  # one unit, in order
+        (("load", {"memory": 0, "address": 0}), ("load", {"memory": 0, "address": 0}), False),  # one unit
         (("load", {"memory": 0, "address": 0}), ("store", {"memory": 64, "address": 0}), True),  # buffer
         (("load", {"memory": 0, "address": 0}), ("store", {"memory": 0, "address": 9}), True),  # memory
         (("load", {"memory": 0, "address": 0}), ("store", {"memory": 64, "address": 9}), False),
@@ -69,7 +69,7 @@ def test_what_meets(first, second, meet):
 
 
 def meets(one, other):
-    """Return whether a footprint writes what another one reads or writes, or the other way round."""
+    """Return whether one footprint writes a place that the other reads or writes."""
     both = [(one.reads, other.writes), (one.writes, other.reads), (one.writes, other.writes)]
     if any(places & second.get(name, 0) for first, second in both for name, places in first.items()):
         return True
@@ -103,13 +103,13 @@ def test_footprints_that_meet(first, second, meet):
     """Footprints conflict, in either order, if one writes what the other reads or writes. Range ends are exclusive."""
     assert meets(first, second) == meets(second, first) == meet
     if any(is_written != (each.unit == "store") for each in (first, second) for *_, is_written in each.memory):
-        return  # For the search the unit decides whether memory is written.
+        return  # The search derives from the unit whether memory is written.
     for both in (first, second), (second, first):
         assert bool(find_meetings(tasks_of([each] for each in both), np.empty((0, 2), np.int64), 0)) == meet
 
 
 def test_partial_sums_and_streams():
-    """Streams that are replaced while they are multiplied; an output whose results are stored too early."""
+    """Find a layout that replaces streams during their multiply, and a store that precedes its output."""
     program = Program()
     layout = {"steps": 4, "streams": 1, "x_size": 4, "loops": [Loop(count=4, address=1)]}
     program.add("layout_a", signal=["multiply"], **layout)
@@ -136,7 +136,7 @@ def test_an_output_that_is_over_says_that_its_multiply_is():
 
 @pytest.mark.parametrize("seed", range(10))
 def test_footprints_are_what_golden_touches(seed):
-    """A layout's footprint has exactly the groups that the golden model's walk reads."""
+    """A layout's footprint contains exactly the groups that the golden model reads."""
     random = Random(seed)
     program = Program()
     loops = [
@@ -159,21 +159,21 @@ def test_footprints_are_what_golden_touches(seed):
         loops=loops,
     )
     _, values = decode(program.descriptors[0])
-    walk, wanted = LoopWalk(values, loops=6), 0
+    walk, expected = LoopWalk(values, loops=6), 0
     for _ in range(total):
         for i in range(4):
             x = walk.x + i * values["stride"]
             if 0 <= x < values["x_size"] and (not values["checked"] or 0 <= walk.y < values["y_size"]):
                 group = (walk.address + x // 4) % (1 << 16)
-                wanted |= (1 << group) * (group < CONFIG.groups)
+                expected |= (1 << group) * (group < CONFIG.groups)
         walk.step()
     (layout,) = footprints(CONFIG, program.descriptors[0])
-    assert layout.reads["buffer"] == wanted
+    assert layout.reads["buffer"] == expected
 
 
 @pytest.mark.parametrize("seed", range(8))
 def test_footprints_of_a_multiply_are_what_golden_touches(seed):
-    """Footprints have exactly the streams of both sides, the results, and their masks and biases."""
+    """A multiply's footprint contains exactly both sides' streams, the results, and their masks and biases."""
     random = Random(seed)
     fields = {
         "steps": random.randint(1, 9),
@@ -215,13 +215,13 @@ def test_footprints_of_a_multiply_are_what_golden_touches(seed):
     assert output.writes["buffer"] == sum(1 << group for group in written)
     found = output.reads.get("buffer", 0)
     assert found & sum(1 << group for group in read) == sum(1 << group for group in read)
-    if not fields["bias"]:  # One more group of biases is allowed: an output that writes nothing reads none.
+    if not fields["bias"]:  # The footprint may have one more group of biases: an output without results reads none.
         assert found == sum(1 << group for group in read)
 
 
 @pytest.mark.parametrize("window", [4, 32])
 def test_long_programs_are_legal(window):
-    """The number of pending tokens never exceeds a core's counters, whatever its window."""
+    """For any window, the number of pending tokens fits the core's counters."""
     config = CoreConfig.from_toml("", [f"core.window={window}", "core.partial_sums=64"])
     program = compile_problem(PROBLEM, config).descriptors
     sequencer = Sequencer(config)
@@ -230,7 +230,7 @@ def test_long_programs_are_legal(window):
 
 
 def test_hoisting_changes_no_bit():
-    """Loads and layouts run earlier, and the golden core's results are the same."""
+    """Hoisting runs loads and layouts earlier and does not change the golden core's results."""
     made = random_program(Random(5), CONFIG)
     bare = without_tokens(made.program.descriptors)[:-1]
     end = made.program.descriptors[-1]
@@ -247,7 +247,7 @@ def test_hoisting_changes_no_bit():
 
 @pytest.mark.parametrize("seed", range(8))
 def test_races_are_those_of_footprints(seed):
-    """Without tokens all tasks of different units that meet race: the search skips none of them."""
+    """Without tokens, all conflicting tasks of different units race. The search finds all of them."""
     bare = without_tokens(random_program(Random(seed), CONFIG).program.descriptors)[:-1]
     tasks = [(k, place) for k, bits in enumerate(bare) for place in footprints(CONFIG, bits)]
     pairs = [(one, other) for k, other in enumerate(tasks) for one in tasks[:k] if one[1].unit != other[1].unit]
@@ -259,7 +259,7 @@ def test_races_are_those_of_footprints(seed):
 
 
 def test_the_search_for_tokens_does_not_grow_with_the_program():
-    """Compare the time for each descriptor with that in a program eight times as long."""
+    """The time per descriptor hardly grows in a program eight times as long."""
     bare = without_tokens(compile_problem(PROBLEM, CONFIG).descriptors)[:-1]
     seconds = []
     for repeats in (8, 64):

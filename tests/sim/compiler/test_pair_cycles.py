@@ -1,4 +1,4 @@
-"""Cycles of layouts of two groups, compared with a count of one group after the other."""
+"""Cycles of layouts with pairs of groups equal a count that takes one group after the other."""
 
 from random import Random
 
@@ -12,7 +12,7 @@ from tensordash_sim.golden.core.loop_walk import LoopWalk
 CONFIG = CoreConfig.from_toml("", ["core.layout_groups=2", "core.buffer=1"])
 
 
-def drawn(random):
+def draw_layout(random):
     loops = {f"count_{k}": random.choice([1, 2, 3, 5]) for k in range(5)}
     for k in range(6):
         loops[f"address_{k}"] = random.choice([0, 1, 2, 3, -1])
@@ -24,7 +24,7 @@ def drawn(random):
 
 
 def reads_and_banks(values):
-    """Yield of each group the group that it reads from each bank, and the banks that it is written to."""
+    """Yield for each written group which group it reads from each bank, and the banks that it writes."""
     walk, lanes, depth = LoopWalk(values, 6), CONFIG.tile.lanes, CONFIG.tile.window_depth
     for _ in range(values["streams"]):
         for step in range(values["steps"]):
@@ -40,7 +40,7 @@ def reads_and_banks(values):
             walk.step()
 
 
-def counted(values):
+def count_cycles(values):
     cycles, before = 0, None
     for reads, banks in reads_and_banks(values):
         if before is not None:
@@ -57,12 +57,12 @@ def counted(values):
 
 @pytest.mark.parametrize("seed", range(30))
 def test_pairs(seed):
-    values = drawn(Random(seed))
-    assert pair_cycles(CONFIG, encode(OPERATIONS["layout_b"], values)) == counted(values)
+    values = draw_layout(Random(seed))
+    assert pair_cycles(CONFIG, encode(OPERATIONS["layout_b"], values)) == count_cycles(values)
 
 
 def test_power_of_two_strides_take_half_of_the_cycles():
-    values = dict.fromkeys(drawn(Random(0)), 0) | {f"count_{k}": 1 for k in range(5)}
+    values = dict.fromkeys(draw_layout(Random(0)), 0) | {f"count_{k}": 1 for k in range(5)}
     values |= {"count_0": 64, "streams": 1, "steps": 64, "stride": 1, "x_size": 4}
     cycles = {}
     for stride in (1, 2, 3, 4, 8):
@@ -72,5 +72,5 @@ def test_power_of_two_strides_take_half_of_the_cycles():
 
 
 def test_strides_of_several_turns():
-    values = drawn(Random(1)) | {"stride": 2, "steps": 7, "streams": 3}
+    values = draw_layout(Random(1)) | {"stride": 2, "steps": 7, "streams": 3}
     assert pair_cycles(CONFIG, encode(OPERATIONS["layout_a"], values)) == 3 * 7 * 2

@@ -1,4 +1,4 @@
-"""Whole operations: the golden core's results are PyTorch's, and programs have no races."""
+"""For complete operations, the golden core gives PyTorch's results, and programs have no races."""
 
 import numpy as np
 import pytest
@@ -33,7 +33,7 @@ LAYERS = {
 
 
 def run(config, layer, operation, rows, *, seed=0, fp32=False, turned=False, zeros=0.5):
-    """Return the golden core's result, and PyTorch's."""
+    """Return the golden core's result and PyTorch's."""
     rng = np.random.default_rng(seed)
     values = {}
     for name in OPERANDS[operation]:
@@ -53,23 +53,23 @@ def run(config, layer, operation, rows, *, seed=0, fp32=False, turned=False, zer
 @pytest.mark.parametrize("operation", OPERANDS)
 def test_results_are_pytorch_s(name, operation):
     for rows in OPERANDS[operation]:
-        got, wanted = run(CONFIG, LAYERS[name], operation, rows, fp32=rows == "W")
-        assert got.dtype == wanted.dtype
-        np.testing.assert_array_equal(got, wanted)
+        found, reference = run(CONFIG, LAYERS[name], operation, rows, fp32=rows == "W")
+        assert found.dtype == reference.dtype
+        np.testing.assert_array_equal(found, reference)
 
 
 @pytest.mark.sampled(8)
 @pytest.mark.parametrize("name", LAYERS)
 @pytest.mark.parametrize("operation", OPERANDS)
 def test_turned_results_are_pytorch_s(name, operation):
-    """FP32 results with positions in rows; an error if results are not in order, as in a strided gradient."""
+    """FP32 results may have positions in rows. Results out of order, as in a strided gradient, are an error."""
     rows = OPERANDS[operation][0]
     if operation == "WxG" and "stride" in name:
         with pytest.raises(ProgramError, match="turned must be false except for FP32 results of one group per block"):
             run(CONFIG, LAYERS[name], operation, rows, fp32=True, turned=True)
         return
-    got, wanted = run(CONFIG, LAYERS[name], operation, rows, fp32=True, turned=True)
-    np.testing.assert_array_equal(got, wanted)
+    found, reference = run(CONFIG, LAYERS[name], operation, rows, fp32=True, turned=True)
+    np.testing.assert_array_equal(found, reference)
 
 
 @pytest.mark.sampled(3)

@@ -1,4 +1,4 @@
-"""Resident tensors: loaded at most once, at one place, and never overlapping other data of a problem."""
+"""Resident tensors are loaded at most once, stay at one address, and never overlap other data."""
 
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
@@ -28,7 +28,7 @@ BACKWARD = [
     ),
     NamedProblem(Problem(layer=BEFORE, operation="AxG", rows="G", fp32=True), {"G": "g1", "A": "a0", "result": "dw1"}),
 ]
-"""The backward pass of two layers: both gradients of a layer share G, the mask is A, and the result is the next G."""
+"""The backward pass of two layers. Both gradients of a layer share G, the mask is A, and the result is the next G."""
 
 
 def has_schedule(space: IterationSpace) -> bool:
@@ -40,13 +40,13 @@ def has_schedule(space: IterationSpace) -> bool:
 
 
 def places(plans: list[BufferPlan], problems: list[NamedProblem]) -> Iterator[tuple[int, str, str, int]]:
-    """Yield number of the problem, role, name and address of each resident tensor."""
+    """Yield the problem's number, role, name and address of each resident tensor."""
     for k, (plan, each) in enumerate(zip(plans, problems, strict=True)):
         yield from ((k, role, each.names[role], address) for role, address in plan.resident)
 
 
 def test_gradients_share_operands():
-    """The first of two problems loads a shared operand; a result overwrites its mask, and the next problem reads it."""
+    """The first of two problems loads a shared operand. A result overwrites its mask for the next problem."""
     plans = plan_buffers(CONFIG, BACKWARD, has_schedule)
     assert [set(dict(plan.resident)) for plan in plans] == [{"A", "G"}, {"G", "mask", "result"}, {"G"}]
     assert [set(plan.loaded) for plan in plans] == [{"A", "G"}, set(), set()]
@@ -58,7 +58,7 @@ def test_gradients_share_operands():
 
 
 def test_resident_tensors_are_apart():
-    """They overlap neither each other nor the tiles of a problem."""
+    """Resident tensors overlap neither each other nor a problem's tiles."""
     plans = plan_buffers(CONFIG, BACKWARD, has_schedule)
     for plan, each in zip(plans, BACKWARD, strict=True):
         space = IterationSpace(problem=each.problem, core=CONFIG, buffer=plan)
@@ -70,7 +70,7 @@ def test_resident_tensors_are_apart():
 
 
 def test_resident_tensors_are_loaded_once_before_they_are_read():
-    """Each group goes to its place, from its address; a result exists once it is written."""
+    """Each group is loaded from its address to its place, except for results, which a problem writes."""
     loads, present, loaded = ResidentLoads(CONFIG), 0, 0
     for plan, each in zip(plan_buffers(CONFIG, BACKWARD, has_schedule), BACKWARD, strict=True):
         space = IterationSpace(problem=each.problem, core=CONFIG, buffer=plan)
@@ -110,7 +110,7 @@ def test_nothing_stays_that_is_not_shared(names: Mapping[str, str], why: str):
 
 
 def test_what_does_not_fit_does_not_stay():
-    """Neither beside other resident tensors, nor if a problem has no schedule beside it."""
+    """A tensor does not stay if other residents or a problem's schedule leave no room."""
     small = CoreConfig.from_toml("", ["core.buffer=16"])
     plans = plan_buffers(small, BACKWARD, has_schedule)
     assert not any("A" in plan.loaded and "G" in plan.loaded for plan in plans)

@@ -1,4 +1,4 @@
-"""Schedules: a multiply's data is at the scheduled places, and nothing has overwritten it."""
+"""A multiply finds its data at the scheduled places: nothing overwrites it before."""
 
 from random import Random
 
@@ -11,11 +11,11 @@ from tensordash_sim.compiler.search import best_schedule
 from tensordash_sim.verify.programs.random_layers import random_work
 
 CONFIG = CoreConfig.from_toml("", ["core.buffer=8", "core.stream_buffer=4", "core.partial_sums=32"])
-"""A core whose memories have room for few tiles."""
+"""This core's memories have room for few tiles."""
 
 
 class Places:
-    """Contents of a memory, place by place."""
+    """Contents of a memory by place."""
 
     def __init__(self) -> None:
         self.contents: dict[int, object] = {}
@@ -56,7 +56,7 @@ def test_operands_and_streams_stay_as_long_as_they_are_used(seed):
 
 
 def test_a_schedule_is_a_value():
-    """The same walk gives the same schedule; a walk that ends early gives its beginning."""
+    """A repeated walk gives the same schedule. A walk that ends early gives the start of the schedule."""
     schedule = best_schedule(random_work(Random(2), CONFIG, (20_000, 30_000)).space(CONFIG))
     assert schedule_tiling(schedule.space, schedule.tiling) == schedule
     assert schedule_tiling(schedule.space, schedule.tiling, 3).multiplies == schedule.multiplies[:3]

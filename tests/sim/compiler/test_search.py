@@ -1,4 +1,4 @@
-"""The tiling search: the chosen tiling fits the core everywhere, not only where the search examined it."""
+"""The tiling that the search chooses fits the core everywhere, not only where the search examined it."""
 
 from dataclasses import replace
 from itertools import islice
@@ -21,14 +21,14 @@ from tensordash_sim.compiler.tilings import tilings
 from tensordash_sim.verify.programs import random_layers
 
 MAX_ESTIMATES = 13
-"""Tilings of a problem whose cycles are estimated."""
+"""Maximum number of tilings per problem whose cycles the search estimates."""
 TILINGS = 152
-"""Tilings that the tests examine."""
+"""Number of tilings that the tests examine."""
 LAYERS = {
     "AxW": (4, Layer(samples=1, channels=32, filters=4, size=(22, 28), kernel=(3, 3), padding=2)),
     "WxG": (4, Layer(samples=1, channels=4, filters=8, size=(19, 25), kernel=(5, 5), padding=1)),
 }
-"""By operation: kibibytes of a buffer, and a layer whose first tile is at an edge and loads less than others."""
+"""For each operation, the buffer's KiB and a layer whose first tile is at an edge and loads less than others."""
 
 
 def space_of(operation: str, rows: str, monkeypatch: pytest.MonkeyPatch) -> IterationSpace:
@@ -58,7 +58,7 @@ def locally_fitting_tilings(space: IterationSpace) -> list[Tiling]:
 
 @pytest.mark.parametrize(("operation", "rows"), [("AxW", "W"), ("WxG", "W")])
 def test_the_chosen_tiling_fits(operation, rows, monkeypatch):
-    """The tiling with the fewest rough cycles fits only at an edge."""
+    """The tiling with the fewest estimated cycles fits only at an edge."""
     space = space_of(operation, rows, monkeypatch)
     fitting = locally_fitting_tilings(space)
     wrong = [each for each in fitting if not fits(space, each)]
@@ -74,7 +74,7 @@ def test_the_chosen_tiling_fits(operation, rows, monkeypatch):
 
 
 def test_the_search_does_little_work(monkeypatch):
-    """No tiling is walked or estimated more than once for the same purpose, and few are estimated."""
+    """The search walks and estimates each tiling at most once, and estimates few."""
     walks: list[tuple[Tiling, int | None]] = []
     estimates: list[Tiling] = []
 

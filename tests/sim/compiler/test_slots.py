@@ -1,4 +1,4 @@
-"""Places of tensors in a part of the buffer: none is lost, and no two overlap."""
+"""Tensors in a part of the buffer never overlap, and none is lost."""
 
 from copy import deepcopy
 from random import Random
@@ -11,7 +11,7 @@ from tensordash_sim.compiler.slots import Slots
 
 @pytest.mark.parametrize("seed", range(20))
 def test_tensors_that_stay_do_not_meet(seed: int) -> None:
-    """Compare with sets of places: a new tensor removes all that it overlaps, and no others."""
+    """Compare with sets of places: a new tensor removes exactly the tensors that it overlaps."""
     random, slots = Random(seed), Slots(5, 24, "a part of the buffer")
     held: dict[int, range] = {}
     for key in range(60):

@@ -1,4 +1,4 @@
-"""Expected cycles compared with the Verilog's, and the tiling search."""
+"""Compare estimated cycles with the Verilog's, and test estimates of the tiling search."""
 
 from dataclasses import replace
 from itertools import pairwise, product
@@ -35,10 +35,10 @@ SIZE = 1 << 22
 
 @pytest.mark.parametrize("name", ["core", pytest.param("core-dense", marks=pytest.mark.slow)])
 def test_cycles_and_busy_units(name):
-    """Random layers: schedules are counted exactly, layouts too, cycles within a twentieth.
+    """For random layers, estimates of layouts are within 1% and estimates of cycles within 5%.
 
-    A bank is late if a layout writes it. A sparse tile then schedules the steps that it has; such schedules count as
-    well. In half of the layers no bank is late.
+    A bank is late if a layout writes it. A sparse tile then schedules only the available steps, so that it makes more
+    schedules. In half of the layers no bank is late.
     """
     config = load_any_preset(name)
     assert isinstance(config, CoreConfig)
@@ -52,15 +52,18 @@ def test_cycles_and_busy_units(name):
             paces = scheduled_paces(config, program, image.memory)
             core.memory[:SIZE] = np.frombuffer(image.memory.bytes, np.uint8)
             run = core.run(program, SIZE)
-            counters, said = run.counters, f"seed {seed}: {work.operation} of {work.layer}"
+            counters, context = run.counters, f"seed {seed}: {work.operation} of {work.layer}"
             late.append(counters["scheduled"] - round(counters["steps"] / paces.speedup))
-            assert 0 <= late[-1] <= counters["layout_a_busy"] + counters["layout_b_busy"], said
+            assert 0 <= late[-1] <= counters["layout_a_busy"] + counters["layout_b_busy"], context
             expected = timing(config, program, speedup=paces)
             assert timing(config, program, speedup=2.0).cycles == estimate_cycles(schedule)
             for unit, share in (("layout_a", 0.01), ("layout_b", 0.01), ("store", 0.05), ("load", 0.05)):
-                assert expected.busy[unit] == pytest.approx(counters[f"{unit}_busy"], rel=share, abs=40), (said, unit)
+                assert expected.busy[unit] == pytest.approx(counters[f"{unit}_busy"], rel=share, abs=40), (
+                    context,
+                    unit,
+                )
             errors.append(abs(expected.cycles / run.cycles - 1))
-            assert errors[-1] < (0.05 if run.cycles > 3000 else 0.1), said
+            assert errors[-1] < (0.05 if run.cycles > 3000 else 0.1), context
     assert np.median(errors) < 0.01
     assert late.count(0) >= (8 if config.tile.sparsity == "none" else 4)
 
@@ -94,7 +97,7 @@ def test_a_block_takes_what_it_is_thought_to(name):
 
 
 def test_layouts_hold_up_a_fast_tile():
-    """Most of a gradient is zeros, and each stream is laid out for only a few passes."""
+    """Most values of the gradient are zeros, and few passes use each stream."""
     config = load_any_preset("core")
     assert isinstance(config, CoreConfig)
     layer = Layer(samples=4, channels=16, filters=16, size=(8, 8), kernel=(3, 3))
@@ -114,7 +117,7 @@ def test_layouts_hold_up_a_fast_tile():
 
 @pytest.mark.parametrize(("name", "zeros"), [("core", 0.99), pytest.param("core-dense", 0.0, marks=pytest.mark.slow)])
 def test_strided_layouts_hold_up_the_tile(name, zeros):
-    """A layout that writes every second cycle always meets the tile's reads: a quarter of all cycles is lost."""
+    """A layout that writes in every second cycle conflicts with the tile's reads. A quarter of all cycles is lost."""
     config = load_any_preset(name)
     assert isinstance(config, CoreConfig)
     layer = Layer(samples=2, channels=34, filters=6, size=(7, 7), kernel=(5, 5), stride=2, padding=2)
@@ -134,7 +137,7 @@ def test_strided_layouts_hold_up_the_tile(name, zeros):
 
 
 def test_banks_that_are_written_late():
-    """With four steps per cycle, a write costs the tile at least a quarter of a cycle, or nothing if it takes one."""
+    """A write costs a tile that takes four steps per cycle at least a quarter of a cycle, and others nothing."""
     counts = np.array([200])
     assert losses_of(np.full((1, 200), 4, np.uint8), counts, 4)[0] == pytest.approx([0.27, 0.75, 0.79], abs=0.01)
     assert losses_of(np.full((1, 200), 1, np.uint8), counts, 4).tolist() == [[0, 0, 0]]
@@ -156,10 +159,10 @@ def test_passes_wait_for_the_output_unit_and_for_writes():
         return run_passes(*pace, (2, 3), (100.0, 50.0), block, *times, np.array(moves, np.float64).reshape(-1, 3))
 
     assert end(10, 0, 4, no_writes) == (160, 168)
-    assert end(2, 0, 4, no_writes) == (120, 130)  # first block from 106 on, the sixth ends 24 later
+    assert end(2, 0, 4, no_writes) == (120, 130)  # The first block starts at 106; the sixth ends 24 cycles later.
     assert end(10, 0.5, 4, (np.array([100.0, 120.0]), np.array([[1.0, 0.0, 0.0]]))) == (170, 178)
     assert end(10, 0.5, 4, (np.array([0.0, 90.0]), np.array([[1.0, 0.0, 0.0]]))) == (160, 168)
-    # The first block, from 106 on, and half of the second; then five blocks, and half of the sixth.
+    # Slower are the first block, from 106 on, and half of the second; then five blocks and half of the sixth.
     assert end(2, 0, 4, no_writes, [(0, 114, 0.5)]) == (123, 133)
     assert end(10, 0, 4, no_writes, [(106, 166, 0.5)]) == (160, 169)
 
@@ -183,7 +186,7 @@ def test_a_sample_of_streams_stands_for_all():
 
 @pytest.mark.parametrize("operation", OPERANDS)
 def test_what_comes_first_is_smaller(operation):
-    """Everything is multiplied once, whatever the first part is; a smaller first part ends earlier."""
+    """The first part's size does not change the number of multiplied steps. A smaller first part ends earlier."""
     layer = Layer(samples=16, channels=16, filters=16, size=(8, 8), kernel=(3, 3))
     problem = Problem(layer=layer, operation=operation, rows=OPERANDS[operation][0])
     space = IterationSpace(problem=problem, core=CoreConfig())
@@ -228,7 +231,7 @@ def test_more_partial_sums_than_there_are():
 
 
 def test_masks_take_their_time():
-    """A mask as large as the gradient nearly doubles the loads, in the rough and the exact estimate."""
+    """A mask as large as the gradient nearly doubles the loads in both estimates."""
     problem = Problem(
         layer=Layer(samples=2, channels=32, filters=32, size=(16, 16)), operation="WxG", rows="G", speedup=3.0
     )

@@ -1,4 +1,4 @@
-"""Random tiles and streams."""
+"""Draw random tiles and streams."""
 
 import numpy as np
 
@@ -7,7 +7,7 @@ from tensordash.configuration.preset import preset_names
 
 
 def random_config(rng: np.random.Generator) -> TileConfig:
-    """Draw a tile: a preset, or a random shape with random options in int8, whose golden model is fast."""
+    """Draw a preset, or a tile with random shape and options in int8, whose golden model is fast."""
     sparsity = str(rng.choice(["none", "rows", "rows", "both"]))
     if rng.random() < 0.2:
         preset = load_preset(preset_names()[rng.integers(len(preset_names()))])
@@ -32,7 +32,7 @@ def random_config(rng: np.random.Generator) -> TileConfig:
 
 
 def random_mask(rng: np.random.Generator, ports: int, steps: int, lanes: int) -> np.ndarray:
-    """Draw zeros whose density differs by row and by time, including all and none."""
+    """Draw masks whose density differs by row and over time, from all zeros to none."""
     density = rng.choice([0.0, 0.1, 0.5, 0.9, 1.0, rng.random()], size=(ports, 1, 1))
     if rng.random() < 0.3:
         density = density * rng.choice([0.0, 1.0], size=(1, steps, 1))
@@ -40,7 +40,7 @@ def random_mask(rng: np.random.Generator, ports: int, steps: int, lanes: int) ->
 
 
 def random_streams(rng: np.random.Generator, config: TileConfig) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Draw sides A and B of up to six streams, most of them short."""
+    """Draw both sides of up to six streams, most of them short."""
     short = (1, 2, config.depth)
     streams = []
     for _ in range(rng.integers(1, 7)):

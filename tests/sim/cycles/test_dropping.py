@@ -1,4 +1,4 @@
-"""Dropped steps: the others have every effectual position, in its bank, and take the golden schedule's cycles."""
+"""After steps are dropped, the others have every effectual position in its bank and take golden's cycles."""
 
 import numpy as np
 import pytest
@@ -11,8 +11,8 @@ from tensordash_sim.golden import schedule_stream
 from .conftest import random_config
 
 
-def dealt(mask: NDArray[np.bool_], depth: int) -> NDArray[np.bool_]:
-    """Deal the steps of a stream, bool (rows, T, lanes), to lists by bank, and read them back line by line."""
+def deal(mask: NDArray[np.bool_], depth: int) -> NDArray[np.bool_]:
+    """Deal the steps of a stream, bool (rows, T, lanes), to lists by bank, and read them line by line."""
     banks: list[list[NDArray[np.bool_]]] = [[] for _ in range(depth)]
     for step in range(mask.shape[1]):
         if mask[:, step].any():
@@ -36,7 +36,7 @@ def test_streams_take_what_the_golden_schedule_takes(seed: int) -> None:
     masks = rng.random((streams, config.rows, steps, config.lanes)) < rng.choice([0, 0.01, 0.1, 0.5, 1])
     scheduled, lengths = schedule_without_empty_steps(Scheduler(config), pack(masks))
     for k, mask in enumerate(masks):
-        left = dealt(mask, config.window_depth)
+        left = deal(mask, config.window_depth)
         advances = schedule_stream(left, config.options, config.depth)
         assert lengths[k] == left.shape[1]
         assert scheduled.cycles[k] == len(advances)

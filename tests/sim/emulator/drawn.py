@@ -1,4 +1,4 @@
-"""Random tiles, and operands with all kinds of values of a format."""
+"""Draw tiles, and operands with all kinds of values of a format."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ EXACT_FLOATS = ("fp16", "fp8_e4m3", "fp8_e5m2", "fp6_e2m3", "fp6_e3m2", "fp4_e2m
 
 
 def random_config(rng: np.random.Generator) -> TileConfig:
-    """Draw a small tile with any numerics and schedule; most have a fused accumulator, which depends on it."""
+    """Draw a small tile of any numerics. Most have a fused accumulator, whose results depend on the schedule."""
     lanes, depth = int(rng.choice([2, 3, 4, 4, 8, 16])), int(rng.integers(2, 5))
     places = [(step, offset) for step in range(1, depth) for offset in range(lanes)]
     chosen = rng.permutation(len(places))[: rng.integers(0, 8)]
@@ -39,7 +39,7 @@ def random_config(rng: np.random.Generator) -> TileConfig:
 
 
 def random_options(rng: np.random.Generator, *, narrow: bool) -> dict[str, Any]:
-    """Draw further options of a fused accumulator, or none in half of the cases; `narrow` allows FP16 results."""
+    """Draw more options of a fused accumulator, or none in half of the cases. `narrow` allows FP16 results."""
     options: dict[str, Any] = {}
     if rng.random() < 0.3:
         options = {"addend": "after"} if rng.random() < 0.4 else {"result_bits": int(rng.integers(7, 24))}
@@ -53,7 +53,7 @@ def random_options(rng: np.random.Generator, *, narrow: bool) -> dict[str, Any]:
 
 
 def random_bits(rng: np.random.Generator, fmt: Format, shape: tuple[int, ...]) -> NDArray:
-    """Draw bit patterns of one binade or of all, subnormals, large values and zeros; some draws are all zeros."""
+    """Draw bit patterns: any, near 1, subnormals, large values, infinities, NaN and zeros."""
     pattern = np.uint8 if fmt.width <= 8 else np.uint16 if fmt.width == 16 else np.uint32
     top = 1 << (fmt.width - 1)
     drawn = rng.integers(0, 2 * top, shape)

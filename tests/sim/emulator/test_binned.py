@@ -44,7 +44,7 @@ def golden(
     scales: tuple[NDArray, NDArray] | None,
     added: NDArray[np.uint32] | None = None,
 ) -> NDArray:
-    """Sum all products of each stream at once, and a core's biases, with the golden model."""
+    """Sum all products of each stream and a core's biases in one step of the golden model."""
     made = np.empty((len(rows), len(columns)), np.uint32)
     for n, m in np.ndindex(made.shape):
         pairs = [
@@ -82,7 +82,7 @@ def test_products(name, sparsity):
 
     for exponents, c_exponents in EXPONENTS:
         columns, rows = drawn(3, config.a_format, exponents), drawn(4, config.b_format, exponents)
-        rows[0] = 0  # does not change the addend
+        rows[0] = 0  # The product does not change the addend.
         scales = None
         if config.numerics.scale is not None:
             scales = tuple(
@@ -97,7 +97,7 @@ def test_products(name, sparsity):
         added = np.array(
             [[random_value(random, FP32, 0.05, c_exponents) for _ in range(3)] for _ in range(4)], np.uint32
         )
-        near = golden(columns, rows, config, scales) ^ np.uint32(1 << 31)  # cancels most of each sum
+        near = golden(columns, rows, config, scales) ^ np.uint32(1 << 31)  # The addend cancels most of each sum.
         for terms in (added, near):
             found = matrix_product(columns, rows, config, terms.view(np.float32), scales=scales)
             assert found.tolist() == golden(columns, rows, config, scales, terms).tolist()
@@ -105,7 +105,7 @@ def test_products(name, sparsity):
 
 @pytest.mark.parametrize("operation", ["AxW", "WxG", "AxG"])
 def test_operations_of_layers(operation):
-    """Bins that hold every product of fp8 give the results of exact sums, with either operand on the row side."""
+    """Bins that hold every product of fp8 give exact sums, with either operand on the row side."""
     layer = Layer(samples=2, channels=3, filters=5, size=(6, 7), kernel=(3, 3), padding=1)
     exact = TileConfig(format="fp8_e4m3")
     binned = TileConfig(format="fp8_e4m3", accumulator={"bins": 4, "bin_bits": 32})
@@ -113,5 +113,5 @@ def test_operations_of_layers(operation):
     values = {name: rng.integers(0, 127, layer.shape(name), np.uint8) for name in operation.split("x")}
     values = {name: array | rng.integers(0, 2, array.shape, np.uint8) << 7 for name, array in values.items()}
     for rows in operation.split("x"):
-        found, wanted = (contract(tile, layer, operation, rows, values, fp32=True) for tile in (binned, exact))
-        assert np.array_equal(found, wanted)
+        found, expected = (contract(tile, layer, operation, rows, values, fp32=True) for tile in (binned, exact))
+        assert np.array_equal(found, expected)

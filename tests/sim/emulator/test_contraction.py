@@ -1,4 +1,4 @@
-"""Whole operations: the golden core's memory, and fused sums in the order of the core's streams."""
+"""Complete operations give the golden core's memory, and fused sums follow the order of the core's streams."""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -40,12 +40,12 @@ LAYERS = {
 CASES = [(operation, rows) for operation, both in OPERANDS.items() for rows in both]
 
 
-def drawn(
+def draw_operands(
     layer: Layer, operation: str, seed: int, specials: float, fmt: Format = FORMATS["fp16"]
 ) -> dict[str, np.ndarray]:
-    """Draw bit patterns of operands: zeros of both signs, and about `specials` infinities and NaN in each.
+    """Draw bit patterns of operands, with zeros of both signs and about `specials` infinities and NaN in each.
 
-    Products of bf16 are in many bins. Some of their sums are subnormal. Integers are of any size.
+    Products of bf16 fall into many bins, and some of their sums are subnormal. Integers have any magnitude.
     """
     rng, values = np.random.default_rng(seed), {}
     for name in OPERANDS[operation]:
@@ -66,7 +66,7 @@ def drawn(
 def fused(layer: Layer, operation: str, seed: int, *, masked: bool) -> dict[str, np.ndarray]:
     """Draw a bias and a mask, if the operation can have them, with infinities, NaN, subnormals and zeros.
 
-    Some biases are more than a sum has bits for, of others it drops some.
+    Some biases overflow a sum's range; others have bits below a sum's last place.
     """
     rng, made = np.random.default_rng(seed), {}
     if operation == "AxW" and seed:
@@ -98,7 +98,7 @@ def fused_integers(layer: Layer, operation: str, seed: int, *, masked: bool) -> 
     return made
 
 
-def left_by(core: type[GoldenCore], config: CoreConfig, work: dict, values: dict, options: dict) -> np.ndarray:
+def run_core(core: type[GoldenCore], config: CoreConfig, work: dict, values: dict, options: dict) -> np.ndarray:
     """Return the bits of a result in memory after a core's program."""
     image = TensorImage(config, Memory(1 << 17), work["layer"], work["operation"], values, fp32=options["fp32"])
     problem = Problem(**work, **options, bias="bias" in values, mask="mask" in values)
@@ -118,17 +118,17 @@ def test_memory_of_the_golden_core(name, operation, rows):
     fp16 = (CORE, 0), (CORE, 2), (CORE, 6), (CORE.baseline, 2), (WIDE, 4)
     bf16 = (BF16, 0), (BF16, 0), (BF16, 4), (BF16.baseline, 2)
     for seed, (config, specials) in enumerate((*fp16, *bf16, (INT8, 0), (INT8.baseline, 0), (INT8, 0))):
-        values = drawn(LAYERS[name], operation, seed, specials, config.tile.a_format)
+        values = draw_operands(LAYERS[name], operation, seed, specials, config.tile.a_format)
         work = {"layer": LAYERS[name], "operation": operation, "rows": rows}
         options = {"fp32": seed % 2 == 0, "relu": seed % 5 in (2, 3)}
         draw_fused = fused_integers if config.tile.numerics.result == "int32" else fused
         more = draw_fused(LAYERS[name], operation, seed, masked=not options["fp32"])
-        wanted = left_by(GoldenCore, config, work, values | more, options)
-        np.testing.assert_array_equal(contract(config, **work, values=values, **options, **more), wanted)
+        expected = run_core(GoldenCore, config, work, values | more, options)
+        np.testing.assert_array_equal(contract(config, **work, values=values, **options, **more), expected)
 
 
 class FusedCore(GoldenCore):
-    """A golden core whose tile has a fused accumulator; reductions have one pass."""
+    """A golden core whose tile has a fused accumulator. Each reduction takes one pass."""
 
     fused = CORE.tile
 
@@ -144,7 +144,7 @@ class FusedCore(GoldenCore):
 @pytest.mark.parametrize(("operation", "rows"), CASES)
 @pytest.mark.parametrize("name", [name for name in LAYERS if name != "in chunks"])
 def test_order_of_fused_sums(name, operation, rows):
-    """Steps, ports and groups of vectors in a tile are those of the core's streams."""
+    """The emulator uses the steps, ports and groups of vectors of the core's streams."""
     for seed, config in enumerate((CoreConfig(), CoreConfig().baseline)):
         tile = TileConfig(
             connectivity=config.tile.connectivity,
@@ -152,25 +152,25 @@ def test_order_of_fused_sums(name, operation, rows):
             sparsity=config.tile.sparsity,
             accumulator={"fused": 10},
         )
-        values = drawn(LAYERS[name], operation, seed, specials=2 * seed)
+        values = draw_operands(LAYERS[name], operation, seed, specials=2 * seed)
         work = {"layer": LAYERS[name], "operation": operation, "rows": rows}
         core = type("Core", (FusedCore,), {"fused": tile})
-        wanted = left_by(core, config, work, values, {"fp32": True})
-        np.testing.assert_array_equal(contract(tile, **work, values=values, fp32=True), wanted)
+        expected = run_core(core, config, work, values, {"fp32": True})
+        np.testing.assert_array_equal(contract(tile, **work, values=values, fp32=True), expected)
 
 
 @pytest.mark.parametrize(("operation", "rows"), CASES)
 def test_products_in_parts(operation, rows, monkeypatch):
-    """Seven products have the same bits alone, in parts that do not divide seven, and all together."""
+    """Seven products give the same bits one by one, in parts that do not divide seven, and all together."""
     layer = replace(LAYERS["groups"], products=7)
-    values = drawn(layer, operation, 3, 2.0)
+    values = draw_operands(layer, operation, 3, 2.0)
     more = {"bias": fused(layer, operation, 4, masked=False)["bias"]} if operation == "AxW" else {}
     together = contract(CORE, layer, operation, rows, values, **more)
     one = replace(layer, products=1)
     for k in range(7):
         alone = {name: each[k] for name, each in more.items()}
-        mine = contract(CORE, one, operation, rows, {name: each[k] for name, each in values.items()}, **alone)
-        assert np.array_equal(mine, together[k]), k
+        found = contract(CORE, one, operation, rows, {name: each[k] for name, each in values.items()}, **alone)
+        assert np.array_equal(found, together[k]), k
     macs = np.prod(one.shape("G")) * np.prod(one.shape("W")[1:])
     for batched, values_together in ((2 * macs, 1 << 18), (0, 1 << 18), (7 * macs, 1000), (3 * macs, 1)):
         monkeypatch.setattr(contraction, "BATCHED_MACS", batched)
@@ -179,7 +179,7 @@ def test_products_in_parts(operation, rows, monkeypatch):
 
 
 def test_formats():
-    """The sides have different formats; results have the column side's, or INT32 for int8."""
+    """The sides' formats differ. Results have the column side's format, or INT32 for int8."""
     layer = Layer(samples=1, channels=2, filters=1, size=(1, 1))
     values = {"A": np.full((1, 2, 1, 1), 0x38, np.uint8), "W": np.full((1, 2, 1, 1), 0x3C, np.uint8)}
     mixed = TileConfig(format={"a": "fp8_e4m3", "b": "fp8_e5m2"})
@@ -197,7 +197,7 @@ BIAS, MASK = np.ones(1, np.float32), np.ones((1, 1, 1, 1), np.uint16)
 
 
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("changed", "message"),
     [
         ({"config": "core"}, "config must be a CoreConfig or a TileConfig, not 'core'"),
         ({"operation": "AxA"}, "operation must be one of AxW, WxG, AxG, not 'AxA'"),
@@ -222,7 +222,7 @@ BIAS, MASK = np.ones(1, np.float32), np.ones((1, 1, 1, 1), np.uint16)
         ({"mask": MASK.astype(np.float16)}, "mask must be an array of fp16 bit patterns"),
     ],
 )
-def test_what_cannot_be(changed, said):
+def test_what_cannot_be(changed, message):
     arguments = {"config": CORE, "layer": LAYER, "operation": "AxW", "rows": "A", "values": ONES}
-    with pytest.raises((TypeError, ValueError), match=said):
+    with pytest.raises((TypeError, ValueError), match=message):
         contract(**{**arguments, **changed})

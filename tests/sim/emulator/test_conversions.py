@@ -14,12 +14,12 @@ WITH_NAN = [name for name, fmt in FORMATS.items() if isinstance(fmt, FloatFormat
 
 
 def draw_values(kind: type[np.floating], fmt: FloatFormat, rng: np.random.Generator) -> np.ndarray:
-    """Draw any patterns, values of a format, midpoints between two values, and the neighbours of both."""
+    """Draw FP32 patterns: any, a format's values, midpoints between two values, and the neighbours of both."""
     size = np.dtype(kind).itemsize
     every = rng.integers(0, 1 << 8 * size, 20_000, np.uint64).astype(f"u{size}").view(kind)
     known = decode(rng.integers(0, min(1 << fmt.width, 1 << 16), 5_000).astype(np.uint32), fmt)
     known = known[np.isfinite(known)].astype(np.float64)
-    # A midpoint's distance from a value is half of the value's last place.
+    # A midpoint lies half of the last place above a value.
     place = np.exp2(np.maximum(np.frexp(known)[1] - fmt.significand_bits, fmt.least_exponent))
     with np.errstate(over="ignore"):
         ties = np.concatenate([known, known + place / 2, known - place / 2]).astype(kind)
@@ -36,18 +36,18 @@ def test_encode(name, kind):
         with pytest.raises(ValueError, match=f"values must be numbers, since {name} has no NaN, not NaN"):
             encode(values, FORMATS[name])
         values = values[~np.isnan(values)]
-    got, wanted = encode(values, FORMATS[name]), golden_encode(values, FORMATS[name])
-    assert got.dtype == wanted.dtype
-    np.testing.assert_array_equal(got, wanted)
+    got, expected = encode(values, FORMATS[name]), golden_encode(values, FORMATS[name])
+    assert got.dtype == expected.dtype
+    np.testing.assert_array_equal(got, expected)
 
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_decode(name):
     fmt = FORMATS[name]
     every = np.arange(1 << fmt.width, dtype=np.uint32)
-    got, wanted = decode(every, fmt), np.array([to_float(int(bits), fmt) for bits in every], np.float32)
-    np.testing.assert_array_equal(got, wanted)
-    np.testing.assert_array_equal(np.signbit(got), np.signbit(wanted) & ~np.isnan(got))
+    got, expected = decode(every, fmt), np.array([to_float(int(bits), fmt) for bits in every], np.float32)
+    np.testing.assert_array_equal(got, expected)
+    np.testing.assert_array_equal(np.signbit(got), np.signbit(expected) & ~np.isnan(got))
 
 
 @pytest.mark.parametrize("toward_zero", [False, True])
@@ -59,8 +59,8 @@ def test_results(name, relu, toward_zero):
     sums[sums & 0x7F800000 == 0] &= 1 << 31  # A core does not round sums to subnormal numbers.
     fields = {"scale": 0, "relu": relu, "mask": 0, "fp32": name == "fp32", "stochastic": 0}
     fields["toward_zero"] = toward_zero
-    wanted = [golden_result_bits(int(bits), fields, fmt, masked=False, random=0) for bits in sums]
-    np.testing.assert_array_equal(result_bits(sums, fmt, relu=relu, toward_zero=toward_zero), wanted)
+    expected = [golden_result_bits(int(bits), fields, fmt, masked=False, random=0) for bits in sums]
+    np.testing.assert_array_equal(result_bits(sums, fmt, relu=relu, toward_zero=toward_zero), expected)
 
 
 def test_shapes_and_integers():

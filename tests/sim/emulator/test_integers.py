@@ -1,4 +1,4 @@
-"""Results of integer sums: the golden core's, value by value, and those of scaled programs."""
+"""Integer results equal the golden core's, for single sums and for scaled programs."""
 
 import numpy as np
 import pytest
@@ -32,7 +32,7 @@ def test_results(mode):
         sums[: len(ENDS)] = ENDS
         ties = (2 * rng.integers(-200, 200, 40) + 1) << max(0, min(-scale - 1, 22))
         sums = np.concatenate([sums, ties]).astype(np.int32).view(np.uint32)
-        # Half of the random bits are the least that round up, or one less.
+        # Half of the random bits are the least that round up, or one less than that.
         cut = max(0, min(-scale, 48))
         fractions = np.array([(abs(int(each)) % (1 << cut) << 16) >> cut for each in sums.view(np.int32)])
         random = rng.integers(0, 1 << 16, sums.shape)
@@ -43,13 +43,13 @@ def test_results(mode):
             sums, FORMAT, relu=relu, toward_zero=is_down, random=random if is_stochastic else None, scale=scale
         )
         fields = {"scale": scale, "relu": relu, "mask": 0, "fp32": 0, "toward_zero": is_down}
-        wanted = [
+        expected = [
             results.integer_result_bits(
                 int(bits), {**fields, "stochastic": is_stochastic}, FORMAT, masked=False, random=int(each)
             )
             for bits, each in zip(sums, random, strict=True)
         ]
-        np.testing.assert_array_equal(found, wanted)
+        np.testing.assert_array_equal(found, expected)
 
 
 @pytest.mark.parametrize(("operation", "rows"), CASES)

@@ -14,7 +14,7 @@ from .drawn import random_bits, random_config
 
 
 def golden_product(columns: NDArray, rows: NDArray, config: TileConfig) -> NDArray[np.uint32]:
-    """Multiply in blocks of whole tiles, padded with zeros, with the tile model."""
+    """Multiply with the tile model in blocks of a tile's size, padded with zeros."""
     steps = -(-columns.shape[1] // config.lanes)
 
     def blocks(vectors: NDArray, ports: int) -> NDArray:
@@ -31,7 +31,7 @@ def golden_product(columns: NDArray, rows: NDArray, config: TileConfig) -> NDArr
 def pair_by_pair(
     columns: NDArray, rows: NDArray, config: TileConfig, added: NDArray[np.uint32] | None = None
 ) -> NDArray[np.uint32]:
-    """Sum all products of a stream at once, and a bias, with a golden accumulator without a tile."""
+    """Sum all products of a stream and a bias in one step of a golden accumulator, without a tile."""
     if added is not None:
         sums = make_accumulator(config)
         assert isinstance(sums, ExactAccumulator)
@@ -68,8 +68,8 @@ def test_random_products(seed, count):
         length = int(rng.integers(1, 4 * config.lanes + 2))
         columns = random_bits(rng, config.a_format, (int(rng.integers(1, 2 * config.columns + 1)), length))
         rows = random_bits(rng, config.b_format, (int(rng.integers(1, config.rows + 2)), length))
-        got, wanted = matrix_product(columns, rows, config), golden_product(columns, rows, config)
-        assert got.tolist() == wanted.tolist(), (config, columns.tolist(), rows.tolist())
+        got, expected = matrix_product(columns, rows, config), golden_product(columns, rows, config)
+        assert got.tolist() == expected.tolist(), (config, columns.tolist(), rows.tolist())
 
 
 @pytest.mark.sampled(8)
@@ -89,7 +89,7 @@ def test_every_product(names, accumulator, sparsity):
 @pytest.mark.parametrize("headroom_bits", [0, 3, 16, 47, 64])
 @pytest.mark.parametrize("name", ["fp16", "fp8_e4m3", "fp8_e5m2"])
 def test_long_streams(name, headroom_bits):
-    """Streams exceed a block of digits; values are so large that sums wrap, or cancel except for a few low bits."""
+    """Streams exceed a block of digits. Large values make sums wrap, or cancel except for a few low bits."""
     config = TileConfig(format=name, headroom_bits=headroom_bits)
     fmt, rng = FORMATS[name], np.random.default_rng(headroom_bits)
     top = 1 << (fmt.width - 1)
@@ -107,12 +107,12 @@ def test_long_streams(name, headroom_bits):
 
 
 def test_sums_beyond_float64():
-    """The largest products cancel, but intermediate sums are too large for float64 to keep small ones.
+    """The largest products cancel, but intermediate sums are so large that float64 loses small products.
 
-    There are enough that the number of parts in which a library adds makes no difference.
+    The number of products is so large that a library's order of additions makes no difference.
     """
     small = np.random.default_rng(0).random(200_000) < 0.2
-    columns = np.where(small, 0x2C00, 0x7BFF).astype(np.uint16)  # 2**-4: the upper digit's least bit
+    columns = np.where(small, 0x2C00, 0x7BFF).astype(np.uint16)  # The small value is 2**-4.
     both = np.concatenate([columns, columns])[None]
     rows = np.concatenate([columns, np.where(small, 0, 0xFBFF)])[None].astype(np.uint16)
     made = matrix_product(both, rows, TileConfig())
@@ -121,7 +121,7 @@ def test_sums_beyond_float64():
 
 
 def test_ties():
-    """Sums halfway between two FP32 numbers, and next to it by the least differences: 2**-24 and 2**-48."""
+    """Sums lie halfway between two FP32 numbers, or differ from halfway by 2**-24 or 2**-48."""
     config = TileConfig()
     columns = np.array([[0x7800, 0x3C00, 0x0000], [0x7800, 0x4200, 0x0000]] * 3, np.uint16)
     columns[2:4, 2], columns[4:, 2] = 0x0001, 0x8001
@@ -136,7 +136,7 @@ def test_ties():
 @pytest.mark.parametrize("fraction_bits", [8, 24, 25, 40, 64])
 @pytest.mark.parametrize("sparsity", ["none", "rows", "both"])
 def test_ends_of_fused_sums(sparsity, fraction_bits, rounding):
-    """Sums near the least subnormal and its half, and of more than 64 bits near a tie, of either sign."""
+    """Test sums of either sign near the least subnormal and its half, and sums of more than 64 bits near a tie."""
     config = TileConfig(
         format="bf16", accumulator={"fused": fraction_bits, "rounding": rounding}, sparsity=sparsity, rows=2, columns=2
     )
@@ -155,14 +155,14 @@ def test_ends_of_fused_sums(sparsity, fraction_bits, rounding):
         for first in range(4 - length):
             part = slice(first, first + length)
             made = matrix_product(columns[:, part], columns[:, part], config)
-            wanted = pair_by_pair(columns[:, part], columns[:, part], config)
-            np.testing.assert_array_equal(made, wanted)
+            expected = pair_by_pair(columns[:, part], columns[:, part], config)
+            np.testing.assert_array_equal(made, expected)
 
 
 @pytest.mark.parametrize("accumulator", ["exact", "hopper"])
 @pytest.mark.parametrize("sparsity", ["none", "rows", "both"])
 def test_blocks_of_large_matrices(accumulator, sparsity):
-    """More vectors than in a block give the same results as each block alone."""
+    """Vectors of several blocks give the results of each block alone."""
     config, rng = TileConfig(accumulator=accumulator, sparsity=sparsity), np.random.default_rng(0)
     columns = random_bits(rng, config.a_format, (2100, 9))
     rows = random_bits(rng, config.b_format, (2100, 9))
@@ -186,7 +186,7 @@ ZEROS = np.zeros((2, 4), np.uint16)
 
 
 @pytest.mark.parametrize(
-    ("columns", "rows", "config", "said"),
+    ("columns", "rows", "config", "message"),
     [
         (ZEROS, ZEROS, None, "config must be a TileConfig, not None"),
         (ZEROS, ZEROS, TileConfig(initial=True), r"config must be a tile without C input \(initial = false\)"),
@@ -198,19 +198,19 @@ ZEROS = np.zeros((2, 4), np.uint16)
         (np.stack([ZEROS] * 2), np.stack([ZEROS] * 3), TileConfig(), r"rows must go with columns, \(2, 2, 4\)"),
     ],
 )
-def test_wrong_operands(columns, rows, config, said):
-    with pytest.raises((TypeError, ValueError), match=said):
+def test_wrong_operands(columns, rows, config, message):
+    with pytest.raises((TypeError, ValueError), match=message):
         matrix_product(columns, rows, config)
 
 
 @pytest.mark.parametrize("name", ["fp16", "fp8_e5m2"])
 def test_numbers_that_are_added(name):
-    """Addends of all sizes, some of which nearly cancel the sum, which is as long as its accumulator allows."""
+    """Addends have all magnitudes. Some nearly cancel a sum that fills its accumulator."""
     config, rng = TileConfig(format=name), np.random.default_rng(0)
     fmt = config.a_format
     for _ in range(40):
         columns, rows = (random_bits(rng, fmt, (6, 8)) for _ in range(2))
-        columns[:, rng.integers(0, 8)] = rng.integers(1, 4)  # the least number of all, which must not be lost
+        columns[:, rng.integers(0, 8)] = rng.integers(1, 4)  # The least product must not be lost.
         near = -matrix_product(columns, rows, config).view(np.float32)
         near = (near.view(np.uint32) + rng.integers(-2, 3, near.shape)).astype(np.uint32)
         added = np.where(rng.random(near.shape) < 0.5, near, random_bits(rng, FP32, near.shape)).astype(np.uint32)

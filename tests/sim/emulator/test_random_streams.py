@@ -1,7 +1,7 @@
-"""Random bits of stochastic rounding: one definition in golden and compiled code, and independent wherever they differ.
+"""Random bits of stochastic rounding are equal in golden and compiled code, and streams are independent.
 
-A stream is a series of draws of 16 bits. `AXES` makes the streams that must be independent. The checks must also find
-columns that share a stream, and xorshift32 with seeds that are a constant apart.
+A stream is a series of 16-bit draws. `AXES` lists functions whose streams must be independent. The checks must also
+find columns that share a stream, and xorshift32 with seeds that differ by a constant.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from tensordash_sim.golden.random_bits import random_bits
 Draws = NDArray[np.uint16]
 SEEDS = (0, MAX_SEED, 1, 1 << 31, 0x9E3779B9)
 SIGMAS = 4.0
-CHI_SQUARE = 44.3  # for 15 degrees of freedom, exceeded with a probability of 1e-4
+CHI_SQUARE = 44.3  # For 15 degrees of freedom; chance exceeds it with a probability of 1e-4.
 SHARES = (0.5, 0.25, 1 / 16)
 COUNTS = [10**5, pytest.param(10**6, marks=pytest.mark.slow)]
 
@@ -35,7 +35,7 @@ def first_draws(seeds: NDArray[np.uint32], beats: int = 1) -> Draws:
 
 
 def by_columns(count: int) -> list[Draws]:
-    """Return the streams of columns of two cipher blocks in the beats of one multiply."""
+    """Return the streams of the columns of two cipher blocks, over the beats of one multiply."""
     return list(draws(5, count, columns=8).T)
 
 
@@ -57,7 +57,7 @@ def by_seeds(count: int) -> list[Draws]:
 
 
 def by_operations(count: int) -> list[Draws]:
-    """Return the streams of consecutive operations, and of operation n of seed 1 beside n + 1 of seed 0."""
+    """Return streams of three operations of seed 0, and of two of seed 1, which must not repeat the next of seed 0."""
     keys = ((0, 0), (0, 1), (0, 2), (1, 0), (1, 1))
     return [first_draws(multiply_seeds(*key, count // 4)) for key in keys]
 
@@ -89,23 +89,23 @@ def worst_correlation(streams: list[Draws]) -> float:
 
 
 def worst_chi_square(streams: list[Draws]) -> float:
-    """Return the worst deviation of the 16 ways in which four streams round up a remainder."""
+    """Return the largest chi-square of the 16 outcomes of rounding one remainder in four streams."""
     worst = 0.0
     for start in range(len(streams) - 3):
         for share in SHARES:
             up = [stream >= (1 - share) * 2**16 for stream in streams[start : start + 4]]
             found = np.bincount(sum(each.astype(int) << k for k, each in enumerate(up)), minlength=16)
             ways = np.array([share ** k.bit_count() * (1 - share) ** (4 - k.bit_count()) for k in range(16)])
-            wanted = ways * len(streams[0])
-            worst = max(worst, float(((found - wanted) ** 2 / wanted).sum()))
+            expected = ways * len(streams[0])
+            worst = max(worst, float(((found - expected) ** 2 / expected).sum()))
     return worst
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_compiled_draws_are_the_golden_ones(seed):
     for first, columns in ((0, 16), (2**28 - 2, 5), (12345, 1)):
-        wanted = [random_bits(seed, first + k, columns) for k in range(4)]
-        assert draws(seed, 4, columns, first).tolist() == wanted
+        expected = [random_bits(seed, first + k, columns) for k in range(4)]
+        assert draws(seed, 4, columns, first).tolist() == expected
 
 
 @pytest.mark.parametrize("count", COUNTS)
@@ -127,7 +127,7 @@ def test_the_checks_find_columns_that_share_a_stream(check: Callable[[list[Draws
 
 
 def test_the_checks_find_xorshift():
-    """Over seeds, the difference of two columns' draws does not depend on the seed."""
+    """With xorshift, the difference of two columns' draws does not depend on the seed."""
     seeds = np.random.default_rng(0).integers(0, 2**32, 10**5, np.uint64).astype(np.uint32)
     streams = []
     for j in range(4):
@@ -140,22 +140,22 @@ def test_the_checks_find_xorshift():
 
 
 def test_no_two_streams_share_a_beat():
-    """Seeds, beats and blocks of columns have no 64 bits in common: no stream is a shifted copy of another."""
+    """Over seeds, beats and blocks of columns, no 64 bits repeat: no stream is a shifted copy of another."""
     seeds = np.concatenate([np.arange(500), MAX_SEED - np.arange(500)]).astype(np.uint32)
     words = np.stack([draws(int(seed), 200, columns=8) for seed in seeds]).view("<u8").reshape(-1)
     assert len(np.unique(words)) == len(words)
 
 
 def test_multiplies_have_different_seeds():
-    """Compare all of one operation, and 2^12 of small seeds and operations."""
+    """Compare all multiplies of one operation, and 2^12 multiplies of small seeds and operations."""
     found = np.concatenate([multiply_seeds(seed, n, 16) for seed in range(16) for n in range(16)])
     assert len(np.unique(found)) == len(found)
     every = multiply_seeds(MAX_SEED, MAX_SEED, 10**5)
     assert len(np.unique(every)) == len(every)
 
 
-def encrypted(x: NDArray[np.uint32], y: NDArray[np.uint32], rounds: int) -> NDArray[np.uint64]:
-    """Return blocks after the first rounds of the cipher."""
+def encrypt(x: NDArray[np.uint32], y: NDArray[np.uint32], rounds: int) -> NDArray[np.uint64]:
+    """Encrypt blocks with the first rounds of the cipher."""
     for key in ROUND_KEYS[:rounds]:
         by_1, by_8, by_2 = (x << np.uint32(k) | x >> np.uint32(32 - k) for k in (1, 8, 2))
         x, y = y ^ by_1 & by_8 ^ by_2 ^ key, x
@@ -168,20 +168,20 @@ def worst_flip(rounds: int, side: int) -> float:
     Trials are all beats and seeds below `side`; each bit of both words is flipped in turn.
     """
     beats, seeds = (each.reshape(-1).astype(np.uint32) for each in np.indices((side, side)))
-    plain, worst = encrypted(beats, seeds, rounds), 0.0
+    plain, worst = encrypt(beats, seeds, rounds), 0.0
     for bit in range(64):
         flip = np.uint32(1 << bit % 32)
-        other = encrypted(beats ^ flip, seeds, rounds) if bit < 32 else encrypted(beats, seeds ^ flip, rounds)
+        other = encrypt(beats ^ flip, seeds, rounds) if bit < 32 else encrypt(beats, seeds ^ flip, rounds)
         changed = plain ^ other
         shares = np.array([np.mean(changed >> np.uint64(k) & np.uint64(1)) for k in range(64)])
-        trials = side**2 / (2 if 1 << bit % 32 < side else 1)  # a flip within the range meets each pair twice
+        trials = side**2 / (2 if 1 << bit % 32 < side else 1)  # A flip in the range counts pairs twice.
         worst = max(worst, float(np.abs(shares - 0.5).max()) * 2 * trials**0.5)
     return worst
 
 
 @pytest.mark.parametrize("side", [1 << 6, pytest.param(1 << 10, marks=pytest.mark.slow)])
 def test_rounds_have_a_margin(side):
-    """Three rounds before the last, a flipped bit is visible in no bit of the result; the check finds 11 rounds."""
+    """Without the last three rounds, a flipped bit still shows in no bit of the result. 11 rounds are too few."""
     assert len(ROUND_KEYS) == 18
     assert worst_flip(15, side) < 5.5  # for 4096 normal numbers, exceeded with a probability of 2e-4
     assert worst_flip(11, side) > 5.5

@@ -1,4 +1,4 @@
-"""Operations of layers on tiles with scales, compared with explicit windows and with formats without bit patterns."""
+"""Compare operations on tiles with scales with explicit windows and with value-level quantisation."""
 
 import numpy as np
 import pytest
@@ -23,7 +23,7 @@ LAYERS = {
 }
 
 
-def drawn(layer: Layer, operation: str, seed: int) -> dict[str, np.ndarray]:
+def draw_operands(layer: Layer, operation: str, seed: int) -> dict[str, np.ndarray]:
     rng = np.random.default_rng(seed)
     made = {}
     for name in OPERANDS[operation]:
@@ -35,14 +35,14 @@ def drawn(layer: Layer, operation: str, seed: int) -> dict[str, np.ndarray]:
 def by_hand(
     layer: Layer, operation: str, values: dict[str, np.ndarray], kinds: dict[str, str], filled: int
 ) -> np.ndarray:
-    """Compute every result from its two vectors: lists of pairs, taps down, taps across, channels or filters."""
+    """Compute each result from its two vectors, which `meet` lists as pairs."""
     out = np.zeros(layer.whole_shape({"AxW": "G", "WxG": "A", "AxG": "W"}[operation]))
     for index in np.ndindex(out.shape):
         pairs = list(meet(layer, operation, values, index, filled))
         sides = []
         for which, name in enumerate(OPERANDS[operation]):
             vector = np.array([pair[which] for pair in pairs])
-            # The tensor's largest value is first, in its own block: NVFP4 has a scale for the tensor.
+            # A first block holds the tensor's largest value, which determines NVFP4's scale of the tensor.
             head = np.zeros(32)
             head[0] = np.abs(values[name]).max()
             sides.append(quantise(np.concatenate([head, vector]), BLOCK_FORMATS[kinds[name]], 0)[32:])
@@ -98,25 +98,25 @@ def meet(layer, operation, values, index, filled):
 @pytest.mark.parametrize("which", [0, 1])
 def test_results_are_those_of_vectors_made_by_hand(name, operation, which):
     layer, rows = LAYERS[name], OPERANDS[operation][which]
-    values = drawn(layer, operation, seed=which)
-    # Exact: one rounding of the sum, and one of the product with the tensors' scales.
+    values = draw_operands(layer, operation, seed=which)
+    # Exact sums are rounded once, and their products with the tensors' scales once more.
     made = contract_scaled(NVFP4, layer, operation, rows, values)
     filled = NVFP4.lanes if operation == "AxG" else 1
-    wanted = by_hand(layer, operation, values, dict.fromkeys(values, "nvfp4"), filled)
-    # The sum by hand is in float64, whose remainder after cancelling depends on the machine.
-    np.testing.assert_allclose(made, wanted, rtol=3e-7, atol=1e-13 * np.abs(wanted).max())
+    expected = by_hand(layer, operation, values, dict.fromkeys(values, "nvfp4"), filled)
+    # The reference adds in float64, whose error after cancellation depends on the machine.
+    np.testing.assert_allclose(made, expected, rtol=3e-7, atol=1e-13 * np.abs(expected).max())
     # Fused sums are wide enough for these numbers.
     made = contract_scaled(WIDE, layer, operation, rows, values)
     kinds = {name: "mxfp4" if name == rows else "mxfp8_e4m3" for name in values}
-    wanted = by_hand(layer, operation, values, kinds, WIDE.lanes)
-    np.testing.assert_allclose(made, wanted, rtol=1e-6, atol=1e-5 * np.abs(wanted).max())
+    expected = by_hand(layer, operation, values, kinds, WIDE.lanes)
+    np.testing.assert_allclose(made, expected, rtol=1e-6, atol=1e-5 * np.abs(expected).max())
 
 
 def test_a_block_that_is_not_finite_makes_its_results_nan():
     layer = LAYERS["matrix"]
     for tile in (NVFP4, WIDE):
         for rows in ("A", "W"):
-            values = drawn(layer, "AxW", seed=3)
+            values = draw_operands(layer, "AxW", seed=3)
             values["A"][0, 40, 0, 2] = np.inf
             values["W"][1, 3] = np.nan
             made = contract_scaled(tile, layer, "AxW", rows, values)
@@ -127,7 +127,7 @@ def test_a_block_that_is_not_finite_makes_its_results_nan():
 
 @pytest.mark.parametrize(("element", "scale"), [("fp8_e4m3", "e8m0"), ("fp4_e2m1", "e8m0"), ("fp4_e2m1", "e4m3")])
 def test_elements_are_rounded_up_as_often_as_they_are_near(element, scale):
-    """Over 4 million numbers the mean error is far below the error of rounding to nearest."""
+    """Over 4 million numbers, the mean error is far below rounding to nearest's."""
     fmt, kind = FORMATS[element], SCALES[scale]
     assert isinstance(fmt, FloatFormat)
     rng = np.random.default_rng(5)
@@ -135,11 +135,11 @@ def test_elements_are_rounded_up_as_often_as_they_are_near(element, scale):
     random = rng.integers(0, 1 << 16, values.shape, dtype=np.uint16)
     table = np.array([to_float(bits, fmt) for bits in range(1 << fmt.width)])
 
-    def worth(made):
+    def dequantise(made):
         return table[made.bits] * np.repeat(scale_values(made.scales, kind), kind.block, axis=1) * made.tensor
 
-    mine = worth(quantise_blocks(values, fmt, kind, random=random))
-    nearest = worth(quantise_blocks(values[:1], fmt, kind))[0]
+    stochastic = dequantise(quantise_blocks(values, fmt, kind, random=random))
+    nearest = dequantise(quantise_blocks(values[:1], fmt, kind))[0]
     scales = quantise_blocks(values[:1], fmt, kind).scales
     np.testing.assert_array_equal(
         quantise_blocks(values, fmt, kind, random=random).scales, np.tile(scales, (1 << 16, 1))
@@ -148,14 +148,14 @@ def test_elements_are_rounded_up_as_often_as_they_are_near(element, scale):
     top = to_float(fmt.largest, fmt) * np.repeat(scale_values(scales, kind), kind.block, axis=1)[0]
     within = np.abs(values[0]) <= top * quantise_blocks(values[:1], fmt, kind).tensor
     assert within.sum() > 50
-    errors = np.abs(mine.mean(axis=0) - values[0])[within]
-    gaps = mine.std(axis=0)[within] / 256  # of the mean of 2^16
+    errors = np.abs(stochastic.mean(axis=0) - values[0])[within]
+    gaps = stochastic.std(axis=0)[within] / 256  # This is the error of the mean of 2^16 numbers.
     assert (errors <= 5 * gaps + np.abs(values[0][within]) * 2.0**-16).all()
     assert np.abs(nearest - values[0])[within].max() > 20 * errors.max()
 
 
 def test_random_bits_decide_between_neighbours_alone():
-    """Bits of all zeros round toward zero; bits of all ones away from it, unless the value is exact."""
+    """Random bits of zero round toward zero. All ones round away from zero unless the value is exact."""
     fmt, kind = FORMATS["fp4_e2m1"], SCALES["e8m0"]
     assert isinstance(fmt, FloatFormat)
     values = np.zeros((1, 32), np.float32)
@@ -170,12 +170,12 @@ def test_random_bits_decide_between_neighbours_alone():
 
 def test_gradients_alone_are_rounded_stochastically():
     layer = LAYERS["convolution"]
-    values = drawn(layer, "AxW", seed=7)
+    values = draw_operands(layer, "AxW", seed=7)
     np.testing.assert_array_equal(
         contract_scaled(NVFP4, layer, "AxW", "A", values), contract_scaled(NVFP4, layer, "AxW", "A", values, seed=1)
     )
     for operation in ("WxG", "AxG"):
-        values = drawn(layer, operation, seed=7)
+        values = draw_operands(layer, operation, seed=7)
         nearest, first, second, other = (
             contract_scaled(NVFP4, layer, operation, "G", values, seed=seed) for seed in (None, 1, 1, 2)
         )
@@ -197,7 +197,7 @@ def test_gradients_alone_are_rounded_stochastically():
     ],
 )
 def test_bad_input_is_refused(change, message):
-    arguments = {"operation": "AxW", "rows": "A", "values": drawn(LAYERS["matrix"], "AxW", 0)} | change
+    arguments = {"operation": "AxW", "rows": "A", "values": draw_operands(LAYERS["matrix"], "AxW", 0)} | change
     with pytest.raises(ValueError, match="must") as error:
         contract_scaled(NVFP4, LAYERS["matrix"], **arguments)
     assert message in str(error.value)
@@ -206,6 +206,6 @@ def test_bad_input_is_refused(change, message):
 def test_each_function_takes_its_own_tiles():
     layer = LAYERS["matrix"]
     with pytest.raises(TypeError, match="tile must be a TileConfig with scales"):
-        contract_scaled(TileConfig(), layer, "AxW", "A", drawn(layer, "AxW", 0))
+        contract_scaled(TileConfig(), layer, "AxW", "A", draw_operands(layer, "AxW", 0))
     with pytest.raises(ConfigError, match="tile.scale must be"):
-        contract(NVFP4, layer, "AxW", "A", drawn(layer, "AxW", 0))
+        contract(NVFP4, layer, "AxW", "A", draw_operands(layer, "AxW", 0))

@@ -1,4 +1,4 @@
-"""Stochastic rounding: the golden core's random bits, and no bias."""
+"""Stochastic rounding uses the golden core's random bits and has no bias."""
 
 import numpy as np
 import pytest
@@ -48,8 +48,8 @@ def test_memory_of_the_golden_core(name, operation, rows):
     for seed, config in enumerate((CORE, WIDE, BF16)):
         values = drawn(LAYERS[name], operation, seed, 2 * seed, config.tile.a_format)
         values |= fused(LAYERS[name], operation, seed, masked=bool(seed))
-        wanted, found = both(config, LAYERS[name], operation, rows, values, 77 + seed, relu=bool(seed))
-        np.testing.assert_array_equal(found, wanted)
+        expected, found = both(config, LAYERS[name], operation, rows, values, 77 + seed, relu=bool(seed))
+        np.testing.assert_array_equal(found, expected)
 
 
 @pytest.mark.parametrize("operation", RESULTS)
@@ -58,8 +58,8 @@ def test_fp8(operation):
     operands = [name for name in "AWG" if name in operation]
     for rows in operands:
         values = {name: rng.integers(0, 0x70, layer.whole_shape(name), np.uint8) for name in operands}
-        wanted, found = both(FP8, layer, operation, rows, values, 5, relu=False)
-        np.testing.assert_array_equal(found, wanted)
+        expected, found = both(FP8, layer, operation, rows, values, 5, relu=False)
+        np.testing.assert_array_equal(found, expected)
 
 
 def program_of(layer: Layer, *, fp32: bool) -> list[int]:
@@ -69,7 +69,7 @@ def program_of(layer: Layer, *, fp32: bool) -> list[int]:
 
 
 def test_seeds():
-    """Other seeds give other bits; each descriptor has its own seed."""
+    """Different seeds give different bits. Each descriptor has its own seed."""
     layer = LAYERS["padding, odd sizes"]
     values = drawn(layer, "AxW", 0, 0)
     made = [both(CORE, layer, "AxW", "A", values, seed, relu=False)[1] for seed in (1, 1, 2)]
@@ -82,7 +82,7 @@ def test_seeds():
 
 
 def test_stores_of_four_loops():
-    """A part of a store, divided into loops that write the same groups, draws the same random bits."""
+    """A store that is divided into loops over the same groups draws the same random bits."""
     layer = LAYERS["padding, odd sizes"]
     descriptors = program_of(layer, fp32=False)
     cut, stores = [], 0
@@ -108,7 +108,7 @@ def test_fp32_results_are_rounded_to_nearest():
 
 @pytest.mark.parametrize("name", ["fp16", "bf16", "fp8_e4m3", "fp8_e5m2"])
 def test_rounding(name):
-    """Round any FP32 number, including subnormals, infinities and NaN, with any random bits."""
+    """Round any FP32 numbers, including subnormals, infinities and NaN, with any random bits."""
     fmt, rng = FORMATS[name], np.random.default_rng(4)
     patterns = rng.integers(0, 1 << 32, 20_000, np.uint64).astype(np.uint32)
     near = encode(np.ldexp(rng.standard_normal(20_000), rng.integers(-30, 18, 20_000)).astype(np.float32), FP32)
@@ -125,13 +125,13 @@ def test_rounding(name):
         field = magnitude >> 23
         significand = magnitude & 0x7FFFFF | (field > 0) << 23
         value = -significand if bits >> 31 else significand
-        wanted = round_fixed(value, max(field, 1) - 150, fmt, "stochastic", int(random[k]))
-        assert made == (wanted if significand else bits >> 31 << (fmt.width - 1)), hex(bits)
+        expected = round_fixed(value, max(field, 1) - 150, fmt, "stochastic", int(random[k]))
+        assert made == (expected if significand else bits >> 31 << (fmt.width - 1)), hex(bits)
 
 
 @pytest.mark.parametrize("name", ["fp16", "bf16", "fp8_e4m3", "fp8_e5m2"])
 def test_bias(name):
-    """The mean of 10^7 rounded numbers is theirs, except for the resolution of 16 bits, 2^-17 of a gap."""
+    """The mean of 10^7 numbers stays within noise plus 2^-17 of a gap, the resolution of 16 bits."""
     fmt, count = FORMATS[name], 10_000_000
     rng = np.random.default_rng(8)
     sums = encode((1 + rng.random(count)).astype(np.float32), FP32)
@@ -144,9 +144,9 @@ def test_bias(name):
         made = values_of(result_bits(sums, fmt, random=how), fmt).astype(np.float64)
         return float(np.mean((made - sums.view(np.float32)) / gap))
 
-    noise = 5 * (1 / 6 / count) ** 0.5  # five standard deviations
+    noise = 5 * (1 / 6 / count) ** 0.5  # Noise is five standard deviations.
     assert abs(bias(random) + 2**-17) < noise
-    assert bias(np.zeros(count, np.uint16)) < -0.4  # The check would find it.
+    assert bias(np.zeros(count, np.uint16)) < -0.4  # Without random bits, the check finds a bias.
 
 
 def test_seeds_of_multiplies_are_simon_s():

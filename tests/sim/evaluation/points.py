@@ -1,4 +1,4 @@
-"""Access to figures in tests."""
+"""Read figures in tests."""
 
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,6 @@ def one(name: str, settings: Settings, folder: Path) -> Figure:
 
 def value(figure: Figure, **where: Any) -> float:
     """Return the one number of a figure with the given keys."""
-    (point,) = (p for p in figure.points if all(getattr(p, key) == wanted for key, wanted in where.items()))
+    (point,) = (p for p in figure.points if all(getattr(p, key) == expected for key, expected in where.items()))
     assert point.ours is not None
     return point.ours

@@ -1,4 +1,4 @@
-"""Formats that share scales, against ml_dtypes and cases worked out by hand."""
+"""Compare block formats with ml_dtypes and with cases worked out by hand."""
 
 import ml_dtypes
 import numpy as np
@@ -47,7 +47,7 @@ def test_every_value_and_what_lies_between(name: str) -> None:
 @pytest.mark.parametrize(
     ("fmt", "largest", "scale"),
     [
-        # floor(log2(largest)) less the exponent of the element's largest: 2 of e2m1, 8, 15, 2 and 4.
+        # The scale's exponent is floor(log2(largest)) minus the largest element's: 2 for e2m1, then 8, 15, 2 and 4.
         ("mxfp4", 4.0, 1.0),
         ("mxfp4", 7.99, 1.0),
         ("mxfp4", 8.0, 2.0),
@@ -85,7 +85,7 @@ def test_nvfp4_has_two_levels() -> None:
 
 def test_blocks_run_along_their_axis_and_the_last_may_be_short() -> None:
     values = np.full((34, 2), 0.1)
-    values[0, 0] = values[33, 1] = 6.0  # of the first block of one column, and of the short block of the other
+    values[0, 0] = values[33, 1] = 6.0  # In the first block of one column, and in the short block of the other.
     nonzero = quantise(values, BLOCK_FORMATS["mxfp4"], axis=0) != 0
     assert nonzero.sum(axis=0).tolist() == [1 + 2, 32 + 1]
     assert (quantise(values, BLOCK_FORMATS["mxfp4"], axis=1) != 0).sum() == 34 * 2 - 2

@@ -1,4 +1,4 @@
-"""Figures: compared with other computations, with the paper, and with the stored page."""
+"""Compare figures with independent computations, with the paper, and with the stored page."""
 
 import csv
 import json
@@ -63,7 +63,7 @@ def test_a_network_is_what_simulate_counts(tmp_path: Path) -> None:
     ratios = energy_ratios(
         [result for _, result in Results(tmp_path, trace, Machine(TileConfig(), ChipConfig())).run(trace.records)], None
     )
-    # The paper has power in all tiles until the last one ends; the chip has it only in busy tiles.
+    # In the paper all tiles draw power until the last one ends; in the chip only busy tiles do.
     power = ChipConfig().power
     assert ratios["core"] == pytest.approx(expected["compute_speedup"] * power.dense / power.sparse)
     at_work = expected["dense_busy"] / expected["busy"] * power.dense / power.sparse
@@ -99,7 +99,7 @@ def test_what_a_system_leaves_is_what_simulate_counts(tmp_path: Path) -> None:
         results = [result for _, result in Results(tmp_path, trace, machine).run(trace.records)]
         expected = totals(results)
         found = found or expected
-        wanted = {
+        references = {
             "tiles alone": expected["compute_speedup"],
             "shared reads": expected["shared_speedup"],
             "25.6 GB/s": expected["speedup"],
@@ -107,8 +107,8 @@ def test_what_a_system_leaves_is_what_simulate_counts(tmp_path: Path) -> None:
         for bits, gbps in ((64, 102.4), (160, 256)):
             other = Machine(load_preset("recommended"), ChipConfig(dram_channel_bits=bits), **how)
             remote = [result for _, result in Results(tmp_path, trace, other).run(trace.records)]
-            wanted[f"{gbps:g} GB/s"] = totals(remote)["speedup"]
-        for where, speedup in wanted.items():
+            references[f"{gbps:g} GB/s"] = totals(remote)["speedup"]
+        for where, speedup in references.items():
             assert value(figure, metric=f"speedup, {where}", series=measure, x="digits") == speedup
             assert value(figure, metric=f"speedup, {where}", series=measure, x="mean") == speedup
     (point,) = (p for p in figure.points if (p.metric, p.series, p.x) == ("speedup, 256 GB/s", "all", "digits"))
@@ -134,8 +134,8 @@ def test_the_page_of_systems_has_the_evaluation_s_figures() -> None:
     for measure, tiles, with_memory, _ in rows[1:]:
         name = next((name for option, name in options.items() if option in measure), measure)
         seen.append(name)
-        wanted = [means[where][name] for where in ("shared reads", "256 GB/s")]  # three digits
-        assert [float(tiles), float(with_memory)] == pytest.approx(wanted, abs=0.0055)
+        references = [means[where][name] for where in ("shared reads", "256 GB/s")]  # The page has three digits.
+        assert [float(tiles), float(with_memory)] == pytest.approx(references, abs=0.0055)
     assert seen == ["none", *options.values(), "all"]
 
 
@@ -172,7 +172,7 @@ def test_fig15_is_the_page_s(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_network_of_the_page_comes_out_again(tmp_path: Path) -> None:
-    # A network with made-up data; PyTorch's sums may differ between machines.
+    # This network uses synthetic data; PyTorch's sums may differ between machines.
     trace_model("snli", "--steps", "5", "--every", "25", "-o", str(tmp_path / "snli.trace"))
     figure = one("fig8", Settings(traces=tmp_path), tmp_path)
     row = next(line for line in section_of("fig8").splitlines() if line.startswith("| snli |")).split("|")[2:-1]
@@ -239,7 +239,7 @@ def test_energy_of_netlists_is_that_at_the_zeros() -> None:
 
 
 def test_energy_of_tiles_that_wait() -> None:
-    """256 tiles at 500 MHz: each is busy for 900 and 400 cycles, and then waits until cycles 1200 and 900."""
+    """256 tiles at 500 MHz are busy for 900 and 400 cycles, and then wait until cycles 1200 and 900."""
     idle = {"watts": {"total": {"tensordash": 0.2, "baseline": 0.1}}}
     synthesis = {"power": POWER, "power_reason": None, "idle": idle}
     added = energies([result(0.0)], synthesis)
@@ -260,7 +260,7 @@ def test_energy_of_tiles_that_wait() -> None:
 
 
 def test_energy_by_component_is_relative_to_the_baseline() -> None:
-    """Logic has the paper's power: 256 tiles for 1,000 cycles, TensorDash's for 500 with 1.1 times as much."""
+    """Logic draws the paper's power: 256 tiles for 1,000 cycles; TensorDash's for 500, with 1.1 times as much."""
     synthesis = {"power": POWER, "power_reason": None}
     settings = cast(Settings, SimpleNamespace(networks=("net",), averaged=("net",), synthesis={"paper": synthesis}))
     operations = [result(0.0)]
@@ -297,7 +297,7 @@ def test_fusing_only_saves() -> None:
 
 
 def test_all_claims_are_of_the_paper() -> None:
-    # Experiments outside of the paper have no such value.
+    # These experiments have no value in the paper.
     for name in ("roworder", "gpt"):
         assert EXPERIMENTS[name].source.startswith("not in the paper")
 
@@ -308,7 +308,7 @@ def test_points_keep_what_else_belongs_to_them() -> None:
 
 
 def test_the_page_of_systems_has_the_plans_of_the_evaluation() -> None:
-    """Speedups of steps in published shapes, without a measure and with all."""
+    """The page has the steps' speedups in published shapes, without measures and with all."""
     table = section_of("system").split("| speedup |")[1].split("\n\n")[0].splitlines()
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table[2:]]
     found = {name: (figures[0], figures[-1]) for name, *figures in rows}

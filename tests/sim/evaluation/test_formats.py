@@ -1,4 +1,4 @@
-"""Zeros from formats, and 2:4: jobs compared with cases by hand, figures with other simulations."""
+"""Zeros from formats, and 2:4 sparsity: compare jobs with cases by hand, and figures with other simulations."""
 
 from pathlib import Path
 from typing import Any
@@ -26,8 +26,8 @@ TILE = load_preset("paper", ["tile.out_rows=4"])
 LINEAR = MatrixProduct(batch=1, samples=64, in_features=64, out_features=64)
 
 
-def written(path: Path, values: bool = True) -> Trace:
-    """Write a layer whose first column of each 32 has one large value in each row; the rest is small."""
+def write_trace(path: Path, values: bool = True) -> Trace:
+    """Write a layer whose operands are large in the first column and small elsewhere."""
     operands = {}
     for name, shape in LINEAR.shapes.items():
         operands[name] = np.full(shape, 0.1, np.float32)
@@ -41,11 +41,11 @@ def written(path: Path, values: bool = True) -> Trace:
 
 @pytest.mark.parametrize(("fmt", "block"), [("mxfp4", 32), ("nvfp4", 16)])
 def test_blocks_run_along_each_reduction(fmt: str, block: int, tmp_path: Path) -> None:
-    trace = written(tmp_path / "a.trace")
+    trace = write_trace(tmp_path / "a.trace")
     found = quantised_step(trace.digest, 7, TILE.to_mapping(), fmt, None, path=str(trace.path))["operations"]
     zeros = {(each["operation"], name): count["zeros"] for each in found for name, count in each["operands"].items()}
-    # Along the last axis, every row's first block has the 6 and loses all others. Across it, columns are of one kind,
-    # and nothing is lost.
+    # Along the last axis, the first block of each row contains the 6 and loses its other values. Across it, all values
+    # of a block are equal, and none is lost.
     lost = 64 * (block - 1)
     along = {("AxW", "A"), ("AxW", "W"), ("WxG", "G")}
     assert zeros == {key: lost * (key in along) for key in zeros}
@@ -93,7 +93,7 @@ def test_quantised_digits(tmp_path: Path) -> None:
     for fmt in BLOCK_FORMATS:
         for side in ("scheduled side", "both sides"):
             bound, speedup = (
-                value(figure, metric=f"{what}, {side}", series=fmt, x="digits") for what in ("bound", "speedup")
+                value(figure, metric=f"{quantity}, {side}", series=fmt, x="digits") for quantity in ("bound", "speedup")
             )
             assert speedup >= 1
             assert bound >= value(figure, metric=f"bound, {side}", **recorded) - 1e-9
@@ -128,7 +128,7 @@ def test_recordings_with_values_are_found(tmp_path: Path) -> None:
     assert shares[1] < shares[0]
     assert ("gpt-relu, Hadamard", "nvfp4") in plan
     assert ("digits, Hadamard", "nvfp4") not in plan
-    written(tmp_path / "values" / "masks.trace", values=False)
+    write_trace(tmp_path / "values" / "masks.trace", values=False)
     with pytest.raises(TensorDashError, match="masks.trace must have values: record it with --values"):
         _ = Settings(scale="tiny", traces=tmp_path).with_values
 
@@ -157,7 +157,7 @@ def test_two_of_four() -> None:
     for tile in ("paper", "recommended", EXTRA):
         for metric in ("WxG, 2:4", "AxW, half of all, anywhere"):
             assert found[metric, tile] < found["AxW, 2:4", tile], "that it is 2:4 helps"
-    # The paper's tile, computed in another way.
+    # Compute the paper's tile in another way.
     answer = pruned_product(LINEAR.to_json(), TILE.to_mapping(), "2:4", 5)["operations"][0]
     mask = pruned_weights(np.random.default_rng(5).standard_normal((1, 64, 64)), LINEAR, "2:4")
     masks = {"A": np.ones((1, 64, 64), bool), "W": mask}

@@ -1,4 +1,4 @@
-"""Jobs: a key of everything that the answer depends on, and the same answers wherever they are computed."""
+"""A job's key covers everything that the answer depends on. Every process gives the same answers."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""One style for all plots: the report's colours, distinct series, integers on their axes."""
+"""All plots share a style: the report's colours, distinct series, integer ticks for integers."""
 
 import re
 import runpy
@@ -95,7 +95,7 @@ def test_the_front_has_the_style(drawn: list, tmp_path: Path) -> None:
 
 
 def test_nothing_is_clipped_in_the_picture_of_scaling(drawn: list, tmp_path: Path) -> None:
-    """It shows the tables beside it, and all its points are inside its axes."""
+    """The plot shows the tables of its page, and all points are inside the axes."""
     made = runpy.run_path(str(ROOT / "bench/scaling_picture.py"))
     points = made["tables"]((ROOT / "docs/cost-tables.md").read_text(encoding="utf-8"))
     assert list(points) == list(made["PARAMETERS"])

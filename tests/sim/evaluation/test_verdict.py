@@ -58,7 +58,7 @@ def test_it_is_what_simulate_counts(
     assert value(figures["zeros"], series="WxG", x="CNN.conv2") == pytest.approx(of_layer[0]["zeros"])
     assert f"{every['shared_speedup']:.2f}x over all operations" in speedup.notes[0]
     energy = figures["energy"]
-    # Energy of logic comes from the synthesized tile: 1.2 times the baseline's power.
+    # Energy of logic uses the synthesized tile's power: 1.2 times the baseline's.
     core = [value(energy, series=series, x="tiles at work") for series in ("baseline", "tensordash")]
     assert core[0] / core[1] == pytest.approx(every["dense_busy"] / every["busy"] / 1.2)
     waits = every["cycles"] * 256 - every["busy"]
@@ -68,7 +68,7 @@ def test_it_is_what_simulate_counts(
 
 
 def test_a_plan_is_of_these_cycles(figures: dict[str, Figure], tmp_path: Path) -> None:
-    """Plan the first and the last row of a bandwidth here."""
+    """Plan the first and the last row of a bandwidth again."""
     trace, config, chip = Trace.open(example_trace()), load_preset("recommended"), ChipConfig()
     (step,) = trace.steps
     how: dict[str, Any] = {"join_samples": "faster", "side": "faster", "row_order": "density"}
@@ -96,7 +96,7 @@ def test_slots_add_up(figures: dict[str, Figure]) -> None:
     for point in figures["limits"].points:
         assert point.ours is not None
         shares[point.metric, point.x] = shares.get((point.metric, point.x), 0.0) + point.ours
-    assert len(shares) == 14  # 11 operations, and all of each kind
+    assert len(shares) == 14  # There are 11 operations, and a total for each of three kinds.
     assert all(total == pytest.approx(1) for total in shares.values())
 
 
@@ -109,7 +109,7 @@ def test_roofline(figures: dict[str, Figure]) -> None:
 
 @pytest.fixture(scope="module")
 def two_results(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
-    """Return results of two AxW in round numbers: one small without a limit by memory, one large with it."""
+    """Return results of two AxW: a small one that memory does not limit, and a large one that it limits."""
     trace, machine = Trace.open(example_trace()), Machine(load_preset("paper"), ChipConfig())
     ((_, result),) = Results(tmp_path_factory.mktemp("results"), trace, machine).run(trace.steps[-1].records[:1])
     small = {"layer": "a", "macs": 100, "zeros": 0.9, "cycles": 10, "on_chip": 10, "dense_cycles": 40}
@@ -142,7 +142,7 @@ def test_points_of_the_roofline_have_own_cycles(two_results: list[dict[str, Any]
 
 
 def test_the_verdict_comes_first_in_plain_sentences(two_results: list[dict[str, Any]]) -> None:
-    """40 cycles for 100 dense ones; slots are busy for 8 of 40 cycles, wait 20 for rows and 12 for memory."""
+    """TensorDash takes 40 cycles, dense 100. Slots are busy for 8 of 40, wait 20 for rows and 12 for memory."""
     found = summary(two_results, SYNTHESIS, ChipConfig(), "a step").notes
     assert found[0].startswith("Speed: 150% faster than the dense baseline (2.50x) with DRAM of 25.6 GB/s; ")
     assert found[0].endswith("x where DRAM never limits.")

@@ -1,6 +1,5 @@
-"""Seeded operands, and a driver with arbitrary arrival and back-pressure."""
+"""Draw operands, and drive a tile with any arrival and back-pressure."""
 
-import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -13,15 +12,14 @@ from tensordash_sim.golden import Beat, Offer, Outputs, Producer, Tile
 FP16 = FORMATS["fp16"]
 
 
-@pytest.fixture
-def rng(request):
-    seed = zlib.crc32(request.node.name.encode())
-    print(f"seed of {request.node.name}: {seed}")
-    return np.random.default_rng(seed)
+def float_format(name: str) -> FloatFormat:
+    fmt = FORMATS[name]
+    assert isinstance(fmt, FloatFormat)
+    return fmt
 
 
 def edges(fmt: Format) -> list[int]:
-    """Return the least, the largest and other special finite patterns except zero, of both signs."""
+    """Return the least, the largest and other nonzero finite edge cases of both signs."""
     sign = 1 << (fmt.width - 1)
     if not isinstance(fmt, FloatFormat):
         return [1, sign - 1, sign, sign + 1, 2 * sign - 1]
@@ -43,13 +41,13 @@ def specials(fmt: Format) -> list[int]:
 
 
 class Operands:
-    """Draws bit patterns, including edge cases."""
+    """Draw bit patterns, including edge cases."""
 
     def __init__(self, rng: np.random.Generator) -> None:
         self.rng = rng
 
     def finite(self, shape: tuple[int, ...], density: float = 0.5, fmt: Format = FP16) -> np.ndarray:
-        """Draw a finite pattern, often an edge case or a zero of either sign."""
+        """Draw finite patterns, many of them edge cases or zeros of either sign."""
         dtype = np.uint8 if fmt.width <= 8 else np.uint16 if fmt.width == 16 else np.uint32
         sign = 1 << (fmt.width - 1)
         any_bits = self.rng.integers(0, 2 * sign, shape)
@@ -63,7 +61,7 @@ class Operands:
     def special(
         self, shape: tuple[int, ...], density: float = 0.5, share: float = 0.02, fmt: Format = FP16
     ) -> np.ndarray:
-        """Draw a pattern with a share of infinities and NaN, if the format has them."""
+        """Draw patterns, with a share of infinities and NaN if the format has them."""
         bits = self.finite(shape, density, fmt)
         if not specials(fmt):
             return bits
@@ -75,12 +73,12 @@ class Operands:
         shape = (config.rows, config.columns)
         if config.numerics.result == "int32":
             return self.rng.integers(0, 1 << 32, shape, dtype=np.uint32)
-        # Most of them are near the sums, where they cancel and round together.
+        # Most values are near the sums, so that both cancel or round together.
         near = (self.rng.standard_normal(shape) * 2.0 ** self.rng.integers(-20, 20, shape)).astype(np.float32)
         return np.where(self.rng.random(shape) < 0.7, near.view(np.uint32), self.special(shape, 0.8, share, FP32))
 
     def streams(self, config, lengths: Sequence[int], density: float = 0.5, share: float = 0.0) -> list:
-        """Draw (a, b), or (a, b, c) with a C input, for each length, with a share of infinities and NaN."""
+        """Draw (a, b), or (a, b, c) for tiles with a C input, for each length."""
         streams = []
         for steps in lengths:
             a = self.special((config.columns, steps, config.lanes), density, share, config.a_format)
@@ -95,7 +93,7 @@ def operands(rng):
 
 
 def beats_of(c: np.ndarray, config) -> list[Beat]:
-    """Yield a block of C, beat by beat."""
+    """Return the beats of a block of C."""
     blocks = c.reshape(-1, config.out_rows, config.columns).tolist()
     return [Beat(tuple(map(tuple, values)), values is blocks[-1]) for values in blocks]
 
@@ -108,9 +106,10 @@ class Trace:
 
 @pytest.fixture
 def drive():
-    """Run streams with `most(port)` steps offered by each port in each cycle and `ready()` at the output.
+    """Run streams on a tile.
 
-    A beat of C is offered in the cycles in which `c_valid()`.
+    In each cycle, a port offers at most `most(port)` steps, and the output is ready if `ready()`. The driver offers a
+    beat of C if `c_valid()`.
     """
 
     def run(

@@ -1,4 +1,4 @@
-"""Quantisation to elements and scales, compared with ml_dtypes' roundings and formats without bit patterns."""
+"""Compare quantisation to elements and scales with ml_dtypes' rounding and value-level quantisation."""
 
 from pathlib import Path
 
@@ -7,10 +7,12 @@ import numpy as np
 import pytest
 
 from tensordash import TileConfig
-from tensordash.configuration.formats import FORMATS, SCALES, FloatFormat
+from tensordash.configuration.formats import SCALES
 from tensordash_sim.evaluation.block_formats import BLOCK_FORMATS, BlockFormat, quantise
 from tensordash_sim.golden import to_float
 from tensordash_sim.golden.block_scales import Scaled, quantise_blocks, scale_values, scaled_steps
+
+from .conftest import float_format
 
 E8M0, E4M3 = SCALES["e8m0"], SCALES["e4m3"]
 DTYPES = {
@@ -29,13 +31,7 @@ KNOWN = {
 }
 
 
-def element(name: str) -> FloatFormat:
-    fmt = FORMATS[name]
-    assert isinstance(fmt, FloatFormat)
-    return fmt
-
-
-def drawn(seed: int, rows: int = 400, length: int = 80) -> np.ndarray:
+def draw_values(seed: int, rows: int = 400, length: int = 80) -> np.ndarray:
     """Draw values of any magnitude, with some ties and some zeros."""
     rng = np.random.default_rng(seed)
     values = rng.standard_normal((rows, length)) * np.exp2(rng.integers(-30, 30, (rows, 1)))
@@ -46,7 +42,7 @@ def drawn(seed: int, rows: int = 400, length: int = 80) -> np.ndarray:
     return values.astype(np.float32)
 
 
-def worth(made: Scaled, name: str, block: int, scale) -> np.ndarray:
+def dequantise(made: Scaled, name: str, block: int, scale) -> np.ndarray:
     elements = made.bits.view(DTYPES[name]).astype(np.float64)
     scales = np.repeat(scale_values(made.scales, scale), block, axis=-1)[..., : made.bits.shape[-1]]
     return elements * scales * made.tensor
@@ -54,45 +50,47 @@ def worth(made: Scaled, name: str, block: int, scale) -> np.ndarray:
 
 @pytest.mark.parametrize("known", KNOWN)
 def test_mx_is_what_the_other_writing_of_it_says(known):
-    values = drawn(1)
-    made = quantise_blocks(values, element(KNOWN[known]), E8M0)
-    np.testing.assert_array_equal(worth(made, KNOWN[known], 32, E8M0), quantise(values, BLOCK_FORMATS[known], axis=1))
+    values = draw_values(1)
+    made = quantise_blocks(values, float_format(KNOWN[known]), E8M0)
+    np.testing.assert_array_equal(
+        dequantise(made, KNOWN[known], 32, E8M0), quantise(values, BLOCK_FORMATS[known], axis=1)
+    )
 
 
 @pytest.mark.parametrize("known", KNOWN)
 def test_scales_rounded_up_are_the_largest_that_fit(known):
-    values = drawn(1)
-    made = quantise_blocks(values, element(KNOWN[known]), E8M0, scale_rounding="up")
+    values = draw_values(1)
+    made = quantise_blocks(values, float_format(KNOWN[known]), E8M0, scale_rounding="up")
     fitting = BlockFormat(BLOCK_FORMATS[known].element, 32, "fit")
-    np.testing.assert_array_equal(worth(made, KNOWN[known], 32, E8M0), quantise(values, fitting, axis=1))
+    np.testing.assert_array_equal(dequantise(made, KNOWN[known], 32, E8M0), quantise(values, fitting, axis=1))
 
 
 @pytest.mark.parametrize("name", DTYPES)
 def test_what_the_rounding_of_scales_costs(name):
-    """The page's row: the share of saturated elements, and the error."""
+    """The page's row has the share of saturated elements and the error."""
     values = np.random.default_rng(0).standard_normal((1 << 15, 32)).astype(np.float32)
-    top, saturated, errors = to_float(element(name).largest, element(name)), [], []
+    top, saturated, errors = to_float(float_format(name).largest, float_format(name)), [], []
     for scale_rounding in ("floor", "up"):
-        made = quantise_blocks(values, element(name), E8M0, scale_rounding=scale_rounding)
+        made = quantise_blocks(values, float_format(name), E8M0, scale_rounding=scale_rounding)
         saturated.append(np.mean(np.abs(values) > top * scale_values(made.scales, E8M0)))
-        error = worth(made, name, 32, E8M0) - values
+        error = dequantise(made, name, 32, E8M0) - values
         errors.append(np.mean(error**2) ** 0.5 / np.mean(values.astype(np.float64) ** 2) ** 0.5)
     row = f"| {name} | {saturated[0]:.2%} | {saturated[1]:.2%} | {errors[0]:.4f} | {errors[1]:.4f} |"
     assert row in (Path(__file__).parents[3] / "docs" / "numerics.md").read_text(encoding="utf-8")
 
 
 def test_nvfp4_is_what_the_other_writing_of_it_says():
-    values = drawn(2)
-    made = quantise_blocks(values, element("fp4_e2m1"), E4M3)
+    values = draw_values(2)
+    made = quantise_blocks(values, float_format("fp4_e2m1"), E4M3)
     np.testing.assert_allclose(
-        worth(made, "fp4_e2m1", 16, E4M3), quantise(values, BLOCK_FORMATS["nvfp4"], axis=1), rtol=1e-15
+        dequantise(made, "fp4_e2m1", 16, E4M3), quantise(values, BLOCK_FORMATS["nvfp4"], axis=1), rtol=1e-15
     )
 
 
 @pytest.mark.parametrize("name", DTYPES)
 def test_elements_are_rounded_as_ml_dtypes_does(name):
     """Without saturation, each element is ml_dtypes' rounding of the value divided by the scale."""
-    values, fmt = drawn(3), element(name)
+    values, fmt = draw_values(3), float_format(name)
     made = quantise_blocks(values, fmt, E8M0)
     scales = np.repeat(scale_values(made.scales, E8M0), 32, axis=-1)[:, : values.shape[1]]
     top = float(ml_dtypes.finfo(DTYPES[name]).max)
@@ -105,8 +103,8 @@ def test_elements_are_rounded_as_ml_dtypes_does(name):
 
 
 def test_nvfp4_scales_are_rounded_as_ml_dtypes_does():
-    values = drawn(4)
-    made = quantise_blocks(values, element("fp4_e2m1"), E4M3)
+    values = draw_values(4)
+    made = quantise_blocks(values, float_format("fp4_e2m1"), E4M3)
     top = np.float32(np.abs(values.astype(np.float64)).max() / (448 * 6))
     assert made.tensor == top
     blocks = np.abs(values.astype(np.float64)).reshape(len(values), -1, 16).max(axis=2) / 6 / float(top)
@@ -117,11 +115,11 @@ def test_nvfp4_scales_are_rounded_as_ml_dtypes_does():
 
 
 def test_the_ends_of_fp32():
-    """The least subnormal and the largest number, alone and together."""
+    """Quantise the least subnormal and the largest number, alone and together."""
     least, top = np.float32(2.0**-149), np.finfo(np.float32).max
     blocks = np.zeros((3, 32), np.float32)
     blocks[0, 0], blocks[1, 0], blocks[2, :2] = least, top, (least, -top)
-    made = quantise_blocks(blocks, element("fp4_e2m1"), E8M0)
+    made = quantise_blocks(blocks, float_format("fp4_e2m1"), E8M0)
     assert made.scales.ravel().tolist() == [0, 127 + 125, 127 + 125]
     assert made.bits[:, :2].tolist() == [[0, 0], [7, 0], [0, 15]]  # fp4 does not have 2**-149 / 2**-127.
 
@@ -129,9 +127,9 @@ def test_the_ends_of_fp32():
 @pytest.mark.parametrize("scale", [E8M0, E4M3], ids=lambda scale: scale.name)
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 def test_infinities_and_nan_spoil_their_block_alone(scale, bad):
-    values = drawn(5, rows=2, length=64)[1:]
+    values = draw_values(5, rows=2, length=64)[1:]
     values[0, 3] = bad
-    made = quantise_blocks(values, element("fp4_e2m1"), scale)
+    made = quantise_blocks(values, float_format("fp4_e2m1"), scale)
     assert made.scales[0, 0] == scale.nan
     assert (made.scales[0, 1:] != scale.nan).all()
     assert not made.bits[0, : scale.block].any()
@@ -139,10 +137,10 @@ def test_infinities_and_nan_spoil_their_block_alone(scale, bad):
 
 def test_zeros():
     for scale, name in ((E8M0, "fp8_e4m3"), (E4M3, "fp4_e2m1")):
-        made = quantise_blocks(np.array([[0.0, -0.0] * 20], np.float32), element(name), scale)
+        made = quantise_blocks(np.array([[0.0, -0.0] * 20], np.float32), float_format(name), scale)
         assert made.tensor == 1.0
         assert not made.scales.any()
-        assert not (made.bits & ((1 << (element(name).width - 1)) - 1)).any()
+        assert not (made.bits & ((1 << (float_format(name).width - 1)) - 1)).any()
 
 
 def test_steps():

@@ -1,4 +1,4 @@
-"""Exact accumulators: range, wrapping, special values, C, and bits compared with rational arithmetic."""
+"""Test exact accumulators: range, wrapping, special values, C, and results against rational arithmetic."""
 
 import numpy as np
 import pytest
@@ -48,7 +48,7 @@ MAX_PRODUCT = (2047 << 29) ** 2  # 65504**2 in units of 2**-48
     ],
 )
 def test_product_widths(a, b, bits):
-    """The table of docs/numerics.md has the width of the largest product."""
+    """The table of docs/numerics.md states the width of the largest product."""
     assert product_bits(FORMATS[a], FORMATS[b]) == bits
     if max(FORMATS[a].width, FORMATS[b].width) <= 8:
         tables = [[fixed_values(fmt)[bits] or 0 for bits in range(1 << fmt.width)] for fmt in (FORMATS[a], FORMATS[b])]
@@ -75,14 +75,14 @@ def test_bits_are_the_correctly_rounded_sum_however_it_is_split(a, b, operands, 
         formats = config.a_format, config.b_format
         alone = dot_exact(a_bits, b_bits, *formats)
         assert accumulator.result_bits() == alone
-        # C is any number, or cancels the sum's leading bits, so that only its last bits remain.
+        # C is any number, or cancels all but the last bits of the sum.
         for c in (operands.initial(config, share=0.2).item(), alone ^ 0x80000000, alone, (alone ^ 0x80000000) + 1):
             assert accumulator.result_bits(c) == dot_exact(a_bits, b_bits, *formats, c=c)
 
 
 @pytest.mark.parametrize("name", ["fp8_e4m3", "fp8_e5m2", "int8"])
 def test_every_product_of_two_bytes(name):
-    """All 65,536; FP32 holds each of them without rounding."""
+    """FP32 holds each of the 65,536 products without rounding."""
     accumulator = make_accumulator(TileConfig(format=name))
     fmt = FORMATS[name]
     for a in range(256):
@@ -121,7 +121,7 @@ def test_first_starts_from_zero_and_forgets_special_values():
 @pytest.mark.parametrize("sign", [1, -1])
 @pytest.mark.parametrize("headroom", [0, 1, 3])
 def test_overflow_wraps_at_the_range(headroom, sign):
-    """With h bits of headroom, 2**h products of largest magnitude fit; far more of them wrap."""
+    """With h bits of headroom, 2**h products of the largest magnitude fit. Far more of them wrap."""
     accumulator = ExactAccumulator(TileConfig(headroom_bits=headroom))
     assert accumulator.width == 81 + headroom
     pair = (MAX, MAX if sign > 0 else NEG_MAX)
@@ -142,7 +142,7 @@ def test_the_range_is_that_of_twos_complement():
     accumulator = ExactAccumulator(TileConfig(headroom_bits=0))
     accumulator.accumulate([], first=True)
     accumulator.total = -(2**80) + 1
-    assert not accumulator.accumulate([(1, 0x8001)], first=False)  # the least value of all
+    assert not accumulator.accumulate([(1, 0x8001)], first=False)  # -2**80
     assert accumulator.accumulate([(1, 0x8001)], first=False)
     assert accumulator.total == 2**80 - 1
     assert accumulator.accumulate([(1, 1)], first=False)
@@ -181,7 +181,7 @@ def with_c(pairs, c, **settings):
         # Far apart: 2**127 - 2**-48, 2**-48 + 2**-149.
         ([(1, 0x8001)], 0x7F000000, 0x7F000000),
         ([(1, 1)], 0x00000001, 0x27800000),
-        # The remainder is a subnormal number, then nothing: +0, also from -0 and -0.
+        # The remainder is a subnormal number, then zero: +0, even from -0 and -0.
         ([(1, 1), (1, 0x8001)], 0x80000003, 0x80000003),
         ([(1, 0x8001)], 0x27800000, 0),
         ([], 0x80000000, 0),
@@ -201,7 +201,7 @@ def test_c_is_a_term_of_the_sum(pairs, c, result):
 
 
 def test_a_result_beyond_the_largest_number_is_an_infinity():
-    """2**128 - 2**104 is the largest; a sum of at least half a step, 2**103, takes 64 bits of headroom."""
+    """2**128 - 2**104 is the largest number; a sum half a step, 2**103, above it needs 64 bits of headroom."""
     accumulator = ExactAccumulator(TileConfig(headroom_bits=64))
     accumulator.accumulate([], first=True)
     for units, c, result in [
@@ -222,7 +222,7 @@ def test_c_does_not_stay_in_the_accumulator():
 
 
 def test_the_block_of_an_exact_accumulator():
-    """Number, then the flags of infinities: plus, minus; both for NaN."""
+    """A block has the number and the flags of plus and minus infinity; both flags mean NaN."""
     accumulator = ExactAccumulator(TileConfig(headroom_bits=0))
     assert accumulator.width == 81
     accumulator.accumulate([(1, 0x8001)], first=True)

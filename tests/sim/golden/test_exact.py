@@ -1,4 +1,4 @@
-"""The mathematical level compared with NumPy and Python's correctly rounded sum."""
+"""The mathematical definition equals NumPy's results and Python's correctly rounded sum."""
 
 import math
 from fractions import Fraction
@@ -33,7 +33,7 @@ def test_dot_is_the_correctly_rounded_sum(operands):
     for _ in range(200):
         a, b = operands.finite((40,)), operands.finite((40,))
         products = a.view(np.float16).astype(np.float64) * b.view(np.float16).astype(np.float64)
-        # A double holds every product; fsum rounds once to double, which may differ from one rounding by an ulp.
+        # A double holds every product. fsum rounds to double, so rounding its sum again may be off by an ulp.
         expected = math.fsum(products)
         got = np.array(dot_exact(a, b, FP16), dtype=np.uint32).view(np.float32)
         assert abs(float(got) - expected) <= abs(expected) * 2.0**-24
@@ -71,7 +71,7 @@ def test_matmul_exact_lays_out_rows_by_columns():
 
 
 def test_c_is_one_more_term(rng):
-    """Short sums of doubles are exact if all exponents are near each other; float32 then rounds once."""
+    """Short sums of doubles are exact if all exponents are close. float32 then rounds once."""
     a, b = (rng.integers(-64, 64, (500, 6)).astype(np.float16) / 8 for _ in range(2))
     c = rng.standard_normal(500).astype(np.float32)
     expected = (np.sum(a.astype(np.float64) * b, axis=1) + c).astype(np.float32).view(np.uint32)

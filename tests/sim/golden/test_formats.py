@@ -1,4 +1,4 @@
-"""Every format compared with ml_dtypes and NumPy, pattern by pattern."""
+"""Compare every format with ml_dtypes and NumPy, pattern by pattern."""
 
 from fractions import Fraction
 
@@ -6,7 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tensordash.configuration.formats import FORMATS, FloatFormat
+from tensordash.configuration.formats import FORMATS
 from tensordash_sim.golden import (
     FP32,
     INT32,
@@ -22,6 +22,8 @@ from tensordash_sim.golden import (
     to_float,
 )
 from tensordash_sim.golden.exact import value_of
+
+from .conftest import float_format
 
 DTYPES = {
     "fp16": np.float16,
@@ -43,12 +45,6 @@ def patterns(fmt) -> np.ndarray:
 def values_of_all(name: str) -> np.ndarray:
     with np.errstate(invalid="ignore"):  # signalling NaN
         return patterns(FORMATS[name]).view(DTYPES[name]).astype(np.float64)
-
-
-def float_format(name: str) -> FloatFormat:
-    fmt = FORMATS[name]
-    assert isinstance(fmt, FloatFormat)
-    return fmt
 
 
 def test_all_formats_are_here():
@@ -86,7 +82,7 @@ def test_tables_of_values(name):
         assert pair is not None
         significand, exponent = pair
         assert significand * Fraction(2) ** exponent == Fraction(value)
-        # Normal significands have their hidden bit, subnormals and zeros the least exponent.
+        # Normal significands have the hidden bit. Subnormals and zeros have the least exponent.
         assert abs(significand) >> fmt.fraction_bits == 1 or exponent == fmt.least_exponent
 
 
@@ -97,7 +93,7 @@ def test_the_largest_number(name):
 
 
 def test_tf32_is_the_upper_part_of_fp32(rng):
-    """Every pattern has the value of FP32's with zeros after it; ties round to FP32's even upper part."""
+    """Each pattern has the value of the FP32 pattern with zeros appended. Ties round to even."""
     fmt = float_format("tf32")
     bits = np.arange(1 << 19, dtype=np.uint32)
     with np.errstate(invalid="ignore"):
@@ -167,7 +163,7 @@ def test_encode_gives_every_pattern_back(name):
 
 @every_float
 def test_encode_around_every_tie(name):
-    """Test all neighbours, including subnormal ones and the step above the largest."""
+    """Test all pairs of neighbours, including subnormals and the step above the largest."""
     fmt = float_format(name)
     values = values_of_all(name)[: fmt.largest + 1]
     gaps = np.diff(values)
@@ -192,7 +188,7 @@ def test_encode_any_float32(name, rng):
 
 @every_float
 def test_encode_rounds_doubles_once(name, rng):
-    """The double is just above a tie; float32 would round it to the tie."""
+    """The double is just above a tie. Rounding to float32 first would make it the tie."""
     fmt = float_format(name)
     low = fmt.bias << fmt.fraction_bits  # 1.0, even
     tie = 1.0 + 2.0 ** -(fmt.fraction_bits + 1)

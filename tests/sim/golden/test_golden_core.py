@@ -1,4 +1,4 @@
-"""The golden core compared with products in float64, and its errors for wrong programs."""
+"""The golden core gives the products of float64, and an error for each wrong program."""
 
 from itertools import pairwise
 from random import Random
@@ -108,7 +108,7 @@ class Layer:
         return from_groups(stored.reshape(out, fg, og, 16), CONFIG, len(self.w), out).view(np.float16)
 
     def expected(self):
-        """Compute the same in float64, rounded to FP32 and then to float16."""
+        """Compute the output in float64, rounded to FP32 and then to float16."""
         padded = np.pad(self.a.astype(np.float64), ((0, 0), (self.padding,) * 2, (self.padding,) * 2))
         windows = np.lib.stride_tricks.sliding_window_view(padded, (self.kernel,) * 2, (1, 2))
         windows = windows[:, :: self.stride, :: self.stride]
@@ -146,7 +146,7 @@ def test_zero_skipping_changes_nothing(preset):
 
 @pytest.mark.parametrize("preset", ["core", "core-bf16", "core-int8"])
 def test_chunks_do_not_show(preset):
-    """A reduction in one pass, or in passes of any lengths with summed results, has the same results."""
+    """A reduction in one pass and in several passes, whose results are added, gives the same bits."""
     config, random = load_any_preset(preset), Random(7)
     results = {"stride": 1, "x_size": 4, "emit": 1, "fp32": 1, "bias": 1, "bias_address": 64, "a_streams": 1}
     for _ in range(6):
@@ -155,7 +155,7 @@ def test_chunks_do_not_show(preset):
             streams[:64] = random_values(random, config, streams[:64].shape, 0.3)
         golden.buffer[64] = random_values(random, config, golden.buffer[64].shape, 0.3)
         golden._multiply(multiply_fields({**results, "steps": 64, "address": 0}))
-        cuts = [0, *sorted(random.sample(range(1, 16), 3)), 16]  # in words
+        cuts = [0, *sorted(random.sample(range(1, 16), 3)), 16]  # Cuts are in words.
         for index, (begin, end) in enumerate(pairwise(cuts)):
             fields = {"steps": 4 * (end - begin), "a_base": begin, "b_base": begin, "add": int(index > 0), "partial": 3}
             last = {**results, "address": 32} if end == 16 else {"a_streams": 1, "x_size": 1}

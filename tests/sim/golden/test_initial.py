@@ -1,4 +1,4 @@
-"""The C input cycle by cycle: traces by hand from docs/tile.md, and its checks."""
+"""Compare the C input cycle by cycle with traces by hand from docs/tile.md, and test its checks."""
 
 import numpy as np
 import pytest
@@ -22,7 +22,7 @@ def shown(flags) -> str:
 
 
 class Run:
-    """A run of a one-column tile: streams of ones with `lengths` steps; C as in `beats`, one a cycle from `start`."""
+    """Run a one-column tile on streams of ones with `lengths` steps. C's `beats` arrive one per cycle from `start`."""
 
     def __init__(self, tile: Tile, lengths, beats, start=0, cycles=16, stall=(), one=ONE) -> None:
         config = tile.config
@@ -58,7 +58,7 @@ def test_a_stream_waits_for_its_block_of_c(accumulator):
     tile = tile_of(rows=2, accumulator=accumulator)
     run = Run(tile, [1], [beat(F1, False), beat(F2)], start=4, cycles=12)
     assert run.schedules == "000000100000"
-    # Accumulated in cycle 7, in the block in 8; an exact accumulator's sum register gives results a cycle later.
+    # The sum is accumulated in cycle 7 and in the block in 8. An exact accumulator's sum register takes a cycle more.
     assert run.out_valid == ("000000000011" if accumulator == "exact" else "000000000110")
     assert [np.uint32(bits).view(np.float32) for bits in run.results] == [5.0, 6.0]
     assert [seen.counters.stall_input for seen in run.outputs][:8] == [0, 1, 2, 3, 4, 5, 6, 6]
@@ -95,10 +95,10 @@ def test_a_block_that_completes_while_one_is_started():
 
 
 def test_room_of_an_exact_accumulator():
-    """Streams of one step, one beat to a block, two in the store, by hand.
+    """Streams have one step, blocks one beat, and the store room for two blocks.
 
-    Cycle 1: the first is scheduled, the second block enters. 2: the second is scheduled, the first accumulated. 3: the
-    first leaves the block with its C, so that in 4 a third enters; in 5 it is scheduled and a fourth enters.
+    In cycle 1, stream 1 is scheduled and C's block 2 enters. In 2, stream 2 is scheduled and stream 1 is accumulated.
+    In 3, stream 1 leaves with its C, so that block 3 enters in 4. In 5, stream 3 is scheduled and block 4 enters.
     """
     run = Run(tile_of(), [1] * 6, [beat(bits) for bits in (F1, F2, F3) * 2], cycles=16)
     assert run.c_ready == "1100110011001111"
@@ -108,12 +108,12 @@ def test_room_of_an_exact_accumulator():
 
 
 def test_room_of_a_fused_accumulator():
-    """The block leaves with the first accumulation: scheduled in 1, accumulated in 2, room in 3."""
+    """The first accumulation takes C's block: scheduled in cycle 1, accumulated in 2, room in 3."""
     run = Run(tile_of(accumulator="volta"), [1] * 3, [beat(F1), beat(F2), beat(F3)], cycles=12)
     assert run.c_ready == "100100100111"
     assert run.schedules == "010010010000"
     assert run.out_valid == "000010010010"
-    # A stream of several schedules does not keep its C longer.
+    # A stream of several schedules keeps C no longer.
     run = Run(tile_of(accumulator="volta"), [3] * 2, [beat(F1), beat(F2)], cycles=12)
     assert run.c_ready == "100100111111"
     assert run.schedules == "011111100000"
@@ -131,7 +131,7 @@ def test_room_of_a_fused_accumulator_without_latency():
 @pytest.mark.parametrize("rows", [1, 2, 4])
 @pytest.mark.parametrize(("accumulator", "kind"), [("exact", "fp16"), ("exact", "int8"), ("hopper", "fp16")])
 def test_the_shortest_streams_without_a_bubble(sparsity, rows, accumulator, kind):
-    """They take `beats + latency + 1` cycles."""
+    """These streams take `beats + latency + 1` cycles."""
     for pipeline in (1, 2, 3):
         enough = rows + pipeline
         for length in (enough - 1, enough):
@@ -144,9 +144,9 @@ def test_the_shortest_streams_without_a_bubble(sparsity, rows, accumulator, kind
 
 
 def test_a_blocked_output_holds_c_back():
-    """Output register, sum register and block each hold a result; the fourth is due and frozen.
+    """Output register, sum register and block each hold a result. The fourth is due and frozen.
 
-    The first two took their C with them; the third and the fourth have theirs in the store, so a fifth cannot enter.
+    The first two results have taken their C. The store holds C of the third and fourth, so that a fifth cannot enter.
     """
     tile = tile_of()
     run = Run(tile, [1] * 6, [beat(F1)] * 6, cycles=40, stall=range(20))
@@ -158,7 +158,7 @@ def test_a_blocked_output_holds_c_back():
 
 
 def test_no_sum_register_for_integers():
-    """Output register and block each hold a result; the third is frozen."""
+    """Output register and block each hold a result. The third is frozen."""
     tile = tile_of(format="int8")
     run = Run(tile, [1] * 6, [beat(1)] * 6, cycles=40, stall=range(20), one=1)
     assert run.schedules[:20].count("1") == 3
@@ -171,7 +171,7 @@ def test_no_sum_register_for_integers():
 )
 @pytest.mark.parametrize("pipeline", [1, 2, 3])
 def test_latency_of_results(settings, extra, pipeline):
-    """C enters in 0; scheduled in 1, accumulated `latency` later, in the block and the registers after it later."""
+    """C enters in cycle 0, the schedule follows in 1, and the sum `latency` later. Block and registers add cycles."""
     run = Run(tile_of(pipeline=pipeline, **settings), [1], [beat(0)], cycles=10, one=1)
     assert run.out_valid.index("1") == 1 + (pipeline - 1) + 2 + extra
 
@@ -184,7 +184,7 @@ def test_latency_of_results(settings, extra, pipeline):
     [((False, True), "0000"), ((True, True), "0111"), ((True, False), "0111"), ((False, False), "0011")],
 )
 def test_a_block_of_c_that_ends_at_the_wrong_beat(lasts, flag):
-    """The flag is visible a cycle later; the count of beats decides."""
+    """The flag is visible a cycle later. The block ends by the count of beats."""
     run = Run(tile_of(rows=2), [1], [beat(F1, lasts[0]), beat(F2, lasts[1])], cycles=4)
     assert run.protocol_error == flag
     assert run.schedules == "0010"
@@ -203,16 +203,16 @@ def test_a_beat_that_finds_no_room_sets_no_flag():
 def test_c_that_is_not_finite(bits, set_by):
     run = Run(tile_of(), [], [beat(bits)], cycles=3)
     assert run.non_finite == ("011" if set_by else "000")
-    # The same bits are an ordinary integer.
+    # For int8 the same bits are an integer.
     assert Run(tile_of(format="int8"), [], [beat(bits)], cycles=3).non_finite == "000"
 
 
 def test_overflow_of_c_plus_sum():
-    """Scheduled in 1, accumulated in 2, leaves the block in 3, visible in 4."""
+    """The sum is scheduled in cycle 1, accumulated in 2, leaves the block in 3, and sets the flag in 4."""
     run = Run(tile_of(format="int8"), [1], [beat(0x7FFFFFFC)], cycles=8, one=1)
     assert run.overflow == "00001111"
     assert run.results == [0x80000000]
-    # Two beats: the second one's overflow is visible a cycle later, or when it leaves.
+    # With two beats, the second's overflow is visible a cycle later, or when the beat leaves.
     beats = [beat(0x7FFFFFFB, False), beat(0x7FFFFFFC)]
     assert Run(tile_of(format="int8", rows=2), [1], beats, cycles=9, one=1).overflow == "000000111"
     assert Run(tile_of(format="int8", rows=2), [1], beats, cycles=12, one=1, stall=range(8)).overflow == "0" * 9 + "111"
@@ -223,14 +223,14 @@ def test_clear_wins_over_c():
     tile.cycle([Offer()], [Offer()] * 2, True, clear=True, c=beat(0x7FC00000, last=True))
     assert not tile.protocol_error
     assert not tile.non_finite
-    # Nothing else is cleared: the beat is stored.
+    # `clear` does not drop the beat.
     tile.cycle([Offer()], [Offer()] * 2, True, c=beat(F1))
     assert tile.datapath.initial is not None
     assert tile.datapath.initial.blocks == 1
 
 
 def test_reset_empties_the_store():
-    """Half a block, a block and a started stream are dropped."""
+    """Reset drops half a block, a complete block and a started stream."""
     for accumulator in ("exact", "volta"):
         for before in range(8):
             tile = tile_of(rows=2, accumulator=accumulator)

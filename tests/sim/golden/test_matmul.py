@@ -1,4 +1,4 @@
-"""Matrix products: operands, results, and helpful errors."""
+"""Test matrix products: operands, results and errors."""
 
 import numpy as np
 import pytest

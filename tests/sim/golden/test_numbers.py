@@ -1,4 +1,4 @@
-"""Bit patterns compared with NumPy, rounding compared with rational arithmetic."""
+"""Compare bit patterns with NumPy, and rounding with rational arithmetic."""
 
 from fractions import Fraction
 
@@ -108,13 +108,13 @@ def test_rounding_around_ties():
         (0, 1000, 0),
         (2**24 - 1, 104, 0x7F7FFFFF),
         (2**25 - 2, 103, 0x7F7FFFFF),
-        (2**25 - 1, 103, 0x7F800000),  # half a step above the largest number: to even, which is infinity
+        (2**25 - 1, 103, 0x7F800000),  # A tie half a step above the largest number rounds to even: infinity.
         (-1, 128, 0xFF800000),
         (1, -149, 1),
-        (1, -150, 0),  # a tie between 0 and the least subnormal
+        (1, -150, 0),  # A tie between 0 and the least subnormal rounds to 0.
         (3, -151, 1),
         (-1, -150, 0x80000000),
-        (2**24 - 1, -150, 0x00800000),  # subnormals carry into the least normal number
+        (2**24 - 1, -150, 0x00800000),  # The largest subnormal carries into the least normal number.
         (2**23 - 1, -149, 0x007FFFFF),
     ],
 )

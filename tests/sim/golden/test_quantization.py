@@ -1,4 +1,4 @@
-"""Rounding of a training step's recorded operands to every format."""
+"""Round a training step's recorded operands to every format."""
 
 import numpy as np
 import pytest
@@ -26,7 +26,7 @@ def decoded(bits: np.ndarray, name: str) -> np.ndarray:
 @pytest.mark.parametrize("name", FORMATS)
 @pytest.mark.parametrize("operand", OPERANDS)
 def test_nearest_of_a_scaled_operand(name, operand):
-    """The scale is a power of two, and no other value of the format is nearer."""
+    """The scale is a power of two, and each rounded value is the nearest of the format."""
     values = OPERANDS[operand]
     bits = quantized(values, FORMATS[name])
     width = FORMATS[name].width

@@ -1,4 +1,4 @@
-"""Recorded operands of a training step in every exact format: sparse equals dense equals correctly rounded."""
+"""On a training step's recorded operands, sparse, dense and correctly rounded sums are equal in every exact format."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The scheduler: levels, invariants and the speeds measured before."""
+"""Test the scheduler: levels, invariants and recorded speeds."""
 
 import numpy as np
 import pytest
@@ -63,7 +63,7 @@ def test_a_schedule_loses_nothing_and_takes_nothing_twice(options, lanes, depth,
             if index is not None:
                 step, offset = options[index]
                 assert position == (step, (lane + offset) % lanes)
-        # Step 0 is always served by its own lanes, so the tile is never slower than dense.
+        # Step 0's own lanes always serve it, so that the tile is never slower than dense.
         assert not remaining[0].any()
         assert made.advance >= 1
         assert not remaining[: made.advance].any()
@@ -75,7 +75,7 @@ def test_a_schedule_loses_nothing_and_takes_nothing_twice(options, lanes, depth,
 
 
 def test_every_paper_window_against_lanes_that_decide_one_by_one():
-    """With one lane per level, four priority encoders in a row give the same 65,536 schedules."""
+    """With one lane per level, four consecutive priority encoders give the same 65,536 schedules."""
     options = load_preset("paper").options
     for pattern in range(1 << 16):
         effectual = [[bool(pattern >> (4 * step + lane) & 1) for lane in range(4)] for step in range(4)]
@@ -116,9 +116,9 @@ def test_no_eligible_step_no_schedule():
     ],
 )
 def test_speed_on_random_zeros(preset, rows, speedups, rng):
-    """Measured apart from this code, and (paper's order, 4 rows) close to Fig. 15 of the paper.
+    """Separate code measured the speedups. For the paper's order and 4 rows they are close to Fig. 15 of the paper.
 
-    `recommended`: `speedup` of bench/connectivity_search.py, seeds 0 and 1.
+    For `recommended` they come from bench/connectivity_search.py, seeds 0 and 1.
     """
     config = load_preset(preset)
     for zeros, expected in speedups.items():

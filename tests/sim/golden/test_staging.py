@@ -1,4 +1,4 @@
-"""The staging buffer compared with a plain list."""
+"""Compare the staging buffer with a list."""
 
 import pytest
 

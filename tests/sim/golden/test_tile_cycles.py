@@ -1,4 +1,4 @@
-"""The tile cycle by cycle: traces by hand from docs/tile.md."""
+"""Compare the tile cycle by cycle with traces by hand from docs/tile.md."""
 
 import numpy as np
 import pytest
@@ -26,7 +26,7 @@ def streams_of_ones(config, lengths):
     [("rows", 1, 0), ("rows", 2, 1), ("rows", 3, 2), ("both", 2, 1), ("none", 1, 0), ("none", 2, 1), ("none", 3, 2)],
 )
 def test_latency(sparsity, pipeline, latency, drive):
-    """Taken in cycle 0, scheduled in 1, accumulated in 1 + latency, then in the block, in the register one later."""
+    """A step is taken in cycle 0, scheduled in 1, accumulated in 1 + latency, and then passes block and register."""
     config = TileConfig(rows=1, columns=1, sparsity=sparsity, pipeline=pipeline)
     trace = drive(Tile(config), streams_of_ones(config, [1]))
     assert [outputs.taken for outputs in trace.outputs] == [1] + [0] * (latency + 3)
@@ -73,7 +73,7 @@ def test_zeros_take_a_cycle_for_each_full_window(steps):
 
 
 def test_a_block_of_several_beats_holds_up_the_next(drive):
-    """Two beats to a block, one-step streams: worked by hand, the tile is frozen in every second cycle."""
+    """With two beats per block and streams of one step, the tile is frozen in every second cycle."""
     config = TileConfig(rows=2, columns=1)
     tile = Tile(config)
     trace = drive(tile, streams_of_ones(config, [1] * 4))
@@ -88,7 +88,7 @@ def test_a_block_of_several_beats_holds_up_the_next(drive):
 
 
 def test_frozen_without_latency(drive):
-    """The baseline with one stage: the schedule to be made is the due one."""
+    """In the baseline with one stage, the next schedule is the due one."""
     config = TileConfig(rows=2, columns=1, pipeline=1, sparsity="none")
     trace = drive(Tile(config), streams_of_ones(config, [1] * 3))
     shown = ["F" if out.frozen else "S" if out.schedule_made else "-" for out in trace.outputs]
@@ -111,7 +111,7 @@ def test_a_blocked_output_freezes_everything_but_the_window(drive):
         a.take(outputs.taken)
         b.take(outputs.taken)
         history.append(outputs)
-    # One block in the register, one in the block, a third in the pipeline; after it, a full window.
+    # Register, block and pipeline each hold a result, and the window is full.
     assert sum(out.advance for out in history) == 4 + 1
     assert sum(out.taken for out in history) == 4 + 1 + 4
     assert history[-1].frozen
@@ -119,7 +119,7 @@ def test_a_blocked_output_freezes_everything_but_the_window(drive):
     assert [out.out for out in history if out.out_valid] == [history[-1].out] * sum(o.out_valid for o in history)
     frozen = sum(out.frozen for out in history[:-1])
     assert history[-1].counters.stall_output == frozen
-    # Then nothing is lost.
+    # No result is lost afterwards.
     got = []
     for _ in range(60):
         outputs = tile.cycle([a.offer(4)], [b.offer(4)], out_ready=True)
@@ -130,7 +130,7 @@ def test_a_blocked_output_freezes_everything_but_the_window(drive):
 
 
 def test_missing_steps_bound_the_advance(drive):
-    """Zeros that arrive one by one: AS is 1, limited by input, except where the stream ends."""
+    """Zeros arrive one step per cycle: input limits AS to 1, except at the stream's end."""
     config = TileConfig(rows=1, columns=1)
     streams = [(ones(1, 4), zeros(1, 4))]
     tile = Tile(config)
@@ -143,7 +143,7 @@ def test_full_window_waits_for_the_steps(drive):
     config = TileConfig(rows=1, columns=1, full_window=True)
     tile = Tile(config)
     trace = drive(tile, [(ones(1, 6), zeros(1, 6))], most=lambda port: 1)
-    # Four steps arrive in cycles 0 to 3; two more in 4 and 5, and the last of them ends the stream.
+    # Four steps arrive in cycles 0 to 3, two more in 4 and 5. The last one ends the stream.
     assert [out.advance for out in trace.outputs][:8] == [0, 0, 0, 0, 4, 0, 2, 0]
     assert (tile.counters.cycles, tile.counters.input_limited) == (2, 0)
 
@@ -155,7 +155,7 @@ def test_only_as_much_as_all_ports_have_and_fits(nothing):
     few, many = Offer(step, 2), Offer(step, 6)
     assert tile.cycle([many], [many, nothing(config)[1][0]], True).taken == 0
     assert tile.cycle([many], [few, many], True).taken == 2
-    assert tile.cycle([many], [many, many], True).taken == 3  # one step leaves, so three fit
+    assert tile.cycle([many], [many, many], True).taken == 3  # One step leaves, so that three fit.
     assert tile.cycle([many], [many, many], True).taken == 1
 
 
@@ -172,7 +172,7 @@ def test_last_counts_only_where_the_offer_is_used_up():
 
 
 def test_more_than_the_window_counts_as_the_window():
-    """Six steps offered with `last`: four of them count, and the mark belongs to the fourth."""
+    """Of six steps offered with `last`, four count, and the mark applies to the fourth."""
     config = TileConfig(rows=1, columns=1)
     tile = Tile(config)
     six = Offer([[ONE] * 4] * 6, 6, last=True)

@@ -1,4 +1,4 @@
-"""Results of the tile in every format, with every kind of accumulator and C."""
+"""Test the tile's results in every format, with every kind of accumulator and C."""
 
 from typing import Any
 
@@ -71,7 +71,7 @@ def test_exact_is_equal_to_the_baseline_and_to_mathematics(config, density, oper
     ("idle", "busy", "c_idle"), [(0.0, 0.0, 0.5), (0.6, 0.0, 0.0), (0.0, 0.6, 0.0), (0.5, 0.5, 0.9)]
 )
 def test_arrival_and_back_pressure_change_no_bit(config, idle, busy, c_idle, operands, rng, drive):
-    """Infinities and NaN among the operands; results and the flag are those of a run without a pause."""
+    """Operands include infinities and NaN. Pauses change neither results nor the flag."""
     streams = operands.streams(config, LENGTHS, share=0.002)
     smooth = run_streams(streams, config)
     if not isinstance(config.numerics.accumulator, Fused):
@@ -113,7 +113,7 @@ def test_the_fused_baseline_adds_step_by_step(accumulator, name, operands):
 
 
 def test_a_fused_result_depends_on_what_shares_a_schedule():
-    """Two terms of 2**-24 after 1 are lost one by one, but count in one schedule."""
+    """Two terms of 2**-24 after 1 are lost in two schedules, but count in one."""
     config = TileConfig(rows=1, columns=1, accumulator="ampere")
     a, b = np.ones((1, 3, 4)), np.zeros((1, 3, 4))
     b[0, 0, 0], b[0, 1, 1], b[0, 2, 2] = 1, 2.0**-24, 2.0**-24
@@ -122,19 +122,19 @@ def test_a_fused_result_depends_on_what_shares_a_schedule():
 
 
 def test_a_stream_of_zeros_gives_c():
-    """No lane is active: the result is C, with one zero and one NaN."""
+    """No lane is active, so that the result is C with one zero and one NaN."""
     c = np.array([[0x3F812345, 0x80000000], [0xFF800000, 0xFFC12345]], np.uint32)
     zeros = np.zeros((2, 3, 4), np.uint16)
     for settings, nan in (({}, 0x7FC00000), ({"accumulator": Fused(8, "zero")}, 0x7FFFFFFF)):
         config = TileConfig(rows=2, columns=2, initial=True, **settings)
         assert matmul(zeros, zeros, config, c).c_bits.tolist() == [[0x3F812345, 0], [0xFF800000, nan]]
-    # The baseline multiplies the zeros: with F = 8, C is truncated.
+    # The baseline multiplies the zeros, so that F = 8 truncates C.
     config = TileConfig(rows=2, columns=2, initial=True, accumulator=Fused(8, "zero"), sparsity="none")
     assert matmul(zeros, zeros, config, c).c_bits.tolist() == [[0x3F810000, 0], [0xFF800000, 0x7FFFFFFF]]
 
 
 def test_fused_tiles_wait_for_a_full_window(operands, drive):
-    """Four steps are scheduled at a time, however they arrive, so that the order of additions is fixed."""
+    """The tile schedules four steps at a time for any arrival, so that the order of additions is fixed."""
     config = TileConfig(rows=1, columns=1, accumulator="volta")
     assert config.needs_full_window
     stream = operands.streams(config, [11], 0.5)

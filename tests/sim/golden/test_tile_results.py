@@ -1,4 +1,4 @@
-"""Results of the tile: bits that depend only on the operands."""
+"""The bits of the tile's results depend only on the operands."""
 
 from typing import Any
 
@@ -38,7 +38,7 @@ def test_equal_to_the_baseline_and_to_mathematics(config, density, operands):
 
 @every_config
 def test_sums_that_cancel(config, operands):
-    """Every product comes with its negative, except for a tiny one."""
+    """Every product except a tiny one also occurs with the other sign."""
     half = operands.finite((config.columns, 6, config.lanes), 1.0)
     a = np.concatenate([half, half], axis=1)
     half = operands.finite((config.rows, 6, config.lanes), 0.5)
@@ -87,16 +87,16 @@ def test_arrival_and_back_pressure_change_no_bit(config, idle, busy, operands, r
     assert counters.effectual == sum(effectual_count(config, a, b) for a, b in streams)
     assert not tile.protocol_error
     if config.needs_full_window or not idle:
-        # Every schedule then sees its full window, so that the number of cycles depends only on the operands.
+        # With full windows, the number of cycles depends only on the operands.
         assert counters.cycles == sum(scheduled_cycles(config, a, b) for a, b in streams)
         assert counters.input_limited == 0
     else:
-        # Seeing fewer steps is mostly slower, but not always: the scheduler is greedy.
+        # The scheduler is greedy, so that fewer available steps are mostly, but not always, slower.
         assert counters.cycles <= sum(lengths)
 
 
 def marks(config, a, b):
-    """Return the positions that each scheduler has to serve, (schedulers, T, lanes)."""
+    """Return the positions that each scheduler must serve, (schedulers, T, lanes)."""
     a_marks, b_marks = (a & 0x7FFF) != 0, (b & 0x7FFF) != 0
     if config.sparsity == "none":
         return np.ones_like(b_marks)

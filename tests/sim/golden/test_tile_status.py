@@ -1,4 +1,4 @@
-"""Counters and sticky flags of the tile."""
+"""Test the tile's counters and sticky flags."""
 
 import numpy as np
 import pytest
@@ -15,20 +15,20 @@ def test_a_row_of_zeros_waits_for_a_dense_row():
     a = np.full((1, 8, 4), ONE, np.uint16)
     b = np.stack([np.zeros((8, 4), np.uint16), a[0]])
     result = run_streams([(a, b)], config)
-    # Eight schedules; row 0 could advance 4 steps in the first five of them, then the remaining 3, 2 and 1.
+    # There are eight schedules. Row 0 could advance 4 steps in the first five, and 3, 2 and 1 in the others.
     assert result.row_wait.tolist() == [[5 * 3 + 2 + 1 + 0, 0]]
     assert result.counters.row_wait == (18, 0)
     assert (result.cycles.item(), result.effectual.item()) == (8, 32)
 
 
 def test_counters_with_both_sides_sparse(operands):
-    """One row, two columns: the row's AS is the lesser of its two PEs'; positions count for each PE."""
+    """A row's AS is the minimum over its two PEs. Each PE counts its own positions."""
     config = TileConfig(rows=2, columns=2, sparsity="both")
     a, b = np.zeros((2, 8, 4), np.uint16), np.full((2, 8, 4), ONE, np.uint16)
     a[1] = ONE
     b[1] = 0
     result = run_streams([(a, b)], config)
-    assert result.cycles.item() == 8  # PE (0, 1) is dense
+    assert result.cycles.item() == 8  # PE (0, 1) is dense.
     assert result.effectual.item() == 32
     assert result.row_wait.tolist() == [[0, 18]]
     assert result.c.tolist() == [[[0.0, 32.0], [0.0, 0.0]]]
@@ -97,7 +97,7 @@ def test_ports_that_disagree_on_the_end(early):
     assert (first.protocol_error, second.protocol_error) == (False, True)
     assert tile.protocol_error
     assert tile.datapath.pipeline[0] is not None
-    # The stream ends where any port ends it: one schedule, of two steps at most, is marked as the last.
+    # Any port ends the stream: one schedule, of at most two steps, is marked as the last.
     for _ in range(3):
         tile.cycle([Offer()] * 2, [Offer()] * 2, True)
     assert tile.control.rows[0].present == 0
@@ -117,7 +117,7 @@ def test_no_protocol_error_where_no_step_is_taken():
 @pytest.mark.parametrize("sparsity", ["none", "rows", "both"])
 @pytest.mark.parametrize("side", ["a", "b"])
 def test_the_flag_of_non_finite_values(special, sparsity, side):
-    """It is set when the step enters, not when it is offered, even if its partner is a zero."""
+    """The flag is set when the step enters, not when it is offered, even if the other operand is zero."""
     config = TileConfig(rows=1, columns=1, sparsity=sparsity)
     tile = Tile(config)
     depth = config.window_depth
@@ -134,13 +134,13 @@ def test_the_flag_of_non_finite_values(special, sparsity, side):
 
 
 def test_the_flag_of_overflow():
-    """Set when the sum that overflows is accumulated: `latency` after its schedule, visible one cycle later."""
+    """The flag is set when the overflowing sum is accumulated, `latency` cycles after its schedule."""
     config = TileConfig(rows=1, columns=2, headroom_bits=0, pipeline=3)
     tile = Tile(config)
     big, small = Offer([[MAX] * 4], 1, last=True), Offer([[ONE] * 4], 1, last=True)
     seen = [tile.cycle([small, big], [big], True).overflow]
     seen += [tile.cycle([Offer()] * 2, [Offer()], True).overflow for _ in range(6)]
-    # Taken in cycle 0, scheduled in 1, accumulated in 3.
+    # The step is taken in cycle 0, scheduled in 1 and accumulated in 3.
     assert seen == [False] * 4 + [True] * 3
     assert tile.overflow
 

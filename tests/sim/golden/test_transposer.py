@@ -1,4 +1,4 @@
-"""The transposer: order and content under any traffic, full speed, storage in place."""
+"""The transposer keeps order and content under any traffic, runs at full speed, and reuses freed slots."""
 
 import pytest
 
@@ -37,7 +37,7 @@ def test_any_traffic(lanes, idle, busy, rng):
         if len(got) == len(expected):
             assert got == expected
             if not idle and not busy:
-                assert cycle + 1 == len(expected) + lanes  # one in and one out in every cycle
+                assert cycle + 1 == len(expected) + lanes  # In every cycle, one block enters and one leaves.
             return
     raise AssertionError(f"{len(got)} of {len(expected)} blocks")
 

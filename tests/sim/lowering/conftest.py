@@ -1,6 +1,4 @@
-"""Layers of all kinds, small enough for the reference, and values for them."""
-
-import zlib
+"""Layers of all kinds with values, small enough for the reference."""
 
 import numpy as np
 import pytest
@@ -70,13 +68,6 @@ def random_geometry(rng: np.random.Generator) -> Geometry:
     size = tuple(int(max(1, one) + rng.integers(0, 5) + fewer) for one, fewer in zip(least, less, strict=True))
     end_padding = tuple(int(max(p - fewer, -s)) for p, fewer, s in zip(padding, less, size, strict=True))
     return convolution(batch, channels, size, kernel, sizes(1, 5), padding, dilation, groups, end_padding)
-
-
-@pytest.fixture
-def rng(request):
-    seed = zlib.crc32(request.node.name.encode())
-    print(f"seed of {request.node.name}: {seed}")
-    return np.random.default_rng(seed)
 
 
 @pytest.fixture(params=[*CHOSEN, *(f"random {index}" for index in range(8))])

@@ -1,4 +1,4 @@
-"""Layers for tests."""
+"""Convolutions for tests."""
 
 from tensordash_sim.lowering import Convolution
 
@@ -16,7 +16,7 @@ def convolution(
     groups=1,
     end_padding: tuple[int, ...] | None = None,
 ) -> Convolution:
-    """Return a convolution, with defaults of as many dimensions as its size has."""
+    """Return a convolution; defaults have the number of dimensions of `size`."""
     return Convolution(
         batch=batch,
         in_channels=channels[0],

@@ -1,7 +1,7 @@
-"""Reference lowering: every stream from the definitions, slowly.
+"""Reference lowering: compute every stream from the definitions, slowly.
 
-It shares the geometries with the fast lowering and nothing else. Each side of a product is made as the places it reads,
-one by one; values and zeros follow from these, and so do the counts of what is no data.
+The reference shares only the geometries with the fast lowering. It lists the places that each side of a product reads,
+one by one. Values, zeros, and counts of padding and fragmentation follow from the places.
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,10 +17,10 @@ from tensordash_sim.lowering import Convolution, Geometry, MatrixProduct, Operat
 __all__ = ["FRAGMENT", "OUTSIDE", "ReferenceProduct", "ReferenceSide", "multiply_out", "reference_streams"]
 
 OUTSIDE = -1
-"""Place of a position outside of its tensor: spatial padding."""
+"""Place of spatial padding: a position outside of the tensor."""
 
 FRAGMENT = -2
-"""Place of a position after the end of a segment whose length is no multiple of the lanes."""
+"""Place of fragmentation: a position after the end of a segment whose length is no multiple of the lanes."""
 
 Segment = list[int]
 Vector = list[Segment]
@@ -36,9 +36,9 @@ class ReferenceSide:
     name : str
         The operand.
     places : array of int64, (batch, count, steps, lanes)
-        Flat index into the operand of what each position reads; or OUTSIDE or FRAGMENT, which read zero.
+        Flat index of the operand's value that each position reads. OUTSIDE and FRAGMENT read zero.
     values : array, (batch, count, steps, lanes)
-        What they read.
+        Value that each position reads.
     """
 
     name: str
@@ -48,7 +48,7 @@ class ReferenceSide:
 
 @dataclass(frozen=True, eq=False)
 class ReferenceProduct:
-    """Two sides, and the result to which each pair of their vectors adds its sum.
+    """Two sides, and the result to which each pair of vectors adds its sum.
 
     Attributes
     ----------
@@ -111,7 +111,7 @@ def reference_streams(
 def multiply_out(
     geometry: Geometry, operation: Operation, values: Mapping[str, NDArray[Any]], lanes: int
 ) -> NDArray[Any]:
-    """Multiply the streams of an operation and add the products up where they belong.
+    """Multiply the streams of an operation and add each product to its result.
 
     Parameters
     ----------
@@ -148,7 +148,7 @@ def _side(name: str, batch: Batch, values: Mapping[str, NDArray[Any]], lanes: in
 
 
 def _steps(vector: Vector, lanes: int) -> list[list[int]]:
-    """Return the places of a vector, step by step; every segment begins a step of its own."""
+    """Return the places of a vector, step by step. Each segment starts a new step."""
     steps = []
     for segment in vector:
         filled = segment + [FRAGMENT] * (-len(segment) % lanes)
@@ -190,20 +190,20 @@ class _Places:
         count = self._layer.out_channels // self._layer.groups
         return range(group * count, (group + 1) * count)
 
-    def a_met(self, n: int, c: int, output: tuple[int, int], tap: tuple[int, int]) -> int:
-        """Return where in A an output meets a tap."""
+    def a_place(self, n: int, c: int, output: tuple[int, int], tap: tuple[int, int]) -> int:
+        """Return the place in A that an output multiplies by a tap."""
         y = output[0] * self.stride_y + tap[0] * self.dilation_y - self.padding_y
         x = output[1] * self.stride_x + tap[1] * self.dilation_x - self.padding_x
         return self.a(n, c, y, x) if 0 <= y < self.height and 0 <= x < self.width else OUTSIDE
 
     def hits(self, place: tuple[int, int], tap: tuple[int, int]) -> bool:
-        """Return whether a place of A meets an output, in G or outside it, at a tap: else it is between two of them."""
+        """Return whether a tap connects a place of A with an output position, not with a gap between two of them."""
         y = place[0] + self.padding_y - tap[0] * self.dilation_y
         x = place[1] + self.padding_x - tap[1] * self.dilation_x
         return y % self.stride_y == 0 and x % self.stride_x == 0
 
-    def g_met(self, n: int, f: int, place: tuple[int, int], tap: tuple[int, int]) -> int:
-        """Return where in G the output is that meets a place of A at a tap that hits."""
+    def g_place(self, n: int, f: int, place: tuple[int, int], tap: tuple[int, int]) -> int:
+        """Return the place in G that a tap connects with a place of A, if `hits`."""
         y = (place[0] + self.padding_y - tap[0] * self.dilation_y) // self.stride_y
         x = (place[1] + self.padding_x - tap[1] * self.dilation_x) // self.stride_x
         return self.g(n, f, y, x) if 0 <= y < self.out_height and 0 <= x < self.out_width else OUTSIDE
@@ -229,7 +229,7 @@ def _forward(layer: Convolution) -> Sides:
     left, right, outputs = [], [], []
     for group in at.groups:
         channels, filters, windows = at.channels(group), at.filters(group), list(pairs(at.samples, at.outputs))
-        left.append([[[at.a_met(n, c, out, tap) for c in channels] for tap in at.taps] for n, out in windows])
+        left.append([[[at.a_place(n, c, out, tap) for c in channels] for tap in at.taps] for n, out in windows])
         right.append([[[at.w(f, c, tap) for c in at.group_channels] for tap in at.taps] for f in filters])
         outputs.append([[at.g(n, f, *out) for f in filters] for n, out in windows])
     return left, right, outputs
@@ -246,7 +246,7 @@ def _input_gradient(layer: Convolution) -> Iterator[Sides]:
         for group in at.groups:
             channels, filters, windows = at.channels(group), at.filters(group), list(pairs(at.samples, places))
             left.append([[[at.w(f, c, tap) for f in filters] for tap in taps] for c in at.group_channels])
-            right.append([[[at.g_met(n, f, place, tap) for f in filters] for tap in taps] for n, place in windows])
+            right.append([[[at.g_place(n, f, place, tap) for f in filters] for tap in taps] for n, place in windows])
             outputs.append([[at.a(n, c, *place) for n, place in windows] for c in channels])
         yield left, right, outputs
 
@@ -256,7 +256,7 @@ def _weight_gradient(layer: Convolution) -> Sides:
     left, right, outputs = [], [], []
     for n, group in pairs(at.samples, at.groups):
         channels, filters = at.channels(group), at.filters(group)
-        left.append([[[at.a_met(n, c, out, tap) for out in at.outputs]] for c in channels for tap in at.taps])
+        left.append([[[at.a_place(n, c, out, tap) for out in at.outputs]] for c in channels for tap in at.taps])
         right.append([[[at.g(n, f, *out) for out in at.outputs]] for f in filters])
         outputs.append([[at.w(f, c, tap) for f in filters] for c in at.group_channels for tap in at.taps])
     return left, right, outputs

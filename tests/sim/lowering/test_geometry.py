@@ -1,4 +1,4 @@
-"""Shapes, counts, errors and JSON of the geometries."""
+"""Test shapes, counts, errors and JSON of geometries."""
 
 import json
 from dataclasses import asdict

@@ -1,4 +1,4 @@
-"""Reductions over all samples are those of the samples, one after the other."""
+"""A reduction over all samples concatenates the samples' reductions."""
 
 import numpy as np
 import pytest
@@ -44,7 +44,7 @@ def test_words_are_the_samples(layer):
 
 
 def test_as_a_matrix_product():
-    """A kernel of 1x1: samples and positions are the samples of a matrix product."""
+    """With a 1x1 kernel, samples and positions are the samples of a matrix product."""
     rng = np.random.default_rng(2)
     layer = convolution(batch=5, channels=(24, 20), size=(4, 4), kernel=(1, 1))
     masks = {name: rng.random(layer.shapes[name]) < 0.4 for name in "AG"}
@@ -59,7 +59,7 @@ def test_as_a_matrix_product():
 
 
 def test_fewer_cycles_and_no_sums():
-    """Planes have 5 positions: streams end in the middle of a window."""
+    """Planes have 5 positions, so that streams end in the middle of a window."""
     rng = np.random.default_rng(3)
     layer = LAYERS["plain"]
     masks = {name: rng.random(layer.shapes[name]) < 0.4 for name in "AG"}

@@ -1,4 +1,4 @@
-"""The fast lowering gives the words and the counts of the reference's streams."""
+"""The fast lowering gives the words and counts of the reference's streams."""
 
 from typing import Any
 
@@ -12,14 +12,14 @@ from .reference import FRAGMENT, OUTSIDE, ReferenceSide, reference_streams
 
 
 def packed(values: np.ndarray) -> np.ndarray:
-    """Pack (batch, count, steps, lanes) to words, (batch * count, steps)."""
+    """Pack (batch, count, steps, lanes) into words, (batch * count, steps)."""
     weights = np.uint32(1) << np.arange(values.shape[-1], dtype=np.uint32)
     words = np.where(values != 0, weights, 0).sum(axis=-1, dtype=np.uint32)
     return words.reshape(-1, words.shape[-1])
 
 
 def blocks_read(side: ReferenceSide, group, geometry, operation: Operation, lanes: int) -> int:
-    """Count distinct blocks by enumerating all reads of the group."""
+    """Count the distinct blocks that a group reads, by enumerating its reads."""
     shape = geometry.shapes[side.name]
     places = side.places.reshape(-1, side.places[0, 0].size)
     read = {int(place) for vector in group if vector >= 0 for place in places[vector] if place >= 0}

@@ -1,4 +1,4 @@
-"""The axis along which an operand is reduced."""
+"""Test the axis along which an operand is reduced."""
 
 import numpy as np
 import pytest
@@ -16,14 +16,14 @@ def along(values: np.ndarray, layer: Convolution | MatrixProduct, operation: Ope
     return np.moveaxis(values.reshape(shape), axis, -1)
 
 
-def drawn(layer: Convolution | MatrixProduct) -> dict[str, np.ndarray]:
+def draw_operands(layer: Convolution | MatrixProduct) -> dict[str, np.ndarray]:
     rng = np.random.default_rng(0)
     return {name: rng.integers(1, 9, shape) for name, shape in layer.shapes.items()}
 
 
 def test_matrix_products_are_sums_along_it() -> None:
     # In a matrix product, the other axes are rows of both operands of one product.
-    values = drawn(LINEAR)
+    values = draw_operands(LINEAR)
     for operation in Operation:
         left, right = (along(values[name], LINEAR, operation, name) for name in (operation.left, operation.right))
         assert left.shape[-1] == right.shape[-1]
@@ -38,7 +38,7 @@ def test_matrix_products_are_sums_along_it() -> None:
 
 def test_convolutions_have_groups() -> None:
     # With a kernel of 1 x 1 a convolution is a matrix product for each group.
-    values = drawn(GROUPED)
+    values = draw_operands(GROUPED)
     a, w, g = (values[name] for name in "AWG")
     windows, filters = (along(values[name], GROUPED, Operation.FORWARD, name) for name in "AW")
     assert windows.shape == (2, 2, 3, 5, 3)

@@ -1,4 +1,4 @@
-"""No product is lost or counted twice: the products of the streams are the layer's result and gradients."""
+"""The reference's streams lose no product and count none twice: they give the layer's result and gradients."""
 
 import numpy as np
 import pytest
@@ -50,8 +50,8 @@ def by_autograd(layer: Geometry, operation: Operation, values: dict[str, np.ndar
         result = apply(padded, w, stride=layer.stride, dilation=layer.dilation, groups=layer.groups)
     if operation is Operation.FORWARD:
         return result.detach().numpy()
-    wanted = a if operation is Operation.INPUT_GRADIENT else w
-    (gradient,) = torch.autograd.grad(result, wanted, g)
+    expected = a if operation is Operation.INPUT_GRADIENT else w
+    (gradient,) = torch.autograd.grad(result, expected, g)
     return gradient.numpy()
 
 
@@ -66,7 +66,7 @@ class TestMultiplyOut:
         np.testing.assert_array_equal(found, by_autograd(geometry, operation, values))
 
     def test_every_multiplication_is_there_once(self, geometry, values, lanes, operation):
-        """Each multiplication, also by zero, is exactly once in all streams."""
+        """The streams contain each multiplication, also by zero, exactly once."""
         met = [np.zeros((2, 0), np.int64)]  # There may be no product.
         for product in reference_streams(geometry, operation, values, lanes):
             left, right = np.broadcast_arrays(product.left.places[:, :, None], product.right.places[:, None])
@@ -90,7 +90,7 @@ class TestMultiplyOut:
 
 class TestPaper:
     def test_rotated_kernel(self):
-        """Without stride, WxG is the forward pass over G with the kernel rotated by 180 degrees."""
+        """With a stride of 1, WxG equals a forward pass over G with the kernel rotated by 180 degrees."""
         layer = convolution(channels=(1, 1), size=(4,), kernel=(3,), padding=(1,))
         values = {"W": np.array([[[1, 2, 3]]]), "G": np.array([[[5, 6, 7, 8]]])}
         (product,) = reference_streams(layer, Operation.INPUT_GRADIENT, values, lanes=2)

@@ -1,11 +1,11 @@
-"""Tests do not use the user's data sets, and do not wait for each other's threads."""
+"""Hide the user's data sets from tests, and give each test process one thread."""
 
 from pathlib import Path
 
 import pytest
 import torch
 
-torch.set_num_threads(1)  # pytest's workers share the processors: several threads each take ten times as long.
+torch.set_num_threads(1)  # Workers share the processors: with several threads each, tests take ten times as long.
 
 
 @pytest.fixture(autouse=True)

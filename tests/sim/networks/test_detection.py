@@ -1,4 +1,4 @@
-"""Boxes, pooling, proposals and made scenes."""
+"""Test boxes, pooling, proposals and synthetic scenes."""
 
 from itertools import repeat
 
@@ -54,7 +54,7 @@ def test_match() -> None:
     truth, kind = match(candidates, truths, 0.3, 0.7, force=False)
     assert truth[:4].tolist() == [0, 0, 0, 1]
     assert kind.tolist() == [1, -1, 0, 0, 0]
-    # The second truth has one poor candidate, which counts when forced; the third has none at all.
+    # The second truth has one poor candidate, which counts only when forced. The third has none.
     assert match(candidates, truths, 0.3, 0.7, force=True)[1].tolist() == [1, -1, 0, 1, 0]
 
 
@@ -66,7 +66,7 @@ def test_sample() -> None:
     assert (kind[objects] == 1).all()
     assert (kind[ground] == 0).all()
     assert len(set(ground.tolist())) == 30
-    objects, ground = sample(kind[28:], 40, 0.25)  # two objects only
+    objects, ground = sample(kind[28:], 40, 0.25)  # There are only two objects.
     assert (len(objects), len(ground)) == (2, 38)
 
 
@@ -83,7 +83,7 @@ def test_suppress_against_the_definition() -> None:
 def test_pool_is_the_mean_of_bilinear_samples() -> None:
     generator = torch.Generator().manual_seed(0)
     features = torch.randn(3, 9, 11, generator=generator, dtype=torch.float64)
-    boxes = random_boxes(6, 4).double()  # with stride 8 the map is 88 x 72 pixels
+    boxes = random_boxes(6, 4).double()  # With stride 8 the map covers 88 x 72 pixels.
     size, stride = 3, 8
     pooled = pool(features, boxes, stride, size)
     for index, (x0, y0, x1, y1) in enumerate(boxes.tolist()):
@@ -114,13 +114,13 @@ def target(boxes: list[list[float]]) -> Target:
 
 
 def test_regions_come_from_the_level_of_their_size() -> None:
-    """Levels hold their own number, so that pooled values show the level and image."""
+    """Each level's values encode its level and image, so that pooled values show both."""
     heads = Heads(SETTINGS)
     levels = [
         torch.stack([torch.full((4, 64 >> level, 64 >> level), 10.0 * image + level) for image in range(2)])
         for level in range(4)
     ]
-    # 224 / 4 = 56 pixels is the third level's size; 14 the first's.
+    # The third level's size is 224 / 4 = 56 pixels, the first's 14.
     regions = [torch.tensor([[0.0, 0, 56, 56], [0, 0, 13, 13]]), torch.tensor([[0.0, 0, 28, 28], [0, 0, 250, 250]])]
     pooled = heads._pool(levels, regions, 7)
     assert pooled.shape == (4, 4, 7, 7)
@@ -143,7 +143,7 @@ def test_proposals_lie_inside_and_apart() -> None:
     targets = [target([[8.0, 8, 24, 24]]), target([[30.0, 20, 60, 40], [0, 0, 9, 9]])]
     boxes, losses = proposals(levels, (64, 64), targets)
     assert set(losses) == {"objectness", "anchors"}
-    # At the start every anchor is as likely as not.
+    # At the start every anchor has probability 1/2.
     assert losses["objectness"].item() == pytest.approx(np.log(2), abs=0.05)
     for each in boxes:
         assert len(each) == SETTINGS.after
@@ -153,7 +153,7 @@ def test_proposals_lie_inside_and_apart() -> None:
 
 
 def test_losses_without_any_proposal_of_an_object() -> None:
-    """True boxes are always among the regions, so that the heads learn in every step."""
+    """The regions always include the true boxes, so that the heads learn in every step."""
     torch.manual_seed(0)
     heads = Heads(SETTINGS)
     levels = [torch.randn(1, 4, 16 >> level, 16 >> level) for level in range(4)]
@@ -162,7 +162,7 @@ def test_losses_without_any_proposal_of_an_object() -> None:
         "classes": True,
         "masks": True,
     }
-    assert losses["boxes"].item() < 1e-2  # The region is the true box itself: nothing has to move.
+    assert losses["boxes"].item() < 1e-2  # The region is the true box, so that the offsets are zero.
     assert all(torch.isfinite(value) for value in losses.values())
 
 
@@ -177,7 +177,7 @@ def test_five_losses_add_up() -> None:
 
 
 def test_learns_a_picture_by_heart() -> None:
-    """The loss falls on one batch, which replaces the run's own batches."""
+    """The loss falls if one batch replaces the run's batches."""
     run = load("detectron2", "tiny", 0)
     run.batches = repeat(next(run.batches))
     losses = [run.step() for _ in range(30)]
@@ -188,7 +188,7 @@ def test_frozen_parts_stay() -> None:
     run = load("detectron2", "tiny", 0)
     trunk = run.model.get_submodule("trunk")
     frozen = [parameter for parameter in trunk.parameters() if not parameter.requires_grad]
-    assert len(frozen) == 1 + 4  # the first convolution; three and a shortcut in the first stage
+    assert len(frozen) == 1 + 4  # The first convolution, and in the first stage three and a shortcut.
     buffers = [buffer.clone() for buffer in trunk.buffers()]
     assert any((buffer != 0).any() and (buffer != 1).any() for buffer in buffers)
     run.step()
@@ -196,7 +196,7 @@ def test_frozen_parts_stay() -> None:
 
 
 def test_frozen_normalization_fits_the_weights() -> None:
-    """Without pretrained weights the statistics are measured: activations neither vanish nor explode."""
+    """Without pretrained weights, statistics are measured, so that activations neither vanish nor explode."""
     run = load("detectron2", "small", 0)
     images, _ = next(run.batches)
     with torch.no_grad():
@@ -212,7 +212,7 @@ def test_scenes() -> None:
         scene = paint(random, (48, 64), 5)
         assert 1 <= len(scene.boxes) == len(scene.kinds) == len(scene.masks) <= 5
         assert scene.image.shape == (3, 48, 64)
-        assert (scene.image != 0).mean() > 0.999  # Zeros come from the network, not from the picture.
+        assert (scene.image != 0).mean() > 0.999  # The picture has no zeros: the network makes them.
         assert not (scene.masks.sum(axis=0) > 1).any()  # Each pixel is in one shape.
         for (x0, y0, x1, y1), mask, kind in zip(scene.boxes.astype(int), scene.masks, scene.kinds, strict=True):
             assert mask[y0:y1, x0:x1].sum() == mask.sum() >= 4
@@ -223,7 +223,7 @@ def test_scenes() -> None:
 
 
 def test_pooling_halves() -> None:
-    """Of the whole map, cell by cell, it is plain average pooling of bilinear samples: exact for a ramp."""
+    """Pooling the entire map equals average pooling of bilinear samples, which is exact for a ramp."""
     ramp = torch.arange(16.0).expand(1, 16, 16)
     inner = torch.tensor([[4.0, 4, 12, 12]])
     assert torch.allclose(pool(ramp, inner, 1, 4)[0, 0], F.avg_pool2d(ramp[:, 4:12, 4:12], 2)[0])

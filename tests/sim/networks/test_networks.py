@@ -1,4 +1,4 @@
-"""Every network trains; its shapes are the published ones."""
+"""Every network trains and has the published shapes."""
 
 import math
 import subprocess
@@ -33,20 +33,20 @@ def weights(run: Training) -> Tensor:
 
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize(
-    "name",  # slow networks run at night: resnet50, too
+    "name",  # Slow networks, including resnet50, run at night.
     [pytest.param(name, marks=pytest.mark.slow if name == "resnet50-sparse" else ()) for name in HERE],
 )
 def test_trains_and_repeats(name: str, tmp_path: Path) -> None:
-    """Two runs of a seed are equal to the bit, even if other code draws random numbers; another seed differs.
+    """Two runs of a seed are equal bit by bit, even if other code draws random numbers. Another seed differs.
 
-    Recording one of them changes nothing, and misses no product.
+    Recording one of the runs changes nothing and misses no product.
     """
     run, same, other = load(name, "tiny", 3), load(name, "tiny", 3), load(name, "tiny", 4)
     before = weights(run).clone()
     assert torch.equal(before, weights(same))
     state = torch.get_rng_state()
     losses = [run.step() for _ in range(3)]
-    assert torch.equal(state, torch.get_rng_state())  # The user's random numbers do not change.
+    assert torch.equal(state, torch.get_rng_state())  # The run leaves the user's random state unchanged.
     torch.rand(5)
     with record(tmp_path / "run.trace", model=same.model, steps=1):
         assert losses == [same.step() for _ in range(3)]
@@ -67,7 +67,7 @@ def test_every_trained_parameter_learns(name: str) -> None:
     run = load(name, "tiny", 0)
     run.step()
     without = [n for n, p in run.model.named_parameters() if p.requires_grad and (p.grad is None or not p.grad.any())]
-    # Parameters that one small batch does not use: boxes or masks without an object, rare words.
+    # One small batch does not use every parameter: boxes or masks without an object, rare words.
     assert not [n for n in without if not n.startswith(("heads.", "softmax.tail", "bert.embeddings"))]
 
 
@@ -83,9 +83,9 @@ def test_conditions(name: str) -> None:
 
 @pytest.mark.parametrize("name", [n for n in HERE if n in ("img2txt", "bert", "ncf", "gcn", "gpt")])
 def test_loss_falls(name: str) -> None:
-    """Other networks have too few weights at the tiny scale to learn within seconds."""
+    """At the tiny scale, other networks have too few weights to learn within seconds."""
     run = load(name, "tiny", 0)
-    if name == "bert":  # From random weights, it learns only one batch in that time.
+    if name == "bert":  # From random weights, bert learns only a single batch in this time.
         run.batches = repeat(next(run.batches))
         run.optimizer.param_groups[0]["lr"] = 0.01
     losses = [run.step() for _ in range({"bert": 20, "ncf": 150}.get(name, 50))]
@@ -96,7 +96,7 @@ def test_loss_falls(name: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", HERE)
 def test_small_scale(name: str) -> None:
-    """One step on one core in less than a minute."""
+    """One step takes less than a minute on one processor core."""
     run = load(name, "small", 0)
     start = time.perf_counter()
     assert math.isfinite(run.step())
@@ -110,7 +110,7 @@ def test_small_scale(name: str) -> None:
 def test_small_scale_learns(name: str, steps: int) -> None:
     run = load(name, "small", 0)
     losses = [run.step() for _ in range(steps)]
-    assert sum(losses[-20:]) / 20 < 0.95 * math.log(3 if name == "snli" else 10)  # better than guessing
+    assert sum(losses[-20:]) / 20 < 0.95 * math.log(3 if name == "snli" else 10)  # Guessing has a higher loss.
 
 
 def parameters(model: nn.Module) -> int:
@@ -122,9 +122,9 @@ PUBLISHED = {
     "vgg16": 138_357_544,
     "resnet50": 25_557_032,
     "resnet50-sparse": 25_557_032,
-    "detectron2": 44_343_216,  # 41.7 million without masks, and the mask head
-    "bert": 22_713_216 + 2 * 384 + 2,  # MiniLM and the classifier
-    "gpt": 40 * (12 * 5120**2 + 13 * 5120) + (50_257 + 2048 + 2) * 5120,  # 12.85 billion
+    "detectron2": 44_343_216,  # 41.7 million parameters, and the mask head
+    "bert": 22_713_216 + 2 * 384 + 2,  # MiniLM, and the classifier
+    "gpt": 40 * (12 * 5120**2 + 13 * 5120) + (50_257 + 2048 + 2) * 5120,  # 12.85 billion parameters
 }
 
 
@@ -153,7 +153,7 @@ def test_full_scale_builds(name: str) -> None:
             size = family.SCALES["full"].size
             assert model(torch.empty(2, 3, size, size)).shape == (2, 1000)
         if name == "squeezenet":
-            # The paper's expand layers work on 55 x 55 after the first pooling.
+            # After the first pooling, the paper's expand layers have planes of 55 x 55.
             assert model.features[:3](torch.empty(1, 3, size, size)).shape == (1, 96, 55, 55)
 
 
@@ -223,7 +223,7 @@ def test_frozen_encoder() -> None:
 
 
 def test_snli_has_zeros_where_padding_is() -> None:
-    """The projections' inputs have the paper's shares of zeros, 63% and 60%, at its batch size."""
+    """At the paper's batch size, the projections' inputs have its shares of zeros: 63% and 60%."""
     run = load("snli", "small", 0)
     family = import_module("tensordash_sim.networks.snli")
     batches = family._batches(0, family.SCALES["full"])

@@ -1,4 +1,4 @@
-"""Sparsity in training: the requested sparsity is kept, and the masks move as in the papers."""
+"""Pruning in training keeps the requested sparsity, and masks change as in the papers."""
 
 import pytest
 import torch
@@ -16,7 +16,7 @@ from tensordash_sim.networks.pruning import (
 
 
 class Bench:
-    """A small network, an optimizer and random data; one method prunes it."""
+    """A small network to prune, with an optimizer and random data."""
 
     def __init__(self) -> None:
         torch.manual_seed(0)
@@ -85,7 +85,7 @@ def test_static(bench: Bench) -> None:
         assert int((weight == 0).sum()) == round(0.875 * weight.numel())
     bench.train(hooks, 20)
     for name, weight in bench.weights.items():
-        assert torch.equal(weight != 0, masks[name])  # zeros stay zeros, and the others learn
+        assert torch.equal(weight != 0, masks[name])  # Zeros stay zeros; other weights learn.
         assert weight.grad is not None
         assert not weight.grad[~masks[name]].any()
         assert not torch.equal(weight, before[name] * masks[name])
@@ -107,21 +107,21 @@ def test_sparse_momentum(bench: Bench) -> None:
     counts = {name: int(mask.sum()) for name, mask in before.items()}
     assert hooks.moved == 0
     loss = bench.train(hooks, 1)
-    # almost half of each: the cosine has moved by five thousandths
+    # Almost half of each tensor: the cosine has fallen by five thousandths.
     assert hooks.moved == pytest.approx(0.5 * sum(counts.values()), abs=4)
     assert hooks.sparsity == pytest.approx(0.9, abs=1e-3)  # as many weights return as are pruned
     grown = {name: hooks.masks[name] & ~before[name] for name in before}
     assert sum(int(mask.sum()) for mask in grown.values()) > 0
     for name, mask in grown.items():
-        assert not bench.weights[name][mask].any()  # they start at zero
+        assert not bench.weights[name][mask].any()  # Grown weights start at zero.
     bench.train(hooks, 1)
-    assert any(bench.weights[name][mask].any() for name, mask in grown.items())  # and then learn
+    assert any(bench.weights[name][mask].any() for name, mask in grown.items())  # Later they learn.
     assert bench.train(hooks, 60) < loss
     assert bench.zeros == pytest.approx(0.9, abs=2e-3)
 
 
 def test_sparse_momentum_prunes_small_and_grows_where_momentum_is() -> None:
-    """Worked by hand: two tensors of 8, half of their weights masked."""
+    """The case is worked by hand: two tensors of 8 weights, half of them masked."""
     layers = nn.ModuleDict({"a": nn.Linear(8, 1, bias=False), "b": nn.Linear(8, 1, bias=False)})
     weights = prunable(layers)
     optimizer = torch.optim.SGD(layers.parameters(), lr=0.0, momentum=0.9)
@@ -133,9 +133,9 @@ def test_sparse_momentum_prunes_small_and_grows_where_momentum_is() -> None:
             weight.copy_(torch.tensor([[4.0, -1, 3, 2, 0, 0, 0, 0]]))
             weight.grad = torch.tensor([momentum[name[0]]])
     hooks.before_update()
-    optimizer.step()  # the first momentum is the gradient
+    optimizer.step()  # The first momentum is the gradient.
     hooks.after_update()
-    # Each loses its smallest two, -1 and 2. With mean momenta 3 and 1, three of the four return in a, one in b.
+    # Each tensor loses its smallest two, -1 and 2. Mean momenta are 3 and 1: a grows three of the four, b one.
     assert hooks.moved == 4
     assert hooks.masks["a.weight"].tolist() == [[True, False, True, False, False, True, True, True]]
     assert hooks.masks["b.weight"].tolist() == [[True, False, True, False, False, False, False, True]]
@@ -165,14 +165,14 @@ def test_dynamic_reparameterization(bench: Bench) -> None:
         assert sum(sizes[-1]) == active  # as many weights return as are pruned
         grown = sum(int((hooks.masks[name] & ~before[name]).sum()) for name in before)
         assert grown <= hooks.moved
-    # The threshold prunes the wanted number within a factor of about two.
+    # The threshold prunes the requested number within a factor of about two.
     assert 0.3 * 0.1 * active < sum(moved[-10:]) / 10 < 3 * 0.1 * active
-    assert len({tuple(each) for each in sizes}) > 1  # tensors exchange weights
+    assert len({tuple(each) for each in sizes}) > 1  # Tensors exchange weights.
     assert bench.zeros >= hooks.sparsity - 1e-6
 
 
 def test_threshold_adapts() -> None:
-    for start, later in ((0.5, 0.25), (1e-12, 2e-12)):  # far too many weights are pruned, and none
+    for start, later in ((0.5, 0.25), (1e-12, 2e-12)):  # one threshold too high, one too low
         fresh = Bench()
         hooks = DynamicReparameterization(
             fresh.weights, 0.5, fresh.generator, fresh.optimizer, every=1, fraction=0.01, threshold=start
@@ -236,7 +236,7 @@ def test_gpt_dense_and_sparse_see_the_same_data() -> None:
 
 
 def test_gpt_mask_is_static() -> None:
-    """Masked weights are zero and others are not, whatever AdamW's moments and weight decay do."""
+    """Masked weights stay zero and others nonzero, despite AdamW's moments and weight decay."""
     run = load("gpt", "tiny", 2)
     assert isinstance(run.hooks, StaticSparsity)
     linear = {name for name, layer in run.model.named_modules() if isinstance(layer, nn.Linear)}

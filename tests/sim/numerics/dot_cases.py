@@ -1,7 +1,6 @@
-"""Dot products that expose errors of numerics, generated like those of Berkeley TestFloat.
+"""Generate dot products that expose numerical errors, in the manner of Berkeley TestFloat.
 
-Sums of products need terms that depend on each other, one family for each thing that can go wrong: `FLOAT_KINDS`,
-`INTEGER_KINDS`.
+The terms of a sum depend on each other. Each family provokes one kind of error: see `FLOAT_KINDS` and `INTEGER_KINDS`.
 """
 
 from collections.abc import Iterator
@@ -22,17 +21,17 @@ from tensordash_sim.verify.corner_cases import (
 FLOAT_KINDS = ("random", "cancellation", "gap", "tie", "subnormal", "large_c", "overflow", "special")
 """Families of floating-point dot products.
 
-random: corner values, any density of zeros. cancellation: terms that cancel, entirely or down to a small remainder,
-C among them. gap: a few terms, the distances of their exponents from 0 to the whole range. tie: the sum lies halfway
-between two FP32 numbers, or next to that. subnormal: products with subnormal operands. large_c: C's exponent near or
-above all products'. overflow: the largest magnitudes. special: infinities and NaN.
+random: corner values with any density of zeros. cancellation: terms, C included, that cancel entirely or down to a
+small remainder. gap: a few terms whose exponents differ by 0 up to the entire range. tie: the sum lies halfway between
+two FP32 numbers, or next to that. subnormal: products with subnormal operands. large_c: C's exponent is near or above
+the products' exponents. overflow: the largest magnitudes. special: infinities and NaN.
 """
 
 INTEGER_KINDS = ("random", "extreme", "run", "cancellation")
 """Families of integer dot products.
 
-random: corner values, any density of zeros. extreme: the largest magnitudes. run: the same extreme pair everywhere, so
-that the sum runs away. cancellation: terms that cancel. C lies anywhere in INT32, often at its ends.
+random: corner values with any density of zeros. extreme: the largest magnitudes. run: the same extreme pair
+everywhere, so that the sum overflows. cancellation: terms that cancel. C is any INT32 number, often at its ends.
 """
 
 
@@ -74,12 +73,12 @@ def dot_cases(
     lanes: int = 4,
     kinds: tuple[str, ...] | None = None,
 ) -> DotCases:
-    """Draw dot products of the given families, in random order.
+    """Draw dot products of some families, in random order.
 
     Parameters
     ----------
     rng : numpy.random.Generator
-        Decides everything.
+        Source of all draws.
     a_format, b_format : Format
         Both floating-point or both integer.
     count, steps, lanes : int
@@ -113,7 +112,7 @@ def _exponents(fmt: FloatFormat) -> tuple[int, int]:
 
 
 def _with_exponent(fmt: FloatFormat, exponent: NDArray[np.int64], fraction: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return magnitudes whose leading bit has the given exponent; subnormals keep their fraction's upper bits."""
+    """Return magnitudes whose leading bit has an exponent. Subnormals keep their fraction's upper bits."""
     least_normal = 1 - fmt.bias
     field = np.maximum(exponent - least_normal, 0) << fmt.fraction_bits
     significand = (fraction | 1 << fmt.fraction_bits) >> np.maximum(least_normal - exponent, 0)
@@ -133,7 +132,7 @@ _Case = tuple[NDArray, NDArray, NDArray]  # a and b, (count, positions), and c, 
 
 
 class _Floats:
-    """Generators with one method for each of `FLOAT_KINDS`; positions are those of all steps, in order."""
+    """Draw cases, with one method for each of `FLOAT_KINDS`. Positions are those of all steps, in order."""
 
     def __init__(
         self, rng: np.random.Generator, a_format: FloatFormat, b_format: FloatFormat, shape: tuple[int, int, int]
@@ -156,7 +155,7 @@ class _Floats:
         half = (self.positions + 1) // 2
         a = corner_values(self.rng, self.a_format, (self.count, half))
         b = corner_values(self.rng, self.b_format, (self.count, half))
-        # A negated product, sometimes slightly different, and sometimes only C cancels the first one.
+        # Draw a negated product, sometimes slightly different. Sometimes only C cancels the first product.
         nearly = (self.rng.random((self.count, half)) < 0.1) & (a & 1 == 1)
         other = (a ^ nearly) ^ (1 << (self.a_format.width - 1))
         with np.errstate(over="ignore"):
@@ -172,13 +171,13 @@ class _Floats:
         largest_gap = self.rng.choice(np.minimum([4, 16, 32, 64, full_range], full_range), (self.count, 1))
         gaps = self.rng.integers(0, largest_gap + 1, (self.count, min(self.positions, 4)))
         gaps[:, 0] = 0
-        gaps[:, 2:] = np.minimum(gaps[:, 2:], gaps[:, 1:2])  # the second one has the widest range: all widths alike
+        gaps[:, 2:] = np.minimum(gaps[:, 2:], gaps[:, 1:2])  # The second gap is the widest.
         top = self.rng.integers(self.low + gaps.max(axis=1, keepdims=True), self.high + 1)
         a, b = self._products(top - gaps)
         return *self._place(a, b), self._near_c(top[:, 0] - gaps[:, -1])
 
     def tie(self) -> _Case:
-        """Draw terms of the same exponent with a bit at half of the sum's last place, and sometimes more around it."""
+        """Draw terms of one exponent, a bit at half of the sum's last place, and sometimes smaller terms."""
         terms = 8
         carry = self.rng.integers(0, 3 if self.positions >= 6 else 1, self.count)  # 2**carry equal terms
         lowest = min(max(self.low, FP32.least_exponent) + 26, self.high)
@@ -191,7 +190,7 @@ class _Floats:
         used = np.arange(terms) - 3 < np.where(by_c, 0, 1 << carry)[:, None]
         used[:, 1:3] = self.rng.random((self.count, 2)) < 0.4
         a, b = self._products(exponents, plain=self.rng.random((self.count, 1)) < 0.9)
-        same_sign = self.rng.random((self.count, 1)) < 0.7  # of all terms: otherwise the carry does not occur
+        same_sign = self.rng.random((self.count, 1)) < 0.7  # With both signs, no carry occurs.
         a = np.where(same_sign, a & ((1 << (self.a_format.width - 1)) - 1), a)
         b = np.where(same_sign, b & ((1 << (self.b_format.width - 1)) - 1), b)
         c = np.where(by_c, self._c_with(top + carry), 0)
@@ -199,7 +198,7 @@ class _Floats:
 
     def subnormal(self) -> _Case:
         shape = self.count, self.positions
-        which = self.rng.integers(0, 3, (self.count, 1))  # a subnormal, b, or both
+        which = self.rng.integers(0, 3, (self.count, 1))  # Side a, b or both are subnormal.
         operands = []
         for fmt, other in ((self.a_format, 1), (self.b_format, 0)):
             small = with_random_sign(self.rng, fmt, self.rng.integers(1, 1 << fmt.fraction_bits, shape))
@@ -240,13 +239,13 @@ class _Floats:
     # Parts
 
     def _products(self, exponents: NDArray[np.int64], plain: NDArray | None = None) -> tuple[NDArray, NDArray]:
-        """Draw pairs whose leading bits' exponents add up to the given ones; `plain` ones are powers of two."""
-        wanted = np.clip(exponents, self.low, self.high)
+        """Draw pairs whose leading bits' exponents add up to `exponents`; `plain` pairs are powers of two."""
+        expected = np.clip(exponents, self.low, self.high)
         left = self.rng.integers(
-            np.maximum(self.a_low, wanted - self.b_high), np.minimum(self.a_high, wanted - self.b_low) + 1
+            np.maximum(self.a_low, expected - self.b_high), np.minimum(self.a_high, expected - self.b_low) + 1
         )
         pair = []
-        for fmt, exponent in ((self.a_format, left), (self.b_format, wanted - left)):
+        for fmt, exponent in ((self.a_format, left), (self.b_format, expected - left)):
             fraction = corner_fractions(self.rng, fmt, exponents.shape)
             if plain is not None:
                 fraction = np.where(plain, 0, fraction)
@@ -254,7 +253,7 @@ class _Floats:
         return pair[0], pair[1]
 
     def _place(self, a: NDArray, b: NDArray, together: float = 0.5) -> tuple[NDArray, NDArray]:
-        """Put terms, (count, n), at random positions, a share `together` in one step, among zeros of both signs."""
+        """Put terms, (count, n), at random positions among zeros of both signs; a share `together` is in one step."""
         a, b = a[:, : self.positions], b[:, : self.positions]
         order = self.rng.random((self.count, self.positions))
         if a.shape[1] <= self.lanes:
@@ -279,18 +278,18 @@ class _Floats:
         return with_random_sign(self.rng, FP32, _with_exponent(FP32, exponent, fraction))
 
     def _near_c(self, exponent: NDArray[np.int64]) -> NDArray:
-        """Return a third of zeros, else within 30 binades of the given exponent."""
+        """Draw C: zero in a third of cases, else within 30 binades of an exponent."""
         near = self._c_with(exponent + self.rng.integers(-30, 31, exponent.shape))
         return np.where(self.rng.random(exponent.shape) < 0.33, near & (1 << 31), near)
 
     def _any_c(self) -> NDArray:
-        """Draw C, mostly up to a product's size, else any FP32 number."""
+        """Draw C: mostly up to a product's magnitude, else any FP32 number."""
         near = self._near_c(self.rng.integers(self.low, self.high + 1, self.count))
         return np.where(self.rng.random(self.count) < 0.7, near, corner_values(self.rng, FP32, self.count))
 
 
 class _Integers:
-    """Generators with one method for each of `INTEGER_KINDS`."""
+    """Draw cases, with one method for each of `INTEGER_KINDS`."""
 
     def __init__(
         self, rng: np.random.Generator, a_format: IntegerFormat, b_format: IntegerFormat, shape: tuple[int, int, int]
@@ -317,7 +316,7 @@ class _Integers:
         half = (self.positions + 1) // 2
         a = corner_values(self.rng, self.a_format, (self.count, half))
         b = corner_values(self.rng, self.b_format, (self.count, half))
-        terms = np.concatenate([a, -a], axis=1)[:, : self.positions]  # the most negative is its own negative
+        terms = np.concatenate([a, -a], axis=1)[:, : self.positions]  # The most negative number is its own negative.
         partners = np.concatenate([b, b], axis=1)[:, : self.positions]
         order = np.argsort(self.rng.random(terms.shape), axis=1)
         return np.take_along_axis(terms, order, 1), np.take_along_axis(partners, order, 1), self._c()

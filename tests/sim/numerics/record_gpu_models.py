@@ -1,8 +1,8 @@
-"""Records the results of a published model of GPUs' matrix units as `gpu_models.json`.
+"""Record the results of a published model of GPUs' matrix units as `gpu_models.json`.
 
 The model is MMA-Sim (P. Xie et al., "MMA-Sim: Bit-Accurate Reference Model of Tensor Cores and Matrix Cores",
-arXiv:2511.10909; package `mmasim`), found identical to V100, A100, H100 and others by its authors on random
-operands. It is not a dependency: run `python -m tests.sim.numerics.record_gpu_models` where it and PyTorch are
+arXiv:2511.10909; package `mmasim`). Its authors found it identical to V100, A100, H100 and others on random operands.
+The project does not depend on it: run `python -m tests.sim.numerics.record_gpu_models` where it and PyTorch are
 installed.
 """
 
@@ -18,12 +18,12 @@ from tensordash.configuration.formats import FORMATS, FloatFormat
 from .dot_cases import DotCases, dot_cases
 
 NAN = 0x7FFFFFFF
-"""Every NaN of a result is recorded as this one."""
+"""The file records each NaN as these bits."""
 PATH = Path(__file__).with_name("gpu_models.json")
 HOPPER_WGMMA, BLACKWELL = "m64n8k32.f32.{}.{}", "m64n8k32.kind::f8f6f4.f32.{}.{}"
 AMPERE_ZERO, HOPPER_ZERO = ({"fused": f, "zero_exponent": zero} for f, zero in ((24, -132), (25, -133)))
 INSTRUCTIONS: list[tuple[str, str, str, str, int, int, Any]] = [
-    # architecture, instruction, format of a and b, products that it adds at once, steps, our accumulator
+    # architecture, instruction, formats of a and b, products added at once, steps, accumulator of this project
     ("Volta", "m8n8k4.f32.f16.f16.f32", "fp16", "fp16", 4, 1, "volta"),
     ("Ampere", "m16n8k16.f32.f16.f16.f32", "fp16", "fp16", 8, 1, "ampere"),
     ("Ampere", "m16n8k16.f32.bf16.bf16.f32", "bf16", "bf16", 8, 1, "ampere"),
@@ -50,9 +50,9 @@ INSTRUCTIONS: list[tuple[str, str, str, str, int, int, Any]] = [
 
 
 def low_cases(rng: np.random.Generator, fmt: FloatFormat, count: int, *, steps: int, lanes: int) -> DotCases:
-    """Draw products around and below 2**-126 with a small C or none, for which an exponent of zero matters.
+    """Draw products around and below 2**-126 with a small C or none, for which zero's exponent matters.
 
-    Every other case is a power of two and one so far below it, of the other sign, that it is kept or cut off.
+    Every other case has a power of two and a much smaller one of the other sign, which alignment keeps or cuts off.
     """
     shape = count, steps, lanes
     exponent = rng.integers(-140, -128, (count, 1, 1)) + rng.integers(0, 6, shape)
@@ -77,9 +77,9 @@ def low_cases(rng: np.random.Generator, fmt: FloatFormat, count: int, *, steps: 
 
 
 def tie_cases(rng: np.random.Generator, count: int, *, lanes: int) -> DotCases:
-    """Draw one or three times 2**-25, halfway between two FP16 numbers, with a product of +-2**-48 to 2**-41.
+    """Draw 2**-25 or 3 * 2**-25, halfway between two FP16 numbers, with a product of +-2**-48 to 2**-41.
 
-    The small product decides how the sum is rounded, unless an accumulator of zero counts as an exponent that cuts it.
+    The small product decides the rounding, unless the exponent of a zero accumulator makes alignment cut it off.
     """
     a, b = (np.zeros((count, 1, lanes), np.uint16) for _ in range(2))
     b[...] = rng.integers(0, 0x7C00, b.shape)
@@ -99,7 +99,7 @@ def is_half(instruction: str) -> bool:
 
 
 def with_half_c(*parts: DotCases) -> DotCases:
-    """Yield cases one after the other, with C in FP16."""
+    """Yield cases in order, with C in FP16."""
     a, b, c, kind = (np.concatenate([getattr(part, name) for part in parts]) for name in ("a", "b", "c", "kind"))
     with np.errstate(over="ignore"):
         half = c.view(np.float32).astype(np.float16).astype(np.float32).view(np.uint32)
@@ -107,7 +107,7 @@ def with_half_c(*parts: DotCases) -> DotCases:
 
 
 def results(architecture: str, instruction: str, a_name: str, b_name: str, cases: DotCases) -> np.ndarray:
-    """Compute D = A*B + C with MMA-Sim: FP32 bits, (count,); the steps of a case follow each other."""
+    """Compute D = A*B + C with MMA-Sim, step by step; return FP32 bits, (count,)."""
     torch = import_module("torch")
     simulator = import_module("mmasim.amd.sim" if architecture.startswith("CDNA") else "mmasim.nv_ptx.sim")
     dtypes = {
@@ -134,7 +134,7 @@ def results(architecture: str, instruction: str, a_name: str, b_name: str, cases
 
 
 def record(count: int = 100) -> None:
-    """Write the file: `count` cases of each instruction."""
+    """Write the file, with `count` cases of each instruction."""
     entries = []
     for architecture, instruction, a_name, b_name, lanes, steps, accumulator in INSTRUCTIONS:
         a_format, b_format = FORMATS[a_name], FORMATS[b_name]
@@ -170,7 +170,7 @@ def record(count: int = 100) -> None:
 
 
 def _joined(steps: np.ndarray) -> list[int]:
-    """Return the operands of a case as one number, with lane 0 of the first step at the top."""
+    """Return a case's operands as one number, with lane 0 of the first step at the top."""
     return [int.from_bytes(bits.astype(f">u{bits.itemsize}").tobytes(), "big") for bits in steps]
 
 

@@ -1,6 +1,6 @@
-"""Sums of products in rational arithmetic, written from docs/numerics.md, separately from the golden model.
+"""Compute sums of products in rational arithmetic by docs/numerics.md, independently of the golden model.
 
-Only names of parameters come from the golden model and the hardware. ml_dtypes and NumPy give values of bit patterns.
+Only parameters' names are shared with the golden model and the hardware. ml_dtypes and NumPy decode bit patterns.
 Every number is an integer multiple of 2**-320, far below every product's last bit.
 """
 
@@ -16,7 +16,17 @@ import numpy as np
 
 from tensordash.configuration.numerics import Binned, Fused
 
-__all__ = ["Table", "binned_dot", "exact_dot", "fused_dot", "int8_dot", "scale_table", "table"]
+__all__ = [
+    "Table",
+    "binned_dot",
+    "exact_dot",
+    "fp32_bits",
+    "fused_dot",
+    "int8_dot",
+    "power_of_two",
+    "scale_table",
+    "table",
+]
 
 DTYPES = {
     "fp16": np.float16,
@@ -29,17 +39,17 @@ DTYPES = {
     "int8": np.int8,
     "fp32": np.float32,
 }
-SIDE = 160  # an operand is a multiple of 2**-160
-UNIT = 2 * SIDE  # a product, C and sums are multiples of 2**-320
+SIDE = 160  # Operands are multiples of 2**-160.
+UNIT = 2 * SIDE  # Products, C and sums are multiples of 2**-320.
 EXACT_NAN, FUSED_NAN = 0x7FC00000, 0x7FFFFFFF
-FP16_LEAST = -14  # exponent of FP16's least normal number
+FP16_LEAST = -14  # FP16's least normal number is 2**-14.
 INFINITIES = {math.inf: 0x7F800000, -math.inf: 0xFF800000}
 SCALES = {"e8m0": ml_dtypes.float8_e8m0fnu, "e4m3": ml_dtypes.float8_e4m3fn}
 
 Pairs = Iterable[tuple[int, ...]]
-"""Bits (a, b) that one cycle multiplies; with scales (a, b, scale of a, scale of b)."""
+"""Bits (a, b) that one cycle multiplies; with scales, (a, b, scale of a, scale of b)."""
 Names = tuple[str, ...]
-"""Formats of a and b, and of their scales if they have any."""
+"""Formats of a and b, and of their scales if present."""
 
 
 class Table:
@@ -57,11 +67,11 @@ class Table:
     units : list of int
         Values in units of 2**-160; 0 if not finite.
     exponents : list of int
-        Of the leading bit, or the format's least where the value is subnormal.
+        Exponent of the leading bit, or the format's least for a subnormal value.
     """
 
     def __init__(self, name: str) -> None:
-        if name == "tf32":  # the upper 19 bits of FP32
+        if name == "tf32":  # tf32 is the upper 19 bits of FP32.
             dtype, patterns = np.dtype(np.float32), np.arange(1 << 19, dtype=np.uint32) << 13
         else:
             dtype = np.dtype(DTYPES[name])
@@ -95,6 +105,18 @@ def scale_table(name: str) -> list[float]:
     return floats
 
 
+def fp32_bits(value: float) -> int:
+    """Return the bits of a value that FP32 holds."""
+    bits = struct.pack("<f", value)
+    assert struct.unpack("<f", bits)[0] == value
+    return struct.unpack("<I", bits)[0]
+
+
+def power_of_two(exponent: int) -> tuple[float, float]:
+    """Return two factors whose product is a power of two, for powers that the operands' format lacks."""
+    return 2.0 ** (exponent // 2), 2.0 ** (exponent - exponent // 2)
+
+
 def _fp32(bits: int) -> tuple[int, float]:
     """Return an FP32 number's units, or the number itself if it is not finite."""
     (value,) = struct.unpack("<f", struct.pack("<I", bits))
@@ -106,7 +128,7 @@ def _products(names: Names, pairs: Pairs) -> tuple[list[tuple[int, int]], float]
     a_table, b_table = table(names[0]), table(names[1])
     terms, special = [], 0.0
     for a, b, *scales in pairs:
-        factor = math.prod((scale_table(names[2])[bits] for bits in scales), start=1.0)  # exact
+        factor = math.prod((scale_table(names[2])[bits] for bits in scales), start=1.0)  # Exact.
         left, right = a_table.floats[a], b_table.floats[b]
         if math.isnan(factor) or not (math.isfinite(left) and math.isfinite(right)):
             special += left * right * factor
@@ -114,17 +136,16 @@ def _products(names: Names, pairs: Pairs) -> tuple[list[tuple[int, int]], float]
         product = Fraction(factor) * (a_table.units[a] * b_table.units[b])
         assert product.denominator == 1
         if product:
-            exponent = math.frexp(factor)[1] - 1 if scales else 0  # of a power of two; others do not occur
+            exponent = math.frexp(factor)[1] - 1 if scales else 0  # exact for powers of two; no others occur
             terms.append((int(product), a_table.exponents[a] + b_table.exponents[b] + exponent))
     return terms, special
 
 
 def _round(total: int, rounding: str, seen: Counter, significand_bits: int = 23, least: int = -126) -> int:
-    """Round a number of units to `significand_bits` fraction bits, "zero" or "nearest" (ties to even): FP32 bits.
+    """Round a number of units to `significand_bits` fraction bits, toward "zero" or to "nearest"; return FP32 bits.
 
-    `least` is the exponent of the least normal number: FP32's, or FP16's.
-
-    Between two powers of two the patterns count the multiples of the last place, and go on doing so across powers.
+    `least` is the exponent of the least normal number: FP32's or FP16's. Patterns count multiples of the last place,
+    also across powers of two. Ties round to even.
     """
     if total == 0:
         return 0
@@ -161,9 +182,9 @@ def exact_dot(
     c : int
         FP32 bits.
     width : int, optional
-        Of the accumulator, in bits: the sum of the products wraps after each cycle. None: unlimited.
+        Bits of the accumulator: the sum of products wraps after each cycle. None: unlimited.
     seen : Counter, optional
-        Counts what this case tries.
+        Counts the classes of inputs that this case has.
 
     Returns
     -------
@@ -207,7 +228,7 @@ def binned_dot(
     *,
     is_bias: bool = False,
 ) -> int:
-    """Return FP32 bits of C plus all products, each cut to a multiple of the quantum, without wrapped bins.
+    """Return FP32 bits of C plus all products, each cut to a multiple of the quantum. Bins do not wrap.
 
     Parameters
     ----------
@@ -218,7 +239,7 @@ def binned_dot(
     accumulator : Binned
         Its parameters.
     is_bias : bool
-        C is the bias of a core: the unit is as without C, and a C above all products' bins is an infinity.
+        C is a core's bias: it does not change the unit, and becomes an infinity above all products' bins.
 
     Examples
     --------
@@ -266,7 +287,7 @@ def int8_dot(
     Returns
     -------
     bits, wrapped, overflow : int, bool, bool
-        INT32; whether the accumulator wrapped; whether the last addition, of C, left INT32.
+        INT32; whether the accumulator wrapped; whether adding C overflowed INT32.
 
     Examples
     --------
@@ -311,7 +332,7 @@ def fused_dot(names: Names, steps: Sequence[Pairs], c: int, accumulator: Fused, 
 
     Examples
     --------
-    >>> one, tiny = 0x3C00, 0x0001  # 1 and 2**-24, which F = 23 truncates beside it
+    >>> one, tiny = 0x3C00, 0x0001  # 1, and 2**-24, which F = 23 truncates
     >>> [hex(fused_dot(("fp16", "fp16"), [[(one, one), (one, tiny), (one, tiny)]], 0, Fused(f, "zero")))
     ...  for f in (23, 24)]
     ['0x3f800000', '0x3f800001']
@@ -349,7 +370,7 @@ def _least_normal(accumulator: Fused) -> int:
 
 
 def _start(c: int, accumulator: Fused) -> int:
-    """Return C at the start of a stream: with one zero and one NaN, and only the stored bits."""
+    """Return C at the start of a stream, with one zero and one NaN, truncated to the stored bits."""
     (value,) = struct.unpack("<f", struct.pack("<I", c))
     if math.isnan(value):
         return FUSED_NAN

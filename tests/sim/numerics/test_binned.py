@@ -1,4 +1,4 @@
-"""Binned sums: compared with the definition in rational arithmetic, in any order, and their errors."""
+"""Binned sums equal their definition in rational arithmetic in any order; test their errors."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -47,7 +47,7 @@ def golden(config: TileConfig, steps: list[Pairs], c: int | None) -> int:
 
 
 def in_steps(random: Random, pairs: list[tuple[int, ...]]) -> list[Pairs]:
-    """Return all pairs in another order, up to `LANES` a cycle, with some empty cycles."""
+    """Shuffle pairs into cycles of up to `LANES`, some of them empty."""
     shuffled = random.sample(pairs, len(pairs))
     steps: list[Pairs] = []
     while shuffled or not steps:
@@ -74,7 +74,7 @@ def random_pairs(random: Random, config: TileConfig, kind: str, exponents) -> li
         return (*operands, *scales())
 
     pairs = [pair() for _ in range(random.randrange(1, 40))]
-    if kind == "cancellation":  # far above the rest, and down to the last place
+    if kind == "cancellation":  # Terms far above the rest cancel, down to the last place.
         high = [largest(fmt) if random.random() < 0.3 else random_value(random, fmt) for fmt in formats]
         above = scales()
         minus = 1 << (formats[0].width - 1)
@@ -87,7 +87,7 @@ def random_pairs(random: Random, config: TileConfig, kind: str, exponents) -> li
 
 
 def sums(name: str, count: int) -> Iterator[tuple[TileConfig, Random, list[tuple[int, ...]], int | None]]:
-    """Draw sums to check: a tile, pairs, and C if it has a C input."""
+    """Draw a tile, pairs, and C if the tile has a C input, for each sum."""
     names, accumulator = CASES[name]
     random = Random(f"binned {name}")
     for index in range(count):
@@ -100,7 +100,7 @@ def sums(name: str, count: int) -> Iterator[tuple[TileConfig, Random, list[tuple
 
 @pytest.mark.parametrize("name", CASES)
 def test_definition_and_order(name):
-    """The result is the definition's, in ten orders."""
+    """In ten orders, the result equals the definition's."""
     names, accumulator = CASES[name]
     seen = Counter()
     for config, random, pairs, c in sums(name, 160):
@@ -109,10 +109,10 @@ def test_definition_and_order(name):
             found = golden(config, in_steps(random, pairs), c)
             assert found == expected, (config.initial, pairs, c, hex(found), hex(expected))
     a, b = (FORMATS[name] for name in names[:2])
-    wanted = ["rounded", "truncated", "cancellation", *(["nan"] if special_values(a) and special_values(b) else [])]
-    if name in ("fp6", "fp4"):  # every product is a multiple of every quantum
-        wanted.remove("truncated")
-    assert all(seen[each] for each in wanted), seen
+    required = ["rounded", "truncated", "cancellation", *(["nan"] if special_values(a) and special_values(b) else [])]
+    if name in ("fp6", "fp4"):  # Every product is a multiple of every quantum.
+        required.remove("truncated")
+    assert all(seen[each] for each in required), seen
 
 
 def test_every_format_is_a_case():
@@ -121,7 +121,7 @@ def test_every_format_is_a_case():
 
 
 def test_results_of_every_kind():
-    """Subnormal results, overflow and ties, where formats have FP32's exponents."""
+    """Cases include subnormal results, overflow and ties if formats have FP32's exponents."""
     names, accumulator = CASES["bf16"]
     seen = Counter()
     for _, _, pairs, c in sums("bf16", 800):
@@ -132,18 +132,18 @@ def test_results_of_every_kind():
     config = config_of(names, accumulator)
     assert golden(config, [[one, half_a_place]], None) == 0x3F800000
     assert golden(config, [[one, half_a_place, half_a_place, half_a_place]], None) == 0x3F800002
-    assert golden(config, [[half_a_place, more, one]], None) == 0x3F800000  # 2**-63 is below the quantum
+    assert golden(config, [[half_a_place, more, one]], None) == 0x3F800000  # 2**-63 is below the quantum.
 
 
 @pytest.mark.parametrize("headroom_bits", [0, 1, 3])
 def test_wrapping(headroom_bits):
-    """A bin wraps modulo its width: the result does not depend on the order, and the flag shows the wrap."""
+    """A bin wraps modulo its width. The flag shows the wrap, and the order does not change the result."""
     names, accumulator = CASES["bf16"]
     config, random = config_of(names, accumulator, headroom_bits=headroom_bits), Random("wrapping")
     flagged = 0
     for _ in range(60):
         pairs = random_pairs(random, config, "random", (-4, 4)) * 4
-        pairs = [(a & 0x7FFF, b & 0x7FFF) for a, b in pairs]  # of one sign
+        pairs = [(a & 0x7FFF, b & 0x7FFF) for a, b in pairs]  # Products have one sign.
         results, flags = set(), set()
         for _ in range(10):
             made = make_accumulator(config)
@@ -157,7 +157,7 @@ def test_wrapping(headroom_bits):
 
 
 def test_the_flag_rises_at_the_ends():
-    """The last sums within a register's range do not set the flag; the first ones beyond do."""
+    """Sums at a register's limits do not set the flag; the next sums beyond do."""
     config = config_of(*CASES["bf16"], headroom_bits=2)
     made = make_accumulator(config)
     one, minus_one = (0x3F80, 0x3F80), (0xBF80, 0x3F80)
@@ -171,9 +171,9 @@ def test_the_flag_rises_at_the_ends():
 
 
 def test_a_cancelling_pair_far_above():
-    """The weakness: terms below the quantum of a cancelling pair are lost; more places keep them."""
+    """Terms below the quantum of a large cancelling pair are lost; more places keep them."""
     names, accumulator = CASES["bf16"]
-    pair = [(0x4980, 0x4280), (0xC980, 0x4280)]  # 2**26, of either sign
+    pair = [(0x4980, 0x4280), (0xC980, 0x4280)]  # 2**26 of either sign
     small = [(0x2B80, 0x3F80)]  # 2**-40
     assert golden(config_of(names, accumulator), [small, pair], None) == 0
     assert golden(config_of(names, accumulator), [small], None) == 0x2B800000
@@ -184,8 +184,8 @@ COUNT = 4096
 DISTRIBUTIONS = ("normal", "lognormal", "cauchy")
 
 
-def drawn(name: str, rng: np.random.Generator) -> np.ndarray:
-    """Draw numbers of a distribution, as bf16."""
+def draw_numbers(name: str, rng: np.random.Generator) -> np.ndarray:
+    """Draw bf16 numbers of a distribution."""
     if name == "normal":
         numbers = rng.normal(size=COUNT)
     elif name == "lognormal":
@@ -196,14 +196,14 @@ def drawn(name: str, rng: np.random.Generator) -> np.ndarray:
 
 
 def errors(name: str, count: int = 24) -> tuple[float, float]:
-    """Return RMS errors of 3 bins of 16 bits and of sequential FP32, in last places of the exact sum."""
+    """Return RMS errors of 3 bins of 16 bits and of sequential FP32, in units of the exact sum's last place."""
     rng, config, found = np.random.default_rng(41), config_of(*CASES["bf16"]), []
     for _ in range(count):
-        a, b = drawn(name, rng), drawn(name, rng)
+        a, b = draw_numbers(name, rng), draw_numbers(name, rng)
         made = make_accumulator(config)
         made.accumulate(list(zip(a.view(np.uint16).tolist(), b.view(np.uint16).tolist(), strict=True)), first=True)
         binned = np.array([made.result_bits()], np.uint32).view(np.float32)[0]
-        products = a.astype(np.float64) * b.astype(np.float64)  # exact
+        products = a.astype(np.float64) * b.astype(np.float64)  # Float64 holds them exactly.
         sequential = np.add.accumulate(products.astype(np.float32))[-1]
         exact = sum(int(np.ldexp(each, 160)) for each in products)
         place = float(np.spacing(np.abs(np.float32(exact / 2**160))))
@@ -214,7 +214,7 @@ def errors(name: str, count: int = 24) -> tuple[float, float]:
 
 @pytest.mark.parametrize("name", DISTRIBUTIONS)
 def test_errors(name):
-    """Binned sums are nearly as good as one correct rounding; FP32 in sequence is many times worse."""
+    """Binned sums are nearly as accurate as one correct rounding. Sequential FP32 is many times worse."""
     binned, sequential = errors(name)
     assert binned < 0.6
     assert sequential > 5 * binned

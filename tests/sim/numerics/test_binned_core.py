@@ -1,4 +1,4 @@
-"""Binned sums in a core: partial sums in any order and a bias are one sum, compared with rational arithmetic."""
+"""In a core, binned partial sums in any order plus a bias equal one sum in rational arithmetic."""
 
 from collections import Counter
 from random import Random
@@ -26,7 +26,7 @@ CASES = {
 
 
 def summed(config: TileConfig, random: Random, pairs: list[tuple[int, ...]], bias: int) -> tuple[CoreSum, int]:
-    """Return the sum of passes of few pairs, merged in random order, with the bias; and the number of wraps."""
+    """Return the sum of short passes, merged in random order, with the bias, and the number of wraps."""
     shuffled = random.sample(pairs, len(pairs))
     passes: list[CoreSum] = []
     while shuffled or not passes:
@@ -43,7 +43,7 @@ def summed(config: TileConfig, random: Random, pairs: list[tuple[int, ...]], bia
 
 @pytest.mark.parametrize("name", CASES)
 def test_chunks_and_bias_are_one_sum(name):
-    """The result is the definition's for the whole reduction, in ten orders."""
+    """In ten orders, the result equals the definition's for the entire reduction."""
     names, accumulator = CASES[name]
     config, random, seen = config_of(names, accumulator), Random(f"binned core {name}"), Counter()
     for index in range(160):
@@ -64,7 +64,7 @@ def test_chunks_and_bias_are_one_sum(name):
 
 @pytest.mark.parametrize("name", CASES)
 def test_bias_alone(name):
-    """A bias of each exponent: cut at the unit, and an infinity above all bins."""
+    """For each exponent, a bias is cut at the unit, and becomes an infinity above all bins."""
     names, accumulator = CASES[name]
     config, random = config_of(names, accumulator), Random("bias")
     for field in range(256):
@@ -77,7 +77,7 @@ def test_bias_alone(name):
 
 
 def test_overflows_of_merging():
-    """A bin that leaves its range counts once; a dropped bin does not count."""
+    """A bin that leaves its range is counted once. A dropped bin is not counted."""
     config = config_of(*CASES["bf16"], headroom_bits=2)
     end = (1 << 18) - 1
 
@@ -94,13 +94,13 @@ def test_overflows_of_merging():
     assert merged(9, {9: 1}, 10, {9: end})[0]
     assert not merged(9, {7: 1}, 10, {7: end})[0]
     assert merged(9, {7: end}, 10, {7: end})[1] == merged(10, {}, 9, {})[1]
-    # A wrapped bin leaves the range once more only if its register does.
+    # A wrapped bin is counted again only if its register leaves the range.
     assert not merged(9, {9: end + 1}, 9, {9: 1})[0]
     assert merged(9, {9: end + 1}, 9, {9: -1})[0]
 
 
 def test_subnormal_sums_become_zeros():
-    """A sum below FP32's normal numbers becomes a zero of its sign, whatever its factor is."""
+    """A sum below FP32's normal numbers becomes a zero of its sign, for every factor."""
     fields = {"scale": 30, "relu": 0, "mask": 0, "fp32": 0, "stochastic": 0, "toward_zero": 0}
     bf16 = FORMATS["bf16"]
     for bits, scale, expected in (

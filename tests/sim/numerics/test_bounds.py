@@ -1,4 +1,4 @@
-"""Error bounds of docs/numerics.md: they hold in every cycle, and are nearly reached."""
+"""Errors stay within the bounds of docs/numerics.md in every cycle, and nearly reach them."""
 
 from fractions import Fraction
 from random import Random
@@ -39,12 +39,12 @@ def exponent(number: Fraction) -> int:
 
 
 def spacing(number: Fraction, fraction_bits: int = 23) -> Fraction:
-    """Return the distance of neighbouring numbers with FP32's exponents at a magnitude; none at zero."""
+    """Return the distance of neighbouring numbers at a magnitude, with FP32's exponents; zero at zero."""
     return Fraction(2) ** (max(exponent(number), -126) - fraction_bits) if number else Fraction(0)
 
 
 def operand(random: Random, fmt, least: bool = False) -> int:
-    """Draw an operand near 1 in magnitude, so that alignment usually cuts bits off, or one of the `least`."""
+    """Draw an operand near 1, so that alignment usually cuts bits off, or one of the `least` magnitudes."""
     field = random.randint(0, 4) if least else fmt.bias + random.randint(-4, 4)
     return random.getrandbits(1) << (fmt.width - 1) | field << fmt.fraction_bits | random.getrandbits(fmt.fraction_bits)
 
@@ -60,7 +60,7 @@ def test_a_cycle(fmt, accumulator):
     nearest_to_bound = Fraction(0)
     for case in range(3000):
         start = Fraction(0) if case % 20 == 0 else value(golden.result_bits(), FP32)
-        least = [case // 20 % 4 in sides for sides in ((1, 2), (2, 3))]  # near 1 on both sides, one, or neither
+        least = [case // 20 % 4 in sides for sides in ((1, 2), (2, 3))]  # Both sides, one or neither are near 1.
         pairs = [
             (operand(random, config.a_format, least[0]), operand(random, config.b_format, least[1])) for _ in range(4)
         ]
@@ -83,7 +83,7 @@ def test_a_cycle(fmt, accumulator):
 
 @pytest.mark.parametrize("accumulator", ["volta", "hopper"])
 def test_long_sums_come_out_too_small(accumulator):
-    """Rounding toward zero: the error of a long sum of one sign has one sign, and grows with its length."""
+    """With rounding toward zero, a long sum of one sign is too small, by an error that grows with its length."""
     config = TileConfig(accumulator=accumulator)
     random = Random(7)
     golden = make_accumulator(config)

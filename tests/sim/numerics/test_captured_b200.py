@@ -1,7 +1,7 @@
-"""Captured results of a B200's fp8 instruction rule out some models of its arithmetic and leave others open.
+"""Captured results of a B200's fp8 instruction rule out some models of its arithmetic, but not all.
 
-The file has 50 sums of 32 products of E4M3 and C, as FP32 and as FP16. It does not have the products, but their sum
-follows from the FP32 result: every product of two E4M3 numbers is a multiple of 2^-18, and the last place of these FP32
+The file has 50 sums of 32 products of E4M3 and C, as FP32 and as FP16. It lacks the products, but their sum follows
+from the FP32 result: every product of two E4M3 numbers is a multiple of 2^-18, and the last place of these FP32
 results is at most 2^-19.
 """
 
@@ -29,9 +29,9 @@ BITS = np.array([[int(each, 16) for each in row.split()] for row in ROWS], np.ui
 C, FP32, FP16 = BITS.view(np.float32).astype(float).T
 LAST = 2.0**-18
 SUMS = np.round((FP32 - C) / LAST) * LAST
-"""The sum of each row's products, exactly."""
+"""Exact sum of each row's products."""
 PARTS = np.arange(-(1 << 22), 1 << 22, 7) * LAST
-"""Candidates for the sum of the first 16 products."""
+"""Candidate sums of the first 16 products."""
 E4M3 = np.array(table("fp8_e4m3").floats[:0x7F])
 Values = NDArray[np.float64]
 
@@ -59,20 +59,20 @@ def test_the_sums_are_known():
 @pytest.mark.parametrize(
     ("model", "agree"),
     [
-        (lambda sums: single(single(sums) + C), 50),  # C after the rounded sum, to nearest
-        (lambda sums: cut(sums + C), 29),  # C beside the products, and one result truncated, as in older GPUs
+        (lambda sums: single(single(sums) + C), 50),  # adds C to the rounded sum, to nearest
+        (lambda sums: cut(sums + C), 29),  # adds C with the products and truncates, as in older GPUs
     ],
 )
 def test_fp32_results(model: Callable[[Values], Values], agree: int):
-    """A model is wrong if no possible sum of products gives a result."""
+    """A model is wrong if no possible sum of products gives the captured result."""
     near = [SUMS + k * LAST for k in range(-8, 9)]
     assert sum(np.any([model(each) == FP32 for each in near], axis=0)) == agree
 
 
 def test_fp16_results_need_two_steps():
     c = half(C)
-    assert (half(half(SUMS) + c) == FP16).sum() == 41  # one step of 32, C after
-    assert (half(SUMS + c) == FP16).sum() == 34  # C among the products
+    assert (half(half(SUMS) + c) == FP16).sum() == 41  # one step of 32, then C
+    assert (half(SUMS + c) == FP16).sum() == 34  # one step of 32 with C
 
 
 def half_cut(values: Values) -> Values:
@@ -86,7 +86,7 @@ PLACES = ("in the first step", "in the second step", "between the steps", "last"
 
 
 def fp16_model(steps: int, place: str, rounding: Rule, rule_of_c: Rule, parts: Values) -> Values:
-    """Return FP16 results: of one step of 32 or two of 16, C among the terms of a step or added after one.
+    """Return FP16 results of one step of 32 or two of 16, with C among a step's terms or added after a step.
 
     `parts` are candidates for the sum of the first step's products, (50, candidates).
     """
@@ -101,11 +101,10 @@ def fp16_model(steps: int, place: str, rounding: Rule, rule_of_c: Rule, parts: V
 
 
 def test_a_search_over_models_finds_blackwell_fp16():
-    """Of 18 models, two steps to nearest with C last make the captured results the most probable.
+    """Of 18 models, two steps to nearest with C last make the captured results most probable.
 
-    The variance of the sums equals the
-    variance of 32 products of standard normal numbers. The sum of 16 of them, given the sum of
-    all, is normal around one half. No model with one step can give all results.
+    The sums have the variance of 32 products of standard normal numbers. The sum of 16 products, given the sum of all,
+    is normal around one half. No model with one step can give all results.
     """
     assert np.isclose(SUMS.std(), 32**0.5, rtol=0.1)
     rng, count = np.random.default_rng(202), 4_000
@@ -114,7 +113,7 @@ def test_a_search_over_models_finds_blackwell_fp16():
     for model in product((1, 2), PLACES, (half, half_cut), (half, half_cut)):
         steps, place, _, rule_of_c = model
         if (steps == 1 and place in PLACES[1:3]) or (rule_of_c is half_cut and place in PLACES[:2]):
-            continue  # the same as another model
+            continue  # Equal to another model.
         share = (fp16_model(*model, parts) == FP16[:, None]).mean(1)
         found[model] = np.log(np.maximum(share, 0.5 / count)).sum()
         impossible[model] = (share == 0).sum()
@@ -129,7 +128,7 @@ def test_a_search_over_models_finds_blackwell_fp16():
 
 
 def sixteen_pairs(units: int) -> list[tuple[int, int]]:
-    """Return 16 pairs of E4M3 whose products add up to `units` of 2^-18: a nibble times a power of two each."""
+    """Return 16 pairs of E4M3 whose products add up to `units` of 2^-18, each a nibble times a power of two."""
     pairs = []
     for shift in range(0, 28, 4):
         nibble, up = abs(units) >> shift & 15, min(shift, 11)
@@ -140,7 +139,7 @@ def sixteen_pairs(units: int) -> list[tuple[int, int]]:
 
 
 def fp16_operands() -> list[tuple[list[tuple[int, int]], int]]:
-    """Return operands and C, FP32 bits, of all 50 results: of the right sum, cut in two as the results need it."""
+    """Return operands and C's FP32 bits for all 50 results. Each half's sum makes the result possible."""
     found = []
     for total, addend, result in zip(SUMS, half(C), FP16, strict=True):
         parts = PARTS[abs(PARTS - total / 2) < 8]
@@ -152,12 +151,12 @@ def fp16_operands() -> list[tuple[list[tuple[int, int]], int]]:
 
 
 def test_blackwell_fp16_gives_the_captured_results():
-    """Every result, with operands of known sum and possible parts."""
+    """Operands have the known sum and possible parts, and give every captured result."""
     agree = Counter[str]()
     for (pairs, c), result in zip(fp16_operands(), FP16, strict=True):
-        assert accumulated(16, "blackwell-fp16", pairs, c) == result
-        agree["C first"] += accumulated(16, "hopper-fp16", pairs, c) == result
-        agree["one step"] += accumulated(32, "blackwell-fp16", pairs, c) == result
+        assert accumulate_pairs(16, "blackwell-fp16", pairs, c) == result
+        agree["C first"] += accumulate_pairs(16, "hopper-fp16", pairs, c) == result
+        agree["one step"] += accumulate_pairs(32, "blackwell-fp16", pairs, c) == result
     assert agree["one step"] == 41
     assert agree["C first"] < 50
 
@@ -174,10 +173,10 @@ def test_blackwell_fp16_gives_the_captured_results_on_the_verilog(tmp_path):
     assert np.array_equal(found.c_bits.view(np.float32).ravel(), FP16)
 
 
-def accumulated(
+def accumulate_pairs(
     lanes: int, accumulator: str | dict[str, object] | Fused, pairs: list[tuple[int, int]], c: int = 0
 ) -> float:
-    """Return the FP32 result of 32 pairs, `lanes` pairs at a time."""
+    """Return the FP32 result of 32 pairs, added `lanes` pairs at a time."""
     config = TileConfig(format="fp8_e4m3", accumulator=accumulator, lanes=lanes, initial=True, sparsity="none")
     golden = make_accumulator(config)
     for first in range(0, 32, lanes):
@@ -189,7 +188,7 @@ def after(fraction_bits: int) -> dict[str, object]:
     return {"fused": fraction_bits, "rounding": "zero", "addend": "after"}
 
 
-def interleaved(pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
+def interleave(pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
     """Reorder pairs so that pair k is in step floor(k / 2) mod 2."""
     return [pair for step in (0, 1) for k, pair in enumerate(pairs) if k // 2 % 2 == step]
 
@@ -204,8 +203,8 @@ def test_fp32_results_decide_neither_the_fraction_bits_nor_the_steps():
         expected = float(np.float32(np.float32(float(exact)) + c))
         bits = int(c.view(np.uint32))
         for fraction_bits in (23, 25, 40, 60):
-            assert accumulated(32, after(fraction_bits), pairs, bits) == expected
-        assert accumulated(16, {"fused": 25, "addend": "last"}, interleaved(pairs), bits) == expected
+            assert accumulate_pairs(32, after(fraction_bits), pairs, bits) == expected
+        assert accumulate_pairs(16, {"fused": 25, "addend": "last"}, interleave(pairs), bits) == expected
 
 
 def test_fp16_results_do_not_decide_the_fraction_bits():
@@ -213,10 +212,10 @@ def test_fp16_results_do_not_decide_the_fraction_bits():
     rng = np.random.default_rng(203)
     preset = ACCUMULATORS["blackwell-fp16"]
     for drawn in rng.standard_normal((40, 32, 2)):
-        pairs = interleaved([(_pattern(E4M3, a), _pattern(E4M3, b)) for a, b in drawn.tolist()])
+        pairs = interleave([(_pattern(E4M3, a), _pattern(E4M3, b)) for a, b in drawn.tolist()])
         c = int(np.float32(np.float16(rng.random())).view(np.uint32))
         results = {
-            accumulated(16, replace(preset, fraction_bits=fraction_bits, zero_exponent=zero), pairs, c)
+            accumulate_pairs(16, replace(preset, fraction_bits=fraction_bits, zero_exponent=zero), pairs, c)
             for fraction_bits, zero in ((23, -21), (25, -21), (25, -14), (60, -149))
         }
         assert len(results) == 1
@@ -228,12 +227,12 @@ def test_steps_matter_for_random_operands():
     patterns = [bits for bits in range(256) if bits & 0x7F != 0x7F]
     for _ in range(count):
         pairs = [(a, b) for a, b in rng.choice(patterns, (32, 2)).tolist()]
-        differ += accumulated(32, "blackwell-fp8", pairs) != accumulated(16, "hopper", interleaved(pairs))
+        differ += accumulate_pairs(32, "blackwell-fp8", pairs) != accumulate_pairs(16, "hopper", interleave(pairs))
     assert 0.2 < differ / count < 0.35, differ
 
 
 def _pattern(values: Values, value: float) -> int:
-    """Return the pattern of the number nearest to a value."""
+    """Return the pattern of the nearest number."""
     return int(np.abs(values - abs(value)).argmin()) | (0x80 if value < 0 else 0)
 
 

@@ -1,4 +1,4 @@
-"""The generator gives every case: every exponent, every gap, ties, and so on."""
+"""The generator covers every exponent, every gap, ties and all other kinds of cases."""
 
 import numpy as np
 import pytest
@@ -52,7 +52,7 @@ def test_gaps_go_from_none_to_the_whole_range(fmt):
     products = np.where(units[cases.a] & units[cases.b], exponents[cases.a] + exponents[cases.b], 1000).reshape(-1, 8)
     least, largest = products.min(axis=1), np.where(products == 1000, -1000, products).max(axis=1)
     gaps = set((largest - least).tolist())
-    normal = 2 * (exponents.max() - exponents.min())  # subnormals share their format's least exponent
+    normal = 2 * (exponents.max() - exponents.min())  # Subnormals share the least exponent.
     assert set(range(normal + 1)) <= gaps
 
 

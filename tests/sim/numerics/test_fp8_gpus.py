@@ -1,7 +1,7 @@
-"""fp8 of Ada, Hopper and Blackwell: their published rules, by hand, on cases that distinguish them.
+"""The fp8 presets follow the published rules of Ada, Hopper and Blackwell on cases that distinguish them.
 
-Ada and Hopper: P. Xie et al., arXiv:2511.10909. Blackwell: what was captured of a B200, which may be an instruction
-that is emulated there, and differs from that paper's description of its own unit.
+Ada and Hopper: P. Xie et al., arXiv:2511.10909. Blackwell: captured results of a B200. Its instruction may be emulated,
+and differs from that paper's description of the unit.
 """
 
 import struct
@@ -14,12 +14,12 @@ from tensordash import TileConfig
 from tensordash_sim.golden import make_accumulator
 
 from .dot_cases import dot_cases
-from .reference import table
+from .reference import fp32_bits, power_of_two, table
 
 LANES = {"ada-fp8": 16, "hopper-fp8": 32, "blackwell-fp8": 32}
 FORMATS = ("fp8_e4m3", "fp8_e5m2")
 CUT = (1 << 10) - 1
-"""FP32's fraction bits after the first 13."""
+"""FP32's fraction bits after the first 13, as a mask."""
 
 
 def fp8(value: float, name: str) -> int:
@@ -27,18 +27,12 @@ def fp8(value: float, name: str) -> int:
     return table(name).floats.index(value) if value >= 0 else fp8(-value, name) | 0x80
 
 
-def fp32(value: float) -> int:
-    bits = struct.pack("<f", value)
-    assert struct.unpack("<f", bits)[0] == value
-    return struct.unpack("<I", bits)[0]
-
-
 def value_of(bits: int) -> float:
     return struct.unpack("<f", struct.pack("<I", bits))[0]
 
 
 class Instruction:
-    """32 products and C, as many at once as the GPU adds; on real numbers, those left out are zero times zero."""
+    """An instruction on real numbers: 32 products and C, added in the GPU's steps. Other products are zero."""
 
     def __init__(self, accumulator: str, name: str) -> None:
         self.lanes, self.name = LANES[accumulator], name
@@ -50,7 +44,7 @@ class Instruction:
         factors = [products.get(k, (0.0, 0.0)) for k in range(32)]
         pairs = [(fp8(a, self.name), fp8(b, self.name)) for a, b in factors]
         for first in range(0, 32, self.lanes):
-            self._golden.accumulate(pairs[first : first + self.lanes], first=first == 0, c=fp32(c))
+            self._golden.accumulate(pairs[first : first + self.lanes], first=first == 0, c=fp32_bits(c))
         return value_of(self._golden.result_bits())
 
 
@@ -62,42 +56,37 @@ def name(request):
 ONE = (1.0, 1.0)
 
 
-def power(exponent: int) -> tuple[float, float]:
-    """Draw a power of two, down to 2**-12, as a product."""
-    return 2.0 ** (exponent // 2), 2.0 ** (exponent - exponent // 2)
-
-
 @pytest.mark.parametrize("accumulator", ["ada-fp8", "hopper-fp8"])
 def test_thirteen_bits_below_the_largest_and_no_more(accumulator, name):
     multiply = Instruction(accumulator, name)
-    big, small = (32.0, 2.0), power(-7)  # 64 and 2**-7: 13 bits apart
+    big, small = (32.0, 2.0), power_of_two(-7)  # 64 and 2**-7 are 13 bits apart.
     assert multiply({0: big, 1: small}) == 64 + 2.0**-7
-    assert multiply({0: big, 1: power(-8)}) == 64
-    assert multiply({0: big, **{k: power(-8) for k in range(1, 16)}}) == 64
-    assert multiply({k: power(-8) for k in range(1, 16)}) == 15 * 2.0**-8
+    assert multiply({0: big, 1: power_of_two(-8)}) == 64
+    assert multiply({0: big, **{k: power_of_two(-8) for k in range(1, 16)}}) == 64
+    assert multiply({k: power_of_two(-8) for k in range(1, 16)}) == 15 * 2.0**-8
 
 
 @pytest.mark.parametrize("accumulator", ["ada-fp8", "hopper-fp8"])
 def test_results_have_thirteen_bits(accumulator, name):
-    """A carry moves the last place up, and later bits are truncated, for either sign."""
+    """A carry moves the last place up, and lower bits are truncated, for either sign."""
     multiply = Instruction(accumulator, name)
-    products = {0: (32.0, 2.0), 1: (32.0, 2.0), 2: power(-7)}
+    products = {0: (32.0, 2.0), 1: (32.0, 2.0), 2: power_of_two(-7)}
     assert multiply(products) == 128
     assert multiply({k: (-a, b) for k, (a, b) in products.items()}) == -128
-    assert multiply(products | {3: power(-7)}) == 128 + 2.0**-6
+    assert multiply(products | {3: power_of_two(-7)}) == 128 + 2.0**-6
     assert multiply({0: ONE}, c=2 - 2.0**-13) == 3 - 2.0**-12
 
 
 def test_ada_cuts_the_sum_of_sixteen_before_the_next_sixteen(name):
     ada, hopper = Instruction("ada-fp8", name), Instruction("hopper-fp8", name)
-    fits = {0: (2.0, 1.0), 1: power(-12), 16: power(-12)}
+    fits = {0: (2.0, 1.0), 1: power_of_two(-12), 16: power_of_two(-12)}
     assert ada(fits) == hopper(fits) == 2 + 2.0**-11
-    # 4 + 2**-12 is one bit too long, which has no effect if -4 is added at once.
-    carry = dict.fromkeys(range(4), ONE) | {4: power(-12), 16: (-2.0, 1.0), 17: (-2.0, 1.0)}
+    # 4 + 2**-12 is one bit too long, which has no effect if -4 is added in the same step.
+    carry = dict.fromkeys(range(4), ONE) | {4: power_of_two(-12), 16: (-2.0, 1.0), 17: (-2.0, 1.0)}
     assert hopper(carry) == 2.0**-12
     assert ada(carry) == 0
-    # Beside 64, a term of 2**-8 is lost; Ada has added two of them before it adds 64.
-    late = {0: power(-8), 1: power(-8), 16: (32.0, 2.0)}
+    # A term of 2**-8 is lost beside 64, but Ada adds two such terms before 64.
+    late = {0: power_of_two(-8), 1: power_of_two(-8), 16: (32.0, 2.0)}
     assert hopper(late) == 64
     assert ada(late) == 64 + 2.0**-7
 
@@ -105,37 +94,37 @@ def test_ada_cuts_the_sum_of_sixteen_before_the_next_sixteen(name):
 @pytest.mark.parametrize("accumulator", ["ada-fp8", "hopper-fp8"])
 def test_c_is_aligned_like_a_product_and_cut_like_a_result(accumulator, name):
     multiply = Instruction(accumulator, name)
-    assert multiply({0: power(-8)}, c=64.0) == 64
-    assert multiply({0: power(-7)}, c=64.0) == 64 + 2.0**-7
+    assert multiply({0: power_of_two(-8)}, c=64.0) == 64
+    assert multiply({0: power_of_two(-7)}, c=64.0) == 64 + 2.0**-7
     assert multiply({}, c=1 + 2.0**-23) == 1
     assert multiply({}, c=1 + 2.0**-13 + 2.0**-14) == 1 + 2.0**-13
-    assert multiply({}, c=2.0**-140) == 0  # FP32's subnormals too
+    assert multiply({}, c=2.0**-140) == 0  # FP32's subnormals are truncated too.
     assert multiply({}, c=2.0**-139) == 2.0**-139
 
 
 def test_blackwell_adds_c_to_the_rounded_sum_of_the_products(name):
     multiply = Instruction("blackwell-fp8", name)
-    # F is 25 and FP32 has 23 bits: the sum keeps both 64 and 2**-12; a smaller C is not lost in the alignment.
-    assert multiply({0: (32.0, 2.0), 1: power(-12)}) == 64 + 2.0**-12
-    # Rounded to nearest, ties to even; the other two truncate.
+    # F is 25 and FP32 has 23 bits, so the sum keeps 64 and 2**-12. Alignment does not cut a smaller C.
+    assert multiply({0: (32.0, 2.0), 1: power_of_two(-12)}) == 64 + 2.0**-12
+    # Blackwell rounds to nearest, ties to even; the other two truncate.
     ulp = 2.0**-23
     assert multiply({0: ONE}, c=ulp / 2) == 1
     assert multiply({0: ONE}, c=ulp * 0.75) == 1 + ulp
     assert multiply({0: ONE}, c=ulp * 1.5) == 1 + 2 * ulp
     assert multiply({0: (-1.0, 1.0)}, c=-ulp * 0.75) == -1 - ulp
-    # C has no effect on the products' alignment: beside 2**26 they are summed before C is added.
-    tiny = {k: power(2) for k in range(32)}
+    # C does not affect the products' alignment: they are summed before C = 2**26 is added.
+    tiny = {k: power_of_two(2) for k in range(32)}
     assert multiply(tiny, c=2.0**30) == 2.0**30 + 128
     assert multiply({0: (1.0, 1.0)}, c=-1.0) == 0
     assert struct.pack("<f", multiply({0: (1.0, -1.0)}, c=1.0)) == struct.pack("<f", 0.0)
 
 
 def test_blackwell_cuts_the_sum_of_the_products():
-    """The sum is truncated to 23 bits before C is added: the last place is 2**-4, and 3 * 2**-6 is lost."""
+    """The sum is truncated to 23 bits before C is added. The last place is 2**-4, so 3 * 2**-6 is lost."""
     multiply = Instruction("blackwell-fp8", "fp8_e5m2")
     products = dict.fromkeys(range(16), (57344.0, 1.0)) | {16: (2.0**-5, 1.0), 17: (2.0**-6, 1.0)}
-    assert multiply(products) == 16 * 57344  # 20 bits before the point leave 4 after it
-    assert multiply(products, c=2.0**-6) == 16 * 57344  # with the truncated part it would be a whole 2**-4
+    assert multiply(products) == 16 * 57344  # 20 bits before the binary point leave 4 after.
+    assert multiply(products, c=2.0**-6) == 16 * 57344  # With the truncated part, the sum would be 2**-4 larger.
 
 
 @pytest.mark.parametrize("a_name", FORMATS)
@@ -156,7 +145,7 @@ def test_the_low_ten_bits_are_zero_after_each_block(accumulator, a_name, b_name)
     assert len(seen) == 8
 
 
-@pytest.mark.parametrize("accumulator", ["hopper-fp8", "blackwell-fp8"])  # Ada differs only in the lanes.
+@pytest.mark.parametrize("accumulator", ["hopper-fp8", "blackwell-fp8"])  # Ada differs only in its lanes.
 @pytest.mark.parametrize("a_name", FORMATS)
 @pytest.mark.parametrize("b_name", FORMATS)
 def test_every_product(a_name, b_name, accumulator):

@@ -1,6 +1,6 @@
-"""The presets agree with publications about the tensor cores in their names.
+"""The presets agree with publications about the tensor cores that they are named after.
 
-Recorded results of a published model, bit by bit, and what others found on the GPUs themselves:
+They give the recorded results of a published model, bit by bit, and the results that others found on GPUs:
 M. Fasi, N. Higham, M. Mikaitis, S. Pranesh, "Numerical behavior of NVIDIA tensor cores", PeerJ Computer Science 7,
 2021 (V100, T4, A100); F. Khattak, M. Mikaitis, "Accurate models of NVIDIA tensor cores", arXiv:2512.07004 (also H100).
 """
@@ -17,9 +17,10 @@ from tensordash.configuration.numerics import ACCUMULATORS
 from tensordash_sim.golden import make_accumulator
 
 from .record_gpu_models import PATH
+from .reference import fp32_bits, power_of_two
 
 RECORDED = json.loads(PATH.read_text(encoding="utf-8"))["results"]
-GPUS = {"volta": (4, 23), "ampere": (8, 24), "hopper": (16, 25)}  # products added at once, F
+GPUS = {"volta": (4, 23), "ampere": (8, 24), "hopper": (16, 25)}  # products added at once, and F
 
 
 def split(digits: str, lanes: int) -> list[int]:
@@ -54,7 +55,7 @@ def test_recorded_results_of_a_published_model(entry):
 
 
 def cancels(case: str, bits: int) -> bool:
-    """Return whether the exact sum of the fp16 products and C is `bits` below the largest product."""
+    """Return whether the exact sum of fp16 products and C is `bits` below the largest product."""
     a_bits, b_bits, c, _ = case.split()
     a, b = ([float(each) for each in np.array(split(bits, 4), np.uint16).view(np.float16)] for bits in (a_bits, b_bits))
     products = [Fraction(x) * Fraction(y) for x, y in zip(a, b, strict=True)]
@@ -68,7 +69,7 @@ def as_table(accumulator: str | dict) -> dict:
 
 @pytest.mark.parametrize("entry", [entry for entry in RECORDED if "zero_exponent" in as_table(entry["accumulator"])])
 def test_recorded_results_show_what_an_accumulator_of_zero_counts_as(entry):
-    """With -126 as its exponent, or one off the model's, results differ."""
+    """If zero counts with exponent -126, or an exponent next to the model's, results differ."""
     recorded = [case.split()[-1] for case in entry["a b c d"]]
     table = as_table(entry["accumulator"])
     for wrong in (-126, *(table["zero_exponent"] + off for off in (-1, 1))):
@@ -84,36 +85,25 @@ def fp16(value: float) -> int:
     return int(bits.view(np.uint16))
 
 
-def fp32(value: float) -> int:
-    bits = struct.pack("<f", value)
-    assert struct.unpack("<f", bits)[0] == value
-    return struct.unpack("<I", bits)[0]
-
-
 class TensorCore:
-    """One step of a preset in fp16, with real numbers."""
+    """One step of a preset in fp16, on real numbers."""
 
     def __init__(self, gpu: str) -> None:
         self.lanes, self.fraction_bits = GPUS[gpu]
         self._golden = make_accumulator(TileConfig(accumulator=gpu, initial=True, sparsity="none"))
 
     def __call__(self, *products: float | tuple[float, float], c: float = 0.0) -> float:
-        """Return C plus the products, each a number times 1 or a pair of factors; other lanes have zeros."""
+        """Return C plus products. Each is a number, multiplied by 1, or a pair of factors. Other lanes are zero."""
         assert len(products) <= self.lanes
         pairs = [factors if isinstance(factors, tuple) else (factors, 1.0) for factors in products]
         pairs += [(0.0, 0.0)] * (self.lanes - len(pairs))
-        self._golden.accumulate([(fp16(a), fp16(b)) for a, b in pairs], first=True, c=fp32(c))
+        self._golden.accumulate([(fp16(a), fp16(b)) for a, b in pairs], first=True, c=fp32_bits(c))
         return struct.unpack("<f", struct.pack("<I", self._golden.result_bits()))[0]
 
 
 @pytest.fixture(params=GPUS)
 def core(request):
     return TensorCore(request.param)
-
-
-def small(exponent: int) -> tuple[float, float]:
-    """Draw a power of two, down to 2**-48."""
-    return 2.0 ** (exponent // 2), 2.0 ** (exponent - exponent // 2)
 
 
 def test_subnormals_come_in_and_go_out(core):
@@ -131,7 +121,7 @@ def test_products_are_exact(core):
 
 def test_terms_are_aligned_to_the_largest_wherever_it_is(core):
     """Sequential addition would keep terms before the largest one."""
-    tiny = small(-core.fraction_bits - 1)
+    tiny = power_of_two(-core.fraction_bits - 1)
     for place in range(core.lanes):
         terms = [tiny] * core.lanes
         terms[place] = (1.0, 1.0)
@@ -142,8 +132,12 @@ def test_terms_are_aligned_to_the_largest_wherever_it_is(core):
 
 @pytest.mark.parametrize("sign", [1, -1])
 def test_alignment_keeps_no_one_or_two_bits_more_than_fp32_has(core, sign):
-    """0 on V100, 1 on A100, 2 on H100."""
-    visible = [k for k in range(20, 30) if core(sign * 1.0, (sign * small(-k)[0], small(-k)[1]), c=-sign * 1.0) != 0]
+    """Alignment keeps no more bits than FP32 on V100, one more on A100, and two more on H100."""
+    visible = [
+        k
+        for k in range(20, 30)
+        if core(sign * 1.0, (sign * power_of_two(-k)[0], power_of_two(-k)[1]), c=-sign * 1.0) != 0
+    ]
     assert visible == list(range(20, core.fraction_bits + 1))
     assert core(1.0, c=-(1 - 2.0**-24)) == (2.0**-23 if core.fraction_bits == 23 else 2.0**-24)
 
@@ -156,20 +150,20 @@ def test_results_are_rounded_toward_zero(core, sign):
 
 def test_sums_have_room_for_carries(core):
     assert core(1.0, 1.5, 1.75, 1.875, c=1.875) == 8.0
-    carried = core(1.0, 1.0, 1.0, small(-23), c=1 + 2.0**-22 + 2.0**-23)
+    carried = core(1.0, 1.0, 1.0, power_of_two(-23), c=1 + 2.0**-22 + 2.0**-23)
     assert carried == 4 + 2.0**-21
 
 
 def test_sums_are_normalised_only_at_the_end(core):
-    """A larger C may give a smaller result: products count beside 1 - 2**-24 and are lost beside 1."""
-    tiny = [small(-core.fraction_bits - 1)] * core.lanes
+    """A larger C may give a smaller result: products count beside 1 - 2**-24, but are lost beside 1."""
+    tiny = [power_of_two(-core.fraction_bits - 1)] * core.lanes
     assert core(*tiny, c=1 - 2.0**-24) == 1 + 2.0**-23
     assert core(*tiny, c=1.0) == 1.0
 
 
 def test_groups_are_as_large_as_the_preset_says(core):
-    """Twice as many products take two rounded steps: the second is lost beside 1."""
-    tiny = [small(-core.fraction_bits - 1)] * core.lanes
+    """Twice as many products take two steps. Each is rounded, so that the second is lost beside 1."""
+    tiny = [power_of_two(-core.fraction_bits - 1)] * core.lanes
     first = core(*tiny, c=1 - 2.0**-24)
     assert core(*tiny, c=first) == first
     together = Fraction(1) - Fraction(2) ** -24 + 2 * core.lanes * Fraction(2) ** (-core.fraction_bits - 1)

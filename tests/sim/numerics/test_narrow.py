@@ -1,4 +1,4 @@
-"""Formats of 6 and 4 bits, in which every pattern is a number: all products and some sums, compared with ml_dtypes."""
+"""For formats of 6 and 4 bits, where every pattern is a number, compare products and sums with ml_dtypes."""
 
 from collections import Counter
 from itertools import product
@@ -25,7 +25,7 @@ PAIRS = list(product(NARROW, NARROW))
 WIDER = [("fp8_e4m3", "fp4_e2m1"), ("fp6_e3m2", "fp8_e5m2"), ("fp16", "fp4_e2m1")]
 FUSED = {"hopper": Fused(25, "zero"), "narrow": Fused(10, "nearest"), "after": ACCUMULATORS["blackwell-fp8"]}
 QUICK = (("fp6_e2m3", "fp6_e3m2"), ("fp4_e2m1", "fp4_e2m1"))
-"""The other formats are tested at night."""
+"""Nightly tests cover the other formats."""
 
 
 def at_night(names: tuple[str, str]) -> Any:
@@ -44,7 +44,7 @@ def patterns(name: str) -> np.ndarray:
 
 
 def product_bits(names: tuple[str, str]) -> np.ndarray:
-    """Return FP32 bits of all products, (patterns of b, patterns of a), which are exact, with zeros as +0."""
+    """Return exact FP32 bits of all products, (patterns of b, patterns of a), with zeros as +0."""
     a, b = (np.array(table(name).floats) for name in names)
     assert np.isfinite(a).all()
     assert np.isfinite(b).all()
@@ -109,7 +109,7 @@ FOR_SMALL = "icarus" if "icarus" in simulator_names() else "auto"
     ],
 )
 def test_every_product_of_the_verilog(names, lanes, accumulator, tmp_path):
-    """All pairs of values, one in each stream and PE, in any lane."""
+    """Multiply all pairs of values, one in each stream and PE, in any lane."""
     config = config_of(names, lanes=lanes, accumulator=accumulator, rows=SIDE, columns=SIDE)
     blocks = [patterns(name).reshape(-1, SIDE) for name in names]
     streams = list(product(*blocks))
@@ -127,7 +127,7 @@ def test_every_product_of_the_verilog(names, lanes, accumulator, tmp_path):
 @pytest.mark.parametrize("count", [500, pytest.param(50_000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("names", [at_night(names) for names in (*PAIRS, *WIDER)])
 def test_sums(names, count):
-    """The golden model's sums are those of rational arithmetic, with C."""
+    """The golden model's sums, with C, equal rational arithmetic."""
     seen = Counter[str]()
     for number, accumulator in enumerate(["exact", *FUSED.values()]):
         config = config_of(names, accumulator=accumulator, initial=True)

@@ -1,4 +1,4 @@
-"""Single products and D = A*B + C of the golden model, compared with ml_dtypes, NumPy and Berkeley SoftFloat."""
+"""Compare golden products and D = A*B + C with ml_dtypes, NumPy and Berkeley SoftFloat."""
 
 import math
 
@@ -72,7 +72,7 @@ def bits_of(value: softfloat.Float32, nan: int) -> int:
 
 
 def is_tiny(expected: int, a: int, b: int) -> bool:
-    """Return whether a product is below 2**-126: bits that its alignment truncates cannot be rounded later."""
+    """Return whether a product is below 2**-126, where alignment truncates bits before rounding."""
     return 0 < expected & 0x7FFFFFFF < 1 << 23 or (expected == 0 and a & 0x7FFF != 0 and b & 0x7FFF != 0)
 
 
@@ -92,7 +92,7 @@ def pairs_of(name: str, count: int, seed: int) -> list[tuple[int, int]]:
 
 @pytest.mark.parametrize("count", COUNTS)
 def test_products_of_fp16(count):
-    """Through an exact and a fused accumulator; FP32 holds every product."""
+    """Exact and fused accumulators keep every product, since FP32 holds all of them."""
     exact, fused = make_accumulator(config_of("fp16", "fp16")), make_accumulator(config_of("fp16", "fp16", "volta"))
     softfloat.set_exception_flags(softfloat.ExceptionFlag(0))
     for a, b in pairs_of("fp16", count, seed=1):
@@ -106,7 +106,7 @@ def test_products_of_fp16(count):
 @pytest.mark.parametrize("count", COUNTS)
 @pytest.mark.parametrize("accumulator", ["volta", "hopper"])
 def test_products_of_bf16(accumulator, count, toward_zero):
-    """SoftFloat also rounds toward zero, but not above the largest finite number."""
+    """SoftFloat also rounds toward zero, but overflows to the largest finite number."""
     golden = make_accumulator(config_of("bf16", "bf16", accumulator))
     seen = {"overflow": 0, "subnormal": 0, "inexact": 0}
     for a, b in pairs_of("bf16", count, seed=2):
@@ -115,7 +115,7 @@ def test_products_of_bf16(accumulator, count, toward_zero):
         expected = bits_of(product, FUSED_NAN)
         if softfloat.test_exception_flags(softfloat.ExceptionFlag.OVERFLOW):
             seen["overflow"] += 1
-            expected += 1  # the infinity above
+            expected += 1  # The golden model overflows to infinity.
         elif expected & 0x7FFFFFFF < 1 << 23:
             seen["subnormal"] += expected & 0x7FFFFFFF != 0
             seen["inexact"] += softfloat.test_exception_flags(softfloat.ExceptionFlag.INEXACT)

@@ -1,4 +1,4 @@
-"""Values with scales, MX and NVFP4: products, sums and promotion, compared with ml_dtypes and rational arithmetic."""
+"""For MX and NVFP4, compare products, sums and promotion with ml_dtypes and rational arithmetic."""
 
 from collections import Counter
 from itertools import product
@@ -43,8 +43,8 @@ def every_value(config: TileConfig) -> tuple[np.ndarray, np.ndarray, np.ndarray]
     """Return all elements with all scales, and their values."""
     fmt = config.a_format
     bits, scales = np.meshgrid(np.arange(1 << fmt.width), np.arange(256), indexing="ij")
-    worth = np.outer(np.array(table(fmt.name).floats), np.array(scale_table(config.scale)))
-    return bits.ravel().astype(np.uint8), scales.ravel().astype(np.uint8), worth.ravel()
+    numbers = np.outer(np.array(table(fmt.name).floats), np.array(scale_table(config.scale)))
+    return bits.ravel().astype(np.uint8), scales.ravel().astype(np.uint8), numbers.ravel()
 
 
 # Scales
@@ -66,30 +66,31 @@ def test_every_scale_is_what_ml_dtypes_says(name):
 @pytest.mark.parametrize("sparsity", ["none", "both"])
 @pytest.mark.parametrize("name", ["nvfp4", "mxfp4"])
 def test_every_product(name, sparsity):
-    """The emulator's products of all elements with all scales on both sides: 16.8 million; most are exact in FP32."""
+    """Test all 16.8 million products of all elements with all scales on the emulator. Most are exact in FP32."""
     config = TileConfig(**(NVFP4 if name == "nvfp4" else MXFP4), sparsity=sparsity)
-    bits, scales, worth = every_value(config)
+    bits, scales, numbers = every_value(config)
     vectors = bits[:, np.newaxis]
     found = matrix_product(vectors, vectors, config, scales=(scales[:, np.newaxis], scales[:, np.newaxis]))
     values = found.view(np.float32)
     multiplied = np.ones_like(found, bool)
     if sparsity == "both":
-        zero = (bits & 7 == 0) | (worth == 0)
+        zero = (bits & 7 == 0) | (numbers == 0)
         multiplied = ~(zero[:, np.newaxis] | zero)
-    expected = np.where(multiplied, np.outer(worth, worth), 0.0)
+    expected = np.where(multiplied, np.outer(numbers, numbers), 0.0)
     assert np.isnan(expected).any()
     nan = np.isnan(expected)
     assert (np.isnan(values) == nan).all()
     with np.errstate(over="ignore"):
         rounded = expected.astype(np.float32)
-    if name == "mxfp4":  # toward zero: below FP32's least number the result is zero; above its largest, an infinity
+    # Rounding is toward zero, except for infinities above FP32's largest number.
+    if name == "mxfp4":
         least = np.float64(2.0**-149)
         rounded = np.where(np.abs(expected) < 2.0**-126, np.trunc(expected / least) * least, rounded).astype(np.float32)
     np.testing.assert_array_equal(values[~nan], rounded[~nan])
 
 
 def drawn_pairs(random: Random, config: TileConfig, lanes: int, specials: float) -> list[tuple[int, ...]]:
-    """Draw pairs with the scales of a few steps."""
+    """Draw pairs and scales for a few steps."""
     scale = config.numerics.scale
     assert scale is not None
     around = random.choice((254, 254, 120, 380)) if scale.number is None else 0
@@ -113,7 +114,7 @@ def drawn_pairs(random: Random, config: TileConfig, lanes: int, specials: float)
 @pytest.mark.parametrize("count", [400, pytest.param(40_000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", TILES)
 def test_sums(name, count):
-    """The golden model's sums are those of rational arithmetic, with C, at all magnitudes of scales."""
+    """The golden model's sums, with C, equal rational arithmetic at all magnitudes of scales."""
     config = TileConfig(**TILES[name], initial=True, headroom_bits=1)
     golden, accumulator = make_accumulator(config), config.numerics.accumulator
     seen = Counter[str]()
@@ -122,7 +123,9 @@ def test_sums(name, count):
         specials = 0.02 if index % 4 == 0 else 0.0
         steps = [drawn_pairs(random, config, 4, specials) for _ in range(random.randint(1, 4))]
         c = random.getrandbits(32) if index % 2 else 0
-        if index % 20 == 1 and not isinstance(accumulator, Fused):  # the largest, with both signs among the scales
+        if index % 20 == 1 and not isinstance(
+            accumulator, Fused
+        ):  # Test the largest sum, with both signs among the scales.
             signs = [random.choice((0x7E, 0xFE)) for _ in range(2)]
             steps = [[(7, 7, *signs)] * 4] * random.randint(1, 3)
         wrapped = [golden.accumulate(step, first=i == 0, c=c) for i, step in enumerate(steps)]
@@ -132,17 +135,17 @@ def test_sums(name, count):
             expected, overflow = exact_dot(names_of(config), steps, c, width=43 + 1 + 1, seen=seen)
             assert any(wrapped) == overflow
         assert golden.result_bits(c) == expected, (steps, hex(c))
-    wanted = ["rounded", "nan", *(["truncated", "overflow"] if isinstance(accumulator, Fused) else ["wrapped"])]
-    assert min(seen[kind] for kind in wanted) >= count // 100, seen
+    required = ["rounded", "nan", *(["truncated", "overflow"] if isinstance(accumulator, Fused) else ["wrapped"])]
+    assert min(seen[kind] for kind in required) >= count // 100, seen
 
 
 # Promotion
 
 
 def promoted(config: TileConfig, a: int, b: int, scales: tuple[int, int], others: Random) -> dict[tuple[int, int], int]:
-    """Return one pair's result by its place in a stream: only the window's first step is not promoted.
+    """Return a pair's result in each step and lane of a window. Steps after the first are promoted.
 
-    All other elements of the row side are zeros, those of the column side and all other scales anything.
+    All other elements of the row side are zeros. Other elements of the column side and other scales are random.
     """
     depth, lanes = config.window_depth, config.lanes
     results = {}
@@ -180,9 +183,9 @@ def test_a_promoted_product_is_the_same_in_golden(name):
     ],
 )
 def test_a_promoted_product_is_the_same_in_the_verilog(name, more, tmp_path):
-    """Each pair, in a stream of its own, at every place of the window: the results are those of the pair alone.
+    """At every place of the window, a pair in its own stream gives the result of the pair alone.
 
-    What is expected comes from ml_dtypes: products that FP32 holds.
+    Expected results are products of ml_dtypes that FP32 holds.
     """
     config = TileConfig(**TILES[name], **more, rows=1, columns=1)
     random, depth, lanes = Random(f"{name} {more}"), config.window_depth, config.lanes
@@ -191,8 +194,8 @@ def test_a_promoted_product_is_the_same_in_the_verilog(name, more, tmp_path):
         while True:
             pair = drawn_pairs(random, config, 1, 0.0)[0]
             values = [table(n).floats[bits] for n, bits in zip(names_of(config)[:2], pair[:2], strict=True)]
-            worth = np.prod([*values, *(scale_table(config.scale)[bits] for bits in pair[2:])])
-            if np.isfinite(worth) and worth != 0 and 2.0**-100 < abs(worth) < 2.0**100:
+            number = np.prod([*values, *(scale_table(config.scale)[bits] for bits in pair[2:])])
+            if np.isfinite(number) and number != 0 and 2.0**-100 < abs(number) < 2.0**100:
                 break
         for step, lane in product(range(depth), range(lanes)):
             a = [[random.randrange(1 << config.a_format.width) for _ in range(lanes)] for _ in range(depth)]
@@ -203,7 +206,7 @@ def test_a_promoted_product_is_the_same_in_the_verilog(name, more, tmp_path):
                     side[at].append(own if at == step else random.randrange(256))
             a_side.append([a])
             b_side.append([b])
-            expected.append(np.float32(worth))
+            expected.append(np.float32(number))
     found = Replayer(config, tmp_path, simulator=FOR_SMALL).run(np.array(a_side, np.uint8), np.array(b_side, np.uint8))
     assert not found.mismatches
     np.testing.assert_array_equal(found.c_bits.ravel(), np.array(expected, np.float32).view(np.uint32))
@@ -256,16 +259,16 @@ def test_nan_scales(name):
     one, nan = 0x38 if scale.number else 0x7F, scale.nan
     values, nothing = [2, 2, 2, 2], [0, 8, 0, 8]
     both = TileConfig(**(NVFP4 if name == "nvfp4" else MXFP4), rows=1, columns=1, sparsity="both")
-    for a, b, tile, wanted in [
+    for a, b, tile, value in [
         ([*values, nan], [*values, one], config, np.nan),
         ([*values, one], [*values, nan], config, np.nan),
-        ([*values, one], [*nothing, nan], config, 0.0),  # skipped with its zeros
+        ([*values, one], [*nothing, nan], config, 0.0),  # The row side's block is skipped.
         ([*values, one], [*nothing, nan], config.baseline, np.nan),
-        ([*nothing, nan], [*values, one], config, np.nan),  # the column side's zeros are multiplied
+        ([*nothing, nan], [*values, one], config, np.nan),  # The column side's zeros are multiplied.
         ([*nothing, nan], [*values, one], both, 0.0),
         ([*values, nan], [*nothing, one], config, 0.0),
     ]:
         found = one_step(tile, a, b)
-        np.testing.assert_array_equal(found.c[0, 0], wanted)
+        np.testing.assert_array_equal(found.c[0, 0], value)
         assert found.non_finite
-        assert found.result_non_finite == np.isnan(wanted)
+        assert found.result_non_finite == np.isnan(value)

@@ -1,4 +1,4 @@
-"""Sums over several cycles in the golden model's accumulators, compared with rational arithmetic."""
+"""Compare sums over several cycles in the golden model's accumulators with rational arithmetic."""
 
 from collections import Counter
 
@@ -42,7 +42,7 @@ FUSED = {  # the accumulator, lanes
     "low zero": (Fused(24, "zero", zero_exponent=-132), 4),
     "lowest zero, after": (Fused(12, "nearest", addend="after", zero_exponent=-149), 2),
 }
-PLAIN = ("volta", "ampere", "hopper", "nearest", "narrow", "wide")  # the others with some formats only
+PLAIN = ("volta", "ampere", "hopper", "nearest", "narrow", "wide")  # tested with some formats only
 FEW_FORMATS = [("bf16", "bf16"), ("fp8_e4m3", "fp8_e4m3"), ("fp8_e5m2", "fp8_e4m3")]
 FP16_FORMATS = [("fp16", "fp16"), ("fp8_e4m3", "fp8_e4m3"), ("fp8_e5m2", "fp8_e4m3")]
 
@@ -64,13 +64,13 @@ def config_of(names: tuple[str, str], **more) -> TileConfig:
 
 
 def scheduled(steps: list, config: TileConfig, index: int) -> list:
-    """Return the multiplied pairs: all, or in every third case only those whose b is not zero."""
+    """Return the multiplied pairs: all, or in every third case only pairs with nonzero b."""
     sign = 1 << (config.b_format.width - 1)
     return steps if index % 3 else [[pair for pair in step if pair[1] & ~sign] for step in steps]
 
 
 def require(seen: Counter, count: int, *classes: str) -> None:
-    """Require each class in at least one of 200 cases, and more often than by chance."""
+    """Require each class of inputs in at least one of 200 cases."""
     assert all(seen[name] >= count // 200 for name in classes), f"{count} cases try {dict(seen)}"
 
 
@@ -79,7 +79,7 @@ def require(seen: Counter, count: int, *classes: str) -> None:
 @pytest.mark.parametrize("a_name", EXACT_FORMATS)
 @pytest.mark.parametrize("b_name", EXACT_FORMATS)
 def test_exact(a_name, b_name, initial, count):
-    """Sums are rounded once, however the products are spread over cycles."""
+    """Sums are rounded once, for any distribution of products over cycles."""
     names = a_name, b_name
     config = config_of(names, initial=initial)
     golden = make_accumulator(config)
@@ -140,7 +140,7 @@ def test_int8_runs_leave_the_widest_accumulator():
 @pytest.mark.parametrize("count", COUNTS)
 @pytest.mark.parametrize(("names", "name"), FUSED_CASES, ids=str)
 def test_fused(names, name, count):
-    """The steps of docs/numerics.md, in order; with and without C, for all pairs or only those that are not skipped."""
+    """Follow the steps of docs/numerics.md, with and without C, for all pairs or only pairs that are not skipped."""
     accumulator, lanes = FUSED[name]
     config = config_of(names, accumulator=accumulator, initial=True)
     golden = make_accumulator(config)
@@ -168,20 +168,20 @@ def test_fused(names, name, count):
 
 
 def test_c_is_added_last_as_fp16_adds():
-    """Streams have a product by 1, and C in FP16: NumPy's addition of FP16, to nearest, ties to even."""
+    """Streams have one product by 1 and C in FP16. The result equals NumPy's FP16 sum, to nearest, ties to even."""
     golden = make_accumulator(config_of(("fp16", "fp16"), accumulator="blackwell-fp16", initial=True))
     rng = np.random.default_rng(7)
     left, right = rng.integers(0, 1 << 16, (2, 12_000), np.uint16)
-    near = rng.integers(-13 << 10, 13 << 10, 12_000)  # near enough to each other for rounding
+    near = rng.integers(-13 << 10, 13 << 10, 12_000)  # Both addends are close enough for rounding.
     right[2_000:] = np.clip((left.astype(int) & 0x7FFF) + near, 0, 0x7C00)[2_000:] | rng.integers(0, 2, 10_000) << 15
-    left[2_000:4_000] &= 0x83FF  # subnormal numbers
+    left[2_000:4_000] &= 0x83FF  # These are subnormal.
     right[4_000:5_000] = left[4_000:5_000] ^ 0x8000
     left[5_000:5_500], right[5_000:5_500] = ((side[5_000:5_500] & 0x83FF) | 0x7800 for side in (left, right))
     with np.errstate(over="ignore", invalid="ignore"):
-        wanted = (left.view(np.float16) + right.view(np.float16)).astype(np.float32)
+        references = (left.view(np.float16) + right.view(np.float16)).astype(np.float32)
         c = right.view(np.float16).astype(np.float32).view(np.uint32)
     seen = Counter[str]()
-    for a, b, each in zip(left.tolist(), c.tolist(), wanted, strict=True):
+    for a, b, each in zip(left.tolist(), c.tolist(), references, strict=True):
         golden.accumulate([(a, 0x3C00)], first=True, c=b)
         expected = 0x7FFFFFFF if np.isnan(each) else int(each.view(np.uint32)) if each else 0
         assert golden.result_bits(b) == expected, (hex(a), hex(b))
@@ -193,14 +193,14 @@ def test_c_is_added_last_as_fp16_adds():
 
 @pytest.mark.parametrize("name", ["volta-fp16", "ampere-fp16", "hopper-fp16"])
 def test_a_product_as_fp16(name):
-    """A single product is not truncated: it is rounded to FP16 once, as by NumPy."""
+    """A single product is not truncated. It is rounded to FP16 once, as NumPy rounds it."""
     golden = make_accumulator(config_of(("fp16", "fp16"), accumulator=name))
     rng = np.random.default_rng(5)
     a, b = rng.integers(0, 1 << 16, (2, 20_000), np.uint16)
-    b[:10_000] = (b[:10_000] & 0x83FF) | rng.integers(0, 3, 10_000).astype(np.uint16) << 10  # subnormal results
+    b[:10_000] = (b[:10_000] & 0x83FF) | rng.integers(0, 3, 10_000).astype(np.uint16) << 10  # results are subnormal
     with np.errstate(over="ignore", invalid="ignore"):
-        wanted = (a.view(np.float16).astype(float) * b.view(np.float16).astype(float)).astype(np.float16)
-    for left, right, each in zip(a.tolist(), b.tolist(), wanted.astype(np.float32), strict=True):
+        references = (a.view(np.float16).astype(float) * b.view(np.float16).astype(float)).astype(np.float16)
+    for left, right, each in zip(a.tolist(), b.tolist(), references.astype(np.float32), strict=True):
         golden.accumulate([(left, right)], first=True)
         expected = 0x7FFFFFFF if np.isnan(each) else int(each.view(np.uint32)) if each else 0
         assert golden.result_bits() == expected, (hex(left), hex(right))

@@ -1,7 +1,7 @@
-"""Corner cases through the emitted Verilog, against SoftFloat and rational arithmetic rather than the golden model.
+"""Run corner cases on the emitted Verilog, and compare with SoftFloat and rational arithmetic.
 
-A tile with R rows and K columns computes R*K dot products of R operands of B and K of A, each with a C of its own.
-Corner cases stand where row and column are the same; elsewhere operands of different cases meet.
+A tile with R rows and K columns computes R*K dot products of R operands of B and K of A, each with its own C. Corner
+cases are on the diagonal of rows and columns. Other PEs multiply operands of different cases.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ from .dot_cases import FLOAT_KINDS, INTEGER_KINDS, dot_cases
 from .reference import EXACT_NAN, FUSED_NAN, exact_dot, fused_dot, int8_dot, table
 from .test_scalar import bits_of, fp32_of, is_tiny
 
-SIDE = 2  # rows and columns of the tiles, which are small since they are built
+SIDE = 2  # Rows and columns of tiles, which are small to build fast.
 ACCUMULATORS = {
     "volta": ("volta", 4),
     "ampere": ("ampere", 8),
@@ -58,7 +58,7 @@ FUSED = [
     for accumulator in ACCUMULATORS
     if name != "int8" and not (accumulator.endswith("-fp16") and name in WIDE_FORMATS)
 ]
-QUICK_EXACT, QUICK_SPARSE = ["mixed", "int8"], ["fp16", "e4m3", "int8"]  # Each is built; the others at night.
+QUICK_EXACT, QUICK_SPARSE = ["mixed", "int8"], ["fp16", "e4m3", "int8"]  # Nightly tests build the others.
 QUICK_FUSED = [("fp16", "volta"), ("bf16", "nearest"), ("e5m2", "narrow"), ("mixed", "wide")]
 QUICK_FUSED += [("e4m3", "ada-fp8"), ("bf16", "low zero"), ("e4m3", "blackwell-fp16")]
 
@@ -77,13 +77,13 @@ def streams(
     cases = dot_cases(rng, config.a_format, config.b_format, count * SIDE, steps=steps, lanes=config.lanes, kinds=kinds)
     shape = count, SIDE, steps, config.lanes
     c = np.stack([np.roll(cases.c, shift) for shift in range(SIDE)], axis=-1).reshape(count, SIDE, SIDE)
-    for row in range(SIDE):  # for each case, where row and column are the same
+    for row in range(SIDE):  # Cases are on the diagonal.
         c[:, row] = np.roll(c[:, row], row, axis=-1)
     return cases.a.reshape(shape), cases.b.reshape(shape), c
 
 
 def expected_results(config: TileConfig, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> tuple[np.ndarray, bool]:
-    """Return results' bits, (count, SIDE, SIDE), and the flag `overflow`, by rational arithmetic of all pairs."""
+    """Return results' bits, (count, SIDE, SIDE), and the flag `overflow`, by rational arithmetic."""
     names, accumulator = names_of(config), config.numerics.accumulator
     results, overflow = np.zeros(c.shape, np.uint32), False
     for (stream, row, column), c_bits in np.ndenumerate(c):
@@ -133,7 +133,7 @@ def test_exact_dense(name, count, tmp_path):
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize(("name", "accumulator", "count"), counted(QUICK_FUSED, FUSED))
 def test_fused_dense(name, accumulator, count, tmp_path):
-    """Each step of a dense tile is one addition, so that the definition gives the result."""
+    """Each step of a dense tile is one addition, as in the definition."""
     settings, lanes = ACCUMULATORS[accumulator]
     config = TileConfig(
         rows=SIDE, columns=SIDE, lanes=lanes, format=FORMATS[name], accumulator=settings, sparsity="none", initial=True
@@ -152,7 +152,7 @@ def test_fused_dense(name, accumulator, count, tmp_path):
     counted([(name, "rows") for name in QUICK_SPARSE], [(name, kind) for name in EXACT for kind in ("rows", "both")]),
 )
 def test_exact_sparse(name, sparsity, count, tmp_path):
-    """TensorDash's tile, the dense tile and the correctly rounded sum agree on finite operands."""
+    """On finite operands, the sparse tile, the dense tile and the correctly rounded sum agree."""
     config = TileConfig(rows=SIDE, columns=SIDE, format=FORMATS[name], sparsity=sparsity, initial=True)
     rng = np.random.default_rng(3)
     a, b, c = streams(config, count, steps=6, seed=3, finite=True)
@@ -170,7 +170,7 @@ def test_exact_sparse(name, sparsity, count, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["fp16", "e4m3", "e5m2", "mixed"])
 def test_exact_on_a_training_step(name, tmp_path):
-    """The same for operands of a network."""
+    """Results also agree for a network's operands."""
     config = TileConfig(format=FORMATS[name])
     records = [record for record in Trace.open(example_trace()).records if record.layer in ("CNN.conv2", "CNN.fc1")]
     operands = [streams for record in records for streams in layer_passes(record, config, sample=32, seed=0)]
@@ -191,11 +191,11 @@ def test_exact_on_a_training_step(name, tmp_path):
 
 
 def addends(rng: np.random.Generator, products: np.ndarray) -> np.ndarray:
-    """Draw C for given products: any, near, cancelling, or with a sum halfway between two FP32 numbers."""
+    """Draw C by its product: any, near, cancelling, or with a sum halfway between two FP32 numbers."""
     any_c = corner_values(rng, FP32, products.shape, specials=0.03)
     finite = np.where(np.isfinite(products), products, 1.0)
     mantissa, exponent = np.frexp(finite)
-    whole = np.maximum(np.abs(np.ldexp(mantissa, 22)).astype(np.int64), 1)  # a product of fp16 has 22 bits
+    whole = np.maximum(np.abs(np.ldexp(mantissa, 22)).astype(np.int64), 1)  # Products of fp16 have 22 bits.
     last = exponent - 22 + np.round(np.log2(whole & -whole)).astype(np.int64)
     fraction = 1 + rng.integers(0, 1 << 23, products.shape) / (1 << 23)
     fraction = np.where(rng.random(products.shape) < 0.3, rng.choice([1.0, 2 - 2.0**-23], products.shape), fraction)
@@ -209,7 +209,7 @@ def addends(rng: np.random.Generator, products: np.ndarray) -> np.ndarray:
 
 
 def multiply_add(a: int, b: int, c: int) -> int:
-    """Return SoftFloat's a*b + c, rounded once to FP32; a product with a zero b is skipped."""
+    """Return SoftFloat's a*b + c, rounded once to FP32. Products with a zero b are skipped."""
     left, right = (softfloat.Float16.from_bytes(bits.to_bytes(2, "big")).to_f32() for bits in (a, b))
     if not b & 0x7FFF:
         left = softfloat.Float32.from_float(0.0)
@@ -221,12 +221,12 @@ def multiply_add(a: int, b: int, c: int) -> int:
 
 
 def test_fp16_multiply_add(tmp_path):
-    """20,000 times A*B + C, one in each stream and PE, compared with Berkeley SoftFloat."""
+    """Compare 20,000 times A*B + C, one in each stream and PE, with Berkeley SoftFloat."""
     count, side = 1_250, 4
     config = TileConfig(rows=side, columns=side, lanes=2, depth=2, connectivity=((0, 0), (1, 0)), initial=True)
     rng = np.random.default_rng(5)
     a, b = np.zeros((2, count, side, 1, 2), np.uint16)
-    lane = np.arange(count) % 2  # C of the pair; the other lane has zeros
+    lane = np.arange(count) % 2  # Each pair's other lane has zeros.
     for side_bits, fmt in ((a, config.a_format), (b, config.b_format)):
         side_bits[np.arange(count), :, 0, lane] = corner_values(rng, fmt, (count, side), specials=0.03)
     values = np.array(table("fp16").floats)
@@ -253,7 +253,7 @@ def test_fp16_multiply_add(tmp_path):
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", ["fp16", "bf16"])
 def test_products(name, tmp_path):
-    """20,000 products, one in each stream and PE, compared with Berkeley SoftFloat; subnormal results separately."""
+    """Compare 20,000 products, one in each stream and PE, with Berkeley SoftFloat; subnormal results separately."""
     count, side = 1_250, 4
     config = TileConfig(
         rows=side, columns=side, lanes=2, sparsity="none", format=name, accumulator={"fused": 23, "rounding": "nearest"}

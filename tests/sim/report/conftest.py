@@ -1,4 +1,4 @@
-"""Results of small simulations, runs of small tiles, and the page of both."""
+"""Small simulations, runs of small tiles, and a page with both."""
 
 from pathlib import Path
 from typing import Any
@@ -44,7 +44,7 @@ def random_zeros() -> dict[str, Any]:
 
 
 def depths() -> dict[str, Any]:
-    """Return two metrics over categories, in bars, with missing numbers and a further column."""
+    """Return two metrics over categories as bars, with missing numbers and another column."""
     rng = np.random.default_rng(1)
     points = []
     for depth, paper in (("2-deep", 1.5), ("4-deep", 1.95)):
@@ -65,7 +65,7 @@ def areas() -> dict[str, Any]:
 
 
 def streams(config: TileConfig, lengths: tuple[int, ...], zeros: float, seed: int) -> list[tuple[Any, Any]]:
-    """Draw bit patterns of fp16 numbers from 1 to 2; most of B's and some of A's are zero."""
+    """Draw bit patterns of fp16 numbers from 1 to 2. Most of B's and some of A's are zero."""
     rng = np.random.default_rng(seed)
 
     def side(ports: int, steps: int, share: float) -> Any:
@@ -87,7 +87,7 @@ TILES = {
 
 @pytest.fixture(scope="session")
 def runs() -> dict[str, ScheduleRun]:
-    """Return runs of every kind of tile, and of real streams."""
+    """Return runs of every kind of tile, and a run of recorded streams."""
     made = {name: record_run(streams(tile, (9, 1, 14), 0.6, 5), tile, name) for name, tile in TILES.items()}
     records = [one for one in Trace.open(example_trace()).records if (one.layer, one.operation) == ("CNN.conv2", "AxG")]
     (made["real"],) = layer_runs(records, TileConfig(), passes=3, seed=0)
@@ -103,7 +103,7 @@ def page(runs: dict[str, ScheduleRun], tmp_path_factory: pytest.TempPathFactory)
 
 @pytest.fixture(scope="session")
 def schedules_page(runs: dict[str, ScheduleRun], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Write a page with only the viewer, which opens at once."""
+    """Write a page with only the viewer, which opens immediately."""
     path = tmp_path_factory.mktemp("schedules") / "schedules.html"
     write_report([], path, runs=list(runs.values()))
     return path

@@ -1,4 +1,4 @@
-"""The page in a headless Chromium: no errors or loads; the viewer compared with the golden model; tables; themes."""
+"""Test the page in headless Chromium: no errors or loads; the viewer equals the golden model; tables; themes."""
 
 import shutil
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ def browser() -> "Iterator[Browser]":
 
 
 class Opened:
-    """The page in a tab without network; `close` fails after a console message or a load."""
+    """A page in a tab without network. `close` fails after a console message or a load."""
 
     def __init__(self, browser: "Browser", path: Path, scheme: Any = "light", width: int = 1280) -> None:
         self.address = path.as_uri()
@@ -49,7 +49,7 @@ class Opened:
 
 @pytest.fixture(scope="module")
 def figures(browser: "Browser", page: Path) -> Iterator["Page"]:
-    """Open the whole page once: without a graphics card, its charts take seconds to draw."""
+    """Open the complete page once: without a graphics card, its charts take seconds to draw."""
     tab = Opened(browser, page)
     yield tab.page
     tab.close()
@@ -100,7 +100,7 @@ STEP_TO_THE_END = """() => {
         next.click();
     }
 }"""
-"""Values of the viewer in every cycle."""
+"""Values that the viewer shows in every cycle."""
 
 
 def test_viewer_counts_as_the_simulator(viewer: "Page", runs: dict[str, ScheduleRun]) -> None:
@@ -117,7 +117,7 @@ def test_viewer_counts_as_the_simulator(viewer: "Page", runs: dict[str, Schedule
 
 @pytest.mark.parametrize(("name", "column"), [("rows", 1), ("both", 2), ("none", 0), ("wide", 0), ("real", 3)])
 def test_viewer_shows_the_golden_schedule(name: str, column: int, viewer: "Page", runs: dict[str, ScheduleRun]) -> None:
-    """In every cycle: each lane's source and the marked cells, the head of the window, AS and waits."""
+    """Compare each lane's source, the marked cells, the window's head, AS and waits in every cycle."""
     run = runs[name]
     choose(viewer, run)
     viewer.select_option("#viewer-column", str(column))
@@ -154,7 +154,7 @@ def test_viewer_moves(viewer: "Page", runs: dict[str, ScheduleRun]) -> None:
     assert viewer.get_attribute("#viewer-play", "aria-label") == "Pause"
     viewer.wait_for_selector("#viewer-play[aria-label=Play]")
     assert shown(viewer, "cycle") == last
-    viewer.click("#viewer-play")  # from the first cycle
+    viewer.click("#viewer-play")  # The run starts in the first cycle.
     viewer.click("#viewer-play")
     stopped = shown(viewer, "cycle")
     assert int(stopped) < run.counters.cycles
@@ -215,7 +215,7 @@ def test_theme_is_switched(figures: "Page") -> None:
 
     light = look()
     figures.click("#theme")
-    assert look() == light  # the system's theme was light
+    assert look() == light  # The system's theme is light.
     figures.click("#theme")
     dark = look()
     assert dark[0] != light[0]
@@ -254,7 +254,7 @@ def test_charts_hover_and_zoom(figures: "Page") -> None:
 
 @pytest.fixture(scope="module")
 def axes(browser: "Browser", tmp_path_factory: pytest.TempPathFactory) -> Iterator["Page"]:
-    """Return figures over shares, over consecutive integers and over distant integers."""
+    """Return figures over shares, consecutive integers and distant integers."""
     places = {"speedup": (0.1, 0.5, 0.9), "speedup by depth": (2, 3, 4, 5), "speedup by steps": (4, 36, 757)}
     long = [f"a series with a name that takes much room, {number}" for number in range(11)]
     points = [
@@ -317,7 +317,7 @@ def test_backticks_are_code(axes: "Page") -> None:
 
 
 def test_arrow_keys_need_no_click(browser: "Browser", page: Path, schedules_page: Path) -> None:
-    """Among figures, keys work while the viewer is visible; alone on the page, all keys work at once."""
+    """Among figures, keys work while the viewer is visible. On its own page, the viewer takes all keys immediately."""
     for path, alone in ((page, False), (schedules_page, True)):
         tab = Opened(browser, path)
         tab.page.keyboard.press("ArrowRight")

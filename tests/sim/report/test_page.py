@@ -1,4 +1,4 @@
-"""The page as a text: complete, well-formed, and without external files."""
+"""The page's text is complete and well-formed, and loads no external files."""
 
 import json
 import re
@@ -15,7 +15,7 @@ VOID = {"meta", "input", "br", "link", "img", "hr"}
 
 
 class Outline(HTMLParser):
-    """Checks that elements close in order; keeps their attributes and contents."""
+    """Check that elements close in order, and store their attributes and contents."""
 
     def __init__(self, html: str) -> None:
         super().__init__(convert_charrefs=True)
@@ -112,7 +112,7 @@ def test_same_bytes(page: Path, runs: dict[str, ScheduleRun], tmp_path: Path) ->
 
 
 def test_parts(runs: dict[str, ScheduleRun], tmp_path: Path) -> None:
-    """Without charts there is no chart library; without runs no viewer; an empty page is valid."""
+    """Without charts the page has no chart library, without runs no viewer. An empty page is valid."""
     path = tmp_path / "report.html"
     write_report([read_figure(areas())], path)
     html = path.read_text(encoding="utf-8")

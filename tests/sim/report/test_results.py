@@ -1,4 +1,4 @@
-"""Results are read completely, or give an error of one line."""
+"""A folder's results are read completely or raise an error of one line."""
 
 import json
 from pathlib import Path

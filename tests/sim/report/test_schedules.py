@@ -1,4 +1,4 @@
-"""The viewer's schedules are those of the golden model and the cycle simulator."""
+"""The viewer's schedules equal the golden model's and the cycle simulator's."""
 
 import json
 import re
@@ -32,7 +32,7 @@ def test_cycles(name: str, runs: dict[str, ScheduleRun]) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_document_alone_tells_the_schedule(name: str, runs: dict[str, ScheduleRun]) -> None:
-    """Its options and advances take every effectual position once, and no others; waits add up."""
+    """Its options and advances take exactly the effectual positions, each once. Waits add up."""
     run = runs[name]
     document = json.loads(json.dumps(run.to_json(), allow_nan=False))
     tile, lanes = document["tile"], document["tile"]["lanes"]
@@ -74,7 +74,7 @@ def test_figure_3_is_the_golden_models_example(runs: dict[str, ScheduleRun]) -> 
 
 def test_values_keep_three_digits_and_zeros_alone_are_zero() -> None:
     config = TileConfig(rows=1, columns=1)
-    b = np.array([[[0x0000, 0x8000, 0x0001, 0xBC01]]], np.uint16)  # 0, -0, the least fp16, -1.00098
+    b = np.array([[[0x0000, 0x8000, 0x0001, 0xBC01]]], np.uint16)  # 0, -0, fp16's least number, -1.00098
     document = record_run([(b, b)], config, "values").to_json()
     assert json.dumps(document["b"]) == "[[0, 0, 5.96e-08, -1]]"
 
@@ -90,7 +90,7 @@ def test_layer_says_whether_values_are_recorded() -> None:
 
 @pytest.mark.parametrize("name", ["int8", "fp8_e4m3", "fp8_e5m2", "bf16"])
 def test_what_became_of_values_is_told(name: str) -> None:
-    """The scale belongs to the shown values, and is the largest that fits."""
+    """The scale applies to the shown values and is the largest that fits."""
     record = next(record for record in Trace.open(example_trace()).records if record.layer == "CNN.fc1")
     config = TileConfig(format=name, accumulator="volta") if name == "bf16" else TileConfig(format=name)
     (run,) = layer_runs([record], config, passes=2, seed=3)

@@ -1,4 +1,4 @@
-"""A small trace: one convolution and one linear layer, two steps."""
+"""A small trace with a convolution and a linear layer in two steps."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Functions for tests of recording: record, and multiply the recorded operands."""
+"""Record functions, and multiply the recorded operands."""
 
 from collections import defaultdict
 from collections.abc import Callable
@@ -14,11 +14,11 @@ from tensordash_sim.trace import Record, Trace, record
 
 from ..lowering.reference import multiply_out
 
-torch.set_num_threads(1)  # pytest's workers share the processors: several threads each take ten times as long
+torch.set_num_threads(1)  # see ../networks/conftest.py
 
 
 def traced(path: Path, run: Callable[[], Any], **options: Any) -> Trace:
-    """Record a function, with values; return the trace."""
+    """Record a function with values; return the trace."""
     with record(path / "run.trace", **{"values": True, "overwrite": True} | options):
         run()
     trace = Trace.open(path / "run.trace")
@@ -27,13 +27,13 @@ def traced(path: Path, run: Callable[[], Any], **options: Any) -> Trace:
 
 
 def result(record: Record) -> NDArray:
-    """Multiply a record's operands like the tiles."""
+    """Multiply a record's operands as the tiles do."""
     values = {name: record.values(name) for name in record.operands}
     return multiply_out(record.geometry, record.operation, values, lanes=4)
 
 
 def results(trace: Trace) -> dict[tuple[str, str], list[NDArray]]:
-    """Return the results of all records, by layer and operation."""
+    """Return the products of all records by layer and operation."""
     found = defaultdict(list)
     for entry in trace.records:
         found[entry.layer, str(entry.operation)].append(result(entry))
@@ -46,7 +46,7 @@ def only(found: dict[tuple[str, str], list[NDArray]], layer: str, operation: str
 
 
 def close(array: Any, tensor: Any, tolerance: float = 1e-11) -> None:
-    """Return whether two arrays are equal, except for rounding and dimensions of extent 1."""
+    """Require equal arrays, except for rounding and dimensions of extent 1."""
     np.testing.assert_allclose(
         array.squeeze(), tensor.detach().double().numpy().squeeze(), rtol=tolerance, atol=tolerance
     )

@@ -1,4 +1,4 @@
-"""Every kind of damage is found, and the error has trace, layer, operation and operand."""
+"""The reader finds every kind of damage, and the error names trace, layer, operation and operand."""
 
 import json
 import shutil
@@ -72,7 +72,7 @@ def test_arrays(name, kind, trace):
     damage, message = DAMAGE[name]
     array = first_array(trace, kind)
     damage(array)
-    opened = Trace.open(trace)  # does not read arrays
+    opened = Trace.open(trace)  # Opening reads no arrays.
     where = rf"run\.trace: step 0, layer conv1, AxW, operand A: {kind}: the array {array.name} {message}"
     with pytest.raises(TraceError, match=where):
         getattr(next(opened.records), kind)("A")
@@ -82,7 +82,7 @@ def test_arrays(name, kind, trace):
 
 @pytest.mark.parametrize("name", ["none", "some"])
 def test_lost_chunks(name, tmp_path):
-    """Also of a mask without a one, with which Zarr fills missing chunks, and of one with several chunks."""
+    """Lost chunks are found in a mask of zeros, with which Zarr fills missing chunks, and in one of several chunks."""
     geometry = MatrixProduct(batch=1, samples=1, in_features=20_000_000, out_features=1)
     mask = np.zeros((1, 1, 20_000_000), bool)
     mask[..., ::3] = name == "some"
@@ -98,7 +98,7 @@ def test_lost_chunks(name, tmp_path):
 
 
 def edit(trace: Path, change: Callable[[dict[str, Any]], Any], *, sign: bool = True) -> None:
-    """Change the index; with the digest of its new content by default."""
+    """Change the index; by default, update its digest."""
     index = json.loads((trace / "index.json").read_text())
     change(index)
     if sign and "steps" in index and "conditions" in index:
@@ -161,19 +161,19 @@ def test_index(name, trace):
 
 
 def test_index_that_says_something_else(trace):
-    """Only the digest shows the damage."""
+    """Only the digest reveals the damage."""
     edit(trace, lambda index: record(index).update(layer="conv2"), sign=False)
     with pytest.raises(TraceError, match=r"index\.json: damaged or edited: digest must be"):
         Trace.open(trace)
 
 
 def test_index_that_disagrees_with_arrays(trace):
-    """The digest is right, so that only the arrays show the damage."""
+    """The digest is right, so that only the arrays reveal the damage."""
 
-    def lie(index: dict[str, Any]) -> None:
+    def falsify(index: dict[str, Any]) -> None:
         operand(index)["nonzeros"] += 1
 
-    edit(trace, lie)
+    edit(trace, falsify)
     with pytest.raises(TraceError, match=rf"{FIRST}, operand A: nonzeros must be \d+, as in the mask, not \d+"):
         Trace.open(trace).check()
 
@@ -233,12 +233,12 @@ def test_places_without_a_trace(tmp_path):
 
 
 def test_check_looks_at_every_record(tmp_path):
-    """Not only the first one that names an array."""
+    """`check` compares every record, not only the first that names an array."""
     trace = make_trace(tmp_path / "run.trace", values=False, steps=(0,))
 
-    def lie(index: dict[str, Any]) -> None:
-        index["steps"][0]["records"][2]["operands"]["A"]["nonzeros"] -= 1  # AxW has the same A
+    def falsify(index: dict[str, Any]) -> None:
+        index["steps"][0]["records"][2]["operands"]["A"]["nonzeros"] -= 1  # AxW has the same A.
 
-    edit(trace, lie)
+    edit(trace, falsify)
     with pytest.raises(TraceError, match="layer conv1, AxG, operand A: nonzeros must be"):
         Trace.open(trace).check()

@@ -1,4 +1,4 @@
-"""The trace in the package: valid, small, and equal to its script's recording."""
+"""The trace in the package is valid, small, and equal to its script's recording."""
 
 from pathlib import Path
 
@@ -20,12 +20,12 @@ def test_is_sound_and_small():
         for name in record.operands:
             assert np.isfinite(record.values(name)).all()
             np.testing.assert_array_equal(record.values(name) != 0, record.mask(name))
-            if name == "G":  # scaled into the range of fp16
+            if name == "G":  # G is scaled into fp16's range.
                 assert 0.1 < np.abs(record.values(name)).max() < 1e4
 
 
 def test_the_script_records_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Layers, shapes and types are equal; only of the first step, since values depend on the processor."""
+    """Layers, shapes and types of the first step are equal. Values depend on the processor."""
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SystemExit) as ended:
         run(["trace", str(SCRIPT), "-o", "run.trace", "--values", "--steps", "1", "--stop"])

@@ -1,4 +1,4 @@
-"""Data flow of tensors in a step: the operations that make and read them."""
+"""Record the data flow of a step: the operations that write and read each tensor."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -38,7 +38,7 @@ def shapes(flow: Flow, places: tuple[int, ...]) -> list[tuple[int, ...]]:
 
 class TestWhoReadsWhat:
     def test_a_step(self, tmp_path):
-        """All operations between two layers, forward and backward, with the names of their tensors."""
+        """The flow has all operations between two layers, forward and backward, with their tensors' names."""
         model = nn.Sequential(nn.Linear(6, 5), nn.ReLU(), nn.Linear(5, 3))
         flow = flow_of(tmp_path, model, torch.ones(4, 6))
         first, second = (work for work in flow.work if work.name == "aten::addmm")
@@ -49,7 +49,7 @@ class TestWhoReadsWhat:
         assert (inputs, second.products[0][0]) == (relu.writes[0], 1)
         products = {work.products[0][0]: work for work in flow.work if work.products}
         gradient = products[2].products[0][1]["G"]
-        # For the second layer, W and A with the same G; for the first one, the output of ReLU's mask.
+        # The second layer's gradients read the same G. The first layer reads the output of ReLU's mask.
         assert dict(products[2].products[0][1]) == {"W": weights, "G": gradient}
         assert dict(products[3].products[0][1]) == {"A": inputs, "G": gradient}
         assert set(back.reads) == {products[2].writes[0], relu.writes[0]}
@@ -67,11 +67,12 @@ class TestWhoReadsWhat:
         assert convolution.writes[0] == norm.reads[0]
         assert norm.writes[0] == pool.reads[0]
         back = only(flow, "native_batch_norm_backward", "backward")
-        assert set(norm.writes[1:]) | {convolution.writes[0]} < set(back.reads)  # the sums, and their inputs
+        # The backward pass reads the sums and the forward pass's input.
+        assert set(norm.writes[1:]) | {convolution.writes[0]} < set(back.reads)
         assert pool.writes[1] in only(flow, "max_pool2d_with_indices_backward", "backward").reads
         gradients = only(flow, "convolution_backward", "backward")
         assert back.writes[0] in gradients.reads
-        assert shapes(flow, gradients.writes) == [(8, 3, 3, 3), (8,)]  # the batch needs none
+        assert shapes(flow, gradients.writes) == [(8, 3, 3, 3), (8,)]  # The batch needs no gradient.
 
     def test_two_readers_and_a_sum_of_gradients(self, tmp_path):
         class Branches(nn.Module):
@@ -88,7 +89,7 @@ class TestWhoReadsWhat:
         left, right = (work for work in flow.work if work.name == "aten::mm" and work.phase == "forward")
         assert left.reads[0] == right.reads[0] == only(flow, "relu").writes[0]
         assert set(only(flow, "add").reads) == {*left.writes, *right.writes}
-        # PyTorch adds the second gradient to the first one, in place or not.
+        # PyTorch adds the second gradient to the first, in place or not.
         added = [work for work in flow.work if work.name.startswith("aten::add") and work.phase == "backward"]
         back = [work.writes[0] for work in flow.work if work.products and work.phase == "backward" and len(work.writes)]
         assert len(added) == 1
@@ -118,8 +119,9 @@ class TestWhoReadsWhat:
         flow = flow_of(tmp_path, Views(), torch.rand(5, 4))
         first, second = (work for work in flow.work if work.name == "aten::addmm")
         assert second.products[0][1]["A"] == first.writes[0]
-        assert first.products[0][1]["W"] in {update.parameter for update in flow.updates}  # not its copy in bfloat16
-        assert first.reads[1] not in {place for work in flow.work for place in work.writes}  # nor the batch's
+        # The first layer reads the parameter and the batch, not their copies in bfloat16.
+        assert first.products[0][1]["W"] in {update.parameter for update in flow.updates}
+        assert first.reads[1] not in {place for work in flow.work for place in work.writes}
         gradients = {update.gradient for update in flow.updates}
         assert None not in gradients
         assert gradients >= {work.writes[0] for work in flow.work if work.products and set(work.writes) & gradients}
@@ -137,7 +139,7 @@ class TestWhoReadsWhat:
 
         flow = flow_of(tmp_path, Filled(), torch.rand(2, 4))
         filled = only(flow, "copy_")
-        assert shapes(flow, filled.writes) == [(3, 4)]  # all parts of a tensor that are written
+        assert shapes(flow, filled.writes) == [(3, 4)]  # Writes to parts of a tensor count as one.
         assert len(filled.reads) == 1
         assert filled.writes[0] in only(flow, "add").reads
 
@@ -155,7 +157,7 @@ class TestWhoReadsWhat:
         flow = flow_of(tmp_path, Attention(), q, k, v)
         forward, back = (work for work in flow.work if "scaled_dot_product" in work.name)
         assert [len(work.products) for work in (forward, back)] == [2, 4]
-        # P and its gradient are only inside.
+        # P and its gradient stay inside.
         assert [set(operands) for _, operands in forward.products] == [{"A", "W"}, {"W"}]
 
     def test_optimizer_states(self, tmp_path):
@@ -221,7 +223,7 @@ def test_it_is_stored(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("where", "value", "said"),
+    ("where", "value", "message"),
     [
         (("tensors", 1, "shape"), [3, -1], r"tensors\[1\]: shape: must be integers from 0 up, not -1"),
         (("tensors", 0, "dtype"), 5, r"tensors\[0\]: dtype must be a string, not 5"),
@@ -237,11 +239,11 @@ def test_it_is_stored(tmp_path):
         (("work",), {}, r"flow: work must be a list"),
     ],
 )
-def test_damage_is_told(where, value, said):
+def test_damage_is_told(where, value, message):
     document = SOUND.to_json()
     inner: Any = document
     for key in where[:-1]:
         inner = inner[key]
     inner[where[-1]] = value
-    with pytest.raises(TraceError, match=said):
+    with pytest.raises(TraceError, match=message):
         Flow.from_json(document, 6, "flow")

@@ -1,4 +1,4 @@
-"""Fuzzing of the trace reader: a damaged trace reads as before or raises TraceError."""
+"""Fuzz the trace reader: a damaged trace reads as before or raises TraceError."""
 
 import json
 import shutil
@@ -36,7 +36,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def everything(path: Path) -> Contents:
-    """Return the whole contents of a trace."""
+    """Return all contents of a trace."""
     trace = Trace.open(path)
     arrays = []
     for record in trace.records:
@@ -47,7 +47,7 @@ def everything(path: Path) -> Contents:
 
 
 def read(path: Path) -> tuple[str, Contents | None]:
-    """Return the reader's error, or the whole contents of the trace."""
+    """Return the reader's error, or all contents of the trace."""
     try:
         return "", everything(path)
     except TraceError as error:
@@ -55,7 +55,7 @@ def read(path: Path) -> tuple[str, Contents | None]:
 
 
 def check(path: Path, sound: Path) -> None:
-    """Check that a damaged trace gives one line of error with its name, or the contents of the intact one."""
+    """Check that a damaged trace gives one line of error with its name, or the intact trace's contents."""
     complaint, found = read(path)
     assert str(path) in complaint if found is None else found == everything(sound)
 
@@ -102,7 +102,7 @@ def fuzz_files(data: st.DataObject, sound: Path, tmp_path: Path) -> None:
 
 
 def fuzz_index(data: st.DataObject, sound: Path, tmp_path: Path) -> None:
-    """Damage the index; half of the time with a right digest, so that the reader checks the content."""
+    """Damage the index. Half of the cases update the digest, so that the reader checks the content."""
     trace = Path(shutil.copytree(sound, tmp_path / "run.trace", dirs_exist_ok=True))
     try:
         index = json.loads((trace / "index.json").read_text())

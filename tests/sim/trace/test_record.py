@@ -1,4 +1,4 @@
-"""Recording of a training run: contents and names in the trace, and unchanged training."""
+"""Record training runs: the trace has the right contents and names, and training does not change."""
 
 import os
 import resource
@@ -149,7 +149,7 @@ def test_sampling(case: str, tmp_path: Path) -> None:
     assert [step.epoch for step in trace.steps] == [index // 2 for index in expected]
     assert {len(step.records) for step in trace.steps} == {5}
     assert trace.complete
-    if case != "an epoch":  # A step without recording runs without the mode.
+    if case != "an epoch":  # Steps that are not recorded run without the dispatch mode.
         assert seen[:-1] == [int(index + 1 in expected) for index in range(5)]
 
 
@@ -202,7 +202,7 @@ def test_interrupted_inside_of_the_first_step(tmp_path: Path) -> None:
 
 @pytest.fixture
 def full() -> Iterator[Callable[[], None]]:
-    """Fill the disk when it is called: no file can grow beyond some hundred bytes."""
+    """Return a function that fills the disk: no file can grow beyond some hundred bytes."""
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     yield lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (400, limits[1]))
     resource.setrlimit(resource.RLIMIT_FSIZE, limits)
@@ -220,7 +220,7 @@ def test_disk_that_is_full(tmp_path: Path, full: Callable[[], None]) -> None:
 
 
 def test_disk_that_is_full_and_a_script_that_goes_on(tmp_path: Path, full: Callable[[], None]) -> None:
-    """A script may catch the error; the recording raises it again at its end."""
+    """A script may catch the error. The recording raises it again at its end."""
     caught = []
 
     def script() -> None:

@@ -1,4 +1,4 @@
-"""Names and roles of recorded products, for all ways to run a module; and names of operations that are not recorded."""
+"""Recorded products have the right names and roles however a module runs. Other operations are listed."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -157,7 +157,7 @@ def test_checkpointing_records_the_forward_pass_once(reentrant: bool, square: bo
 
 @pytest.mark.parametrize("reentrant", [True, False])
 def test_checkpointing_with_two_backward_passes(reentrant: bool, tmp_path: Path) -> None:
-    """Each pass recomputes the forward products; gradients belong to the recorded products."""
+    """Each pass recomputes the forward products. Gradients belong to the recorded products."""
     model = nn.Sequential(nn.Linear(4, 5), nn.Linear(5, 4)).double()
     x = torch.randn(4, 4, dtype=torch.float64, requires_grad=True)
 
@@ -192,7 +192,7 @@ def test_checkpointing_inside_of_checkpointing(outer: bool, inner: bool, tmp_pat
     of_x, of_inner, of_ones, of_outer = (f"mm{number}" for number in range(4))
     both = [f"{name} {operation}" for name in (*"012", of_inner) for operation in ("AxW", "WxG", "AxG")]
     one = [f"{name} {operation}" for name in (of_x, of_ones, of_outer) for operation in ("AxW", "WxG")]
-    one[1] = f"{of_x} AxG"  # Only the right factor needs one.
+    one[1] = f"{of_x} AxG"  # Only the right factor needs a gradient.
     assert sorted(operations(trace)) == sorted(both + one)
     found = results(trace)
     for index in range(3):
@@ -231,13 +231,13 @@ def test_saved_tensors_that_are_kept_elsewhere(tmp_path: Path) -> None:
     trace = traced(tmp_path, lambda: run(square, 3), model=square)
     assert operations(trace) == ["Linear AxW", "Linear WxG", "Linear AxG"]
     close(results(trace)["Linear", "AxG"][0], square.weight.grad)
-    trace = traced(tmp_path, lambda: run(square, 4), model=square)  # neither shapes nor memory identify the layer
+    trace = traced(tmp_path, lambda: run(square, 4), model=square)  # Neither shapes nor memory identify the layer.
     assert operations(trace) == ["Linear AxW"]
     assert uncaptured(trace) == ["aten::mm in AddmmBackward0 of layer Linear (role unknown) (2 times)"]
 
 
 class Square(torch.autograd.Function):
-    """A linear layer that a user wrote."""
+    """A linear layer as a custom autograd function."""
 
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
@@ -295,7 +295,7 @@ UNCAPTURED: dict[str, tuple[Callable[[], Any], list[str]]] = {
     ),
     "sparse gradients": (
         lambda: nn.Embedding(3, 2, sparse=True)(torch.tensor([0, 1])).sum().backward(),
-        [],  # Their copies do not multiply, either.
+        [],  # Neither do the copies multiply.
     ),
     "no_grad": (lambda: torch.no_grad()(nn.Linear(2, 2))(torch.ones(1, 2)), ["aten::addmm under torch.no_grad"]),
     "nothing multiplied": (lambda: nn.Linear(2, 2)(torch.ones(0, 2)).sum().backward(), []),

@@ -1,4 +1,4 @@
-"""Products of recorded operands are PyTorch's outputs and both gradients: nothing is lost or recorded twice."""
+"""Products of recorded operands equal PyTorch's outputs and both gradients. No product is lost or repeated."""
 
 from collections.abc import Callable
 from functools import partial
@@ -26,12 +26,12 @@ def float64() -> Any:
 
 
 def zeroed(*shape: int) -> Any:
-    """Return a leaf tensor, half of whose values are zero."""
+    """Return a leaf tensor with zeros in half of its values."""
     return torch.randn(shape).relu_().requires_grad_()
 
 
 def backward(y: torch.Tensor) -> None:
-    """Run the backward pass with a gradient by y of about half zeros and distinct values."""
+    """Run the backward pass with a gradient for y that has about half zeros and distinct other values."""
     (y.relu() * torch.arange(1, y.numel() + 1).reshape(y.shape).to(y.dtype)).sum().backward()
 
 
@@ -52,7 +52,7 @@ def check_layer(path: Path, layer: Any, x: Any, forward: str = "AxW", to_input: 
     name = type(layer).__name__
     bias = 0 if layer.bias is None else layer.bias.reshape(-1, *[1] * (layer.weight.dim() - 2))
     whole, product = y - bias, only(found, name, forward)
-    if whole.numel() != product.size:  # output padding beyond all taps
+    if whole.numel() != product.size:  # Output padding exceeds all taps.
         inside = tuple(slice(extent) for extent in product.shape)
         assert whole.abs().sum().item() == pytest.approx(whole[inside].abs().sum().item(), abs=1e-9)
         whole = whole[inside]
@@ -83,7 +83,7 @@ def test_convolution(case: str, tmp_path: Path) -> None:
     kind, arguments, shape = CONVOLUTIONS[case]
     layer: Any = kind(4, 8, **arguments)
     if arguments.get("padding_mode") or arguments.get("padding") == "same":
-        layer = nn.Sequential(layer)  # the input of the product is padded outside
+        layer = nn.Sequential(layer)  # The module pads the product's input.
         x = zeroed(*shape)
         y, found, _ = forward_and_backward(tmp_path, lambda: layer(x), layer)
         close(only(found, "0", "AxW"), y - layer[0].bias.reshape(-1, *[1] * (len(shape) - 2)))
@@ -167,7 +167,7 @@ def test_product_of_two_activations(case: str, tmp_path: Path) -> None:
     found = {operation: arrays for (_, operation), arrays in layers.items()}
     assert not uncaptured(trace)
     ((forward,), (to_a,), (to_b,)) = found["AxW"], found["WxG"], found["AxG"]
-    # b may be transposed; of two square ones, either name is right.
+    # b may be transposed. For two square operands, either name is right.
     matches(forward, y)
     matches(to_a, a.grad)
     matches(to_b, b.grad)
@@ -188,9 +188,9 @@ def test_product_of_a_tensor_with_its_transpose(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("case", ["mm", "bmm", "addmm", "baddbmm"])
 def test_product_of_a_tensor_with_itself(case: str, tmp_path: Path) -> None:
-    """Its two gradients have the same operands: only their order distinguishes them."""
+    """Both gradients have the same operands, and differ only in their order."""
     x = zeroed(4, 4)
-    left, right = x.view(4, 4), x.view(4, 4)  # the same memory, with a gradient each
+    left, right = x.view(4, 4), x.view(4, 4)  # They share memory, but have separate gradients.
     left.retain_grad()
     right.retain_grad()
     run: dict[str, Callable[[], torch.Tensor]] = {
@@ -206,7 +206,7 @@ def test_product_of_a_tensor_with_itself(case: str, tmp_path: Path) -> None:
 
 
 def test_second_backward_pass_of_a_product_of_a_tensor_with_itself(tmp_path: Path) -> None:
-    """The first pass computes only the right gradient; the second one computes it first again."""
+    """The first pass computes only the right gradient. The second pass computes the right gradient first."""
     x, gradients = zeroed(4, 4), (zeroed(4, 4).detach(), zeroed(4, 4).detach())
     left, right = x.view(4, 4), x.view(4, 4)
 
@@ -285,7 +285,7 @@ def test_attention(case: str, backend: str, tmp_path: Path) -> None:
     assert not uncaptured(trace)
     qk, pv = ("attention0/qk", "attention0/pv") if backend == "fused" else ("bmm0", "bmm1")
     close(only(found, pv, "AxW").reshape(y.shape), y)
-    if backend == "math":  # which multiplies both by the square root of the scale before
+    if backend == "math":  # This backend first multiplies both by the scale's square root.
         assert {operation for _, operation in found} == {"AxW", "WxG", "AxG"}
         assert sum(map(len, found.values())) == 6
         return
@@ -301,7 +301,7 @@ def test_multihead_attention(need_weights: bool, tmp_path: Path) -> None:
     run = lambda: layer(x, x, x, need_weights=need_weights)[0]  # noqa: E731
     y, found, trace = forward_and_backward(tmp_path, run, layer)
     close(only(found, "MultiheadAttention.in_proj_weight", "AxG"), layer.in_proj_weight.grad)
-    by_place = (5, 3, 4)  # in the layer's shape
+    by_place = (5, 3, 4)  # The result has the layer's shape.
     close(only(found, "MultiheadAttention.in_proj_weight", "WxG").reshape(by_place), x.grad.transpose(0, 1))
     close(only(found, "out_proj", "AxG"), layer.out_proj.weight.grad)
     close(only(found, "out_proj", "AxW").reshape(by_place), (y - layer.out_proj.bias).transpose(0, 1))

@@ -1,4 +1,4 @@
-"""Products of recorded operands of recurrent layers, fused ones included, are PyTorch's gradients."""
+"""Products of recorded operands of recurrent layers, fused layers included, equal PyTorch's gradients."""
 
 from pathlib import Path
 from typing import Any

@@ -17,7 +17,7 @@ from .conftest import LAYERS, OPERATIONS, make_trace, operands
 
 
 def one(path: Path, array: Any, dtype: str | None = None, values: bool = True) -> Any:
-    """Record a product whose A is the array, as a row; W is a mask of ones."""
+    """Record a product whose A is the array as a row, and whose W is a mask of ones."""
     array = np.asarray(array).reshape(1, 1, -1)
     geometry = MatrixProduct(batch=1, samples=1, in_features=array.size, out_features=1)
     with TraceWriter(path, values=values, overwrite=True) as writer, writer.step(0) as step:
@@ -34,7 +34,7 @@ def test_everything(trace):
     assert found.created["program"] == "tensordash"
     assert [(step.index, step.epoch, step.uncaptured) for step in found.steps] == [(0, 0, ()), (7, 3, ())]
     for step in found.steps:
-        wanted = operands(step.index)
+        tensors = operands(step.index)
         expected = [(layer, operation) for layer in LAYERS for operation in OPERATIONS]
         assert [(record.layer, record.operation) for record in step.records] == expected
         for record in step.records:
@@ -42,7 +42,7 @@ def test_everything(trace):
             assert record.geometry == LAYERS[record.layer]
             assert list(record.operands) == record.operation.split("x")
             for name, operand in record.operands.items():
-                tensor = wanted[record.layer][name]
+                tensor = tensors[record.layer][name]
                 mask, values = record.mask(name), record.values(name)
                 assert mask.dtype == bool
                 np.testing.assert_array_equal(mask, tensor != 0)
@@ -50,7 +50,7 @@ def test_everything(trace):
                 assert values.tobytes() == tensor.tobytes()
                 assert (operand.shape, operand.dtype) == (tensor.shape, "float32")
                 assert operand.nonzeros == np.count_nonzero(tensor)
-    assert found.check() == 2 * 2 * 6  # masks and values of 3 tensors of 2 layers in 2 steps
+    assert found.check() == 2 * 2 * 6  # 3 tensors of 2 layers in 2 steps have masks and values.
 
 
 @pytest.mark.parametrize("size", [1, 2, 7, 8, 9, 63, 64, 65, 1000])
@@ -68,7 +68,7 @@ def test_sizes(size, kind, tmp_path):
 
 @pytest.mark.parametrize("chunk", [1, 3, 16])
 def test_chunks(chunk, tmp_path, monkeypatch):
-    """Arrays of several chunks, the last one not full, in memory and on disk, views included."""
+    """Arrays, views included, have several chunks with a partial last one, in memory and on disk."""
     monkeypatch.setattr(storage, "CHUNK_BYTES", 8 * chunk)
     values = np.maximum(np.random.default_rng(0).normal(size=(7, 13, 5)), 0)
     for number, view in enumerate((values, values.transpose(2, 0, 1), values[::2, :, ::-1])):
@@ -85,7 +85,7 @@ NUMBERS = [0.0, -0.0, 1.0, -1.5, np.inf, -np.inf, np.nan, 2.0**-6]
 @pytest.mark.parametrize("order", "<>")
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
 def test_floats(dtype, order, tmp_path):
-    """Floats of both byte orders, with the smallest subnormals and a signalling NaN."""
+    """Floats of both byte orders include the smallest subnormals and a signalling NaN."""
     values = np.array([*NUMBERS, 0, 0], dtype)
     patterns = values.view(f"u{values.itemsize}")
     patterns[-2:] = [1, patterns[4] + 1]
@@ -115,7 +115,7 @@ def test_integers(dtype, tmp_path):
 
 
 def test_masks_have_no_values(tmp_path):
-    """Neither masks nor records without stored values have values."""
+    """Masks and records without stored values have no values."""
     for record in (one(tmp_path / "a", [True, False], "bfloat16"), one(tmp_path / "b", [1.0, 0.0], values=False)):
         assert record.operands["A"].values is None
         assert record.mask("A").tolist() == [[[True, False]]]
@@ -127,7 +127,7 @@ def test_masks_have_no_values(tmp_path):
 
 
 def test_stored_once(tmp_path):
-    """Equal content in another record, step or shape is stored once; with other values, only the mask is shared."""
+    """Equal content in another record, step or shape is stored once. Arrays with equal zeros share a mask."""
     geometry = MatrixProduct(batch=1, samples=2, in_features=8, out_features=2)
     tensor = np.arange(16.0).reshape(1, 2, 8) % 3
     with TraceWriter(tmp_path / "run.trace", values=True) as writer:

@@ -1,4 +1,4 @@
-"""Recordings that are interrupted, that replace one another, and that fail."""
+"""Test recordings that are interrupted, replaced, or fail."""
 
 import subprocess
 import sys
@@ -24,7 +24,7 @@ def files(folder: Path) -> list[Path]:
 
 
 def interrupt(path: Path, complete: int, overwrite: bool = False) -> None:
-    """Record `complete` steps, and be interrupted in the next one."""
+    """Record `complete` steps, and interrupt the next one."""
     with TraceWriter(path, overwrite=overwrite) as writer:
         for index in range(complete):
             record_step(writer, index)
@@ -40,7 +40,7 @@ def test_interrupted(tmp_path):
     assert not trace.complete
     assert [step.index for step in trace.steps] == [0, 1]
     assert trace.check() == 2 * 6
-    assert len(list(next(trace.records).arrays.glob("mask-*"))) == 2 * 6  # nothing of the third
+    assert len(list(next(trace.records).arrays.glob("mask-*"))) == 2 * 6  # Nothing of the third step remains.
 
 
 def test_interrupted_in_the_first_step(tmp_path):
@@ -67,7 +67,7 @@ def test_goes_on_after_a_step_that_failed(tmp_path):
 @pytest.mark.parametrize("complete", [0, 2])
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_killed(complete, overwrite, tmp_path):
-    """By a signal that cannot be caught, in the middle of a step."""
+    """The process gets SIGKILL in the middle of a step."""
     path = tmp_path / "run.trace"
     if overwrite:
         former = Trace.open(make_trace(path)).digest
@@ -91,13 +91,13 @@ with TraceWriter({str(path)!r}, overwrite={overwrite}) as writer:
         assert not trace.complete
         assert [step.index for step in trace.steps] == list(range(complete))
     trace.check()
-    # The next recording removes the remains.
+    # The next recording removes the leftovers.
     make_trace(path, overwrite=True)
     assert len(list(path.glob("arrays-*"))) == 1
 
 
 def test_index_that_cannot_be_written(tmp_path, monkeypatch):
-    """The step is not in the trace, and its arrays are not."""
+    """The trace contains neither the step nor its arrays."""
 
     def fail(descriptor: int) -> None:
         raise OSError("no space left on device")
@@ -122,7 +122,7 @@ def test_interrupted_behind_the_index(tmp_path, monkeypatch):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(module, "shutil", SimpleNamespace(rmtree=interrupt_removal))  # Zarr has it, too
+        patch.setattr(module, "shutil", SimpleNamespace(rmtree=interrupt_removal))  # Zarr also uses shutil.
         with pytest.raises(KeyboardInterrupt), TraceWriter(path, overwrite=True) as writer:
             record_step(writer, 3)
     trace = Trace.open(path)
@@ -242,7 +242,7 @@ def test_no_dimension_is_too_small(tmp_path):
 
 
 def test_a_step_is_written_as_json_once(tmp_path, monkeypatch):
-    """Otherwise, each step would take the time of all earlier ones."""
+    """Otherwise, the time of each step would grow with the number of earlier steps."""
     sizes, convert = [], module.canonical
 
     def measured(document: object) -> bytes:

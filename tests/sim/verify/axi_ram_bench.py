@@ -1,4 +1,4 @@
-"""Bench of the emitted core between a master and a memory of cocotbext-axi, which honours byte strobes."""
+"""Run the emitted core between a master and a memory of cocotbext-axi, which honours byte strobes."""
 
 from collections.abc import Iterator, Sequence
 from random import Random
@@ -18,7 +18,7 @@ from tensordash_sim.verify.units.core_host import LOG2_PLACES, SIZE, same_memory
 PERIOD_NS = 2
 MAX_CYCLES = 100_000
 PAUSES = (0.0, 0.3)
-"""Share of cycles in which a channel pauses, in each run."""
+"""Share of cycles in which a channel pauses, for each run."""
 RANDOM_PROGRAMS = 3
 
 Buffer: TypeAlias = bytes | bytearray
@@ -30,10 +30,10 @@ def pauses(random: Random, share: float) -> Iterator[bool]:
 
 
 class System:
-    """A core, with the master at its registers and the memory at its port."""
+    """A core with a master at its registers and a memory at its port."""
 
     def __init__(self, dut, random: Random, share: float) -> None:
-        # pytest imports this module for its doctests, even if the optional package is missing.
+        # pytest imports this module for doctests, even without the optional package.
         from cocotbext.axi import AxiBus, AxiLiteBus, AxiLiteMaster, AxiRam
 
         self.dut = dut
@@ -57,7 +57,7 @@ class System:
         assert await self.read("identity") == IDENTITY
 
     async def run(self, content: Buffer, descriptors: Sequence[int], ring: int, expected: Buffer) -> None:
-        """Run a program after a soft reset, and compare all of memory but the ring."""
+        """Run a program after a soft reset, and compare all memory except for the ring."""
         await self.write("control", 2)
         while await self.read("status") & 2:
             pass
@@ -71,9 +71,9 @@ class System:
             await with_timeout(RisingEdge(self.dut.irq), PERIOD_NS * MAX_CYCLES, "ns")
         assert (await self.read("error"), await self.read("done")) == (0, len(descriptors))
         await self.write("cause", 3)
-        found, wanted = Memory(len(image)), Memory(len(image))
-        found.bytes[:], wanted.bytes[:] = self.ram.read(0, len(image)), expected
-        same_memory(found, wanted, (ring, 64 * len(descriptors)))
+        found, reference = Memory(len(image)), Memory(len(image))
+        found.bytes[:], reference.bytes[:] = self.ram.read(0, len(image)), expected
+        same_memory(found, reference, (ring, 64 * len(descriptors)))
 
 
 @cocotb.test()

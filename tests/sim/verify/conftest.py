@@ -13,12 +13,27 @@ from amaranth.hdl import Signal, Value
 
 from tensordash import TileConfig, generate
 from tensordash.arithmetic import float_sum, product_terms
+from tensordash.configuration.core_config import CoreConfig
+from tensordash.configuration.preset import load_any_preset
 from tensordash_sim.verify import run_bench, simulator_names
+from tensordash_sim.verify.core_library import build_library, verilog_of
 
 FASTEST = simulator_names()[0] if simulator_names() else "auto"
-# Verilator builds for seconds what Icarus builds at once; small designs run too shortly to compensate.
+# Icarus builds immediately, Verilator takes seconds, which short runs of small designs do not regain.
 FOR_SMALL = "icarus" if "icarus" in simulator_names() else FASTEST
 CONFIG = TileConfig(rows=2, columns=1)
+
+
+def core_preset(name: str) -> CoreConfig:
+    config = load_any_preset(name)
+    assert isinstance(config, CoreConfig)
+    return config
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the Verilated core of the preset `core` as a library."""
+    return build_library(verilog_of(core_preset("core")), tmp_path_factory.mktemp("core"))
 
 
 @pytest.fixture(scope="session")
@@ -51,10 +66,10 @@ def check(verilog, tmp_path, request):
 
 
 @pytest.fixture
-def caught(tmp_path, monkeypatch):
-    """Emit (broken) Verilog, run a bench that wants another configuration or sound Verilog, and expect mismatches.
+def run_faulty(tmp_path, monkeypatch):
+    """Emit Verilog that is broken or has another configuration than the bench expects, and return the bench's failures.
 
-    `only` is a regular expression for the names of the bench's tests that run.
+    `only` is a regular expression for the names of the bench's tests to run.
     """
 
     def run(
@@ -80,7 +95,7 @@ def caught(tmp_path, monkeypatch):
 
 
 class Recorder:
-    """Replaces Amaranth's Signal in a module, and stores the created signals by name."""
+    """Replace Amaranth's Signal in a module, and store the created signals by name."""
 
     def __init__(self) -> None:
         self.made: dict[str, Any] = {}
@@ -98,9 +113,9 @@ class Recorder:
 
 @pytest.fixture
 def sabotage(monkeypatch):
-    """Add assignments to a component's hardware; they come last, so that they win over its own.
+    """Add assignments to a component's hardware, after its own assignments, which they override.
 
-    `assignments` is called with the component and, if it takes two arguments, with the signals inside it by name.
+    `assignments` gets the component and, if it has a second parameter, the component's signals by name.
     """
 
     def patch(component: type, assignments, method: str = "elaborate", domain: str = "comb") -> None:
@@ -109,7 +124,8 @@ def sabotage(monkeypatch):
         def broken(self, argument):
             inside = Recorder()
             with monkeypatch.context() as within:
-                for module in (sys.modules[component.__module__], float_sum, product_terms):  # and what it calls
+                # Components also create signals in these arithmetic modules.
+                for module in (sys.modules[component.__module__], float_sum, product_terms):
                     within.setattr(module, "Signal", inside, raising=False)
                 made = original(self, argument)
             module = made if method == "elaborate" else argument
@@ -122,7 +138,7 @@ def sabotage(monkeypatch):
     return patch
 
 
-def says(failures: tuple[str, ...], *words: str) -> bool:
-    """Return whether every failure is a mismatch, and one of them has the expected text."""
+def reports(failures: tuple[str, ...], *words: str) -> bool:
+    """Require that every failure is a mismatch; return whether one failure contains all words."""
     assert all("golden has" in line or "undefined" in line or " is " in line for line in failures), failures
     return any(all(word in line for word in words) for line in failures)

@@ -1,8 +1,14 @@
-"""Runs a testbench in plain Verilog, and puts faults into it."""
+"""Run a testbench in plain Verilog, and put faults into it."""
 
 import re
 import subprocess
 from pathlib import Path
+
+import pytest
+
+from tensordash_sim.verify import simulator_names
+
+needs_icarus = pytest.mark.skipif("icarus" not in simulator_names(), reason="Icarus Verilog is not installed")
 
 
 def run_icarus(folder: Path, *files: str) -> tuple[int, str]:

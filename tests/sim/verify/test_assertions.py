@@ -1,4 +1,4 @@
-"""The assertions with the Verilog compile, hold for emitted designs, and fail for broken ones."""
+"""The emitted assertions compile, hold for emitted designs, and fail for broken ones."""
 
 import json
 import re
@@ -26,7 +26,7 @@ MIXED = TileConfig(
 )
 """A step has 2 bytes on side a and 3 on side b, a scale included."""
 PADDED = TileConfig(rows=2, columns=1, lanes=2, format="tf32", accumulator="ampere")
-"""A step is 38 bits in 5 bytes."""
+"""A step has 38 bits in 5 bytes."""
 LEGAL = "random_traffic|null_beats|reset|clear|single_steps"
 
 
@@ -68,7 +68,7 @@ endmodule
 
 
 def failed_rules(top: str, files: dict[str, str], widths: dict[str, int], folder: Path) -> set[str]:
-    """Return the rules that fail in 3000 cycles with all zeros, all ones or random values on the given ports."""
+    """Return the rules that fail in 3000 cycles with all zeros, all ones or random values on some ports."""
     draws, declarations = [], []
     for port, width in widths.items():
         words = ", ".join(["$urandom"] * -(-width // 32))
@@ -92,7 +92,7 @@ def failed_rules(top: str, files: dict[str, str], widths: dict[str, int], folder
 
 
 def rules_of(top: str, text: str, kind: str = r"\w+") -> set[str]:
-    """Return the rules of a file for a top."""
+    """Return a file's rules for a top module."""
     module = text.split(f"module {top}_assertions")[1].split("endmodule")[0]
     return set(re.findall(rf"^  (\w+): {kind} property", module, re.M))
 
@@ -100,7 +100,7 @@ def rules_of(top: str, text: str, kind: str = r"\w+") -> set[str]:
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("top", ["tensordash_tile", "tensordash_axi_stream_tile"])
 def test_every_rule_can_fail(top, tmp_path):
-    """With free ports in place of the tile, each rule is broken at some time."""
+    """With free ports in place of the tile, each rule fails at some time."""
     text = render(replace(SMALL, staging="ring"))["tensordash_assertions.sv"]
     module = text.split(f"module {top}_assertions")[1].split("endmodule")[0]
     found = re.findall(r"input wire (?:\[(\d+):0\] )?(\w+)", module)
@@ -114,7 +114,7 @@ def test_every_rule_can_fail(top, tmp_path):
 
 
 def broken_rules(bench: str, config: TileConfig, folder: Path) -> set[str]:
-    """Return the emitted Verilog's own rules that fail while its inputs take any values."""
+    """Return the rules in emitted Verilog that fail for arbitrary inputs."""
     top, texts = f"tensordash_{bench}", render(config)
     ports = json.loads(texts["config.json"])["modules"][top].items()
     widths = {name: port["width"] for name, port in ports if port["direction"] == "input"}

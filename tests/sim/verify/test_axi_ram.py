@@ -1,4 +1,4 @@
-"""The emitted core with the memory of cocotbext-axi, from outside of this project."""
+"""Test the emitted core with cocotbext-axi's memory, which is independent of this project."""
 
 from pathlib import Path
 
@@ -20,13 +20,13 @@ VERILATOR = pytest.param("verilator", marks=pytest.mark.slow)
 
 @pytest.fixture
 def verilog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.syspath_prepend(Path(__file__).parent)  # The simulator's Python imports the bench.
+    monkeypatch.syspath_prepend(Path(__file__).parent)  # Python in the simulator imports the bench.
     generate(SMALL, tmp_path / "verilog")
     return tmp_path / "verilog"
 
 
 def run(verilog: Path, simulator: str) -> tuple[int, list[str]]:
-    """Run the bench; return the number of tests, and their failures."""
+    """Run the bench; return the number of tests and their failures."""
     if simulator not in simulator_names():
         pytest.skip(f"{simulator} cannot run here")
     folder = verilog.with_name("run")

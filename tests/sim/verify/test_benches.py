@@ -1,4 +1,4 @@
-"""Benches on emitted Verilog of many tiles: the golden model's values, cycles and counters."""
+"""Emitted Verilog of many tiles has the golden model's values, cycles and counters."""
 
 from dataclasses import replace
 
@@ -79,8 +79,8 @@ AT_NIGHT = {
     "tile-3x5-6lanes-depth3-rows",
     *(f"axi_stream-{geometry}-{sparsity}" for geometry in GEOMETRIES for sparsity in SPARSITIES),
 } - {"axi_stream-4x4-4lanes-depth4-rows"}
-"""The wrapper is the same whatever the tile: CI runs one. Of large tiles, one of each size does (`recommended`
-has 16 lanes)."""
+"""The wrapper does not depend on the tile, so CI runs one. Of large tiles, one per size suffices (`recommended` has 16
+lanes)."""
 
 TILE_CASES = [
     pytest.param(bench, config, id=f"{bench}-{name}", marks=pytest.mark.slow if f"{bench}-{name}" in AT_NIGHT else ())
@@ -97,7 +97,7 @@ def test_tile(bench, config, check):
 
 
 SEEN_IN_OTHERS = ("two-rows-a-beat", "registered-ready", "dense-options-only", "full-window-both")
-"""Other variants have the same options: nightly tests."""
+"""Nightly tests run other variants with the same options."""
 
 
 @pytest.mark.sampled(4)
@@ -128,10 +128,10 @@ def test_paper_tile_on_icarus(bench, check):
 
 SAME_MODULES = {("1x1-4lanes-depth4", bench) for bench in ("scheduler", "staging_buffer", "transposer", "pe")}
 SAME_MODULES.add(("2x2-4lanes-depth2", "transposer"))
-"""The same modules as in the first geometry: nightly, with another seed."""
+"""Nightly tests run modules of the first geometry again, with another seed."""
 QUANTISED = (("fp8_e5m2", 8), ("fp6_e2m3", 1), ("fp6_e3m2", 2), ("fp4_e2m1", 4))
 LARGE = {("4x4-16lanes-depth3", bench) for bench in ("scheduler", "staging_buffer", "pe")}
-"""As long as all others together: nightly tests."""
+"""Nightly tests run this case, which takes as long as all others together."""
 
 
 @pytest.mark.sampled(6)

@@ -1,4 +1,4 @@
-"""Benches can fail, continued: faults that are visible only at the ends of a sum's range, or beyond."""
+"""Benches find faults that show only at the limits of a sum's range or beyond."""
 
 import sys
 from dataclasses import replace
@@ -18,7 +18,7 @@ from tensordash.tile.scheduled_pe import ScheduledPE
 from tensordash.tile.tile import Tile
 from tensordash_sim.verify import run_bench
 
-from .conftest import FOR_SMALL, Recorder, says
+from .conftest import FOR_SMALL, Recorder, reports
 
 PAPER = load_preset("paper")
 SMALL = TileConfig(rows=2, columns=2, lanes=2, depth=2, connectivity=((0, 0), (1, 0), (1, 1)))
@@ -30,11 +30,11 @@ RANGE = f"ends_of_the_range|{OVERFLOW}|headroom"
 
 
 @pytest.fixture
-def found(caught):
-    """Run the tests of the range, which must find a fault."""
+def run_quick(run_faulty):
+    """Run the tests of a sum's range, which must find the fault."""
 
     def run(bench: str, config: TileConfig = SMALL, only: str = RANGE) -> tuple[str, ...]:
-        return caught(bench, config=config, effort=0.05, only=only)
+        return run_faulty(bench, config=config, effort=0.05, only=only)
 
     return run
 
@@ -44,7 +44,7 @@ def found(caught):
     ("bench", "config"), [("tile", E5M2), ("tile", SMALL), ("tile", INT8), ("pe", PAPER), ("pe", INT8), ("pe", BF16)]
 )
 def test_sound_verilog_passes(bench, config, verilog, tmp_path, monkeypatch):
-    """Control of the faults below."""
+    """As a control, run the bench on Verilog without a fault."""
     monkeypatch.setenv("COCOTB_TEST_FILTER", f"{RANGE}|overflow_of_c")
     result = run_bench(bench, config, verilog(config), tmp_path, seed=7, effort=0.05, simulator=FOR_SMALL)
     assert result.passed, result.failures
@@ -62,31 +62,31 @@ class TestFlag:
         ],
         ids=["3_3-paper", "0_0-e5m2", "0_1-small", "1_0-small"],
     )
-    def test_a_pe_is_not_wired(self, config, place, found, sabotage):
+    def test_a_pe_is_not_wired(self, config, place, run_quick, sabotage):
         sabotage(Tile, lambda self: self._overflows[place].eq(0))
-        assert says(found("tile", config, OVERFLOW), "overflow is 0, golden has 1")
+        assert reports(run_quick("tile", config, OVERFLOW), "overflow is 0, golden has 1")
 
-    def test_a_pe_overflows_with_another(self, found, sabotage):
+    def test_a_pe_overflows_with_another(self, run_quick, sabotage):
         sabotage(Tile, lambda self: self._overflows[3].eq(self._overflows[0]))
-        assert says(found("tile", SMALL, OVERFLOW), "overflow is 0, golden has 1")
+        assert reports(run_quick("tile", SMALL, OVERFLOW), "overflow is 0, golden has 1")
 
     @pytest.mark.parametrize("component", [PE, ScheduledPE])
-    def test_a_pe_never_overflows(self, component, found, sabotage):
+    def test_a_pe_never_overflows(self, component, run_quick, sabotage):
         sabotage(component, lambda self: self.sum.overflow.eq(0))
-        assert says(found("tile", SMALL, OVERFLOW), "overflow is 0, golden has 1")
+        assert reports(run_quick("tile", SMALL, OVERFLOW), "overflow is 0, golden has 1")
 
-    def test_a_pe_alone_never_overflows(self, found, sabotage):
+    def test_a_pe_alone_never_overflows(self, run_quick, sabotage):
         sabotage(PE, lambda self: self.sum.overflow.eq(0))
-        assert says(found("pe"), "golden has overflow True")
+        assert reports(run_quick("pe"), "golden has overflow True")
 
     @pytest.mark.parametrize("place", [(0, 0), (0, 1)])
-    def test_a_sum_with_c_is_not_wired(self, place, found, sabotage):
+    def test_a_sum_with_c_is_not_wired(self, place, run_quick, sabotage):
         def assignments(self):
             others = [result.overflow for other, result in self._results.items() if other != place]
             return self.overflow.eq(self.moves & Cat(others).any())
 
         sabotage(Drain, assignments)
-        assert says(found("tile", INT8, "overflow_of_c"), "overflow is 0, golden has 1")
+        assert reports(run_quick("tile", INT8, "overflow_of_c"), "overflow is 0, golden has 1")
 
 
 @pytest.mark.sampled(2)
@@ -95,31 +95,33 @@ class TestOverflow:
 
     @pytest.mark.parametrize("component", [ExactAccumulator, IntegerAccumulator])
     @pytest.mark.parametrize("sign", [0, 1])
-    def test_of_one_sign_only(self, sign, component, found, sabotage):
+    def test_of_one_sign_only(self, sign, component, run_quick, sabotage):
         def assignments(self, inside):
             grown = inside["grown"]
             left = grown[-1] ^ grown[-2]
             return self.sum.overflow.eq(inside["counting"] & ~self.sum.hold & left & (grown[-1] == sign))
 
         sabotage(component, assignments)
-        assert says(found("pe", INT8 if component is IntegerAccumulator else SMALL), "golden has overflow True")
+        assert reports(run_quick("pe", INT8 if component is IntegerAccumulator else SMALL), "golden has overflow True")
 
-    def test_one_bit_too_few(self, found, sabotage):
+    def test_one_bit_too_few(self, run_quick, sabotage):
         def assignments(self, inside):
             top = inside["grown"][self.shape.width :]
             return self.sum.overflow.eq(inside["counting"] & ~self.sum.hold & ~(top.all() | ~top.any()))
 
         sabotage(ExactAccumulator, assignments)
-        assert says(found("tile", SMALL), "overflow is 0, golden has 1")
+        assert reports(run_quick("tile", SMALL), "overflow is 0, golden has 1")
 
     @pytest.mark.parametrize("bench", ["pe", "tile"])
-    def test_one_bit_too_many(self, bench, found, sabotage):
+    def test_one_bit_too_many(self, bench, run_quick, sabotage):
         def assignments(self, inside):
             top = inside["grown"][self.shape.width - 2 :]
             return self.sum.overflow.eq(inside["counting"] & ~self.sum.hold & ~(top.all() | ~top.any()))
 
         sabotage(ExactAccumulator, assignments)
-        assert says(found(bench), "golden has overflow False" if bench == "pe" else "overflow is 1, golden has 0")
+        assert reports(
+            run_quick(bench), "golden has overflow False" if bench == "pe" else "overflow is 1, golden has 0"
+        )
 
 
 @pytest.mark.sampled(3)
@@ -128,22 +130,22 @@ class TestTop:
 
     @pytest.mark.parametrize("bench", ["pe", "tile"])
     @pytest.mark.parametrize("result_bits", [91, 95])
-    def test_replaced_by_the_sign(self, result_bits, bench, found, sabotage):
+    def test_replaced_by_the_sign(self, result_bits, bench, run_quick, sabotage):
         def assignments(self, inside):
             number = inside["accumulated"].number
             cut = Cat(number[:result_bits], number[-1].replicate(self.shape.width - result_bits))
             return inside["basis"].eq(Mux(self.sum.start, 0, cut).as_signed())
 
         sabotage(ExactAccumulator, assignments)
-        assert says(found(bench), "golden has")
+        assert reports(run_quick(bench), "golden has")
 
     @pytest.mark.parametrize("bench", ["pe", "tile"])
-    def test_sign_is_that_of_the_bit_below(self, bench, found, sabotage):
+    def test_sign_is_that_of_the_bit_below(self, bench, run_quick, sabotage):
         sabotage(ExactAccumulator, lambda self, inside: inside["accumulated_next"].number[-1].eq(inside["grown"][-3]))
-        assert says(found(bench), "golden has")
+        assert reports(run_quick(bench), "golden has")
 
-    def test_of_the_first_shift_of_the_rounder(self, found, monkeypatch):
-        """The top four bits after the normaliser's first stage."""
+    def test_of_the_first_shift_of_the_rounder(self, run_quick, monkeypatch):
+        """The fault is in the top four bits after the normaliser's first stage."""
         original = normalizer.normalize
 
         def wrong(m, bits, *args, **kwargs):
@@ -155,12 +157,12 @@ class TestTop:
             return made
 
         monkeypatch.setattr(sys.modules[Rounder.__module__], "normalize", wrong)
-        assert says(found("tile", SMALL, "headroom"), "out_payload is", "golden has")
+        assert reports(run_quick("tile", SMALL, "headroom"), "out_payload is", "golden has")
 
-    def test_of_a_fused_sum(self, found, sabotage):
-        """2**128 is not an infinity."""
+    def test_of_a_fused_sum(self, run_quick, sabotage):
+        """The fault makes 2**128 finite."""
         sabotage(FusedAccumulator, lambda self, inside: inside["overflow"].eq(inside["rounded"][23:] > 0xFF))
-        assert says(found("pe", BF16), "block is", "golden has")
+        assert reports(run_quick("pe", BF16), "block is", "golden has")
 
 
 LATE = {
@@ -168,12 +170,12 @@ LATE = {
     "the number of a NaN counts": (" & ~products[30]", "", "golden has overflow False"),
     "a product comes through a reset": ("    if (rst) active_2 <= 4'd0;\n", "", "came through a reset"),
 }
-"""Faults that are visible only near the end of an accumulator's range; mutants have found them."""
+"""Faults near the limit of an accumulator's range, which mutation testing found."""
 
 
 @pytest.mark.parametrize("name", LATE)
 def test_beside_a_sum_at_the_end(name, tmp_path, monkeypatch):
-    old, new, said = LATE[name]
+    old, new, message = LATE[name]
     generate(PAPER, tmp_path / "verilog")
     file = tmp_path / "verilog" / "tensordash.v"
     text = file.read_text()
@@ -181,4 +183,4 @@ def test_beside_a_sum_at_the_end(name, tmp_path, monkeypatch):
     file.write_text(text.replace(old, new))
     monkeypatch.setenv("COCOTB_TEST_FILTER", "at_the_ends")
     result = run_bench("pe", PAPER, tmp_path / "verilog", tmp_path, seed=7, effort=0.05, simulator=FOR_SMALL)
-    assert any(said in failure for failure in result.failures)
+    assert any(message in failure for failure in result.failures)

@@ -1,4 +1,4 @@
-"""A soak finds a fault, and its printed command finds it again."""
+"""A soak finds a fault, and its printed command reproduces the fault."""
 
 import json
 import shlex
@@ -13,7 +13,7 @@ from tensordash_sim.verify.soak.draw import draw_job
 
 from .conftest import FOR_SMALL
 
-SEED = 2532  # Its first job is small: one PE, 4278 positions.
+SEED = 2532  # The first job is small: one PE and 4278 positions.
 
 
 def call(arguments: str, capfd) -> tuple[int, str, str]:
@@ -24,7 +24,7 @@ def call(arguments: str, capfd) -> tuple[int, str, str]:
 
 
 def test_a_campaign_of_sound_verilog(tmp_path, capfd):
-    """As a user runs it."""
+    """Run a campaign by command line."""
     command = f"soak --seed {SEED} --positions 3000 -j 1 -o {tmp_path} --simulator {FOR_SMALL}"
     status, out, err = call(f"{command} --json", capfd)
     document = json.loads(out)
@@ -35,7 +35,7 @@ def test_a_campaign_of_sound_verilog(tmp_path, capfd):
     assert "[1/1] job 2532:0, 1x1 PEs of 3 lanes" in err
     assert json.loads((tmp_path / f"soak-{SEED}.json").read_text()) == document
     assert not list(tmp_path.glob("job-*"))
-    # Again: no job remains, and so few positions do not cover everything.
+    # On the second run no job remains. Few positions do not cover everything.
     status, out, err = call(f"{command} --cover", capfd)
     assert status == 1
     assert "1 of 1 jobs are done" in err
@@ -67,7 +67,7 @@ def test_a_fault_is_found_and_found_again(tmp_path, capfd, sabotage):
 
 @pytest.mark.slow
 def test_a_fault_of_scales_is_found(tmp_path, sabotage):
-    """A promoted value has the scale of the first step."""
+    """The fault gives promoted values the scale of the first step."""
     job = draw_job(11, 8)
     assert (job.config.scale, job.config.sparsity) == ("e4m3", "rows")
     assert run_job(job, tmp_path / "sound", simulator=FOR_SMALL).failure is None

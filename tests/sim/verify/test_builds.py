@@ -1,4 +1,4 @@
-"""Verilator builds each design once, and never uses a wrong build; "auto" takes the faster simulator."""
+"""Each design is built once, a wrong build is never used, and "auto" takes the faster simulator."""
 
 import os
 import threading
@@ -23,7 +23,7 @@ needs_both = pytest.mark.skipif(len(simulator_names()) < 2, reason="there is no 
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory) -> Path:
-    """Return a cache for this file alone: its tests damage the cached files."""
+    """Return a cache for this file's tests, which damage cached files."""
     return tmp_path_factory.mktemp("cache")
 
 
@@ -35,7 +35,7 @@ def cache(home, monkeypatch) -> Path:
 
 @pytest.fixture
 def ran(monkeypatch) -> list[str]:
-    """List the tools that ran in builds."""
+    """Record the tools that builds run."""
     commands: list[str] = []
     original = Program._run
 
@@ -106,7 +106,7 @@ class TestKept:
         assert bench(verilog, tmp_path / "first").passed
         content = (tmp_path / "first" / TOP).read_bytes()
         (program,) = (path for path in cache.iterdir() if path.read_bytes() == content)
-        program.unlink()  # not in place: the run's folder may have a link to the same file
+        program.unlink()  # The run's folder may have a link to the file, so replace it.
         program.write_bytes(content[:1000] if damage == "cut" else content[:-1] + b"?")
         ran.clear()
         assert bench(verilog, tmp_path / "second").passed
@@ -116,7 +116,7 @@ class TestKept:
         assert ran == []
 
     def test_two_at_once(self, tmp_path, cache, ran):
-        config = TileConfig(rows=1, columns=1, pipeline=1)  # no other process has it
+        config = TileConfig(rows=1, columns=1, pipeline=1)  # No other test builds this configuration.
         generate(config, tmp_path / "verilog")
         together = threading.Barrier(2)
 
@@ -126,7 +126,7 @@ class TestKept:
 
         with ThreadPoolExecutor(2) as pool:
             assert all(found.passed for found in pool.map(one, ("first", "second")))
-        assert ran == ["verilator", "make"]  # the other process has waited
+        assert ran == ["verilator", "make"]  # The second thread waited for the first.
         assert all(path.is_file() and "-" in path.name for path in cache.iterdir())
 
     def test_a_build_that_is_not_to_be_kept(self, tmp_path, cache):
@@ -141,12 +141,12 @@ class TestKept:
         assert program.is_cached
 
     def test_the_main_program_is_not_shared(self):
-        """Its model's size depends on the ports: another's would write beyond its end."""
+        """The model's size depends on the ports. Another design's main program would write beyond its end."""
         assert builds.RUNTIME.stem not in builds._runtime()
         assert "verilated" in builds._runtime()
 
     def test_the_runtime_is_compiled_once(self, verilog, tmp_path, cache):
-        assert bench(verilog, tmp_path / "first").passed  # so that it is cached, whichever test runs first
+        assert bench(verilog, tmp_path / "first").passed  # This caches the runtime in any order of tests.
         (tmp_path / "tiny.v").write_text(
             "module tiny(input clk, output reg q); always @(posedge clk) q <= clk; endmodule\n"
         )
@@ -164,7 +164,7 @@ def test_what_was_used_longest_ago_goes(tmp_path, cache, monkeypatch):
         made = tmp_path / key
         made.write_text(key)
         if key == "c":
-            assert builds.load_cached("a", tmp_path / "again", link=False)  # used, so that b is the oldest
+            assert builds.load_cached("a", tmp_path / "again", link=False)  # Now b is the oldest.
         builds.store_cached(key, made)
         for path in (tmp_path / "kept").glob(f"{key}-*"):
             os.utime(path, (i, i) if key != "c" else None)
@@ -173,7 +173,7 @@ def test_what_was_used_longest_ago_goes(tmp_path, cache, monkeypatch):
 
 @needs_verilator
 def test_nothing_can_be_kept(tmp_path, monkeypatch):
-    """The disk is full after the build: the build works, but the next one is made anew."""
+    """If the disk is full after the build, the build works but is not cached."""
     (tmp_path / "tiny.v").write_text("module tiny(input clk, output reg q); always @(posedge clk) q <= 1; endmodule\n")
 
     def full(*_):
@@ -188,7 +188,7 @@ def test_nothing_can_be_kept(tmp_path, monkeypatch):
 
 @needs_both
 class TestAuto:
-    """ "auto" includes the time of building."""
+    """Test "auto", which counts the time of building."""
 
     def chosen(self, verilog: Path, **work) -> str:
         return simulators.quicker_simulator("auto", "tensordash_tile", [verilog / "tensordash.v"], **work)
@@ -232,7 +232,7 @@ def test_several_replays_are_each_as_if_alone(tmp_path):
         )
         for n, steps in ((3, 9), (1, 4), (2, 30))
     ]
-    operands.append((operands[0][0][0], operands[0][1][0]))  # without the leading axis
+    operands.append((operands[0][0][0], operands[0][1][0]))  # This operand has no leading axis.
     replayer = Replayer(CONFIG, tmp_path, simulator="icarus")
     for together, one in zip(replayer.run_each(operands), operands, strict=True):
         alone = replayer.run(*one)

@@ -1,5 +1,4 @@
-"""Addresses that a core may not use, on the Verilog of the preset `core`: nothing outside is touched, and the error is
-the golden core's."""
+"""Verilog of the preset `core` accesses no address outside of its bounds, and gives the golden core's error."""
 
 from collections import Counter
 from random import Random
@@ -46,7 +45,7 @@ def test_every_clause_is_golden_on_the_verilog(config, core):
 
 
 def program(memory: int) -> list[int]:
-    """Return a program: a store of a group, a load, and an end."""
+    """Return a program that stores a group, loads, and ends."""
     made = Program()
     made.add("store", memory=memory, signal=["load"])
     made.add("load", wait=["store"], memory=memory, address=1)
@@ -58,7 +57,7 @@ def program(memory: int) -> list[int]:
 def test_bounds_are_inclusive_and_hold_through_soft_resets(core, memory, error):
     core.restrict(RING, 0x3FFF)
     before = core.memory.copy()
-    for _ in range(2):  # Each run begins with a soft reset.
+    for _ in range(2):  # Each run starts with a soft reset.
         outcome = core.run(program(memory), RING).outcome
         assert outcome == (Outcome(done=0, error=error) if error else Outcome(done=3, ends=1))
     assert (core.read("bounds_base"), core.read("bounds_limit")) == (RING, 0x3FFF)
@@ -71,7 +70,7 @@ def test_without_bounds_every_address_is_allowed(core, config):
     top = (1 << config.address_bits) - 1
     assert core.read("bounds_base") == core.read("bounds_base_high") == 0
     assert core.read("bounds_limit") | core.read("bounds_limit_high") << 32 == top
-    # Without memory there, the error is the memory's.
+    # Memory reports the error, since no memory has this address.
     assert core.run(program(top - 31), RING).outcome.error == "write"
 
 

@@ -1,4 +1,4 @@
-"""Cached builds of cores: complete or absent, with concurrent builds and damaged caches."""
+"""Cached builds of cores are complete or absent, despite concurrent builds and damaged caches."""
 
 import errno
 import os
@@ -19,7 +19,7 @@ SOURCE = "".join(f"int core_{name}(void) {{ return {len(name)}; }}\n" for name i
 
 
 def stub(verilog: str, folder: Path, name: str, **_: bool) -> None:
-    """Compile a few functions in place of Verilator's library."""
+    """Compile a few functions instead of Verilator's library."""
     (folder / "stub.c").write_text(SOURCE, encoding="utf-8")
     time.sleep(float(os.environ.get("STUB_SECONDS", "0")))
     subprocess.run(["cc", "-shared", "-fPIC", "-o", str(folder / name), str(folder / "stub.c")], check=True)
@@ -34,7 +34,7 @@ def cache(tmp_path, monkeypatch) -> Path:
 
 @pytest.fixture
 def built(monkeypatch) -> list[str]:
-    """List the builds."""
+    """Record the builds."""
     names: list[str] = []
 
     def build(verilog: str, folder: Path, name: str, **how: bool) -> None:
@@ -57,7 +57,7 @@ def test_a_damaged_core_is_built_anew(damage, cache, built):
     assert len(built) == 1
     (file,) = cache.iterdir()
     content = file.read_bytes()
-    file.unlink()  # not in place: the library is loaded
+    file.unlink()  # The library is loaded, so replace the file.
     if damage == "a folder":
         file.mkdir()
     else:
@@ -71,7 +71,7 @@ def test_a_damaged_core_is_built_anew(damage, cache, built):
 
 
 def test_a_cache_that_cannot_be_read(cache, built, tmp_path):
-    """The folder's path is a file: each core is built, and nothing is cached."""
+    """The cache's path is a file, so that each core is built and none is cached."""
     cache.parent.mkdir(parents=True)
     cache.write_text("")
     assert load() == load() == len("idle")
@@ -80,7 +80,7 @@ def test_a_cache_that_cannot_be_read(cache, built, tmp_path):
 
 
 def test_a_cache_that_is_full(cache, built, monkeypatch):
-    """The library does not fit: it still works, and no partial file stays."""
+    """The library does not fit into the cache. It still works, and no partial file stays."""
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     original = core_library.store_cached
 
@@ -97,7 +97,7 @@ def test_a_cache_that_is_full(cache, built, monkeypatch):
 
 
 def test_no_room_to_build(cache, tmp_path, monkeypatch):
-    """One line names the folder, and the folder is removed."""
+    """The error names the folder in one line, and the folder is removed."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (16, limits[1]))
@@ -124,7 +124,7 @@ def test_what_is_no_library_says_so(cache, monkeypatch):
 
 
 def test_two_processes_at_once(cache, tmp_path):
-    """Both build, both are right, and one complete library is cached."""
+    """Both processes build and work, and one complete library is cached."""
     code = (
         f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); import test_core_library as t;"
         "t.core_library._build = t.stub; print(t.load())"
@@ -141,7 +141,7 @@ def test_two_processes_at_once(cache, tmp_path):
 
 
 def test_what_a_killed_build_has_left_goes(cache, built, tmp_path, monkeypatch):
-    """The next build removes them, but not those of a process that still builds."""
+    """The next build removes leftover folders, except for those of a running process."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     code = (
         "import sys, time; from tensordash_storage.files import scratch;\n"

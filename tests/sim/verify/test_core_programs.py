@@ -1,22 +1,16 @@
-"""Programs of full size on the Verilog of the core's presets."""
+"""Run programs of full size on the Verilog of core presets."""
 
 import pytest
 
-from tensordash.configuration.core_config import CoreConfig
-from tensordash.configuration.preset import load_any_preset
 from tensordash_sim.verify.core_library import verilog_of
 from tensordash_sim.verify.core_programs import PROGRAMS, run_core_programs
 
-
-def preset(name: str) -> CoreConfig:
-    config = load_any_preset(name)
-    assert isinstance(config, CoreConfig)
-    return config
+from .conftest import core_preset
 
 
 @pytest.mark.parametrize("test", PROGRAMS)
 def test_programs(test: str) -> None:
-    config = preset("core")
+    config = core_preset("core")
     assert run_core_programs(config, verilog_of(config), seed=1, effort=0.3, tests=[test]) == []
 
 
@@ -25,5 +19,5 @@ def test_programs(test: str) -> None:
     "name", ["core-bf16", "core-dense", "core-dense-bf16", "core-dense-int8", "core-int8", "core-wide", "core-fp8"]
 )
 def test_other_presets(name: str) -> None:
-    config = preset(name)
+    config = core_preset(name)
     assert run_core_programs(config, verilog_of(config), seed=1, effort=2) == []

@@ -1,4 +1,4 @@
-"""`verify` of a core: its bench on the emitted files finds faults in them."""
+"""`verify` runs a core's bench on emitted files and finds faults in them."""
 
 from pathlib import Path
 
@@ -6,12 +6,12 @@ import pytest
 
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.emission.verilog import generate
-from tensordash_sim.verify import SimulatorError, VerificationError, simulator_names
+from tensordash_sim.verify import SimulatorError, VerificationError
 from tensordash_sim.verify.core_run import CORE_BENCHES, run_core_bench, verify_core
 
-SMALL = CoreConfig.from_toml("[core]\nbuffer = 8\nstream_buffer = 4\nmask = false\nstochastic = false")
+from .plain_testbench import needs_icarus
 
-icarus = pytest.mark.skipif("icarus" not in simulator_names(), reason="Icarus Verilog (iverilog) is not installed")
+SMALL = CoreConfig.from_toml("[core]\nbuffer = 8\nstream_buffer = 4\nmask = false\nstochastic = false")
 
 
 @pytest.fixture(scope="module")
@@ -21,8 +21,8 @@ def verilog(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.slow  # `verify` runs them in tests/cli.
-@icarus
+@pytest.mark.slow  # tests/cli runs these benches by `verify`.
+@needs_icarus
 @pytest.mark.parametrize("bench", CORE_BENCHES)
 def test_passes(bench: str, verilog: Path, tmp_path: Path) -> None:
     result = run_core_bench(bench, SMALL, verilog, tmp_path, effort=0.1, simulator="icarus")
@@ -31,9 +31,9 @@ def test_passes(bench: str, verilog: Path, tmp_path: Path) -> None:
     assert (result.bench, result.simulator, result.seed) == (bench, "icarus", 0)
 
 
-@icarus
+@needs_icarus
 def test_broken_verilog_is_found(verilog: Path, tmp_path: Path) -> None:
-    """Memories are in their own file, which runs, too."""
+    """The bench also uses the emitted file of memories."""
     file = tmp_path / "tensordash_memories.v"
     for path in verilog.iterdir():
         (tmp_path / path.name).write_bytes(path.read_bytes())

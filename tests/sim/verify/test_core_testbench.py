@@ -18,7 +18,7 @@ from tensordash_sim.verify.core_example import example_program
 from tensordash_sim.verify.core_testbench import render_core_testbench
 
 from ...emitted_commands import run_verilator_commands
-from .plain_testbench import change, change_digit, check_fails, run_icarus
+from .plain_testbench import change, change_digit, check_fails, needs_icarus, run_icarus
 
 FILES = ("mine_core_tb.v", "mine.v", "mine_memories.v")
 
@@ -28,8 +28,6 @@ CONFIGS = {name: load_any_preset(name) for name in preset_names("core")} | {
     "narrow": CoreConfig.from_toml("[tile]\nrows = 8\nformat = 'fp8_e5m2'\n[core]\naxi_bits = 32\naddress_bits = 32"),
 }
 
-icarus = pytest.mark.skipif("icarus" not in simulator_names(), reason="Icarus Verilog (iverilog) is not installed")
-
 
 def write(folder: Path, config: CoreConfig, seed: int = 0) -> None:
     generate(config, folder, "mine", render_core_testbench(config, "mine", seed))
@@ -37,7 +35,7 @@ def write(folder: Path, config: CoreConfig, seed: int = 0) -> None:
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the files of a small core, which is emitted once."""
+    """Emit a small core once; return its files."""
     folder = tmp_path_factory.mktemp("small")
     write(folder, SMALL)
     return folder
@@ -63,12 +61,12 @@ def check_passes(folder: Path, config: CoreConfig) -> None:
     assert 100 < int(found[2]) < 3000
 
 
-@icarus
+@needs_icarus
 def test_passes(folder: Path) -> None:
     check_passes(folder, SMALL)
 
 
-@icarus
+@needs_icarus
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CONFIGS)
 def test_passes_on(name: str, tmp_path: Path) -> None:
@@ -78,10 +76,10 @@ def test_passes_on(name: str, tmp_path: Path) -> None:
     check_passes(tmp_path, config)
 
 
-@icarus
+@needs_icarus
 @pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_seeds(seed: int, folder: Path) -> None:
-    """Operands and pauses differ."""
+    """Operands and pauses differ between seeds."""
     for name, text in render_core_testbench(SMALL, "mine", seed).items():
         assert (folder / name).read_text() != text
         (folder / name).write_text(text)
@@ -90,9 +88,9 @@ def test_seeds(seed: int, folder: Path) -> None:
     assert f"(seed {seed})" in output
 
 
-@icarus
+@needs_icarus
 def test_other_results_are_found(folder: Path) -> None:
-    """A bit of memory's last beat differs, in both turns."""
+    """The testbench finds a wrong bit in memory's last beat, in both turns."""
     change_digit(folder / "mine_core_tb_after.hex", -1)
     status, output = run_icarus(folder, *FILES)
     assert status == 1
@@ -117,7 +115,7 @@ BROKEN = {
 
 
 @pytest.mark.sampled(3)
-@icarus
+@needs_icarus
 @pytest.mark.parametrize("name", BROKEN)
 def test_fails(name: str, folder: Path) -> None:
     file, pattern, replacement, message = BROKEN[name]
@@ -128,7 +126,7 @@ def test_fails(name: str, folder: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.skipif("verilator" not in simulator_names(), reason="Verilator cannot run here")
 def test_verilator(folder: Path) -> None:
-    """With the commands in the testbench."""
+    """Run the commands that the testbench's header lists."""
     bench = folder / "mine_core_tb.v"
     run = run_verilator_commands(bench)
     assert run.returncode == 0
@@ -152,7 +150,7 @@ def floats(bits: np.ndarray, fmt: FloatFormat) -> np.ndarray:
 
 
 def test_the_example_is_a_product() -> None:
-    """With biases and ReLU, like NumPy's."""
+    """The example's product with biases and ReLU equals NumPy's."""
     config = CoreConfig()
     example = example_program(config, seed=3)
     fmt = config.tile.a_format
@@ -165,7 +163,7 @@ def test_the_example_is_a_product() -> None:
     b = floats(from_groups(groups(0x400, 14).reshape(7, 2, -1), config, 27, 8), fmt)
     a = floats(from_groups(groups(0x5C0, 14).reshape(7, 2, -1), config, 27, 8), fmt)
     bias = np.frombuffer(example.before[0x780:0x7A0], "<f4").astype(np.float64)
-    exact = np.maximum(a.T @ b + bias[:, None], 0)  # channels by positions
+    exact = np.maximum(a.T @ b + bias[:, None], 0)  # (channels, positions)
     table = np.frombuffer(example.after[0x7C0:0x7C8], "<u4")
     units = np.frombuffer(example.after[0x800 : 0x800 + 2 * int(table[1])], "<u2")
     stored = inflate(units, config, 4)

@@ -1,4 +1,4 @@
-"""Prefetch and outstanding reads hide the memory's latency; segments of a compressed load cost little."""
+"""Prefetch and outstanding reads hide memory latency. Segments of a compressed load cost little."""
 
 import runpy
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Benches on emitted Verilog for every format, accumulator and the C input, sparse and dense."""
+"""Run benches on emitted Verilog for every format, accumulator and the C input, sparse and dense."""
 
 from dataclasses import replace
 from itertools import product
@@ -54,7 +54,7 @@ SHAPES: dict[str, dict[str, Any]] = {
     "both": {"rows": 1, "columns": 2, "pipeline": 3},
     "none": {"rows": 2, "columns": 2, "out_rows": 2, "pipeline": 1},
 }
-# Every format, accumulator, rounding and sparsity, with C and without, in as few builds as possible.
+# Few builds cover every format, accumulator, rounding and sparsity, with C and without.
 QUICK = (
     "fp16-exact-rows-c",
     "e4m3-exact-both",
@@ -186,7 +186,7 @@ QUICK_STREAMS = (
     "bf16-nearest-rows-c",
     "tf32-hopper-rows-c",
 )
-"""The wrapper does not depend on the numerics, except for widths, C and sparsities."""
+"""Of the numerics, the wrapper depends only on widths, C and sparsity."""
 QUICK_ALONE = (
     "fp16-exact-rows-c",
     "e4m3-exact-both",
@@ -195,7 +195,7 @@ QUICK_ALONE = (
     "e4m3xe5m2-nearest-none-c",
     "bf16-binned-rows-c",
 )
-"""A tile has these PEs: only those that differ where a tile's bench cannot reach."""
+"""Tiles contain these PEs. Their own benches run only where a tile's bench cannot reach a difference."""
 
 
 @pytest.mark.sampled(9)
@@ -243,5 +243,5 @@ WHOLE = {
     "name", [name if name == "paper-bf16" else pytest.param(name, marks=pytest.mark.slow) for name in WHOLE]
 )
 def test_paper_tile(bench, name, check):
-    """Tiles of the paper's size."""
+    """Test tiles of the paper's size."""
     check(bench, WHOLE[name], effort=0.3, simulator=FASTEST)

@@ -1,4 +1,4 @@
-"""Illegal programs: each clause gives its error in the golden core, at any place."""
+"""Each clause of illegal programs gives its error in the golden core, at any place in a program."""
 
 from random import Random
 

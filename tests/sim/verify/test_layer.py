@@ -1,4 +1,4 @@
-"""Passes of recorded layers: every value is at its place."""
+"""Passes of recorded layers have every value in its place."""
 
 import numpy as np
 import pytest
@@ -34,7 +34,7 @@ def recorded(folder, layer, operands, operation, *, values=True):
 def test_all_passes_give_all_results(layer, operation, tmp_path):
     operands = {name: values.astype(np.int8) for name, values in integers(layer, np.random.default_rng(3)).items()}
     for name, values in operands.items():
-        values.flat[0] = 127  # the largest: values are not scaled
+        values.flat[0] = 127  # With the largest int8, values are not scaled.
         assert values.any(), name
     passes = layer_passes(recorded(tmp_path, layer, operands, operation), CONFIG, sample=10_000, seed=0)
     found: list[int] = []
@@ -42,7 +42,7 @@ def test_all_passes_give_all_results(layer, operation, tmp_path):
         signed = [side.astype(np.uint8).view(np.int8).astype(np.int64) for side in (b, a)]
         found += np.einsum("prtl,pctl->prc", *signed).ravel().tolist()
     expected = multiply_out(layer, operation, {name: v.astype(np.int64) for name, v in operands.items()}, lanes=4)
-    # Places of a pass without a vector are zero.
+    # If a pass lacks a vector, its place is zero.
     assert sorted(value for value in found if value) == sorted(value for value in expected.ravel().tolist() if value)
 
 

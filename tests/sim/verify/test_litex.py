@@ -1,4 +1,4 @@
-"""The example in LiteX: a core's program, by each memory of `bench/litex_memories.py`, and a RAM that is broken."""
+"""The LiteX example runs a core's program with each memory of `bench/litex_memories.py`, and finds a broken RAM."""
 
 import shutil
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""A reset of two cycles brings tile and wrapper to their first state, for any register values at power-up."""
+"""A reset of two cycles brings tile and wrapper to their initial state for any register values at power-up."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -31,7 +31,7 @@ CONFIGS = {
 
 
 def run(bench: str, config: TileConfig, folder: Path, seed: int, *, random: bool = True) -> BenchResult:
-    """Run a bench on registers that begin with random values, another set for each seed; or with zeros."""
+    """Run a bench on registers that start with random values, which depend on the seed, or with zeros."""
     generate(config, folder / "verilog")
     return run_bench(
         bench,
@@ -55,7 +55,7 @@ def test_benches_pass_from_any_state(bench, name, tmp_path):
 
 
 def lacks_a_reset(kind: type, attribute: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Remove the reset of one register of a component, whatever its power-up value is."""
+    """Remove the reset of one register of a component."""
     original: Callable = kind.__init__  # type: ignore[misc]
 
     @wraps(original)

@@ -1,4 +1,4 @@
-"""Recorded operands of a training step through the Verilog of sparse and dense tiles in every format."""
+"""Run recorded operands of a training step on the Verilog of sparse and dense tiles in every format."""
 
 from typing import Any
 
@@ -33,7 +33,7 @@ AT_NIGHT = ("e4m3", "e5m2", "e4m3-hopper")
     "name", [pytest.param(name, marks=pytest.mark.slow if name in AT_NIGHT else ()) for name in CONFIGS]
 )
 def test_verilog_equals_golden(name, tmp_path):
-    """With an exact accumulator, sparse equals dense equals the correctly rounded dot product."""
+    """With an exact accumulator, sparse and dense results equal the correctly rounded dot product."""
     sparse = TileConfig(rows=2, columns=2, **CONFIGS[name])
     replayers = {
         config: Replayer(config, tmp_path / config.sparsity, simulator=FOR_SMALL)

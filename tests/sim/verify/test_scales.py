@@ -1,4 +1,4 @@
-"""Benches on emitted Verilog of tiles with scales, and on faults in the path of scales."""
+"""Run benches on emitted Verilog of tiles with scales, without and with faults in the path of scales."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ from tensordash.streams.feeder import Feeder
 from tensordash.tile.pe import PE
 from tensordash.tile.tile import Tile
 
-from .conftest import FOR_SMALL, says
+from .conftest import FOR_SMALL, reports
 
 NVFP4: dict[str, Any] = {"format": "fp4_e2m1", "scale": "e4m3"}
 MXFP8: dict[str, Any] = {"format": "fp8_e4m3", "scale": "e8m0", "accumulator": "hopper"}
@@ -79,77 +79,87 @@ DENSE = CONFIGS["mxfp8-none-1"]
 
 
 class TestBroken:
-    def test_a_promoted_value_has_the_scale_of_the_first_step(self, caught, sabotage):
+    def test_a_promoted_value_has_the_scale_of_the_first_step(self, run_faulty, sabotage):
         sabotage(StepSelect, lambda self: [self.steps[0].eq(self.select[0].any())])
-        assert says(caught("tile", config=ROWS, only="traffic/idle=0.0/stall=0.0"), "out_payload is", "golden has")
+        assert reports(
+            run_faulty("tile", config=ROWS, only="traffic/idle=0.0/stall=0.0"), "out_payload is", "golden has"
+        )
 
-    def test_scales_do_not_advance(self, caught, sabotage):
+    def test_scales_do_not_advance(self, run_faulty, sabotage):
         sabotage(Tile, lambda self: self.scales["a", 0].refill[0][0].eq(1))
-        assert says(caught("tile", config=MX, only="traffic/idle=0.0/stall=0.0"), "out_payload is")
+        assert reports(run_faulty("tile", config=MX, only="traffic/idle=0.0/stall=0.0"), "out_payload is")
 
-    def test_scales_of_the_neighbour_row(self, caught, sabotage):
+    def test_scales_of_the_neighbour_row(self, run_faulty, sabotage):
         sabotage(Tile, lambda self: self.pes[0, 0].b_scales.eq(self.scales["b", 1].window))
-        assert says(caught("tile", config=ROWS, only="traffic/idle=0.0/stall=0.0"), "out_payload is", "golden has")
+        assert reports(
+            run_faulty("tile", config=ROWS, only="traffic/idle=0.0/stall=0.0"), "out_payload is", "golden has"
+        )
 
-    def test_a_nan_scale_is_ignored(self, caught, sabotage):
+    def test_a_nan_scale_is_ignored(self, run_faulty, sabotage):
         sabotage(ProductScaler, lambda self: self.scaled[0].nan.eq(self.products[0].nan))
-        assert says(caught("pe", config=MX, only="special_operands"), "block is", "golden has")
+        assert reports(run_faulty("pe", config=MX, only="special_operands"), "block is", "golden has")
 
     @pytest.mark.slow
-    def test_a_nan_scale_is_ignored_by_sums(self, caught, sabotage):
+    def test_a_nan_scale_is_ignored_by_sums(self, run_faulty, sabotage):
         sabotage(ScaledAccumulator, lambda self, inside: inside["counts_0"].eq(self._active[0]))
-        assert says(caught("pe", config=CONFIGS["nvfp4-rows-c"], only="special"), "golden has")
+        assert reports(run_faulty("pe", config=CONFIGS["nvfp4-rows-c"], only="special"), "golden has")
 
     @pytest.mark.slow
-    def test_a_nan_scale_of_any_step_counts(self, caught, sabotage):
-        """No lane takes a pair of its step."""
+    def test_a_nan_scale_of_any_step_counts(self, run_faulty, sabotage):
+        """No lane takes a pair from the step with the NaN scale."""
         sabotage(StepSums, lambda self: self.counted.eq(-1))
-        assert says(caught("pe", config=CONFIGS["nvfp4-rows-c"], only="special_operands"), "block is", "golden has")
+        assert reports(
+            run_faulty("pe", config=CONFIGS["nvfp4-rows-c"], only="special_operands"), "block is", "golden has"
+        )
 
-    def test_a_nan_scale_is_not_noticed(self, caught, sabotage):
+    def test_a_nan_scale_is_not_noticed(self, run_faulty, sabotage):
         def assignments(self):
             return [self.non_finite.eq(0)] if self.scale is not None else []
 
         sabotage(OperandFlags, assignments)
-        assert says(caught("tile", config=ROWS, only="special_values"), "non_finite is 0", "golden has 1")
+        assert reports(run_faulty("tile", config=ROWS, only="special_values"), "non_finite is 0", "golden has 1")
 
     @pytest.mark.slow
-    def test_a_zero_scale_is_multiplied(self, caught, sabotage):
+    def test_a_zero_scale_is_multiplied(self, run_faulty, sabotage):
         def assignments(self):
             zeros = [self.steps[step][lane][:3] == 0 for step in range(self.depth) for lane in range(self.lanes)]
             lanes = self.lanes
             return [self.nonzero[i // lanes][i % lanes].eq(~zero & self.zeros) for i, zero in enumerate(zeros)]
 
         sabotage(OperandFlags, assignments)
-        assert says(caught("tile", config=ROWS, only="traffic"), "golden has")
+        assert reports(run_faulty("tile", config=ROWS, only="traffic"), "golden has")
 
     @pytest.mark.slow
-    def test_the_sign_of_a_scale_is_lost(self, caught, sabotage):
+    def test_the_sign_of_a_scale_is_lost(self, run_faulty, sabotage):
         sabotage(ScaledAccumulator, lambda self, inside: inside["negative_0"].eq(0))
-        assert says(caught("pe", config=CONFIGS["nvfp4-rows-c"], only="finite_operands"), "block is", "golden has")
+        assert reports(
+            run_faulty("pe", config=CONFIGS["nvfp4-rows-c"], only="finite_operands"), "block is", "golden has"
+        )
 
     @pytest.mark.slow
-    def test_shared_scales_are_lost(self, caught, sabotage):
+    def test_shared_scales_are_lost(self, run_faulty, sabotage):
         sabotage(FusedAccumulator, lambda self, inside: inside["level"].eq(inside["level"][1:]))
-        assert says(caught("pe", config=DENSE, only="finite_operands"), "block is", "golden has")
+        assert reports(run_faulty("pe", config=DENSE, only="finite_operands"), "block is", "golden has")
 
     @pytest.mark.slow
-    def test_a_nan_that_is_shared_is_ignored(self, caught, sabotage):
+    def test_a_nan_that_is_shared_is_ignored(self, run_faulty, sabotage):
         sabotage(PE, lambda self: self.accumulator.common.nan.eq(0) if self.shared else [])
-        assert says(caught("pe", config=DENSE, only="special_operands"), "block is", "golden has")
+        assert reports(run_faulty("pe", config=DENSE, only="special_operands"), "block is", "golden has")
 
     @pytest.mark.slow
-    def test_scales_move_on_while_the_tile_is_frozen(self, caught, sabotage):
+    def test_scales_move_on_while_the_tile_is_frozen(self, run_faulty, sabotage):
         def assignments(self, inside):
             return inside["held_scales"].eq(inside["scale_products"])
 
         sabotage(PE, assignments, domain="sync")
-        assert says(caught("pe", config=CONFIGS["nvfp4-rows-c"], only="finite_operands"), "block is", "golden has")
+        assert reports(
+            run_faulty("pe", config=CONFIGS["nvfp4-rows-c"], only="finite_operands"), "block is", "golden has"
+        )
 
     @pytest.mark.slow
-    def test_a_beat_has_the_scale_of_the_step_behind(self, caught, sabotage):
+    def test_a_beat_has_the_scale_of_the_step_behind(self, run_faulty, sabotage):
         def assignments(self):
             return self.port.scales[0].eq(self.port.scales[1])
 
         sabotage(Feeder, assignments)
-        assert says(caught("axi_stream", config=CONFIGS["mixed-ring"], only="traffic"), "golden has")
+        assert reports(run_faulty("axi_stream", config=CONFIGS["mixed-ring"], only="traffic"), "golden has")

@@ -1,4 +1,4 @@
-"""Simulators and results: missing tools, failed builds, and tests that did not run."""
+"""Test missing tools, failed builds, and results of tests that did not run."""
 
 import shutil
 from pathlib import Path
@@ -141,7 +141,7 @@ class TestRuns:
         assert "seed 42" in (tmp_path / "run" / "scheduler.log").read_text(encoding="utf-8")
 
     def test_no_test_ran(self, tmp_path, monkeypatch):
-        """A filter without matches is no success."""
+        """If no test matches the filter, the run fails."""
         generate(SMALL, tmp_path)
         original = simulators.Simulation.run
 
@@ -153,7 +153,7 @@ class TestRuns:
         assert (found.tests, found.passed) == (0, False)
 
     def test_module_that_is_not_there(self, tmp_path):
-        """There are no passed results, and none of an earlier run."""
+        """The run has no passed results, not even from an earlier run."""
         generate(SMALL, tmp_path)
         folder, sources = tmp_path / "run", [tmp_path / "tensordash.v"]
         assert run_bench("scheduler", SMALL, tmp_path, folder, effort=0.05, simulator="icarus").passed

@@ -1,4 +1,4 @@
-"""`tensordash soc`: firmware runs a program on the core in Icarus and Verilator, and finds errors."""
+"""Firmware of `tensordash soc` runs a program on the core in Icarus and Verilator, and finds errors."""
 
 import json
 import os
@@ -58,7 +58,7 @@ def make(folder: Path, target: str, *variables: str, seconds: int = 500) -> subp
 
 @pytest.fixture(scope="module")
 def icarus(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a system, which `make` builds once more for each run."""
+    """Write a system, which `make` builds for each run."""
     return generate(tmp_path_factory.mktemp("soc"))
 
 
@@ -68,7 +68,7 @@ def test_in_icarus(icarus: Path) -> None:
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert "bit-equal: 3 tensors, 640 bytes" in ran.stdout
     (shown,) = re.findall(r"```\n(core [0-9a-f]{16}\n.*?)```", TUTORIAL.read_text(encoding="utf-8"), re.DOTALL)
-    assert re.sub(r"\d+", "N", shown) in re.sub(r"\d+", "N", ran.stdout)  # cycles depend on the compiler
+    assert re.sub(r"\d+", "N", shown) in re.sub(r"\d+", "N", ran.stdout)  # Cycles depend on the compiler.
 
 
 def fusesoc(root: Path, place: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -83,7 +83,7 @@ needs_fusesoc = pytest.mark.skipif(which("fusesoc") is None and not is_installed
 @needs_fusesoc
 @pytest.mark.parametrize("target", ["sim", "sim_verilator", "synth", "ulx3s"])
 def test_fusesoc_has_all_files(target: str, icarus: Path, tmp_path: Path) -> None:
-    """Make's inputs are where the script runs it, and all sources are where the tools run."""
+    """`make` finds its inputs in the script's folder, and tools find all sources in theirs."""
     assert fusesoc(icarus, tmp_path, "--setup", f"--target={target}").returncode == 0
     (made,) = tmp_path.glob(f"build/soc_*/{target}")
     (folder,) = made.glob("src/soc_*")
@@ -107,7 +107,7 @@ def test_lint_finds_nothing(icarus: Path, tmp_path: Path) -> None:
 
 @needs_icarus
 def test_pins_are_those_of_the_board_s_top(icarus: Path, tmp_path: Path) -> None:
-    """Each bit of a port has its own site; the top compiles with the system."""
+    """Each bit of a port has its own site. The top module compiles with the system."""
     located = re.findall(
         r'^LOCATE COMP "([\w\[\]]+)" SITE "(\w+)";$', (icarus / "soc_ulx3s.lpf").read_text(), re.MULTILINE
     )
@@ -165,7 +165,7 @@ PROGRAM = r"{UINT64_C\(0x\w+\), (UINT64_C\(0x\w+\), \d+), 0}"
     ],
 )
 def test_firmware_reports_errors(icarus: Path, right: str, wrong: str, message: str) -> None:
-    """Another digest, a misaligned program, and memory with any contents in place of a program."""
+    """Firmware reports another digest, a misaligned program, and arbitrary data in place of a program."""
     files = [icarus / name for name in ("tensordash.h", "program/program.h", "program/program.c")]
     texts = {file: file.read_text() for file in files}
     changed = {file: re.sub(right, wrong, text) for file, text in texts.items()}
@@ -192,7 +192,7 @@ const struct tensordash_tensor tensordash_tensors[] = {{{{"memory", {base}, {siz
 @needs_icarus
 @pytest.mark.parametrize("honours_strobes", [True, False])
 def test_partial_beats(honours_strobes: bool, icarus: Path, tmp_path: Path) -> None:
-    """A compressed store writes parts of beats, in a memory that honours strobes."""
+    """A compressed store writes partial beats, which needs a memory that honours strobes."""
     folder = Path(shutil.copytree(icarus, tmp_path / "soc"))
     example = example_program(CoreConfig.from_toml((folder / "config.toml").read_text()), base=PROGRAM_BASE)
     text = STORED_C.format(
@@ -255,7 +255,7 @@ def test_firmware_finds_a_wrong_result(icarus: Path) -> None:
 
 @needs_icarus
 def test_every_step_is_compared(tmp_path: Path) -> None:
-    """With checksums of two steps, the third one is not compared; a wrong second checksum is found."""
+    """With checksums of two steps, the third is not compared. A wrong second checksum is found."""
     options = ["--preset", "core", "--channels", "4", "--filters", "4", "-o", str(tmp_path / "product")]
     ran = CliRunner().invoke(compile_command, options, catch_exceptions=False)
     assert ran.exit_code == 0, ran.output
@@ -279,7 +279,7 @@ def test_every_step_is_compared(tmp_path: Path) -> None:
 
 @needs_icarus
 def test_each_step_has_its_batch(tmp_path: Path) -> None:
-    """Three steps take two batches in turn; a changed value in the second batch is found in the second step."""
+    """Three steps take two batches in turn. A changed value in the second batch is found in the second step."""
     options = ["--preset", "core", "--channels", "4", "--filters", "4", "-o", str(tmp_path / "product")]
     ran = CliRunner().invoke(compile_command, options, catch_exceptions=False)
     assert ran.exit_code == 0, ran.output
@@ -306,7 +306,7 @@ def test_each_step_has_its_batch(tmp_path: Path) -> None:
 @pytest.mark.slow
 @needs_icarus
 def test_another_network_trains(tmp_path: Path) -> None:
-    """Two steps of an own network are bit-equal; stopping the core's clock, off by default, changes no cycle."""
+    """Two steps of another network are bit-equal. Stopping the core's clock, off by default, changes no cycle."""
     torch = pytest.importorskip("torch")
     layers = torch.nn.Flatten(), torch.nn.Linear(3, 2), torch.nn.ReLU(), torch.nn.Linear(2, 2)
     model = torch.nn.Sequential(*layers)
@@ -329,7 +329,7 @@ def test_another_network_trains(tmp_path: Path) -> None:
 
 
 def test_too_many_steps(tmp_path: Path) -> None:
-    """The error comes before a system is written."""
+    """The error occurs before a system is written."""
     options = ["--preset", "core", "--channels", "4", "--filters", "4", "-o", str(tmp_path / "product")]
     assert CliRunner().invoke(compile_command, options).exit_code == 0
     options = ["--preset", "core", "-o", str(tmp_path / "soc"), "--program", str(tmp_path / "product")]
@@ -369,7 +369,7 @@ def program_folder(folder: Path, digest: str, base: int, size: int) -> Path:
 
 
 def test_program_folders(tmp_path: Path) -> None:
-    """A folder for this core is copied; one for another core or memory is an error before anything is written."""
+    """A folder for this core is copied. A folder for another core or memory is an error before any file is written."""
     ran = CliRunner().invoke(command, ["--preset", "core", "-o", str(tmp_path / "soc"), "--json"])
     digest = json.loads(ran.output)["digest"]
     good = program_folder(tmp_path / "good", digest, PROGRAM_BASE, 4096)

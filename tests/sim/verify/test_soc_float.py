@@ -1,4 +1,4 @@
-"""The firmware's arithmetic in single precision has the bits of IEEE 754, as NumPy computes them."""
+"""The firmware's single-precision arithmetic gives NumPy's bits, by IEEE 754."""
 
 import subprocess
 from ctypes import CDLL, c_uint32, c_void_p
@@ -34,7 +34,7 @@ def library(folder: Path, text: str) -> CDLL:
 
 
 def operands(seed: int) -> Bits:
-    """Return bits of all kinds: random, subnormal, near 1, with few bits set, with many bits set, and special."""
+    """Return bit patterns: random, subnormal, near 1, with few or many bits set, and special."""
     random = np.random.default_rng(seed)
     bits = random.integers(0, 1 << 32, COUNT, np.uint32)
     exponents = random.integers(96, 160, COUNT, np.uint32) << np.uint32(23)

@@ -11,7 +11,7 @@ from tensordash import TileConfig, generate, load_preset
 from tensordash_sim.verify import render_testbench, simulator_names
 
 from ...emitted_commands import run_verilator_commands
-from .plain_testbench import change, change_digit, check_fails, run_icarus
+from .plain_testbench import change, change_digit, check_fails, needs_icarus, run_icarus
 
 FILES = ("mine_tile_tb.v", "mine.v")
 
@@ -29,8 +29,6 @@ CONFIGS = {
     "8 lanes": TileConfig(rows=1, columns=1, lanes=8, depth=3, connectivity=((0, 0), (1, 0), (2, -1))),
 }
 
-icarus = pytest.mark.skipif("icarus" not in simulator_names(), reason="Icarus Verilog (iverilog) is not installed")
-
 
 def write(folder: Path, config: TileConfig, seed: int = 0) -> None:
     generate(config, folder, "mine", render_testbench(config, "mine", seed))
@@ -45,27 +43,27 @@ def check_passes(config: TileConfig, folder: Path) -> None:
     )
     assert found, output
     beats = 8 * config.rows // config.out_rows
-    assert 2.5 * beats <= int(found[1]) < 3 * beats  # all of them twice, and half of them before the reset
+    assert 2.5 * beats <= int(found[1]) < 3 * beats  # All beats appear twice, and half of them also before the reset.
     assert (int(found[2]) < 65) == (config.sparsity != "none")
 
 
-@icarus
+@needs_icarus
 def test_passes(tmp_path: Path) -> None:
     check_passes(CONFIGS["ring"], tmp_path)
 
 
-@icarus
+@needs_icarus
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CONFIGS)
 def test_passes_on(name: str, tmp_path: Path) -> None:
     check_passes(CONFIGS[name], tmp_path)
 
 
-@icarus
+@needs_icarus
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_seeds(seed: int, tmp_path: Path) -> None:
-    """Operands and pauses differ."""
+    """Operands and pauses differ between seeds."""
     write(tmp_path, SMALL, seed)
     status, output = run_icarus(tmp_path, *FILES)
     assert status == 0, output
@@ -78,7 +76,7 @@ def test_same_files_for_the_same_seed() -> None:
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the files of a small tile, which is emitted once."""
+    """Emit a small tile once; return its files."""
     folder = tmp_path_factory.mktemp("small")
     write(folder, SMALL)
     return folder
@@ -89,9 +87,9 @@ def folder(small: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(small, tmp_path / "small"))
 
 
-@icarus
+@needs_icarus
 def test_wrong_results(folder: Path) -> None:
-    """One bit differs in each of two beats; a reset drops the second one before its run ends."""
+    """One bit differs in each of two beats. A reset drops the second beat before its run ends."""
     for line in (0, 15):
         change_digit(folder / "mine_tile_tb_out.hex", line)
     status, output = run_icarus(folder, *FILES)
@@ -111,7 +109,7 @@ BROKEN = {
 }
 
 
-@icarus
+@needs_icarus
 @pytest.mark.parametrize("name", BROKEN)
 def test_fails(name: str, folder: Path) -> None:
     """Each check and each stimulus of the testbench matters."""
@@ -124,7 +122,7 @@ def test_fails(name: str, folder: Path) -> None:
 @pytest.mark.skipif("verilator" not in simulator_names(), reason="Verilator cannot run here")
 @pytest.mark.parametrize("name", ["rows", "c"])
 def test_verilator(name: str, tmp_path: Path) -> None:
-    """With the commands in the testbench."""
+    """Run the commands that the testbench's header lists."""
     write(tmp_path, CONFIGS[name])
     bench = tmp_path / "mine_tile_tb.v"
     run = run_verilator_commands(bench)

@@ -1,8 +1,7 @@
-"""Bits that are unknown in simulation: `if` takes an unknown enable for false, and hides it; plain Verilog does not.
+"""Unknown bits in simulation do not matter, although an `if` treats an unknown enable as false and hides it.
 
-`tensordash.emission.emit` writes registers with an enable as ``if (enable)``; without `enables` as muxes, where an
-unknown enable makes the register unknown. What a tile or a core does must be the same in both, from unknown registers
-on.
+`tensordash.emission.emit` writes registers with an enable as ``if (enable)``, or without `enables` as muxes, where an
+unknown enable makes the register unknown. Tiles and cores must behave equally in both, starting with unknown registers.
 """
 
 import re
@@ -36,12 +35,12 @@ CORE = CoreConfig.from_toml("", ["core.buffer=8", "core.stream_buffer=4", "core.
 SLOW: tuple[Any, Any] = ((), pytest.mark.slow)
 
 TESTS = "random_traffic|output_blocked|reset_anywhere|c_alone|special_values|snapshots"
-"""Tests of the bench that use every part of a tile."""
+"""Tests of the bench that together use every part of a tile."""
 
 
 @pytest.fixture(autouse=True)
 def only(monkeypatch):
-    """Select few tests: registers with multiplexers are slow in Icarus."""
+    """Select few tests, since registers with multiplexers are slow in Icarus."""
     monkeypatch.setenv("COCOTB_TEST_FILTER", TESTS)
 
 
@@ -63,7 +62,7 @@ def test_no_unknown_bit_matters(name, tmp_path):
 
 @pytest.mark.parametrize("bench", [pytest.param(name, marks=SLOW[name != "core_queue"]) for name in CORE_BENCHES])
 def test_no_unknown_bit_of_a_core_matters(bench, monkeypatch, tmp_path):
-    """The same holds for its memories."""
+    """No unknown bit of a core's memories matters, either."""
     monkeypatch.delenv("COCOTB_TEST_FILTER")
     (tmp_path / "core.v").write_text(emit(Core(CORE), enables=False))
     how = {"effort": 0.1, "simulator": "icarus", "sources": [tmp_path / "core.v"]}
@@ -74,7 +73,7 @@ def test_no_unknown_bit_of_a_core_matters(bench, monkeypatch, tmp_path):
 
 @pytest.mark.parametrize("enables", [True, False])
 def test_an_unknown_enable_is_found_in_the_plain_verilog_alone(enables, sabotage, tmp_path):
-    """A register without a reset takes a sum, too, and stays unknown."""
+    """The fault adds a register without a reset, which stays unknown, to a sum."""
 
     def stays_unknown(pe):
         pe.unknown = Signal(name="unknown", reset_less=True)

@@ -1,4 +1,4 @@
-"""The core's Verilog at speed: random programs and a trace's convolutions have the golden core's results."""
+"""On the Verilated core, random programs and a trace's convolutions give the golden core's results."""
 
 from dataclasses import replace
 from random import Random
@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from tensordash.configuration.core_config import CoreConfig
-from tensordash.configuration.preset import load_any_preset
 from tensordash_sim.compiler.images import TensorImage, expected
 from tensordash_sim.compiler.layer import OPERANDS, Layer
 from tensordash_sim.compiler.pipeline import compile_problem
@@ -18,13 +17,9 @@ from tensordash_sim.trace import Trace, example_trace
 from tensordash_sim.verify.programs.random_programs import PROGRAM, random_program
 from tensordash_sim.verify.verilated_core import VerilatedCore, VerilatedError
 
+from .conftest import core_preset
+
 RING = 1 << 20
-
-
-def core_preset(name: str) -> CoreConfig:
-    made = load_any_preset(name)
-    assert isinstance(made, CoreConfig)
-    return made
 
 
 @pytest.fixture(scope="module")
@@ -38,10 +33,10 @@ def check_random(config: CoreConfig, seeds: range, **memory) -> None:
             made = random_program(Random(seed), config)
             golden = GoldenCore(config, Memory(1 << 17))
             golden.memory.bytes[:] = made.memory.bytes
-            wanted = golden.run(made.program.descriptors)
+            reference = golden.run(made.program.descriptors)
             core.memory[:] = np.frombuffer(made.memory.bytes, np.uint8)
-            got = core.run(made.program.descriptors, PROGRAM).outcome
-            assert got == wanted, f"seed {seed}: {made.title}"
+            found = core.run(made.program.descriptors, PROGRAM).outcome
+            assert found == reference, f"seed {seed}: {made.title}"
             ring = slice(PROGRAM, PROGRAM + 4096)
             core.memory[ring] = np.frombuffer(golden.memory.bytes, np.uint8)[ring]
             assert core.memory.tobytes() == bytes(golden.memory.bytes), f"seed {seed}: {made.title}"
@@ -59,7 +54,7 @@ def test_many_random_programs(name):
 
 
 def convolutions():
-    """Yield every convolution of the package's trace, with all of its operations."""
+    """Yield every convolution of the package's trace with all operations."""
     records = [each for each in Trace.open(example_trace()).records if isinstance(each.geometry, Convolution)]
     return {f"{each.layer} {each.operation}": each for each in records}
 
@@ -84,13 +79,13 @@ def test_convolutions_of_the_trace(config, name):
 
 
 def test_what_is_wrong_is_found(config):
-    """Wrong Verilog, and a program that takes too long."""
+    """The test finds wrong Verilog and a program that takes too long."""
     with pytest.raises(VerilatedError, match="the Verilog must have a module tensordash_core"):
         VerilatedCore(config, 1 << 12, verilog="module tensordash_core(input wire clk;\nendmodule\n")
     with pytest.raises(VerilatedError, match="verilator ended with"):
         VerilatedCore(config, 1 << 12, verilog="module tensordash_core(\n  input wire clk\n);\n  assign\nendmodule\n")
     with VerilatedCore(config, 1 << 17) as core:
-        # without compressed loads, since memory is empty
+        # Memory is empty, so programs have no compressed loads.
         made = random_program(Random(0), replace(config, compression=False))
         run = core.run(made.program.descriptors, (1 << 17) - 4096)
         assert run.outcome.done == len(made.program.descriptors)

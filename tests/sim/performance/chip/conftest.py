@@ -1,9 +1,6 @@
-"""Small layers, and random zeros for them."""
-
-import zlib
+"""Small layers with random zeros."""
 
 import numpy as np
-import pytest
 
 from tensordash_sim.lowering import Geometry, MatrixProduct, Operation
 
@@ -21,15 +18,8 @@ LAYERS: dict[str, Geometry] = {
 }
 
 
-@pytest.fixture
-def rng(request: pytest.FixtureRequest) -> np.random.Generator:
-    seed = zlib.crc32(request.node.name.encode())
-    print(f"seed of {request.node.name}: {seed}")
-    return np.random.default_rng(seed)
-
-
 def random_masks(rng: np.random.Generator, geometry: Geometry, operation: Operation) -> dict[str, np.ndarray]:
-    """Draw masks of different densities, some of them denser in parts."""
+    """Draw masks of different densities. Some are denser in parts."""
     masks = {}
     for name in (operation.left, operation.right):
         shape = geometry.shapes[name]

@@ -1,4 +1,4 @@
-"""The cycles of an operation, counted in a simple way."""
+"""Count the cycles of an operation in a simple way."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -23,7 +23,7 @@ FAST_MEMORY = Memory(access_bytes=1 << 20)
 
 @dataclass
 class Expected:
-    """Slots are counted for one PE after the other."""
+    """Expected cycles and slots; slots are counted PE by PE."""
 
     scheduled: str
     passes: int = 0

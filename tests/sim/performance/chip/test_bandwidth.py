@@ -1,4 +1,4 @@
-"""Other bandwidths give the results of a chip with that DRAM."""
+"""Results at another bandwidth equal those of a chip with that DRAM."""
 
 from dataclasses import replace
 
@@ -50,7 +50,7 @@ def test_as_of_another_chip(rng, bits):
 
 
 def test_slow_memory_takes_energy_saved(rng):
-    """Energy of logic alone: slower DRAM saves less, down to the power ratio of idle tiles."""
+    """For logic alone, slower DRAM saves less energy, down to the power ratio of idle tiles."""
     free = Energy(dram_pj_per_bit=0, bank_read_pj=0, bank_write_pj=0, scratchpad_pj=0)
     machine = Machine(TileConfig(), ChipConfig(tiles=2, energy=free))
     operations, power = results(rng, machine.chip), machine.chip.power

@@ -1,4 +1,4 @@
-"""The chip's configuration: the paper's numbers, and an error for every wrong one."""
+"""The chip's configuration has the paper's numbers and gives an error for each wrong one."""
 
 import json
 import tomllib
@@ -39,7 +39,7 @@ def test_table_iv():
 
 
 def test_idle_power_is_what_synth_prints():
-    """docs/cost.json has the figures of ``tensordash synth --preset paper``."""
+    """docs/cost.json contains the figures of ``tensordash synth --preset paper``."""
     measured = json.loads((Path(__file__).parents[4] / "docs" / "cost.json").read_text())["paper"]["figures"]["idle"]
     power = ChipConfig().power
     assert power.sparse_idle == pytest.approx(measured["share"]["tensordash"], abs=5e-5)
@@ -58,7 +58,7 @@ def test_toml_and_back(chip, tmp_path: Path):
 
 
 def test_every_field_is_in_the_document():
-    """Each field has its own value, so that a swap fails."""
+    """Each field has a distinct value, so that swapped fields fail."""
     document, default = OTHER.to_mapping(), ChipConfig().to_mapping()
     assert {key: list(table) for key, table in document.items()} == {key: list(table) for key, table in default.items()}
     assert all(document[key][name] != value for key, table in default.items() for name, value in table.items())

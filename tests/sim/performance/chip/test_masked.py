@@ -1,4 +1,4 @@
-"""Rounds of kept passes, compared with dealing them one by one."""
+"""Compare the number of rounds with dealing passes one by one."""
 
 import numpy as np
 import pytest
@@ -7,8 +7,8 @@ from tensordash import TileConfig
 from tensordash_sim.performance.chip import ChipConfig, masked_rounds
 
 
-def dealt(mask: np.ndarray, tiles: int, streams: int, broadcast: int) -> int:
-    """Count rounds; a round takes passes column by column, until tiles or reads are used up."""
+def deal(mask: np.ndarray, tiles: int, streams: int, broadcast: int) -> int:
+    """Count rounds. A round takes passes column by column until tiles or reads are used up."""
     rounds = 0
     for start in range(0, len(mask), streams):
         band = mask[start : start + streams]
@@ -31,12 +31,12 @@ def test_rounds(density: float, rows: int, columns: int) -> None:
     config, chip = TileConfig(), ChipConfig()
     found = masked_rounds(mask, config, chip)
     assert found >= np.count_nonzero(mask) / chip.tiles
-    # A column in two rounds is read in both, which the count ignores.
-    assert found <= dealt(mask, chip.tiles, 64, chip.memory.broadcast) <= 1.1 * found + 1
+    # Two rounds read a column that both have, which the count ignores.
+    assert found <= deal(mask, chip.tiles, 64, chip.memory.broadcast) <= 1.1 * found + 1
 
 
 def test_narrow_banks_limit() -> None:
-    mask = np.eye(256, dtype=bool)  # nothing to share
+    mask = np.eye(256, dtype=bool)  # No passes share a read.
     few = ChipConfig.from_toml("[memory]\nbanks = 8")
     assert masked_rounds(mask, TileConfig(), ChipConfig()) == 4
     assert masked_rounds(mask, TileConfig(), few) == 32

@@ -1,4 +1,4 @@
-"""Operations on the chip equal a simple recomputation: reference streams, the golden scheduler, plain tiles."""
+"""Operations on the chip equal a simple recomputation from reference streams and the golden scheduler."""
 
 import dataclasses
 from typing import Any
@@ -53,7 +53,7 @@ def test_operation_is_the_obvious_one(layer: str, operation: Operation, sparsity
     check_shares(result)
     tile_slots = machine.config.multipliers
     slots = result.cycles * machine.chip.tiles * tile_slots
-    # The wait of tiles for others with shared reads is tested in test_shared.
+    # test_shared.py tests waits of tiles with shared reads.
     reads = result.idle["reads"] * slots
     tail = (result.shared * machine.chip.tiles - sum(want.ends)) * tile_slots - reads
     memory = (result.cycles - result.shared) * machine.chip.tiles * tile_slots
@@ -70,7 +70,7 @@ def test_operation_is_the_obvious_one(layer: str, operation: Operation, sparsity
 
 @pytest.mark.parametrize("sparsity", ["rows", "both", "none"])
 def test_results_do_not_depend_on_blocks(sparsity: str, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch):
-    """One tile, since with both sides sparse the order of passes follows the blocks."""
+    """The chip has one tile, since with both sides sparse the order of passes depends on the blocks."""
     machine = Machine(TileConfig(sparsity=sparsity), ChipConfig(tiles=1), row_order="density")
     masks = random_masks(rng, LAYERS["3x3"], Operation.FORWARD)
     whole = simulate_operation(LAYERS["3x3"], Operation.FORWARD, masks, machine)
@@ -87,7 +87,7 @@ class TestOrder:
     def test_natural(self, rng):
         vectors = self.vectors(rng)
         groups = grouped(vectors, 4)
-        assert (vectors.batch, vectors.count) == (2, 20)  # 2 samples, 2 x 5 windows
+        assert (vectors.batch, vectors.count) == (2, 20)  # 2 samples of 2 x 5 windows
         assert groups.reshape(2, -1).tolist() == [list(range(20)), list(range(20, 40))]
         assert grouped(vectors, 3)[1, -1].tolist() == [38, 39, -1]
 
@@ -104,7 +104,7 @@ class TestOrder:
         assert groups.tolist() != grouped(vectors, 3).tolist()
 
     def test_density_does_the_same_work_sooner(self, rng):
-        """Zeros differ from row to row."""
+        """Numbers of zeros differ between rows."""
         layer = MatrixProduct(batch=1, samples=64, in_features=256, out_features=8)
         masks = {"A": rng.random((1, 64, 256)) < rng.random((1, 64, 1)), "W": np.ones((1, 8, 256), bool)}
         results = [
@@ -135,7 +135,7 @@ class TestSpread:
 
 @pytest.mark.parametrize("out_rows", [1, 2, 4])
 def test_short_streams_wait_for_their_results_to_leave(out_rows):
-    """Two steps of zeros take one cycle, but four rows leave at `out_rows` per cycle."""
+    """Two steps of zeros take one cycle, but four rows of results leave at `out_rows` per cycle."""
     layer = MatrixProduct(batch=1, samples=4, in_features=8, out_features=40)
     masks = {"A": np.zeros((1, 4, 8), bool), "W": np.ones((1, 40, 8), bool)}
     machine = Machine(TileConfig(out_rows=out_rows), ChipConfig(tiles=1, memory=FAST_MEMORY))
@@ -149,7 +149,7 @@ def test_short_streams_wait_for_their_results_to_leave(out_rows):
 
 
 def test_a_held_back_row_may_be_faster_than_alone():
-    """Idle slots stay correct: among thousands of passes are some of these."""
+    """Idle slots stay correct, though thousands of passes include such rows."""
     rng = np.random.default_rng(0)
     layer = MatrixProduct(batch=2000, samples=4, in_features=24, out_features=1)
     masks = {"A": rng.random((2000, 4, 24)) < 0.4, "W": np.ones((2000, 1, 24), bool)}
@@ -166,7 +166,7 @@ def test_a_held_back_row_may_be_faster_than_alone():
 
 
 def test_strided_phases_count_by_their_multiplications():
-    """Inputs 0, 2 and 4 have products with taps 0, 2 and 4, inputs 1 and 3 with taps 1 and 3."""
+    """Inputs 0, 2 and 4 are multiplied by taps 0, 2 and 4, inputs 1 and 3 by taps 1 and 3."""
     layer = convolution(1, (4, 4), (5,), (5,), (2,), (2,))
     masks = {"W": np.ones((4, 4, 5), bool), "G": np.ones((1, 4, 3), bool)}
     masks["W"][:, :, ::2] = False
@@ -177,7 +177,7 @@ def test_strided_phases_count_by_their_multiplications():
 
 
 def test_nothing_to_multiply():
-    """The only window is inside the padding."""
+    """The only window is in the padding."""
     layer = convolution(1, (2, 2), (1,), (1,), (3,), (1,))
     masks = {name: np.ones(shape, bool) for name, shape in layer.shapes.items()}
     result = simulate_operation(layer, Operation.INPUT_GRADIENT, masks, Machine(TileConfig(), ChipConfig()))
@@ -205,24 +205,24 @@ class TestMemory:
         return simulate_operation(self.LAYER, Operation.FORWARD, masks, machine)
 
     def test_limits(self):
-        """Four passes per tile: a cycle for each four of 16 steps of zeros."""
+        """Each tile has four passes. Each takes a cycle per four of its 16 steps of zeros."""
         fast = ChipConfig(tiles=4, memory=FAST_MEMORY, dram_channels=1 << 20)
         compute = self.result(fast)
         assert (compute.limit, compute.compute, compute.cycles, compute.dense_cycles) == ("compute", 16, 16, 64)
         assert compute.speedup == compute.compute_speedup == 4
         banks = self.result(ChipConfig(tiles=4, memory=Memory(banks=1, access_bytes=128), dram_channels=1 << 20))
-        # 16 vectors of 128 bytes a side: rows once, since scratchpads hold them; columns for each pair of four tiles.
+        # Each side has 16 vectors of 128 bytes. Rows are read once, columns once for each pair of tiles.
         assert (banks.limit, banks.bank_cycles, banks.cycles, banks.dense_cycles) == ("banks", 32, 32, 64)
         assert banks.speedup == 2
         dram = self.result(ChipConfig(tiles=4, memory=FAST_MEMORY, dram_channels=1, clock_mhz=400))
-        # A's and W's bitmaps of 128 bytes each, W's 2,048 and 512 of the result, at 16 bytes a cycle.
+        # DRAM moves two bitmaps of 128 bytes, W's 2,048 and the result's 512 bytes at 16 bytes per cycle.
         assert (dram.limit, dram.dram_cycles, dram.cycles) == ("dram", 176, 176)
         assert dram.dense_cycles == 176
         assert dram.speedup == 1
         assert dram.idle["memory"] == pytest.approx(160 / 176)
 
     def test_energy(self):
-        """Power of busy tiles: 64 and 16 cycles of 2 ns on four tiles, which wait for DRAM until cycle 55."""
+        """Four tiles are busy for 64 (dense) and 16 cycles of 2 ns, and wait for DRAM until cycle 55."""
         power = Power(cores=100, transposers=0, schedulers=5, a_muxes=6, staging=7, dense_idle=0.1, sparse_idle=0.5)
         result = self.result(ChipConfig(tiles=4, clock_mhz=500, power=power))
         assert result.dense_energy["core"] == pytest.approx(64 * 2e-9 * 4 * 0.1 * 1e6)
@@ -231,7 +231,7 @@ class TestMemory:
         assert result.dense_energy["idle"] == 0
         assert result.energy["idle"] == pytest.approx((55 - 16) * 2e-9 * 4 * 0.059 * 1e6)
         assert result.energy["dram"] == result.dense_energy["dram"] == pytest.approx(2816 * 8 * 8e-6)
-        # A read once, W for each pair of four tiles; four passes by four of eight vectors in and out of scratchpads.
+        # A is read once, W by each pair of tiles. In each of 16 passes, eight vectors pass scratchpads.
         reads, writes, scratchpad = 3 * 2048 / 8, 1024 / 8, 2 * 16 * 8 * 128 / 8
         assert result.energy["sram"] == pytest.approx((reads * 30 + writes * 21.7 + scratchpad * 10) * 1e-6)
         assert result.energy["sram"] == result.dense_energy["sram"]
@@ -241,13 +241,13 @@ class TestMemory:
     @pytest.mark.parametrize(
         ("idle", "gain"),
         [
-            (0.0, 256 * 100 / (64 * 118)),  # as in the paper: waiting draws no power
+            (0.0, 256 * 100 / (64 * 118)),  # As in the paper, waiting tiles draw no power.
             (0.1, (256 + 0.1 * 448) * 100 / ((64 + 0.1 * 640) * 118)),
-            (1.0, 100 / 118),  # clocks that never stop: both take the same time, and TensorDash's tiles more power
+            (1.0, 100 / 118),  # Clocks never stop: both take the same time, TensorDash more power.
         ],
     )
     def test_waiting_dominates(self, idle: float, gain: float):
-        """At 6.4 GB/s both take 176 cycles of four tiles, 704; the baseline is busy in 256, TensorDash in 64."""
+        """At 6.4 GB/s both take 176 cycles of four tiles, 704. The baseline is busy in 256, TensorDash in 64."""
         power = Power(cores=100, transposers=0, schedulers=5, a_muxes=6, staging=7, dense_idle=idle, sparse_idle=idle)
         chip = ChipConfig(tiles=4, memory=FAST_MEMORY, dram_channels=1, clock_mhz=400, power=power)
         result = self.result(chip)
@@ -256,7 +256,7 @@ class TestMemory:
         assert dense / sparse == pytest.approx(gain)
 
     def test_tiles_without_a_pass_wait(self):
-        """16 of 64 tiles have one of the 16 passes."""
+        """Each of 16 passes is on one of 64 tiles."""
         power = Power(cores=100, transposers=0, dense_idle=0.5)
         result = self.result(ChipConfig(tiles=64, clock_mhz=500, memory=FAST_MEMORY, dram_channels=64, power=power))
         assert (result.dense_cycles, result.dense_busy) == (16, 16 * 16)
@@ -286,10 +286,10 @@ def test_a_machine_is_all_that_results_depend_on():
 
 
 def test_the_faster_side(rng: np.random.Generator):
-    """W has fewer zeros, but none of its rows waits for another."""
+    """W has fewer zeros, but its rows do not wait for each other."""
     layer = MatrixProduct(batch=1, samples=64, in_features=256, out_features=64)
     masks = {"A": np.zeros((1, 64, 256), bool), "W": np.tile([True, False], (1, 64, 128))}
-    masks["A"][0, ::4] = True  # a row of each tile has no zeros
+    masks["A"][0, ::4] = True  # One row of each tile has no zeros.
     machine = Machine(TileConfig(), ChipConfig(tiles=4, memory=FAST_MEMORY))
     found = {
         side: simulate_operation(layer, Operation.FORWARD, masks, dataclasses.replace(machine, side=side))

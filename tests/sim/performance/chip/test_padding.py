@@ -35,10 +35,10 @@ def test_steps_of_padding_are_skipped(layer, operation, rng, monkeypatch):
 
 
 def test_only_padding_is_skipped():
-    """Windows of 3x3 on 4x4: the corner tile of each has five taps outside in all of its windows, or fewer."""
+    """Windows of 3x3 lie on a plane of 4x4. At most a row of taps is in the padding in all windows of a tile."""
     layer = convolution(1, (4, 4), (4, 4), (3, 3), (1, 1), (1, 1))
     masks = {"A": np.zeros((1, 4, 4, 4), bool), "W": np.ones((4, 4, 3, 3), bool)}
     machine = Machine(TileConfig(), ChipConfig(tiles=1), "left")
     result = simulate_operation(layer, Operation.FORWARD, masks, machine)
-    # Four groups of windows, each a row of the image: in the first and the last one, a row of taps is outside.
+    # Each of four groups of windows is a row of the image. The first and the last have a row of taps outside.
     assert (result.dense_compute, result.dense_unpadded) == (4 * 9, 2 * 6 + 2 * 9)

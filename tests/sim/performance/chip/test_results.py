@@ -1,4 +1,4 @@
-"""Stored results of a trace: an interrupted run continues, and other results are never used."""
+"""Stored results of a trace let an interrupted run continue, and are never used for other runs."""
 
 import json
 from pathlib import Path
@@ -19,7 +19,7 @@ LINEAR = MatrixProduct(batch=1, samples=8, in_features=8, out_features=8)
 
 
 def make_trace(path: Path, seed: int = 0) -> Trace:
-    """Write a trace of two layers; the second one is used twice in each step."""
+    """Write a trace of two layers, of which each step uses the second twice."""
     rng = np.random.default_rng(seed)
     with TraceWriter(path) as writer:
         for index in (0, 3):
@@ -36,7 +36,7 @@ def trace(tmp_path: Path) -> Trace:
 
 
 class Simulator:
-    """`simulate_operation` with a counter, interrupted at the call `stop`."""
+    """Count calls of `simulate_operation`, and interrupt the call `stop`."""
 
     def __init__(self, stop: int = 0) -> None:
         self.calls, self.stop = 0, stop
@@ -82,7 +82,7 @@ def test_interrupted(tmp_path, trace, simulator):
 
 
 def test_what_was_used_is_there_at_once(tmp_path, trace, simulator):
-    """The generator does not have to end."""
+    """Stored results are available before the generator ends."""
     next(Results(tmp_path, trace, MACHINE).run(trace.records))
     assert simulator.calls == 1
     run(tmp_path, trace)
@@ -90,7 +90,7 @@ def test_what_was_used_is_there_at_once(tmp_path, trace, simulator):
 
 
 def test_some_operations(tmp_path, trace, simulator):
-    """First a filter, then all: operations of a layer that is used twice stay distinct."""
+    """Run some operations, then all. Operations of a layer that is used twice stay distinct."""
     want = run(tmp_path / "whole", trace)
     assert want[3] != want[6]
     chosen = [record for record in trace.records if record.layer == "fc"]
@@ -168,7 +168,7 @@ class TestTotals:
         assert added["speedup"] == 24 / 16
         assert added["shared_speedup"] == 22 / 12
         assert added["unpadded_speedup"] == 16 / 40
-        assert added["ideal_speedup"] == 400 / 50  # all of the second one's are zero
+        assert added["ideal_speedup"] == 400 / 50  # All values of the second are zero.
         assert added["energy"] == {"core": 2, "idle": 2, "sram": 4, "dram": 6}
         assert added["core_energy_ratio"] == 4
         assert added["logic_energy_ratio"] == 10 / 4

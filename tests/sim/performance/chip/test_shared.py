@@ -1,4 +1,4 @@
-"""Tiles with shared reads equal a plain recomputation, tile by tile and cycle by cycle."""
+"""Tiles with shared reads equal a simple recomputation, tile by tile and cycle by cycle."""
 
 from dataclasses import replace
 from itertools import product as pairs
@@ -20,7 +20,7 @@ FAST = Memory(access_bytes=1 << 20, transposers=1 << 20)
 
 
 def steps_taken(streams: np.ndarray, config: TileConfig) -> list[int]:
-    """Return the steps that each cycle of a pass takes, by golden's schedules."""
+    """Return the steps that each cycle of a pass takes in the golden schedule."""
     if config.sparsity == "none":
         return [1] * streams.shape[1]
     taken = schedule_stream(streams, config.options, config.window_depth).min(axis=1).tolist()
@@ -29,10 +29,10 @@ def steps_taken(streams: np.ndarray, config: TileConfig) -> list[int]:
 
 
 class Tile:
-    """A tile and its passes; `None` if it has no rows."""
+    """A tile and its passes; a pass is `None` if it has no rows."""
 
     def __init__(self) -> None:
-        self.cycles: list[tuple[int, bool]] = []  # steps taken, and whether it needs its window
+        self.cycles: list[tuple[int, bool]] = []  # steps taken, and whether the cycle needs a full window
         self.has_rows: list[bool] = []
         self.taken = 0
         self.waits = 0
@@ -72,7 +72,7 @@ def expected(geometry, operation: Operation, masks, machine: Machine) -> tuple[i
         batch, count, steps = rows.values.shape[:3]
         row_groups, column_groups = (-(-count // config.rows), -(-columns.values.shape[1] // config.columns))
         grid = Grid.of(batch=batch, row_groups=row_groups, column_groups=column_groups, chip=chip)
-        # Every group of columns of every copy has its own tiles.
+        # Each group of columns in each copy has its own tiles.
         tiles = [[[Tile() for _ in range(grid.rows)] for _ in range(grid.columns)] for _ in range(grid.copies)]
         block = 0
         for element in range(batch):
@@ -107,7 +107,7 @@ def test_shared_reads_are_the_obvious_ones(layer, operation, scratchpad, rng, mo
     masks = random_masks(rng, geometry, operation)
     machine = random_machine(rng, str(rng.choice(["rows", "rows", "none"])))
     tiles = machine.chip.tiles
-    # Nothing, a few steps, and more than any pass has.
+    # Tiles read ahead no step, a few steps, or more than any pass has.
     side_bytes = {"none": 0, "some": machine.config.columns * machine.config.lanes * int(rng.integers(1, 9))}
     kib = -(-2 * tiles * side_bytes.get(scratchpad, 1 << 20) // 1024) or 1
     chip = replace(machine.chip, memory=replace(FAST, broadcast=int(rng.choice([1, 2, 3, 16])), scratchpad_kib=kib))
@@ -125,7 +125,7 @@ def test_shared_reads_are_the_obvious_ones(layer, operation, scratchpad, rng, mo
 
 @pytest.mark.parametrize("seed", range(60))
 def test_any_grid(seed):
-    """Blocks with places without rows, and random passes, a few at a time."""
+    """Blocks include places without rows and random passes."""
     rng = np.random.default_rng(seed)
     batch, row_groups, column_groups, rows, columns, copies = (int(size) for size in rng.integers(1, 6, 6))
     steps, depth, ahead, beats = (int(rng.integers(low, high)) for low, high in ((1, 9), (1, 5), (0, 6), (1, 5)))
@@ -157,24 +157,24 @@ def random_pass(rng, steps, depth):
     taken: list[int] = []
     while sum(taken) < steps:
         taken.append(min(int(rng.integers(1 if len(taken) - sum(taken) > 2 else 0, depth + 1)), steps - sum(taken)))
-        if len(taken) == steps:  # never more cycles than steps
+        if len(taken) == steps:  # A pass has at most one cycle per step.
             taken[-1] = steps - sum(taken[:-1])
     return taken
 
 
 def test_tiles_far_apart_wait_for_each_other():
-    """Two groups of rows: one has no zeros at first, the other one later."""
+    """Of two groups of rows, one is dense in its first half, the other in its second."""
     layer = MatrixProduct(batch=1, samples=64, in_features=4 * 640, out_features=64)
     masks = {"A": np.zeros((1, 64, 4 * 640), bool), "W": np.ones((1, 64, 4 * 640), bool)}
-    masks["A"][:, :4, : 4 * 320] = True  # the first half of the steps of the first group
-    masks["A"][:, 4:8, 4 * 320 :] = True  # the second half of the second
+    masks["A"][:, :4, : 4 * 320] = True  # first half of the first group's steps
+    masks["A"][:, 4:8, 4 * 320 :] = True  # second half of the second group's steps
     cycles = {}
     for kib in (1, 256, 1 << 14):
         machine = Machine(TileConfig(), ChipConfig(memory=replace(FAST, scratchpad_kib=kib)), "left")
         result = simulate_operation(layer, Operation.FORWARD, masks, machine)
         assert result.compute == 320 + 80
         cycles[kib] = result.shared
-    # In lockstep, each half takes the time of its slowest; scratchpads limit how early the second one begins.
+    # In lockstep, the slower group determines each half's time. Scratchpads limit how early the second begins.
     assert cycles == {1: 640, 256: 640 - 16, 1 << 14: 400}
 
 

@@ -1,4 +1,4 @@
-"""Traffic of examples small enough to count by hand."""
+"""Compare the traffic of small examples with counts by hand."""
 
 import numpy as np
 import pytest
@@ -27,7 +27,7 @@ class TestDram:
         assert dram_traffic(one, one, one, ChipConfig()) == 2 * (100 + 3) + 800
 
     def test_neither_fits(self):
-        """In parts of 1,024 bytes: six of the left one, four of the right one; loading the left again is less."""
+        """Parts have 1,024 bytes: six of the left operand, four of the right. Loading the left again moves less."""
         assert dram_traffic(LEFT, RIGHT, RESULT, SMALL) == 4250 + 4 * 2375 + 200
         assert dram_traffic(RIGHT, LEFT, RESULT, SMALL) == 4250 + 4 * 2375 + 200
 
@@ -38,15 +38,15 @@ class TestDram:
         assert dram_traffic(LEFT, larger, RESULT, SMALL) == 2 * 2375 + 513 / 8 + 1026 + 200
 
     def test_sums_stay_on_the_chip(self):
-        """1,600 bytes of sums: half of them at a time, so that one operand is loaded twice."""
+        """Half of the 1,600 bytes of sums stay on the chip at a time, so that one operand is loaded twice."""
         one = Operand(size=400, non_zeros=400, value_bytes=2)  # 850 bytes compressed
         sums = Operand(size=400, non_zeros=0, value_bytes=4)
         assert dram_traffic(one, one, sums, SMALL) == 850 + 850 + 1600
         assert dram_traffic(one, one, sums, SMALL, sums=3) == 850 + 2 * 850 + 1600
-        assert dram_traffic(LEFT, RIGHT, sums, SMALL, sums=3) == 4250 + 4 * 2375 + 1600  # in four parts anyway
+        assert dram_traffic(LEFT, RIGHT, sums, SMALL, sums=3) == 4250 + 4 * 2375 + 1600  # RIGHT has four parts anyway.
 
     def test_batch_elements_have_nothing_in_common(self):
-        """Three of 2,000 and 1,334 bytes: two parts each; with four the right one fits."""
+        """Three elements have 2,000 and 1,334 bytes, two parts each. With four elements, the right one fits."""
         assert dram_traffic(LEFT, RIGHT, RESULT, SMALL, elements=3) == 4250 + 2 * 2375 + 200
         assert dram_traffic(LEFT, RIGHT, RESULT, SMALL, elements=4) == 4250 + 2375 + 200
 
@@ -72,21 +72,21 @@ class TestBanks:
         assert traffic.rows == 4 * 3 * 6 * VALUES
         assert traffic.columns == 4 * 9 * VALUES
         assert (traffic.sums, traffic.results) == (0, 16 * 4 * 4)
-        # In and out of scratchpads: every window once, the filters for each of four groups of windows.
+        # Every window passes scratchpads once, the filters once for each of four groups of windows.
         assert traffic.scratchpad == 2 * 16 * 9 * VALUES + 2 * 4 * (4 * 9) * VALUES
 
     def test_broadcast(self):
-        """Each group of windows meets one group of filters, and the filters four groups of windows."""
+        """Each group of windows has one group of filters; the filters have four groups of windows."""
         reads = {broadcast: on_chip(ChipConfig(memory=Memory(broadcast=broadcast))) for broadcast in (1, 3, 4)}
         assert {traffic.rows for traffic in reads.values()} == {4 * 18 * VALUES}
         assert [reads[broadcast].columns for broadcast in (1, 3, 4)] == [times * 36 * VALUES for times in (4, 2, 1)]
 
     def test_a_group_that_a_scratchpad_holds_is_read_once(self):
-        """16 groups of four filters get to each of two tiles several times. A window group has 288 bytes."""
+        """Each of two tiles uses 16 groups of four filters several times. A group of windows has 288 bytes."""
         layer = convolution(1, (4, 64), (6, 6), (3, 3), (1, 1), (0, 0))
         masks = {name: np.ones(shape, bool) for name, shape in layer.shapes.items()}
         rows = {}
-        for scratchpad_kib in (1, 2):  # 256 and 512 bytes of each tile are for such groups
+        for scratchpad_kib in (1, 2):  # Each tile has 256 or 512 bytes for windows.
             chip = ChipConfig(tiles=2, memory=Memory(broadcast=1, scratchpad_kib=scratchpad_kib))
             machine = Machine(TileConfig(), chip, "left")
             rows[scratchpad_kib] = simulate_operation(layer, Operation.FORWARD, masks, machine).traffic.rows
@@ -104,13 +104,13 @@ class TestBanks:
         assert rows[2] < rows[1]
 
     def test_windows_far_apart(self):
-        """The corners; the middles of the upper and lower edges, and of the others; the inner four."""
+        """Groups are the corners, the upper and lower edges' middles, the other edges' middles, and the inner four."""
         traffic = on_chip(ChipConfig(), [[0, 3, 12, 15], [1, 2, 13, 14], [4, 7, 8, 11], [5, 6, 9, 10]])
-        assert traffic.rows == (4 * 9 + 2 * 12 + 2 * 12 + 16) * VALUES + 16 * 4  # an index of 4 bytes for each
+        assert traffic.rows == (4 * 9 + 2 * 12 + 2 * 12 + 16) * VALUES + 16 * 4  # Each window has an index of 4 bytes.
         assert traffic.columns == on_chip(ChipConfig()).columns
 
     def test_density_order_is_charged(self):
-        """Compared with the natural order, which the baseline has."""
+        """Compare with the natural order, which the baseline uses."""
         rng = np.random.default_rng(0)
         masks = ONES | {"A": rng.random((1, 4, 6, 6)) < 0.5}
         natural, density = (
@@ -137,7 +137,7 @@ class TestBanks:
 
 
 class TestTransposers:
-    """A and W lie along channels, G along filters: reductions along another dimension pass a transposer."""
+    """A and W are stored along channels, G along filters. Reductions along other axes need a transposer."""
 
     def test_what_passes_them(self):
         machine = Machine(TileConfig(), ChipConfig())
@@ -157,12 +157,12 @@ class TestTransposers:
 
 class TestSums:
     def test_of_three_samples(self):
-        """Gradients of 144 weights: three sums each, two of which are added to a read value."""
+        """Each of 144 gradients has three sums. Two of them are added to a value that is read."""
         layer = convolution(3, (4, 4), (6, 6), (3, 3), (1, 1), (0, 0))
         masks = {name: np.ones(shape, bool) for name, shape in layer.shapes.items()}
         result = simulate_operation(layer, Operation.WEIGHT_GRADIENT, masks, Machine(TileConfig(), ChipConfig()))
         assert (result.traffic.results, result.traffic.sums) == (3 * 144 * 4, 2 * 144 * 4)
-        # All of A and G at 17 bits a value, and FP32 gradients.
+        # A and G have 17 bits per value, gradients FP32.
         assert result.traffic.dram == (3 * 4 * 36 + 3 * 4 * 16) * 17 / 8 + 144 * 4
 
     def test_a_matrix_product_adds_up_in_the_tile(self):
@@ -178,7 +178,7 @@ class TestSums:
 
 
 def test_absent_vectors_are_not_moved():
-    """Five rows and three columns on tiles of four by four: the second pass has one row."""
+    """Five rows and three columns run on tiles of four by four, so that the second pass has one row."""
     layer = MatrixProduct(batch=1, samples=5, in_features=8, out_features=3)
     masks = {name: np.ones(shape, bool) for name, shape in layer.shapes.items()}
     result = simulate_operation(layer, Operation.FORWARD, masks, Machine(TileConfig(), ChipConfig()))
@@ -187,7 +187,7 @@ def test_absent_vectors_are_not_moved():
 
 
 def test_elements_of_a_batch_are_loaded_apart():
-    """Both operands exceed a memory, but those of one sample do not."""
+    """Both operands exceed a memory, but one sample's operands fit."""
     layer = convolution(4, (4, 4), (8, 8), (1, 1), (1, 1), (0, 0))  # 512 bytes of A and of G for each sample
     masks = {name: np.ones(shape, bool) for name, shape in layer.shapes.items()}
     result = simulate_operation(layer, Operation.WEIGHT_GRADIENT, masks, Machine(TileConfig(), SMALL))
@@ -197,10 +197,10 @@ def test_elements_of_a_batch_are_loaded_apart():
 def test_cycles():
     chip = ChipConfig(memory=Memory(banks=2, access_bytes=8))
     traffic = Traffic(dram=513, rows=160, columns=161, sums=50, results=100)
-    assert traffic.bank_cycles(chip) == 11  # 161 bytes at 16 a cycle
+    assert traffic.bank_cycles(chip) == 11  # 161 bytes at 16 per cycle
     assert (traffic + Traffic(results=11)).bank_cycles(chip) == 11  # 161 of sums and results
     assert (traffic + Traffic(sums=20, results=10)).bank_cycles(chip) == 12
-    assert traffic.dram_cycles(chip) == 11  # 51.2 bytes a cycle
+    assert traffic.dram_cycles(chip) == 11  # 51.2 bytes per cycle
     transposers = ChipConfig(memory=Memory(transposers=16))
     assert Traffic(transposed=160).transposer_cycles(transposers) == 10
     assert Traffic(transposed=161).transposer_cycles(transposers) == 11

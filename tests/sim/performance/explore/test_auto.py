@@ -12,7 +12,7 @@ from tensordash_sim.performance.explore import Structure, Workload, random_workl
 SHAPES = [(lanes, depth, staging) for lanes in range(2, 33) for depth in range(2, 7) for staging in ("shift", "ring")]
 ZEROS = (0.3, 0.5, 0.7, 0.9)
 ROWS = 4
-# Two of the 310 are nearly equal: this difference is chance.
+# Two of the 310 speedups are nearly equal, and differ by chance.
 CHANCE = 0.998
 
 
@@ -21,14 +21,14 @@ def auto(lanes: int, depth: int, staging: str) -> TileConfig:
 
 
 @cache
-def drawn(lanes: int) -> list[Workload]:
+def draw_options(lanes: int) -> list[Workload]:
     passes = max(4, 64 // lanes)
     return [random_workload(lanes, ROWS, zeros=zeros, passes=passes, steps=1000, seed=7) for zeros in ZEROS]
 
 
 def speedup(structure: Structure, options: tuple[Option, ...]) -> float:
     config = structure.config(TileConfig(out_rows=ROWS), options)
-    return sum(workload.speedup(config) for workload in drawn(structure.lanes)) / len(ZEROS)
+    return sum(workload.speedup(config) for workload in draw_options(structure.lanes)) / len(ZEROS)
 
 
 def test_every_shape_builds():
@@ -48,7 +48,7 @@ def test_every_shape_builds():
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("staging", ["shift", "ring"])
 def test_no_slower_than_plain_options(staging):
-    """Options of a lane and its neighbours, the oldest step first; mean over 30, 50, 70 and 90% zeros."""
+    """Compare with options of a lane and its neighbours, oldest step first, over 30, 50, 70 and 90% zeros."""
     gains = {}
     for lanes, depth, _ in (shape for shape in SHAPES if shape[2] == staging):
         options = auto(lanes, depth, staging).options
@@ -60,7 +60,7 @@ def test_no_slower_than_plain_options(staging):
 
 
 def test_four_lanes_of_four_steps():
-    """The search's best: faster than the paper's, and `recommended` for a ring."""
+    """The search's best is faster than the paper's, and `recommended` for a ring."""
     structure = Structure(4, 4, ROWS, 4, 8)
     assert speedup(structure, auto(4, 4, "shift").options) > 1.02 * speedup(structure, PAPER_OPTIONS)
     assert auto(4, 4, "ring").options == load_preset("recommended").options

@@ -1,4 +1,4 @@
-"""The search: it draws the trace's own passes, keeps faster patterns, and does not lose results."""
+"""The search draws passes of the trace, keeps faster patterns, and stores results."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -39,13 +39,14 @@ def clustered() -> Workload:
 
 @pytest.mark.parametrize("row_order", ["natural", "density"])
 def test_all_passes_of_a_trace_are_its_cycles(trace, row_order):
-    """Compared with the chip's cycles of a single tile, operation by operation."""
+    """Compare with a single tile's cycles, operation by operation."""
     machine = Machine(PAPER, ChipConfig(tiles=1), row_order=row_order)
     for record in list(trace.records)[:4]:
         masks = {name: record.mask(name) for name in (record.operation.left, record.operation.right)}
         result = simulate_operation(record.geometry, record.operation, masks, machine)
         workload = sample_workload([record], PAPER, row_order=row_order, row_steps=1 << 40, seed=0)
-        assert workload.speedup(PAPER) == pytest.approx(result.compute_speedup, rel=1e-3)  # first and last result
+        # The tolerance covers the cycles of the first and the last result.
+        assert workload.speedup(PAPER) == pytest.approx(result.compute_speedup, rel=1e-3)
 
 
 def test_some_passes_stand_for_all(trace):
@@ -91,7 +92,7 @@ def test_starts_are_valid(lanes, depth, options):
 
 @pytest.mark.parametrize(("lanes", "depth", "sources"), [(2, 2, 4), (4, 4, 8), (4, 4, 4), (16, 3, 9), (4, 3, 12)])
 def test_rings_stay_rings(lanes, depth, sources):
-    """All tried patterns have the same lane offsets at every step, as a ring must."""
+    """All tried patterns have the same lane offsets at every step, which a ring requires."""
     structure = Structure(lanes=lanes, depth=depth, rows=1, columns=1, sources=sources, staging="ring")
     words = np.random.default_rng(0).integers(0, 1 << lanes, (4, 1, 40), np.uint32)
     base = structure.config(PAPER, start_options(structure))

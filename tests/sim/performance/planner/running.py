@@ -1,4 +1,4 @@
-"""Runs a plan of `steps.perceptron` on numbers, stage by stage and part by part, and counts moved bytes."""
+"""Run a plan of `steps.perceptron` on numbers, stage by stage and part by part, and count moved bytes."""
 
 from itertools import pairwise
 from typing import Any
@@ -33,10 +33,10 @@ def node_results(node: Node, operands: list[Any]) -> Arrays:
         results = [np.maximum(operands[0], 0), operands[0] > 0]
     elif name == "loss":
         results = [2 * operands[0]]
-    else:  # sums of two
+    else:  # a sum of two tensors
         results = [operands[0] + operands[1]]
-    if len(node.writes) < len(results):  # a copy gives only what is read
-        results = [one for one, what in zip(results, ("Y", "mask"), strict=True) if f".{what}" in node.writes[0]]
+    if len(node.writes) < len(results):  # A copy returns only the results that other nodes read.
+        results = [one for one, kind in zip(results, ("Y", "mask"), strict=True) if f".{kind}" in node.writes[0]]
     return dict(zip(node.writes, results, strict=True))
 
 
@@ -50,7 +50,7 @@ def input_arrays(graph: Graph) -> Arrays:
 
 
 def full_arrays(graph: Graph) -> Arrays:
-    """Run each node as a whole, in the graph's order."""
+    """Run each node without parts, in the graph's order."""
     arrays = input_arrays(graph)
     for node in graph.nodes.values():
         arrays |= node_results(node, [arrays[name] for name in node.reads])
@@ -74,7 +74,7 @@ class Running:
             loaded: set[str] = set()
             for part in range(parts):
                 for node in nodes:
-                    if node.axis or part + 1 == parts:  # an update comes after the last part
+                    if node.axis or part + 1 == parts:  # Updates run after the last part.
                         taken = [self._taken(name, node, made, part, parts) for name in node.reads]
                         loaded |= {name for name in node.reads if name not in made and name not in self.on_chip}
                         for name, result in node_results(node, taken).items():
@@ -83,12 +83,12 @@ class Running:
             self._give(place, stage, nodes, made)
 
     def _taken(self, name: str, node: Node, made: dict[str, list[Any]], part: int, parts: int) -> Any:
-        """Return the inputs of a node, or their part if the node is divided."""
+        """Return a node's inputs, or a part of them if the node is divided."""
         is_cut = bool(node.axis) and node.axis in self.graph.tensors[name].axes
         if name in made and is_cut:
             return made[name][part]
         if name in made:
-            assert len(made[name]) == parts  # a sum: all parts exist
+            assert len(made[name]) == parts  # A sum needs all parts.
             return sum(made[name])
         array = self.on_chip[name] if name in self.on_chip else self.dram[name]
         return np.array_split(array, parts)[part] if is_cut else array
@@ -96,7 +96,7 @@ class Running:
     def _times(self, stage: Stage, nodes: list[Node], name: str) -> int:
         """Return the number of times that a stage loads a tensor."""
         if stage.around:
-            # The plan defines the operand that is loaded again; replay checks it.
+            # The plan defines the operand that is loaded again; `replay` checks it.
             is_again = stage.parts > 1 and name in nodes[0].reads and name != stage.around
             return round(stage.loads[name] / self.graph.tensors[name].packed) if is_again else 1
         needs_whole = not self.graph.tensors[name].axes and any(name in node.reads for node in nodes if node.axis)
@@ -117,6 +117,6 @@ class Running:
                 self.moved += stored
             is_sum = not tensor.axes and any(name in node.writes for node in nodes if node.axis)
             if is_sum and len(each) > 1 and name not in {*stage.held, *self.on_chip}:
-                # Stored for each part, and loaded again for each but the first, and for an update.
+                # A sum is stored for each part, and loaded again for each but the first and for an update.
                 reads = len(each) - 1 + any(name in node.reads for node in nodes if not node.axis)
                 self.moved += (len(each) + reads) * tensor.bytes - leaves * stored

@@ -15,7 +15,7 @@ def cycles(geometry: Geometry, operation: Operation, _: str) -> tuple[int, int]:
 
 
 def perceptron(density: float = 1.0) -> Graph:
-    """Return a step of linear layers with ReLU, one of them beside a shortcut, and momentum."""
+    """Return a step of linear layers with ReLU and momentum; one layer has a shortcut."""
     step = GraphWriter({"samples": BATCH}, cycles, gradient_density=density)
     x = step.add_input("x", BATCH * WIDTHS[0], axes={"samples"})
     for number, (inputs, outputs) in enumerate(pairwise(WIDTHS), start=1):
@@ -29,5 +29,5 @@ def perceptron(density: float = 1.0) -> Graph:
 
 
 def budget(kib: float, bytes_per_cycle: float = 16.0) -> Budget:
-    """Return a budget; an eighth is for early loads."""
+    """Return a budget that reserves an eighth for early loads."""
     return Budget(capacity=kib * 1024, prefetch=kib * 128, dram_bytes_per_cycle=bytes_per_cycle, elements_per_cycle=64)

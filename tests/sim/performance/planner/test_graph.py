@@ -1,4 +1,4 @@
-"""Graphs: errors, and what is computed twice."""
+"""Test graphs: errors, and nodes that are computed twice."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -56,7 +56,7 @@ def test_a_copy_is_a_graph_as_any_other() -> None:
     once = chain.with_copy("relu", {"B"})
     assert list(once.nodes) == ["relu", "A", "relu for B", "B"]
     assert once.nodes["B"].reads == ("y for B",)
-    copied_both = once.with_copy("relu", {"A"})  # No node reads the first one any more.
+    copied_both = once.with_copy("relu", {"A"})  # No node reads the first result any more.
     assert list(copied_both.nodes) == ["relu for A", "A", "relu for B", "B"]
     for graph in (once, copied_both):
         copied = Graph(graph.tensors.values(), graph.nodes.values(), graph.axes)
@@ -72,12 +72,12 @@ def test_a_step_has_three_products_a_layer() -> None:
         return geometry.macs, 0
 
     graph = vgg16(2, 0.5, cycles)
-    first = convolution(2, 3, 64, 224, 3).macs  # images need no gradient
+    first = convolution(2, 3, 64, 224, 3).macs  # Images need no gradient.
     assert macs[Operation.FORWARD] == macs[Operation.WEIGHT_GRADIENT] == macs[Operation.INPUT_GRADIENT] + first
     # Simonyan and Zisserman's network D.
     weights = sum(tensor.values for name, tensor in graph.tensors.items() if name.endswith(".W"))
-    assert weights == 138_344_128  # without biases
-    graph = resnet50(1, 0.5, cycles)  # He et al.: 25.6 million with gains and biases
+    assert weights == 138_344_128  # Biases are not counted.
+    graph = resnet50(1, 0.5, cycles)  # He et al. have 25.6 million with gains and biases.
     assert sum(tensor.values for name, tensor in graph.tensors.items() if name.endswith(".W")) == 25_502_912
 
 
@@ -88,7 +88,7 @@ def test_a_block_of_gpt() -> None:
     assert {tensor.density for tensor in weights} == {0.125}
     assert {name for name, tensor in graph.tensors.items() if tensor.wanted and not tensor.becomes} == {
         "residual2.Y",
-        graph.nodes[list(graph.nodes)[-1]].writes[0],  # the gradient of the block's input
+        graph.nodes[list(graph.nodes)[-1]].writes[0],  # The last result is the gradient of the block's input.
     }
     assert {node.phase for node in graph.nodes.values()} == {0, 1}
 

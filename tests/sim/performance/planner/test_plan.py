@@ -1,4 +1,4 @@
-"""Plans are checked by replay, and by running them on numbers, part by part."""
+"""Check plans by replay, and by running them on numbers, part by part."""
 
 from itertools import pairwise, product
 
@@ -36,9 +36,9 @@ def test_a_plan_computes_the_step(count: int, kib: float) -> None:
     expected = full_arrays(graph)
     running = Running(plan)
     running.run()
-    wanted = [name for name, tensor in graph.tensors.items() if tensor.wanted]
-    assert len(wanted) == 9
-    for name in wanted:
+    outputs = [name for name, tensor in graph.tensors.items() if tensor.wanted]
+    assert len(outputs) == 9
+    for name in outputs:
         np.testing.assert_allclose(running.dram[name], expected[name], rtol=1e-9)
     checked = replay(plan)
     assert checked.loads + checked.stores == pytest.approx(running.moved) == pytest.approx(plan.dram)
@@ -47,7 +47,7 @@ def test_a_plan_computes_the_step(count: int, kib: float) -> None:
 
 @pytest.mark.parametrize(("density", "kib", "rate"), [*product((1.0, 0.4), (12, 40, 120), (4.0, 64.0))])
 def test_more_measures_are_not_slower(density: float, kib: float, rate: float) -> None:
-    """Except for two consecutive steps: loads then have nothing to hide behind."""
+    """Each measure costs at most 5%, where loads have no work to overlap with."""
     cycles = []
     for count in range(len(MEASURES) + 1):
         plan = plan_step(perceptron(density), budget(kib, rate), upto(count))
@@ -88,7 +88,7 @@ def test_published_steps(name: str, gbps: float) -> None:
 
 
 def test_alone_a_product_moves_what_the_chip_s_model_says() -> None:
-    """`chip.traffic` has the least for one operation whose operands have a memory each."""
+    """`chip.traffic` has the least traffic for one operation whose operands have separate memories."""
     step = GraphWriter({"samples": 64}, lambda *_: (1, 0))
     tensors = [
         Tensor(name="A", values=60_000, density=0.5, axes=frozenset({"samples"}), is_input=True),
@@ -101,7 +101,7 @@ def test_alone_a_product_moves_what_the_chip_s_model_says() -> None:
         chip = ChipConfig.from_toml(f"[memory]\nbanks = 1\nbank_kib = {kib}")
         weights = Operand(90_000, 90_000, 2)
         most = dram_traffic(Operand(60_000, 30_000, 2), weights, Operand(70_000, 0, 2), chip)
-        # The chip's model adds a mask even to tensors without zeros; and with little room, sums must stay.
+        # The chip's model adds a mask even to tensors without zeros. With little room, sums must stay.
         assert plan.dram <= most
         if kib > 8:
             assert plan.dram == pytest.approx(most - weights.compressed + weights.bytes, rel=0.2)

@@ -29,7 +29,7 @@ from tensordash_sim.trace import Step, Trace, record
 IMAGES = 4
 BUDGET = Budget.of(ChipConfig(), gbps=25.6, columns=4)
 FEW = replace(BUDGET, capacity=64 * 1024.0)
-"""Too small to keep everything on the chip."""
+"""This budget is too small to hold all tensors on the chip."""
 
 
 def recorded(path: Path, model: nn.Module, *inputs: torch.Tensor, loss: Callable = lambda y: y.square().sum()) -> Step:
@@ -53,7 +53,7 @@ def one(geometry, operation, kind) -> tuple[int, int]:
 
 
 class VGG16(nn.Module):
-    """The network of `planner.vgg16`, thin and with biases, which are in no graph."""
+    """The network of `planner.vgg16`, thin, with biases, which no graph contains."""
 
     def __init__(self, size: int, thin: int):
         super().__init__()
@@ -117,7 +117,7 @@ class ResNet50(nn.Module):
 
 
 def dense(graph: Graph, pooled: float) -> Graph:
-    """Return the step without zeros, and with pooling indices of one size, which differ in recordings."""
+    """Return the step without zeros, with `pooled` bytes per pooling index, which differ in recordings."""
     tensors = [
         replace(each, density=1.0, value_bytes=pooled if 0.2 < each.value_bytes < 1 else each.value_bytes)
         for each in graph.tensors.values()
@@ -126,7 +126,7 @@ def dense(graph: Graph, pooled: float) -> Graph:
 
 
 def facts(graph: Graph, kinds: tuple[str, ...]) -> Counter:
-    """Return the inputs and outputs of nodes without names: their numbers of values, and whether they are divided."""
+    """Count nodes by inputs and outputs without names: numbers of values, and whether tensors are divided."""
 
     def sizes(names: tuple[str, ...]) -> tuple:
         tensors = [graph.tensors[name] for name in names]
@@ -160,12 +160,12 @@ def test_it_is_the_graph_that_is_derived(tmp_path, model, own):
             plans = [plan_step(graph, budget, measures) for graph in (found, expected)]
             for plan in plans:
                 replay(plan)
-            # The loss differs, and PyTorch reads the input of its pooling.
+            # Losses differ, and PyTorch's backward pass reads the input of pooling.
             assert plans[0].dram == pytest.approx(plans[1].dram, rel=0.03)
 
 
 def test_between_products(tmp_path):
-    """Each node of normalization, ReLU and pooling reads and writes exactly what the derived one does."""
+    """Each node of normalization, ReLU and pooling reads and writes the same as the derived node."""
     layers = nn.Conv2d(3, 8, 3, padding=1, bias=False), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten()
     step = recorded(tmp_path, nn.Sequential(*layers, nn.Linear(128, 5, bias=False)), torch.rand(IMAGES, 3, 8, 8))
     writer = GraphWriter({"samples": IMAGES}, one)
@@ -177,7 +177,7 @@ def test_between_products(tmp_path):
     linear = MatrixProduct(batch=1, samples=IMAGES, in_features=128, out_features=5)
     expected = writer.finish(writer.product("fc", linear, x, axis="samples", density=1.0), axis="samples")
     found, kinds = dense(step_graph(step, cycles(step)), 0.25), ("product", "update", "sums", "element-wise")
-    # except for the loss, which is as large as the results
+    # Skip the loss, which has the size of the results.
     found_all, expected_all = (
         {fact: count for fact, count in facts(graph, kinds).items() if all(size[0] != 20 for size in fact[1])}
         for graph in (found, expected)
@@ -216,7 +216,7 @@ class Attention(nn.Module):
 
 
 def test_fused_attention_is_its_parts(tmp_path):
-    """The products between the same tensors as separate ones, with softmax between them."""
+    """Fused attention has the products of separate attention, with softmax between them."""
     graphs = []
     for fused in (False, True):
         (tmp_path / str(fused)).mkdir()
@@ -229,7 +229,7 @@ def test_fused_attention_is_its_parts(tmp_path):
 
 
 def test_a_network_that_is_cut_nowhere(tmp_path):
-    """The first dimension of time-major batches is no batch; layers of an LSTM run as one."""
+    """The first dimension of time-major batches is not the batch. Layers of an LSTM run as one."""
 
     class Recurrent(nn.Module):
         def __init__(self):
@@ -247,12 +247,12 @@ def test_a_network_that_is_cut_nowhere(tmp_path):
     assert forward.cycles == sum(of_it)
     plan = plan_step(graph, BUDGET)
     replay(plan)
-    # All three matrices, and the embedding's, are updated: gradient, weights and momentum.
+    # Each update of the four matrices reads gradient, weights and momentum.
     assert sum(node.kind == "update" and "update" in node.name for node in graph.nodes.values()) == 4
 
 
 def test_weights_that_are_made(tmp_path):
-    """Operations on weights have no parts, and run before or after all parts of the products."""
+    """Operations on weights have no parts. They run before or after all parts of the products."""
 
     class Normalised(nn.Module):
         def __init__(self):
@@ -274,7 +274,7 @@ def test_weights_that_are_made(tmp_path):
 
 
 class Language(nn.Module):
-    """Two embeddings, layers with a shortcut, and words that share their weights with the first embedding."""
+    """Two embeddings, layers with a shortcut, and an output layer that shares the first embedding's weights."""
 
     def __init__(self):
         super().__init__()
@@ -290,11 +290,15 @@ class Language(nn.Module):
 
 
 def test_embeddings(tmp_path):
-    """Their gradients are sums over all parts; the gradients of a weight that is used twice are added."""
+    """Gradients of embeddings are sums over all parts. Gradients of a weight that is used twice are added."""
     step = recorded(tmp_path, Language(), torch.randint(50, (4, 8)))
-    graph = step_graph(step, [1] * len(step.records))  # so that all wait for DRAM
+    graph = step_graph(step, [1] * len(step.records))  # All products wait for DRAM.
     kinds = [node.kind for node in graph.nodes.values() if node.name.startswith("embedding")]
-    assert kinds == ["element-wise", "update", "element-wise"]  # gradients of places are added over the batch before
+    assert kinds == [
+        "element-wise",
+        "update",
+        "element-wise",
+    ]  # A node first adds gradients of positions over the batch.
     sums = [name for name, tensor in graph.tensors.items() if tensor.values == 50 * 32 and not tensor.axes]
     assert any(graph.nodes[node].kind == "update" for name in sums for node in graph.readers[name])
     for budget in (BUDGET, FEW):
@@ -303,7 +307,7 @@ def test_embeddings(tmp_path):
 
 
 def test_dropout_and_what_a_host_does(tmp_path):
-    """Masks are kept for the backward pass; the host prepares a batch before the first weights."""
+    """Masks stay for the backward pass. The host prepares a batch before the first weights."""
 
     class Prepared(nn.Module):
         def __init__(self):

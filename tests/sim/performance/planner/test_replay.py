@@ -1,4 +1,4 @@
-"""Replay finds plans that cannot run: each fault is put into a valid plan."""
+"""Replay finds plans that cannot run: each test puts a fault into a valid plan."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,14 +15,14 @@ Fault = Callable[[Plan], Plan]
 
 
 def changed(plan: Plan, place: int, **more: Any) -> Plan:
-    """Return the plan with changes of one stage."""
+    """Return the plan with one stage changed."""
     stages = list(plan.stages)
     stages[place] = replace(stages[place], **more)
     return replace(plan, stages=tuple(stages))
 
 
-def first(plan: Plan, wanted: Callable[[Stage], object]) -> int:
-    return next(place for place, stage in enumerate(plan.stages) if wanted(stage))
+def first(plan: Plan, is_match: Callable[[Stage], object]) -> int:
+    return next(place for place, stage in enumerate(plan.stages) if is_match(stage))
 
 
 def less_loaded(plan: Plan) -> Plan:
@@ -173,7 +173,7 @@ def stage(nodes: str, **more: Any) -> Stage:
             [stage("relu, add up, divide, gradient", around="x"), stage("update", axis="")],
             "divide reads sums before everything has passed x",
         ),
-        # A sum of a product's parts stays, but no element-wise result.
+        # Sums of a product's parts may stay, element-wise results may not.
         ([stage("relu, add up", around="y"), stage("divide, gradient, update")], "must|needs"),
         ([stage("relu, add up, divide", axis="rows"), stage("gradient, update")], "must have one axis"),
     ],
@@ -185,7 +185,7 @@ def test_stages_that_cannot_be(stages: list[Stage], message: str) -> None:
 
 
 def sound() -> Plan:
-    """Return a plan with a stage for each node."""
+    """Return a valid plan with a stage for each node."""
     plan = plan_step(chain(), budget(1000), ())
     assert [one.nodes for one in plan.stages] == [("relu",), ("add up",), ("divide",), ("gradient",), ("update",)]
     return plan
@@ -227,7 +227,7 @@ def test_what_is_held_is_loaded_again_after_a_pause() -> None:
     held = plan.graph.tensors["x"].packed
     more = [replace(node, phase=0) for node in plan.graph.nodes.values()]
     graph = Graph([*plan.graph.tensors.values()], more, plan.graph.axes)
-    # The gradient first, then two other stages, of which it runs beside the second.
+    # The gradient's stage comes first, and overlaps the second of two other stages.
     order = [plan.stages[each] for each in (0, 3, 1, 2, 4)]
     for reloaded_bytes, is_right in ((held, True), (held / 2, False)):
         moved = replace(plan, graph=graph, stages=tuple(order), overlaps=(Overlap(1, ((3, 0.5),), reloaded_bytes),))

@@ -1,4 +1,4 @@
-"""Times of loads, work and stores of stages: by hand, and compared with a simulation in small steps of time."""
+"""Compare the times of stages' loads, work and stores with cases by hand and a simulation in small time steps."""
 
 from dataclasses import replace
 
@@ -36,12 +36,12 @@ def test_alone() -> None:
     [
         ([stage(100, 500)], 100),
         ([stage(10, 500)], 50),
-        # The second stage loads while the first one works: there is room for everything.
+        # There is room for everything, so that the second stage loads while the first works.
         ([stage(100, 0), stage(10, 900)], 110),
         ([stage(10, 900), stage(100, 0)], 110),
-        # There is room for a quarter. The other 150 cycles of loads come later, then the last slice's work.
+        # There is room for a quarter of the loads. The other 150 cycles follow, then the last slice's work.
         ([stage(100, 0, space=7000), stage(50, 2000)], 100 + 150 + 50 // 8),
-        # Stores leave while the next stage works, if there is room for them.
+        # Stores overlap the next stage's work if there is room for them.
         ([stage(100, 0, 500), stage(100, 0)], 200),
     ],
 )

@@ -1,4 +1,4 @@
-"""The C driver on the Verilated core, with faults, under ASan and UBSan; its coverage, its size, and its compilers."""
+"""Test the C driver on the Verilated core, with faults, under ASan and UBSan; its coverage, size and compilers."""
 
 import gzip
 import json
@@ -19,7 +19,8 @@ from tensordash.configuration.preset import load_any_preset, preset_names
 from tensordash.emission.c_header import c_header, driver_files
 from tensordash.extras import is_installed
 from tensordash_sim.verify.core_example import example_program
-from tensordash_sim.verify.core_library import build_library, verilog_of
+
+from ..conftest import core_preset
 
 CHECKS = Path(__file__).with_name("checks.c")
 RING = 1 << 16
@@ -45,17 +46,11 @@ CHANGES = [
     ("TENSORDASH_GET(descriptor, LOAD_TABLE) % 4u", "TENSORDASH_GET(descriptor, LOAD_TABLE) % 2u"),
     ("tensordash_publish(device, program,", "if (false) tensordash_publish(device, program,"),
 ]
-"""Mistakes that the checks must find."""
-
-
-def core_preset(name: str) -> CoreConfig:
-    config = load_any_preset(name)
-    assert isinstance(config, CoreConfig)
-    return config
+"""Mistakes in the driver that the checks must find."""
 
 
 def wrong_descriptors(config: CoreConfig) -> Iterator[tuple[int, str, str, str, int]]:
-    """Yield descriptors with an error: bits, names of the error, operation and field, and the reserved bit."""
+    """Yield wrong descriptors: bits, names of the error, operation and field, and the reserved bit."""
     moves = {name: OPERATIONS[name] for name in ("load", "store")}
     for code in (0, 8, 15):
         yield code, "operation", "", "operation", 0
@@ -96,7 +91,7 @@ def initializer(bits: int) -> str:
 
 
 def cases_header(config: CoreConfig) -> str:
-    """Return the header of checks.c: a program, memory before and after it, and wrong descriptors."""
+    """Return the header of checks.c: a program, memory before and after the run, and wrong descriptors."""
     example = example_program(config)
     assert len(example.before) < RING
     after = np.frombuffer(example.after, np.uint8)
@@ -121,14 +116,9 @@ def cases_header(config: CoreConfig) -> str:
     return "\n".join(lines) + "\n"
 
 
-@pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_library(verilog_of(core_preset("core")), tmp_path_factory.mktemp("core"))
-
-
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Return a folder with the driver of the preset `core`, the checks and their cases."""
+    """Write the driver of the preset `core`, the checks and their cases into a folder."""
     config = core_preset("core")
     (tmp_path / "tensordash.h").write_text(c_header(config))
     (tmp_path / "cases.h").write_text(cases_header(config))
@@ -153,7 +143,7 @@ def test_on_the_core_with_faults_and_sanitizers(folder: Path, library: Path) -> 
 
 
 def test_every_path_of_the_driver_is_taken(folder: Path, library: Path) -> None:
-    """Each line runs, and each part of each condition is both true and false, so that all error paths are taken."""
+    """Each line runs, and each part of each condition is both true and false. All error paths are taken."""
     assert compile_and_run(folder, library, "--coverage").returncode == 0
     command = ["gcov", "--json-format", "--branch-probabilities", "checks-tensordash_driver.gcda"]
     subprocess.run(command, cwd=folder, check=True, capture_output=True)
@@ -178,7 +168,7 @@ def test_the_checks_find_mistakes(right: str, wrong: str, folder: Path, library:
 
 @pytest.mark.parametrize("name", preset_names("core"))
 def test_every_core_has_a_driver_that_compiles(name: str, tmp_path: Path) -> None:
-    """Include the narrowest and the widest addresses, and another prefix."""
+    """Cores include the narrowest and the widest addresses, and another prefix."""
     configs: list[TileConfig | CoreConfig] = [core_preset(name)]
     if name == "core":
         configs += [load_any_preset("core", [f"core.address_bits={bits}"]) for bits in (32, 64)]
@@ -199,7 +189,7 @@ def test_every_core_has_a_driver_that_compiles(name: str, tmp_path: Path) -> Non
 def rv32_compiler(extensions: str) -> list[str]:
     if which("riscv64-unknown-elf-gcc"):
         return ["riscv64-unknown-elf-gcc", f"-march=rv32i{extensions}", "-mabi=ilp32"]
-    if is_installed("ziglang") and extensions:  # Clang's code for RV32I alone takes 6,271 bytes.
+    if is_installed("ziglang") and extensions:  # Clang's code for RV32I without extensions takes 6,271 bytes.
         target = ["-target", "riscv32-freestanding-none", f"-mcpu=generic_rv32{''.join(f'+{e}' for e in extensions)}"]
         return [sys.executable, "-m", "ziglang", "cc", *target]
     pytest.skip(f"no compiler for RV32I{extensions}: neither riscv64-unknown-elf-gcc nor the package ziglang")
@@ -215,7 +205,7 @@ def test_size_on_rv32(extensions: str, folder: Path) -> None:
 
 
 def loaded_bytes(elf: bytes) -> int:
-    """Return the bytes of an object of 32 bits that are loaded: sections with the flag ALLOC."""
+    """Return the loaded bytes of a 32-bit object: sections with the flag ALLOC."""
     place, size, count = (int.from_bytes(elf[at : at + n], "little") for at, n in ((32, 4), (46, 2), (48, 2)))
     sections = [elf[place + k * size :][:size] for k in range(count)]
     words = [np.frombuffer(each, "<u4") for each in sections]

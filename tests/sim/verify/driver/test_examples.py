@@ -1,4 +1,4 @@
-"""The firmware examples: on this machine they leave the emulator's bits in memory, and for RV32 they fit the system."""
+"""The firmware examples leave the emulator's bits in memory on this machine, and fit the system for RV32."""
 
 import subprocess
 from collections.abc import Callable
@@ -14,9 +14,8 @@ from tensordash_runtime.program_folder.execution import EmulatedMemory, run_plan
 from tensordash_runtime.program_folder.folder import ProgramFolder, build_folder
 from tensordash_runtime.program_folder.single import plan_operation
 from tensordash_sim.lowering import MatrixProduct
-from tensordash_sim.verify.core_library import build_library, verilog_of
 
-from .test_driver import core_preset
+from ..conftest import core_preset
 
 ROOT = Path(__file__).parents[4]
 EXAMPLES = ROOT / "examples/firmware"
@@ -42,7 +41,7 @@ EXECUTED: dict[str, tuple[Callable[[int], ProgramFolder], int]] = {
     "matmul": (matmul_folder, 1),
     "train": (train_folder, STEPS),
 }
-"""Each example's function for its program folder, and the number of times that it executes the calls."""
+"""For each example, the function that makes its program folder, and how often it runs the calls."""
 
 
 def write_system(path: Path, folder: ProgramFolder) -> None:
@@ -54,15 +53,10 @@ def write_system(path: Path, folder: ProgramFolder) -> None:
         (path / "program" / name).write_text(text)
 
 
-@pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_library(verilog_of(core_preset("core")), tmp_path_factory.mktemp("core"))
-
-
 @pytest.mark.parametrize("base", [1 << 20, 6 << 30])
 @pytest.mark.parametrize("example", EXECUTED)
 def test_on_this_machine(example: str, base: int, library: Path, tmp_path: Path) -> None:
-    """Compare every tensor, also above 4 GiB."""
+    """Compare every tensor, with memory below and above 4 GiB."""
     make_folder, steps = EXECUTED[example]
     folder = make_folder(base)
     write_system(tmp_path, folder)

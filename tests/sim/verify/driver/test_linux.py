@@ -1,4 +1,4 @@
-"""The driver on Linux: files in place of devices, the Verilated core, sanitizers; and the binding of device trees."""
+"""Test the Linux driver with files instead of devices, on the Verilated core, under sanitizers; and the binding."""
 
 import os
 import re
@@ -10,9 +10,9 @@ import pytest
 import yaml
 
 from tensordash.emission.c_header import c_header, device_tree_files, driver_files
-from tensordash_sim.verify.core_library import build_library, verilog_of
 
-from .test_driver import C99, SANITIZERS, SIZE, cases_header, core_preset
+from ..conftest import core_preset
+from .test_driver import C99, SANITIZERS, SIZE, cases_header
 
 CHECKS = Path(__file__).with_name("linux_checks.c")
 CHANGES = [
@@ -23,17 +23,12 @@ CHANGES = [
     ("MAP_SHARED", "MAP_PRIVATE"),
     ("errno = reason;", "errno = 0;"),
 ]
-"""Faults that the checks must find."""
-
-
-@pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_library(verilog_of(core_preset("core")), tmp_path_factory.mktemp("core"))
+"""Mistakes in the driver that the checks must find."""
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Return a folder with the driver, its checks, and files of the sizes of registers and memory."""
+    """Write the driver, its checks, and files for registers and memory into a folder."""
     config = core_preset("core")
     for name, text in {"tensordash.h": c_header(config), "cases.h": cases_header(config), **driver_files()}.items():
         (tmp_path / name).write_text(text)

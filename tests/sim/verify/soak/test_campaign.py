@@ -1,4 +1,4 @@
-"""Campaigns: results are stored, remaining jobs run, and differences are reported."""
+"""Campaigns store results, run the remaining jobs, and report differences."""
 
 import io
 import json
@@ -35,7 +35,7 @@ def record(job, failure: str | None = None) -> Record:
 
 @pytest.fixture
 def ran(monkeypatch):
-    """Replace jobs by ones that end at once, `stop` or `fail`; return those that ran."""
+    """Replace jobs by stubs that end immediately, `stop` or `fail`; return the indices of jobs that ran."""
 
     class Ran(list):
         stop: int | None = None
@@ -62,7 +62,7 @@ def test_an_interrupted_campaign_goes_on(tmp_path, ran):
         first.run(HERE)
     assert ran == [0, 1]
     ran.stop = None
-    (tmp_path / "job-5-2").rmdir()  # The interrupted job left it.
+    (tmp_path / "job-5-2").rmdir()  # The interrupted job left this folder.
     second = Campaign(tmp_path, 5, POSITIONS)
     console = Console(file=io.StringIO())
     summary = second.run(Runner(workers=1, console=console), describe=lambda job, found: f"{job.name} {found.index}")
@@ -112,7 +112,7 @@ def test_what_was_never_met(tmp_path, ran):
 
 
 def test_a_tile_whose_options_were_never_taken_is_fed_again(tmp_path, ran, monkeypatch):
-    """Only such a tile, until each option is taken; a later run continues."""
+    """The campaign reruns only this tile until each option is taken. A later run continues."""
 
     def run(job, folder, *, simulator):
         folder.mkdir(exist_ok=True)
@@ -120,7 +120,7 @@ def test_a_tile_whose_options_were_never_taken_is_fed_again(tmp_path, ran, monke
         if job.index == 1 + REDRAW_OFFSET and ran.stop:
             raise KeyboardInterrupt
         ran.append(job.index)
-        if job.index % REDRAW_OFFSET == 1:  # It has a third lane.
+        if job.index % REDRAW_OFFSET == 1:  # This tile has a third lane.
             found.options.append([5, 4 * (job.index > 2 * REDRAW_OFFSET)])
         return found
 
@@ -141,7 +141,7 @@ def test_a_tile_whose_options_were_never_taken_is_fed_again(tmp_path, ran, monke
 
 
 def test_feeding_again_ends(tmp_path, ran):
-    """An option that no lane ever takes is reported."""
+    """The summary reports an option that no lane ever takes."""
     jobs = len(Campaign(tmp_path, 5, POSITIONS).jobs)
     assert Campaign(tmp_path, 5, POSITIONS).run(HERE, cover=True).never["option of a lane"] == ["lane 0, option 1"]
     assert len(ran) == jobs * (1 + campaign.TURNS)
@@ -149,7 +149,7 @@ def test_feeding_again_ends(tmp_path, ran):
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_job_that_cannot_run(workers, tmp_path):
-    """Its simulator is missing."""
+    """The job's simulator is missing."""
     broken = Campaign(tmp_path, 126, POSITIONS)
     broken.simulator = "modelsim"
     with pytest.raises(SimulatorError, match=r"^soak job 126:\d could not run: simulator must be one of auto, icarus"):

@@ -1,4 +1,4 @@
-"""Soak of cores: jobs are drawn, run and stored, and find broken cores."""
+"""A soak of cores draws, runs and stores jobs, and finds broken cores."""
 
 import json
 import re
@@ -9,9 +9,7 @@ from random import Random
 
 import pytest
 
-from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.descriptors import OPERATIONS, decode
-from tensordash.configuration.preset import load_any_preset
 from tensordash_sim.compiler.order import find_races
 from tensordash_sim.golden.core.legal import Sequencer
 from tensordash_sim.verify.core_library import core_states, verilog_of
@@ -24,23 +22,18 @@ from tensordash_sim.verify.soak.cores import CoreCampaign, CoreGoals, draw_core_
 from tensordash_sim.verify.soak.program_variants import repeat_program, with_tokens
 from tensordash_storage.jobs import Runner
 
+from ..conftest import core_preset
+
 HERE = Runner(workers=1)
 LITTLE = CoreGoals(positions=1, descriptors=1, faults=40)
 
 
-def preset() -> CoreConfig:
-    """Return a preset that other tests have built."""
-    config = load_any_preset("core")
-    assert isinstance(config, CoreConfig)
-    return config
-
-
 def job(goals: CoreGoals = LITTLE):
-    return replace(draw_core_job(1, 0, goals), config=preset())
+    return replace(draw_core_job(1, 0, goals), config=core_preset("core"))
 
 
 def test_jobs_are_of_all_kinds():
-    """Sixteen cores have every value of every key."""
+    """Sixteen cores cover every value of every key."""
     drawn = [draw_core_job(7, index, LITTLE).config for index in range(16)]
     met = set().union(*map(key_points, drawn))
     assert met == key_points()
@@ -59,8 +52,8 @@ def test_every_bit_has_its_turn():
 
 
 def test_tokens_that_nobody_needs():
-    """They are legal, and of all kinds; none replaces another one."""
-    config, pairs = preset(), Counter()
+    """Superfluous tokens are legal and of all kinds, and replace no other token."""
+    config, pairs = core_preset("core"), Counter()
     for seed in range(80):
         random = Random(seed)
         program = random_program(random, config).program.descriptors
@@ -75,7 +68,7 @@ def test_tokens_that_nobody_needs():
 
 
 def test_states_of_a_core():
-    states = core_states(verilog_of(preset()))
+    states = core_states(verilog_of(core_preset("core")))
     points = state_points(states)
     assert {"an error stands", "load runs", "output runs"} <= set(points)
     assert sum(point.startswith("load state") for point in points) >= 4
@@ -87,7 +80,7 @@ def test_states_of_a_core():
 
 @pytest.mark.parametrize("positions", [1, pytest.param(5_000_000, marks=pytest.mark.slow)])
 def test_a_core_does_what_golden_does(positions):
-    """With layers in nightly tests, whose tiling takes longer than their run."""
+    """Nightly tests include layers, whose tiling takes longer than their run."""
     record = run_core_job(job(CoreGoals(positions=positions, descriptors=300, faults=60)))
     assert record.failure == ""
     assert sum(record.faults.values()) == 60
@@ -99,7 +92,7 @@ def test_a_core_does_what_golden_does(positions):
     assert len(points["wrong answer"]) > 4
     assert len(points["soft reset"]) > 8
     assert sum(int(bits, 16).bit_count() for bits in record.bits.values()) == record.faults["field fuzzed"]
-    states = state_points(core_states(verilog_of(preset())))
+    states = state_points(core_states(verilog_of(core_preset("core"))))
     for group, met in points.items():
         assert met <= {*universe()[group], *states}, group
 
@@ -135,15 +128,15 @@ BROKEN = {
         "first_rvalid = axi_rvalid & second_rready",
     ),
 }
-"""Changes by name, with the kind of fault that finds each."""
+"""Changes of the core by name, and the kind of job that finds each."""
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", BROKEN)
 def test_what_is_broken_is_found(name, monkeypatch):
-    """Faults of one kind find it."""
+    """Jobs of one kind find the change."""
     kind, right, wrong = BROKEN[name]
-    text, count = re.subn(right, wrong, verilog_of(preset()))
+    text, count = re.subn(right, wrong, verilog_of(core_preset("core")))
     assert count == 1, name
     if kind == "legal":
         failure = run_core_job(job(CoreGoals(positions=1, descriptors=2000, faults=1)), text).failure
@@ -165,11 +158,11 @@ def test_what_is_done_is_kept(tmp_path, monkeypatch):
     def run(each):
         ran.append(each.index)
         found = dict.fromkeys(("programs", "descriptors", "positions", "cycles", "build_seconds", "seconds"), 1)
-        said = "byte 0x10 differs" if each.index else ""
+        difference = "byte 0x10 differs" if each.index else ""
         return cores.CoreRecord(
             index=each.index,
             digest="d",
-            failure=said,
+            failure=difference,
             faults={"queue": 2},
             coverage={"error": {"read": 2}, "soft reset": {"load runs": each.index, "load state 5 of 6": 0}},
             bits={"end": "3" if each.index else "5"},
@@ -193,17 +186,17 @@ def test_what_is_done_is_kept(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("name", "change", "defined"),
     [
-        ("multiply", {"steps": 65535, "a_streams": 1, "b_streams": 1}, True),  # an error, and soon finished
+        ("multiply", {"steps": 65535, "a_streams": 1, "b_streams": 1}, True),  # An error ends the program early.
         ("multiply", {"steps": 65535, "a_streams": 4095}, False),
         ("multiply", {"steps": 1, "a_streams": 4, "b_streams": 4095, "fp32": 1, "stride": 4}, False),  # many results
         ("layout_a", {"steps": 65535, "streams": 4095}, False),
-        ("store", {"memory": 0x1000}, False),  # overwrites the program
+        ("store", {"memory": 0x1000}, False),  # The store overwrites the program.
         ("record", {"memory": 0x1001}, True),  # an error
-        ("layout_b", {"wait": 0}, False),  # before its operands are written
+        ("layout_b", {"wait": 0}, False),  # The layout precedes its operands.
     ],
 )
 def test_what_is_not_defined_is_not_tried(name, change, defined):
-    config = preset()
+    config = core_preset("core")
     made = random_program(Random(2), config).program.descriptors
     place = next(k for k, bits in enumerate(made) if decode(bits)[0] is OPERATIONS[name])
     changed = [*made]
@@ -212,7 +205,7 @@ def test_what_is_not_defined_is_not_tried(name, change, defined):
 
 
 def test_a_program_without_an_end_is_not_tried():
-    config = preset()
+    config = core_preset("core")
     made = random_program(Random(2), config).program.descriptors
-    changed = [*made[:-1], made[-1] ^ 1]  # a record
+    changed = [*made[:-1], made[-1] ^ 1]  # The last descriptor becomes a record.
     assert not core_faults.is_defined(config, changed, len(made) - 1, 0x1000)

@@ -1,4 +1,4 @@
-"""Coverage counts the events of runs that are small enough to count by hand."""
+"""Coverage equals counts by hand on small runs."""
 
 from tensordash import TileConfig
 from tensordash.configuration.formats import FORMATS, FP32
@@ -10,7 +10,7 @@ ONE, NOTHING = 0x3C00, Offer()
 
 
 def test_two_steps_of_a_tile():
-    """One row has a value in the first step only, the other one in both: the first waits for a step."""
+    """One row has a value only in the first step, the other row in both, so that the first waits for a step."""
     config = TileConfig(rows=2, columns=1)
     tile, coverage = Tile(config), Coverage(config)
     sparse, dense = [[ONE, 0, 0, 0], [0, 0, 0, 0]], [[ONE] * 4, [ONE] * 4]
@@ -27,7 +27,8 @@ def test_two_steps_of_a_tile():
     assert [lane[0] for lane in coverage.options] == [3, 2, 2, 2]
     assert sum(map(sum, coverage.options)) == 9
     assert coverage.counts["event"]["clear in a cycle with a schedule"] == 1
-    assert coverage.counts["counter"]["stall_input counts"] == 4  # It counts from the cycle after the second stall.
+    # The counter counts from the cycle after the second stall.
+    assert coverage.counts["counter"]["stall_input counts"] == 4
     assert "cycles saturated" not in coverage.counts["counter"]
     assert "flag" not in coverage.counts
 

@@ -1,4 +1,4 @@
-"""Draws of campaigns: valid, repeatable, of every kind, and not too large."""
+"""Draws of campaigns are valid and repeatable, cover every kind, and are not too large."""
 
 from collections import Counter
 from random import Random
@@ -72,7 +72,7 @@ def test_a_campaign_with_more_positions_begins_with_the_same_jobs():
 def test_styles_of_options():
     styles = Counter(connectivity_style(job.config) for job in JOBS)
     assert min(styles[style] for style in ("paper", "any", "rotation-invariant", "dense")) > 10
-    ring = TileConfig(depth=3, connectivity=((0, 0), (1, 1), (2, -3)))  # 1 and -3 are the same offset with four lanes.
+    ring = TileConfig(depth=3, connectivity=((0, 0), (1, 1), (2, -3)))  # With four lanes, 1 and -3 are the same offset.
     assert connectivity_style(ring) == "rotation-invariant"
 
 
@@ -89,7 +89,7 @@ def test_zeros(style):
         assert all(len(set(step)) == 1 for mask in masks for step in mask)
     if style == "lone":
         assert all(sum(step) in (1, 4) for mask in masks for step in mask)
-    if style == "lanes":  # an empty lane stays empty
+    if style == "lanes":  # Empty lanes stay empty.
         assert any(not any(step[lane] for step in mask) for mask in masks for lane in range(5))
 
 
