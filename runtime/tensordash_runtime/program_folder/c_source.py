@@ -4,6 +4,8 @@ import json
 import zlib
 from collections.abc import Iterator
 
+import numpy as np
+
 from tensordash.configuration.descriptors import BYTES
 
 from .folder import ProgramFolder
@@ -12,6 +14,8 @@ from .plan import HostCall
 
 __all__ = ["render_c"]
 
+LINE_BYTES = 32
+"""Bytes of the initial contents in a line."""
 HEADER = """\
 /* {name}: a program folder of TensorDash as C99, for the core with configuration {digest}.
  *
@@ -139,9 +143,10 @@ def _comment(text: str) -> str:
 
 
 def _words(data: bytes) -> Iterator[str]:
-    words = [int.from_bytes(data[k : k + 4], "little") for k in range(0, len(data), 4)]
-    for k in range(0, len(words), 8):
-        yield "  " + " ".join(f"{word:#010x}," for word in words[k : k + 8])
+    """Yield lines of eight words; `data` has full words."""
+    swapped = np.frombuffer(data, "<u4").astype(">u4").tobytes()
+    for k in range(0, len(swapped), LINE_BYTES):
+        yield f"  0x{swapped[k : k + LINE_BYTES].hex(' ', 4).replace(' ', ', 0x')},"
 
 
 def _calls(folder: ProgramFolder) -> Iterator[str]:

@@ -1,11 +1,12 @@
 """Linker: place a plan's tensors and programs in a memory map, and emit the programs for these addresses."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import compress, pairwise
+from operator import not_
 
 from tensordash.configuration.core_config import CoreConfig
-from tensordash.configuration.descriptors import BYTES, decode
+from tensordash.configuration.descriptors import BYTES, HEADER, OPERATIONS
 from tensordash_sim.compiler.emission import emit_unordered, order_program
 from tensordash_sim.compiler.iteration_space import BufferPlan, IterationSpace
 from tensordash_sim.compiler.program import Program
@@ -25,6 +26,13 @@ PAGE_BYTES = 4096
 """Alignment of a memory map's base and size, a page of the core's bounds."""
 ALIGNMENT_BYTES = 64
 """Alignment of tensors and programs."""
+RELATIVE_BITS = 48
+"""Bits of an address relative to its tensor, before relocation. The bits above them are the number of the tensor."""
+TENSOR_BITS = 64 - RELATIVE_BITS
+OPERATION = HEADER[0]
+MEMORY = OPERATIONS["load"].fields[0]
+"""Low half of a move's address; the high half is next to it."""
+MOVE_CODES = frozenset(OPERATIONS[name].code for name in ("load", "store"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,7 +169,8 @@ def link(plan: Plan, base: int, memory_bytes: int | None = None) -> tuple[Memory
     stages = [stage for stage in plan.stages if isinstance(stage, list)]
     buffers = [_plan_buffers(config, stage) for stage in stages]
     schedules = [_schedule(config, *each) for each in zip(stages, buffers, strict=True)]
-    counts = [_count_descriptors(*each) + 2 for each in zip(stages, schedules, strict=True)]
+    emitted = [list(_emit_products(config, *each)) for each in zip(stages, schedules, strict=True)]
+    counts = [sum(map(len, each)) + 2 for each in emitted]
     memory_map = _place(plan, counts, base)
     if memory_bytes is not None and memory_map.size > memory_bytes:
         raise NoRoomError(
@@ -169,8 +178,8 @@ def link(plan: Plan, base: int, memory_bytes: int | None = None) -> tuple[Memory
         )
     memory_map.check(plan.config)
     programs = [
-        _link_program(config, memory_map, stage, scheduled, memory_map.records[k].address)
-        for k, (stage, scheduled) in enumerate(zip(stages, schedules, strict=True))
+        _link_program(config, memory_map, stage, scheduled, descriptors, memory_map.records[k].address)
+        for k, (stage, scheduled, descriptors) in enumerate(zip(stages, schedules, emitted, strict=True))
     ]
     return memory_map, programs
 
@@ -193,25 +202,22 @@ def _schedule(config: CoreConfig, products: Sequence[Product], buffers: Sequence
     ]
 
 
-def _count_descriptors(products: Sequence[Product], schedules: Sequence[Schedule]) -> int:
-    """Return the number of descriptors of products, which does not depend on addresses."""
-    if not any(each.space.resident for each in schedules):
-        return sum(each.descriptors for each in schedules)
-    core = schedules[0].space.core
-    emitted = _emit_products(core, products, schedules, [dict.fromkeys(each.tensors, 0) for each in products])
-    return sum(map(len, emitted))
-
-
-def _emit_products(
-    core: CoreConfig,
-    products: Sequence[Product],
-    schedules: Sequence[Schedule],
-    addresses: Sequence[Mapping[str, int]],
-) -> Iterator[list[int]]:
-    """Yield the descriptors of each product, with the loads of resident tensors."""
+def _emit_products(core: CoreConfig, products: Sequence[Product], schedules: Sequence[Schedule]) -> Iterator[list[int]]:
+    """Yield the descriptors of each product, with the loads of resident tensors; `_relocate` sets the addresses."""
     loads = ResidentLoads(core)
-    for product, schedule, places in zip(products, schedules, addresses, strict=True):
+    for product, schedule in zip(products, schedules, strict=True):
+        places = {role: k << RELATIVE_BITS for k, role in enumerate(product.tensors)}
         yield loads.insert(schedule.space, product.tensors, places, emit_unordered(schedule, places))
+
+
+def _relocate(descriptors: Sequence[int], addresses: Sequence[int]) -> list[int]:
+    """Return descriptors of `_emit_products` with the addresses of the product's tensors."""
+    offsets = [address - (k << RELATIVE_BITS) << MEMORY.low for k, address in enumerate(addresses)]
+    tensor_low = MEMORY.low + RELATIVE_BITS
+    return [
+        bits + offsets[(bits >> tensor_low) % (1 << TENSOR_BITS)] if bits & OPERATION.mask in MOVE_CODES else bits
+        for bits in descriptors
+    ]
 
 
 def _place(plan: Plan, counts: Sequence[int], base: int) -> MemoryMap:
@@ -243,12 +249,13 @@ def _link_program(
     memory_map: MemoryMap,
     products: list[Product],
     schedules: Sequence[Schedule],
+    emitted: Sequence[list[int]],
     record: int,
 ) -> LinkedProgram:
     """Emit the program of successive products; loads of a product may overlap with earlier multiplies."""
     steps = [schedule.space.total_steps for schedule in schedules]
     tile_steps = sum(count / product.speedup for count, product in zip(steps, products, strict=True))
-    program = _emit(config, memory_map, products, schedules, record)
+    program = _order(config, memory_map, products, emitted, record)
     return LinkedProgram(
         products=products,
         descriptors=program.descriptors,
@@ -258,18 +265,17 @@ def _link_program(
     )
 
 
-def _emit(
-    core: CoreConfig, memory_map: MemoryMap, products: list[Product], schedules: Sequence[Schedule], record: int
+def _order(
+    core: CoreConfig, memory_map: MemoryMap, products: list[Product], emitted: Sequence[list[int]], record: int
 ) -> Program:
-    emitted: list[int] = []
+    """Join the descriptors of successive products to a program."""
+    joined: list[int] = []
     written: list[Region] = []
-    addresses = [
-        {role: memory_map.tensors[name].address for role, name in product.tensors.items()} for product in products
-    ]
-    for product, descriptors in zip(products, _emit_products(core, products, schedules, addresses), strict=True):
-        emitted += _with_independent_loads_first(core, descriptors, written)
+    for product, descriptors in zip(products, emitted, strict=True):
+        addresses = [memory_map.tensors[name].address for name in product.tensors.values()]
+        joined += _with_independent_loads_first(core, _relocate(descriptors, addresses), written)
         written += [memory_map.tensors[name] for name in product.written]
-    return program_with_record(order_program(core, emitted), record)
+    return program_with_record(order_program(core, joined), record)
 
 
 def _with_independent_loads_first(core: CoreConfig, descriptors: list[int], written: Sequence[Region]) -> list[int]:
@@ -277,16 +283,16 @@ def _with_independent_loads_first(core: CoreConfig, descriptors: list[int], writ
 
     Only loads before the first multiply move. Nothing else before the multiply uses their groups of the buffer.
     """
-    operations = [operation.name if operation else "" for operation, _ in map(decode, descriptors)]
-    end = operations.index("multiply")
-    independent = [
-        k
-        for k in range(end)
-        if operations[k] == "load"
+    codes = [bits & OPERATION.mask for bits in descriptors]
+    end = codes.index(OPERATIONS["multiply"].code)
+    is_independent = [
+        codes[k] == OPERATIONS["load"].code
         and not any(
             region.address < address + count and address < region.end
             for address, count in read_memory(descriptors[k], core)
             for region in written
         )
+        for k in range(end)
     ]
-    return [descriptors[k] for k in independent] + [bits for k, bits in enumerate(descriptors) if k not in independent]
+    first = compress(descriptors, is_independent)
+    return [*first, *compress(descriptors, map(not_, is_independent)), *descriptors[end:]]

@@ -52,11 +52,14 @@ def _sequence(graph: StepGraph) -> Iterator[Node]:
     """
     available = {name for name, value in graph.values.items() if value.kind != "result"}
     waiting = [node for node in graph.nodes if not _is_update(graph, node)]
+    needed_names = {name for node in waiting for name in node.read}
     while waiting:
         ready = [node for node in waiting if available.issuperset(node.read)]
         products = [node for node in ready if isinstance(node, ProductNode)]
         # Sums that only an update reads need not separate two programs.
-        needed = [node for node in ready if not isinstance(node, ProductNode) and not _only_for_updates(graph, node)]
+        needed = [
+            node for node in ready if not isinstance(node, ProductNode) and needed_names.intersection(node.written)
+        ]
         # Weight gradients come first, so that a product directly follows the activation gradient that it reads.
         products.sort(key=lambda node: node.operation != "AxG")
         node = (products or needed or ready)[0]
@@ -68,10 +71,6 @@ def _sequence(graph: StepGraph) -> Iterator[Node]:
 
 def _is_update(graph: StepGraph, node: Node) -> bool:
     return any(graph.values[name].kind == "parameter" for name in node.written)
-
-
-def _only_for_updates(graph: StepGraph, node: Node) -> bool:
-    return all(_is_update(graph, user) for name in node.written for user in graph.users(name))
 
 
 class _Planner:

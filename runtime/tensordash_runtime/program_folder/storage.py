@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.descriptors import OPERATIONS, decode
 from tensordash.configuration.document import ConfigError
@@ -49,8 +51,8 @@ def _render_hex(folder: ProgramFolder) -> str:
     """Return the initial contents for `$readmemh`, in words of the bus's width, starting at the base."""
     size = folder.plan.config.axi_bits // 8
     data = folder.initial + bytes(-len(folder.initial) % size)
-    words = (int.from_bytes(data[k : k + size], "little") for k in range(0, len(data), size))
-    return "".join(f"{word:0{2 * size}x}\n" for word in words)
+    reversed_words = np.frombuffer(data, np.uint8).reshape(-1, size)[:, ::-1]
+    return reversed_words.tobytes().hex("\n", size) + "\n"
 
 
 def load_folder(folder: Path, config: CoreConfig | None = None) -> ProgramFolder:

@@ -31,6 +31,8 @@ SIZES = frozenset(
     )
 )
 """Fields of a layout or a multiply, apart from its loops, that affect its footprint."""
+MOVE_SIZES = frozenset(("address", "count_0", "count_1", "count_2", "count_3", "compressed"))
+"""Fields of a load or a store that affect which groups of the buffer it accesses."""
 
 
 @dataclass
@@ -111,7 +113,7 @@ def _spans(runs: list[tuple[int, int]], written: bool) -> list[tuple[int, int, b
 
 
 def _move(config: CoreConfig, name: str, bits: int) -> Footprint:
-    _, values = decode(bits)
+    _, values = decode(bits, MOVE_SIZES)
     groups = {"buffer": _span(values["address"], prod(values[f"count_{k}"] for k in range(4)))}
     if name == "store":
         return Footprint(name, reads=groups, memory=_spans(written_memory(bits, config), True))

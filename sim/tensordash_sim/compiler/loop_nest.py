@@ -121,22 +121,23 @@ class _LoopNest:
         space = self.space
         chunks = self.chunks if space.phases[number].taps else [tuple((0, 1) for _ in space.full_reduction)]
         spans = {side: self._spans(side, tiles[side], number, chunks) for side in tiles}
-        pairs, partial = [], 0
-        rows = [(row, space.streams("row", row)) for row in split(part["row"], self.tiling.sets["row"])]
-        for column in split(part["column"], self.tiling.sets["column"]):
-            column_streams = space.streams("column", column)
-            for row, row_streams in rows:
-                streams = {"column": column_streams, "row": row_streams}
-                pairs.append(({"column": column, "row": row}, streams, partial))
-                partial += row_streams * column_streams
+        rows, columns = (
+            [(box, space.streams(side, box)) for box in split(part[side], self.tiling.sets[side])]
+            for side in ("row", "column")
+        )
         for c, chunk in enumerate(chunks):
             loaded = {side: span[c] for side, span in spans.items()}
             is_first, is_last = c == 0, c == len(chunks) - 1
-            for k, (sets, streams, partial) in enumerate(pairs):
-                end = is_last_phase and is_last and k == len(pairs) - 1
-                yield TiledMultiply(
-                    product, tiles, sets, streams, loaded, chunk, number, is_first, is_last, partial, end
-                )
+            partial = 0
+            for column, column_streams in columns:
+                for row, row_streams in rows:
+                    sets = {"column": column, "row": row}
+                    streams = {"column": column_streams, "row": row_streams}
+                    end = is_last_phase and is_last and column is columns[-1][0] and row is rows[-1][0]
+                    yield TiledMultiply(
+                        product, tiles, sets, streams, loaded, chunk, number, is_first, is_last, partial, end
+                    )
+                    partial += row_streams * column_streams
 
     def _spans(self, side: str, tile: Box, phase: int, chunks: Sequence[Box]) -> Sequence[Box]:
         """Return the part of the reduction to load for each chunk: the full reduction if it fits, else the chunk.
@@ -145,6 +146,8 @@ class _LoopNest:
         many cycles, some chunks are loaded together.
         """
         room, count = self.regions[side], len(chunks)
+        if chunks == [self.space.full_reduction]:
+            return chunks
         full, one = (
             self.space.plan_loads(side, tile, span, phase)
             for span in (self.space.full_reduction, max(chunks[:2], key=size_of))

@@ -17,7 +17,7 @@ class ProgramError(ValueError):
     """An illegal program. The message names the descriptor, the field and the values that are allowed."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True, slots=True)
 class Loop:
     """A loop of a walk through the buffer.
 

@@ -176,11 +176,15 @@ class EvenPaces(Paces):
         self._depth = config.tile.window_depth
         self.speedup = speedup if config.tile.sparsity != "none" else 1.0
         self._losses = even_losses(config, self.speedup)
+        self._by_steps: dict[int, Pace] = {}
 
     def of(self, index: int, values: Mapping[str, int]) -> Pace:
         """Return the pace of a multiply."""
-        words = -(-values["steps"] // self._depth)
-        return Pace(np.array([max(float(words), values["steps"] / self.speedup)]), self._losses)
+        steps = values["steps"]
+        if steps not in self._by_steps:
+            words = -(-steps // self._depth)
+            self._by_steps[steps] = Pace(np.array([max(float(words), steps / self.speedup)]), self._losses)
+        return self._by_steps[steps]
 
 
 @dataclass(frozen=True)

@@ -271,11 +271,17 @@ class _Walk:
         self.address = 0  # Its first group in the buffer.
         self.tiles, self.masks = 0, 0  # Tiles of results that are stored, and masks that are loaded.
         self.loaded: dict[str, tuple] = {}  # By side: the previous multiply's load, its moves and its address.
+        self.laid_out: dict[str, tuple] = {}  # By side: the key of the previous multiply's streams, and their base.
+        self.chunk: tuple = ()  # The previous multiply's chunk and phase.
+        self.steps = 0  # Its steps.
 
     def add(self, each: TiledMultiply) -> ScheduledMultiply:
         """Place the data of the next multiply."""
         space = self.space
-        steps = space.steps(tuple([stop - start for start, stop in each.chunk]), each.phase)
+        if self.chunk != (each.chunk, each.phase):
+            self.chunk = each.chunk, each.phase
+            self.steps = space.steps(tuple([stop - start for start, stop in each.chunk]), each.phase)
+        steps = self.steps
         sides = {side: self._place_side(each, side, -(-steps // self.depth)) for side in SIDES}
         passes = sides["column"].streams * sides["row"].streams
         if not (each.is_first_chunk and each.is_last_chunk) and each.partial + passes > space.core.partial_sums:
@@ -304,8 +310,12 @@ class _Walk:
             moves, address, is_loaded = self._place_operand(side, *load)
             self.loaded[side] = load, moves, address
         _, moves, address = self.loaded[side]
-        streams = each.streams[side]
-        base, is_laid_out = self.streams[side].place((self.problem, each.streams_key(side)), words * streams)
+        streams, key = each.streams[side], each.streams_key(side)
+        is_laid_out = key != self.laid_out.get(side, (None,))[0]
+        if is_laid_out:
+            base, is_laid_out = self.streams[side].place((self.problem, key), words * streams)
+            self.laid_out[side] = key, base
+        _, base = self.laid_out[side]
         return SideStreams(moves, address, is_loaded, streams, base, is_laid_out)
 
     def _place_operand(self, side: str, product: int, tile: Box, span: Box, phase: int) -> tuple[list[Move], int, bool]:

@@ -37,9 +37,9 @@ class Slots:
         ProgramError
             If the data are larger than the range.
         """
-        if key in self._held:
-            self._held[key] = self._held.pop(key)
-            return self.first + self._held[key][0], False
+        if (held := self._held.pop(key, None)) is not None:
+            self._held[key] = held  # Now it is the most recently used.
+            return self.first + held[0], False
         if size > self.size:
             raise ProgramError(f"{self.name} has room for {self.size}, not for {size}")
         end = self.size - size

@@ -43,6 +43,7 @@ FIELDS = frozenset(
     )
 )
 """Fields of descriptors that affect their times."""
+NO_PROPERTIES: dict[str, float] = dict.fromkeys(DESCRIPTOR.names or (), 0)
 
 
 @dataclass
@@ -130,14 +131,14 @@ def timing(
     True
     """
     paces = speedup if isinstance(speedup, Paces) else EvenPaces(config, speedup)
-    rows: list[dict[str, float]] = []
+    rows: list[tuple[float, ...]] = []
     chosen: list[Pace] = []
     entries = 0
     for index, bits in enumerate(program):
         operation, values = decode(bits, FIELDS)
         assert operation is not None
         if not operation.unit:
-            rows.append({"unit": -1})
+            rows.append(tuple((NO_PROPERTIES | {"unit": -1}).values()))
             continue
         row = _describe(config, bits, operation.name, values, latency)
         row |= {"unit": UNITS.index(operation.unit), "wait": values["wait"], "signal": values["signal"]}
@@ -145,12 +146,9 @@ def timing(
             chosen.append(paces.of(index, values))
             row["pace"] = entries
             row["next_pace"] = entries = entries + len(chosen[-1].cycles)
-        rows.append(row)
-    table = np.empty(len(rows), DESCRIPTOR)
-    for name in DESCRIPTOR.fields or ():
-        table[name] = [row.get(name, 0) for row in rows]
+        rows.append(tuple((NO_PROPERTIES | row).values()))
     cycles, busy = run_clock(
-        table,
+        np.array(rows, DESCRIPTOR),
         np.concatenate([np.zeros(0), *(pace.cycles for pace in chosen)]),
         np.concatenate([pace.losses for pace in chosen]) if chosen else np.zeros((0, 1)),
         Core(
