@@ -15,7 +15,7 @@ from tensordash_sim.emulator.integers import integer_result_bits
 from tensordash_sim.golden.core import results
 from tensordash_sim.golden.core.golden_core import GoldenCore, Memory
 
-from .test_contraction import CASES, LAYERS, drawn, fused_integers
+from .test_contraction import CASES, LAYERS, draw_operands, fused_integers
 
 INT8 = load_any_preset("core-int8")
 assert isinstance(INT8, CoreConfig)
@@ -57,7 +57,9 @@ def test_results(mode):
 def test_scaled_programs(mode, operation, rows):
     layer = LAYERS["padding, odd sizes"]
     for seed in range(2):
-        values = drawn(layer, operation, seed, 0, FORMAT) | fused_integers(layer, operation, seed, masked=bool(seed))
+        values = draw_operands(layer, operation, seed, 0, FORMAT) | fused_integers(
+            layer, operation, seed, masked=bool(seed)
+        )
         more = {name: values.get(name) for name in ("bias", "mask")}
         image = TensorImage(INT8, Memory(1 << 17), layer, operation, values, rows=rows)
         problem = Problem(

@@ -19,7 +19,7 @@ from tensordash_sim.emulator.random_bits import draw_beats
 from tensordash_sim.golden.core.golden_core import GoldenCore, Memory
 from tensordash_sim.golden.numbers import round_fixed
 
-from .test_contraction import BF16, CASES, CORE, LAYERS, WIDE, drawn, fused
+from .test_contraction import BF16, CASES, CORE, LAYERS, WIDE, draw_operands, fused
 
 FP8 = load_any_preset("core-fp8")
 assert isinstance(FP8, CoreConfig)
@@ -46,7 +46,7 @@ def both(config: CoreConfig, layer: Layer, operation: str, rows: str, values: di
 @pytest.mark.parametrize("name", LAYERS)
 def test_memory_of_the_golden_core(name, operation, rows):
     for seed, config in enumerate((CORE, WIDE, BF16)):
-        values = drawn(LAYERS[name], operation, seed, 2 * seed, config.tile.a_format)
+        values = draw_operands(LAYERS[name], operation, seed, 2 * seed, config.tile.a_format)
         values |= fused(LAYERS[name], operation, seed, masked=bool(seed))
         expected, found = both(config, LAYERS[name], operation, rows, values, 77 + seed, relu=bool(seed))
         np.testing.assert_array_equal(found, expected)
@@ -71,7 +71,7 @@ def program_of(layer: Layer, *, fp32: bool) -> list[int]:
 def test_seeds():
     """Different seeds give different bits. Each descriptor has its own seed."""
     layer = LAYERS["padding, odd sizes"]
-    values = drawn(layer, "AxW", 0, 0)
+    values = draw_operands(layer, "AxW", 0, 0)
     made = [both(CORE, layer, "AxW", "A", values, seed, relu=False)[1] for seed in (1, 1, 2)]
     np.testing.assert_array_equal(made[0], made[1])
     assert (made[0] != made[2]).any()
