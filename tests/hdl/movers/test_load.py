@@ -39,6 +39,7 @@ def test_the_whole_buffer():
             "- {2'b0, descriptor_stride_2[14:0]};",
             "segments",
         ),  # A segment must have fewer than 32,768 groups.
+        ("{{2{inflate__parts[1]}},", "{2'b11,", None),  # Only the upper part of a group is written with its data.
     ],
 )
 def test_a_broken_load_is_found(right, wrong, test):

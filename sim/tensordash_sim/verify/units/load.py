@@ -1,5 +1,6 @@
 """Bench of load: compare the buffer and the error with the golden core."""
 
+from collections import Counter
 from random import Random
 from typing import Any
 
@@ -104,6 +105,7 @@ class LoadBench(MoveBench):
         self.golden = GoldenCore(self.config, self.content)
         self.buffer = self.golden.buffer.copy()
         self._held: tuple[int, int, int] | None = None
+        self._written: Counter[int] = Counter()  # By group: banks that the move has written.
 
     async def begin(self) -> None:
         """Reset the unit."""
@@ -115,6 +117,7 @@ class LoadBench(MoveBench):
         pins, command = self.pins, self.command
         command.begin(bits)
         began, self._held = pins.cycle, None
+        self._written.clear()
         while command.error is None and not (cut_after is not None and pins.cycle - began > cut_after):
             self.memory.drive()
             command.drive()
@@ -137,6 +140,8 @@ class LoadBench(MoveBench):
         self._held = None if pins.read("buffer_ready") else write
         if self._held is None:
             (group,) = set(split(write[1], (config.groups - 1).bit_length(), config.tile.lanes))
+            assert not enable & self._written[group], f"cycle {pins.cycle}: group {group} has a bank written twice"
+            self._written[group] |= enable
             write_banks(self.buffer[group], enable, write[2], config)
 
 
