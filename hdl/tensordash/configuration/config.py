@@ -293,11 +293,7 @@ class TileConfig(TomlConfig):
 
     @property
     def multipliers(self) -> int:
-        """Number of multipliers: rows x columns x lanes.
-
-        >>> TileConfig().multipliers
-        64
-        """
+        """Number of multipliers: rows x columns x lanes."""
         return self.rows * self.columns * self.lanes
 
     @property
