@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal
 
-from .formats import SCALES, FloatFormat, Format, IntegerFormat, ScaleFormat
+from .formats import FP32, SCALES, FloatFormat, Format, IntegerFormat, ScaleFormat
 from .parameters import require_choice, require_int
 
 __all__ = [
@@ -280,6 +280,12 @@ class Numerics:
         names = f"a = {self.a_format.name} and b = {self.b_format.name}"
         if isinstance(self.a_format, IntegerFormat) != isinstance(self.b_format, IntegerFormat):
             raise ValueError(f"format must be floating-point on both sides or int8 on both, not {names}")
+        for fmt in (self.a_format, self.b_format):
+            if isinstance(fmt, FloatFormat) and fmt.exponent_bits > FP32.exponent_bits:
+                raise ValueError(
+                    f"format must have at most {FP32.exponent_bits} exponent bits, as the FP32 results have, "
+                    f"not {fmt.exponent_bits} as {fmt.name}"
+                )
         if isinstance(self.accumulator, Fused | Binned) and isinstance(self.a_format, IntegerFormat):
             raise ValueError(f"accumulator must be exact for int8, not {type(self.accumulator).__name__.lower()}")
         if isinstance(self.accumulator, Binned):

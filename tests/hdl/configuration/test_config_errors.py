@@ -6,6 +6,8 @@ from dataclasses import FrozenInstanceError
 import pytest
 
 from tensordash import ConfigError, TileConfig, load_preset
+from tensordash.configuration.formats import FloatFormat
+from tensordash.configuration.numerics import Binned, Exact, Fused, Numerics
 
 WRONG_VALUES = [
     ({"rows": 0}, r"rows must be an integer from 1 to 16, not 0"),
@@ -274,3 +276,10 @@ class TestErrors:
     def test_preset_is_no_path(self):
         with pytest.raises(ConfigError, match="preset must be one of"):
             load_preset("../presets/paper")
+
+
+@pytest.mark.parametrize("accumulator", [Exact(16), Fused(25, "zero"), Binned(3)], ids=("exact", "fused", "binned"))
+def test_formats_beyond_fp32(accumulator):
+    wide = FloatFormat(name="wide", exponent_bits=9, fraction_bits=2)
+    with pytest.raises(ValueError, match=r"^format must have at most 8 exponent bits, .* not 9 as wide$"):
+        Numerics(a_format=wide, b_format=wide, accumulator=accumulator)
