@@ -1,4 +1,4 @@
-"""docs/integration.md, docs/ports.md and examples/amaranth_design.py agree with the design."""
+"""docs/integration.md and docs/ports.md agree with the design."""
 
 import json
 import re
@@ -61,13 +61,6 @@ def test_pictures_are_of_their_sources(source: Path) -> None:
     assert stored.count(ground) == 1
     assert re.match(rf"<svg [^>]*>{re.escape(ground)}", stored)
     assert stored.replace(ground, "") == picture + "\n"
-
-
-def test_example(capsys: pytest.CaptureFixture[str]) -> None:
-    runpy.run_path(str(ROOT / "examples/amaranth_design.py"), run_name="__main__")
-    printed = capsys.readouterr().out
-    assert printed.startswith("20 dense steps in ")
-    assert f"$ python examples/amaranth_design.py\n{printed}```" in PAGE
 
 
 def test_names_of_files() -> None:
