@@ -48,7 +48,7 @@ module sram_1r1w_512x64(
     if (!csb1) dout1 <= words[addr1];
 endmodule
 """
-"""The memory macros of the page: chip select and write enable are active low."""
+"""The memory macros of the page on integration: chip select and write enable are active low."""
 
 
 def page(name: str) -> str:
@@ -95,7 +95,7 @@ def test_the_core_passes_as_shown(core: Path) -> None:
 
 def test_macros_replace_memories(core: Path) -> None:
     memories = (core / "my_core_memories.v").read_text(encoding="utf-8")
-    wrappers = blocks("howto/core-in-a-soc", "verilog")
+    wrappers = blocks("integration", "verilog")
     assert len(wrappers) == 2
     for wrapper in wrappers:
         (name,) = re.findall(r"^module (\w+)\(", wrapper)
