@@ -97,24 +97,21 @@ def both_halves(doc: str) -> str:
     return doc.replace("low half", "low and high half")
 
 
-def register_rows(registers: tuple[Register, ...]) -> Iterator[tuple[str, str, str, str]]:
-    """Yield address, name, access and meaning of registers. Both halves of a number share a row."""
+def register_rows(registers: tuple[Register, ...]) -> Iterator[tuple[str, str]]:
+    """Yield address, name and access of registers, and their meaning. Both halves of a number share a row."""
     names = {register.name for register in registers}
     for register in registers:
         low_name = register.name.removesuffix("_high")
         if low_name != register.name and low_name in names:
             continue
         halves = [each for each in registers if each.name in (register.name, f"{register.name}_high")]
+        places = ", ".join(f"0x{each.offset:02x} `{each.name}`" for each in halves)
         doc = register.doc.removeprefix("copied counter: ")
         parts = "; ".join(
             f"`{each.name}{_bit_range(each)}`" + f": {each.doc}" * (each.doc != each.name) for each in register.bits
         )
-        yield (
-            ", ".join(f"0x{each.offset:02x}" for each in halves),
-            ", ".join(f"`{each.name}`" for each in halves),
-            register.access,
-            ". ".join(filter(None, (both_halves(doc), parts))),
-        )
+        access = "" if register.access == "ro" else f" ({register.access})"
+        yield places + access, ". ".join(filter(None, (both_halves(doc), parts)))
 
 
 def _bit_range(bits: Bits) -> str:
