@@ -5,63 +5,124 @@ import sys
 from collections.abc import Iterator
 
 from common import DOCS, argument_parser, render, replace_between
-from tensordash.configuration.descriptors import HEADER, OPERATIONS, Field
-from tensordash.configuration.registers import REGISTERS
+from tensordash.configuration.descriptors import HEADER, OPERATIONS, Field, Operation
+from tensordash.configuration.registers import REGISTERS, Bits, Register
 
 PAGE = DOCS / "core.md"
 
 
 def bits_of(field: Field) -> str:
-    """Return a field's word and its bits in the word; both words if the field lies in two."""
+    """Return a field's word and its bits in the word; both words, the lower first, if the field lies in two.
+
+    >>> bits_of(Field(name="add", low=14, width=1, doc="")), bits_of(Field(name="count_2", low=408, width=12, doc=""))
+    ('`0[14]`', '`12[31:24]`+`13[3:0]`')
+    """
     word, low = divmod(field.low, 32)
     high = low + field.width - 1
     if high > 31:
-        return f"{word}: 31..{low}, {word + 1}: {high - 32}..0"
-    return f"{word}: {low}" if field.width == 1 else f"{word}: {high}..{low}"
+        return f"`{word}[31:{low}]`+`{word + 1}[{high - 32}:0]`"
+    return f"`{word}[{low}]`" if field.width == 1 else f"`{word}[{high}:{low}]`"
 
 
 def places(bits: list[str]) -> str:
-    """Join the places of fields; the same bits of consecutive words share a place.
+    """Join the places of fields; the same bits of more than two consecutive words share a place.
 
-    >>> places(["5: 15..0", "6: 15..0", "7: 15..0"]), places(["11: 15..0", "11: 31..16"])
-    ('5 to 7: 15..0', '11: 15..0; 11: 31..16')
+    >>> places(["`5[15:0]`", "`6[15:0]`", "`7[15:0]`"]), places(["`11[15:0]`", "`11[31:16]`"])
+    ('`5[15:0]` to `7[15:0]`', '`11[15:0]`, `11[31:16]`')
     """
-    first, last = bits[0].partition(": "), bits[-1].partition(": ")
-    if len(bits) > 1 and bits == [f"{int(first[0]) + k}: {first[2]}" for k in range(len(bits))]:
-        return f"{first[0]} to {last[0]}: {first[2]}"
-    return "; ".join(bits)
+    word, _, ones = bits[0].strip("`").partition("[")
+    if len(bits) > 2 and bits == [f"`{int(word) + k}[{ones}`" for k in range(len(bits))]:
+        return f"{bits[0]} to {bits[-1]}"
+    return ", ".join(bits)
 
 
-def limits(field: Field) -> str:
-    """Return the values that a field may have; nothing if it is unsigned and every pattern of its bits is allowed."""
+def limits(field: Field, doc: str) -> str:
+    """Return the values that a field may have.
+
+    It returns nothing if its meaning has them, or if it is unsigned and every pattern of its bits is allowed.
+    """
     if field.minimum < 0:
         return "signed"
-    most = field.greatest or field.maximum
-    return "" if (field.minimum, most) == (0, (1 << field.width) - 1) else f"{field.minimum} to {most}"
+    if field.greatest:
+        limit = f"{field.minimum} to {field.greatest}"
+        return "" if limit in doc else limit
+    return "not 0" if field.minimum else ""
 
 
-def rows(fields: tuple[Field, ...]) -> Iterator[tuple[str, str, str, str]]:
-    """Yield name, bits, values and meaning of fields in bit order. Fields that differ only in the loop share a row."""
+def rows(fields: tuple[Field, ...]) -> Iterator[tuple[str, str, str]]:
+    """Yield name, bits with values, and meaning of fields in bit order.
+
+    Fields that differ only in the loop share a row, and both halves of an address.
+    """
     groups: dict[str, list[Field]] = {}
     for field in sorted(fields, key=lambda each: each.low):
         loop = re.fullmatch(r"(\w+)_\d", field.name)
-        groups.setdefault(f"{loop[1]} {_without_loop(field.doc)}" if loop else field.name, []).append(field)
-    for first, *others in groups.values():
-        name, doc = (
-            (f"{first.name}` ... `{others[-1].name}", _without_loop(first.doc)) if others else (first.name, first.doc)
-        )
-        yield name, places([bits_of(field) for field in (first, *others)]), limits(first), doc
+        name = field.name.removesuffix("_high")
+        groups.setdefault(f"{loop[1]} {_without_loop(field.doc)}" if loop else name, []).append(field)
+    for members in groups.values():
+        first, last = members[0], members[-1]
+        shown = [first.name] if len(members) == 1 else [first.name, last.name]
+        name = (" ... " if len(members) > 2 else ", ").join(f"`{each}`" for each in shown)
+        bits = places([bits_of(each) for each in members])
+        doc = _without_loop(first.doc) if len(members) > 1 else first.doc
+        yield name, ", ".join(filter(None, (bits, limits(first, doc)))), both_halves(doc) if len(members) == 2 else doc
+
+
+def shared(operation: Operation) -> str:
+    """Return which of the operation's fields the page has before. They all belong to the same operation."""
+    fields = tuple(field for field in operation.fields if _first_with(field) != operation.name)
+    if not fields:
+        return ""
+    (owner,) = {_first_with(field) for field in fields}
+    if fields == OPERATIONS[owner].fields:
+        return f" It has the fields of `{owner}`."
+    return f" {', '.join(name for name, _, _ in rows(fields))} are as in `{owner}`."
+
+
+def own(operation: Operation) -> tuple[Field, ...]:
+    """Return the operation's fields that no earlier operation has at the same place with the same meaning."""
+    return tuple(field for field in operation.fields if _first_with(field) == operation.name)
+
+
+def _first_with(field: Field) -> str:
+    return next(name for name, operation in OPERATIONS.items() if field in operation.fields)
 
 
 def _without_loop(doc: str) -> str:
     return re.sub(r"loop \d", "loop k", doc)
 
 
+def both_halves(doc: str) -> str:
+    """Return the meaning of an address from the meaning of its low half."""
+    return doc.replace("low half", "low and high half")
+
+
+def register_rows(registers: tuple[Register, ...]) -> Iterator[tuple[str, str]]:
+    """Yield address, name and access of registers, and their meaning. Both halves of a number share a row."""
+    names = {register.name for register in registers}
+    for register in registers:
+        low_name = register.name.removesuffix("_high")
+        if low_name != register.name and low_name in names:
+            continue
+        halves = [each for each in registers if each.name in (register.name, f"{register.name}_high")]
+        places = ", ".join(f"0x{each.offset:02x} `{each.name}`" for each in halves)
+        doc = register.doc.removeprefix("copied counter: ")
+        parts = "; ".join(
+            f"`{each.name}{_bit_range(each)}`" + f": {each.doc}" * (each.doc != each.name) for each in register.bits
+        )
+        access = "" if register.access == "ro" else f" ({register.access})"
+        yield places + access, ". ".join(filter(None, (both_halves(doc), parts)))
+
+
+def _bit_range(bits: Bits) -> str:
+    return f"[{bits.low}]" if bits.width == 1 else f"[{bits.low + bits.width - 1}:{bits.low}]"
+
+
 def with_tables(text: str) -> str:
     """Return the page with current tables."""
     for name, values in (
-        ("descriptors", {"header": HEADER, "operations": OPERATIONS, "rows": rows}),
-        ("registers", {"registers": REGISTERS}),
+        ("descriptors", {"header": HEADER, "operations": OPERATIONS, "rows": rows, "shared": shared, "own": own}),
+        ("registers", {"rows": register_rows(REGISTERS)}),
     ):
         tables = render(f"core_{name}", **values)
         text = replace_between(text, f"<!-- {name} -->", f"<!-- end of {name} -->", tables)
