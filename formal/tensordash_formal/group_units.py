@@ -1,4 +1,4 @@
-"""Reference model of the units of a group in memory (docs/core.md), for the proofs of inflate and deflate."""
+"""Reference model of the items of a group in memory (docs/core.md), for the proofs of inflate and deflate."""
 
 from amaranth.hdl import Module, Mux, Signal, Value
 
@@ -8,20 +8,20 @@ __all__ = ["GroupUnits", "proven_shape"]
 
 MAX_LANES = 4
 MAX_UNITS = 8
-"""Most lanes, and most units of a beat, that solvers handle within minutes. Preset `core` has these numbers."""
+"""Most lanes, and most items of a beat, that solvers handle within minutes. Preset `core` has these numbers."""
 
 
 def proven_shape(config: CoreConfig) -> dict[str, int]:
     """Return the parameters of inflate and deflate to prove for a core.
 
-    They are the core's own, limited to a size that solvers can prove. The width of a unit is always the core's.
+    They are the core's own, limited to a size that solvers can prove. The width of an item is always the core's.
     """
     lanes, width = min(config.tile.lanes, MAX_LANES), config.value_bits
     return {"lanes": lanes, "width": width, "data_bits": min(config.axi_bits, MAX_UNITS * width)}
 
 
 class GroupUnits:
-    """Places of a group's units: first the mask, then each value whose mask bit is set, lowest first.
+    """Places of a group's items: first the mask, then each value whose mask bit is set, lowest first.
 
     A plain group has no mask and consists of all its values.
 
@@ -30,13 +30,13 @@ class GroupUnits:
     m : Module
         Module of the ghost signals.
     begin : Value
-        Place of the group's first remaining unit.
+        Place of the group's first remaining item.
     mask : Value
         One bit for each value. Bit j is set if value j is not +0.
     plain : Value
         Whether the group is plain.
     width : int
-        Bits of a unit, and bits of the mask in each unit.
+        Bits of an item, and bits of the mask in each item.
     places : int
         Number of places.
     sent : Value
@@ -46,9 +46,9 @@ class GroupUnits:
     Attributes
     ----------
     has_unit : list of Value
-        For each value, whether it has a unit.
+        For each value, whether it has an item.
     place : list of Signal
-        Place of each value's unit, and the place after the last unit.
+        Place of each value's item, and the place after the last item.
 
     Source: docs/core.md, "Tensors" (compressed in memory).
     """

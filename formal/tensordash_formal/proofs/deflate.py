@@ -1,6 +1,6 @@
 """Deflate: an offered beat stays until it is taken.
 
-The beat's strobes and the sources of its data stay too. Data are zero while the unit is mute.
+The beat's strobes and the sources of its data stay too. Data are zero while deflate is mute.
 
 Assumes: a group stays until it is taken, and no group follows the last one.
 """

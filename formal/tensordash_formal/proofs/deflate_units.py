@@ -1,9 +1,9 @@
-"""Deflate: it sends the units of the groups that it takes, each once, in order and at its place.
+"""Deflate: it sends the items of the groups that it takes, each once, in order and at its place.
 
-From place `offset` of the first beat on, the units follow in the order of docs/core.md. A beat is offered as soon as it
+From place `offset` of the first beat on, the items follow in the order of docs/core.md. A beat is offered as soon as it
 is complete, and the last beat at the end. A group leaves with its last complete beat. `start` may rise in any cycle.
 
-Assumes: the assumptions of `deflate`; the unit is not mute. Tiles have at most 4 lanes, and beats at most 8 units.
+Assumes: the assumptions of `deflate`; deflate is not mute. Tiles have at most 4 lanes, and beats at most 8 items.
 Wider cores are proven at this size.
 """
 
@@ -28,10 +28,10 @@ PARTITIONS = 5
 
 
 class DeflateHarness(Harness):
-    """A deflate unit with free handshakes on both sides.
+    """A deflate component with free handshakes on both sides.
 
-    Each unit has a place in a beat. The first unit after a start is at place `offset` of the first beat, and each
-    further unit at the next place. `which` is an arbitrary unit of a group. The harness stores one arbitrary taken unit
+    Each item has a place in a beat. The first item after a start is at place `offset` of the first beat, and each
+    further item at the next place. `which` is an arbitrary item of a group. The harness stores one arbitrary taken item
     until its beat leaves.
 
     Source: docs/core.md, "Tensors"; the docstring of `Deflate`.
@@ -48,7 +48,7 @@ class DeflateHarness(Harness):
         mask = Signal(dut.size, name="mask_of_group")
         m.d.comb += mask.eq(Cat(value != 0 for value in values))
         self.cut("mask", mask)
-        # Number of units in the beat before the next group, and number of sent beats of the offered group.
+        # Number of items in the beat before the next group, and number of sent beats of the offered group.
         before = Signal(shift)
         sent = Signal(range(dut.max_beats + 1))
         first = Signal()  # no beat has left since a start
@@ -113,7 +113,7 @@ class DeflateHarness(Harness):
             self.lemma((before >= offset) & ((stored_place >= offset) | ~stored), when=first, first=True)
 
     def _pick_unit(self, mask: Value, values: list[Value], before: Value, units: GroupUnits) -> tuple[Signal, ...]:
-        """Pick an arbitrary unit of the offered group; return its content, its place, and whether the group has it."""
+        """Pick an arbitrary item of the offered group; return its content, its place, and whether the group has it."""
         dut = self.dut
         which = self.constant(range(dut.most), "which")
         self.assume(which < dut.most)

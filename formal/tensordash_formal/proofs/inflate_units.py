@@ -1,7 +1,7 @@
-"""Inflate: it sends the groups whose units it receives, each once and in order.
+"""Inflate: it sends the groups whose items it receives, each once and in order.
 
-A value is its unit if its mask bit is set, and +0 otherwise. Each part leaves once its units have arrived. No more
-groups leave than the descriptor requests. `wrong` rises if and only if the units do not form this number of groups.
+A value is its item if its mask bit is set, and +0 otherwise. Each part leaves once its items have arrived. No more
+groups leave than the descriptor requests. `wrong` rises if and only if the items do not form this number of groups.
 
 Assumes: there is at least one group. `plain` rises only with `start`. Sizes are limited as in `deflate_units`.
 """
@@ -27,9 +27,9 @@ PARTITIONS = 7
 
 
 class InflateHarness(Harness):
-    """An inflate unit with free handshakes on both sides.
+    """An inflate component with free handshakes on both sides.
 
-    A ghost queue holds the beats from the next unit of a group on. The claims cover every value of a group.
+    A ghost queue holds the beats from the next item of a group on. The claims cover every value of a group.
 
     Source: docs/core.md, "Tensors" and "Errors" (`compressed`); the docstring of `Inflate`.
     """
@@ -79,7 +79,7 @@ class InflateHarness(Harness):
         m.d.comb += self.short.eq(self.running & (self.limit < end))
 
     def _unit(self, place: Value) -> Value:
-        """Return the unit at a place. A place after the queue is in the offered beat."""
+        """Return the item at a place. A place after the queue is in the offered beat."""
         shift = self.dut.shift
         row = place >> shift
         chosen = Mux(row == self.count, self.dut.beats.payload, Array(self.queue)[row])
