@@ -7,7 +7,7 @@ import click
 from tensordash import TensorDashError
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.memory_map import PROGRAM_BASE
-from tensordash.emission.soc_files import MAX_MEMORY_BYTES, MIN_MEMORY_BYTES, render_soc
+from tensordash.emission.soc_files import MAX_MEMORY_BYTES, MIN_MEMORY_BYTES, render_soc, require_memory_bytes
 from tensordash_storage.files import atomic_write
 
 from .console import WholeRange, core_options, json_option, new_folder_option, print_json, writable_folder
@@ -66,6 +66,7 @@ def command(
 
     if program is None and (steps is not None or batches is not None):
         raise click.UsageError(f"--{'batches' if steps is None else 'steps'} goes with --program")
+    require_memory_bytes(memory_bytes)
     writable_folder(output, "--output")
     sources = _example(config) if program is None else _sources(program, config, memory_bytes)
     if program is not None and (steps is not None or batches is not None):

@@ -24,6 +24,8 @@ COMMANDS = {
     "explore": "--depth 2 --sources 3 --rows 1 --columns 1 --staging shift --tries 2 --row-steps 50 --no-area",
     "evaluate fig15": "--scale tiny --no-synth",
 }
+AT_NIGHT = ("soak --cores 1", "mutate --by-hand", "evaluate fig15")
+"""Commands that take more than some seconds."""
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +45,9 @@ def small(monkeypatch):
     monkeypatch.setattr("tensordash_formal.suite.PROOFS", [each for each in PROOFS if each.name == "tile_control"])
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize(
+    "command", [pytest.param(each, marks=pytest.mark.slow) if each in AT_NIGHT else each for each in COMMANDS]
+)
 def test_a_command(command, address, small, tmp_path, capsys):
     def document(*options: str):
         arguments = f"{command} {COMMANDS[command]} -o {tmp_path} --json"

@@ -125,7 +125,7 @@ def with_dead_logic(config):
     return {**files, "tensordash.v": text.replace(module, changed) + UNREACHED}
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["bits", "wires"])
 def test_a_mutant_in_dead_logic_survives(kind, tmp_path, monkeypatch):
     """No run or proof finds the mutant, but it differs in an unreachable state."""

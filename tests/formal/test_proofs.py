@@ -71,7 +71,12 @@ CASES += [
 ]
 # The proof of binned sums: small bins in CI, bins of bf16 at night.
 CASES += [
-    pytest.param(binned_accumulator.PROOF, binned_accumulator.PROOF.broken_config, id="binned_accumulator-small"),
+    pytest.param(
+        binned_accumulator.PROOF,
+        binned_accumulator.PROOF.broken_config,
+        id="binned_accumulator-small",
+        marks=pytest.mark.slow,
+    ),
     pytest.param(
         binned_accumulator.PROOF,
         CORNER_CONFIGS["bf16-binned"],

@@ -1,7 +1,7 @@
 """Biases of binned sums: each FP32 pattern is converted to the digits of a binned sum.
 
-The number is written as a multiple of 2^G (docs/numerics.md). Bin k has the binary places from `bin_bits * k` on. Places
-below 2^G are dropped. A number above the bins of all products becomes an infinity.
+The number is written as a multiple of 2^G (docs/numerics.md). Bin k has the binary places from `bin_bits * k` on.
+Places below 2^G are dropped. A number above the bins of all products becomes an infinity.
 """
 
 from typing import Any

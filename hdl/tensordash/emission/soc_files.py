@@ -10,13 +10,22 @@ from ..configuration.document import ConfigError
 from ..version import NUMERIC_VERSION
 from .core_files import render_core
 
-__all__ = ["MAX_MEMORY_BYTES", "MIN_MEMORY_BYTES", "render_soc"]
+__all__ = ["MAX_MEMORY_BYTES", "MIN_MEMORY_BYTES", "render_soc", "require_memory_bytes"]
 
 KEY = re.compile(r"@([A-Z_]+)@")
 NOT_FOR_FIRMWARE = ("tensordash_linux.h", "tensordash_linux.c", "tensordash_binding.yaml", "tensordash_node.dtsi")
 MIN_MEMORY_BYTES = 1 << 17
 MAX_MEMORY_BYTES = 1 << 28
 """Maximum memory: the processor selects its devices by the highest four bits of an address."""
+
+
+def require_memory_bytes(memory_bytes: int) -> None:
+    """Raise a `ConfigError` unless a memory size is a power of two from `MIN_MEMORY_BYTES` to `MAX_MEMORY_BYTES`."""
+    if not MIN_MEMORY_BYTES <= memory_bytes <= MAX_MEMORY_BYTES or memory_bytes.bit_count() != 1:
+        raise ConfigError(
+            f"the bytes of memory must be a power of two from {MIN_MEMORY_BYTES} to {MAX_MEMORY_BYTES}, "
+            f"not {memory_bytes}"
+        )
 
 
 def render_soc(config: CoreConfig, memory_bytes: int, program: Mapping[str, str]) -> dict[str, str]:
@@ -38,11 +47,7 @@ def render_soc(config: CoreConfig, memory_bytes: int, program: Mapping[str, str]
     ConfigError
         For a memory size that is not allowed.
     """
-    if not MIN_MEMORY_BYTES <= memory_bytes <= MAX_MEMORY_BYTES or memory_bytes.bit_count() != 1:
-        raise ConfigError(
-            f"the bytes of memory must be a power of two from {MIN_MEMORY_BYTES} to {MAX_MEMORY_BYTES}, "
-            f"not {memory_bytes}"
-        )
+    require_memory_bytes(memory_bytes)
     templates = dict(_texts(resources.files(__package__).joinpath("soc"), ""))
     core, sources = render_core(config), {f"program/{name}": text for name, text in program.items()}
     software = [name for name in templates if name.startswith("firmware/")]

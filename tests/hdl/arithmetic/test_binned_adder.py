@@ -4,7 +4,7 @@ import random
 from collections import Counter
 
 import pytest
-from amaranth.hdl import Module, Value
+from amaranth.hdl import Cat, Module, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In
 from amaranth.sim import Simulator
@@ -47,6 +47,17 @@ class BiasedAdder(wiring.Component):
         ]
         return m
 
+    def set_inputs(self, context, sums, *, is_second, add, enable, value):
+        """Set `sum`, `earlier`, `partial` and all other inputs in one step of the simulator."""
+        adder = self.adder
+        ports = (adder.sum, adder.earlier, adder.partial, self.is_second, adder.add, self.enable, self.value)
+        values = (*(each.block_bits() for each in sums), is_second, add, enable, value)
+        bits = at = 0
+        for port, each in zip(ports, values, strict=True):
+            bits |= each << at
+            at += len(Value.cast(port))
+        context.set(Cat(*(Value.cast(port) for port in ports)), bits)
+
 
 def draw_sum(rng: random.Random, config: TileConfig, top: int) -> BinnedAccumulator:
     """Draw a sum with this top bin. Many registers are near the ends of their range."""
@@ -85,13 +96,8 @@ def test_merging(name):
         for top, other_top in [*((a, b) for a in tops for b in tops), *near * max(1, 2500 // len(near))]:
             left, right, unused = (draw_sum(rng, config, each) for each in (top, other_top, other_top))
             is_second, add = rng.random() < 0.3, rng.random() < 0.8
-            context.set(Value.cast(adder.sum), (unused if is_second else left).block_bits())
-            context.set(Value.cast(adder.earlier), (left if is_second else unused).block_bits())
-            context.set(Value.cast(adder.partial), right.block_bits())
-            context.set(dut.is_second, is_second)
-            context.set(adder.add, add)
-            context.set(dut.enable, 0)
-            context.set(dut.value, rng.getrandbits(32))
+            sums = (unused, left, right) if is_second else (left, unused, right)
+            dut.set_inputs(context, sums, is_second=is_second, add=add, enable=False, value=rng.getrandbits(32))
             merged = copy_of(config, left)
             overflow = merged.merge(right) if add else False
             found = context.get(Value.cast(adder.total)), context.get(adder.overflow)
@@ -121,13 +127,8 @@ def test_biases(name):
             top = rng.choice((rng.randint(0, golden.max_top), max(0, min(near + rng.randint(-4, 4), golden.max_top))))
             left, is_second = draw_sum(rng, config, top), rng.random() < 0.5
             unused = draw_sum(rng, config, rng.randint(0, golden.max_top))
-            context.set(Value.cast(adder.sum), (unused if is_second else left).block_bits())
-            context.set(Value.cast(adder.earlier), (left if is_second else unused).block_bits())
-            context.set(Value.cast(adder.partial), unused.block_bits())
-            context.set(dut.is_second, is_second)
-            context.set(adder.add, 0)
-            context.set(dut.enable, 1)
-            context.set(dut.value, bias)
+            sums = (unused, left, unused) if is_second else (left, unused, unused)
+            dut.set_inputs(context, sums, is_second=is_second, add=False, enable=True, value=bias)
             biased = copy_of(config, left)
             overflow = biased.add_bias(bias)
             found = context.get(Value.cast(adder.total)), context.get(adder.overflow)

@@ -31,7 +31,7 @@ QUICK = ("usual",)
 def test_programs(name):
     config = CoreConfig.from_toml("", CONFIGS[name])
     unit = emitted(Core(config))
-    options: dict[str, Any] = {"effort": 0.25} if name in QUICK else {"effort": 2, "simulator": "auto"}
+    options: dict[str, Any] = {"effort": 0.1} if name in QUICK else {"effort": 2, "simulator": "auto"}
     failures = [run_unit(unit, bench, config, seed=2, **options) for bench in BENCHES]
     assert failures == [[]] * len(BENCHES)
 

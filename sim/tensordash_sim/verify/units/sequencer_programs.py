@@ -2,7 +2,8 @@
 
 import dataclasses
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from itertools import chain, permutations, product
 from random import Random
 
@@ -39,12 +40,13 @@ class Directed:
     counted: tuple[str, str] | None = None
 
 
-def owners(bits: int) -> list[tuple[str, str, str]]:
+@lru_cache(maxsize=1024)
+def owners(bits: int) -> Sequence[tuple[str, str, str]]:
     """Return the units of a descriptor, and the names of their token fields."""
     operation, _ = decode(bits)
     assert operation is not None
     if not operation.unit:
-        return []
+        return ()
     ends = [(operation.unit, "wait", "signal")]
     return [*ends, ("output", "output_wait", "output_signal")] if operation.name == "multiply" else ends
 

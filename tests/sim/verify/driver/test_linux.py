@@ -20,7 +20,7 @@ CHANGES = [
     ("(write(devices->interrupt, &enable, sizeof enable) == (ssize_t)sizeof enable) &&\n", ""),
     ("(void)!read(", "(void)(0 ? -1 : 0); if (false) (void)!read("),
     ("poll(&waited, 1, MAX_SLEEP_MS)", "poll(&waited, 1, 0)"),
-    ("MAP_SHARED", "MAP_PRIVATE"),
+    pytest.param("MAP_SHARED", "MAP_PRIVATE", marks=pytest.mark.slow),  # The checks wait for a time limit.
     ("errno = reason;", "errno = 0;"),
 ]
 """Mistakes in the driver that the checks must find."""
