@@ -28,7 +28,7 @@ PL_TARGET_DENSITY_PCT: 50
 
 MACROS = """\
 # The last file has memories as registers. To use macros, leave it out, and list modules with the same names and ports,
-# each around a macro of your PDK, as docs/howto/core-in-a-soc.md shows ("Replace the memories by macros"):
+# each around a macro of your PDK, as docs/integration.md shows ("Memories as macros"):
 # MACROS:
 """
 MACRO = """\
