@@ -105,7 +105,7 @@ NETWORK_COLUMNS = {
     "zeros alone": ("fig1", "speedup", "all"),
     "tiles": ("fig8", "speedup", "all"),
     "chip with `recommended`, 256 GB/s": ("system", "speedup, 256 GB/s", MEMORY),
-    "energy efficiency, core": ("fig10", EFFICIENCY, "core"),
+    "energy efficiency, logic": ("fig10", EFFICIENCY, "core"),
     "of the chip, with idle tiles": ("fig10", EFFICIENCY, "chip, with idle tiles"),
 }
 """The columns of the table of networks: figure, metric and column."""
