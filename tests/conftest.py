@@ -1,9 +1,13 @@
 """Hooks and environment of all tests."""
 
+import gc
 import os
 import tempfile
 
 import pytest
+
+# Torch and Numba leave millions of objects, which the default thresholds make Python search for cycles again and again.
+gc.set_threshold(100_000, 50, 50)
 
 # Tests use neither data nor results in the user's cache. All workers share the folder of the first process.
 # `tensordash mutate --by-hand` has its own empty folder for each run.
