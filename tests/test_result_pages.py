@@ -1,5 +1,6 @@
 """The tables of training and of mutants agree with their data files and with the code."""
 
+import re
 import subprocess
 from collections import Counter
 from collections.abc import Iterator
@@ -142,24 +143,17 @@ def test_the_evaluation_is_what_its_tables_have() -> None:
     assert "| speedup of tiles, mean of the paper's eight networks | 1.2 | 1.9 | fig8 |" in changed
 
 
-def _rows(text: str) -> list[list[str]]:
-    """Return the cells of all rows of Markdown tables."""
-    return [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if line.startswith("|")]
-
-
 def test_the_system_page_has_the_figures_of_the_evaluation() -> None:
-    tables = (ROOT / "docs/evaluation-tables.md").read_text(encoding="utf-8")
-    rows = _rows(tables.partition("## system:")[2].partition("\n## ")[0])
-    titles = [k for k, row in enumerate(rows) if row[0].startswith("speedup, ")]
-    means = {rows[k][0]: dict(zip(rows[k], next(r for r in rows[k:] if r[0] == "mean"), strict=True)) for k in titles}
-    speedups = next(row for row in rows if row[0] == "speedup")
-    steps = {row[0]: row for row in rows if " GB/s" in row[0] and len(row) == len(speedups)}
+    bench = import_module("evaluation_page")
+    tables = bench.tables_of(bench.TABLES.read_text(encoding="utf-8"))
+    steps = dict(tables["system"])["speedup"]
+    both = ("shared reads", "256 GB/s")
     expected = {
-        "none": ("none", "shared reads", "256 GB/s"),
-        "weight gradients": ("joined where faster", "shared reads", "256 GB/s"),
-        "the faster operand": ("faster side", "shared reads", "256 GB/s"),
-        "rows of similar": ("density order", "shared reads", "256 GB/s"),
-        "all": ("all", "shared reads", "256 GB/s"),
+        "none": ("none", *both),
+        "weight gradients": ("joined where faster", *both),
+        "the faster operand": ("faster side", *both),
+        "rows of similar": ("density order", *both),
+        "all": ("all", *both),
         "tiles, none": ("none", "tiles alone"),
         "tiles that share": ("none", "shared reads"),
         "the same, with work": ("all", "shared reads"),
@@ -167,15 +161,18 @@ def test_the_system_page_has_the_figures_of_the_evaluation() -> None:
         "with 25.6 GB/s": ("none", "25.6 GB/s"),
     }
     compared, step = set(), ""
-    for cells in _rows((ROOT / "docs/system.md").read_text(encoding="utf-8")):
-        step = cells[0].partition(":")[0] or step
-        if len(cells) == 4 and (row := steps.get(f"{step}, {cells[1]} GB/s")):
-            assert cells[2:] == [row[1], row[-1]], cells
-            compared.add(row[0])
-        for start, (measure, *titled) in expected.items():
-            if cells[0].startswith(start):
-                figures = [float(means[f"speedup, {table}"][measure]) for table in titled]
-                shown = [float(cell.partition(",")[0]) for cell in cells[1 : 1 + len(titled)]]
-                assert shown == pytest.approx(figures, abs=0.006), cells
+    for line in re.findall(r"^\|(.*)\|$", (ROOT / "docs/system.md").read_text(encoding="utf-8"), re.MULTILINE):
+        first, *cells = (cell.strip() for cell in line.split("|"))
+        step = first.partition(":")[0] or step
+        if len(cells) == 3 and (row := steps.get(f"{step}, {cells[0]} GB/s")):
+            assert cells[1:] == [row["none"], row["all"]], line
+            compared.add((step, cells[0]))
+        for start, (measure, *conditions) in expected.items():
+            if first.startswith(start):
+                figures = [
+                    float(bench.cell_of(tables, "system", f"speedup, {each}", "mean", measure)) for each in conditions
+                ]
+                shown = [float(cell.partition(",")[0]) for cell in cells[: len(conditions)]]
+                assert shown == pytest.approx(figures, abs=0.006), line
                 compared.add(start)
-    assert len(compared) == len(expected) + 15
+    assert len(compared) == len(expected) + len(steps)

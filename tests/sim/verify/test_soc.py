@@ -56,6 +56,13 @@ def make(folder: Path, target: str, *variables: str, seconds: int = 500) -> subp
     return subprocess.run(line, cwd=folder, env=environment, capture_output=True, text=True, timeout=seconds)
 
 
+def test_a_wrong_memory_size_is_refused_before_long_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tensordash_cli.soc._example", None)
+    with pytest.raises(TensorDashError, match="must be a power of two"):
+        generate(tmp_path / "soc", "--memory-bytes", "200000")
+    assert not (tmp_path / "soc").exists()
+
+
 @pytest.fixture(scope="module")
 def icarus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Write a system, which `make` builds for each run."""
@@ -262,7 +269,8 @@ def test_every_step_is_compared(tmp_path: Path) -> None:
     assert ran.exit_code == 0, ran.output
     folder = generate(tmp_path / "soc", "--program", str(tmp_path / "product"), "--steps", "2")
     right = make(folder, "run-icarus", "STEPS=3")
-    assert right.stdout.count("bit-equal: 3 tensors") == 2, right.stdout + right.stderr
+    assert right.returncode == 0, right.stdout + right.stderr
+    assert right.stdout.count("bit-equal: 3 tensors") == 2
     assert "not compared" in right.stdout
     file = folder / "program/steps.c"
     sums = re.findall(r"^  {(0x.*)},$", file.read_text(), re.MULTILINE)
