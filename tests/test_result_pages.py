@@ -160,7 +160,8 @@ def test_the_system_page_has_the_figures_of_the_evaluation() -> None:
         "with 256 GB/s": ("none", "256 GB/s"),
         "with 25.6 GB/s": ("none", "25.6 GB/s"),
     }
-    compared, step = set(), ""
+    compared: set[object] = set()
+    step = ""
     for line in re.findall(r"^\|(.*)\|$", (ROOT / "docs/system.md").read_text(encoding="utf-8"), re.MULTILINE):
         first, *cells = (cell.strip() for cell in line.split("|"))
         step = first.partition(":")[0] or step
