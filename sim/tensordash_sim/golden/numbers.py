@@ -1,10 +1,9 @@
 """Conversion of bit patterns to exact integers, and back to floating point."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum
-from functools import cache
-from typing import Generic, TypeVar
+from functools import cache, lru_cache
+from typing import Generic, NamedTuple, TypeVar
 
 from tensordash.configuration.formats import FP32, FloatFormat, Format, IntegerFormat, ScaleFormat
 
@@ -39,11 +38,10 @@ class Kind(Enum):
     NAN = "nan"
 
 
-@dataclass(frozen=True, slots=True)
-class Decoded:
+class Decoded(NamedTuple):
     """The fields of a bit pattern.
 
-    Parameters
+    Attributes
     ----------
     kind : Kind
         Class of the number.
@@ -62,6 +60,7 @@ class Decoded:
     exponent: int
 
 
+@lru_cache(maxsize=1 << 16)
 def decode(bits: int, fmt: Format) -> Decoded:
     """Decode a bit pattern (IEEE 754-2019, section 3.4; E4M3: OCP 8-bit floating point specification, section 5;
     6 and 4 bits: OCP MX specification 1.0, section 5.3).
