@@ -1,14 +1,24 @@
-"""Write the tables of docs/core.md from the descriptions of descriptors and registers; `--check` writes nothing."""
+"""Write the tables and the example of descriptors and registers into docs/core.md; `--check` writes nothing."""
 
 import re
 import sys
 from collections.abc import Iterator
 
 from common import DOCS, argument_parser, render, replace_between
-from tensordash.configuration.descriptors import HEADER, OPERATIONS, Field, Operation
+from tensordash.configuration.descriptors import BYTES, HEADER, OPERATIONS, UNITS, Field, Operation, encode
 from tensordash.configuration.registers import REGISTERS, Bits, Register
 
 PAGE = DOCS / "core.md"
+EXAMPLE = OPERATIONS["load"]
+EXAMPLE_VALUES = {
+    "signal": 1 << UNITS.index("layout_a"),
+    "memory": 0x4000_2000,
+    "address": 16,
+    "count_0": 6,
+    "count_1": 2,
+    "stride_1": -12,
+}
+"""The descriptor that the page shows in hexadecimal."""
 
 
 def bits_of(field: Field) -> str:
@@ -118,10 +128,27 @@ def _bit_range(bits: Bits) -> str:
     return f"[{bits.low}]" if bits.width == 1 else f"[{bits.low + bits.width - 1}:{bits.low}]"
 
 
+def example_rows() -> Iterator[tuple[str, str, str, str]]:
+    """Yield offset, bytes in memory and value of the example's words that are not zero, and their fields."""
+    bits = encode(EXAMPLE, EXAMPLE_VALUES)
+    encoded = bits.to_bytes(BYTES, "little")
+    for offset in range(0, BYTES, 4):
+        word = encoded[offset : offset + 4]
+        fields = [each for each in (*HEADER, *EXAMPLE.fields) if each.low // 32 == offset // 4 and each.get(bits)]
+        if fields:
+            values = ", ".join(f"`{each.name}` = {_number(each.get(bits))}" for each in fields)
+            yield f"0x{offset:02x}", word.hex(" "), f"0x{int.from_bytes(word, 'little'):08x}", values
+
+
+def _number(value: int) -> str:
+    return f"0x{value:x}" if value > 0xFFFF else str(value)
+
+
 def with_tables(text: str) -> str:
     """Return the page with current tables."""
     for name, values in (
         ("descriptors", {"header": HEADER, "operations": OPERATIONS, "rows": rows, "shared": shared, "own": own}),
+        ("example", {"rows": example_rows(), "values": EXAMPLE_VALUES}),
         ("registers", {"rows": register_rows(REGISTERS)}),
     ):
         tables = render(f"core_{name}", **values)

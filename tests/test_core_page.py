@@ -1,4 +1,4 @@
-"""docs/core.md has the tables of registers and descriptors, and the pictures of the golden core."""
+"""docs/core.md has the tables and an example of registers and descriptors, and the pictures of the golden core."""
 
 import re
 import subprocess
@@ -6,6 +6,7 @@ import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
+from tensordash.configuration.descriptors import BYTES, OPERATIONS, decode
 from tensordash.configuration.registers import REGISTERS
 
 ROOT = Path(__file__).parents[1]
@@ -14,6 +15,20 @@ ROOT = Path(__file__).parents[1]
 def test_tables_are_up_to_date():
     done = subprocess.run([sys.executable, "bench/core_page.py", "--check"], cwd=ROOT, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_example_decodes_to_the_values_beside_it():
+    page = (ROOT / "docs" / "core.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| 0x(\w\w) \| `([\w ]{11})` \| 0x(\w{8}) \| (.*) \|$", page, re.MULTILINE)
+    memory, shown = bytearray(BYTES), {}
+    for offset, encoded, word, fields in rows:
+        first = int(offset, 16)
+        memory[first : first + 4] = bytes.fromhex(encoded)
+        assert bytes.fromhex(encoded)[::-1].hex() == word
+        shown |= {name: int(value, 0) for name, value in re.findall(r"`(\w+)` = (\S+?)(?:,|$)", fields)}
+    operation, values = decode(int.from_bytes(memory, "little"))
+    assert operation is OPERATIONS["load"]
+    assert {name: value for name, value in values.items() if value} == shown
 
 
 def test_pictures_are_of_the_golden_core(tmp_path: Path):

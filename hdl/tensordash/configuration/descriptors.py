@@ -18,7 +18,6 @@ from functools import cache, cached_property
 from types import MappingProxyType
 
 __all__ = [
-    "AGU_FIELDS",
     "BITS",
     "BYTES",
     "HEADER",
@@ -180,14 +179,16 @@ def loop_fields(first_word: int, loops: int, counts: tuple[int, int]) -> tuple[F
     return tuple(fields)
 
 
-AGU_FIELDS = _fields(
-    (2, 0, 16, "address", "group of position 0 at the start"),
-    (2, 28, 3, "stride", f"positions from one port to the next, 1 to {MAX_STRIDE}", STRIDES),
-    (3, 0, 16, "x", "position of port 0 at the start", SIGNED),
-    (3, 16, 16, "y", "row at the start", SIGNED),
-    (4, 0, 16, "x_size", "number of positions", AT_LEAST_ONE),
-)
-"""Fields of the operations that walk the buffer."""
+def _walk_fields(y: str) -> tuple[Field, ...]:
+    """Return the fields at which a walk through the buffer starts; `y` is the meaning of that field."""
+    return _fields(
+        (2, 0, 16, "address", "group of position 0 at the start"),
+        (2, 28, 3, "stride", f"positions from one port to the next, 1 to {MAX_STRIDE}", STRIDES),
+        (3, 0, 16, "x", "position of port 0 at the start", SIGNED),
+        (3, 16, 16, "y", y, SIGNED),
+        (4, 0, 16, "x_size", "number of positions", AT_LEAST_ONE),
+    )
+
 
 _MOVE = _fields(
     (1, 0, 32, "memory", "address in memory, bytes, low half"),
@@ -215,7 +216,7 @@ _LAYOUT = (
         (2, 16, 12, "streams", "number of streams", AT_LEAST_ONE),
         (4, 16, 16, "y_size", "number of rows"),
     ),
-    *AGU_FIELDS,
+    *_walk_fields("row at the start"),
     *loop_fields(5, 6, counts=(14, 0)),
 )
 
@@ -255,7 +256,11 @@ OPERATIONS: Mapping[str, Operation] = MappingProxyType(
                 code=4,
                 unit="multiply",
                 doc="each stream of B with each stream of A through the tile, and the sums to partial sums or results",
-                fields=(*_MULTIPLY, *AGU_FIELDS, *loop_fields(5, 4, counts=(12, 0))),
+                fields=(
+                    *_MULTIPLY,
+                    *_walk_fields("channel group of the biases at the start; unused without `bias`"),
+                    *loop_fields(5, 4, counts=(12, 0)),
+                ),
             ),
             Operation(name="store", code=5, unit="store", doc="buffer to memory", fields=_MOVE),
             Operation(
