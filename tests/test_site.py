@@ -54,7 +54,7 @@ def test_the_first_tutorial_prints_what_it_shows(tmp_path: Path, monkeypatch: py
         "tensordash simulate my.toml --random 0.5",
     ]
     for command, text in shown:
-        assert CliRunner().invoke(cli, shlex.split(command)[1:]).output == text
+        assert CliRunner().invoke(cli, shlex.split(command)[1:]).stdout == text
     assert "speedup is 3.718x" in " ".join(FIRST_TILE.split())
     assert ": 3.718x " in CliRunner().invoke(cli, ["simulate", "--random", "0.9"]).output
 

@@ -1,5 +1,9 @@
-"""Numba's loop compiler. Without Numba, Python interprets the same loops: slowly, with the same results."""
+"""Numba's loop compiler. Without Numba, Python interprets the same loops: slowly, with the same results.
 
+Compiled loops are kept on disk. A process that finds none there logs that it compiles them.
+"""
+
+import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +15,22 @@ IS_COMPILED = is_installed("numba")
 
 if TYPE_CHECKING or IS_COMPILED:
     from numba import get_num_threads, njit, prange
+    from numba.core import event
+
+    class _Notice(event.Listener):
+        """Logs the first compilation of this process. Loading a loop from disk is no compilation."""
+
+        is_logged = False
+
+        def on_start(self, _: event.Event) -> None:
+            if not self.is_logged:
+                logging.getLogger(__name__).warning("compiling loops, also for later runs; it may take a minute or two")
+            self.is_logged = True
+
+        def on_end(self, _: event.Event) -> None:
+            pass
+
+    event.register("numba:compile", _Notice())
 else:
     prange = range
 
