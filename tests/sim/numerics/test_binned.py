@@ -14,7 +14,7 @@ from tensordash.configuration.numerics import Binned
 from tensordash_sim.golden import make_accumulator
 from tensordash_sim.verify.random_values import EXPONENTS, largest, random_scale, random_value, special_values
 
-from .reference import Pairs, binned_dot
+from .reference_dots import Pairs, binned_dot
 
 LANES = 4
 CASES = {

@@ -13,7 +13,7 @@ from tensordash_sim.golden.core.results import result_bits
 from tensordash_sim.golden.core.sums import CoreSum, add_bias, add_partial, make_sum
 from tensordash_sim.verify.random_values import EXPONENTS, random_value
 
-from .reference import binned_dot
+from .reference_dots import binned_dot
 from .test_binned import config_of, random_pairs
 
 CASES = {

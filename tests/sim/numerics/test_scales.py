@@ -18,7 +18,8 @@ from tensordash_sim.golden.numbers import Kind, decode_scale
 from tensordash_sim.verify import Replayer, simulator_names
 from tensordash_sim.verify.random_values import random_value, zeros
 
-from .reference import exact_dot, fused_dot, scale_table, table
+from .format_values import scale_table, table
+from .reference_dots import exact_dot, fused_dot
 
 FOR_SMALL = "icarus" if "icarus" in simulator_names() else "auto"
 NVFP4: dict[str, Any] = {"format": "fp4_e2m1", "scale": "e4m3"}

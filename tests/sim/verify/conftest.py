@@ -94,6 +94,14 @@ def run_faulty(tmp_path, monkeypatch):
     return run
 
 
+@pytest.fixture
+def run_quick(run_faulty):
+    """Run a bench or one of its tests with little stimulus, which must find the fault."""
+    return lambda bench, config, emitted=None, only="": run_faulty(
+        bench, emitted, config=config, effort=0.05, only=only
+    )
+
+
 class Recorder:
     """Replace Amaranth's Signal in a module, and store the created signals by name."""
 
