@@ -74,7 +74,7 @@ def test_upper_bits_of_the_first_shift(status, monkeypatch):
         with monkeypatch.context() as patch:
             patch.setattr(normalizer, "Signal", recorder)
             normalized = original(m, bits, *args, **kwargs)
-        m.d.comb += recorder.made[f"normal_{len(bits).bit_length() - 1}"][-4:].eq(0)
+        m.d.comb += recorder.signals[f"normal_{len(bits).bit_length() - 1}"][-4:].eq(0)
         return normalized
 
     monkeypatch.setattr(rounder, "normalize", wrong)

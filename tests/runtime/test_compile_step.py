@@ -289,11 +289,11 @@ def summed_loss(scores: Tensor, labels: Tensor) -> Tensor:
     ids=["operation", "eval", "batch", "layer", "tanh", "add", "mean", "loss", "reduction", "type"],
 )
 def test_model_beyond_the_set(model: Callable[[], nn.Module], loss: Any, message: str) -> None:
-    made = model()
+    network = model()
     images, labels = batch()
     images = images.double() if "float64" in message else images
     with pytest.raises(ProgramFolderError, match=message):
-        compile_step(made, loss, sgd(made), (images, labels))
+        compile_step(network, loss, sgd(network), (images, labels))
 
 
 @pytest.mark.parametrize(
@@ -320,7 +320,7 @@ def test_optimizer_beyond_the_set(optimizer: Callable[[nn.Module], torch.optim.O
 
 
 @pytest.mark.parametrize(
-    ("how", "message"),
+    ("settings", "message"),
     [
         ({"loss_scale": 3.0}, "loss_scale must be a power of two, not 3.0"),
         ({"loss_scale": 0.0}, "loss_scale must be a power of two, not 0.0"),
@@ -334,10 +334,10 @@ def test_optimizer_beyond_the_set(optimizer: Callable[[nn.Module], torch.optim.O
     ],
     ids=("loss scale 3", "loss scale 0", "growth factor", "tile", "no bias", "base"),
 )
-def test_wrong_settings(how: dict[str, Any], message: str) -> None:
+def test_wrong_settings(settings: dict[str, Any], message: str) -> None:
     model = linear()
     with pytest.raises(ProgramFolderError, match=message):
-        compile_step(model, F.cross_entropy, sgd(model), batch(), **how)
+        compile_step(model, F.cross_entropy, sgd(model), batch(), **settings)
 
 
 def test_target_of_another_type() -> None:

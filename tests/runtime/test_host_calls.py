@@ -282,12 +282,12 @@ def test_exponential_and_logarithm() -> None:
 def test_pooling_is_pytorch_s(padding: int) -> None:
     x = torch.relu(torch.randn(2, 3, 7, 6, generator=torch.Generator().manual_seed(0))).requires_grad_()
     parameters = {**POOL, "padding_y": padding, "padding_x": padding}
-    made = F.max_pool2d(x, (3, 2), (2, 1), padding)
-    gradient = torch.randn(made.shape, generator=torch.Generator().manual_seed(1))
-    made.backward(gradient)
+    pooled = F.max_pool2d(x, (3, 2), (2, 1), padding)
+    gradient = torch.randn(pooled.shape, generator=torch.Generator().manual_seed(1))
+    pooled.backward(gradient)
     assert x.grad is not None
     plain = x.detach().numpy()
-    np.testing.assert_array_equal(compute("max_pool", {"x": plain}, **parameters)["result"], made.detach().numpy())
+    np.testing.assert_array_equal(compute("max_pool", {"x": plain}, **parameters)["result"], pooled.detach().numpy())
     found = compute("max_pool_backward", {"x": plain, "gradient": gradient.numpy()}, **parameters)["result"]
     np.testing.assert_allclose(found, x.grad.numpy(), rtol=1e-6)
 
@@ -299,9 +299,9 @@ def test_loss_is_pytorch_s() -> None:
     loss.backward()
     assert scores.grad is not None
     values = {"scores": scores.detach().numpy(), "labels": labels.to(torch.int32).numpy()}
-    made = compute("softmax_cross_entropy", values, gradient_scale=1 / 6)
-    assert made["loss"][0] == pytest.approx(loss.item(), rel=1e-6)
-    np.testing.assert_allclose(made["gradient"], scores.grad.numpy(), atol=1e-7)
+    results = compute("softmax_cross_entropy", values, gradient_scale=1 / 6)
+    assert results["loss"][0] == pytest.approx(loss.item(), rel=1e-6)
+    np.testing.assert_allclose(results["gradient"], scores.grad.numpy(), atol=1e-7)
 
 
 def test_sums_are_in_order() -> None:

@@ -91,14 +91,14 @@ def test_order_of_fp32(turned: bool) -> None:
 @pytest.mark.parametrize("geometry", GEOMETRIES.values(), ids=GEOMETRIES)
 def test_golden_core_leaves_the_expected_memory(geometry: Geometry, operation: str) -> None:
     plan, values = plan_operation(CoreConfig(), geometry, operation)
-    made = build_folder(plan, values, base=BASE)
-    memory = EXECUTORS["golden"](plan, made.memory_map)
-    memory.write(BASE, made.initial)
-    run_plan(memory, plan, made.memory_map)
-    assert compare(made, memory) == ""
-    region = made.memory_map.tensors["result"]
+    folder = build_folder(plan, values, base=BASE)
+    memory = EXECUTORS["golden"](plan, folder.memory_map)
+    memory.write(BASE, folder.initial)
+    run_plan(memory, plan, folder.memory_map)
+    assert compare(folder, memory) == ""
+    region = folder.memory_map.tensors["result"]
     memory.write(region.address, bytes([memory.read(region.address, 1)[0] ^ 1]))
-    assert compare(made, memory).startswith("result: 1 of ")
+    assert compare(folder, memory).startswith("result: 1 of ")
 
 
 @pytest.mark.parametrize(("buffer", "sizes"), [(1, (16, 16, 16)), (2, (24, 16, 24)), (4, (16, 32, 16))])
@@ -115,9 +115,9 @@ def test_operands_are_loaded_again_after_other_regions(buffer: int, sizes: tuple
     builder.add_tensor(bias, random.standard_normal(out_features, np.float32))
     for result, biases in (("first", {}), ("second", {"bias": "bias"}), ("third", {})):
         builder.add_product(result, geometry, "AxW", {"A": "A", "W": "W", **biases}, result, rows="A")
-    made = build_folder(builder.build("three products"), builder.initial, base=BASE)
-    assert len(made.programs) == 1
-    assert run_folder(made, "golden")[1] == ""
+    folder = build_folder(builder.build("three products"), builder.initial, base=BASE)
+    assert len(folder.programs) == 1
+    assert run_folder(folder, "golden")[1] == ""
 
 
 def test_what_is_written_is_read(folder: ProgramFolder, written: Path) -> None:

@@ -231,13 +231,13 @@ def test_long_programs_are_legal(window):
 
 def test_hoisting_changes_no_bit():
     """Hoisting runs loads and layouts earlier and does not change the golden core's results."""
-    made = random_program(Random(5), CONFIG)
-    bare = without_tokens(made.program.descriptors)[:-1]
-    end = made.program.descriptors[-1]
+    case = random_program(Random(5), CONFIG)
+    bare = without_tokens(case.program.descriptors)[:-1]
+    end = case.program.descriptors[-1]
     ends = []
     for program in (bare, hoist(CONFIG, bare, {"load": 9, "layout_a": 9, "layout_b": 9})):
-        memory = Memory(len(made.memory.bytes))
-        memory.bytes[:] = made.memory.bytes
+        memory = Memory(len(case.memory.bytes))
+        memory.bytes[:] = case.memory.bytes
         assert not GoldenCore(CONFIG, memory).run([*add_tokens(CONFIG, program), end]).error
         ends.append(bytes(memory.bytes))
     assert ends[0] == ends[1]

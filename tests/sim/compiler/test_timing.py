@@ -78,22 +78,24 @@ def test_a_block_takes_what_it_is_thought_to(name):
     flags = ("emit", "add", "fp32", "transposed", "mask", "bias")
     with VerilatedCore(config, SIZE) as core:
         for *bits, stride in product(*[(0, 1)] * len(flags), (1, 2, 4)):
-            how = dict(zip(flags, bits, strict=True))
-            if how["mask"] & how["fp32"] or (not how["emit"] and (sum(bits) > how["add"] or stride > 1)):
+            options = dict(zip(flags, bits, strict=True))
+            if options["mask"] & options["fp32"] or (
+                not options["emit"] and (sum(bits) > options["add"] or stride > 1)
+            ):
                 continue
             cycles = {}
             for streams in (4, 8):
                 program = Program()
-                loops = [Loop(count=2 * streams)] if how["emit"] else []
-                more = {"stride": stride, "x_size": 64} if how["emit"] else {}
-                program.add("multiply", a_streams=2, b_streams=streams, loops=loops, **how, **more)
+                loops = [Loop(count=2 * streams)] if options["emit"] else []
+                more = {"stride": stride, "x_size": 64} if options["emit"] else {}
+                program.add("multiply", a_streams=2, b_streams=streams, loops=loops, **options, **more)
                 program.add("end")
                 core.reset()
                 run = core.run(program.descriptors, 0)
                 assert not run.outcome.error
                 cycles[streams] = run.cycles
             took = (cycles[8] - cycles[4]) / 8
-            assert took == pytest.approx(block_cycles(config, stride, **how), abs=0.5), (how, stride)
+            assert took == pytest.approx(block_cycles(config, stride, **options), abs=0.5), (options, stride)
 
 
 def test_layouts_hold_up_a_fast_tile():

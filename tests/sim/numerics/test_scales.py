@@ -157,9 +157,9 @@ def promoted(config: TileConfig, a: int, b: int, scales: tuple[int, int], others
         for side, own in ((a_steps, scales[0]), (b_steps, scales[1])):
             for at in range(depth):
                 side[0][at].append(own if at == step else others.randrange(256))
-        made = matmul(np.array(a_steps, np.uint8), np.array(b_steps, np.uint8), config)
-        assert made.cycles[0] == 1, "the whole window is drained at once"
-        results[step, lane] = int(made.c_bits[0, 0])
+        tile_sums = matmul(np.array(a_steps, np.uint8), np.array(b_steps, np.uint8), config)
+        assert tile_sums.cycles[0] == 1, "the whole window is drained at once"
+        results[step, lane] = int(tile_sums.c_bits[0, 0])
     return results
 
 

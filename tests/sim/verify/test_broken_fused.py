@@ -29,8 +29,8 @@ class TestFused:
         text = file.read_text()
         (taken,) = set(re.findall(r"\(limit\[3\] & ~\w+\)", text))
         file.write_text(text.replace(taken, "limit[3]"))
-        how = {"seed": 7, "effort": 0.05, "simulator": FOR_SMALL}
-        result = run_bench("pe", VOLTA, tmp_path / "verilog", tmp_path / "run", **how)
+        settings = {"seed": 7, "effort": 0.05, "simulator": FOR_SMALL}
+        result = run_bench("pe", VOLTA, tmp_path / "verilog", tmp_path / "run", **settings)
         assert reports(result.failures, "block is", "golden has")
         assert [failure.partition(":")[0] for failure in result.failures] == ["small_differences"]
 

@@ -152,9 +152,9 @@ class TestTop:
             inside = Recorder()
             with monkeypatch.context() as within:
                 within.setattr(normalizer, "Signal", inside)
-                made = original(m, bits, *args, **kwargs)
-            m.d.comb += inside.made[f"normal_{len(bits).bit_length() - 1}"][-4:].eq(0)
-            return made
+                result = original(m, bits, *args, **kwargs)
+            m.d.comb += inside.signals[f"normal_{len(bits).bit_length() - 1}"][-4:].eq(0)
+            return result
 
         monkeypatch.setattr(sys.modules[Rounder.__module__], "normalize", wrong)
         assert reports(run_quick("tile", SMALL, "headroom"), "out_payload is", "golden has")

@@ -37,9 +37,9 @@ def built(monkeypatch) -> list[str]:
     """Record the builds."""
     names: list[str] = []
 
-    def build(verilog: str, folder: Path, name: str, **how: bool) -> None:
+    def build(verilog: str, folder: Path, name: str, **options: bool) -> None:
         names.append(name)
-        stub(verilog, folder, name, **how)
+        stub(verilog, folder, name, **options)
 
     monkeypatch.setattr(core_library, "_build", build)
     return names
@@ -84,10 +84,10 @@ def test_a_cache_that_is_full(cache, built, monkeypatch):
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     original = core_library.store_cached
 
-    def keep(key: str, made: Path) -> None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (made.stat().st_size // 2, limits[1]))
+    def keep(key: str, file: Path) -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (file.stat().st_size // 2, limits[1]))
         try:
-            original(key, made)
+            original(key, file)
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
