@@ -15,13 +15,14 @@ from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.preset import load_any_preset
 from tensordash_runtime import compile_step
 from tensordash_runtime.program_folder.building import PlanBuilder
-from tensordash_runtime.program_folder.execution import EXECUTORS, read_tensor, run_plan
+from tensordash_runtime.program_folder.execution import read_tensor, run_plan
 from tensordash_runtime.program_folder.folder import ProgramFolder, run_folder
 from tensordash_runtime.program_folder.host_math import exp, log
 from tensordash_runtime.program_folder.tensors import StepTensor, groups_of
 from tensordash_sim.lowering import MatrixProduct
 
 from .host_calls_in_c import FLAGS, IMAGES, add, add_result, build, compute, hard_numbers, require_equal
+from .loaded_memory import load_memory
 
 SCORES = MatrixProduct(batch=1, samples=6, in_features=9, out_features=5)
 POOL = {"kernel_y": 3, "kernel_x": 2, "stride_y": 2, "stride_x": 1, "padding_y": 1, "padding_x": 1}
@@ -247,8 +248,7 @@ def test_steps_are_skipped() -> None:
     batch = torch.rand(3, 1, 6, 6), torch.tensor([0, 2, 1])
     scaler = torch.amp.GradScaler("cpu", init_scale=2.0**20, growth_interval=2)
     folder = compile_step(model, F.cross_entropy, optimizer, batch, loss_scale=scaler)
-    memory = EXECUTORS["emulator"](folder.plan, folder.memory_map)
-    memory.write(folder.memory_map.base, folder.initial)
+    memory = load_memory(folder, "emulator")
 
     def values(name: str) -> np.ndarray:
         tensor = folder.plan.tensors[name]

@@ -1,23 +1,14 @@
 """The table of training steps in docs/runtime.md matches the bench that writes it."""
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 ROOT = Path(__file__).parents[2]
+BENCH = "offload_steps"
 PAGE = ROOT / "docs" / "runtime.md"
-
-
-@pytest.fixture(scope="module")
-def bench() -> Iterator[ModuleType]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(ROOT / "bench"))
-        import offload_steps
-
-        yield offload_steps
 
 
 def rows(bench: ModuleType) -> tuple[list[str], list[list[str]]]:

@@ -12,16 +12,11 @@ from tensordash_sim.evaluation.block_formats import BLOCK_FORMATS, BlockFormat, 
 from tensordash_sim.golden import to_float
 from tensordash_sim.golden.block_scales import Scaled, quantise_blocks, scale_values, scaled_steps
 
+from ..float_dtypes import FLOAT_DTYPES
 from .conftest import float_format
 
 E8M0, E4M3 = SCALES["e8m0"], SCALES["e4m3"]
-DTYPES = {
-    "fp8_e4m3": ml_dtypes.float8_e4m3fn,
-    "fp8_e5m2": ml_dtypes.float8_e5m2,
-    "fp6_e2m3": ml_dtypes.float6_e2m3fn,
-    "fp6_e3m2": ml_dtypes.float6_e3m2fn,
-    "fp4_e2m1": ml_dtypes.float4_e2m1fn,
-}
+DTYPES = {name: dtype for name, dtype in FLOAT_DTYPES.items() if name not in ("fp16", "bf16")}
 KNOWN = {
     "mxfp8_e4m3": "fp8_e4m3",
     "mxfp8_e5m2": "fp8_e5m2",

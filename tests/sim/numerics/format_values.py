@@ -7,17 +7,9 @@ from functools import cache
 import ml_dtypes
 import numpy as np
 
-DTYPES = {
-    "fp16": np.float16,
-    "bf16": ml_dtypes.bfloat16,
-    "fp8_e4m3": ml_dtypes.float8_e4m3fn,
-    "fp8_e5m2": ml_dtypes.float8_e5m2,
-    "fp6_e2m3": ml_dtypes.float6_e2m3fn,
-    "fp6_e3m2": ml_dtypes.float6_e3m2fn,
-    "fp4_e2m1": ml_dtypes.float4_e2m1fn,
-    "int8": np.int8,
-    "fp32": np.float32,
-}
+from ..float_dtypes import FLOAT_DTYPES
+
+DTYPES = FLOAT_DTYPES | {"int8": np.int8, "fp32": np.float32}
 SCALES = {"e8m0": ml_dtypes.float8_e8m0fnu, "e4m3": ml_dtypes.float8_e4m3fn}
 SIDE = 160  # Operands are multiples of 2**-160.
 

@@ -20,6 +20,11 @@ from .conftest import FOR_SMALL, reports
 from .number_configs import AFTER, COARSE, HALF, LAST, LOW, NARROW, NEAREST, VOLTA
 
 
+def shifted_right_unmarked(m, bits, distance, name, *, marked):
+    """Shift, but leave no mark for the bits that are cut off."""
+    return shifted_right(m, bits, distance, name)
+
+
 @pytest.mark.sampled(5)
 class TestFused:
     def test_a_small_difference_moves_up_too_far(self, tmp_path):
@@ -179,10 +184,7 @@ class TestAddendAfter:
         assert reports(run_quick("pe", AFTER), "block is", "golden has")
 
     def test_what_is_cut_off_leaves_no_mark(self, run_quick, monkeypatch):
-        def wrong(m, bits, distance, name, *, marked):
-            return shifted_right(m, bits, distance, name)
-
-        monkeypatch.setattr(float_sum, "shifted_right", wrong)
+        monkeypatch.setattr(float_sum, "shifted_right", shifted_right_unmarked)
         assert reports(run_quick("pe", AFTER), "block is", "golden has")
 
     @pytest.mark.slow
@@ -217,10 +219,7 @@ class TestAddendLast:
         assert reports(run_quick("tile", LAST, only="c_added_last"), "out_payload is", "golden has")
 
     def test_what_is_cut_off_leaves_no_mark(self, run_quick, monkeypatch):
-        def wrong(m, bits, distance, name, *, marked):
-            return shifted_right(m, bits, distance, name)
-
-        monkeypatch.setattr(float_sum, "shifted_right", wrong)
+        monkeypatch.setattr(float_sum, "shifted_right", shifted_right_unmarked)
         assert reports(run_quick("tile", LAST, only="c_added_last"), "out_payload is", "golden has")
 
     def test_subnormal_c_has_an_exponent_too_low(self, run_quick, sabotage):
