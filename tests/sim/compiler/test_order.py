@@ -2,6 +2,7 @@
 
 from random import Random
 from time import process_time
+from typing import Any
 
 import numpy as np
 import pytest
@@ -108,7 +109,7 @@ def test_footprints_that_meet(first, second, meet):
         assert bool(find_meetings(tasks_of([each] for each in both), np.empty((0, 2), np.int64), 0)) == meet
 
 
-LAYOUT = {"steps": 4, "streams": 1, "x_size": 4, "loops": [Loop(count=4, address=1)]}
+LAYOUT: dict[str, Any] = {"steps": 4, "streams": 1, "x_size": 4, "loops": [Loop(count=4, address=1)]}
 
 
 def layouts_and_multiply(signal: str) -> Program:
@@ -116,7 +117,7 @@ def layouts_and_multiply(signal: str) -> Program:
     program = Program()
     program.add("layout_a", signal=["multiply"], **LAYOUT)
     program.add("layout_b", signal=["multiply"], **LAYOUT)
-    waits = {"wait": ["layout_a", "layout_b"], "output_signal": [signal]}
+    waits: dict[str, Any] = {"wait": ["layout_a", "layout_b"], "output_signal": [signal]}
     program.add("multiply", **waits, emit=1, steps=4, address=64, x_size=4)
     return program
 

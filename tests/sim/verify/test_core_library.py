@@ -125,8 +125,8 @@ def test_what_is_no_library_says_so(cache, monkeypatch):
 
 def start_two(code: str, **environment: str) -> list[subprocess.Popen[str]]:
     """Start two processes that run the same Python code."""
-    settings = {"env": {**os.environ, **environment}, "stdout": subprocess.PIPE, "text": True}
-    return [subprocess.Popen([sys.executable, "-c", code], **settings) for _ in range(2)]
+    command, merged = [sys.executable, "-c", code], os.environ | environment
+    return [subprocess.Popen(command, env=merged, stdout=subprocess.PIPE, text=True) for _ in range(2)]
 
 
 def test_two_processes_at_once(cache, tmp_path):

@@ -65,7 +65,7 @@ def on_chip(chip: ChipConfig, order=None) -> Traffic:
     return on_chip_traffic(product, *sides, TileConfig(), chip, grid=grid, reordered=order is not None)
 
 
-def rows_read(layer, scratchpad_kib: int) -> int:
+def rows_read(layer, scratchpad_kib: int) -> float:
     """Return the bytes of rows that two tiles read in a dense forward pass."""
     masks = {name: np.ones(shape, bool) for name, shape in layer.shapes.items()}
     chip = ChipConfig(tiles=2, memory=Memory(broadcast=1, scratchpad_kib=scratchpad_kib))
